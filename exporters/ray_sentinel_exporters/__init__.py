@@ -1,0 +1,1 @@
+"""Exporters that ship with ray_sentinel, one a file."""

@@ -1,0 +1,1 @@
+"""Collectors that ship with ray_sentinel, one a file."""

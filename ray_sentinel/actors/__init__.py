@@ -1,0 +1,1 @@
+"""The thin Ray shell: agent, coordinator, deployment."""

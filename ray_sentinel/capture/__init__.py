@@ -1,0 +1,1 @@
+"""On the node: debuggers and samplers as programs with deadlines."""

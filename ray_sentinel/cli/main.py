@@ -1,0 +1,69 @@
+"""``ray-sentinel``: finds the commands, parses the line, maps errors to exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import pkgutil
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+
+from ray_sentinel import __version__
+from ray_sentinel.cli import commands
+from ray_sentinel.cli.output import print_error
+from ray_sentinel.errors import SentinelError
+
+
+def command_modules() -> dict[str, str]:
+    """Command name → module name, in alphabetical order."""
+    names = sorted(info.name for info in pkgutil.iter_modules(commands.__path__))
+    return {
+        name.rstrip("_").replace("_", "-"): f"{commands.__name__}.{name}"
+        for name in names
+        if not name.startswith("_")
+    }
+
+
+def build_parser(only: str | None = None) -> argparse.ArgumentParser:
+    """The whole parser, or (for speed) one that holds a single command."""
+    parser = argparse.ArgumentParser(
+        prog="ray-sentinel",
+        description="Names the rank that hangs a distributed training job on Ray, and says why.",
+    )
+    parser.add_argument("--version", action="version", version=f"ray-sentinel {__version__}")
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, module_name in command_modules().items():
+        if only is None or name == only:
+            module: ModuleType = importlib.import_module(module_name)
+            sub = subparsers.add_parser(
+                name,
+                help=module.HELP,
+                description=module.__doc__,
+                formatter_class=argparse.RawDescriptionHelpFormatter,
+            )
+            module.add_arguments(sub)
+            sub.set_defaults(_run=module.run)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command. Exit codes: 0 well, 1 something found, 2 wrong usage, 3 out of reach."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    only = arguments[0] if arguments and arguments[0] in command_modules() else None
+    args = build_parser(only).parse_args(arguments)
+    try:
+        return int(args._run(args))
+    except SentinelError as error:
+        print_error(str(error), as_json=bool(getattr(args, "json", False)))
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # The reader of our output (head, less) has gone: nothing is wrong.
+        sys.stderr.close()
+        return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""On the node: one process per collector, under deadlines."""

@@ -1,0 +1,240 @@
+"""Configuration: one TOML file, ``RAY_SENTINEL_*`` variables, keyword arguments, in rising order.
+
+Every section is a record; an unknown key or a value of the wrong kind is an error that names the
+key, where it was set and the nearest known key. ``RAY_SENTINEL_HANG__SILENCE_SECONDS=20`` sets
+``silence_seconds`` of ``[hang]``: two underscores stand for the dot. ``RAY_SENTINEL_CONFIG`` names
+the file; keys at the top level are set by one name, such as ``RAY_SENTINEL_LOG_DIR``.
+
+Rules, collectors and exporters declare their own settings, next to their code; the tables
+``[rules."NAME"]``, ``[collectors.NAME]`` and ``[exporters.NAME]`` are kept raw here and checked
+where they are used, by ``convert``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from ray_sentinel.errors import ConfigError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+ENV_PREFIX = "RAY_SENTINEL_"
+# Set by us for our own processes, or read elsewhere: no settings.
+ENV_RESERVED = frozenset({"CONFIG", "JOB", "RECORD_DIR", "FAULT", "DEMO"})
+
+T = TypeVar("T")
+
+
+class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Base of all sections: unknown keys are refused."""
+
+
+class Agent(Section):
+    """The agent on each node."""
+
+    snapshot_interval: float = 1.0
+    port: int = 9400
+    public: bool = False
+    """Allow :9400 on a public address."""
+    idle_release_seconds: float = 600.0
+    """Leave a node that has had no rank for so long, so that it can scale down; 0 = never."""
+    plugin_dir: str = ""
+    """A folder of the user's collectors; "" is ``<log_dir>/plugins``."""
+
+
+class Coordinator(Section):
+    """The coordinator on the head."""
+
+    reconcile_interval: float = 2.0
+    tick_interval: float = 0.5
+    port: int = 9401
+    lost_snapshots: int = 3
+    """A node whose snapshots stay out for so many intervals is lost."""
+
+
+class Hang(Section):
+    """When silence becomes a suspicion, and a suspicion a verdict."""
+
+    silence_seconds: float = 10.0
+    """Least silence in ``train`` that raises a suspicion."""
+    silence_factor: float = 3.0
+    """... and this many times the slowest usual step, if that is longer."""
+    confirm_seconds: float = 3.0
+    """Between the first and the last round of stacks."""
+    phase_budgets: dict[str, float] = {}
+    """Seconds that a phase may take before its silence counts, by phase; beside the built-in."""
+
+
+class Capture(Section):
+    """Running tools against suspects."""
+
+    deadline: float = 60.0
+    max_intrusive_per_node: int = 1
+    max_intrusive: int = 16
+    """At one time in the whole cluster."""
+    max_stacks_per_node: int = 8
+    """py-spy processes at one time on a node."""
+    cooldown_seconds: float = 300.0
+    """Between two captures of one incident while it lasts."""
+    wait_seconds: float = 0.0
+    """Capture everything once, so long after the job was first seen; 0 = off."""
+    output_dir: str = ""
+    """Where bundles go instead of ``<log_dir>/incidents``."""
+    native: bool = True
+    gdb: bool = False
+    cuda_gdb: bool = True
+
+
+class Storage(Section):
+    """What we keep on disk."""
+
+    max_bytes: int = 2 << 30
+    """Of ``log_dir``; the oldest bundles and logs go first."""
+
+
+class Prometheus(Section):
+    """The per-job Prometheus."""
+
+    enabled: bool = False
+    binary: str = ""
+    port: int = 9190
+    retention: str = "30d"
+
+
+class Config(Section):
+    """Everything that can be set."""
+
+    job: str = ""
+    log_dir: str = ""
+    agent: Agent = Agent()
+    coordinator: Coordinator = Coordinator()
+    hang: Hang = Hang()
+    capture: Capture = Capture()
+    storage: Storage = Storage()
+    prometheus: Prometheus = Prometheus()
+    rules: dict[str, dict[str, Any]] = {}
+    collectors: dict[str, dict[str, Any]] = {}
+    exporters: dict[str, dict[str, Any]] = {}
+
+    def directory(self) -> Path:
+        """Where our files go: ``log_dir``, else ``~/ray_sentinel/<job>``."""
+        if self.log_dir:
+            return Path(self.log_dir).expanduser()
+        return Path("~/ray_sentinel").expanduser() / (safe_name(self.job) or "default")
+
+
+def safe_name(text: str) -> str:
+    """``text`` as a single file name: other characters than letters, digits, ``._-`` become ``_``.
+
+    >>> safe_name("127.0.0.1:29500/x")
+    '127.0.0.1_29500_x'
+    """
+    return re.sub(r"[^A-Za-z0-9._-]+", "_", text).strip("._")[:100]
+
+
+def load(
+    file: str | os.PathLike[str] | None = None,
+    environ: Mapping[str, str] = os.environ,
+    overrides: Mapping[str, Any] | None = None,
+) -> Config:
+    """Read the configuration. ``overrides`` nests as the file does.
+
+    Raises ConfigError, naming the key and where it was set.
+    """
+    path = file or environ.get(ENV_PREFIX + "CONFIG") or None
+    data: dict[str, Any] = {}
+    if path is not None:
+        data = _read_toml(Path(path))
+        convert(data, Config, where=str(path))
+    from_env = _from_environ(environ)
+    if from_env:
+        convert(from_env, Config, where="the environment (RAY_SENTINEL_*)", strict=False)
+        data = _merged(data, from_env)
+    if overrides:
+        convert(dict(overrides), Config, where="the arguments")
+        data = _merged(data, dict(overrides))
+    return convert(data, Config, where="the configuration", strict=False)
+
+
+def convert(data: Any, kind: type[T], *, where: str, strict: bool = True) -> T:
+    """``data`` as a record of ``kind``; ``where`` says in errors where it came from.
+
+    With ``strict=False`` numbers and booleans may be written as text, as in the environment.
+    Raises ConfigError.
+    """
+    try:
+        return msgspec.convert(data, kind, strict=strict)
+    except msgspec.ValidationError as error:
+        raise ConfigError(_explain(str(error), data, kind, where)) from None
+
+
+def _explain(message: str, data: Any, kind: Any, where: str) -> str:
+    path = re.search(r" - at `\$\.?(.*?)`$", message)
+    key = path.group(1) if path else ""
+    message = message[: path.start()] if path else message
+    if unknown := re.search(r"unknown field `(.*)`", message):
+        name = unknown.group(1)
+        section, known = _section(kind, key)
+        near = difflib.get_close_matches(name, known, 1)
+        full = f"{section}.{name}" if section else name
+        hint = f"; did you mean {near[0]}?" if near else f"; known here: {', '.join(sorted(known))}"
+        return f"{where}: unknown key {full}{hint}"
+    return f"{where}: {key or 'value'}: {message}"
+
+
+def _section(kind: Any, key: str) -> tuple[str, list[str]]:
+    for part in filter(None, key.split(".")):
+        types = {field.name: field.type for field in msgspec.structs.fields(kind)}
+        if part not in types or not isinstance(types[part], type):
+            break
+        if not issubclass(types[part], msgspec.Struct):
+            break
+        kind = types[part]
+    return key, [field.name for field in msgspec.structs.fields(kind)]
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        with path.expanduser().open("rb") as file:
+            return tomllib.load(file)
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: there is no such configuration file") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: is not valid TOML: {error}") from None
+
+
+def _from_environ(environ: Mapping[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in environ.items():
+        key = name.removeprefix(ENV_PREFIX)
+        if key == name or key in ENV_RESERVED or key.startswith("_"):
+            continue
+        *sections, last = key.lower().split("__")
+        table = found
+        for section in sections:
+            table = table.setdefault(section, {})
+        table[last] = value
+    return found
+
+
+def _merged(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in over.items():
+        old = merged.get(key)
+        merged[key] = (
+            _merged(old, value) if isinstance(old, dict) and isinstance(value, Mapping) else value
+        )
+    return merged

@@ -1,0 +1,1 @@
+"""Pure: time series in, a diagnosis out."""

@@ -1,0 +1,1 @@
+"""One playbook a file."""

@@ -1,0 +1,125 @@
+"""Findings, evidence, verdicts and incidents."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from ray_sentinel.model.identity import ProcessId, RankId
+
+Severity = Literal["info", "warning", "critical"]
+
+FaultKind = Literal[
+    "rank-dead",
+    "oom-killed",
+    "rank-stopped",
+    "gil-held",
+    "kernel-blocked",
+    "cpu-spin",
+    "input-wait",
+    "storage-wait",
+    "lock-deadlock",
+    "collective-mismatch",
+    "device-stuck",
+    "device-lost",
+    "node-lost",
+    "network",
+    "startup-stuck",
+    "slow",
+    "stall",
+    "host-stuck",
+    "starved",
+    "paused",
+    "sentinel",
+    "unknown",
+]
+"""``host-stuck``: the rank's own code stands still outside any collective, for a reason that no
+frame table names. ``stall``: all wait for something outside; nobody is a culprit."""
+
+IncidentState = Literal["suspected", "confirmed", "captured", "explained", "resolved", "dismissed"]
+
+
+class Culprit(msgspec.Struct, frozen=True, kw_only=True):
+    """Who holds the job up. ``rank`` is None for a node or a device."""
+
+    rank: int | None
+    host: str
+    pid: int | None
+    reason: str
+    gpu: str = ""
+
+
+class EvidenceItem(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of reasoning, for or against somebody."""
+
+    source: str
+    """"process", "stacks", "flight-recorder", "progress", "exit", "kernel-log", "node", ..."""
+    text: str
+    rank: int | None = None
+    weight: float = 0.0
+    """How much it counts against the rank; negative speaks for it, 0 is context."""
+    at: float | None = None
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """A rule's suggestion. The engine decides what comes of it."""
+
+    rule: str
+    job: str
+    attempt: int
+    kind: FaultKind
+    severity: Severity
+    summary: str
+    suspects: tuple[RankId, ...] = ()
+    evidence: tuple[EvidenceItem, ...] = ()
+    hard: bool = False
+    """Proof enough to name the suspects without waiting for silence."""
+    host: str = ""
+    """For findings about a node."""
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """The ranked culprits, the kind of fault, and how sure we are (0..1)."""
+
+    kind: FaultKind
+    summary: str
+    culprits: tuple[Culprit, ...] = ()
+    confidence: float = 0.0
+    evidence: tuple[EvidenceItem, ...] = ()
+    waiting: tuple[str, ...] = ()
+    """For each innocent rank or class of ranks, what it waits for."""
+    next_steps: tuple[str, ...] = ()
+
+
+class Transition(msgspec.Struct, frozen=True):
+    """One change of an incident's state."""
+
+    at: float
+    state: IncidentState
+    why: str = ""
+
+
+class Incident(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that went wrong, from the first suspicion to its end."""
+
+    id: str
+    job: str
+    attempt: int
+    kind: FaultKind
+    severity: Severity
+    state: IncidentState
+    summary: str
+    rule: str
+    suspected_at: float
+    last_progress: float | None = None
+    """When the job last moved before the incident."""
+    confirmed_at: float | None = None
+    resolved_at: float | None = None
+    suspects: tuple[RankId, ...] = ()
+    verdict: Verdict | None = None
+    bundle: str = ""
+    history: tuple[Transition, ...] = ()
+    processes: dict[str, ProcessId] = {}
+    """The suspects' processes by rank, as text."""
+    version: int = 1

@@ -1,0 +1,82 @@
+"""Metric descriptors, samples and events: what a collector yields."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+MetricKind = Literal["gauge", "counter", "info", "untyped"]
+
+
+class Metric(msgspec.Struct, frozen=True):
+    """A metric family's name, type and help. Call it to make a sample.
+
+    >>> TEMPERATURE = Metric("hw_gpu_temperature_celsius", "gauge", "GPU temperature.", ("gpu",))
+    >>> TEMPERATURE(61.0, "0")
+    Sample(name='hw_gpu_temperature_celsius', labels=(('gpu', '0'),), value=61.0, timestamp=None)
+
+    ``host`` is added to every sample by the agent: no collector sets it.
+    """
+
+    name: str
+    kind: MetricKind
+    help: str
+    labels: tuple[str, ...] = ()
+
+    def __call__(self, value: float, *labels: str, timestamp: float | None = None) -> Sample:
+        """One sample; ``labels`` are values in the order of ``self.labels``.
+
+        Raises ValueError if their number differs.
+        """
+        if len(labels) != len(self.labels):
+            raise ValueError(
+                f"{self.name} takes the labels {self.labels}, but was given {len(labels)} values"
+            )
+        return Sample(self.name, tuple(zip(self.labels, labels, strict=True)), value, timestamp)
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """One value of one series. ``timestamp`` is in Unix seconds, or None for "now"."""
+
+    name: str
+    labels: tuple[tuple[str, str], ...]
+    value: float
+    timestamp: float | None = None
+
+
+class Family(msgspec.Struct, frozen=True):
+    """A metric and its samples of one collection."""
+
+    metric: Metric
+    samples: tuple[Sample, ...]
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happened at one moment: an Xid line, an OOM kill, a link going down."""
+
+    time: float
+    kind: str
+    """Dotted, source first: "kernel.xid", "kernel.oom", "kernel.hung_task", "log.error"."""
+    message: str
+    severity: Literal["info", "warning", "error", "critical"] = "warning"
+    attributes: dict[str, str] = {}
+    """Facts parsed from the message, such as ``xid``, ``pci``, ``gpu``, ``pid``, ``device``."""
+
+
+class CollectorStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """How one collector fares; served as ``ray_sentinel_collector_*``."""
+
+    name: str
+    state: Literal["starting", "running", "skipped", "quarantined", "stuck"]
+    success: bool | None = None
+    """Of the last run; None before the first has ended."""
+    seconds: float | None = None
+    last_success: float | None = None
+    timeouts: int = 0
+    restarts: int = 0
+    unkillable: int = 0
+    """Processes of this collector that SIGKILL could not end (D state)."""
+    message: str = ""
+    """Why it is skipped, quarantined or failing; empty when well."""
+    interval: float = 0.0

@@ -1,0 +1,118 @@
+"""What a rank says of itself, and what can be seen of it from outside."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from ray_sentinel.model.identity import Rank
+from ray_sentinel.model.metrics import CollectorStatus, Event
+from ray_sentinel.model.identity import Node
+
+SNAPSHOT_VERSION = 1
+
+
+class LastWords(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rank left on its way out. A killed rank leaves none."""
+
+    time: float
+    kind: Literal["exit", "exception", "detach"]
+    text: str = ""
+    """For an exception: its type and message, bounded."""
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True):
+    """Read from a rank's shared-memory record."""
+
+    step: int | None = None
+    step_ended_at: float | None = None
+    step_seconds: float | None = None
+    """Wall time of the last finished step."""
+    recent_step_seconds: tuple[float, ...] = ()
+    """The ring of the last finished steps, oldest first."""
+    steps_recorded: int = 0
+    """How many ``step()`` calls there were: moves even where the step number does not."""
+    phase: str = ""
+    phase_since: float | None = None
+    scalars: dict[str, float] = {}
+    interpreter_ran_at: float | None = None
+    """The companion thread's last stamp. It can only stamp while it gets the GIL."""
+    companion_tid: int | None = None
+    last_words: LastWords | None = None
+    attached_at: float | None = None
+
+
+InterpreterState = Literal["runs", "gil-held", "starved", "unknown"]
+
+
+class ProcessState(msgspec.Struct, frozen=True, kw_only=True):
+    """A process as /proc shows it at one moment."""
+
+    state: str
+    """One letter of ``/proc/<pid>/stat``: R, S, D, T (stopped), t (traced), Z, X, I."""
+    wchan: str = ""
+    """The kernel function that the main thread waits in; empty when unknown."""
+    cpu_seconds: float = 0.0
+    """User and system time of all threads together."""
+    main_cpu_seconds: float = 0.0
+    """Of the main thread alone."""
+    main_switches: int = 0
+    """How often the main thread was put on a CPU (third field of its schedstat)."""
+    threads: int = 0
+    runnable_threads: int = 0
+    rss_bytes: int = 0
+    io_bytes: int = 0
+    """Bytes read and written by system calls (rchar + wchar); 0 where unreadable."""
+    frozen: bool = False
+    """Its cgroup is frozen."""
+    blocked_threads: tuple[tuple[int, str], ...] = ()
+    """(tid, wchan) of threads in D state."""
+    interpreter: InterpreterState = "unknown"
+    """From the companion thread's stamp and its scheduler state."""
+    tracer_pid: int = 0
+
+
+class RankSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """One rank as its node's agent sees it."""
+
+    rank: Rank
+    process: ProcessState
+    progress: Progress | None = None
+    """None where the rank never attached."""
+    quiet_seconds: float = 0.0
+    """How long the main thread has not been given a CPU, as far as the agent has watched."""
+
+
+class Exit(msgspec.Struct, frozen=True, kw_only=True):
+    """A rank's process ended. ``order`` counts exits on this node in the order they were seen."""
+
+    rank: Rank
+    at: float
+    order: int
+    code: int | None = None
+    """Exit status; None where nobody could tell."""
+    signal: int | None = None
+    """The signal that ended it, if one did and it could be told."""
+    last_words: LastWords | None = None
+    oom_killed: bool = False
+    was_attached: bool = False
+    progress: Progress | None = None
+    """Its last progress."""
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent knows about its node at one moment; sent about once a second."""
+
+    node: Node
+    time: float
+    sequence: int
+    ranks: tuple[RankSnapshot, ...] = ()
+    exits: tuple[Exit, ...] = ()
+    """Those not yet acknowledged by the coordinator: sent again until they are."""
+    collectors: tuple[CollectorStatus, ...] = ()
+    gauges: dict[str, float] = {}
+    """Key series by ``name{label="value",...}`` for the embedded history and the rules."""
+    events: tuple[Event, ...] = ()
+    metrics_url: str = ""
+    version: int = SNAPSHOT_VERSION

@@ -1,0 +1,49 @@
+"""What a set of flight-recorder dumps says."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+RecorderKind = Literal[
+    "not-enqueued",
+    "device-stuck",
+    "collective-mismatch",
+    "no-dump",
+    "waiting-outside",
+    "running",
+    "cannot-tell",
+]
+
+
+class RecorderCulprit(msgspec.Struct, frozen=True, kw_only=True):
+    """A rank that others wait for and that waits for nobody."""
+
+    rank: int
+    kind: RecorderKind
+    reason: str
+
+
+class RecorderWait(msgspec.Struct, frozen=True, kw_only=True):
+    """What an innocent rank waits for."""
+
+    rank: int
+    operation: str
+    waits_for: tuple[int, ...] = ()
+
+
+class RecorderFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """The explanation of one set of dumps. No culprits with kind "cannot-tell" is an answer."""
+
+    kind: RecorderKind
+    culprits: tuple[RecorderCulprit, ...] = ()
+    waits: tuple[RecorderWait, ...] = ()
+    confidence: float = 0.0
+    """0..1"""
+    evidence: tuple[str, ...] = ()
+    """One sentence a line, in the order of the reasoning."""
+    problems: tuple[str, ...] = ()
+    """Dumps that could not be read, with the file's name and the remedy."""
+    ranks: tuple[int, ...] = ()
+    """The ranks whose dumps were read."""

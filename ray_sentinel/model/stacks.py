@@ -1,0 +1,95 @@
+"""Stacks, whatever tool took them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from ray_sentinel.model.identity import ProcessId, RankId
+
+Tool = Literal["py-spy", "py-spy-native", "gdb", "cuda-gdb", "kernel", "faulthandler", "companion"]
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """One call. ``file`` is a path or a shared object; ``line`` is 0 when unknown."""
+
+    function: str
+    file: str = ""
+    line: int = 0
+    native: bool = False
+
+
+class ThreadStack(msgspec.Struct, frozen=True, kw_only=True):
+    """One thread; ``frames`` innermost first."""
+
+    tid: int | None = None
+    name: str = ""
+    frames: tuple[Frame, ...] = ()
+    main: bool = False
+    active: bool | None = None
+    """The tool's own word on whether it was running; None where the tool does not say."""
+    holds_gil: bool | None = None
+
+
+class GpuKernel(msgspec.Struct, frozen=True, kw_only=True):
+    """A kernel on a device, from cuda-gdb's ``info cuda kernels``."""
+
+    name: str
+    device: int | None = None
+    grid: str = ""
+    block: str = ""
+    sm: str = ""
+
+
+class StackTrace(msgspec.Struct, frozen=True, kw_only=True):
+    """All threads of one process at one moment."""
+
+    process: ProcessId
+    tool: Tool
+    at: float
+    threads: tuple[ThreadStack, ...] = ()
+    kernels: tuple[GpuKernel, ...] = ()
+    error: str = ""
+    """Why there are no (or not all) stacks, and what to do about it."""
+    rank: RankId | None = None
+
+
+Activity = Literal[
+    "collective-wait",
+    "collective-enter",
+    "device-wait",
+    "gil-wait",
+    "lock-wait",
+    "input-wait",
+    "storage-wait",
+    "network-wait",
+    "sleep",
+    "allocation",
+    "compile",
+    "checkpoint",
+    "startup",
+    "idle",
+    "compute",
+    "unknown",
+]
+
+
+class StackFact(msgspec.Struct, frozen=True, kw_only=True):
+    """What one process's stacks say, in the words the verdict needs."""
+
+    process: ProcessId
+    rank: RankId | None = None
+    tool: Tool = "py-spy"
+    at: float = 0.0
+    signature: tuple[str, ...] = ()
+    """The telling thread's frames, outermost first, in a form equal for equal places in the code
+    ("function (file:line)"): two rounds with the same signature did not move."""
+    activity: Activity = "unknown"
+    label: str = ""
+    """A short phrase for people: "in all_reduce", "reading from a FIFO", "time.sleep"."""
+    waits_for_others: bool | None = None
+    """True in a collective or a device wait for one; False where known to be elsewhere; None where
+    the frames tell nothing."""
+    holds_gil: bool | None = None
+    error: str = ""

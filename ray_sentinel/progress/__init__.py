@@ -1,0 +1,1 @@
+"""The rank's heartbeat: written in the rank, read by the agent; and ranks found from outside."""

@@ -1,0 +1,1 @@
+"""Pure: incidents, health and diagnoses as Markdown, JSON and HTML."""

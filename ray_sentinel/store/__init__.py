@@ -1,0 +1,1 @@
+"""Where time series are read from, and the Prometheus servers that we start."""

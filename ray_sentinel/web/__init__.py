@@ -1,0 +1,1 @@
+"""The coordinator's page and its JSON API."""
