@@ -48,14 +48,14 @@ __all__ = [
 ]
 
 
-class Skip(Exception):  # noqa: N818 - a signal to the runner, not an error
+class Skip(Exception):
     """Raise to be left out for the rest of this process's life: the hardware is not there.
 
     Raised by ``__init__`` or ``collect``; its message is what ``plugins list`` shows.
     """
 
 
-class NoData(Exception):  # noqa: N818
+class NoData(Exception):
     """Raise from ``collect`` when there is nothing to say this time, and nothing is wrong."""
 
 

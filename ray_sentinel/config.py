@@ -40,7 +40,7 @@ class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """Base of all sections: unknown keys are refused."""
 
 
-class Agent(Section):
+class Agent(Section, frozen=True):
     """The agent on each node."""
 
     snapshot_interval: float = 1.0
@@ -53,7 +53,7 @@ class Agent(Section):
     """A folder of the user's collectors; "" is ``<log_dir>/plugins``."""
 
 
-class Coordinator(Section):
+class Coordinator(Section, frozen=True):
     """The coordinator on the head."""
 
     reconcile_interval: float = 2.0
@@ -63,7 +63,7 @@ class Coordinator(Section):
     """A node whose snapshots stay out for so many intervals is lost."""
 
 
-class Hang(Section):
+class Hang(Section, frozen=True):
     """When silence becomes a suspicion, and a suspicion a verdict."""
 
     silence_seconds: float = 10.0
@@ -76,7 +76,7 @@ class Hang(Section):
     """Seconds that a phase may take before its silence counts, by phase; beside the built-in."""
 
 
-class Capture(Section):
+class Capture(Section, frozen=True):
     """Running tools against suspects."""
 
     deadline: float = 60.0
@@ -96,14 +96,14 @@ class Capture(Section):
     cuda_gdb: bool = True
 
 
-class Storage(Section):
+class Storage(Section, frozen=True):
     """What we keep on disk."""
 
     max_bytes: int = 2 << 30
     """Of ``log_dir``; the oldest bundles and logs go first."""
 
 
-class Prometheus(Section):
+class Prometheus(Section, frozen=True):
     """The per-job Prometheus."""
 
     enabled: bool = False
@@ -112,7 +112,7 @@ class Prometheus(Section):
     retention: str = "30d"
 
 
-class Config(Section):
+class Config(Section, frozen=True):
     """Everything that can be set."""
 
     job: str = ""

@@ -6,9 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from ray_sentinel.model.identity import Rank
+from ray_sentinel.model.identity import Node, Rank
 from ray_sentinel.model.metrics import CollectorStatus, Event
-from ray_sentinel.model.identity import Node
 
 SNAPSHOT_VERSION = 1
 
