@@ -1,0 +1,57 @@
+"""What the engine asks for. Whoever runs it carries these out, and answers with events."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ray_sentinel.model.identity import Rank
+from ray_sentinel.model.incident import Incident
+
+
+class Action(msgspec.Struct, frozen=True, kw_only=True, tag_field="action"):
+    """Base of all actions."""
+
+
+class TakeStacks(Action, frozen=True, tag="take_stacks"):
+    """Sample ``ranks`` once, without pausing them; answered by StacksTaken with this round.
+
+    ``incident`` is empty for a routine sample of ranks that do not report progress.
+    """
+
+    incident: str
+    round: int
+    ranks: tuple[Rank, ...]
+
+
+class AskRecorder(Action, frozen=True, tag="ask_recorder"):
+    """Get the flight recorders of ``ranks``; answered by RecorderExplained."""
+
+    incident: str
+    ranks: tuple[Rank, ...]
+
+
+class ProbeNode(Action, frozen=True, tag="probe_node"):
+    """See whether a silent node's raylet still answers; answered by NodeProbed."""
+
+    node_id: str
+
+
+class Capture(Action, frozen=True, tag="capture"):
+    """Run all tools and write the bundle; answered by CaptureDone.
+
+    ``suspects`` and ``waiters`` (one of each class) may be paused; ``others`` get harmless tools.
+    """
+
+    incident: Incident
+    suspects: tuple[Rank, ...] = ()
+    waiters: tuple[Rank, ...] = ()
+    others: tuple[Rank, ...] = ()
+
+
+class Publish(Action, frozen=True, tag="publish"):
+    """The incident has changed: keep it, rewrite its report, tell whoever listens."""
+
+    incident: Incident
+
+
+AnyAction = TakeStacks | AskRecorder | ProbeNode | Capture | Publish

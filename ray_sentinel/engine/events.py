@@ -1,0 +1,101 @@
+"""What the engine is told. Every event carries the coordinator's time; the log of them replays.
+
+Times inside a snapshot are those of its node's clock; the engine never compares clocks of two
+machines, it uses ages (``snapshot.time - moment``) that one clock measured.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ray_sentinel.model.identity import Node
+from ray_sentinel.model.progress import Snapshot
+from ray_sentinel.model.recorder import RecorderFacts
+from ray_sentinel.model.stacks import StackFact
+
+LOG_VERSION = 1
+
+
+class EngineEvent(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
+    """Base: ``time`` is the coordinator's, in Unix seconds, and never goes back."""
+
+    time: float
+
+
+class SnapshotReceived(EngineEvent, frozen=True, tag="snapshot"):
+    """An agent has reported."""
+
+    snapshot: Snapshot
+
+
+class Tick(EngineEvent, frozen=True, tag="tick"):
+    """Time has passed: rules are evaluated."""
+
+
+class NodeJoined(EngineEvent, frozen=True, tag="node_joined"):
+    """Ray shows a new node."""
+
+    node: Node
+
+
+class NodeLeft(EngineEvent, frozen=True, tag="node_left"):
+    """Ray shows a node as dead. ``expected`` when it was drained or we let it go."""
+
+    node_id: str
+    expected: bool = False
+    reason: str = ""
+
+
+class NodeProbed(EngineEvent, frozen=True, tag="node_probed"):
+    """Whether the raylet of a silent node still answers; None when nothing could be learned."""
+
+    node_id: str
+    alive: bool | None
+    detail: str = ""
+
+
+class StacksTaken(EngineEvent, frozen=True, tag="stacks"):
+    """One round of harmless stacks, classified."""
+
+    incident: str
+    round: int
+    facts: tuple[StackFact, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+class RecorderExplained(EngineEvent, frozen=True, tag="recorder"):
+    """The flight recorders of the job's ranks, explained; ``facts`` None where none could be had."""
+
+    incident: str
+    facts: RecorderFacts | None
+    problems: tuple[str, ...] = ()
+
+
+class CaptureDone(EngineEvent, frozen=True, tag="captured"):
+    """The bundle is on disk (or could not be written: ``problems`` says why)."""
+
+    incident: str
+    bundle: str
+    problems: tuple[str, ...] = ()
+    facts: tuple[StackFact, ...] = ()
+    """From the deeper tools, where they say more than the rounds did."""
+
+
+class DumpAsked(EngineEvent, frozen=True, tag="dump_asked"):
+    """Somebody asked for a capture by hand. ``job`` empty: of all jobs."""
+
+    job: str = ""
+    why: str = "asked by hand"
+
+
+AnyEvent = (
+    SnapshotReceived
+    | Tick
+    | NodeJoined
+    | NodeLeft
+    | NodeProbed
+    | StacksTaken
+    | RecorderExplained
+    | CaptureDone
+    | DumpAsked
+)

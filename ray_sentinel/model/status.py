@@ -1,0 +1,80 @@
+"""What ``status`` prints, whoever asks: the CLI, the page, ``Sentinel.status()``."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from ray_sentinel.model.metrics import CollectorStatus
+
+State = Literal["healthy", "slow", "stalled", "hung", "unknown"]
+
+
+class RankStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One rank's line."""
+
+    rank: int
+    host: str
+    pid: int
+    step: int | None
+    state: str
+    """"running", "waiting", "stopped", "gil-held", "blocked", "exited", "silent", ..."""
+    phase: str = ""
+    step_age_seconds: float | None = None
+    attached: bool = False
+    role: str = ""
+
+
+class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One job's lines."""
+
+    job: str
+    attempt: int
+    step: int | None
+    phase: str
+    step_age_seconds: float | None
+    ranks: tuple[RankStatus, ...] = ()
+    state: State = "healthy"
+    world_size: int | None = None
+    step_seconds: float | None = None
+    """Usual (median) step time."""
+    expected: str = ""
+    """What is expected next: "checkpoint for 20 s, usual up to 40 s"."""
+    ended: bool = False
+
+
+class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One watched node's line."""
+
+    id: str
+    host: str
+    address: str
+    metrics_url: str = ""
+    snapshot_age_seconds: float | None = None
+    is_head: bool = False
+    collectors: tuple[CollectorStatus, ...] = ()
+
+
+class Unwatched(msgspec.Struct, frozen=True, kw_only=True):
+    """A node without an agent, and why."""
+
+    id: str
+    host: str
+    reason: str
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole answer."""
+
+    state: State
+    verdict: str
+    """One sentence."""
+    nodes: tuple[NodeStatus, ...] = ()
+    unwatched: tuple[Unwatched, ...] = ()
+    jobs: tuple[JobStatus, ...] = ()
+    time: float = 0.0
+    log_dir: str = ""
+    notes: tuple[str, ...] = ()
+    """What people should know: a taken port, a folder that will not outlive the pod."""
+    version: int = 1
