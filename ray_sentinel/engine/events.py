@@ -64,7 +64,7 @@ class StacksTaken(EngineEvent, frozen=True, tag="stacks"):
 
 
 class RecorderExplained(EngineEvent, frozen=True, tag="recorder"):
-    """The flight recorders of the job's ranks, explained; ``facts`` None where none could be had."""
+    """The flight recorders of a job's ranks; ``facts`` is None where there were none."""
 
     incident: str
     facts: RecorderFacts | None

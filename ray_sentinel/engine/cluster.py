@@ -1,0 +1,103 @@
+"""What rules look at: the nodes and the jobs, as the last snapshots show them."""
+
+from __future__ import annotations
+
+from ray_sentinel.config import Config
+from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.engine.phases import PhaseBook
+from ray_sentinel.model.identity import Node
+from ray_sentinel.model.progress import Snapshot
+
+FORGET_ENDED_SECONDS = 600.0
+CLOCK_DRIFT = 0.01
+"""How much of a growing offset between two clocks is believed at each snapshot."""
+
+
+class NodeView:
+    """One node; times are the coordinator's."""
+
+    def __init__(self, node: Node, now: float) -> None:
+        self.node = node
+        self.joined_at = now
+        self.snapshot: Snapshot | None = None
+        self.seen_at: float | None = None
+        self.left_at: float | None = None
+        self.expected_leave = False
+        self.leave_reason = ""
+        self.probed_at: float | None = None
+        self.probe_asked_at: float | None = None
+        self.alive: bool | None = None
+        self.offset = 0.0
+        """The coordinator's clock minus the node's, transit included: the least seen lately."""
+
+    def take(self, snapshot: Snapshot, now: float) -> None:
+        """A snapshot has come at ``now``."""
+        offset = now - snapshot.time
+        if self.seen_at is None or offset < self.offset:
+            self.offset = offset
+        else:
+            self.offset += CLOCK_DRIFT * (offset - self.offset)
+        self.node, self.snapshot, self.seen_at = snapshot.node, snapshot, now
+        self.left_at = None
+        self.alive = None
+        self.probe_asked_at = None
+
+    def silence(self, now: float) -> float:
+        """Seconds since its last snapshot, or since it joined."""
+        return now - (self.seen_at if self.seen_at is not None else self.joined_at)
+
+
+class ClusterView:
+    """All nodes and jobs. Changed only by the engine."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self.nodes: dict[str, NodeView] = {}
+        self.jobs: dict[tuple[str, int], JobView] = {}
+        self._books: dict[str, PhaseBook] = {}
+
+    def take(self, snapshot: Snapshot, now: float) -> None:
+        """Spread a node's snapshot over the jobs."""
+        node = self.nodes.get(snapshot.node.id)
+        if node is None:
+            node = self.nodes[snapshot.node.id] = NodeView(snapshot.node, now)
+        node.take(snapshot, now)
+        # The moment of the snapshot on our clock, so that a late one does not look like silence.
+        at = min(now, snapshot.time + node.offset)
+        for rank in snapshot.ranks:
+            self._job(rank.rank.id.job, rank.rank.id.attempt, now).take(
+                rank, snapshot.node.id, at, snapshot.time
+            )
+        for exit_ in snapshot.exits:
+            job = self._job(exit_.rank.id.job, exit_.rank.id.attempt, now)
+            job.take_exit(exit_, min(now, exit_.at + node.offset))
+        present = {rank.rank.process for rank in snapshot.ranks}
+        for job in self.jobs.values():
+            job.mark_gone(snapshot.node.id, present, at)
+
+    def advance(self, now: float) -> None:
+        """Derive what follows from time alone; forget jobs that ended long ago."""
+        for key, job in list(self.jobs.items()):
+            job.advance(now)
+            if job.ended_at is not None and now - job.ended_at > FORGET_ENDED_SECONDS:
+                del self.jobs[key]
+
+    def host_of(self, node_id: str) -> str:
+        """The host label of a node, or its id where it was never seen."""
+        view = self.nodes.get(node_id)
+        return view.node.host if view else node_id
+
+    def _job(self, job: str, attempt: int, now: float) -> JobView:
+        view = self.jobs.get((job, attempt))
+        if view is None or self._is_new_generation(view, now):
+            book = self._books.setdefault(job, PhaseBook(self.config.hang.phase_budgets))
+            fresh = JobView(job, attempt, now, self.config.hang, book)
+            self.jobs[job, attempt] = fresh
+            return fresh
+        return view
+
+    @staticmethod
+    def _is_new_generation(view: JobView, now: float) -> bool:
+        # The same job under the same attempt number, started again after all its ranks had gone.
+        # Exits of the old one are still being told for a moment, hence the pause.
+        return view.ended_at is not None and now - view.ended_at > 10.0 and not view.live

@@ -1,0 +1,166 @@
+"""Jobs as the engine sees them: their ranks, their pace, and how long they have been silent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ray_sentinel.config import Hang
+from ray_sentinel.engine.pace import Pace
+from ray_sentinel.engine.phases import TRAINING, PhaseBook
+from ray_sentinel.engine.ranks import RankView
+from ray_sentinel.model.identity import ProcessId, RankId
+from ray_sentinel.model.progress import Exit, RankSnapshot
+
+LEARNING_SECONDS = 8.0
+"""So long a job must have moved with all its ranks there before its silence means anything, where
+nobody reports steps."""
+STARTUP_QUIET_SECONDS = 60.0
+GAP = 0.5
+"""Shorter quiet spells of a job without steps are not remembered, in seconds."""
+
+
+class JobView:
+    """One attempt of one job."""
+
+    def __init__(self, job: str, attempt: int, now: float, hang: Hang, book: PhaseBook) -> None:
+        self.job, self.attempt = job, attempt
+        self.first_seen = now
+        self.hang = hang
+        self.book = book
+        self.ranks: dict[ProcessId, RankView] = {}
+        self.exits: list[tuple[float, Exit]] = []
+        self.pace = Pace()
+        self.gaps = Pace()
+        self.busy_seconds = 0.0
+        self.complete_since: float | None = None
+        self.ended_at: float | None = None
+        self._last_moved = now
+        self._phases: dict[ProcessId, tuple[str, float]] = {}
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.job, self.attempt
+
+    @property
+    def live(self) -> list[RankView]:
+        return [view for view in self.ranks.values() if view.alive]
+
+    @property
+    def world_size(self) -> int | None:
+        sizes = [view.rank.world_size for view in self.ranks.values() if view.rank.world_size]
+        return max(sizes, default=None)
+
+    @property
+    def counts_steps(self) -> bool:
+        return any(view.counts_steps for view in self.ranks.values())
+
+    @property
+    def step(self) -> int | None:
+        steps = [view.progress.step for view in self.live if view.progress is not None]
+        return max((step for step in steps if step is not None), default=None)
+
+    def by_rank(self, rank: RankId) -> RankView | None:
+        """The live process of a rank, else the last that there was."""
+        found = [view for view in self.ranks.values() if view.rank.id == rank]
+        return max(found, key=lambda view: (view.alive, view.seen_at), default=None)
+
+    def take(self, snapshot: RankSnapshot, node: str, at: float, node_time: float) -> None:
+        """A rank's newest snapshot."""
+        process = snapshot.rank.process
+        view = self.ranks.get(process)
+        if view is None:
+            self.ranks[process] = view = RankView(snapshot, node, at, node_time)
+        else:
+            for seconds in view.update(snapshot, at, node_time):
+                self.pace.add(seconds)
+        self._note_phase(process, view, at)
+
+    def take_exit(self, exit_: Exit, at: float) -> None:
+        """A rank's process has ended; ``at`` is on the coordinator's clock."""
+        view = self.ranks.get(exit_.rank.process)
+        if view is not None:
+            if view.exit is not None:
+                return
+            view.exit, view.exited_at = exit_, at
+        elif any(old.rank.process == exit_.rank.process for _, old in self.exits):
+            return
+        self.exits.append((at, exit_))
+        self.exits.sort(key=lambda pair: (pair[0], pair[1].order))
+
+    def advance(self, now: float) -> None:
+        """Bring what is derived up to date: gaps, completeness, the end."""
+        moved = self.moved_at()
+        if moved > self._last_moved:
+            gap = moved - self._last_moved
+            if gap > GAP and not self.counts_steps:
+                self.gaps.add(gap)
+            if self.complete_since is not None and gap < self.hang.silence_seconds:
+                self.busy_seconds += gap
+            self._last_moved = moved
+        live = self.live
+        if self.complete_since is None and live and len(live) >= (self.world_size or 1):
+            self.complete_since = now
+        if live:
+            self.ended_at = None
+        elif self.ranks and self.ended_at is None:
+            self.ended_at = now
+
+    def moved_at(self) -> float:
+        """When any live rank last moved; for a job that ended, when it last did."""
+        views = self.live or list(self.ranks.values())
+        return max((view.moved_at for view in views), default=self.first_seen)
+
+    def silence(self, now: float) -> float:
+        """Seconds since anything in the job moved."""
+        return max(0.0, now - self.moved_at())
+
+    def protected_phase(self, now: float) -> str:
+        """A declared phase, other than training, whose budget still holds; "" where there is none.
+
+        One rank's phase protects all: the others wait for its checkpoint at a barrier.
+        """
+        for view in self.live:
+            progress = view.progress
+            if progress is None or progress.phase in TRAINING or progress.phase_since is None:
+                continue
+            spent = view.node_time - progress.phase_since + (now - view.seen_at)
+            if spent < self.book.budget(progress.phase):
+                return progress.phase
+        return ""
+
+    def training(self) -> bool:
+        """It has been seen to train: a step was counted, or it moved for a while, complete."""
+        return len(self.pace) > 0 or self.busy_seconds >= LEARNING_SECONDS
+
+    def patience(self) -> float:
+        """How long its silence may last before it is suspicious, in seconds."""
+        if not self.training():
+            return STARTUP_QUIET_SECONDS
+        pace = self.pace if len(self.pace) else self.gaps
+        return pace.patience(self.hang.silence_seconds, self.hang.silence_factor)
+
+    def brisk(self, least: float) -> float:
+        """A shorter patience, for evidence that is hard but may be a moment's."""
+        pace = self.pace if len(self.pace) else self.gaps
+        return pace.patience(least, 2.0) if self.training() else STARTUP_QUIET_SECONDS
+
+    def phase(self) -> str:
+        """The phase of most ranks; where none is declared, training or start-up."""
+        named = [view.phase for view in self.live if view.phase]
+        if named:
+            return max(set(named), key=named.count)
+        return "train" if self.training() else "startup"
+
+    def mark_gone(self, node: str, present: Iterable[ProcessId], at: float) -> None:
+        """Ranks of ``node`` that its newest snapshot lacks, though no exit was told."""
+        there = set(present)
+        for process, view in self.ranks.items():
+            if view.node == node and view.alive and process not in there:
+                view.gone_at = at
+
+    def _note_phase(self, process: ProcessId, view: RankView, at: float) -> None:
+        old = self._phases.get(process)
+        if old is None or old[0] != view.phase:
+            if old is not None and old[0] not in TRAINING:
+                self.book.add(old[0], at - old[1])
+            self._phases[process] = (view.phase, at)

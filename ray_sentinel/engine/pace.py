@@ -1,0 +1,48 @@
+"""What is usual: learned durations of steps, or of a job's quiet gaps where nobody counts steps."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections import deque
+
+MEMORY = 512
+
+
+class Pace:
+    """The last durations of one kind of thing, and what they promise for the next.
+
+    A single long one (the first checkpoint) proves nothing; the second of its kind is a habit. So
+    what is usual is the 95th percentile, and beside it the second longest of all that are kept.
+    """
+
+    def __init__(self) -> None:
+        self._recent: deque[float] = deque(maxlen=MEMORY)
+        self._sorted: list[float] = []
+
+    def __len__(self) -> int:
+        return len(self._recent)
+
+    def add(self, seconds: float) -> None:
+        """Remember one duration; the oldest of more than 512 is forgotten."""
+        if len(self._recent) == MEMORY:
+            del self._sorted[bisect_left(self._sorted, self._recent[0])]
+        self._recent.append(seconds)
+        insort(self._sorted, seconds)
+
+    def quantile(self, share: float) -> float | None:
+        """The duration that ``share`` (0..1) of the remembered ones do not exceed."""
+        if not self._sorted:
+            return None
+        return self._sorted[min(len(self._sorted) - 1, int(share * len(self._sorted)))]
+
+    @property
+    def usual(self) -> float | None:
+        """The median."""
+        return self.quantile(0.5)
+
+    def patience(self, least: float, factor: float) -> float:
+        """How long to wait before silence counts: ``least`` seconds, or ``factor`` times the
+        slowest usual duration, or half as much again as what was seen twice."""
+        slow = self.quantile(0.95) or 0.0
+        habit = self._sorted[-2] if len(self._sorted) >= 2 else 0.0
+        return max(least, factor * slow, 1.5 * habit)

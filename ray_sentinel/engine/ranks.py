@@ -1,0 +1,128 @@
+"""One rank as the engine remembers it: its last snapshot and when it last moved."""
+
+from __future__ import annotations
+
+from ray_sentinel.model.progress import Exit, ProcessState, Progress, RankSnapshot
+
+IDLE_SWITCHES_PER_SECOND = 3.0
+"""A thread that waits with a time-out wakes up a few times a second and does nothing."""
+IDLE_CPU_SHARE = 0.02
+SPIN_CPU_SHARE = 0.85
+"""A main thread that burns a whole CPU may be computing or polling: it tells nothing by itself."""
+IO_BYTES_PER_SECOND = 4096.0
+"""Reads and writes above this are work: a model load, a checkpoint, a data set."""
+
+
+class RankView:
+    """Changed only by ``update`` and ``exited``; times are the coordinator's."""
+
+    def __init__(self, snapshot: RankSnapshot, node: str, at: float, node_time: float) -> None:
+        self.rank = snapshot.rank
+        self.snapshot = snapshot
+        self.node = node
+        self.first_seen = at
+        self.seen_at = at
+        self.moved_at = at
+        self.observed_since = at
+        self.node_time = node_time
+        self.exit: Exit | None = None
+        self.exited_at: float | None = None
+        self.gone_at: float | None = None
+        self.spinning = False
+        self.state_since: dict[str, float] = {}
+        if (progress := snapshot.progress) is not None and (age := self._age(progress)) is not None:
+            self.moved_at = at - age
+
+    @property
+    def alive(self) -> bool:
+        return self.exit is None and self.gone_at is None
+
+    @property
+    def attached(self) -> bool:
+        """It reports steps itself. A record without any step yet says only phases."""
+        return self.snapshot.progress is not None
+
+    @property
+    def counts_steps(self) -> bool:
+        progress = self.snapshot.progress
+        return progress is not None and progress.steps_recorded > 0
+
+    @property
+    def process(self) -> ProcessState:
+        return self.snapshot.process
+
+    @property
+    def progress(self) -> Progress | None:
+        return self.snapshot.progress
+
+    @property
+    def phase(self) -> str:
+        return self.snapshot.progress.phase if self.snapshot.progress else ""
+
+    def update(self, snapshot: RankSnapshot, at: float, node_time: float) -> list[float]:
+        """Take a newer snapshot; returns the durations (s) of the steps that ended since."""
+        before, self.snapshot = self.snapshot, snapshot
+        elapsed = max(node_time - self.node_time, 1e-3)
+        self.rank = snapshot.rank
+        self.seen_at, self.node_time = at, node_time
+        self.gone_at = None
+        ended = self._new_steps(before.progress, snapshot.progress)
+        self._note_states(at)
+        self.spinning = self._main_share(before, elapsed) > SPIN_CPU_SHARE
+        if self.counts_steps:
+            age = self._age(snapshot.progress) if snapshot.progress else None
+            if age is not None:
+                self.moved_at = max(self.moved_at, at - age)
+        elif self._worked(before, elapsed):
+            self.moved_at = at
+        return ended
+
+    def nudge(self, at: float) -> None:
+        """Something else shows that it moves: another stack, say."""
+        self.moved_at = max(self.moved_at, at)
+
+    def held(self, state: str, now: float) -> float:
+        """For how many seconds it has been in ``state``; 0 where it is not."""
+        since = self.state_since.get(state)
+        return 0.0 if since is None else max(0.0, now - since)
+
+    def _age(self, progress: Progress) -> float | None:
+        ended = progress.step_ended_at
+        begun = progress.phase_since
+        moments = [moment for moment in (ended, begun, progress.attached_at) if moment is not None]
+        return max(0.0, self.node_time - max(moments)) if moments else None
+
+    @staticmethod
+    def _new_steps(before: Progress | None, after: Progress | None) -> list[float]:
+        if after is None:
+            return []
+        new = after.steps_recorded - (before.steps_recorded if before else 0)
+        return list(after.recent_step_seconds[-new:]) if new > 0 else []
+
+    def _main_share(self, before: RankSnapshot, elapsed: float) -> float:
+        return (self.process.main_cpu_seconds - before.process.main_cpu_seconds) / elapsed
+
+    def _worked(self, before: RankSnapshot, elapsed: float) -> bool:
+        switches = (self.process.main_switches - before.process.main_switches) / elapsed
+        moved_bytes = (self.process.io_bytes - before.process.io_bytes) / elapsed
+        if moved_bytes > IO_BYTES_PER_SECOND:
+            return True
+        if self.spinning:
+            return False
+        share = self._main_share(before, elapsed)
+        return switches > IDLE_SWITCHES_PER_SECOND or share > IDLE_CPU_SHARE
+
+    def _note_states(self, at: float) -> None:
+        process = self.process
+        now = {
+            "stopped": process.state == "T" or process.frozen,
+            "gil-held": process.interpreter == "gil-held",
+            "starved": process.interpreter == "starved",
+            "blocked": process.state == "D",
+            "traced": process.state == "t",
+        }
+        for state, holds in now.items():
+            if not holds:
+                self.state_since.pop(state, None)
+            else:
+                self.state_since.setdefault(state, at)

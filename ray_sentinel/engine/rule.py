@@ -1,0 +1,67 @@
+"""What a rule is, and how rules are found.
+
+A rule is one file in ``rules/`` with one subclass of ``Rule``. It looks and suggests; it keeps no
+state of the cluster and decides nothing: the engine does.
+"""
+
+from __future__ import annotations
+
+import abc
+import importlib
+import pkgutil
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar
+
+import msgspec
+
+from ray_sentinel.config import Config, convert
+from ray_sentinel.engine import rules
+from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.errors import ConfigError
+from ray_sentinel.model.incident import Finding
+
+
+class Thresholds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Base of a rule's settings, ``[rules."NAME"]`` in the configuration file."""
+
+    enabled: bool = True
+
+
+class Rule(abc.ABC):
+    """Looks at the cluster and suggests findings."""
+
+    name: ClassVar[str]
+    Thresholds: ClassVar[type[Thresholds]] = Thresholds
+
+    def __init__(self, thresholds: Any) -> None:
+        self.thresholds = thresholds
+
+    @abc.abstractmethod
+    def evaluate(self, view: ClusterView, now: float) -> Iterable[Finding]:
+        """Everything that is wrong now, also when it was said before."""
+
+
+def known_rules() -> dict[str, type[Rule]]:
+    """Rule name → class, of all modules in ``rules/``."""
+    found: dict[str, type[Rule]] = {}
+    for info in pkgutil.iter_modules(rules.__path__):
+        module = importlib.import_module(f"{rules.__name__}.{info.name}")
+        for value in vars(module).values():
+            if isinstance(value, type) and issubclass(value, Rule) and hasattr(value, "name"):
+                found[value.name] = value
+    return dict(sorted(found.items()))
+
+
+def load_rules(config: Config) -> list[Rule]:
+    """The enabled rules with their thresholds. Raises ConfigError for an unknown rule or key."""
+    known = known_rules()
+    for name in config.rules:
+        if name not in known:
+            raise ConfigError(f'unknown rule [rules."{name}"]; known: {", ".join(known)}')
+    loaded = []
+    for name, kind in known.items():
+        raw: Mapping[str, Any] = config.rules.get(name, {})
+        thresholds = convert(dict(raw), kind.Thresholds, where=f'[rules."{name}"]', strict=False)
+        if thresholds.enabled:
+            loaded.append(kind(thresholds))
+    return loaded

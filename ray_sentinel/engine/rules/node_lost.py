@@ -1,0 +1,53 @@
+"""node.lost: a node with ranks on it no longer reports, and its raylet does not answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ray_sentinel.engine.cluster import ClusterView, NodeView
+from ray_sentinel.engine.rule import Rule
+from ray_sentinel.model.incident import EvidenceItem, Finding
+
+
+class NodeLost(Rule):
+    """Hard evidence. A node that was drained, or that had no rank, is nobody's loss."""
+
+    name = "node.lost"
+
+    def evaluate(self, view: ClusterView, now: float) -> Iterator[Finding]:
+        for node in view.nodes.values():
+            if not self._lost(view, node, now):
+                continue
+            for job in view.jobs.values():
+                # Ranks that said goodbye before the node went are no loss of this node.
+                ranks = [rank for rank in job.ranks.values() if rank.node == node.node.id]
+                ranks = [rank for rank in ranks if rank.alive]
+                if ranks:
+                    names = ", ".join(str(r) for r in sorted(rank.rank.id.rank for rank in ranks))
+                    yield Finding(
+                        rule=self.name,
+                        job=job.job,
+                        attempt=job.attempt,
+                        kind="node-lost",
+                        severity="critical",
+                        summary=f"node {node.node.host} is lost, with rank {names} of {job.job}",
+                        suspects=tuple(rank.rank.id for rank in ranks),
+                        evidence=(EvidenceItem(source="node", text=self._why(node, now)),),
+                        hard=True,
+                        host=node.node.host,
+                    )
+
+    @staticmethod
+    def _lost(view: ClusterView, node: NodeView, now: float) -> bool:
+        if node.expected_leave or node.seen_at is None:
+            return False
+        if node.left_at is not None:
+            return True
+        limit = view.config.coordinator.lost_snapshots * view.config.agent.snapshot_interval
+        return node.alive is False and node.silence(now) > limit
+
+    @staticmethod
+    def _why(node: NodeView, now: float) -> str:
+        said = f"; Ray: {node.leave_reason}" if node.leave_reason else ""
+        probe = "its raylet does not answer" if node.alive is False else "Ray counts it as dead"
+        return f"{node.node.host}: no snapshot for {node.silence(now):.1f} s and {probe}{said}"

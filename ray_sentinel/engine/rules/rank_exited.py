@@ -1,0 +1,194 @@
+"""rank.exited: a rank ended by a signal, an error or in silence while its job went on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.engine.rule import Rule, Thresholds
+from ray_sentinel.model.incident import EvidenceItem, Finding
+from ray_sentinel.model.progress import Exit
+
+SIGINT, SIGTERM, SIGKILL, SIGHUP = 2, 15, 9, 1
+ASKED_TO_END = frozenset({SIGINT, SIGTERM, SIGHUP})
+"""Signals by which a launcher, a scheduler or a person ends a job."""
+
+PEER_LOST = re.compile(
+    r"connection (was )?(reset|closed|aborted)|broken pipe|peer|DistBackendError|ncclRemoteError"
+    r"|ncclSystemError|ncclInternalError|DistNetworkError|DistStoreError|socket (timeout|closed)"
+    r"|recvValue failed|EOF|heartbeat|aborted due to|coordination service",
+    re.IGNORECASE,
+)
+"""What ranks say when somebody else has gone: echoes, wherever they come first."""
+
+SIGNAL_NAMES = {1: "SIGHUP", 2: "SIGINT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE",
+                9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}  # fmt: skip
+
+
+class RankExitedThresholds(Thresholds, frozen=True, kw_only=True):
+    """``settle_seconds``: how long to collect further exits before the first is blamed."""
+
+    settle_seconds: float = 1.5
+    together_seconds: float = 0.2
+    """Kills within so short a time of the first have one cause from outside."""
+    cross_node_seconds: float = 0.5
+    """Orders closer than this are not read off two clocks."""
+
+
+class RankExited(Rule):
+    """Hard evidence: named without waiting for silence."""
+
+    name = "rank.exited"
+    Thresholds = RankExitedThresholds
+
+    def evaluate(self, view: ClusterView, now: float) -> Iterator[Finding]:
+        for job in view.jobs.values():
+            if job.exits and not self._a_node_is_missing(view, job, now):
+                finding = self._judge(view, job, now)
+                if finding is not None:
+                    yield finding
+
+    def _judge(self, view: ClusterView, job: JobView, now: float) -> Finding | None:
+        abnormal = [(at, exit_) for at, exit_ in job.exits if is_abnormal(exit_)]
+        if not abnormal or now - abnormal[0][0] < self.thresholds.settle_seconds:
+            return None
+        if self._asked_to_end(job, abnormal[0][0]):
+            return None
+        first = self._first_causes(abnormal)
+        if not first:
+            return self._only_echoes(job, abnormal)
+        evidence = tuple(
+            EvidenceItem(
+                source="exit",
+                text=f"rank {exit_.rank.id.rank} (pid {exit_.rank.process.pid} on "
+                f"{view.host_of(exit_.rank.node)}) {describe_exit(exit_)}",
+                rank=exit_.rank.id.rank,
+                weight=8.0,
+                at=at,
+            )
+            for at, exit_ in first
+        ) + self._echoes(abnormal, first)
+        killed_by_oom = any(exit_.oom_killed for _, exit_ in first)
+        names = ", ".join(str(exit_.rank.id.rank) for _, exit_ in first)
+        return Finding(
+            rule=self.name,
+            job=job.job,
+            attempt=job.attempt,
+            kind="oom-killed" if killed_by_oom else "rank-dead",
+            severity="critical",
+            summary=f"rank {names} of {job.job} {describe_exit(first[0][1])}",
+            suspects=tuple(exit_.rank.id for _, exit_ in first),
+            evidence=evidence,
+            hard=True,
+        )
+
+    def _first_causes(self, abnormal: list[tuple[float, Exit]]) -> list[tuple[float, Exit]]:
+        """The exits that are no echo of another: the first, and what fell together with it."""
+        own = [(at, exit_) for at, exit_ in abnormal if not is_echo(exit_)]
+        if not own:
+            return []
+        start = own[0][0]
+        # A signal beats a status where two clocks cannot tell which came first.
+        near = [pair for pair in own if pair[0] - start <= self.thresholds.cross_node_seconds]
+        signalled = [(at, e) for at, e in near if e.signal is not None or is_silent(e)]
+        causes = signalled or own[:1]
+        begin = causes[0][0]
+        return [pair for pair in causes if pair[0] - begin <= self.thresholds.together_seconds]
+
+    @staticmethod
+    def _echoes(
+        abnormal: list[tuple[float, Exit]], first: list[tuple[float, Exit]]
+    ) -> tuple[EvidenceItem, ...]:
+        begin = first[0][0]
+        return tuple(
+            EvidenceItem(
+                source="exit",
+                text=f"rank {exit_.rank.id.rank} {describe_exit(exit_)} {at - begin:.1f} s later: "
+                "an echo",
+                rank=exit_.rank.id.rank,
+                at=at,
+            )
+            for at, exit_ in abnormal
+            if (at, exit_) not in first
+        )
+
+    def _only_echoes(self, job: JobView, abnormal: list[tuple[float, Exit]]) -> Finding:
+        return Finding(
+            rule=self.name,
+            job=job.job,
+            attempt=job.attempt,
+            kind="unknown",
+            severity="critical",
+            summary=f"{job.job}: {len(abnormal)} ranks lost a peer and ended; "
+            "who was lost cannot be told",
+            evidence=tuple(
+                EvidenceItem(
+                    source="exit",
+                    text=f"rank {exit_.rank.id.rank} {describe_exit(exit_)}",
+                    rank=exit_.rank.id.rank,
+                    at=at,
+                )
+                for at, exit_ in abnormal
+            ),
+            hard=True,
+        )
+
+    def _asked_to_end(self, job: JobView, first_abnormal: float) -> bool:
+        """A launcher or a person ended the job: the first exit of all answers such a signal."""
+        at, exit_ = job.exits[0]
+        return (
+            exit_.signal in ASKED_TO_END and at <= first_abnormal + self.thresholds.settle_seconds
+        )
+
+    @staticmethod
+    def _a_node_is_missing(view: ClusterView, job: JobView, now: float) -> bool:
+        """A node with ranks of the job is silent: its ranks may be the ones that went first."""
+        interval = view.config.agent.snapshot_interval
+        limit = view.config.coordinator.lost_snapshots * interval + 4.0
+        for rank in job.ranks.values():
+            node = view.nodes.get(rank.node)
+            if node is not None and 1.5 * interval + 0.5 < node.silence(now) < limit:
+                return True
+        return False
+
+
+def is_abnormal(exit_: Exit) -> bool:
+    """It did not end in peace: a signal, a status other than 0, or no last words at all."""
+    if exit_.signal is not None:
+        return True
+    if exit_.code is not None:
+        return exit_.code != 0
+    if exit_.last_words is not None:
+        return exit_.last_words.kind == "exception"
+    return exit_.was_attached
+
+
+def is_silent(exit_: Exit) -> bool:
+    """An attached rank that could not say a last word, and whose status nobody saw: killed."""
+    return exit_.code is None and exit_.signal is None and exit_.last_words is None
+
+
+def is_echo(exit_: Exit) -> bool:
+    """It ended because a peer had gone, by its own words, or because it was told to."""
+    if exit_.signal in ASKED_TO_END:
+        return True
+    words = exit_.last_words
+    return words is not None and words.kind == "exception" and bool(PEER_LOST.search(words.text))
+
+
+def describe_exit(exit_: Exit) -> str:
+    """How it ended, as a phrase."""
+    words = exit_.last_words.text.splitlines()[0][:200] if exit_.last_words else ""
+    if exit_.oom_killed:
+        return "was killed for want of memory"
+    if exit_.signal is not None:
+        return f"was killed by {SIGNAL_NAMES.get(exit_.signal, f'signal {exit_.signal}')}"
+    if words and exit_.last_words is not None and exit_.last_words.kind == "exception":
+        return f"ended with {words}"
+    if exit_.code is not None:
+        return f"exited with status {exit_.code}"
+    if exit_.was_attached and exit_.last_words is None:
+        return "was killed (it left no last words)"
+    return "exited"
