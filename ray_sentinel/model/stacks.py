@@ -30,6 +30,8 @@ class ThreadStack(msgspec.Struct, frozen=True, kw_only=True):
     active: bool | None = None
     """The tool's own word on whether it was running; None where the tool does not say."""
     holds_gil: bool | None = None
+    state: str = ""
+    """One letter of the scheduler's state (R, S, D, T, t, Z) where the tool says it."""
 
 
 class GpuKernel(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +55,13 @@ class StackTrace(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
     """Why there are no (or not all) stacks, and what to do about it."""
     rank: RankId | None = None
+    command: str = ""
+    """The command line or title, where the tool's output carries it."""
+    state: str = ""
+    """The process's scheduler state, one letter, where the tool says it."""
+    kernels_listed: bool | None = None
+    """The tool listed the device's kernels: with True, empty ``kernels`` mean an idle device. False
+    where it tried and could not; None where it never looks."""
 
 
 Activity = Literal[
@@ -93,3 +102,21 @@ class StackFact(msgspec.Struct, frozen=True, kw_only=True):
     the frames tell nothing."""
     holds_gil: bool | None = None
     error: str = ""
+    operation: str = ""
+    """The collective or transfer that it is in ("all_reduce", "recv"), where the frames name it."""
+    thread: str = ""
+    """Name or id of the telling thread."""
+    active: bool | None = None
+    """The tool's word on whether the telling thread was on a CPU."""
+    state: str = ""
+    """Scheduler state, one letter, where a tool said it."""
+    gil_waiters: int = 0
+    """Threads of the process that were seen to wait for the GIL."""
+    kernels: tuple[str, ...] = ()
+    """Names of the kernels on its device."""
+    kernels_listed: bool | None = None
+    """As in ``StackTrace``."""
+    helper: str = ""
+    """What the process is, where its stacks show that it is no rank: "dataloader worker",
+    "launcher", ..."""
+    command: str = ""
