@@ -70,8 +70,10 @@ class Hang(Section, frozen=True):
     """Least silence in ``train`` that raises a suspicion."""
     silence_factor: float = 3.0
     """... and this many times the slowest usual step, if that is longer."""
-    confirm_seconds: float = 3.0
+    confirm_seconds: float = 2.7
     """Between the first and the last round of stacks."""
+    stall_seconds: float = 45.0
+    """Silence of all ranks alike, with nobody to blame, that is reported as a stall."""
     phase_budgets: dict[str, float] = {}
     """Seconds that a phase may take before its silence counts, by phase; beside the built-in."""
 

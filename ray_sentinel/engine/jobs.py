@@ -29,6 +29,8 @@ class JobView:
         self.book = book
         self.ranks: dict[ProcessId, RankView] = {}
         self.exits: list[tuple[float, Exit]] = []
+        """Since the last incident, in their order."""
+        self._told: set[ProcessId] = set()
         self.pace = Pace()
         self.gaps = Pace()
         self.busy_seconds = 0.0
@@ -77,13 +79,12 @@ class JobView:
 
     def take_exit(self, exit_: Exit, at: float) -> None:
         """A rank's process has ended; ``at`` is on the coordinator's clock."""
-        view = self.ranks.get(exit_.rank.process)
-        if view is not None:
-            if view.exit is not None:
-                return
-            view.exit, view.exited_at = exit_, at
-        elif any(old.rank.process == exit_.rank.process for _, old in self.exits):
+        process = exit_.rank.process
+        if process in self._told:
             return
+        self._told.add(process)
+        if (view := self.ranks.get(process)) is not None:
+            view.exit, view.exited_at = exit_, at
         self.exits.append((at, exit_))
         self.exits.sort(key=lambda pair: (pair[0], pair[1].order))
 
@@ -150,6 +151,10 @@ class JobView:
         if named:
             return max(set(named), key=named.count)
         return "train" if self.training() else "startup"
+
+    def forgive(self) -> None:
+        """An incident is over: the exits that it explained are not brought up again."""
+        self.exits.clear()
 
     def mark_gone(self, node: str, present: Iterable[ProcessId], at: float) -> None:
         """Ranks of ``node`` that its newest snapshot lacks, though no exit was told."""

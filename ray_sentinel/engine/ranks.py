@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 from ray_sentinel.model.progress import Exit, ProcessState, Progress, RankSnapshot
+from ray_sentinel.model.stacks import StackFact
 
 IDLE_SWITCHES_PER_SECOND = 3.0
 """A thread that waits with a time-out wakes up a few times a second and does nothing."""
@@ -30,6 +33,8 @@ class RankView:
         self.gone_at: float | None = None
         self.spinning = False
         self.state_since: dict[str, float] = {}
+        self.looks: deque[StackFact] = deque(maxlen=3)
+        """The last stacks of it, oldest first; ``at`` on the coordinator's clock."""
         if (progress := snapshot.progress) is not None and (age := self._age(progress)) is not None:
             self.moved_at = at - age
 
@@ -77,9 +82,13 @@ class RankView:
             self.moved_at = at
         return ended
 
-    def nudge(self, at: float) -> None:
-        """Something else shows that it moves: another stack, say."""
-        self.moved_at = max(self.moved_at, at)
+    def look(self, fact: StackFact) -> None:
+        """Take newer stacks. Another place in the code is movement where nobody counts steps."""
+        if fact.error:
+            return
+        if self.looks and self.looks[-1].signature != fact.signature and not self.counts_steps:
+            self.moved_at = max(self.moved_at, fact.at)
+        self.looks.append(fact)
 
     def held(self, state: str, now: float) -> float:
         """For how many seconds it has been in ``state``; 0 where it is not."""

@@ -32,6 +32,7 @@ FaultKind = Literal[
     "starved",
     "paused",
     "sentinel",
+    "asked",
     "unknown",
 ]
 """``host-stuck``: the rank's own code stands still outside any collective, for a reason that no

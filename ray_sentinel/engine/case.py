@@ -1,0 +1,59 @@
+"""An open incident and all that was gathered for it so far."""
+
+from __future__ import annotations
+
+from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.incident import Finding, Incident
+from ray_sentinel.model.recorder import RecorderFacts
+from ray_sentinel.model.stacks import StackFact
+
+Round = dict[ProcessId, StackFact]
+
+
+class Case:
+    """Changed only by the engine. Times are the coordinator's."""
+
+    def __init__(self, incident: Incident, job: JobView, opened_at: float, hard: bool) -> None:
+        self.incident = incident
+        self.job = job
+        self.opened_at = opened_at
+        self.hard = hard
+        self.findings: dict[str, Finding] = {}
+        self.rounds: list[tuple[float, Round]] = []
+        self.asked_round = 0
+        self.asked_round_at = opened_at
+        self.recorder: RecorderFacts | None = None
+        self.recorder_asked = False
+        self.problems: list[str] = []
+        self.captures = 0
+        self.captured_at: float | None = None
+        self.capturing = False
+
+    def take_round(self, at: float, number: int, facts: tuple[StackFact, ...]) -> None:
+        """Stacks have come; rounds come in order, a late one is dropped."""
+        if number > len(self.rounds):
+            self.rounds.append((at, {fact.process: fact for fact in facts}))
+
+    def answered(self) -> bool:
+        """The round that was asked for last has come."""
+        return len(self.rounds) >= self.asked_round
+
+    def span(self) -> float:
+        """Seconds between the first and the last round."""
+        return self.rounds[-1][0] - self.rounds[0][0] if len(self.rounds) > 1 else 0.0
+
+    def latest(self, process: ProcessId) -> StackFact | None:
+        """The last stacks of a process that could be read."""
+        for _, round_ in reversed(self.rounds):
+            fact = round_.get(process)
+            if fact is not None and not fact.error:
+                return fact
+        return None
+
+    def moved(self, process: ProcessId) -> bool | None:
+        """Whether its stack changed over the last two rounds; None where there are no two."""
+        seen = [r[process] for _, r in self.rounds if process in r and not r[process].error]
+        if len(seen) < 2:
+            return None
+        return seen[-1].signature != seen[-2].signature

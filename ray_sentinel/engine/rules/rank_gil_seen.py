@@ -1,0 +1,69 @@
+"""rank.gil-seen: stacks taken from outside show one rank holding its GIL in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.engine.ranks import RankView
+from ray_sentinel.engine.rule import Rule, Thresholds
+from ray_sentinel.model.incident import EvidenceItem, Finding
+
+SPARED = frozenset({"checkpoint", "compile", "startup"})
+"""Serialising and compiling keep the GIL for seconds in everyday work."""
+
+
+class RankGilSeenThresholds(Thresholds, frozen=True, kw_only=True):
+    """``seconds`` between two equal looks, and the least silence of the job."""
+
+    seconds: float = 1.0
+    silence_seconds: float = 2.0
+
+
+class RankGilSeen(Rule):
+    """For ranks without a companion thread: hard evidence once two looks agree."""
+
+    name = "rank.gil-seen"
+    Thresholds = RankGilSeenThresholds
+
+    def evaluate(self, view: ClusterView, now: float) -> Iterator[Finding]:
+        for job in view.jobs.values():
+            if not job.training() or job.silence(now) < job.brisk(self.thresholds.silence_seconds):
+                continue
+            holders = [rank for rank in job.live if self._holds(rank)]
+            if holders and len(holders) <= len(job.live) // 2:
+                yield self._finding(job, holders, now)
+
+    def _holds(self, rank: RankView) -> bool:
+        facts = rank.looks
+        if rank.process.interpreter in ("runs", "starved") or len(facts) < 2:
+            return False
+        old, new = facts[-2], facts[-1]
+        apart = new.at - old.at >= self.thresholds.seconds and old.at >= rank.moved_at
+        same = old.signature == new.signature and new.activity not in SPARED
+        return bool(apart and same and old.holds_gil and new.holds_gil)
+
+    def _finding(self, job: JobView, holders: list[RankView], now: float) -> Finding:
+        names = ", ".join(str(rank.rank.id.rank) for rank in holders)
+        return Finding(
+            rule=self.name,
+            job=job.job,
+            attempt=job.attempt,
+            kind="gil-held",
+            severity="critical",
+            summary=f"{job.job}: rank {names} holds its GIL in one place",
+            suspects=tuple(rank.rank.id for rank in holders),
+            evidence=tuple(
+                EvidenceItem(
+                    source="stacks",
+                    text=f"rank {rank.rank.id.rank}: holds the GIL at "
+                    f"{rank.looks[-1].signature[-1] if rank.looks[-1].signature else '?'} at two "
+                    f"looks {rank.looks[-1].at - rank.looks[-2].at:.1f} s apart",
+                    rank=rank.rank.id.rank,
+                    weight=6.0,
+                )
+                for rank in holders
+            ),
+            hard=True,
+        )

@@ -1,0 +1,116 @@
+"""The state of jobs in the words of ``status``."""
+
+from __future__ import annotations
+
+from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.engine.ranks import RankView
+from ray_sentinel.engine.table import CONFIRMED
+from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.status import JobStatus, RankStatus, State
+
+SLOW_SILENCE = 3.0
+NO_HANG = frozenset({"stall", "slow", "asked", "sentinel"})
+ORDER: tuple[State, ...] = ("healthy", "unknown", "slow", "stalled", "hung")
+
+
+def describe(
+    view: ClusterView, incidents: tuple[Incident, ...], now: float
+) -> tuple[State, str, tuple[JobStatus, ...]]:
+    """The worst state of all jobs, the sentence that goes with it, and each job."""
+    open_ones = [incident for incident in incidents if incident.state in CONFIRMED]
+    jobs = tuple(_job(view, job, open_ones, now) for job in view.jobs.values())
+    running = [job for job in jobs if not job.ended]
+    if not jobs:
+        return "unknown", "no training job has been seen yet", ()
+    if open_ones:
+        worst = max(open_ones, key=lambda i: (i.kind not in NO_HANG, i.suspected_at))
+        state = max((job.state for job in jobs), key=ORDER.index)
+        return state, worst.summary, jobs
+    if not running:
+        last = next((i for i in reversed(incidents) if i.kind != "asked"), None)
+        said = f"; its last incident: {last.summary}" if last else ""
+        return "healthy", f"no job is running{said}", jobs
+    state = max((job.state for job in running), key=ORDER.index)
+    worst_job = next(job for job in running if job.state == state)
+    return state, _sentence(worst_job), jobs
+
+
+def _sentence(job: JobStatus) -> str:
+    age = f"{job.step_age_seconds:.0f} s" if job.step_age_seconds is not None else "a while"
+    if job.state == "slow":
+        return f"{job.job} has not moved for {age}"
+    where = f"at step {job.step}" if job.step is not None else f"in {job.phase}"
+    return f"{job.job} is well: {len(job.ranks)} ranks {where}"
+
+
+def _job(view: ClusterView, job: JobView, open_ones: list[Incident], now: float) -> JobStatus:
+    mine = [i for i in open_ones if (i.job, i.attempt) == job.key and i.kind != "asked"]
+    silence = job.silence(now)
+    pace = job.pace if len(job.pace) else job.gaps
+    return JobStatus(
+        job=job.job,
+        attempt=job.attempt,
+        step=job.step,
+        phase=job.phase() if job.live else "ended",
+        step_age_seconds=round(silence, 3),
+        ranks=tuple(
+            _rank(view, rank, now)
+            for rank in sorted(job.ranks.values(), key=lambda r: r.rank.id.rank)
+        ),
+        state=_state(job, mine, silence, now),
+        world_size=job.world_size,
+        step_seconds=pace.usual if len(job.pace) else None,
+        expected=_expected(job, now),
+        ended=job.ended_at is not None,
+    )
+
+
+def _state(job: JobView, mine: list[Incident], silence: float, now: float) -> State:
+    if any(incident.kind not in NO_HANG for incident in mine):
+        return "hung"
+    if mine:
+        return "stalled"
+    if job.ended_at is not None or job.protected_phase(now):
+        return "healthy"
+    slow = max(SLOW_SILENCE, 0.5 * job.patience())
+    return "slow" if job.training() and silence > slow else "healthy"
+
+
+def _expected(job: JobView, now: float) -> str:
+    """What takes long now and how long it may: "checkpoint for 20 s, usual up to 40 s"."""
+    phase = job.protected_phase(now)
+    if not phase:
+        return ""
+    since = [v.progress.phase_since for v in job.live if v.progress and v.phase == phase]
+    begun = min((moment for moment in since if moment is not None), default=now)
+    usual = job.book.usual(phase)
+    known = f"usual up to {usual:.0f} s" if usual else f"allowed {job.book.budget(phase):.0f} s"
+    return f"{phase} for {max(0.0, now - begun):.0f} s, {known}"
+
+
+def _rank(view: ClusterView, rank: RankView, now: float) -> RankStatus:
+    progress = rank.progress
+    return RankStatus(
+        rank=rank.rank.id.rank,
+        host=view.host_of(rank.node),
+        pid=rank.rank.process.pid,
+        step=progress.step if progress else None,
+        state=_rank_state(rank, now),
+        phase=rank.phase,
+        step_age_seconds=round(max(0.0, now - rank.moved_at), 3),
+        attached=rank.attached,
+        role=rank.rank.role,
+    )
+
+
+def _rank_state(rank: RankView, now: float) -> str:
+    if not rank.alive:
+        return "exited"
+    for state in ("stopped", "traced", "gil-held", "blocked", "starved"):
+        if state in rank.state_since:
+            return state
+    fact = rank.looks[-1] if rank.looks else None
+    if fact is not None and fact.waits_for_others and now - rank.moved_at > SLOW_SILENCE:
+        return "waiting"
+    return "silent" if now - rank.moved_at > 3 * SLOW_SILENCE else "running"

@@ -1,0 +1,181 @@
+"""Who holds the job up: all evidence of a case, weighed into one verdict.
+
+The culprit is the one that the others wait for. So what counts against a rank is that it stands
+still *outside* what its peers wait in; that it is silent counts against nobody. Proof from the
+process table weighs most, then the flight recorder, then stacks.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from ray_sentinel.engine.case import Case
+from ray_sentinel.engine.kinds import fault_kind
+from ray_sentinel.engine.ledger import Ledger
+from ray_sentinel.engine.ranks import RankView
+from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.incident import FaultKind
+from ray_sentinel.model.recorder import RecorderKind
+from ray_sentinel.model.stacks import StackFact
+
+AWAY = 3.0
+"""Elsewhere, in known code, while others wait in a collective."""
+AWAY_UNKNOWN = 2.6
+"""Elsewhere, in frames that no table names."""
+MOVED = -2.0
+LEFT_BEFORE = 2.0
+"""Seconds before the last movement in which a leaving rank may still be what is waited for."""
+MINORITY = 1 / 3
+HELPLESS = frozenset({"compile", "checkpoint", "startup"})
+
+
+def weigh(case: Case, now: float) -> Ledger:
+    """All that is known about the ranks of a case, as one ledger."""
+    ledger = Ledger()
+    _from_findings(case, ledger)
+    _from_exits(case, ledger, now)
+    _from_recorder(case, ledger)
+    _from_stacks(case, ledger)
+    _from_steps(case, ledger)
+    return ledger
+
+
+def views_by_rank(case: Case) -> dict[int, RankView]:
+    """World rank → its process; where a number is there twice, the live one seen last."""
+    found: dict[int, RankView] = {}
+    for view in case.job.ranks.values():
+        old = found.get(view.rank.id.rank)
+        if old is None or (view.alive, view.seen_at) > (old.alive, old.seen_at):
+            found[view.rank.id.rank] = view
+    return found
+
+
+def _from_findings(case: Case, ledger: Ledger) -> None:
+    by_rank = views_by_rank(case)
+    for finding in case.findings.values():
+        for item in finding.evidence:
+            view = by_rank.get(item.rank) if item.rank is not None else None
+            ledger.put(view.rank.process if view and item.weight else None, item)
+
+
+def _from_exits(case: Case, ledger: Ledger, now: float) -> None:
+    """Ranks that left in peace, or nobody knows how, while others wait on."""
+    if not case.job.live or any(f.rule == "rank.exited" for f in case.findings.values()):
+        return
+    since = case.job.moved_at() - max(LEFT_BEFORE, case.job.pace.usual or 0.0)
+    for view in case.job.ranks.values():
+        ended = view.exited_at if view.exited_at is not None else view.gone_at
+        # The job went on without those that left earlier: it does not wait for them.
+        if view.alive or ended is None or ended < since:
+            continue
+        ago = f"{now - ended:.0f} s ago"
+        number = view.rank.id.rank
+        text = f"rank {number} left {ago} while {len(case.job.live)} ranks still run"
+        ledger.add(view.rank.process, "exit", text, AWAY, number)
+
+
+def _from_recorder(case: Case, ledger: Ledger) -> None:
+    facts = case.recorder
+    if facts is None:
+        return
+    by_rank = views_by_rank(case)
+    for culprit in facts.culprits:
+        view = by_rank.get(culprit.rank)
+        if view is not None:
+            weight = 5.0 * max(facts.confidence, 0.5)
+            text = f"rank {culprit.rank}: {culprit.reason}"
+            ledger.add(view.rank.process, "flight-recorder", text, weight, culprit.rank)
+    blamed = {culprit.rank for culprit in facts.culprits}
+    for wait in facts.waits:
+        view = by_rank.get(wait.rank)
+        if view is not None and wait.rank not in blamed:
+            whom = ", ".join(map(str, wait.waits_for)) or "its peers"
+            text = f"rank {wait.rank} waits for {whom} in {wait.operation}"
+            ledger.add(view.rank.process, "flight-recorder", text, -4.0, wait.rank)
+    if not facts.culprits:
+        text = "; ".join(facts.evidence[:2]) or f"the flight recorder says {facts.kind}"
+        ledger.add(None, "flight-recorder", text, 0.0, None)
+
+
+def _from_stacks(case: Case, ledger: Ledger) -> None:
+    facts = {
+        view.rank.process: fact
+        for view in case.job.live
+        if (fact := case.latest(view.rank.process)) is not None
+    }
+    waiters = [p for p, fact in facts.items() if fact.waits_for_others]
+    away = _away(facts, waiters, len(case.job.live))
+    for process, fact in facts.items():
+        number = case.job.ranks[process].rank.id.rank
+        place = fact.label or (fact.signature[-1] if fact.signature else "somewhere")
+        if process in away:
+            known = fact.waits_for_others is False or fact.activity not in ("unknown", "compute")
+            weight = AWAY if known and waiters else AWAY_UNKNOWN
+            text = f"rank {number} is {place} while {len(waiters) or 'the other'} ranks wait"
+            ledger.add(process, "stacks", text, weight, number)
+            if case.moved(process):
+                ledger.add(process, "stacks", f"rank {number} moves: slow", MOVED, number)
+        elif fact.waits_for_others:
+            ledger.add(process, "stacks", f"rank {number} waits: {place}", -2.0, number)
+    _from_unreadable(case, ledger, facts, waiters)
+
+
+def _away(facts: dict[ProcessId, StackFact], waiters: list[ProcessId], live: int) -> set[ProcessId]:
+    """The ranks outside of what the others wait in: a minority, or nobody can tell."""
+    if waiters:
+        away = {p for p, fact in facts.items() if not fact.waits_for_others}
+        # Most of the job elsewhere and a few in a collective is a job at work, or one that waits
+        # for something else: the few are early, the many are no culprits.
+        return away if len(away) <= max(1, live // 2) else set()
+    classes = Counter(fact.signature for fact in facts.values())
+    if not classes:
+        return set()
+    signature, count = classes.most_common(1)[0]
+    away = {p for p, fact in facts.items() if fact.signature != signature}
+    alike = count >= 2 and len(away) <= MINORITY * len(facts)
+    return away if alike else set()
+
+
+def _from_unreadable(
+    case: Case, ledger: Ledger, facts: dict[ProcessId, StackFact], waiters: list[ProcessId]
+) -> None:
+    """A live rank whose stacks nobody can read, while all that can be read wait: weak evidence."""
+    mute = [view for view in case.job.live if view.rank.process not in facts]
+    if not case.rounds or len(mute) != 1 or len(waiters) < len(facts) or not waiters:
+        return
+    number = mute[0].rank.id.rank
+    text = f"rank {number} gives no stacks, and every other rank waits"
+    ledger.add(mute[0].rank.process, "stacks", text, 2.0, number)
+
+
+def _from_steps(case: Case, ledger: Ledger) -> None:
+    """A rank behind its peers by a step: telling only where few are."""
+    steps = {
+        view.rank.process: view.progress.step
+        for view in case.job.live
+        if view.progress is not None and view.progress.step is not None
+    }
+    if len(steps) < 3 or len(steps) < len(case.job.live):
+        return
+    ahead, _ = Counter(steps.values()).most_common(1)[0]
+    behind = [p for p, step in steps.items() if step < ahead]
+    if 0 < len(behind) <= MINORITY * len(steps):
+        for process in behind:
+            number = case.job.ranks[process].rank.id.rank
+            text = f"rank {number} has finished step {steps[process]}, most others {ahead}"
+            ledger.add(process, "progress", text, 1.0, number)
+
+
+def recorder_kind(case: Case, rank: int) -> RecorderKind | None:
+    """What the flight recorder says of one rank."""
+    for culprit in case.recorder.culprits if case.recorder else ():
+        if culprit.rank == rank:
+            return culprit.kind
+    return None
+
+
+def kind_of(case: Case, view: RankView) -> FaultKind:
+    """The kind of fault of one rank of the case."""
+    fact = case.latest(view.rank.process)
+    stuck = case.moved(view.rank.process) is False
+    return fault_kind(view, fact, stuck, recorder_kind(case, view.rank.id.rank))

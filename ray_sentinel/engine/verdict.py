@@ -1,0 +1,187 @@
+"""From the weighed evidence of a case to a decision: name somebody, say "nobody", or wait."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from ray_sentinel.engine.case import Case
+from ray_sentinel.engine.ledger import Ledger, confidence
+from ray_sentinel.engine.ranks import RankView
+from ray_sentinel.engine.suspects import kind_of, weigh
+from ray_sentinel.engine.wording import NEXT_STEPS, PHRASES
+from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.incident import Culprit, FaultKind, Finding, Verdict
+
+SPARED = frozenset({"compile", "checkpoint", "startup"})
+SPARED_PATIENCES = 4.0
+"""A rank that compiles, saves or loads is given so many patiences more."""
+SLOW_PATIENCES = 4.0
+"""So long a rank whose stack changes is slow; after that it goes round in a circle."""
+BLIND_PATIENCES = 2.0
+BLIND_SECONDS_UNATTACHED = 120.0
+
+Decision = Literal["confirm", "wait", "dismiss"]
+
+
+class Judgement(msgspec.Struct, frozen=True, kw_only=True):
+    """What to do with a case, and the verdict that would be given now."""
+
+    decision: Decision
+    verdict: Verdict
+    why: str = ""
+
+
+def judge(case: Case, now: float, *, host_of: dict[str, str], proven: bool) -> Judgement:
+    """Weigh a case. ``host_of`` maps node ids to host labels; ``proven``: hard findings still hold.
+
+    Pure: the same case gives the same judgement.
+    """
+    lost = next((f for f in case.findings.values() if f.rule == "node.lost"), None)
+    if lost is not None and proven:
+        return Judgement(decision="confirm", verdict=_node_lost(case, lost))
+    ledger = weigh(case, now)
+    named = ledger.named()
+    if not named:
+        return _nobody(case, ledger, now)
+    verdict = _named(case, ledger, named, host_of)
+    if proven or any(not case.job.ranks[p].alive for p in named):
+        return Judgement(decision="confirm", verdict=verdict)
+    return _in_time(case, named, verdict, now)
+
+
+def _in_time(case: Case, named: list[ProcessId], verdict: Verdict, now: float) -> Judgement:
+    """Whether what is named stands still for long enough to say so."""
+    silence, patience = case.job.silence(now), case.job.patience()
+    facts = [case.latest(process) for process in named]
+    spared = any(fact is not None and fact.activity in SPARED for fact in facts)
+    if spared and silence < SPARED_PATIENCES * patience:
+        return Judgement(decision="wait", verdict=verdict, why="saving, loading or compiling")
+    if any(case.moved(process) for process in named) and silence < SLOW_PATIENCES * patience:
+        return Judgement(decision="wait", verdict=verdict, why="slow: its stack still changes")
+    return Judgement(decision="confirm", verdict=verdict)
+
+
+def _named(case: Case, ledger: Ledger, named: list[ProcessId], host_of: dict[str, str]) -> Verdict:
+    views = [case.job.ranks[process] for process in named]
+    kinds = [kind_of(case, view) for view in views]
+    culprits = tuple(
+        Culprit(
+            rank=view.rank.id.rank,
+            host=host_of.get(view.node, view.rank.process.host),
+            pid=view.rank.process.pid,
+            reason=_reason(case, view, kind),
+        )
+        for view, kind in zip(views, kinds, strict=True)
+    )
+    least = min(ledger.score(process) for process in named)
+    names = " and ".join(f"rank {c.rank} on {c.host}" for c in culprits)
+    return Verdict(
+        kind=kinds[0],
+        summary=f"{names} {PHRASES[kinds[0]]}; {_others(case, len(culprits))}",
+        culprits=culprits,
+        confidence=confidence(least),
+        evidence=ledger.lines(named),
+        waiting=_waiting(case, set(named)),
+        next_steps=NEXT_STEPS[kinds[0]],
+    )
+
+
+def _reason(case: Case, view: RankView, kind: FaultKind) -> str:
+    fact = case.latest(view.rank.process)
+    place = ""
+    if fact is not None and fact.signature:
+        place = (
+            f": {fact.label}, at {fact.signature[-1]}" if fact.label else f": {fact.signature[-1]}"
+        )
+    if kind == "kernel-blocked" and view.process.wchan:
+        place += f" (in the kernel: {view.process.wchan})"
+    return PHRASES[kind] + place
+
+
+def _others(case: Case, culprits: int) -> str:
+    count = len(case.job.live) + sum(not v.alive for v in case.job.ranks.values()) - culprits
+    return f"{count} other ranks wait or have ended" if count > 0 else "it has no peers"
+
+
+def _waiting(case: Case, named: set[ProcessId]) -> tuple[str, ...]:
+    """One line for each place in which innocent ranks are."""
+    if case.recorder is not None and case.recorder.waits:
+        return tuple(
+            f"rank {wait.rank} waits for {', '.join(map(str, wait.waits_for)) or 'its peers'} "
+            f"in {wait.operation}"
+            for wait in case.recorder.waits
+        )
+    places: dict[str, list[int]] = {}
+    for view in case.job.live:
+        fact = case.latest(view.rank.process)
+        if view.rank.process not in named and fact is not None:
+            where = fact.label or (fact.signature[-1] if fact.signature else "unknown place")
+            places.setdefault(where, []).append(view.rank.id.rank)
+    return tuple(
+        f"ranks {', '.join(map(str, sorted(ranks)))}: {where}"
+        for where, ranks in sorted(places.items(), key=lambda pair: -len(pair[1]))
+    )
+
+
+def _nobody(case: Case, ledger: Ledger, now: float) -> Judgement:
+    """No rank has enough against it: a stall, a blind spot, or no fault at all."""
+    job = case.job
+    proven_echo = next((f for f in case.findings.values() if f.rule == "rank.exited"), None)
+    if proven_echo is not None:
+        verdict = _verdict(case, ledger, "unknown", proven_echo.summary)
+        return Judgement(decision="confirm", verdict=verdict)
+    silence, patience = job.silence(now), job.patience()
+    facts = [f for view in job.live if (f := case.latest(view.rank.process)) is not None]
+    if facts and all(fact.activity == "idle" for fact in facts):
+        verdict = _verdict(case, ledger, "unknown", f"{job.job}: its ranks have nothing to do")
+        return Judgement(decision="dismiss", verdict=verdict, why="idle")
+    outside = case.recorder is not None and case.recorder.kind == "waiting-outside"
+    if outside or (facts and not any(fact.waits_for_others for fact in facts)):
+        summary = f"all {len(job.live)} ranks of {job.job} wait for something outside the job"
+        late = silence >= max(job.hang.stall_seconds, BLIND_PATIENCES * patience)
+        verdict = _verdict(case, ledger, "stall", summary)
+        return Judgement(decision="confirm" if late else "wait", verdict=verdict, why="stall")
+    summary = (
+        f"{job.job} hangs: {sum(bool(f.waits_for_others) for f in facts)} of {len(job.live)} ranks "
+        "wait in collectives and nothing tells them apart (device or network)"
+    )
+    limit = BLIND_PATIENCES * patience
+    if not job.counts_steps:
+        limit = max(limit, BLIND_SECONDS_UNATTACHED)
+    verdict = _verdict(case, ledger, "unknown", summary)
+    decision: Decision = "confirm" if silence >= limit else "wait"
+    return Judgement(decision=decision, verdict=verdict, why="cannot tell who")
+
+
+def _verdict(case: Case, ledger: Ledger, kind: FaultKind, summary: str) -> Verdict:
+    return Verdict(
+        kind=kind,
+        summary=summary,
+        confidence=0.5 if kind == "stall" else 0.0,
+        evidence=ledger.lines(()),
+        waiting=_waiting(case, set()),
+        next_steps=NEXT_STEPS[kind],
+    )
+
+
+def _node_lost(case: Case, finding: Finding) -> Verdict:
+    ranks = [case.job.by_rank(rank) for rank in finding.suspects]
+    return Verdict(
+        kind="node-lost",
+        summary=finding.summary,
+        culprits=tuple(
+            Culprit(
+                rank=view.rank.id.rank,
+                host=finding.host,
+                pid=view.rank.process.pid,
+                reason="its node is lost",
+            )
+            for view in ranks
+            if view is not None
+        ),
+        confidence=0.95,
+        evidence=finding.evidence,
+        next_steps=NEXT_STEPS["node-lost"],
+    )

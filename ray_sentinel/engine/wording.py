@@ -1,0 +1,93 @@
+"""What people read about each kind of fault: a phrase, and what to do next."""
+
+from __future__ import annotations
+
+from ray_sentinel.model.incident import FaultKind
+
+PHRASES: dict[FaultKind, str] = {
+    "rank-dead": "has ended",
+    "oom-killed": "was killed for want of memory",
+    "rank-stopped": "is stopped (state T)",
+    "gil-held": "holds its GIL in C code, so no Python code can run there",
+    "kernel-blocked": "is blocked in the kernel (state D)",
+    "cpu-spin": "spins on the CPU without getting on",
+    "input-wait": "waits for input that does not come",
+    "storage-wait": "waits for storage",
+    "lock-deadlock": "waits for a lock that nobody releases",
+    "collective-mismatch": "is in another collective than its peers",
+    "device-stuck": "waits for a device that does not finish",
+    "device-lost": "has lost its device",
+    "node-lost": "is on a node that is lost",
+    "network": "cannot reach its peers",
+    "startup-stuck": "does not come out of its start-up",
+    "slow": "is slower than its peers",
+    "stall": "waits for something outside the job",
+    "host-stuck": "stands still in its own code",
+    "starved": "gets no CPU",
+    "paused": "is paused",
+    "sentinel": "cannot be watched",
+    "asked": "was captured by request",
+    "unknown": "cannot be told from its peers",
+}
+
+NEXT_STEPS: dict[FaultKind, tuple[str, ...]] = {
+    "rank-dead": (
+        "Read the rank's last log lines in the bundle; its peers' errors are echoes.",
+        "Restart the job from its latest checkpoint.",
+    ),
+    "oom-killed": (
+        "Compare the host memory of this node with its peers over the last steps.",
+        "Give the rank more memory, or fewer dataloader workers, and restart.",
+    ),
+    "rank-stopped": (
+        "Find who stopped it (a debugger, a job scheduler, kill -STOP); kill -CONT lets it go on.",
+    ),
+    "gil-held": (
+        "The native stack in the bundle names the C function that keeps the GIL.",
+        "Have that extension release the GIL around long calls, or give the call a time-out.",
+    ),
+    "kernel-blocked": (
+        "The kernel stack in the bundle names the driver or file system.",
+        "Check the kernel log of this node for driver faults, and its mounts; a process in state D "
+        "cannot be killed: the node may need a reboot.",
+    ),
+    "cpu-spin": ("The stack in the bundle shows the loop; two looks show the same place.",),
+    "input-wait": (
+        "The stack names what it reads from: a queue, a pipe, a socket, a dataloader worker.",
+        "Check the other end; give such reads a time-out.",
+    ),
+    "storage-wait": ("Check the file system that the stack names, and I/O pressure on this node.",),
+    "lock-deadlock": (
+        "The stacks of all its threads in the bundle show who holds what; look for two locks "
+        "taken in different orders, or a fork while a thread held one.",
+    ),
+    "collective-mismatch": (
+        "Compare the call of the named rank with that of its peers in the report: the order, the "
+        "shapes and the dtypes of collectives must be equal on all ranks of a group.",
+    ),
+    "device-stuck": (
+        "Check this GPU: Xid and ECC lines in the kernel log, power against utilisation.",
+        "Leave the node out if it happens again on the same device.",
+    ),
+    "device-lost": ("Drain the node and reset or replace the device.",),
+    "node-lost": ("Check the machine itself; restart the job without it.",),
+    "network": ("Check the ports that the report names, and the transport NCCL has chosen.",),
+    "startup-stuck": (
+        "The stack shows what the rank loads or compiles; compare with its peers.",
+        "Check that the interface variables (NCCL_SOCKET_IFNAME and the like) are equal.",
+    ),
+    "slow": ("Compare this rank's node with the others: CPU load, clocks, temperature, links.",),
+    "stall": (
+        "Every rank waits in the same way for something outside: a data service, storage, a name "
+        "server. Check that service; the job itself is well.",
+    ),
+    "host-stuck": ("The stack shows the line where it stands.",),
+    "starved": ("Look for other processes that use this node's CPUs.",),
+    "paused": (),
+    "sentinel": ("See the sentinel's own logs under log_dir/logs.",),
+    "asked": (),
+    "unknown": (
+        "Read the classes of stacks in the report; set TORCH_FR_BUFFER_SIZE so that the flight "
+        "recorder can tell more, or call attach() in the ranks.",
+    ),
+}
