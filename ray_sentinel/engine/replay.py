@@ -17,7 +17,7 @@ from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import LOG_VERSION, AnyEvent
 from ray_sentinel.errors import InputError
 
-_decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)  # type: ignore[arg-type]
+_decoder: msgspec.json.Decoder[AnyEvent] = msgspec.json.Decoder(AnyEvent)
 
 
 def header() -> bytes:
