@@ -1,0 +1,28 @@
+"""Rarely written parts of a record, kept as MessagePack. Times are CLOCK_MONOTONIC seconds."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+
+class Note(msgspec.Struct, frozen=True, kw_only=True):
+    """The phase that a rank is in, and since when."""
+
+    name: str
+    since: float
+
+
+class Words(msgspec.Struct, frozen=True, kw_only=True):
+    """What a rank left on its way out."""
+
+    at: float
+    kind: Literal["exit", "exception", "detach"]
+    text: str = ""
+
+
+def clip(text: str, limit: int) -> str:
+    """``text`` cut to ``limit`` bytes of UTF-8 and free of lone surrogates."""
+    data = str(text).encode("utf-8", "replace")
+    return data[:limit].decode("utf-8", "ignore")

@@ -1,0 +1,66 @@
+"""``/proc/<pid>/stat`` and its like, parsed (``man 5 proc``)."""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+TICK = 1.0 / os.sysconf("SC_CLK_TCK")
+"""Seconds in a clock tick."""
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class Stat(NamedTuple):
+    """The fields of ``/proc/<pid>/stat`` that we use."""
+
+    pid: int
+    command: str
+    state: str
+    parent: int
+    cpu_seconds: float
+    """User and system time; of all threads for a process, of one for a thread."""
+    threads: int
+    start: int
+    """Clock ticks since boot."""
+    rss_bytes: int
+    wait_status: int | None
+    """As ``wait()`` gives it, in a zombie whose status we may read; else None or 0."""
+
+
+def parse_stat(data: bytes) -> Stat:
+    """Parse one line. Raises ValueError where it is not what the kernel writes.
+
+    The command stands in parentheses and may itself hold spaces and parentheses: the last ``)``
+    ends it.
+    """
+    opening, closing = data.find(b"("), data.rfind(b")")
+    fields = data[closing + 2 :].split()
+    if opening < 0 or closing < opening or len(fields) < 22:
+        raise ValueError(f"not a line of /proc/<pid>/stat: {data[:80]!r}")
+    return Stat(
+        pid=int(data[:opening]),
+        command=data[opening + 1 : closing].decode("utf-8", "replace"),
+        state=fields[0].decode("ascii", "replace"),
+        parent=int(fields[1]),
+        cpu_seconds=(int(fields[11]) + int(fields[12])) * TICK,
+        threads=int(fields[17]),
+        start=int(fields[19]),
+        rss_bytes=max(0, int(fields[21])) * PAGE,
+        wait_status=int(fields[49]) if len(fields) > 49 else None,
+    )
+
+
+class SchedStat(NamedTuple):
+    """``/proc/<pid>/task/<tid>/schedstat``."""
+
+    cpu_seconds: float
+    delay_seconds: float
+    """Time spent runnable without a CPU."""
+    switches: int
+    """How often the thread was put on a CPU."""
+
+
+def parse_schedstat(data: bytes) -> SchedStat:
+    """Parse its three numbers. Raises ValueError."""
+    ran, waited, switches = data.split()[:3]
+    return SchedStat(int(ran) / 1e9, int(waited) / 1e9, int(switches))
