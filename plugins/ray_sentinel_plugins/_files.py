@@ -1,0 +1,191 @@
+"""Reading files of /proc and /sys that may be missing, cut, garbled, or gone since listed.
+
+The kernel ends every line that it prints with a newline. In a captured tree a file without one has
+been cut, and a number that was cut is another number: such a line is dropped, unless the whole tree
+was stored without newlines.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import re
+import stat
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+MAX_BYTES = 4 << 20
+"""Longer files are read up to here: nothing that we read is so long unless it is broken."""
+MAX_LABEL = 128
+"""Characters of a label's value; what is longer ends in an ellipsis."""
+MAX_SAID = 200
+"""Different complaints of one collector; later ones are only counted."""
+
+_ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV, errno.ENXIO, errno.ESRCH})
+
+
+class Files:
+    """A tolerant reader. What cannot be read is None, and is said once in the log.
+
+    ``live`` trees belong to the running kernel, whose files are never cut.
+    """
+
+    def __init__(self, log: logging.Logger, *, live: bool = True) -> None:
+        self.log = log
+        self.live = live
+        self._said: set[str] = set()
+        self._newlines = False
+
+    def complain(self, path: Path | str, why: str) -> None:
+        """Say once that ``path`` cannot be used, and why."""
+        words = f"{path}: {why}"
+        if words in self._said:
+            return
+        if len(self._said) < MAX_SAID:
+            self._said.add(words)
+            self.log.warning("%s", words)
+        elif len(self._said) == MAX_SAID:
+            self._said.add(words)
+            self.log.warning("more files cannot be read; they are not listed")
+
+    def raw(self, path: Path, *, expected: bool = False, limit: int = MAX_BYTES) -> bytes | None:
+        """The bytes of a regular file, or None. Never waits for a writer (FIFO).
+
+        A missing file is silent unless it was ``expected`` (it was listed a moment ago).
+        """
+        try:
+            return _read(path, limit)
+        except OSError as error:
+            if expected or error.errno not in _ABSENT:
+                self.complain(path, f"cannot be read: {error.strerror or error}")
+            return None
+
+    def text(self, path: Path, *, expected: bool = False, limit: int = MAX_BYTES) -> str | None:
+        """Whole lines of a file as text, or None; bytes that are not UTF-8 become U+FFFD."""
+        raw = self.raw(path, expected=expected, limit=limit)
+        if raw is None:
+            return None
+        text = raw.decode("utf-8", "replace")
+        if not text or text.endswith("\n"):
+            self._newlines |= bool(text)
+            return text
+        if self.live or not self._cut(path):
+            return text
+        self.complain(path, "is cut off; its last line is left out")
+        return text[: text.rfind("\n") + 1]
+
+    def line(self, path: Path, *, expected: bool = False) -> str | None:
+        """The first line without surrounding blanks, or None where there is none."""
+        text = self.text(path, expected=expected, limit=4096)
+        if text is None:
+            return None
+        return text.strip().split("\n", 1)[0].strip() or None
+
+    def integer(self, path: Path, *, expected: bool = False) -> int | None:
+        """A file that holds one whole number, of any size. None where it holds anything else."""
+        line = self.line(path, expected=expected)
+        if line is None:
+            return None
+        number = whole(line)
+        if number is None:
+            self.complain(path, f"is not a number: {clean(line)[:60]!r}")
+        return number
+
+    def names(self, folder: Path, *, expected: bool = False) -> list[str]:
+        """What a folder holds, in natural order (card2 before card10); empty where unreadable."""
+        try:
+            found = os.listdir(folder)
+        except OSError as error:
+            if expected or error.errno not in _ABSENT:
+                self.complain(folder, f"cannot be listed: {error.strerror or error}")
+            return []
+        return sorted(found, key=natural)
+
+    def bounded(self, items: Sequence[T], most: int, what: str) -> Sequence[T]:
+        """At most ``most`` of the items; that some are left out is said once."""
+        if len(items) > most:
+            self.complain(what, f"there are more than {most}; the rest is left out")
+        return items[:most]
+
+    def _cut(self, path: Path) -> bool:
+        if self._newlines:
+            return True
+        for name in self.names(path.parent)[:16]:
+            try:
+                sibling = _read(path.parent / name, 1 << 16)
+            except OSError:
+                continue
+            if sibling.endswith(b"\n"):
+                return True
+        return False
+
+
+def _read(path: Path, limit: int) -> bytes:
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        if stat.S_ISCHR(os.fstat(handle).st_mode):
+            raise OSError(errno.EINVAL, "is a device, not a file")
+        chunks = []
+        while limit > 0 and (chunk := os.read(handle, min(limit, 1 << 18))):
+            chunks.append(chunk)
+            limit -= len(chunk)
+        return b"".join(chunks)
+    finally:
+        os.close(handle)
+
+
+def whole(text: str) -> int | None:
+    """A whole number in decimal digits, else None. ``int()`` alone would take ``1_0`` and ``٣``.
+
+    >>> whole("18446744073709551615"), whole("0x10"), whole("N/A (no PMA)")
+    (18446744073709551615, None, None)
+    """
+    digits = text[1:] if text[:1] == "-" else text
+    return int(text) if digits.isascii() and digits.isdigit() and len(digits) <= 40 else None
+
+
+def counter(text: str) -> int | None:
+    """A whole number that is not negative, else None."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 40 else None
+
+
+def decimal(text: str) -> float | None:
+    """A number such as ``0.27``, else None; never NaN or infinity."""
+    return float(text) if re.fullmatch(r"-?[0-9]{1,30}(\.[0-9]{1,30})?", text) else None
+
+
+def natural(name: str) -> list[tuple[int, int, str]]:
+    """A key that sorts numbers inside names by their value.
+
+    >>> sorted(["card10", "card2"], key=natural)
+    ['card2', 'card10']
+    """
+    return [
+        (0, int(part), "")
+        if part.isascii() and part.isdigit() and len(part) <= 40
+        else (1, 0, part)
+        for part in re.split(r"([0-9]+)", name)
+        if part
+    ]
+
+
+def clean(text: str) -> str:
+    """A label's value: valid Unicode, no control characters, at most ``MAX_LABEL`` characters.
+
+    File names that are not UTF-8 come with surrogates (PEP 383), which no exposition can carry.
+    """
+    text = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    text = "".join(char if char.isprintable() else "�" for char in text)
+    return text if len(text) <= MAX_LABEL else text[: MAX_LABEL - 1] + "…"
+
+
+def pairs(text: str) -> Iterable[tuple[str, list[str]]]:
+    """The lines of a file as (first word without its colon, the other words)."""
+    for line in text.splitlines():
+        words = line.split()
+        if words:
+            yield words[0].rstrip(":"), words[1:]

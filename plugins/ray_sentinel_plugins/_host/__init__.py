@@ -1,0 +1,1 @@
+"""The parts of the host collector, one subject a file: descriptors, a reader, pure parsers."""

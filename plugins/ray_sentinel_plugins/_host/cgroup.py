@@ -1,0 +1,172 @@
+"""Memory of the agent's own cgroup, v1, v2 and both at once.
+
+Sources: ``man 7 cgroups``, and cgroup-v2.rst and cgroup-v1/memory.rst of the kernel's manual.
+Where a cgroup's files lie follows from two tables: ``/proc/self/cgroup`` gives the path inside a
+hierarchy, ``/proc/self/mountinfo`` gives where that hierarchy is mounted and which of its
+directories is the root of the mount. In a container with a cgroup namespace both are ``/``; without
+one, both may be ``/docker/<id>``; on a host only the first is long.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+import msgspec
+
+from ray_sentinel.api import Metric, Sample
+from ray_sentinel_plugins._files import Files, counter, pairs, whole
+
+USED = Metric("hw_cgroup_mem_used_bytes", "gauge", "Memory of the agent's cgroup.")
+LIMIT = Metric("hw_cgroup_mem_limit_bytes", "gauge", "Its limit; absent where there is none.")
+OOM_KILLS = Metric(
+    "hw_cgroup_oom_kills_total", "counter", "Processes of the agent's cgroup killed for memory."
+)
+METRICS = (USED, LIMIT, OOM_KILLS)
+
+UNLIMITED = 1 << 62
+"""v1 writes "no limit" as the largest multiple of the page size below 2^63."""
+
+
+class Mount(msgspec.Struct, frozen=True):
+    """A line of mountinfo, as far as it matters here."""
+
+    root: str
+    point: str
+    kind: str
+    options: frozenset[str]
+    device: str = ""
+    source: str = ""
+
+
+def read(files: Files, proc: Path, sys: Path) -> Iterator[Sample]:
+    """Everything of this subject; nothing where the agent's cgroup cannot be found."""
+    membership = files.text(proc / "self/cgroup")
+    if not membership:
+        return
+    v1, v2 = parse_membership(membership)
+    mounts = parse_mountinfo(files.text(proc / "self/mountinfo") or "")
+    # With both hierarchies in use the memory controller is in one of them: v1 if it is named there.
+    if v1 is not None:
+        for folder in _folders(
+            v1, _mounted(mounts, "cgroup", "memory"), sys / "fs/cgroup/memory", sys
+        ):
+            samples = list(_read_v1(files, folder))
+            if samples:
+                yield from samples
+                return
+    if v2 is not None:
+        fallback = sys / "fs/cgroup"
+        if not (fallback / "cgroup.controllers").exists():
+            fallback /= "unified"
+        for folder in _folders(v2, _mounted(mounts, "cgroup2", ""), fallback, sys):
+            samples = list(_read_v2(files, folder))
+            if samples:
+                yield from samples
+                return
+
+
+def _read_v1(files: Files, folder: Path) -> Iterator[Sample]:
+    used = files.integer(folder / "memory.usage_in_bytes")
+    if used is not None:
+        yield USED(used)
+    limit = files.integer(folder / "memory.limit_in_bytes")
+    if limit is not None and 0 <= limit < UNLIMITED:
+        yield LIMIT(limit)
+    if text := files.text(folder / "memory.oom_control"):
+        yield from _kills(text)
+
+
+def _read_v2(files: Files, folder: Path) -> Iterator[Sample]:
+    used = files.integer(folder / "memory.current")
+    if used is not None:
+        yield USED(used)
+    line = files.line(folder / "memory.max")
+    if line is not None and line != "max":
+        limit = whole(line)
+        if limit is None:
+            files.complain(folder / "memory.max", "is neither a number nor max")
+        else:
+            yield LIMIT(limit)
+    if text := files.text(folder / "memory.events"):
+        yield from _kills(text)
+
+
+def _kills(text: str) -> Iterator[Sample]:
+    for key, words in pairs(text):
+        if key == "oom_kill" and words and (number := counter(words[0])) is not None:
+            yield OOM_KILLS(number)
+            return
+
+
+def _mounted(mounts: list[Mount], kind: str, controller: str) -> list[Mount]:
+    return [
+        mount
+        for mount in mounts
+        if mount.kind == kind and (not controller or controller in mount.options)
+    ]
+
+
+def _folders(path: str, mounts: list[Mount], fallback: Path, sys: Path) -> Iterator[Path]:
+    for mount in mounts:
+        inside = below(path, mount.root)
+        if inside is not None and mount.point.startswith("/sys/"):
+            yield sys / mount.point.removeprefix("/sys/") / inside
+    if not mounts and (inside := below(path, "/")) is not None:
+        yield fallback / inside
+
+
+def below(path: str, root: str) -> str | None:
+    """``path`` as seen from ``root``, or None where it lies outside.
+
+    A cgroup outside the namespace shows as ``/../other``: it has no place below any mount.
+
+    >>> below("/docker/f00/job", "/docker/f00"), below("/../x", "/"), below("/a", "/b")
+    ('job', None, None)
+    """
+    if ".." in PurePosixPath(path).parts:
+        return None
+    try:
+        return str(PurePosixPath(path).relative_to(root))
+    except ValueError:
+        return None
+
+
+def parse_membership(text: str) -> tuple[str | None, str | None]:
+    """``/proc/self/cgroup`` → the path of the v1 memory controller, the path in v2."""
+    v1 = v2 = None
+    for line in text.splitlines():
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if not path.startswith("/"):
+            continue
+        path = path.removesuffix(" (deleted)")
+        if number == "0" and not controllers:
+            v2 = path
+        elif "memory" in controllers.split(","):
+            v1 = path
+    return v1, v2
+
+
+def parse_mountinfo(text: str) -> list[Mount]:
+    """``/proc/<pid>/mountinfo`` (``man 5 proc_pid_mountinfo``): optional fields end at a ``-``."""
+    mounts = []
+    for line in text.splitlines():
+        before, dash, after = line.partition(" - ")
+        left, right = before.split(" "), after.split(" ")
+        if dash and len(left) >= 6 and len(right) >= 2:
+            options = frozenset(",".join(right[2:3]).split(","))
+            mounts.append(
+                Mount(unescape(left[3]), unescape(left[4]), right[0], options, left[2], right[1])
+            )
+    return mounts
+
+
+def unescape(field: str) -> str:
+    r"""Blank, tab, newline and backslash are written as octal numbers.
+
+    >>> unescape(r"/mnt/my\040data")
+    '/mnt/my data'
+    """
+    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found.group(1), 8) & 0xFF), field)

@@ -1,0 +1,62 @@
+"""What the machine runs: kernel, GPU drivers, distribution."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from ray_sentinel.api import Metric, Sample
+from ray_sentinel_plugins._files import Files, clean
+
+INFO = Metric(
+    "hw_host_info",
+    "gauge",
+    "Kernel release, versions of the GPU drivers, and the distribution; empty where unknown.",
+    ("kernel", "amdgpu", "nvidia", "os"),
+)
+METRICS = (INFO,)
+OS_RELEASE = (Path("/etc/os-release"), Path("/usr/lib/os-release"))
+
+
+def read(files: Files, proc: Path, sys: Path) -> Iterator[Sample]:
+    """One sample. The distribution is no part of /proc or /sys: only a live host tells it."""
+    kernel = files.line(proc / "sys/kernel/osrelease")
+    if kernel is None and (version := files.line(proc / "version")):
+        kernel = parse_version(version)
+    amdgpu = files.line(sys / "module/amdgpu/version")
+    nvidia = files.line(sys / "module/nvidia/version")
+    if nvidia is None and (version := files.line(proc / "driver/nvidia/version")):
+        nvidia = parse_nvrm(version)
+    names = (kernel, amdgpu, nvidia, _distribution(files) if files.live else None)
+    if any(names):
+        yield INFO(1, *(clean(name or "") for name in names))
+
+
+def _distribution(files: Files) -> str | None:
+    for path in OS_RELEASE:
+        if text := files.text(path):
+            return parse_os_release(text)
+    return None
+
+
+def parse_version(line: str) -> str | None:
+    """The release in ``/proc/version``: ``Linux version 6.1.0-13-amd64 (debian...``."""
+    found = re.match(r"Linux version (\S+)", line)
+    return found.group(1) if found else None
+
+
+def parse_nvrm(line: str) -> str | None:
+    """The version in the first line of ``/proc/driver/nvidia/version``.
+
+    >>> parse_nvrm("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.158.01  Release")
+    '570.158.01'
+    """
+    found = re.search(r"\b(\d{3}\.\d+(\.\d+)?)\b", line)
+    return found.group(1) if found else None
+
+
+def parse_os_release(text: str) -> str | None:
+    """``PRETTY_NAME`` of os-release (``man 5 os-release``), without its quotes."""
+    found = re.search(r'^PRETTY_NAME=(["\']?)(.*)\1\s*$', text, re.MULTILINE)
+    return found.group(2) if found else None

@@ -1,0 +1,68 @@
+"""The host: network, CPU, memory, disks, pressure, cgroup, D state, mounts and identity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ray_sentinel.api import Collector, Context, NoData, Options, Sample
+from ray_sentinel_plugins._files import Files
+from ray_sentinel_plugins._host import (
+    cgroup,
+    disks,
+    dstate,
+    identity,
+    kernel,
+    network,
+    pressure,
+)
+from ray_sentinel_plugins._host.mounts import DEADLINE, Mounts
+from ray_sentinel_plugins._host.mounts import METRICS as MOUNT_METRICS
+
+
+class HostOptions(Options, frozen=True):
+    """``[collectors.host]``"""
+
+    mounts: tuple[str, ...] = ()
+    """Mount points to watch; empty: every file system that stores something."""
+    mount_deadline: float = DEADLINE
+    """Seconds that one mount is given to answer."""
+
+
+class HostCollector(Collector):
+    """Everything that /proc and /sys tell about the machine itself."""
+
+    name = "host"
+    Options = HostOptions
+    metrics = (
+        *network.METRICS,
+        *kernel.METRICS,
+        *disks.METRICS,
+        *pressure.METRICS,
+        *cgroup.METRICS,
+        *identity.METRICS,
+        *dstate.METRICS,
+        *MOUNT_METRICS,
+    )
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        options = context.options if isinstance(context.options, HostOptions) else HostOptions()
+        self._files = Files(self.log, live=context.live)
+        self._mounts = Mounts(options.mounts, options.mount_deadline)
+
+    def collect(self) -> Iterator[Sample]:
+        """One sample for each fact that can be read. Raises NoData where there is none at all."""
+        files, proc, sys = self._files, self.context.proc, self.context.sys
+        samples = [
+            *network.read(files, proc),
+            *kernel.read(files, proc),
+            *disks.read(files, proc),
+            *pressure.read(files, proc),
+            *cgroup.read(files, proc, sys),
+            *identity.read(files, proc, sys),
+            *dstate.read(files, proc, {rank.process.pid for rank in self.context.ranks}),
+            *self._mounts.read(files, proc),
+        ]
+        if not samples:
+            raise NoData(f"nothing of this host can be read under {proc} and {sys}")
+        yield from samples
