@@ -6,6 +6,7 @@ name is ``1 - 0.5 ** (score / 1.8)``: 0.62 at 2.5, 0.9 at 6, 0.95 at 8.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from ray_sentinel.model.identity import ProcessId
@@ -51,4 +52,4 @@ class Ledger:
 
 def confidence(score: float) -> float:
     """How sure a score makes us, 0..1."""
-    return round(min(MOST, 1 - 0.5 ** (max(score, 0.0) / HALF)), 3)
+    return round(min(MOST, 1.0 - math.pow(0.5, max(score, 0.0) / HALF)), 3)

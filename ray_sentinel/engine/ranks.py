@@ -33,7 +33,7 @@ class RankView:
         self.gone_at: float | None = None
         self.spinning = False
         self.state_since: dict[str, float] = {}
-        self.looks: deque[StackFact] = deque(maxlen=3)
+        self.looks: deque[StackFact] = deque(maxlen=5)
         """The last stacks of it, oldest first; ``at`` on the coordinator's clock."""
         if (progress := snapshot.progress) is not None and (age := self._age(progress)) is not None:
             self.moved_at = at - age

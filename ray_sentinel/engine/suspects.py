@@ -175,7 +175,10 @@ def recorder_kind(case: Case, rank: int) -> RecorderKind | None:
 
 
 def kind_of(case: Case, view: RankView) -> FaultKind:
-    """The kind of fault of one rank of the case."""
+    """The kind of fault of one rank of the case: what was proven, else what the evidence says."""
+    for finding in case.findings.values():
+        if finding.hard and finding.kind != "unknown" and view.rank.id in finding.suspects:
+            return finding.kind
     fact = case.latest(view.rank.process)
     stuck = case.moved(view.rank.process) is False
     return fault_kind(view, fact, stuck, recorder_kind(case, view.rank.id.rank))

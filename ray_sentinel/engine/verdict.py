@@ -137,6 +137,10 @@ def _nobody(case: Case, ledger: Ledger, now: float) -> Judgement:
     if facts and all(fact.activity == "idle" for fact in facts):
         verdict = _verdict(case, ledger, "unknown", f"{job.job}: its ranks have nothing to do")
         return Judgement(decision="dismiss", verdict=verdict, why="idle")
+    slow = [v for v in job.live if case.moved(v.rank.process) and not _waits(case, v)]
+    if slow and silence < SLOW_PATIENCES * patience:
+        verdict = _verdict(case, ledger, "slow", f"rank {slow[0].rank.id.rank} is slow")
+        return Judgement(decision="wait", verdict=verdict, why="slow: its stack still changes")
     outside = case.recorder is not None and case.recorder.kind == "waiting-outside"
     if outside or (facts and not any(fact.waits_for_others for fact in facts)):
         summary = f"all {len(job.live)} ranks of {job.job} wait for something outside the job"
@@ -153,6 +157,11 @@ def _nobody(case: Case, ledger: Ledger, now: float) -> Judgement:
     verdict = _verdict(case, ledger, "unknown", summary)
     decision: Decision = "confirm" if silence >= limit else "wait"
     return Judgement(decision=decision, verdict=verdict, why="cannot tell who")
+
+
+def _waits(case: Case, view: RankView) -> bool:
+    fact = case.latest(view.rank.process)
+    return fact is not None and bool(fact.waits_for_others)
 
 
 def _verdict(case: Case, ledger: Ledger, kind: FaultKind, summary: str) -> Verdict:

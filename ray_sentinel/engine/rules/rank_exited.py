@@ -180,7 +180,7 @@ def is_echo(exit_: Exit) -> bool:
 
 def describe_exit(exit_: Exit) -> str:
     """How it ended, as a phrase."""
-    words = exit_.last_words.text.splitlines()[0][:200] if exit_.last_words else ""
+    words = exit_.last_words.text.partition("\n")[0][:200] if exit_.last_words else ""
     if exit_.oom_killed:
         return "was killed for want of memory"
     if exit_.signal is not None:

@@ -36,13 +36,15 @@ class RankGilSeen(Rule):
                 yield self._finding(job, holders, now)
 
     def _holds(self, rank: RankView) -> bool:
-        facts = rank.looks
-        if rank.process.interpreter in ("runs", "starved") or len(facts) < 2:
+        if rank.process.interpreter in ("runs", "starved"):
             return False
-        old, new = facts[-2], facts[-1]
-        apart = new.at - old.at >= self.thresholds.seconds and old.at >= rank.moved_at
-        same = old.signature == new.signature and new.activity not in SPARED
-        return bool(apart and same and old.holds_gil and new.holds_gil)
+        looks = [look for look in rank.looks if look.at >= rank.moved_at]
+        if not looks or looks[-1].at - looks[0].at < self.thresholds.seconds:
+            return False
+        place = {look.signature for look in looks}
+        return len(place) == 1 and all(
+            look.holds_gil and look.activity not in SPARED for look in looks
+        )
 
     def _finding(self, job: JobView, holders: list[RankView], now: float) -> Finding:
         names = ", ".join(str(rank.rank.id.rank) for rank in holders)
@@ -58,8 +60,8 @@ class RankGilSeen(Rule):
                 EvidenceItem(
                     source="stacks",
                     text=f"rank {rank.rank.id.rank}: holds the GIL at "
-                    f"{rank.looks[-1].signature[-1] if rank.looks[-1].signature else '?'} at two "
-                    f"looks {rank.looks[-1].at - rank.looks[-2].at:.1f} s apart",
+                    f"{rank.looks[-1].signature[-1] if rank.looks[-1].signature else '?'} at every "
+                    f"look over {rank.looks[-1].at - rank.looks[0].at:.1f} s",
                     rank=rank.rank.id.rank,
                     weight=6.0,
                 )

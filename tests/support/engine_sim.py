@@ -1,0 +1,286 @@
+"""A job of many ranks, simulated second by second, around a real engine.
+
+The engine sees snapshots each second and ticks twice a second, as in a cluster; its requests for
+stacks are answered after a short while with what the scenario says. Nothing sleeps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ray_sentinel.config import Config
+from ray_sentinel.engine.actions import AnyAction, AskRecorder, Capture, ProbeNode, TakeStacks
+from ray_sentinel.engine.engine import Engine
+from ray_sentinel.engine.events import (
+    AnyEvent,
+    CaptureDone,
+    NodeProbed,
+    RecorderExplained,
+    SnapshotReceived,
+    StacksTaken,
+    Tick,
+)
+from ray_sentinel.engine.replay import encode
+from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
+from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.progress import (
+    Exit,
+    LastWords,
+    ProcessState,
+    Progress,
+    RankSnapshot,
+    Snapshot,
+)
+from ray_sentinel.model.recorder import RecorderFacts
+from ray_sentinel.model.stacks import Activity, StackFact
+
+START = 1_700_000_000.0
+
+
+@dataclass
+class SimRank:
+    """One rank's true state."""
+
+    number: int
+    node: str
+    pid: int
+    attached: bool
+    started: float
+    step: int = 0
+    step_ended_at: float | None = None
+    durations: list[float] = field(default_factory=list)
+    phase: str = "train"
+    phase_since: float = START
+    stuck: bool = False
+    spinning: bool = False
+    state: str = "S"
+    interpreter: str = "runs"
+    wchan: str = ""
+    switches: int = 0
+    cpu: float = 0.0
+    io: int = 0
+    exited: bool = False
+    where: tuple[str, ...] = ("main (train.py:1)", "work (train.py:10)")
+    activity: Activity = "compute"
+    waits: bool | None = False
+    holds_gil: bool | None = None
+    job: str = "job"
+    attempt: int = 0
+
+
+class Sim:
+    """``world`` ranks over ``nodes`` nodes, in steps of ``step_seconds``."""
+
+    def __init__(
+        self,
+        world: int = 6,
+        nodes: int = 3,
+        step_seconds: float = 0.5,
+        attached: bool = True,
+        config: Config | None = None,
+        clock_skew: float = 0.0,
+    ) -> None:
+        self.engine = Engine(config)
+        self.now = START
+        self.step_seconds = step_seconds
+        self.skew = clock_skew
+        self.nodes = [
+            Node(id=f"n{i}", host=f"host{i}", address=f"10.0.0.{i}") for i in range(nodes)
+        ]
+        self.ranks = [
+            SimRank(i, f"n{i * nodes // world}", 1000 + i, attached, START) for i in range(world)
+        ]
+        self.dead_nodes: set[str] = set()
+        self.exits: dict[str, list[Exit]] = {node.id: [] for node in self.nodes}
+        self.order = 0
+        self.sequence = 0
+        self.pending: list[tuple[float, AnyEvent]] = []
+        self.log: list[bytes] = []
+        self.actions: list[AnyAction] = []
+        self.recorder: RecorderFacts | None = None
+        self.stack_answer: Callable[[SimRank], StackFact] = self.fact
+        self.held = False
+        """All wait for something outside: no step can end."""
+        self._done_at = START
+
+    def run(self, seconds: float) -> None:
+        """Let time pass."""
+        end = self.now + seconds - 1e-9
+        while self.now < end:
+            self.now = round(self.now + 0.5, 3)
+            self._deliver()
+            self._live()
+            if (self.now * 2) % 2 == 0:
+                self._snapshots()
+            self.feed(Tick(time=self.now))
+
+    def feed(self, event: AnyEvent) -> None:
+        """One event to the engine; its requests are answered 0.2 s later."""
+        self.log.append(encode(event))
+        for action in self.engine.handle(event):
+            self.actions.append(action)
+            self._answer(action)
+
+    def rank(self, number: int) -> SimRank:
+        return self.ranks[number]
+
+    def stick(self, number: int, **changes: object) -> None:
+        """A rank stops where it is; its peers will wait for it in a collective."""
+        rank = self.rank(number)
+        rank.stuck = True
+        rank.where = ("main (train.py:1)", "hold (somewhere.py:7)")
+        rank.activity, rank.waits = "sleep", False
+        for name, value in changes.items():
+            setattr(rank, name, value)
+
+    def end(
+        self, number: int, *, code: int | None = None, signal: int | None = None, words: str = ""
+    ) -> None:
+        """A rank's process ends now."""
+        rank = self.rank(number)
+        rank.exited = True
+        self.order += 1
+        last = None
+        if code is not None and rank.attached:
+            kind = "exception" if words else "exit"
+            last = LastWords(time=self.now, kind=kind, text=words)  # type: ignore[arg-type]
+        self.exits[rank.node].append(
+            Exit(
+                rank=self._identity(rank),
+                at=self.now - self.skew,
+                order=self.order,
+                code=code,
+                signal=signal,
+                last_words=last,
+                was_attached=rank.attached,
+            )
+        )
+        if rank.node not in self.dead_nodes:
+            self._snapshot(rank.node)
+
+    def incidents(self) -> tuple[Incident, ...]:
+        return self.engine.incidents()
+
+    def named(self) -> list[int | None]:
+        """The culprits of the only incident; fails where there is not exactly one."""
+        (incident,) = self.incidents()
+        assert incident.verdict is not None
+        return sorted(culprit.rank for culprit in incident.verdict.culprits)  # type: ignore[type-var]
+
+    def fact(self, rank: SimRank) -> StackFact:
+        """The truthful answer to a look at a rank."""
+        return StackFact(
+            process=self._identity(rank).process,
+            signature=rank.where,
+            activity=rank.activity,
+            label=rank.activity,
+            waits_for_others=rank.waits,
+            holds_gil=rank.holds_gil,
+        )
+
+    def _identity(self, rank: SimRank) -> Rank:
+        return Rank(
+            id=RankId(rank.job, rank.attempt, rank.number),
+            process=ProcessId(rank.node.replace("n", "host"), rank.pid, 1),
+            node=rank.node,
+            world_size=len(self.ranks),
+            source="record" if rank.attached else "environ",
+        )
+
+    def _live(self) -> None:
+        """Ranks work; a step ends only when all have arrived at its end."""
+        running = [rank for rank in self.ranks if not rank.exited]
+        free = all(not rank.stuck for rank in self.ranks) and not self.held
+        free = free and not any(rank.exited for rank in self.ranks)
+        while free and self.now - self._done_at >= self.step_seconds:
+            self._done_at += self.step_seconds
+            for rank in running:
+                rank.step += 1
+                rank.step_ended_at = self._done_at
+                rank.durations.append(self.step_seconds)
+        for rank in running:
+            if rank.stuck:
+                rank.cpu += 0.5 if rank.spinning else 0.0
+            elif free:
+                rank.switches += 200
+                rank.cpu += 0.2
+                rank.where = ("main (train.py:1)", f"work (train.py:{10 + rank.switches % 7})")
+                rank.activity, rank.waits = "compute", None
+            elif not self.held:
+                rank.where = ("main (train.py:1)", "all_reduce (distributed_c10d.py:99)")
+                rank.activity, rank.waits = "collective-wait", True
+
+    def _snapshots(self) -> None:
+        for node in self.nodes:
+            if node.id not in self.dead_nodes:
+                self._snapshot(node.id)
+
+    def _snapshot(self, node_id: str) -> None:
+        node = next(node for node in self.nodes if node.id == node_id)
+        self.sequence += 1
+        exits, self.exits[node_id] = tuple(self.exits[node_id]), []
+        snapshot = Snapshot(
+            node=node,
+            time=self.now - self.skew,
+            sequence=self.sequence,
+            ranks=tuple(self._see(r) for r in self.ranks if r.node == node_id and not r.exited),
+            exits=exits,
+        )
+        self.feed(SnapshotReceived(time=self.now, snapshot=snapshot))
+
+    def _see(self, rank: SimRank) -> RankSnapshot:
+        progress = None
+        if rank.attached:
+            ended = rank.step_ended_at
+            progress = Progress(
+                step=rank.step or None,
+                step_ended_at=ended - self.skew if ended is not None else None,
+                step_seconds=rank.durations[-1] if rank.durations else None,
+                recent_step_seconds=tuple(rank.durations[-32:]),
+                steps_recorded=len(rank.durations),
+                phase=rank.phase,
+                phase_since=rank.phase_since - self.skew,
+                attached_at=rank.started - self.skew,
+            )
+        return RankSnapshot(
+            rank=self._identity(rank),
+            process=ProcessState(
+                state=rank.state,
+                wchan=rank.wchan,
+                cpu_seconds=rank.cpu,
+                main_cpu_seconds=rank.cpu,
+                main_switches=rank.switches,
+                io_bytes=rank.io,
+                interpreter=rank.interpreter if rank.attached else "unknown",  # type: ignore[arg-type]
+            ),
+            progress=progress,
+        )
+
+    def _answer(self, action: AnyAction) -> None:
+        at = self.now + 0.2
+        match action:
+            case TakeStacks():
+                pids = {rank.process.pid for rank in action.ranks}
+                facts = tuple(
+                    self.stack_answer(r) for r in self.ranks if r.pid in pids and not r.exited
+                )
+                event: AnyEvent = StacksTaken(
+                    time=at, incident=action.incident, round=action.round, facts=facts
+                )
+            case AskRecorder():
+                event = RecorderExplained(time=at, incident=action.incident, facts=self.recorder)
+            case ProbeNode():
+                alive = action.node_id not in self.dead_nodes
+                event = NodeProbed(time=at, node_id=action.node_id, alive=alive)
+            case Capture():
+                event = CaptureDone(time=at, incident=action.incident.id, bundle="/tmp/bundle")
+            case _:
+                return
+        self.pending.append((at, event))
+
+    def _deliver(self) -> None:
+        due = [event for at, event in self.pending if at <= self.now]
+        self.pending = [(at, event) for at, event in self.pending if at > self.now]
+        for event in due:
+            self.feed(event)
