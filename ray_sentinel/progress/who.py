@@ -95,7 +95,8 @@ def _ray_train(modules: Mapping[str, ModuleType]) -> Answer | None:
         return None
     session: Any = modules.get("ray.train._internal.session")
     second: Any = modules.get("ray.train.v2._internal.execution.context")
-    in_first = session is not None and getattr(session, "_get_session", session.get_session)()
+    get_session = getattr(session, "get_session", None)
+    in_first = callable(get_session) and get_session() is not None
     in_second = getattr(second, "_train_context", None) is not None
     if not (in_first or in_second):
         # Outside a worker the first version of Ray Train warns and the second one raises.

@@ -1,0 +1,163 @@
+"""The thread in the rank that stamps "the interpreter runs" and answers a reader's requests.
+
+It sleeps in ``clock_nanosleep`` and wakes to take the interpreter lock, so from outside its state
+tells why a stamp is old: in a futex it waits for the lock, runnable it waits for a CPU. Answering
+may take long, so that is done by a thread of its own, one at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+
+from ray_sentinel.progress import answers, record, watchdog, who
+from ray_sentinel.progress.directory import write_whole
+from ray_sentinel.progress.requests import (
+    ANSWERS,
+    ERROR_ANSWER,
+    STACKS_ANSWER,
+    WATCHDOG_ANSWER,
+    Wish,
+    answer_name,
+    unpack_request,
+)
+from ray_sentinel.progress.writer import ProgressWriter
+
+log = logging.getLogger(__name__)
+
+INTERVAL = 0.5
+"""Seconds between two stamps; a stamp takes a few microseconds."""
+
+
+class Companion:
+    """The companion of one writer."""
+
+    def __init__(self, writer: ProgressWriter, *, interval: float = INTERVAL) -> None:
+        self._writer = writer
+        self._interval = interval
+        self._ended = False
+        self._request = writer.number(record.REQUEST_OFFSET)
+        self._answering: threading.Thread | None = None
+        self.watchdog: watchdog.Watchdog | None = None
+        self._rearm_at = 0.0
+        self._thread = threading.Thread(
+            target=self._run, name="ray-sentinel-companion", daemon=True
+        )
+
+    def start(self) -> None:
+        """Begin to stamp."""
+        if watchdog.ptrace_is_forbidden():
+            self._watch()
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the next wake; nobody waits for it."""
+        self._ended = True
+        if self.watchdog is not None:
+            self.watchdog.close()
+            self.watchdog = None
+
+    def _run(self) -> None:
+        writer = self._writer
+        writer.set_number(record.COMPANION_TID_OFFSET, threading.get_native_id())
+        while not self._ended and writer.attached:
+            try:
+                writer.stamp()
+                request = writer.number(record.REQUEST_OFFSET)
+                if request != self._request and self._idle():
+                    self._answer(request)
+                self._look_after()
+            except ValueError:
+                # The record was closed between two instructions of this thread.
+                return
+            time.sleep(self._interval)
+
+    def _idle(self) -> bool:
+        return self._answering is None or not self._answering.is_alive()
+
+    def _look_after(self) -> None:
+        if self._writer.identity.assumed:
+            self._ask_again()
+        if self.watchdog is not None and time.monotonic() >= self._rearm_at:
+            self._rearm_at = time.monotonic() + watchdog.REARM
+            self.watchdog.arm()
+
+    def _ask_again(self) -> None:
+        known = who.resolve()
+        if not known.assumed:
+            self._writer.identify(known)
+
+    def _answer(self, request: int) -> None:
+        self._request = request
+        _, wishes = unpack_request(request)
+        if Wish.WATCHDOG_ON in wishes:
+            self._watch()
+        if Wish.WATCHDOG_OFF in wishes and self.watchdog is not None:
+            self.watchdog.close()
+            self.watchdog = None
+            self._writer.set_number(record.WATCHDOG_OFFSET, 0)
+        self._answering = threading.Thread(
+            target=self._deliver,
+            args=(request, wishes),
+            name="ray-sentinel-answer",
+            daemon=True,
+        )
+        self._answering.start()
+
+    def _watch(self) -> None:
+        path = self._writer.path
+        if self.watchdog is not None or path is None:
+            return
+        try:
+            name = answer_name(path.name, WATCHDOG_ANSWER)
+            self.watchdog = watchdog.Watchdog(self._writer.directory, name)
+        except (OSError, RuntimeError) as error:
+            log.warning("no stacks can be left while the interpreter is held: %s", error)
+            return
+        self._rearm_at = time.monotonic() + watchdog.REARM
+        self._writer.set_number(record.WATCHDOG_OFFSET, 1)
+
+    def _deliver(self, request: int, wishes: Wish) -> None:
+        path, folder = self._writer.path, self._writer.directory
+        if path is None or folder < 0:
+            return
+        found: dict[str, bytes] = {}
+        problems: list[str] = []
+        if Wish.STACKS in wishes:
+            found[STACKS_ANSWER] = answers.stacks()
+        if Wish.FLIGHT_RECORDER in wishes:
+            try:
+                found.update(answers.flight_recorder())
+            except answers.AnswerError as error:
+                problems.append(str(error))
+        self._clear(path.name, folder)
+        try:
+            for answer, data in found.items():
+                write_whole(folder, answer_name(path.name, answer), data)
+        except OSError as error:
+            problems.append(f"the answer could not be written: {error.strerror}")
+        if problems:
+            self._report(path.name, folder, problems)
+        try:
+            self._writer.set_number(record.ANSWER_OFFSET, request)
+        except ValueError:
+            return
+
+    @staticmethod
+    def _clear(name: str, folder: int) -> None:
+        for answer in ANSWERS:
+            if answer != WATCHDOG_ANSWER:
+                try:
+                    os.unlink(answer_name(name, answer), dir_fd=folder)
+                except FileNotFoundError:
+                    continue
+
+    @staticmethod
+    def _report(name: str, folder: int, problems: list[str]) -> None:
+        try:
+            text = "\n".join(problems).encode("utf-8", "replace")
+            write_whole(folder, answer_name(name, ERROR_ANSWER), text)
+        except OSError as error:
+            log.warning("an answer to the monitor could not be written: %s", error)

@@ -1,0 +1,55 @@
+"""What a reader asks of a rank's companion thread, and how: two words in the record.
+
+The request word is written by the reader: a serial number in the upper 56 bits, a set of wishes in
+the lower 8. The companion does what is asked, leaves the results as files beside the record
+(``answer_name``), seen whole or not at all, and copies the word to the answer word.
+"""
+
+from __future__ import annotations
+
+from enum import IntFlag
+
+from ray_sentinel.progress.directory import SUFFIX
+
+
+class Wish(IntFlag):
+    """What can be asked for, alone or together."""
+
+    FLIGHT_RECORDER = 1
+    STACKS = 2
+    WATCHDOG_ON = 4
+    WATCHDOG_OFF = 8
+
+
+STACKS_ANSWER = "stacks.json"
+"""All Python threads, in the form of ``py-spy dump --json``."""
+RECORDER_JSON_ANSWER = "flight_recorder.json"
+RECORDER_PICKLE_ANSWER = "flight_recorder.pickle"
+WATCHDOG_ANSWER = "faulthandler.txt"
+"""Written by faulthandler's own thread when the interpreter was held for long."""
+ERROR_ANSWER = "error.txt"
+"""Why an answer is missing, a line for each wish."""
+
+ANSWERS = (
+    STACKS_ANSWER,
+    RECORDER_JSON_ANSWER,
+    RECORDER_PICKLE_ANSWER,
+    WATCHDOG_ANSWER,
+    ERROR_ANSWER,
+)
+
+
+def pack_request(serial: int, wishes: Wish) -> int:
+    """The request word."""
+    return (serial & ((1 << 56) - 1)) << 8 | int(wishes)
+
+
+def unpack_request(word: int) -> tuple[int, Wish]:
+    """Serial number and wishes of a word; wishes that this version does not know are dropped."""
+    known = int(Wish.FLIGHT_RECORDER | Wish.STACKS | Wish.WATCHDOG_ON | Wish.WATCHDOG_OFF)
+    return word >> 8, Wish(word & known)
+
+
+def answer_name(record: str, answer: str) -> str:
+    """The file of an answer beside the record called ``record``."""
+    return f"{record.removesuffix(SUFFIX)}.{answer}"
