@@ -1,0 +1,68 @@
+# make demo   watch a real training job hang, and be told who did it
+# make test   lint, types, import contracts and all tests
+# Both make a virtual environment in .venv and need nothing but Python 3.10 or newer, and make.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PYTEST := $(BIN)/python -m pytest
+
+.PHONY: demo test unit integration lint types contracts faults deps wheel clean help
+
+help:
+	@sed -n 's/^# //p' Makefile
+
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	  { echo "Python 3.10 or newer is needed: make PYTHON=python3.11 ..."; exit 1; }
+	@$(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || { \
+	  $(PYTHON) -m venv --without-pip --clear $(VENV) && \
+	  wheel=$$($(PYTHON) tests/support/parts.py pip-wheel) && \
+	  $(BIN)/python "$$wheel/pip" install --quiet "$$wheel"; } || \
+	  { echo "no pip for $(PYTHON): apt-get install python3-venv"; exit 1; }
+	@touch $@
+
+$(VENV)/.demo: $(VENV)/.made pyproject.toml constraints.txt
+	@echo "installing ray_sentinel and PyTorch into $(VENV) (the first time takes minutes)"
+	@$(PIP) torch
+	@$(PIP) -e '.[demo]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.demo
+	@$(PIP) -e '.[demo,dev]'
+	@touch $@
+
+deps: $(VENV)/.made
+	@$(PYTHON) tests/support/parts.py fetch
+
+demo: $(VENV)/.demo
+	@$(BIN)/ray-sentinel demo $(ARGS)
+
+lint: $(VENV)/.dev
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	@$(BIN)/mypy
+
+contracts: $(VENV)/.dev
+	@$(BIN)/lint-imports
+
+unit: $(VENV)/.dev
+	@$(PYTEST) tests/unit tests/packaging $(ARGS)
+
+integration: $(VENV)/.dev deps
+	@$(PYTEST) tests/integration $(ARGS)
+
+test: lint types contracts deps
+	@$(PYTEST) $(ARGS)
+
+faults: $(VENV)/.dev deps
+	@$(PYTEST) tests/faults -m faults $(ARGS)
+
+wheel: $(VENV)/.dev
+	@$(BIN)/python -m build --no-isolation --outdir dist .
+
+clean:
+	rm -rf $(VENV) .deps dist build .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,221 @@
+"""Programs that the tests run for real and that pip does not bring: where they are, how to get them.
+
+As a program (``python3 tests/support/parts.py fetch``) it unpacks Debian packages into ``.deps/``
+of the checkout; nothing is installed, no service is started. With ``CI=true`` as root, what only
+works installed (a C compiler) is installed, with service starts forbidden. As a module it finds
+what is there: ``require("promtool")`` is its path, or a skip that says what to do; with ``CI=true``
+a missing part fails.
+
+It runs on any Python 3.10 without other packages, because it runs before they are there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPS = ROOT / ".deps"
+UNPACKED = DEPS / "root"
+WRAPPERS = DEPS / "bin"
+CI = os.environ.get("CI") == "true"
+
+PACKAGES = {
+    "prometheus": "prometheus",
+    "promtool": "prometheus",
+    "prometheus-node-exporter": "prometheus-node-exporter",
+    "gdb": "gdb",
+    "cuda-gdb": "nvidia-cuda-gdb",
+    "cc": "gcc",
+}
+"""Program → the Debian package that has it."""
+
+INSTALLED_ONLY = frozenset({"cc"})
+"""Of no use unpacked: their other programs are looked for in fixed places."""
+
+
+def find(name: str) -> str | None:
+    """The path of a program: on PATH, or unpacked here; None where it is neither."""
+    for place in (WRAPPERS / name, UNPACKED / "usr/bin" / name, UNPACKED / "bin" / name):
+        if place.exists():
+            return str(place)
+    return shutil.which(name)
+
+
+def require(name: str) -> str:
+    """The path of a program. Skips the test where it is missing; fails with ``CI=true``."""
+    path = find(name)
+    if path is not None:
+        return path
+    import pytest
+
+    how = f"{name} is missing: run `make deps`, or `apt-get install {PACKAGES.get(name, name)}`"
+    if CI:
+        pytest.fail(how)
+    pytest.skip(how)
+
+
+def fetch() -> int:
+    """Get what is missing. What cannot be had is said, and is no error: tests that need it skip."""
+    missing = sorted({PACKAGES[name] for name in PACKAGES if find(name) is None})
+    if not missing:
+        return 0
+    if shutil.which("apt-get") is None:
+        print(f"no apt-get here; tests that need {', '.join(missing)} will be skipped")
+        return 0
+    apt = _private_apt()
+    if apt is None or not _run([*apt, "-qq", "update"]):
+        print(f"apt has no package lists here; install by hand: {' '.join(missing)}")
+        return 0
+    for package in missing:
+        installed_only = package in {PACKAGES[name] for name in INSTALLED_ONLY}
+        if installed_only and not (CI and os.geteuid() == 0):
+            print(f"{package}: needed by some tests; apt-get install {package}")
+        elif not (_install(apt, package) if installed_only else _unpack(apt, package)):
+            print(f"{package}: could not be had; tests that need it will be skipped")
+    _write_wrappers()
+    return 0
+
+
+def pip_wheel() -> int:
+    """Print the path of a pip wheel: for a Debian Python without ensurepip."""
+    apt = _private_apt()
+    if apt is None or not _run([*apt, "-qq", "update"]) or not _unpack(apt, "python3-pip-whl"):
+        return 1
+    wheels = sorted((UNPACKED / "usr/share/python-wheels").glob("pip-*.whl"))
+    if wheels:
+        print(wheels[-1])
+    return 0 if wheels else 1
+
+
+def _private_apt() -> list[str] | None:
+    """apt-get with lists and cache of its own: works for any user, touches nothing of the system's.
+
+    The system's own mirrors are used, with the component non-free added (cuda-gdb is there).
+    """
+    source = _debian_source()
+    if source is None:
+        return None
+    state, cache = DEPS / "apt/state", DEPS / "apt/cache"
+    (state / "lists/partial").mkdir(parents=True, exist_ok=True)
+    (cache / "archives/partial").mkdir(parents=True, exist_ok=True)
+    sources = DEPS / "apt/sources.list"
+    sources.write_text(source)
+    options = {
+        "Dir::State": state,
+        "Dir::State::status": "/var/lib/dpkg/status",
+        "Dir::Cache": cache,
+        "Dir::Etc::sourcelist": sources,
+        "Dir::Etc::sourceparts": "/dev/null",
+        "APT::Get::AllowUnauthenticated": "false",
+        "APT::Sandbox::User": "",
+        "Acquire::Retries": "3",
+    }
+    return ["apt-get", *(f"-o{key}={value}" for key, value in options.items())]
+
+
+def _debian_source() -> str | None:
+    """One line of sources.list for this Debian's release, from the machine's own configuration."""
+    release = dict(
+        line.split("=", 1)
+        for line in Path("/etc/os-release").read_text().splitlines()
+        if "=" in line
+    )
+    suite = release.get("VERSION_CODENAME", "").strip('"')
+    files = [Path("/etc/apt/sources.list"), *sorted(Path("/etc/apt/sources.list.d").glob("*"))]
+    for file in files:
+        try:
+            text = file.read_text()
+        except OSError:
+            continue
+        for stanza in (
+            re.split(r"\n\s*\n", text) if file.suffix == ".sources" else text.splitlines()
+        ):
+            if line := _as_line(stanza, suite):
+                return line
+    return None
+
+
+def _as_line(stanza: str, suite: str) -> str | None:
+    if "Types:" in stanza:
+        fields = dict(re.findall(r"^([A-Za-z-]+):[ \t]*(.+)$", stanza, re.MULTILINE))
+        if suite not in fields.get("Suites", "").split() or "main" not in fields.get(
+            "Components", ""
+        ):
+            return None
+        signed = f"[signed-by={fields['Signed-By']}] " if "Signed-By" in fields else ""
+        return f"deb {signed}{fields['URIs'].split()[0]} {suite} main contrib non-free\n"
+    found = re.match(rf"deb\s+(\[[^]]*\]\s+)?(\S+)\s+{suite}\s+.*\bmain\b", stanza)
+    return f"deb {found[1] or ''}{found[2]} {suite} main contrib non-free\n" if found else None
+
+
+def _unpack(apt: list[str], package: str) -> bool:
+    archives = DEPS / "apt/cache/archives"
+    for old in archives.glob("*.deb"):
+        old.unlink()
+    download = ["-qq", "--download-only", "--no-install-recommends", "-oDebug::NoLocking=1", "-y"]
+    if not _run([*apt, *download, "install", package]):
+        return False
+    for deb in sorted(archives.glob("*.deb")):
+        if not _run(["dpkg-deb", "-x", str(deb), str(UNPACKED)]):
+            return False
+    return True
+
+
+def _install(apt: list[str], package: str) -> bool:
+    """Install for real (CI, root), while policy-rc.d forbids every start of a service."""
+    policy = Path("/usr/sbin/policy-rc.d")
+    ours = not policy.exists()
+    if ours:
+        policy.write_text("#!/bin/sh\nexit 101\n")
+        policy.chmod(0o755)
+    try:
+        return _run([*apt, "-qq", "-y", "--no-install-recommends", "install", package])
+    finally:
+        if ours:
+            policy.unlink()
+
+
+def _write_wrappers() -> None:
+    """Programs that look for their libraries and data in fixed places are told where they are."""
+    WRAPPERS.mkdir(parents=True, exist_ok=True)
+    libraries = ":".join(
+        str(path) for path in (UNPACKED / "usr/lib").glob("*-linux-gnu*") if path.is_dir()
+    )
+    for name in ("gdb", "cuda-gdb"):
+        program = UNPACKED / "usr/bin" / name
+        if not program.exists():
+            continue
+        data = UNPACKED / "usr/share/gdb"
+        more = f' --data-directory="{data}"' if name == "gdb" and data.is_dir() else ""
+        home = f'PYTHONHOME="{UNPACKED}/usr" ' if (UNPACKED / "usr/lib/python3.11").is_dir() else ""
+        wrapper = WRAPPERS / name
+        wrapper.write_text(
+            "#!/bin/sh\n"
+            f'export LD_LIBRARY_PATH="{libraries}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"\n'
+            f'{home}exec "{program}"{more} "$@"\n'
+        )
+        wrapper.chmod(0o755)
+
+
+def _run(command: list[str]) -> bool:
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C"}
+    done = subprocess.run(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=900,
+        check=False,
+    )
+    if done.returncode:
+        print(done.stderr.decode("utf-8", "replace")[-800:], file=sys.stderr)
+    return done.returncode == 0
+
+
+if __name__ == "__main__":
+    sys.exit(pip_wheel() if sys.argv[1:] == ["pip-wheel"] else fetch())
