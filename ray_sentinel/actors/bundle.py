@@ -1,0 +1,132 @@
+"""The folder of one incident: ``incidents/<utc>-<kind>-<n>/``.
+
+A folder appears under its name only when it holds ``incident.json``; every file appears whole.
+Nothing is ever overwritten by another incident: where the name is taken, a number is added.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+
+from ray_sentinel.config import safe_name
+from ray_sentinel.model.incident import Incident
+
+MAX_FILE = 32 << 20
+"""Bytes of one file; the rest is cut off, and the file says so."""
+MAX_BUNDLE = 512 << 20
+"""Bytes that one capture adds."""
+
+_NAME = re.compile(r"[A-Za-z0-9._-][A-Za-z0-9._-]*")
+
+
+def folder_name(incident: Incident) -> str:
+    """``20260102T030405Z-gil-held-0007``."""
+    moment = datetime.fromtimestamp(incident.suspected_at, tz=timezone.utc)
+    return f"{moment:%Y%m%dT%H%M%SZ}-{incident.kind}-{safe_name(incident.id)}"
+
+
+def create(root: Path, incident: Incident) -> Path:
+    """Make the folder of a new incident, with its ``incident.json``. Raises OSError."""
+    root.mkdir(parents=True, exist_ok=True)
+    name = folder_name(incident)
+    partial = root / f".{name}.{os.getpid()}.part"
+    partial.mkdir(exist_ok=True)
+    for number in range(1, 1000):
+        final = root / (name if number == 1 else f"{name}-{number}")
+        named = msgspec.structs.replace(incident, bundle=str(final))
+        write_file(partial / "incident.json", incident_json(named))
+        try:
+            # Renaming a folder onto another fails unless that is empty: nothing is overwritten.
+            os.rename(partial, final)
+        except OSError:
+            if not final.exists():
+                raise
+            continue
+        return final
+    raise FileExistsError(f"{root / name} and 999 more are taken")
+
+
+def find(root: Path, incident: Incident) -> Path | None:
+    """The folder that an earlier coordinator made for this very incident."""
+    for path in sorted(root.glob(f"*-{safe_name(incident.id)}*/incident.json")):
+        try:
+            stored = msgspec.json.decode(path.read_bytes(), type=Incident)
+        except (OSError, msgspec.DecodeError):
+            continue
+        if (stored.id, stored.suspected_at) == (incident.id, incident.suspected_at):
+            return path.parent
+    return None
+
+
+def incident_json(incident: Incident) -> bytes:
+    """As people and programs read it: indented."""
+    return msgspec.json.format(msgspec.json.encode(incident), indent=2) + b"\n"
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write a file so that it is there whole or not at all. Raises OSError."""
+    if len(data) > MAX_FILE:
+        note = f"\n[cut off here: {len(data)} bytes are more than {MAX_FILE}]\n".encode()
+        data = data[: MAX_FILE - len(note)] + note
+    partial = path.with_name(f".{path.name}.part")
+    try:
+        partial.write_bytes(data)
+        os.replace(partial, path)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+def add(folder: Path, files: Mapping[str, bytes]) -> list[str]:
+    """Add what the tools brought; returns one line for each file that could not be written.
+
+    ``files`` are named relative to the folder (``flight_recorder/dump_0``); names that lead out of
+    it are refused. Equal contents are stored once, as hard links.
+    """
+    problems: list[str] = []
+    seen: dict[bytes, Path] = {}
+    room = MAX_BUNDLE
+    for name, data in sorted(files.items()):
+        path = _inside(folder, name)
+        if path is None:
+            problems.append(f"{name!r} is no name for a file of a bundle")
+            continue
+        if len(data) > room:
+            problems.append(f"{name} was left out: the bundle would exceed {MAX_BUNDLE} bytes")
+            continue
+        room -= len(data)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _store(path, data, seen)
+        except OSError as error:
+            problems.append(f"{path} could not be written: {error.strerror}")
+    return problems
+
+
+def _store(path: Path, data: bytes, seen: dict[bytes, Path]) -> None:
+    digest = sha256(data).digest()
+    if data and (same := seen.get(digest)) is not None:
+        try:
+            path.unlink(missing_ok=True)
+            os.link(same, path)
+            return
+        except OSError:
+            pass  # no hard links on this file system: a copy then
+    write_file(path, data)
+    seen[digest] = path
+
+
+def _inside(folder: Path, name: str) -> Path | None:
+    parts = name.split("/")
+    if len(parts) > 4 or any(
+        part in ("", ".", "..") or not _NAME.fullmatch(part) for part in parts
+    ):
+        return None
+    return folder.joinpath(*parts)

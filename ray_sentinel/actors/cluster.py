@@ -1,0 +1,174 @@
+"""Finding a Ray cluster and connecting to it as a job of our own."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ray_sentinel.actors import shipping
+from ray_sentinel.actors.environment import forget_identity, runtime_env
+from ray_sentinel.actors.names import NAMESPACE
+from ray_sentinel.errors import SentinelError, UnreachableError
+
+PROBE_SECONDS = 2.0
+"""A control store that does not accept within this time is not there: ``ray.init`` would wait for
+a minute before it said so."""
+
+_REMEDY = "start one with `ray start --head`, or name it with --address or RAY_ADDRESS"
+
+
+def candidates(
+    address: str = "",
+    environ: Mapping[str, str] = os.environ,
+    proc: Path = Path("/proc"),
+    temp: Path = Path("/tmp/ray"),
+) -> list[tuple[str, str]]:
+    """(address, where it was found) of clusters to try, best first.
+
+    A named cluster excludes all others: connecting to another than was asked for would be wrong.
+    """
+    if address and address != "auto":
+        return [(address, "as asked for")]
+    if (named := environ.get("RAY_ADDRESS", "")) and named != "auto":
+        return [(named, "RAY_ADDRESS")]
+    found = []
+    if ancestor := address_of_ancestor(os.getpid(), proc):
+        found.append((ancestor, "the Ray node that this process was started by"))
+    current = temp / "ray_current_cluster"
+    try:
+        text = current.read_text(encoding="utf-8").strip()
+    except OSError:
+        text = ""
+    if text:
+        found.append((text, str(current)))
+    found.extend((other, "a raylet on this machine") for other in addresses_of_raylets(proc))
+    return [pair for index, pair in enumerate(found) if pair[0] not in dict(found[:index])]
+
+
+def address_of_ancestor(pid: int, proc: Path = Path("/proc")) -> str:
+    """Address of the cluster whose raylet is an ancestor of ``pid``; empty if there is none."""
+    seen = 0
+    while pid > 1 and seen < 100:
+        if address := _raylet_address(proc / str(pid)):
+            return address
+        pid = _parent(proc / str(pid))
+        seen += 1
+    return ""
+
+
+def addresses_of_raylets(proc: Path = Path("/proc")) -> list[str]:
+    """Addresses of the clusters that have a node on this machine."""
+    found = {
+        address
+        for folder in proc.iterdir()
+        if folder.name.isdigit() and (address := _raylet_address(folder))
+    }
+    return sorted(found)
+
+
+def _raylet_address(folder: Path) -> str:
+    try:
+        if (folder / "comm").read_text().strip() != "raylet":
+            return ""
+        arguments = (folder / "cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return ""
+    prefix = b"--gcs-address="
+    for argument in arguments:
+        if argument.startswith(prefix):
+            return argument[len(prefix) :].decode("ascii", "replace")
+    return ""
+
+
+def _parent(folder: Path) -> int:
+    try:
+        text = (folder / "stat").read_text()
+        return int(text.rpartition(")")[2].split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def answers(address: str, seconds: float = PROBE_SECONDS) -> str:
+    """Empty if something accepts connections at ``host:port``, else why not."""
+    host, _, port = address.rpartition(":")
+    if "://" in address or not host or not port.isdigit():
+        return ""  # a client or a named cluster: only Ray itself can tell
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=seconds).close()
+    except OSError as error:
+        return str(error)
+    return ""
+
+
+@contextmanager
+def connect(address: str = "", *, ship: bool = False) -> Iterator[Any]:
+    """Connect this process (a command or a helper, never a user's) and yield the ``ray`` module.
+
+    With ``ship`` the package travels to the nodes, for what this job makes. Raises
+    UnreachableError that says what was tried.
+    """
+    forget_identity()
+    for name in ("RAY_JOB_CONFIG_JSON_ENV_VAR",):
+        os.environ.pop(name, None)
+    target = _reachable(address)
+    try:
+        import ray
+    except ImportError as error:
+        raise UnreachableError(f"Ray cannot be imported here ({error}): pip install ray") from None
+    staging = shipping.staging_folder() if ship else None
+    environment = (
+        runtime_env(shipping.py_modules(staging), shipping.EXCLUDES)
+        if staging is not None
+        else None
+    )
+    try:
+        _init(ray, target, environment)
+        try:
+            yield ray
+        finally:
+            ray.shutdown()
+    finally:
+        if staging is not None:
+            shutil.rmtree(staging, ignore_errors=True)
+
+
+def _reachable(address: str) -> str:
+    tried = []
+    for target, where in candidates(address):
+        problem = answers(target)
+        if not problem:
+            return target
+        tried.append(f"{target} ({where}): {problem}")
+    story = "; ".join(tried) or (
+        "RAY_ADDRESS is not set, /tmp/ray/ray_current_cluster is not there, "
+        "and no raylet runs on this machine"
+    )
+    raise UnreachableError(f"no Ray cluster answers; tried: {story}. Remedy: {_REMEDY}")
+
+
+def _init(ray: Any, target: str, environment: dict[str, Any] | None) -> None:
+    # Ray logs its uploads and its greeting to the terminal otherwise.
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    try:
+        ray.init(
+            address=target,
+            namespace=NAMESPACE,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            configure_logging=True,
+            runtime_env=environment,
+        )
+    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+        # RaySystemError, AuthenticationError and the version check are RuntimeErrors.
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        raise UnreachableError(
+            f"the Ray cluster at {target} was found but cannot be joined: {lines[0]}"
+        ) from error
+    except SentinelError:
+        raise

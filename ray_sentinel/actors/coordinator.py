@@ -1,0 +1,180 @@
+"""The coordinator: one detached actor per cluster. Thin: what it does is done by its parts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+
+import msgspec
+import ray
+
+from ray_sentinel import __version__
+from ray_sentinel.actors.brain import Brain
+from ray_sentinel.actors.deployment import Description
+from ray_sentinel.actors.environment import forget_identity
+from ray_sentinel.actors.execute import Executor
+from ray_sentinel.actors.fleet import Fleet
+from ray_sentinel.actors.logs import write_logs
+from ray_sentinel.actors.loops import every
+from ray_sentinel.actors.messages import Receipt, Report, pack, unpack
+from ray_sentinel.actors.names import PROTOCOL
+from ray_sentinel.actors.recovery import restore
+from ray_sentinel.actors.roster import Roster
+from ray_sentinel.actors.storage import Storage
+from ray_sentinel.clock import SystemClock
+from ray_sentinel.config import Config
+from ray_sentinel.engine.actions import AnyAction
+from ray_sentinel.engine.events import DumpAsked, NodeLeft, SnapshotReceived, Tick
+from ray_sentinel.errors import UsageError
+from ray_sentinel.model.status import Status
+
+log = logging.getLogger(__name__)
+
+RECOVERY_GRACE = 3.0
+"""Seconds after a restart in which agents find us again before silence counts."""
+
+
+class Coordinator:
+    """Made by ``deployment.ensure`` as a detached actor; every method may be called by anyone.
+
+    Answers are MessagePack of the model's records, so that other versions can read them.
+    """
+
+    def __init__(self, config: bytes, deployment: str) -> None:
+        forget_identity()
+        self._config_bytes = config
+        self._config = msgspec.json.decode(config, type=Config)
+        self._clock = SystemClock()
+        self._storage = Storage(self._config)
+        write_logs(self._storage.folder("logs"), "coordinator")
+        self._started_at = time.time()
+        self._closing = threading.Event()
+        self._roster = Roster(self._config)
+        self._fleet = Fleet(config, self._roster.heard)
+        self._brain, pending = self._recover(deployment)
+        self._hold_ticks_until = time.time() + (RECOVERY_GRACE if self._restarts() else 0.0)
+        for action in pending:
+            self._executor(action)
+        self._cycle_seconds: float | None = None
+        self._start("reconcile", self._config.coordinator.reconcile_interval, self._reconcile)
+        self._start("tick", self._config.coordinator.tick_interval, self._tick)
+        self._start("prune", 60.0, self._prune)
+        log.info("coordinator started, pid %d, files in %s", os.getpid(), self._storage.root)
+
+    def _recover(self, deployment: str) -> tuple[Brain, list[AnyAction]]:
+        events = self._storage.folder("events")
+        folder = events / deployment if events else None
+        engine, pending, count = restore(folder, self._config)
+        if count:
+            log.info("recovered from %d events; %d unanswered actions", count, len(pending))
+        self._executor = Executor(self._config, self._fleet, self._storage, engine.incidents())
+        brain = Brain(
+            engine, self._clock, self._executor, folder, self._config.storage.max_bytes // 4
+        )
+        self._executor.feed = brain.feed
+        return brain, pending
+
+    @staticmethod
+    def _restarts() -> int:
+        return int(ray.get_runtime_context().was_current_actor_reconstructed)
+
+    def _start(self, name: str, interval: float, step: Callable[[], None]) -> None:
+        every(interval, step, name=f"ray-sentinel-{name}", stop=self._closing)
+
+    def _reconcile(self) -> None:
+        for event in self._fleet.step(self._clock.now()):
+            if isinstance(event, NodeLeft):
+                self._roster.forget(event.node_id)
+            self._brain.feed(event)
+
+    def _tick(self) -> None:
+        now = self._clock.now()
+        if now < self._hold_ticks_until and not self._roster.all_heard(self._fleet.nodes()):
+            return
+        begun = time.monotonic()
+        self._brain.feed(Tick(time=now))
+        self._cycle_seconds = time.monotonic() - begun
+
+    def _prune(self) -> None:
+        for path in self._storage.prune(self._executor.open_bundles()):
+            log.info("removed %s: storage.max_bytes is exceeded", path)
+
+    async def describe(self) -> bytes:
+        """A ``Description``."""
+        return pack(
+            Description(
+                protocol=PROTOCOL,
+                version=__version__,
+                pid=os.getpid(),
+                node_id=ray.get_runtime_context().get_node_id(),
+                log_dir=str(self._storage.root or ""),
+                config=self._config_bytes,
+                started_at=self._started_at,
+                restarts=self._restarts(),
+            )
+        )
+
+    async def report(self, data: bytes) -> bytes:
+        """Take an agent's ``Report``; returns a ``Receipt``. Raises UsageError if unreadable."""
+        try:
+            report = unpack(data, Report)
+        except msgspec.DecodeError as error:
+            raise UsageError(f"a report could not be read: {error}") from None
+        now = self._clock.now()
+        number = self._brain.feed(SnapshotReceived(time=now, snapshot=report.snapshot))
+        self._roster.take(report, now, number)
+        return pack(
+            Receipt(
+                exits=self._roster.acknowledged(report, self._brain.written),
+                targets=self._roster.targets(),
+            )
+        )
+
+    async def status(self) -> bytes:
+        """A ``Status``."""
+        return pack(await asyncio.to_thread(self._status))
+
+    def _status(self) -> Status:
+        now = self._clock.now()
+        state, verdict, jobs = self._brain.status()
+        return Status(
+            state=state,
+            verdict=verdict,
+            jobs=jobs,
+            nodes=self._roster.nodes(self._fleet.nodes(), self._fleet.label, now),
+            unwatched=self._fleet.unwatched(now),
+            time=now,
+            log_dir=str(self._storage.root or ""),
+            notes=(*self._storage.notes, *self._brain.notes(), *self._roster.notes()),
+        )
+
+    async def incidents(self) -> bytes:
+        """All confirmed incidents, oldest first: a list of ``Incident``."""
+        return pack(self._brain.incidents())
+
+    async def dump(self, job: str = "", why: str = "asked by hand") -> bytes:
+        """Capture a running job (all of them without a name) now.
+
+        Returns the incidents that were made for it; empty where no such job runs.
+        """
+        before = {incident.id for incident in self._brain.incidents()}
+        self._brain.feed(DumpAsked(time=self._clock.now(), job=job, why=why))
+        return pack([i for i in self._brain.incidents() if i.id not in before])
+
+    async def restart_agent(self, node_id: str) -> bool:
+        """Start a node's agent anew. False where there is none."""
+        return await asyncio.to_thread(self._fleet.restart, node_id)
+
+    async def recall(self, node_id: str) -> None:
+        """Watch a released node again: a rank has begun there."""
+        self._fleet.recall(node_id, self._clock.now())
+
+    async def close(self) -> list[str]:
+        """End the loops and write what waits; the caller kills the actor then."""
+        self._closing.set()
+        await asyncio.to_thread(self._brain.close)
+        return []

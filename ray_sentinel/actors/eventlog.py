@@ -1,0 +1,176 @@
+"""The engine's event log: every event as one line of JSON, in segments that are bounded.
+
+The format is that of ``engine.replay``. A segment's first line, the header, also holds the
+incidents that were known when it began, so that a replay can start at any segment. Full segments
+are compressed; the oldest go first. Lines are written with one ``write`` each, so that after
+SIGKILL at most the last line is torn, and reading leaves a torn line out.
+"""
+
+from __future__ import annotations
+
+import errno
+import gzip
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from ray_sentinel.engine.events import LOG_VERSION, AnyEvent
+from ray_sentinel.errors import InputError
+from ray_sentinel.model.incident import Incident
+
+log = logging.getLogger(__name__)
+
+SEGMENT_BYTES = 8 << 20
+_SUFFIX, _PACKED = ".jsonl", ".jsonl.gz"
+
+
+class Header(msgspec.Struct, frozen=True, kw_only=True):
+    """First line of a segment."""
+
+    log: str = "ray_sentinel events"
+    version: int = LOG_VERSION
+    started_at: float = 0.0
+    incidents: tuple[Incident, ...] = ()
+
+
+_encoder = msgspec.json.Encoder()
+_event_decoder = msgspec.json.Decoder(AnyEvent)
+_header_decoder = msgspec.json.Decoder(Header)
+
+
+class EventLog:
+    """Appends to the newest segment of ``folder``. Not safe for several threads or processes."""
+
+    def __init__(
+        self, folder: Path, *, max_bytes: int = 256 << 20, segment_bytes: int = SEGMENT_BYTES
+    ) -> None:
+        """Raises OSError where the folder cannot be made."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self._max_bytes = max_bytes
+        self._segment_bytes = segment_bytes
+        self._file = -1
+        self._size = 0
+        self._number = max((_number(path) for path in segments(folder)), default=0)
+
+    def append(self, event: AnyEvent, incidents: tuple[Incident, ...]) -> None:
+        """Write one event; ``incidents`` go into the header if a new segment begins with it.
+
+        Raises OSError (disk full, folder gone); the log can be used again afterwards.
+        """
+        if self._file < 0 or self._size >= self._segment_bytes:
+            self._next_segment(event.time, incidents)
+        self._write(_encoder.encode(event))
+
+    def _next_segment(self, now: float, incidents: tuple[Incident, ...]) -> None:
+        self.close()
+        self._number += 1
+        path = self.folder / f"{self._number:06d}{_SUFFIX}"
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o640)
+        self._size = 0
+        self._write(_encoder.encode(Header(started_at=now, incidents=incidents)))
+        self._pack_and_prune(path)
+
+    def _write(self, line: bytes) -> None:
+        data = line + b"\n"
+        try:
+            if os.write(self._file, data) < len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError:
+            # A later line must not be glued to a torn one: it begins a new segment.
+            self.close()
+            raise
+        self._size += len(data)
+
+    def _pack_and_prune(self, current: Path) -> None:
+        for path in self.folder.glob(f"*{_SUFFIX}"):
+            if path != current:
+                _pack(path)
+        kept = segments(self.folder)
+        total = sum(path.stat().st_size for path in kept)
+        for path in kept[:-1]:
+            if total <= self._max_bytes:
+                return
+            total -= path.stat().st_size
+            path.unlink()
+
+    def close(self) -> None:
+        """Close the segment; the next event begins another."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+def _pack(path: Path) -> None:
+    packed = path.with_name(path.stem + _PACKED)
+    partial = packed.with_suffix(".part")
+    try:
+        partial.write_bytes(gzip.compress(path.read_bytes(), compresslevel=1))
+        os.replace(partial, packed)
+        path.unlink()
+    except OSError as error:
+        # It stays as it is, and counts as it is.
+        partial.unlink(missing_ok=True)
+        log.warning("%s could not be compressed: %s", path, error)
+
+
+def segments(folder: Path) -> list[Path]:
+    """The segments of a log, oldest first."""
+    found = [*folder.glob(f"*{_SUFFIX}"), *folder.glob(f"*{_PACKED}")]
+    return sorted((path for path in found if _number(path)), key=_number)
+
+
+def _number(path: Path) -> int:
+    head = path.name.split(".")[0]
+    return int(head) if head.isdigit() else 0
+
+
+def read_segment(path: Path) -> tuple[Header, list[AnyEvent]]:
+    """One segment. Raises InputError, naming the file, if it is not an event log.
+
+    Lines that are torn or of a kind unknown to this version are left out, and said in the log.
+    """
+    try:
+        data = path.read_bytes()
+        if path.name.endswith(".gz"):
+            data = gzip.decompress(data)
+    except (OSError, EOFError, gzip.BadGzipFile) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from None
+    lines = data.splitlines()
+    try:
+        header = _header_decoder.decode(lines[0])
+    except (IndexError, msgspec.DecodeError) as error:
+        raise InputError(
+            f"{path}: is not an event log of ray_sentinel: its first line is no header ({error})"
+        ) from None
+    if header.version > LOG_VERSION:
+        raise InputError(
+            f"{path}: was written by a newer ray_sentinel (log version {header.version}, this one "
+            f"reads up to {LOG_VERSION}): install that version"
+        )
+    return header, list(_events(path, lines[1:]))
+
+
+def _events(path: Path, lines: list[bytes]) -> Iterator[AnyEvent]:
+    for number, line in enumerate(lines, start=2):
+        if not line.strip():
+            continue
+        try:
+            yield _event_decoder.decode(line)
+        except msgspec.DecodeError as error:
+            log.warning("%s:%d: left out: %s", path, number, error)
+
+
+def read(folder: Path, *, newest: int | None = None) -> tuple[Header, list[AnyEvent]]:
+    """A whole log, or its ``newest`` segments: the first header and all events in order.
+
+    Raises InputError where there is none, or where it cannot be read.
+    """
+    found = segments(folder)[-newest:] if newest else segments(folder)
+    if not found:
+        raise InputError(f"{folder}: holds no event log (NNNNNN.jsonl or NNNNNN.jsonl.gz)")
+    parts = [read_segment(path) for path in found]
+    return parts[0][0], [event for _, events in parts for event in events]

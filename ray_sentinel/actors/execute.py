@@ -1,0 +1,247 @@
+"""Carries out what the engine asks for, concurrently and under deadlines; answers with events.
+
+Agents may die while they are asked, and may be asked while they start: whoever does not answer in
+time becomes a problem in the answer, never a missing answer.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import ray
+from ray.exceptions import RayError
+
+from ray_sentinel.actors import bundle
+from ray_sentinel.actors.fleet import Fleet, last_line
+from ray_sentinel.actors.messages import Captured, CaptureRequest, Dumps, Sampled, pack, unpack
+from ray_sentinel.actors.probe import raylet_answers
+from ray_sentinel.actors.storage import Storage
+from ray_sentinel.config import Config
+from ray_sentinel.engine.actions import (
+    AnyAction,
+    AskRecorder,
+    Capture,
+    ProbeNode,
+    Publish,
+    TakeStacks,
+)
+from ray_sentinel.engine.events import (
+    AnyEvent,
+    CaptureDone,
+    NodeProbed,
+    RecorderExplained,
+    StacksTaken,
+)
+from ray_sentinel.engine.table import OPEN
+from ray_sentinel.model.identity import Rank
+from ray_sentinel.model.incident import Incident
+
+log = logging.getLogger(__name__)
+
+SAMPLE_SECONDS = 3.0
+RECORDER_SECONDS = 10.0
+GATHER_SECONDS = 15.0
+"""What a capture may take beyond ``capture.deadline``: to travel, and to be written."""
+WORKERS = 16
+
+
+class Executor:
+    """Called with an action, from any thread; returns at once."""
+
+    def __init__(
+        self,
+        config: Config,
+        fleet: Fleet,
+        storage: Storage,
+        incidents: Iterable[Incident] = (),
+    ) -> None:
+        self.feed: Callable[[AnyEvent], int] = lambda event: 0
+        """Where answers go; set by the coordinator."""
+        self._config = config
+        self._fleet = fleet
+        self._root = bundle_root(storage, config)
+        self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="ray-sentinel-act")
+        self._lock = threading.Lock()
+        self._bundles: dict[str, Path] = {}
+        self._open: set[str] = set()
+        for incident in incidents:
+            if incident.bundle and Path(incident.bundle).is_dir():
+                self._bundles[incident.id] = Path(incident.bundle)
+
+    def __call__(self, action: AnyAction) -> None:
+        self._pool.submit(self._guarded, action)
+
+    def open_bundles(self) -> frozenset[Path]:
+        """Folders of incidents that are not over: never removed to make room."""
+        with self._lock:
+            return frozenset(self._bundles[key] for key in self._open & self._bundles.keys())
+
+    def _guarded(self, action: AnyAction) -> None:
+        try:
+            self._do(action)
+        except Exception:  # an action that fails must not end the watch; the engine does without
+            log.exception("%s failed", type(action).__name__)
+
+    def _do(self, action: AnyAction) -> None:
+        match action:
+            case TakeStacks():
+                self.feed(self._take_stacks(action))
+            case AskRecorder():
+                self.feed(self._ask_recorder(action))
+            case ProbeNode():
+                self.feed(self._probe(action))
+            case Capture():
+                self.feed(self._capture(action))
+            case Publish():
+                self._publish(action.incident)
+
+    def _take_stacks(self, action: TakeStacks) -> StacksTaken:
+        answers, problems = self._ask("sample", _by_node(action.ranks), SAMPLE_SECONDS)
+        sampled = [unpack(data, Sampled) for data in answers.values()]
+        return StacksTaken(
+            time=time.time(),
+            incident=action.incident,
+            round=action.round,
+            facts=tuple(fact for answer in sampled for fact in answer.facts),
+            problems=(*problems, *(line for answer in sampled for line in answer.problems)),
+        )
+
+    def _ask_recorder(self, action: AskRecorder) -> RecorderExplained:
+        dumps, problems = self._dumps(action.ranks)
+        from ray_sentinel.evidence import flight_recorder
+
+        facts = flight_recorder.explain(dumps) if dumps else None
+        return RecorderExplained(
+            time=time.time(), incident=action.incident, facts=facts, problems=tuple(problems)
+        )
+
+    def _dumps(self, ranks: Iterable[Rank]) -> tuple[dict[str, bytes], list[str]]:
+        answers, problems = self._ask("flight_recorder", _by_node(ranks), RECORDER_SECONDS)
+        dumps: dict[str, bytes] = {}
+        for data in answers.values():
+            answer = unpack(data, Dumps)
+            dumps |= answer.dumps
+            problems += answer.problems
+        return dumps, problems
+
+    def _probe(self, action: ProbeNode) -> NodeProbed:
+        node = self._fleet.nodes().get(action.node_id)
+        if node is None:
+            return NodeProbed(
+                time=time.time(), node_id=action.node_id, alive=False, detail="Ray lists it as dead"
+            )
+        alive, detail = raylet_answers(node.address, node.port)
+        return NodeProbed(time=time.time(), node_id=action.node_id, alive=alive, detail=detail)
+
+    def _capture(self, action: Capture) -> CaptureDone:
+        requests = {
+            node: CaptureRequest(
+                incident=action.incident.id,
+                suspects=_on(node, action.suspects),
+                waiters=_on(node, action.waiters),
+                others=_on(node, action.others),
+            )
+            for node in _by_node((*action.suspects, *action.waiters, *action.others))
+        }
+        seconds = self._config.capture.deadline + GATHER_SECONDS
+        answers, problems = self._ask("capture", requests, seconds)
+        captured = [unpack(data, Captured) for data in answers.values()]
+        files = {name: data for answer in captured for name, data in answer.files.items()}
+        everyone = (*action.suspects, *action.waiters, *action.others)
+        dumps, dump_problems = self._dumps(everyone)
+        files |= {f"flight_recorder/{name}": data for name, data in dumps.items()}
+        folder, lost = self._store(action.incident, files)
+        return CaptureDone(
+            time=time.time(),
+            incident=action.incident.id,
+            bundle=str(folder) if folder else "",
+            problems=(
+                *problems,
+                *(line for answer in captured for line in answer.problems),
+                *dump_problems,
+                *lost,
+            ),
+            facts=tuple(fact for answer in captured for fact in answer.facts),
+        )
+
+    def _store(self, incident: Incident, files: dict[str, bytes]) -> tuple[Path | None, list[str]]:
+        folder, problems = self._folder(incident)
+        return folder, problems + (bundle.add(folder, files) if folder else [])
+
+    def _folder(self, incident: Incident) -> tuple[Path | None, list[str]]:
+        """The incident's folder, made with the first thing that goes into it."""
+        if self._root is None:
+            return None, ["nothing can be written here: the incident is kept in memory only"]
+        with self._lock:
+            known = self._bundles.get(incident.id)
+            if known is not None and known.is_dir():
+                return known, []
+            try:
+                made = bundle.find(self._root, incident) or bundle.create(self._root, incident)
+            except OSError as error:
+                return None, [
+                    f"the bundle could not be written below {self._root} ({error.strerror}): the "
+                    "incident is kept in memory; make room or set log_dir elsewhere"
+                ]
+            self._bundles[incident.id] = made
+            return made, []
+
+    def _publish(self, incident: Incident) -> None:
+        with self._lock:
+            (self._open.add if incident.state in OPEN else self._open.discard)(incident.id)
+        folder, problems = self._folder(incident)
+        if folder is not None:
+            named = msgspec.structs.replace(incident, bundle=str(folder))
+            problems += bundle.add(folder, {"incident.json": bundle.incident_json(named)})
+        for problem in problems:
+            log.warning("incident %s: %s", incident.id, problem)
+
+    def _ask(
+        self, method: str, requests: dict[str, Any], seconds: float
+    ) -> tuple[dict[str, bytes], list[str]]:
+        """Ask the agents of some nodes at once; returns answers by node id, and problems."""
+        refs, problems = {}, []
+        for node_id, request in requests.items():
+            handle = self._fleet.handle(node_id)
+            if handle is None:
+                problems.append(f"node {node_id[:8]} has no agent: {method} is missing there")
+                continue
+            refs[getattr(handle, method).remote(pack(request))] = node_id
+        if not refs:
+            return {}, problems
+        ready, late = ray.wait(list(refs), num_returns=len(refs), timeout=seconds)
+        answers: dict[str, bytes] = {}
+        for ref in ready:
+            try:
+                answers[refs[ref]] = ray.get(ref)
+            except RayError as error:  # noqa: PERF203 - each agent may fail on its own
+                problems.append(f"node {refs[ref][:8]}: {method} failed: {last_line(error)}")
+        problems += [
+            f"node {refs[ref][:8]}: no answer to {method} within {seconds:.0f} s" for ref in late
+        ]
+        return answers, problems
+
+
+def bundle_root(storage: Storage, config: Config) -> Path | None:
+    """Where bundles go: ``capture.output_dir``, else ``<log_dir>/incidents``."""
+    if config.capture.output_dir:
+        return Path(config.capture.output_dir).expanduser()
+    return storage.folder("incidents")
+
+
+def _by_node(ranks: Iterable[Rank]) -> dict[str, tuple[Rank, ...]]:
+    nodes: dict[str, list[Rank]] = {}
+    for rank in ranks:
+        nodes.setdefault(rank.node, []).append(rank)
+    return {node: tuple(found) for node, found in nodes.items()}
+
+
+def _on(node: str, ranks: Iterable[Rank]) -> tuple[Rank, ...]:
+    return tuple(rank for rank in ranks if rank.node == node)

@@ -1,0 +1,85 @@
+"""What agents and the coordinator say to each other, as MessagePack: versions may differ.
+
+Ray's pickles carry records by class, and break between versions; these do not.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from ray_sentinel.actors.names import PROTOCOL
+from ray_sentinel.model.identity import Rank
+from ray_sentinel.model.metrics import Family
+from ray_sentinel.model.progress import Snapshot
+from ray_sentinel.model.stacks import StackFact
+
+T = TypeVar("T")
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """Agent to coordinator, about once a second."""
+
+    snapshot: Snapshot
+    incarnation: str
+    """Differs with every start of the agent."""
+    pid: int = 0
+    protocol: int = PROTOCOL
+    notes: tuple[str, ...] = ()
+    """What people should know of this node: a port that was taken."""
+
+
+class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+    """The coordinator's answer. ``exits`` are the orders that are safely in the event log."""
+
+    exits: tuple[int, ...] = ()
+    families: tuple[Family, ...] = ()
+    """The coordinator's own metrics, for the head's agent to serve."""
+    targets: tuple[str, ...] = ()
+    """``host:port`` of all agents, for service discovery."""
+
+
+class Sampled(msgspec.Struct, frozen=True, kw_only=True):
+    """The stacks of some processes, already read."""
+
+    facts: tuple[StackFact, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+class CaptureRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What to run the tools against on one node."""
+
+    incident: str
+    suspects: tuple[Rank, ...] = ()
+    waiters: tuple[Rank, ...] = ()
+    """One of each class: may be paused, as suspects may."""
+    others: tuple[Rank, ...] = ()
+    """Only harmless tools."""
+
+
+class Dumps(msgspec.Struct, frozen=True, kw_only=True):
+    """Flight-recorder dumps by file name, as the ranks wrote them."""
+
+    dumps: dict[str, bytes] = {}
+    problems: tuple[str, ...] = ()
+
+
+class Captured(msgspec.Struct, frozen=True, kw_only=True):
+    """What the tools of one node brought: files by name, and what they say."""
+
+    files: dict[str, bytes] = {}
+    facts: tuple[StackFact, ...] = ()
+    problems: tuple[str, ...] = ()
+    seconds: dict[str, float] = {}
+    """How long each traced process was paused, by "tool hostname pid"."""
+
+
+def pack(value: Any) -> bytes:
+    """A record as bytes."""
+    return msgspec.msgpack.encode(value)
+
+
+def unpack(data: bytes, kind: type[T]) -> T:
+    """The record again. Raises msgspec.DecodeError where it is none."""
+    return msgspec.msgpack.decode(data, type=kind)

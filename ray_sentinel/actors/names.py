@@ -1,0 +1,24 @@
+"""How our actors and placement groups are called, and what they speak."""
+
+from __future__ import annotations
+
+NAMESPACE = "ray_sentinel"
+"""The Ray namespace of all that is ours."""
+
+COORDINATOR = "coordinator"
+AGENT_PREFIX = "agent-"
+GROUP_PREFIX = "ray_sentinel-"
+
+PROTOCOL = 1
+"""Version of the calls between deployer, coordinator and agents. Raised when one of them could no
+longer understand the other; not with every release."""
+
+
+def agent_name(node_id: str) -> str:
+    """Name of the agent's actor on a node."""
+    return AGENT_PREFIX + node_id
+
+
+def group_name(node_id: str) -> str:
+    """Name of the placement group that pins a node's agent."""
+    return GROUP_PREFIX + node_id

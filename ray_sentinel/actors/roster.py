@@ -1,0 +1,121 @@
+"""Who has reported: the last report of each agent, its restarts, and what it may forget."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+
+from ray_sentinel.actors.hosts import RayNode
+from ray_sentinel.actors.messages import Report
+from ray_sentinel.config import Config
+from ray_sentinel.model.status import NodeStatus
+
+
+class Entry:
+    """One agent as last heard of."""
+
+    def __init__(self, report: Report, at: float) -> None:
+        self.report = report
+        self.at = at
+        self.restarts = 0
+        self.exits: deque[tuple[int, int]] = deque()
+        """(number of the event in the log, order of the exit) of exits not yet acknowledged."""
+        self.done: set[int] = set()
+
+
+class Roster:
+    """The agents' last reports. May be called from any thread."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._entries: dict[str, Entry] = {}
+        self._lock = threading.Lock()
+
+    def heard(self, node_id: str) -> float | None:
+        """When the node's agent last reported, on our clock."""
+        entry = self._entries.get(node_id)
+        return entry.at if entry else None
+
+    def all_heard(self, nodes: Mapping[str, RayNode]) -> bool:
+        """Whether every node has reported to this incarnation of the coordinator."""
+        return all(node_id in self._entries for node_id in nodes)
+
+    def take(self, report: Report, now: float, number: int) -> None:
+        """Keep a report; ``number`` is its place in the event log."""
+        node_id = report.snapshot.node.id
+        with self._lock:
+            entry = self._entries.get(node_id)
+            if entry is None:
+                entry = self._entries[node_id] = Entry(report, now)
+            elif entry.report.incarnation != report.incarnation:
+                entry.restarts += 1
+                entry.exits.clear()
+                entry.done.clear()
+            entry.report, entry.at = report, now
+            waiting = {order for _, order in entry.exits} | entry.done
+            for ended in report.snapshot.exits:
+                if ended.order not in waiting:
+                    entry.exits.append((number, ended.order))
+
+    def acknowledged(self, report: Report, written: Callable[[int], bool]) -> tuple[int, ...]:
+        """Orders of this report's exits that are in the log, and need not be sent again."""
+        with self._lock:
+            entry = self._entries[report.snapshot.node.id]
+            while entry.exits and written(entry.exits[0][0]):
+                entry.done.add(entry.exits.popleft()[1])
+            sent = {ended.order for ended in report.snapshot.exits}
+            entry.done &= sent
+            return tuple(sorted(entry.done))
+
+    def targets(self) -> tuple[str, ...]:
+        """``host:port`` of every agent that serves metrics."""
+        with self._lock:
+            urls = [entry.report.snapshot.metrics_url for entry in self._entries.values()]
+        return tuple(sorted(url.split("//")[-1].split("/")[0] for url in urls if url))
+
+    def restarts(self) -> dict[str, int]:
+        """Restarts of agents that this coordinator has seen, by node id."""
+        return {node_id: entry.restarts for node_id, entry in self._entries.items()}
+
+    def notes(self) -> tuple[str, ...]:
+        """What the agents want people to know."""
+        with self._lock:
+            entries = list(self._entries.values())
+        notes = [
+            f"{entry.report.snapshot.node.host}: {note}"
+            for entry in entries
+            for note in entry.report.notes
+        ]
+        notes += [
+            f"{entry.report.snapshot.node.host}: the agent was restarted {entry.restarts} times"
+            for entry in entries
+            if entry.restarts
+        ]
+        return tuple(notes)
+
+    def nodes(
+        self, living: Mapping[str, RayNode], label: Callable[[RayNode], str], now: float
+    ) -> tuple[NodeStatus, ...]:
+        """The watched nodes' lines, the head first."""
+        with self._lock:
+            known = [(node, self._entries.get(node.id)) for node in living.values()]
+        lines = [
+            NodeStatus(
+                id=node.id,
+                host=entry.report.snapshot.node.host or label(node),
+                address=node.address,
+                metrics_url=entry.report.snapshot.metrics_url,
+                snapshot_age_seconds=round(now - entry.at, 3),
+                is_head=node.is_head,
+                collectors=entry.report.snapshot.collectors,
+            )
+            for node, entry in known
+            if entry is not None
+        ]
+        return tuple(sorted(lines, key=lambda line: (not line.is_head, line.host)))
+
+    def forget(self, node_id: str) -> None:
+        """The node has left."""
+        with self._lock:
+            self._entries.pop(node_id, None)

@@ -1,0 +1,121 @@
+"""Where our files go, and how much of them is kept."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from ray_sentinel.config import Config, safe_name
+
+FOLDERS = ("incidents", "events", "logs")
+
+
+class Storage:
+    """The folder of this deployment. ``notes`` says what people should know about it."""
+
+    def __init__(self, config: Config, environ: Mapping[str, str] = os.environ) -> None:
+        self.wanted = config.directory()
+        self.max_bytes = config.storage.max_bytes
+        self.notes: list[str] = []
+        self.root = self._first_writable(config)
+        """None where nothing at all can be written: everything is kept in memory then."""
+        if self.root is not None:
+            self._warn_if_short_lived(environ)
+
+    def _first_writable(self, config: Config) -> Path | None:
+        fallback = Path(tempfile.gettempdir()) / f"ray_sentinel-{os.getuid()}"
+        for root in (self.wanted, fallback / (safe_name(config.job) or "default")):
+            problem = _unwritable(root)
+            if not problem:
+                if root != self.wanted:
+                    self.notes.append(f"files go to {root} instead")
+                return root
+            self.notes.append(
+                f"the log folder {root} cannot be written ({problem}): set log_dir or "
+                "RAY_SENTINEL_LOG_DIR to a folder that can"
+            )
+        self.notes.append("nothing can be written: incidents are kept in memory only")
+        return None
+
+    def _warn_if_short_lived(self, environ: Mapping[str, str]) -> None:
+        if "KUBERNETES_SERVICE_HOST" not in environ or self.root is None:
+            return
+        if self.root.stat().st_dev == Path("/").stat().st_dev:
+            self.notes.append(
+                f"{self.root} is in the container's own file system and goes with the pod: "
+                "set log_dir to a mounted volume"
+            )
+
+    def folder(self, name: str) -> Path | None:
+        """A folder below the root, made if it is not there; None where it cannot be."""
+        if self.root is None:
+            return None
+        path = self.root / name
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError:
+            return None
+        return path
+
+    def prune(self, keep: frozenset[Path] = frozenset()) -> list[Path]:
+        """Remove the oldest bundles and logs until ``max_bytes`` are not exceeded.
+
+        ``keep`` are never removed (open incidents). Returns what was.
+        """
+        if self.root is None:
+            return []
+        entries = [
+            entry
+            for name in FOLDERS
+            if (self.root / name).is_dir()
+            for entry in (self.root / name).iterdir()
+            if entry not in keep
+        ]
+        sizes = {entry: size_of(entry) for entry in entries}
+        total = sum(sizes.values()) + sum(size_of(path) for path in keep)
+        removed = []
+        for entry in sorted(entries, key=_age_key):
+            if total <= self.max_bytes:
+                break
+            total -= sizes[entry]
+            _remove(entry)
+            removed.append(entry)
+        return removed
+
+
+def _unwritable(root: Path) -> str:
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=root, prefix=".probe-") as probe:
+            probe.write(b"x" * 4096)
+            probe.flush()
+    except OSError as error:
+        return error.strerror or type(error).__name__
+    return ""
+
+
+def size_of(path: Path) -> int:
+    """Bytes of a file or of all files below a folder; what vanishes meanwhile counts nothing."""
+    try:
+        if not path.is_dir() or path.is_symlink():
+            return path.lstat().st_size
+        return sum(size_of(entry) for entry in path.iterdir())
+    except OSError:
+        return 0
+
+
+def _age_key(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
