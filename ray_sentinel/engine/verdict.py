@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -13,6 +14,7 @@ from ray_sentinel.engine.suspects import kind_of, weigh
 from ray_sentinel.engine.wording import NEXT_STEPS, PHRASES
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.incident import Culprit, FaultKind, Finding, Verdict
+from ray_sentinel.model.stacks import StackFact
 
 SPARED = frozenset({"compile", "checkpoint", "startup"})
 SPARED_PATIENCES = 4.0
@@ -20,6 +22,7 @@ SPARED_PATIENCES = 4.0
 SLOW_PATIENCES = 4.0
 """So long a rank whose stack changes is slow; after that it goes round in a circle."""
 BLIND_PATIENCES = 2.0
+MOST_STACKS = 12
 BLIND_SECONDS_UNATTACHED = 120.0
 
 Decision = Literal["confirm", "wait", "dismiss"]
@@ -85,6 +88,7 @@ def _named(case: Case, ledger: Ledger, named: list[ProcessId], host_of: dict[str
         evidence=ledger.lines(named),
         waiting=_waiting(case, set(named)),
         next_steps=NEXT_STEPS[kinds[0]],
+        stacks=_stacks(case, named),
     )
 
 
@@ -159,6 +163,23 @@ def _nobody(case: Case, ledger: Ledger, now: float) -> Judgement:
     return Judgement(decision=decision, verdict=verdict, why="cannot tell who")
 
 
+def _stacks(case: Case, named: Sequence[ProcessId]) -> tuple[StackFact, ...]:
+    """The stacks that show it: those of the named, then one of each place where others are."""
+    shown: list[StackFact] = []
+    places: set[tuple[str, ...]] = set()
+    order = [*named, *(view.rank.process for view in case.job.live)]
+    for process in dict.fromkeys(order):
+        fact = case.latest(process)
+        view = case.job.ranks.get(process)
+        if fact is None or view is None or (process not in named and fact.signature in places):
+            continue
+        places.add(fact.signature)
+        shown.append(msgspec.structs.replace(fact, rank=view.rank.id))
+        if len(shown) >= MOST_STACKS:
+            break
+    return tuple(shown)
+
+
 def _waits(case: Case, view: RankView) -> bool:
     fact = case.latest(view.rank.process)
     return fact is not None and bool(fact.waits_for_others)
@@ -172,6 +193,7 @@ def _verdict(case: Case, ledger: Ledger, kind: FaultKind, summary: str) -> Verdi
         evidence=ledger.lines(()),
         waiting=_waiting(case, set()),
         next_steps=NEXT_STEPS[kind],
+        stacks=_stacks(case, ()),
     )
 
 

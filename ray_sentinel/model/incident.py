@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from ray_sentinel.model.identity import ProcessId, RankId
+from ray_sentinel.model.stacks import StackFact
 
 Severity = Literal["info", "warning", "critical"]
 
@@ -91,6 +92,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     waiting: tuple[str, ...] = ()
     """For each innocent rank or class of ranks, what it waits for."""
     next_steps: tuple[str, ...] = ()
+    stacks: tuple[StackFact, ...] = ()
+    """The culprits' stacks, then one of each class of waiters."""
 
 
 class Transition(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Programs that the tests run for real and that pip does not bring: where they are, how to get them.
+"""Programs that the tests run for real and that pip does not bring: how they are found and had.
 
 As a program (``python3 tests/support/parts.py fetch``) it unpacks Debian packages into ``.deps/``
 of the checkout; nothing is installed, no service is started. With ``CI=true`` as root, what only
@@ -54,9 +54,7 @@ def require(name: str) -> str:
     import pytest
 
     how = f"{name} is missing: run `make deps`, or `apt-get install {PACKAGES.get(name, name)}`"
-    if CI:
-        pytest.fail(how)
-    pytest.skip(how)
+    raise pytest.fail.Exception(how) if CI else pytest.skip.Exception(how)
 
 
 def fetch() -> int:

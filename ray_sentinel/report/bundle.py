@@ -1,0 +1,19 @@
+"""The files of a bundle that are made of the incident itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ray_sentinel.model.incident import Incident
+from ray_sentinel.report.contract import incident_json
+from ray_sentinel.report.incident_html import html
+from ray_sentinel.report.incident_markdown import markdown
+
+
+def rendered(incident: Incident, files: Iterable[str] = ()) -> dict[str, bytes]:
+    """File name → content; ``files`` are the names of what lies beside them in the bundle."""
+    return {
+        "incident.json": incident_json(incident),
+        "report.md": markdown(incident, tuple(sorted(files))).encode(),
+        "report.html": html(incident).encode(),
+    }

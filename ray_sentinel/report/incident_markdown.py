@@ -1,0 +1,98 @@
+"""``report.md`` of an incident: the verdict first, then why, then the stacks that show it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ray_sentinel.model.incident import Incident, Verdict
+from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.report.words import moment, percent, plain, since
+
+MOST_FRAMES = 40
+
+
+def markdown(incident: Incident, files: tuple[str, ...] = ()) -> str:
+    """The report as Markdown; ``files`` are the names beside it in the bundle."""
+    return "\n".join(_lines(incident, files)) + "\n"
+
+
+def _lines(incident: Incident, files: tuple[str, ...]) -> Iterator[str]:
+    verdict = incident.verdict
+    yield f"# {plain(incident.summary)}"
+    yield ""
+    yield from _facts(incident)
+    if verdict is not None:
+        yield from _culprits(verdict)
+        yield from _section("What to do", [f"- {plain(step)}" for step in verdict.next_steps])
+        yield from _evidence(verdict)
+        waiting = [f"- {plain(line)}" for line in verdict.waiting]
+        yield from _section("What the others wait for", waiting)
+        yield from _stacks(verdict)
+    yield from _timeline(incident)
+    yield from _section("Files", [f"- `{name}`" for name in files])
+
+
+def _section(title: str, lines: list[str]) -> Iterator[str]:
+    if lines:
+        yield from ("", f"## {title}", "", *lines)
+
+
+def _facts(incident: Incident) -> Iterator[str]:
+    verdict = incident.verdict
+    confidence = f", confidence {percent(verdict.confidence)}" if verdict else ""
+    yield f"- **Kind:** {incident.kind} ({incident.severity}{confidence})"
+    yield f"- **Job:** `{plain(incident.job)}`, attempt {incident.attempt}"
+    yield f"- **State:** {incident.state}"
+    yield f"- **Last progress:** {moment(incident.last_progress)}"
+    if incident.confirmed_at is not None:
+        after = since(incident.last_progress, incident.confirmed_at)
+        yield f"- **Named:** {moment(incident.confirmed_at)} ({after} after the last progress)"
+    if incident.resolved_at is not None:
+        yield f"- **Over:** {moment(incident.resolved_at)}"
+
+
+def _culprits(verdict: Verdict) -> Iterator[str]:
+    if not verdict.culprits:
+        yield from _section("Culprits", ["Nobody is named: the evidence accuses no rank."])
+        return
+    rows = ["| rank | host | pid | why |", "|---|---|---|---|"]
+    for culprit in verdict.culprits:
+        rank = "-" if culprit.rank is None else culprit.rank
+        pid = "-" if culprit.pid is None else culprit.pid
+        reason = plain(culprit.reason).replace("|", "\\|")
+        rows.append(f"| {rank} | {plain(culprit.host)} | {pid} | {reason} |")
+    yield from _section("Culprits", rows)
+
+
+def _evidence(verdict: Verdict) -> Iterator[str]:
+    lines = []
+    for item in verdict.evidence:
+        side = "against" if item.weight > 0 else "for" if item.weight < 0 else "context"
+        weight = f" {item.weight:+.1f}" if item.weight else ""
+        lines.append(f"- {plain(item.text)} *({item.source}, {side}{weight})*")
+    yield from _section("Why", lines)
+
+
+def _stacks(verdict: Verdict) -> Iterator[str]:
+    blamed = {culprit.pid for culprit in verdict.culprits}
+    for fact in verdict.stacks:
+        who = "culprit" if fact.process.pid in blamed else "waiter"
+        rank = fact.rank.rank if fact.rank is not None else "?"
+        title = f"Stack of rank {rank} ({who}, pid {fact.process.pid}, {fact.tool})"
+        yield from _section(title, ["```", *frames(fact), "```"])
+
+
+def frames(fact: StackFact) -> list[str]:
+    """The telling thread's frames, innermost first, bounded."""
+    inner = [plain(frame, 300) for frame in reversed(fact.signature)]
+    more = len(inner) - MOST_FRAMES
+    return inner[:MOST_FRAMES] + ([f"... {more} outer frames"] if more > 0 else [])
+
+
+def _timeline(incident: Incident) -> Iterator[str]:
+    rows = [
+        f"- {moment(step.at)} ({since(incident.suspected_at, step.at)}) **{step.state}** "
+        f"{plain(step.why)}".rstrip()
+        for step in incident.history
+    ]
+    yield from _section("Timeline", rows)

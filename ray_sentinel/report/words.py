@@ -1,0 +1,33 @@
+"""Small phrases that all reports share."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timezone
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def moment(at: float | None) -> str:
+    """A time for people, in UTC to the tenth of a second: ``2026-01-02 03:04:05.6 UTC``."""
+    if at is None:
+        return "unknown"
+    when = datetime.fromtimestamp(at, tz=timezone.utc)
+    return f"{when:%Y-%m-%d %H:%M:%S}.{when.microsecond // 100_000} UTC"
+
+
+def since(start: float | None, at: float | None) -> str:
+    """A signed distance: ``+3.2 s``; empty where either is unknown."""
+    return "" if start is None or at is None else f"{at - start:+.1f} s"
+
+
+def percent(confidence: float) -> str:
+    """A confidence of 0..1 for people."""
+    return f"{100 * confidence:.0f} %"
+
+
+def plain(text: str, limit: int = 2000) -> str:
+    """Text from outside on one line, without control characters, bounded."""
+    flat = " ".join(text.split())
+    flat = _CONTROL.sub(lambda match: f"\\x{ord(match.group()):02x}", flat)
+    return flat if len(flat) <= limit else flat[: limit - 1] + "…"

@@ -1,0 +1,59 @@
+"""Reports of an incident: all that it knows is there, and nothing hostile gets through."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from ray_sentinel.model.incident import Incident
+from ray_sentinel.report.bundle import rendered
+from ray_sentinel.report.contract import incident_dict
+from tests.support.engine_sim import Sim
+
+
+@pytest.fixture
+def incident() -> Incident:
+    sim = Sim()
+    sim.run(30)
+    sim.stick(4)
+    sim.run(20)
+    (found,) = sim.incidents()
+    return found
+
+
+def test_the_contract_has_what_it_promises(incident: Incident) -> None:
+    plain = incident_dict(incident)
+    promised = "id job kind severity state culprits confidence last_progress suspected_at"
+    promised += " confirmed_at resolved_at evidence bundle"
+    assert set(promised.split()) <= plain.keys()
+    assert plain["culprits"][0].keys() >= {"rank", "host", "pid", "reason"}
+    assert 0 < plain["confidence"] <= 1
+
+
+def test_incident_json_reads_back_as_the_incident(incident: Incident) -> None:
+    data = rendered(incident)["incident.json"]
+    assert msgspec.json.decode(data, type=Incident) == incident
+
+
+def test_the_report_names_the_culprit_and_shows_both_stacks(incident: Incident) -> None:
+    text = rendered(incident, ["pyspy_host2_1004.txt"])["report.md"].decode()
+    assert "| 4 | host2 | 1004 |" in text
+    assert "hold (somewhere.py:7)" in text
+    assert "all_reduce (distributed_c10d.py:99)" in text
+    assert "pyspy_host2_1004.txt" in text
+
+
+def test_hostile_text_neither_escapes_the_page_nor_drives_a_terminal(incident: Incident) -> None:
+    evil = "<script>alert(1)</script>\x1b[2J\n# owned | x"
+    bad = msgspec.structs.replace(incident, summary=evil, job=evil)
+    files = rendered(bad)
+    assert b"<script>" not in files["report.html"]
+    assert b"\x1b" not in files["report.md"]
+    assert b"\n# owned" not in files["report.md"]
+
+
+def test_an_incident_without_a_verdict_still_has_a_report(incident: Incident) -> None:
+    bare = msgspec.structs.replace(incident, verdict=None, last_progress=None)
+    files = rendered(bare)
+    assert b"unknown" in files["report.md"]
+    assert incident_dict(bare)["culprits"] == []
