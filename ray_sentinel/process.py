@@ -18,7 +18,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import lru_cache
 from queue import SimpleQueue
@@ -140,16 +140,20 @@ def spawn(
     env: Mapping[str, str] | None = None,
     cwd: str | os.PathLike[str] | None = None,
     pass_fds: Sequence[int] = (),
+    death_signal: bool = True,
 ) -> subprocess.Popen[bytes]:
     """Start a long-lived child in its own session; it is killed when this process ends.
 
+    ``death_signal=False`` is for a child that itself ends with its whole group when its stdin
+    closes: the kernel's signal would reach the child alone, and before it could do so.
     Raises MissingPartError if the program is not there, OSError if it cannot be started.
     """
     program = argv[0] if os.sep in argv[0] else shutil.which(argv[0])
     if program is None or not os.path.exists(program):
         raise MissingPartError(f"{argv[0]} is not installed, or not on PATH")
+    command = [program, *argv[1:]]
     child = _spawner.popen(
-        dying_with_us([program, *argv[1:]]),
+        dying_with_us(command) if death_signal else command,
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,
@@ -181,6 +185,19 @@ def end(child: subprocess.Popen[bytes], *, grace: float = 0.0) -> bool:
     return _gone(child, KILL_GRACE)
 
 
+def kill(child: subprocess.Popen[bytes]) -> None:
+    """SIGKILL a child's whole group and do not wait; ``reap`` tells when it is gone."""
+    _signal_group(child, signal.SIGKILL)
+
+
+def reap(child: subprocess.Popen[bytes]) -> int | None:
+    """The exit status of a child that has ended, as in ``subprocess``; None while it is there."""
+    status = child.poll()
+    if status is not None:
+        _children.pop(child.pid, None)
+    return status
+
+
 def _signal_group(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
     # The child leads its own session, so the group's id is its pid and stays reserved while any
     # member lives; a reaped leader with no group left gives ProcessLookupError.
@@ -200,7 +217,8 @@ def _gone(child: subprocess.Popen[bytes], seconds: float) -> bool:
 
 
 @atexit.register
-def _end_children() -> None:
+def end_all() -> None:
+    """SIGKILL the group of every child that is still there, as at the end of this process."""
     for child in list(_children.values()):
         if child.poll() is None:
             _signal_group(child, signal.SIGKILL)
@@ -214,14 +232,18 @@ def run(
     input: bytes = b"",
     env: Mapping[str, str] | None = None,
     cwd: str | os.PathLike[str] | None = None,
+    on_start: Callable[[int], None] | None = None,
 ) -> Completed:
     """Run a program to its end or to its deadline (seconds), whichever comes first.
 
-    Output past ``max_output`` bytes per stream is dropped and the program goes on. At the deadline
-    its whole group is killed. Raises MissingPartError if the program is not there.
+    ``on_start`` is told its pid, which is also its group's. Output past ``max_output`` bytes per
+    stream is dropped and the program goes on. At the deadline its whole group is killed.
+    Raises MissingPartError if the program is not there.
     """
     started = time.monotonic()
     child = spawn(argv, stdin=subprocess.PIPE if input else subprocess.DEVNULL, env=env, cwd=cwd)
+    if on_start is not None:
+        on_start(child.pid)
     drain = _Drain(child, max_output, input)
     finished = drain.until(started + deadline)
     if finished:

@@ -1,0 +1,252 @@
+"""A collector's process: ``python -m ray_sentinel.collect.child NAME``.
+
+It never imports ray, and little else: there is one of it per collector on every node. The frames of
+``protocol`` come and go over what were stdin and stdout; whatever the collector prints goes to the
+log instead. When stdin ends, the runner is gone, and the process ends with its whole group: with
+all that the collector has started. A collector that hangs with the interpreter locked could not do
+that, so a timer of faulthandler's, which needs no interpreter, ends the process at each deadline
+and leaves in the log where it stood.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from queue import SimpleQueue
+import msgspec
+
+from ray_sentinel.api import Collector, NoData, Skip
+from ray_sentinel.collect.gather import Gathering, declared
+from ray_sentinel.collect.loading import make, module_of
+from ray_sentinel.collect.protocol import (
+    Answer,
+    Ask,
+    Frames,
+    FromChild,
+    Happened,
+    Hello,
+    Outcome,
+    Setup,
+    Started,
+    Stop,
+    ToChild,
+    encode,
+)
+from ray_sentinel.errors import SentinelError
+
+_OOM_SCORE = "800"
+"""Where memory runs out, a collector goes before the training does."""
+
+
+class Channel:
+    """Both directions to the runner. Receiving has a thread of its own, so that the end of stdin is
+    seen whatever the collector does."""
+
+    def __init__(self, source: int, sink: int) -> None:
+        self._source, self._sink = source, sink
+        self._lock = threading.Lock()
+        self.inbox: SimpleQueue[ToChild] = SimpleQueue()
+
+    def start(self) -> None:
+        """Begin to receive."""
+        threading.Thread(target=self._receive, name="receive", daemon=True).start()
+
+    def send(self, message: FromChild) -> None:
+        """Send one message, whole."""
+        data = memoryview(encode(message))
+        with self._lock:
+            while data:
+                data = data[os.write(self._sink, data) :]
+
+    def _receive(self) -> None:
+        frames: Frames[ToChild] = Frames(ToChild)
+        while data := os.read(self._source, 1 << 16):
+            for message in frames.feed(data):
+                self.inbox.put(message)
+        _end_group()
+
+
+class _Warnings(logging.Handler):
+    """Keeps the warnings of one run: they are what the collector could not read."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if len(self.texts) < 100:
+            self.texts.append(record.getMessage())
+
+
+class _Once(logging.Filter):
+    """Lets a text through the first time, and again when it has changed: a collector that cannot
+    read a file says so each cycle."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen: set[str] = set()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        if record.levelno < logging.WARNING or len(self._seen) > 1000:
+            return True
+        new = text not in self._seen
+        self._seen.add(text)
+        return new
+
+
+def _end_group() -> None:
+    # Programs that we started ourselves lead groups of their own.
+    if "ray_sentinel.process" in sys.modules:
+        sys.modules["ray_sentinel.process"].end_all()
+    os.killpg(0, signal.SIGKILL)
+
+
+def _channel() -> Channel:
+    """Take stdin and stdout for the frames; what is printed from now on goes to stderr."""
+    source, sink = os.dup(0), os.dup(1)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    os.dup2(2, 1)
+    return Channel(source, sink)
+
+
+def _prefer_us_to_the_job() -> None:
+    try:
+        with open("/proc/self/oom_score_adj", "w") as file:
+            file.write(_OOM_SCORE)
+    except OSError:
+        # A container may forbid it: then we are as likely a victim as the training.
+        logging.getLogger(__name__).info("oom_score_adj cannot be set")
+
+
+def _explain(error: BaseException) -> str:
+    if isinstance(error, SentinelError):
+        return str(error)
+    text = f"{type(error).__name__}: {error}"
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    if frame is not None:
+        code = frame.tb_frame.f_code
+        text += f" ({os.path.basename(code.co_filename)}:{frame.tb_lineno} in {code.co_name})"
+    return text[:1000]
+
+
+class Worker:
+    """The collector and its runs."""
+
+    def __init__(self, channel: Channel, setup: Setup, collector: Collector) -> None:
+        self._channel, self._setup, self._collector = channel, setup, collector
+        self._metrics = declared(collector.metrics, module_of(collector))
+        self._warnings = _Warnings()
+        logging.getLogger().addHandler(self._warnings)
+        if hasattr(collector, "on_start"):
+            collector.on_start = lambda pid: channel.send(Started(pid))
+
+    def hello(self) -> Hello:
+        """What the runner must know of the collector."""
+        return Hello(
+            interval=float(self._collector.interval),
+            deadline=float(self._collector.deadline),
+            metrics=tuple(metric.name for metric in self._collector.metrics),
+        )
+
+    def run(self, ask: Ask) -> Answer:
+        """One collection, whatever it does."""
+        self._warnings.texts.clear()
+        collector = self._collector
+        collector.context = msgspec.structs.replace(collector.context, ranks=ask.ranks)
+        gathering = Gathering(
+            self._metrics,
+            self._setup.limits,
+            lambda event: self._channel.send(Happened((event,))),
+        )
+        outcome, message = self._collect(gathering, ask.deadline)
+        for text in (*getattr(collector, "problems", ()), *self._warnings.texts):
+            gathering.problem(text)
+        return Answer(
+            sequence=ask.sequence,
+            outcome=outcome,
+            message=message,
+            families=gathering.families() if outcome == "ok" else (),
+            problems=tuple(gathering.problems),
+        )
+
+    def _collect(self, gathering: Gathering, deadline: float) -> tuple[Outcome, str]:
+        faulthandler.dump_traceback_later(deadline, exit=True)
+        try:
+            items = self._collector.collect()
+            gathering.take(items if items is not None else ())
+        except NoData as error:
+            return "nodata", str(error)
+        except Skip as error:
+            return "skip", str(error) or "it asked to be left out"
+        except TimeoutError as error:
+            return "timeout", str(error)
+        except (Exception, SystemExit) as error:  # a collector may raise anything
+            logging.getLogger(__name__).exception("the collection failed")
+            return "error", _explain(error)
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+        return "ok", ""
+
+    def close(self) -> None:
+        """Let the collector close what it holds."""
+        self._collector.close()
+
+
+def _made(channel: Channel, setup: Setup) -> Worker | None:
+    """The worker; None where the collector could not be made, which the runner is told."""
+    try:
+        return Worker(channel, setup, make(setup))
+    except Skip as error:
+        channel.send(Answer(sequence=0, outcome="skip", message=str(error) or "it asked for it"))
+    except (Exception, SystemExit) as error:  # so may its import
+        logging.getLogger(__name__).exception("the collector cannot be made")
+        channel.send(Answer(sequence=0, outcome="error", message=_explain(error)))
+    return None
+
+
+def _messages(inbox: SimpleQueue[ToChild]) -> Iterator[ToChild]:
+    while not isinstance(message := inbox.get(), Stop):
+        yield message
+
+
+def main() -> int:
+    """Serve the runner until it says stop."""
+    channel = _channel()
+    faulthandler.enable()
+    handler = logging.StreamHandler()
+    handler.addFilter(_Once())
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", handlers=[handler])
+    # Ctrl-C in a terminal is for the runner; we end with it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    channel.start()
+    worker: Worker | None = None
+    for message in _messages(channel.inbox):
+        if isinstance(message, Setup):
+            if message.live:
+                _prefer_us_to_the_job()
+            worker = _made(channel, message)
+            if worker is None:
+                return 1
+            channel.send(worker.hello())
+        elif isinstance(message, Ask) and worker is not None:
+            answer = worker.run(message)
+            channel.send(answer)
+            if answer.outcome == "skip":
+                return 0
+    if worker is not None:
+        worker.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,154 @@
+"""Which collectors there are: entry points of installed packages, and files in plugin folders.
+
+Nothing is imported here: an entry point names its class, and a Python file is read for the classes
+that it defines. So a plugin that breaks on import breaks only its own process.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import os
+import stat
+from collections.abc import Iterable, Iterator
+from importlib import metadata
+from pathlib import Path
+
+import msgspec
+
+from ray_sentinel.collect.protocol import Source
+from ray_sentinel.errors import InputError
+
+GROUP = "ray_sentinel.collectors"
+MAX_PLUGIN = 32 << 20
+"""Bytes of a plugin's file."""
+
+
+class Plugin(msgspec.Struct, frozen=True, kw_only=True):
+    """One file of a plugin folder as it was read: its collectors, or what is wrong with it."""
+
+    path: Path
+    digest: str
+    data: bytes = b""
+    sources: tuple[Source, ...] = ()
+    problem: str = ""
+
+
+def entry_points() -> Iterator[Source]:
+    """The collectors of installed packages, by name; of two with one name the first is taken."""
+    seen: set[str] = set()
+    for point in sorted(metadata.entry_points(group=GROUP), key=lambda point: point.name):
+        if point.name not in seen:
+            seen.add(point.name)
+            origin = point.dist.name if point.dist is not None else point.module
+            yield Source(name=point.name, kind="entry-point", target=point.value, origin=origin)
+
+
+def plugin_files(folders: Iterable[Path]) -> dict[str, Path]:
+    """File name → path of what may be plugins; a name in a later folder replaces an earlier one.
+
+    Hidden files, those that begin with an underscore and editors' copies are no plugins. A folder
+    that is not there is empty; OSError is raised for one that cannot be read.
+    """
+    found: dict[str, Path] = {}
+    for folder in folders:
+        try:
+            with os.scandir(folder) as entries:
+                names = sorted(entry.name for entry in entries if _maybe(entry))
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        found.update((name, folder / name) for name in names)
+    return dict(sorted(found.items()))
+
+
+def read_plugin(path: Path) -> Plugin:
+    """Read one file and say what it holds. A file that cannot be used is told by ``problem``."""
+    try:
+        info = path.stat()
+        if info.st_size > MAX_PLUGIN:
+            return Plugin(path=path, digest="", problem=f"{path}: larger than {MAX_PLUGIN} bytes")
+        data = path.read_bytes()
+    except OSError as error:
+        return Plugin(path=path, digest="", problem=f"{path}: cannot be read: {error.strerror}")
+    digest = hashlib.sha256(data).hexdigest()[:16]
+    try:
+        if info.st_mode & stat.S_IWOTH:
+            raise InputError(f"{path}: everybody may write to it, so it is not run; chmod o-w it")
+        sources = tuple(sources_in(path, data, executable=bool(info.st_mode & 0o111)))
+    except InputError as error:
+        return Plugin(path=path, digest=digest, problem=str(error))
+    return Plugin(path=path, digest=digest, data=data, sources=sources)
+
+
+def sources_in(path: Path, data: bytes, *, executable: bool = True) -> Iterator[Source]:
+    """The collectors that a file holds: a program is one, a Python file has one per class.
+
+    Raises InputError where there is none, saying why.
+    """
+    program = data.startswith((b"#!", b"\x7fELF"))
+    if program and executable:
+        yield Source(
+            name=path.stem, kind="script", target=str(path), origin=str(path), digest=_digest(data)
+        )
+        return
+    if path.suffix != ".py":
+        remedy = "chmod +x it" if program else "a program begins with #!, a collector ends in .py"
+        raise InputError(f"{path}: is no plugin: {remedy}")
+    classes = list(collector_classes(path, data))
+    if not classes:
+        raise InputError(f'{path}: defines no subclass of Collector with a line like name = "mine"')
+    for class_name, name in classes:
+        yield Source(
+            name=name,
+            kind="python",
+            target=str(path),
+            origin=str(path),
+            class_name=class_name,
+            digest=_digest(data),
+        )
+
+
+def collector_classes(path: Path, data: bytes) -> Iterator[tuple[str, str]]:
+    """(class, collector's name) of each collector that Python source defines at its top.
+
+    Raises InputError, with the line, for what is no Python.
+    """
+    try:
+        tree = ast.parse(data, str(path))
+    except SyntaxError as error:
+        raise InputError(f"{path}, line {error.lineno}: {error.msg}") from None
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise InputError(f"{path}: is no Python: {error}") from None
+    known: set[str] = set()
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            bases = {ast.unparse(base).rpartition(".")[2] for base in node.bases}
+            if bases & known or any(base.endswith("Collector") for base in bases):
+                known.add(node.name)
+                if name := _name_in(node):
+                    yield node.name, name
+
+
+def _name_in(node: ast.ClassDef) -> str:
+    for line in node.body:
+        targets: list[ast.expr] = []
+        if isinstance(line, ast.Assign):
+            targets = line.targets
+        elif isinstance(line, ast.AnnAssign):
+            targets = [line.target]
+        else:
+            continue
+        named = any(isinstance(target, ast.Name) and target.id == "name" for target in targets)
+        if named and isinstance(line.value, ast.Constant) and isinstance(line.value.value, str):
+            return line.value.value
+    return ""
+
+
+def _maybe(entry: os.DirEntry[str]) -> bool:
+    if entry.name.startswith((".", "_")) or entry.name.endswith(("~", ".pyc", ".swp", ".part")):
+        return False
+    return entry.is_file()
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]

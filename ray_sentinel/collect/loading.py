@@ -1,0 +1,95 @@
+"""In the collector's process: from a source to a collector that is ready to run."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ray_sentinel.api import Collector, Context
+from ray_sentinel.collect.protocol import Setup, Source
+from ray_sentinel.errors import ConfigError, InputError
+
+
+def collector_class(source: Source) -> type[Collector]:
+    """The class that ``source`` names.
+
+    Raises InputError where there is none, and whatever its module raises when imported.
+    """
+    if source.kind == "script":
+        from ray_sentinel.collect.script import ScriptCollector
+
+        return ScriptCollector
+    if source.kind == "entry-point":
+        module_name, _, attribute = source.target.partition(":")
+        found: Any = importlib.import_module(module_name)
+    else:
+        found, attribute = _load_file(Path(source.target), Path(source.origin)), source.class_name
+    for part in attribute.split("."):
+        found = getattr(found, part, None)
+    if not (isinstance(found, type) and issubclass(found, Collector)):
+        raise InputError(f"{source.origin or source.target}: {attribute} is not a Collector class")
+    return found
+
+
+def make(setup: Setup) -> Collector:
+    """The collector, made. Raises Skip where it asks to be left out, ConfigError for its options,
+    InputError for its source, and whatever its own code raises."""
+    kind = collector_class(setup.source)
+    context = Context(
+        proc=setup.proc,
+        sys=setup.sys,
+        dev=setup.dev,
+        host=setup.host,
+        options=_options(setup, kind),
+        state_dir=setup.state_dir,
+        log_dir=setup.log_dir,
+        live=setup.live,
+    )
+    collector = kind(context)
+    if setup.source.kind == "script":
+        collector.configure(setup.source)  # type: ignore[attr-defined]
+    for attribute, value in (("interval", setup.interval), ("deadline", setup.deadline)):
+        if value is not None:
+            setattr(collector, attribute, value)
+    return collector
+
+
+def module_of(collector: Collector) -> types.ModuleType | None:
+    """The module that the collector's class was written in."""
+    return sys.modules.get(type(collector).__module__)
+
+
+def _options(setup: Setup, kind: type[Collector]) -> Any:
+    try:
+        return msgspec.convert(setup.options, kind.Options)
+    except msgspec.ValidationError:
+        # Light processes: the module that explains is imported when there is something to explain.
+        from ray_sentinel.config import convert
+
+        where = f"[collectors.{setup.source.name}]"
+        try:
+            return convert(setup.options, kind.Options, where=where, strict=False)
+        except ConfigError as error:
+            raise ConfigError(f"{error} (beside interval, deadline, enabled)") from None
+
+
+def _load_file(file: Path, origin: Path) -> types.ModuleType:
+    """Import ``file`` under a name of its own; neighbours of the original can be imported too."""
+    name = f"ray_sentinel_plugin_{origin.stem}"
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise InputError(f"{origin}: is not a Python file")
+    folder = os.path.dirname(os.path.abspath(origin))
+    if folder not in sys.path:
+        sys.path.append(folder)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module

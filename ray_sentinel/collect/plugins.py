@@ -1,0 +1,110 @@
+"""The folders of a user's plugins: what lies in them now, each version kept as a copy of its own.
+
+A process runs from the copy, so that a version that works can be started again after the file was
+replaced by one that does not. A folder on a shared file system may hang: this is called from a
+thread where that hurts nobody.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from ray_sentinel.collect.discovery import Plugin, plugin_files, read_plugin
+from ray_sentinel.errors import InputError
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
+
+Signature = tuple[str, int, int, int, int]
+
+
+def install_plugin(folder: Path, name: str, data: bytes) -> Path:
+    """Put a plugin into ``folder`` so that nobody ever sees half of it; returns its path.
+
+    A program (``#!`` or ELF) is made executable. Raises InputError for a name that is no plain file
+    name, or where the folder cannot be written.
+    """
+    if not _NAME.match(name):
+        raise InputError(
+            f"{name!r} cannot be the name of a plugin's file: use letters, digits, ._-"
+        )
+    mode = 0o755 if data.startswith((b"#!", b"\x7fELF")) else 0o644
+    path, part = folder / name, folder / f".{name}.{os.getpid()}.part"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with open(part, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+    return path
+
+
+class PluginFolders:
+    """Reads plugin folders again and again; only files that changed are read twice.
+
+    A file in a later folder stands for one of the same name in an earlier one. ``copies`` is a
+    folder of our own on a local disk.
+    """
+
+    def __init__(self, folders: Sequence[Path], copies: Path) -> None:
+        self._folders, self._copies = tuple(folders), copies
+        self._known: dict[str, tuple[Signature, Plugin]] = {}
+        self.problem = ""
+        """Why the folders cannot be looked at now; what was there last is kept."""
+
+    def scan(self) -> tuple[Plugin, ...]:
+        """The plugins as they are now, in the order of their file names."""
+        try:
+            files = plugin_files(self._folders)
+        except OSError as error:
+            self.problem = f"{error.filename}: cannot be read: {error.strerror}"
+            return tuple(plugin for _, plugin in self._known.values())
+        self.problem = ""
+        self._known = {name: self._look(name, path) for name, path in files.items()}
+        return tuple(plugin for _, plugin in self._known.values())
+
+    def _look(self, name: str, path: Path) -> tuple[Signature, Plugin]:
+        known = self._known.get(name)
+        signature = _signature(path)
+        if known is not None and known[0] == signature:
+            return known
+        plugin = read_plugin(path)
+        if plugin.sources:
+            plugin = self._kept(plugin)
+        return signature, plugin
+
+    def _kept(self, plugin: Plugin) -> Plugin:
+        """The plugin with its sources pointing at a copy of this version."""
+        copy = self._copies / plugin.digest / plugin.path.name
+        try:
+            copy.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            if not copy.exists():
+                part = copy.with_name(copy.name + ".part")
+                part.write_bytes(plugin.data)
+                part.chmod(stat.S_IRWXU)
+                os.replace(part, copy)
+        except OSError as error:
+            problem = f"{copy}: cannot be written: {error.strerror}"
+            return msgspec.structs.replace(plugin, data=b"", sources=(), problem=problem)
+        sources = tuple(
+            msgspec.structs.replace(source, target=str(copy)) for source in plugin.sources
+        )
+        return msgspec.structs.replace(plugin, data=b"", sources=sources)
+
+
+def _signature(path: Path) -> Signature:
+    try:
+        info = path.stat()
+    except OSError:
+        return (str(path), 0, 0, 0, 0)
+    return (str(path), info.st_mtime_ns, info.st_size, info.st_ino, info.st_mode)

@@ -1,0 +1,157 @@
+"""What the runner and a collector's process say to each other, over the process's stdin and stdout.
+
+A frame is four bytes of length, most significant first, and as many bytes of MessagePack holding
+one of the messages below. The process ends when its stdin does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Generic, Literal, TypeVar
+
+import msgspec
+
+from ray_sentinel.model.identity import Rank
+from ray_sentinel.model.metrics import Event, Family
+
+MAX_FRAME = 64 << 20
+"""Bytes. A longer frame is taken for garbage, and its sender is ended."""
+
+Outcome = Literal["ok", "nodata", "skip", "error", "timeout"]
+SourceKind = Literal["entry-point", "python", "script"]
+
+
+class FrameError(Exception):
+    """What came is not a frame of ours."""
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a collector's code is."""
+
+    name: str
+    kind: SourceKind
+    target: str
+    """``module:Class`` of an entry point, else the file to load or to run."""
+    origin: str = ""
+    """What people are shown: the distribution, or the user's own file."""
+    class_name: str = ""
+    """The collector's class in a Python file."""
+    digest: str = ""
+    """Of the file's bytes; empty for an entry point."""
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """How much one run of a collector may yield; the rest is dropped, and its status says so."""
+
+    series: int = 20_000
+    samples: int = 200_000
+    """Together with those that have a timestamp: history has many samples a series."""
+    labels: int = 32
+    """Labels of one series."""
+    label_length: int = 512
+    """Characters of one label value."""
+    events: int = 2_000
+    problems: int = 20
+
+
+class Setup(msgspec.Struct, frozen=True, kw_only=True, tag="setup"):
+    """Runner to process, first of all: what to be."""
+
+    source: Source
+    host: str
+    proc: Path = Path("/proc")
+    sys: Path = Path("/sys")
+    dev: Path = Path("/dev")
+    options: dict[str, Any] = {}
+    """The collector's table of the configuration, without the runner's own keys."""
+    interval: float | None = None
+    deadline: float | None = None
+    """Seconds; None leaves the collector's own."""
+    state_dir: Path | None = None
+    log_dir: Path | None = None
+    live: bool = True
+    limits: Limits = Limits()
+
+
+class Ask(msgspec.Struct, frozen=True, kw_only=True, tag="ask"):
+    """Runner to process: collect once."""
+
+    sequence: int
+    deadline: float
+    """Seconds from now."""
+    ranks: tuple[Rank, ...] = ()
+
+
+class Stop(msgspec.Struct, frozen=True, tag="stop"):
+    """Runner to process: close the collector and end."""
+
+
+class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
+    """Process to runner: the collector is made."""
+
+    interval: float
+    deadline: float
+    metrics: tuple[str, ...] = ()
+    """The families that it declares."""
+
+
+class Started(msgspec.Struct, frozen=True, tag="started"):
+    """Process to runner: a program was started in a group of its own, led by ``pid``."""
+
+    pid: int
+
+
+class Happened(msgspec.Struct, frozen=True, tag="happened"):
+    """Process to runner, as soon as they are yielded: events are not lost with a failed run."""
+
+    events: tuple[Event, ...]
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True, tag="answer"):
+    """Process to runner: how a run went. Sequence 0 answers the setup, where that failed."""
+
+    sequence: int
+    outcome: Outcome
+    message: str = ""
+    families: tuple[Family, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+ToChild = Setup | Ask | Stop
+FromChild = Hello | Started | Happened | Answer
+Message = TypeVar("Message")
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=str)
+
+
+def encode(message: ToChild | FromChild) -> bytes:
+    """The message as a frame."""
+    body = _encoder.encode(message)
+    return len(body).to_bytes(4, "big") + body
+
+
+class Frames(Generic[Message]):
+    """Puts frames together from pieces of any size."""
+
+    def __init__(self, kind: type[Message] | Any) -> None:
+        self._decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(
+            kind, dec_hook=lambda wanted, value: wanted(value)
+        )
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> Iterator[Message]:
+        """The messages that ``data`` completes. Raises FrameError where it is none of ours."""
+        self._buffer += data
+        while len(self._buffer) >= 4:
+            length = int.from_bytes(self._buffer[:4], "big")
+            if length > MAX_FRAME:
+                raise FrameError(f"a message of {length} bytes is longer than {MAX_FRAME}")
+            if len(self._buffer) < 4 + length:
+                return
+            body = bytes(self._buffer[4 : 4 + length])
+            del self._buffer[: 4 + length]
+            try:
+                yield self._decoder.decode(body)
+            except (msgspec.DecodeError, ValueError, TypeError) as error:
+                raise FrameError(f"a message cannot be read: {error}") from None

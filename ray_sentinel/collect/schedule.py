@@ -1,0 +1,237 @@
+"""When a collector's process is started, asked and killed. Pure: time comes in with each call.
+
+One process, at most one question in flight::
+
+    waiting --spawned--> starting --hello--> ready --asked--> running --answered--> ready
+       ^                    |                  |                 |
+       |                    +----- late -------+---- late -------+--> ending --(gone)--> waiting
+       |                                                                |
+       +------------------------------ gone ------------------------- stuck  (SIGKILL did nothing)
+
+A missed deadline, or a process that dies, is followed by a back-off that doubles each time up to
+``MAX_BACKOFF``; the first answer in time ends it. A collector with a process that cannot be killed
+gets no other one until that has gone, so their number is bounded. One that asked to be left out is
+never started again.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Literal
+
+import msgspec
+
+from ray_sentinel.collect.protocol import Outcome
+
+MAX_BACKOFF = 300.0
+DEATH_BACKOFF = 1.0
+"""Seconds before a process that died is started again for the first time."""
+KILL_GRACE = 2.0
+"""Seconds after SIGKILL before a process counts as unkillable."""
+ANSWER_GRACE = 0.5
+"""Seconds past the deadline before SIGKILL: the process's own timer comes first, and says where it
+stood."""
+CHECK_SECONDS = 0.05
+"""Between two looks at whether a killed process has gone."""
+STUCK_CHECK_SECONDS = 2.0
+
+
+class Step(Enum):
+    """What is to be done now."""
+
+    SPAWN = "spawn"
+    ASK = "ask"
+    KILL = "kill"
+    """Kill the process and all that it started."""
+    CHECK = "check"
+    """Look whether the killed process has gone, and report with ``ended`` or ``survived``."""
+
+
+Phase = Literal["waiting", "starting", "ready", "running", "ending", "stuck", "skipped"]
+
+
+class Timing(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds; what the collector or the configuration says."""
+
+    interval: float = 10.0
+    deadline: float = 5.0
+    start_deadline: float = 30.0
+    """For the interpreter to start and the collector to be imported and made."""
+
+
+class Schedule:
+    """One collector's process. ``step`` says what to do; the other methods say what came of it.
+
+    All ``now`` are seconds of one clock that never goes back. ``unkillable`` processes may be left
+    from an earlier life of the runner.
+    """
+
+    def __init__(self, now: float, timing: Timing | None = None, unkillable: int = 0) -> None:
+        self.timing = timing or Timing()
+        self.phase: Phase = "stuck" if unkillable else "waiting"
+        self.timeouts = 0
+        self.restarts = 0
+        self.unkillable = unkillable
+        self.failures = 0
+        """In a row: missed deadlines and deaths."""
+        self.message = ""
+        """Why it is quarantined, stuck or skipped."""
+        self._at = now
+        """When the phase wants something."""
+        self._due = now
+        """When the collector is to be asked."""
+        self._asked = now
+        self._killed = now
+        self._for_good = False
+        self._spawned = False
+
+    @property
+    def at(self) -> float | None:
+        """When ``step`` next has something to say, if nothing else happens; None for never."""
+        return None if self.phase == "skipped" else self._at
+
+    @property
+    def state(self) -> Literal["starting", "running", "skipped", "quarantined", "stuck"]:
+        """As in ``CollectorStatus``: on probation after a failure it is still quarantined."""
+        if self.phase in ("skipped", "stuck"):
+            return "skipped" if self.phase == "skipped" else "stuck"
+        if self.failures:
+            return "quarantined"
+        return "starting" if self.phase in ("waiting", "starting") else "running"
+
+    def step(self, now: float) -> Step | None:
+        """What to do at ``now``; None for nothing yet."""
+        if self.phase == "skipped" or now < self._at:
+            return None
+        if self.phase == "waiting":
+            return Step.SPAWN
+        if self.phase == "ready":
+            return Step.ASK
+        if self.phase in ("ending", "stuck"):
+            return Step.CHECK
+        self._late(now)
+        return Step.KILL
+
+    def spawned(self, now: float) -> None:
+        """The process was started."""
+        self.restarts += self._spawned
+        self._spawned = True
+        self.phase, self._at = "starting", now + self.timing.start_deadline
+
+    def not_spawned(self, now: float, why: str) -> None:
+        """The process could not be started."""
+        self.failures += 1
+        self.message = why
+        self._due = now + self._backoff(self.timing.interval)
+        self.phase, self._at = "waiting", self._due
+
+    def hello(self, now: float, timing: Timing) -> None:
+        """The collector is made, and says its interval and deadline."""
+        self.timing = timing
+        self._due = now
+        self.phase, self._at = "ready", now
+
+    def asked(self, now: float) -> None:
+        """The collector was asked to collect."""
+        self._asked = now
+        self.phase, self._at = "running", now + self.timing.deadline + ANSWER_GRACE
+
+    def answered(self, now: float, outcome: Outcome, message: str = "") -> Step | None:
+        """It answered; KILL is returned where its process has no further use."""
+        if outcome == "skip":
+            self._for_good, self.message = True, message
+            self.failures = 0
+            self._end(now)
+            return Step.KILL
+        if self.phase == "starting":
+            self.message = message
+            self.failures += 1
+            self._due = now + self._backoff(self.timing.interval)
+            self._end(now)
+            return Step.KILL
+        self._due = _next(self._due, self.timing.interval, now)
+        if outcome == "timeout":
+            # Its own child missed the deadline: the process is well, the collector is not.
+            self.timeouts += 1
+            self.failures += 1
+            self.message = message
+            self._due = now + self._backoff(self.timing.interval)
+        else:
+            self.failures, self.message = 0, ""
+        self.phase, self._at = "ready", self._due
+        return None
+
+    def closed(self, now: float, why: str = "", where: str = "") -> Step | None:
+        """Its side of the pipe has ended, or brought what nobody can read (``why``).
+
+        A process that ends after its deadline was ended by its own timer; ``where`` says in what.
+        """
+        if self.phase in ("waiting", "ending", "stuck", "skipped"):
+            return None
+        if self.phase == "running" and now >= self._asked + self.timing.deadline and not why:
+            self._late(now)
+            self.message += where
+            return Step.KILL
+        self.failures += 1
+        self.message = why
+        self._due = now + self._backoff(DEATH_BACKOFF)
+        self._end(now)
+        return Step.KILL
+
+    def ended(self, now: float, epitaph: str = "") -> None:
+        """The killed process has gone; ``epitaph`` says how, where nothing else is known."""
+        self.unkillable = 0
+        if self._for_good:
+            self.phase = "skipped"
+            return
+        if self.failures and not self.message:
+            self.message = epitaph
+        self.phase, self._at = "waiting", max(now, self._due)
+
+    def survived(self, now: float, count: int) -> None:
+        """``count`` of its processes are still there although they were killed."""
+        if self.phase == "ending" and now < self._killed + KILL_GRACE:
+            self._at = now + CHECK_SECONDS
+            return
+        self.phase, self._at = "stuck", now + STUCK_CHECK_SECONDS
+        self.unkillable = count
+
+    def restart(self, now: float) -> Step | None:
+        """Begin anew at once, whatever the back-off; KILL where there is a process to end."""
+        self.failures, self.message, self._for_good = 0, "", False
+        self._due = now
+        if self.phase in ("waiting", "skipped"):
+            self.phase, self._at = "waiting", now
+            return None
+        if self.phase in ("ending", "stuck"):
+            return None
+        self._end(now)
+        return Step.KILL
+
+    def _late(self, now: float) -> None:
+        timing = self.timing
+        if self.phase == "running":
+            what = f"missed its deadline of {timing.deadline:g} s"
+        else:
+            what = f"did not start within {timing.start_deadline:g} s"
+        self.timeouts += 1
+        self.failures += 1
+        self.message = what
+        self._due = now + self._backoff(timing.interval)
+        self._end(now)
+
+    def _end(self, now: float) -> None:
+        self._killed = now
+        self.phase, self._at = "ending", now + CHECK_SECONDS / 5
+
+    def _backoff(self, first: float) -> float:
+        return min(
+            first * 2.0 ** min(self.failures - 1, 30), max(MAX_BACKOFF, self.timing.interval)
+        )
+
+
+def _next(due: float, interval: float, now: float) -> float:
+    """The next moment on the grid of ``interval`` after ``now``: runs that were missed are not
+    made up for."""
+    missed = max(0.0, now - due) // interval
+    return due + (missed + 1) * interval

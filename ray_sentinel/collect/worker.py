@@ -1,0 +1,168 @@
+"""One collector's process as the runner holds it: started, spoken to, killed; never waited for."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO
+
+import msgspec
+
+from ray_sentinel import process
+from ray_sentinel.collect.ledger import Group, Ledger, group_of, kill, members
+from ray_sentinel.collect.pipes import End, Log
+from ray_sentinel.collect.protocol import (
+    FrameError,
+    Frames,
+    FromChild,
+    Setup,
+    Started,
+    ToChild,
+    encode,
+)
+from ray_sentinel.progress.environment import IDENTITY_VARIABLES, ROLE_VARIABLE
+
+
+def child_environment(environ: Mapping[str, str], path: Sequence[str]) -> dict[str, str]:
+    """The variables that a collector's process starts with: what the agent can import it can too,
+    and nothing takes it for a rank."""
+    found = {name: value for name, value in environ.items() if name not in IDENTITY_VARIABLES}
+    found[ROLE_VARIABLE] = "collector"
+    found["PYTHONPATH"] = os.pathsep.join(os.path.abspath(entry) for entry in path)
+    found["OMP_NUM_THREADS"] = "1"
+    return found
+
+
+class Handlers(msgspec.Struct, frozen=True, kw_only=True):
+    """Who is told what comes from a process."""
+
+    message: Callable[[FromChild], None]
+    log: Callable[[str], None]
+    closed: Callable[[str], None]
+    """Its stdout has ended, and so has it or will be; the text says what was wrong with a message
+    that nobody could read, or is empty."""
+
+
+class Worker:
+    """A collector's process. ``selector`` calls for it: each key's data is a function."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        handlers: Handlers,
+        *,
+        selector: selectors.BaseSelector,
+        ledger: Ledger,
+        environ: Mapping[str, str],
+    ) -> None:
+        """Start the process. Raises OSError or SentinelError where that cannot be."""
+        self._name, self._handlers, self._ledger = setup.source.name, handlers, ledger
+        self._frames: Frames[FromChild] = Frames(FromChild)
+        self._outbox = bytearray()
+        self._child = process.spawn(
+            [sys.executable, "-m", "ray_sentinel.collect.child", self._name],
+            stdin=subprocess.PIPE,
+            env=child_environment(environ, sys.path),
+            cwd="/",
+            death_signal=False,
+        )
+        self._leader = group_of(self._child.pid)
+        self._groups: tuple[Group, ...] = ()
+        ledger.write(self._name, self._leader)
+        self._log = Log(selector, _pipe(self._child.stderr), handlers.log)
+        self._stdin = End(selector, _pipe(self._child.stdin), selectors.EVENT_WRITE, self._write)
+        self._stdout = End(selector, _pipe(self._child.stdout), selectors.EVENT_READ, self._read)
+        self._stdout.watch()
+        self.send(setup)
+
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._child.pid
+
+    def send(self, message: ToChild) -> None:
+        """Send a message, now or when the pipe has room."""
+        self._outbox += encode(message)
+        self._log.refill()
+        self._write()
+
+    def kill(self) -> None:
+        """SIGKILL the process and all that it started; ``gone`` tells when they have ended."""
+        # Before anybody reaps it: while it is there, even dead, nobody else has its number.
+        if self._child.returncode is None:
+            process.kill(self._child)
+        for group in (self._leader, *self._groups):
+            kill(group)
+        self._log.close()
+        self._stdin.close()
+        self._stdout.close()
+
+    def gone(self) -> bool:
+        """Whether the process and all that it started have ended."""
+        if process.reap(self._child) is None or self.remaining():
+            return False
+        self._ledger.remove(self._leader)
+        return True
+
+    def remaining(self) -> int:
+        """How many of its processes are there."""
+        found = {pid for group in (self._leader, *self._groups) for pid in members(group)}
+        return len(found)
+
+    def epitaph(self) -> str:
+        """How it ended, for people."""
+        status = self._child.returncode
+        if status is None:
+            return "cannot be killed: it hangs in the kernel"
+        if status < 0:
+            return f"was killed by signal {-status}"
+        return f"ended with status {status}"
+
+    def where(self) -> str:
+        """Where it hung, as far as its log tells: " in FUNCTION (FILE:LINE)", or empty."""
+        return self._log.where()
+
+    def _read(self) -> None:
+        data = self._stdout.read(1 << 20)
+        if data is None:
+            return
+        why = ""
+        try:
+            for message in self._frames.feed(data):
+                if isinstance(message, Started):
+                    self._note_group(message.pid)
+                else:
+                    self._handlers.message(message)
+        except FrameError as error:
+            why = str(error)
+        if why or not data:
+            # What it said last is in the log by now: its stderr closes after, or with, its stdout.
+            self._log.read()
+            self._stdout.close()
+            self._handlers.closed(why)
+
+    def _note_group(self, pid: int) -> None:
+        still = tuple(group for group in self._groups if members(group))
+        self._groups = (*still, group_of(pid))
+        self._ledger.write(self._name, self._leader, self._groups)
+
+    def _write(self) -> None:
+        if self._stdin.closed:
+            return
+        while self._outbox:
+            taken = self._stdin.write(self._outbox)
+            if taken is None:
+                self._outbox.clear()
+            elif taken == 0:
+                break
+            else:
+                del self._outbox[:taken]
+        self._stdin.watch(bool(self._outbox))
+
+
+def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
+    assert pipe is not None  # each was asked for
+    return pipe
