@@ -1,0 +1,1 @@
+"""The parts of the kernel log collector: records, what they mean, what was counted."""

@@ -1,0 +1,79 @@
+"""What was counted so far, kept in a file so that a counter never falls in one boot."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+import msgspec
+
+from ray_sentinel_plugins._files import clean
+from ray_sentinel_plugins._kernel_log.meaning import Happening, Memory
+
+KINDS = ("oom", "gpu", "mce", "nvme", "net", "hung_task")
+MAX_XID_SERIES = 1024
+FILE = "counts.json"
+
+
+class Tally(msgspec.Struct, kw_only=True):
+    """Counters of one boot. ``next_sequence``: the first record that is not in them."""
+
+    boot_id: str = ""
+    next_sequence: int | None = None
+    counts: dict[str, int] = {}
+    xids: dict[str, dict[str, int]] = {}
+    """PCI address → Xid → how often."""
+    gpus: dict[str, str] = {}
+    """PCI address → index, as it was first seen: a GPU that is lost keeps its label."""
+    lost: int = 0
+    """Records that were overwritten before they could be read."""
+    memory: Memory = msgspec.field(default_factory=Memory)
+
+    def add(self, happening: Happening) -> None:
+        """Count one happening."""
+        fact = happening.fact
+        if fact.counted:
+            self.counts[fact.counted] = self.counts.get(fact.counted, 0) + 1
+        xid = fact.attributes.get("xid")
+        if xid is None:
+            return
+        gpu = fact.attributes.get("pci") or "unknown"
+        known = self.xids.get(gpu, {})
+        if xid in known or sum(map(len, self.xids.values())) < MAX_XID_SERIES:
+            self.xids[gpu] = {**known, xid: known.get(xid, 0) + 1}
+
+    def label(self, pci: str) -> str:
+        """The ``gpu`` label of a PCI address: its index, or the address where that is unknown."""
+        return self.gpus.get(pci) or clean(pci)
+
+
+def load(folder: Path | None, boot_id: str, log: logging.Logger) -> Tally:
+    """The counters of this boot, or empty ones. A file that is broken is said and left behind."""
+    fresh = Tally(boot_id=boot_id)
+    if folder is None:
+        return fresh
+    path = folder / FILE
+    try:
+        kept = msgspec.json.decode(path.read_bytes(), type=Tally)
+    except FileNotFoundError:
+        return fresh
+    except (OSError, msgspec.DecodeError) as error:
+        log.warning("%s cannot be used, the kernel log is counted again: %s", path, error)
+        return fresh
+    # An empty boot id is unknown: the counters might be another boot's.
+    return kept if kept.boot_id == boot_id and boot_id else fresh
+
+
+def save(tally: Tally, folder: Path | None, log: logging.Logger) -> None:
+    """Write the counters whole or not at all; a full disk is said and costs nothing else."""
+    if folder is None:
+        return
+    path = folder / FILE
+    spare = path.with_suffix(".new")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        spare.write_bytes(msgspec.json.encode(tally))
+        os.replace(spare, path)
+    except OSError as error:
+        log.warning("%s cannot be written: %s", path, error.strerror)

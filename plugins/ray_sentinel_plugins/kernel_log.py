@@ -1,0 +1,177 @@
+"""The kernel log: GPU faults, OOM kills, machine checks, hung tasks, NVMe and link errors.
+
+The ring is counted once, so that a fault from before we came is not lost, and then followed by
+sequence number. The counters belong to a boot: they are kept in ``state_dir`` and go on where they
+were when this process starts again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from ray_sentinel.api import Collector, Context, Event, Metric, NoData, Sample, Skip
+from ray_sentinel_plugins._files import Files, counter, pairs
+from ray_sentinel_plugins._gpu_index import nvidia_indices
+from ray_sentinel_plugins._kernel_log import tally
+from ray_sentinel_plugins._kernel_log.follow import Batch, KmsgFollower, is_device
+from ray_sentinel_plugins._kernel_log.meaning import Happening, happenings
+from ray_sentinel_plugins._kernel_log.records import Record, parse_log
+
+GPU_ERRORS = Metric(
+    "hw_dmesg_gpu_errors_total", "counter", "Errors of GPUs and their drivers in the kernel log."
+)
+ERRORS = Metric("hw_dmesg_errors_total", "counter", "Errors in the kernel log.", ("kind",))
+XIDS = Metric(
+    "hw_gpu_xid_errors_total", "counter", "Errors that the NVIDIA driver reported.", ("gpu", "xid")
+)
+
+MAX_EVENTS = 500
+"""Of one collection; of more, the newest are told and all are counted."""
+FILES = ("kmsg", "dmesg")
+"""In a captured tree's ``dev``: records of /dev/kmsg, or what dmesg or journalctl -k printed."""
+REMEDY = (
+    "run as root or with CAP_SYSLOG, set kernel.dmesg_restrict=0, or give the container /dev/kmsg "
+    "(privileged, or a device mapping with CAP_SYSLOG)"
+)
+
+
+class KernelLogCollector(Collector):
+    """Counts what is in the log and tells each error as an event with its time."""
+
+    name = "kernel_log"
+    metrics = (GPU_ERRORS, ERRORS, XIDS)
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._files = Files(self.log, live=context.live)
+        self._path = context.dev / "kmsg"
+        self._follower: KmsgFollower | None = None
+        boot_id = self._files.line(context.proc / "sys/kernel/random/boot_id") or ""
+        self._folder = context.state_dir if context.live else None
+        self._tally = tally.load(self._folder, boot_id, self.log)
+        if context.live and is_device(self._path):
+            self._open()
+
+    def _open(self) -> None:
+        try:
+            self._follower = KmsgFollower(self._path, self._tally.next_sequence)
+        except OSError as error:
+            raise Skip(f"{self._path} cannot be read ({error.strerror}): {REMEDY}") from None
+
+    def close(self) -> None:
+        """Give /dev/kmsg back."""
+        if self._follower is not None:
+            self._follower.close()
+            self._follower = None
+
+    def collect(self) -> Iterator[Sample | Event]:
+        """New events, then all counters. Raises Skip where there is no log to read."""
+        batch = self._follower.read() if self._follower else self._stored()
+        counts = self._tally
+        for pci, index in nvidia_indices(self._files, self.context.proc).items():
+            counts.gpus.setdefault(pci, index)
+        found = list(happenings(batch.records, counts.memory))
+        for happening in found:
+            counts.add(happening)
+        counts.lost += batch.lost
+        if batch.records:
+            counts.next_sequence = (batch.records[-1].sequence or 0) + 1
+            tally.save(counts, self._folder, self.log)
+        yield from self._events(batch, found)
+        yield from self._samples()
+
+    def _events(self, batch: Batch, found: list[Happening]) -> Iterator[Event]:
+        boot = boot_time(self._files, self.context)
+        if batch.lost:
+            self.log.warning("%d kernel records were overwritten before they were read", batch.lost)
+            yield Event(
+                time=_time(batch.records[-1], boot),
+                kind="kernel.log_lost",
+                message=f"{batch.lost} kernel log records were overwritten before they were read",
+                attributes={"records": str(batch.lost)},
+            )
+        if len(found) > MAX_EVENTS:
+            self.log.warning(
+                "%d kernel events at once: all are counted, the last %d are told",
+                len(found),
+                MAX_EVENTS,
+            )
+        for happening in found[-MAX_EVENTS:]:
+            attributes = dict(happening.fact.attributes)
+            if pci := attributes.get("pci"):
+                attributes["gpu"] = self._tally.label(pci)
+            if not attributes.get("gpu") or attributes["gpu"] == attributes.get("pci"):
+                attributes.pop("gpu", None)
+            yield Event(
+                time=_time(happening.record, boot),
+                kind=happening.fact.kind,
+                message=happening.text,
+                severity=happening.fact.severity,
+                attributes=attributes,
+            )
+
+    def _samples(self) -> Iterator[Sample]:
+        counts = self._tally
+        yield GPU_ERRORS(counts.counts.get("gpu", 0))
+        for kind in tally.KINDS:
+            yield ERRORS(counts.counts.get(kind, 0), kind)
+        for pci, xids in counts.xids.items():
+            for xid, number in xids.items():
+                yield XIDS(number, counts.label(pci), xid)
+
+    def _stored(self) -> Batch:
+        """What is new in the log file of a captured tree."""
+        for name in FILES:
+            path = self.context.dev / name
+            if is_device(path):
+                continue
+            text = self._files.text(path, limit=64 << 20)
+            if text is not None:
+                return self._parse(path, text)
+        if self.context.live:
+            raise Skip(f"{self._path} is not there: {REMEDY}")
+        raise Skip(f"there is neither {' nor '.join(str(self.context.dev / n) for n in FILES)}")
+
+    def _parse(self, path: Path, text: str) -> Batch:
+        records = parse_log(text, _modified(path))
+        if text and not any(_has_time(record) for record in records) and "\ufffd" in text:
+            self._files.complain(path, "is not a kernel log")
+            raise NoData(f"{path} is not a kernel log")
+        start = self._tally.next_sequence
+        fresh = [r for r in records if start is None or (r.sequence or 0) >= start]
+        return Batch(fresh)
+
+
+def boot_time(files: Files, context: Context) -> float | None:
+    """When the machine was started, in Unix seconds, or None where nothing tells.
+
+    Records carry the time since boot. On a live host the difference of the two clocks now is used,
+    which knows how the clock was set since.
+    """
+    if context.live:
+        return time.time() - time.monotonic()
+    for key, words in pairs(files.text(context.proc / "stat") or ""):
+        if key == "btime" and words:
+            moment = counter(words[0])
+            return float(moment) if moment is not None else None
+    return None
+
+
+def _time(record: Record, boot: float | None) -> float:
+    """Unix seconds; seconds since boot where nothing tells when that was."""
+    if record.wall is not None:
+        return record.wall
+    return (record.monotonic or 0.0) + (boot or 0.0)
+
+
+def _has_time(record: Record) -> bool:
+    return record.monotonic is not None or record.wall is not None
+
+
+def _modified(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
