@@ -17,6 +17,7 @@ import msgspec
 
 from ray_sentinel.config import safe_name
 from ray_sentinel.model.incident import Incident
+from ray_sentinel.report.contract import incident_json
 
 MAX_FILE = 32 << 20
 """Bytes of one file; the rest is cut off, and the file says so."""
@@ -63,11 +64,6 @@ def find(root: Path, incident: Incident) -> Path | None:
         if (stored.id, stored.suspected_at) == (incident.id, incident.suspected_at):
             return path.parent
     return None
-
-
-def incident_json(incident: Incident) -> bytes:
-    """As people and programs read it: indented."""
-    return msgspec.json.format(msgspec.json.encode(incident), indent=2) + b"\n"
 
 
 def write_file(path: Path, data: bytes) -> None:

@@ -42,6 +42,7 @@ from ray_sentinel.engine.events import (
 from ray_sentinel.engine.table import OPEN
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.incident import Incident
+from ray_sentinel.report.bundle import rendered
 
 log = logging.getLogger(__name__)
 
@@ -199,7 +200,7 @@ class Executor:
         folder, problems = self._folder(incident)
         if folder is not None:
             named = msgspec.structs.replace(incident, bundle=str(folder))
-            problems += bundle.add(folder, {"incident.json": bundle.incident_json(named)})
+            problems += bundle.add(folder, rendered(named, _names(folder)))
         for problem in problems:
             log.warning("incident %s: %s", incident.id, problem)
 
@@ -245,3 +246,9 @@ def _by_node(ranks: Iterable[Rank]) -> dict[str, tuple[Rank, ...]]:
 
 def _on(node: str, ranks: Iterable[Rank]) -> tuple[Rank, ...]:
     return tuple(rank for rank in ranks if rank.node == node)
+
+
+def _names(folder: Path) -> list[str]:
+    """The files of a bundle, relative to it."""
+    found = (path for path in folder.rglob("*") if path.is_file())
+    return [name for path in found if not (name := str(path.relative_to(folder))).startswith(".")]

@@ -1,0 +1,131 @@
+"""Deployment from within a training process: in the background, by a process of its own.
+
+The caller's process is never connected to Ray for it: a rank would become a Ray driver, and what a
+driver's job makes inherits the driver's runtime environment. One process per node and cluster does
+it at a time; those that find it done lately are content.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ray_sentinel import process
+from ray_sentinel.actors.cluster import candidates
+from ray_sentinel.actors.environment import helper_variables
+from ray_sentinel.config import Config, safe_name
+from ray_sentinel.errors import SentinelError
+
+log = logging.getLogger("ray_sentinel")
+
+HELPER = "ray_sentinel.actors.deploy_helper"
+HELPER_SECONDS = 90.0
+DONE_LATELY = 20.0
+"""A deployment that somebody on this node finished within this time needs no repetition."""
+
+
+def own_address() -> str:
+    """Address of the cluster that this process is in: where Ray is up in it, that; else a guess.
+
+    Empty where there is none to be seen.
+    """
+    ray: Any = sys.modules.get("ray")
+    if ray is not None and getattr(ray, "is_initialized", lambda: False)():
+        client = getattr(getattr(ray.util, "client", None), "ray", None)
+        if client is not None and client.is_connected():
+            return ""  # a remote client: RAY_ADDRESS knows
+        return str(ray.get_runtime_context().gcs_address)
+    found = candidates()
+    return found[0][0] if found else ""
+
+
+def attempt(config: Config, address: str) -> tuple[bool, tuple[str, ...]]:
+    """Deploy, unless somebody on this node just has; whether it is done, and what is amiss."""
+    with NodeLock(address) as lock:
+        if lock.done_lately():
+            return True, ()
+        answer = deploy(config, address)
+        if not answer.get("ok"):
+            return False, (str(answer.get("error", "unknown")),)
+        lock.note_done()
+    return True, tuple(f"not watched: {line}" for line in answer.get("unwatched", ()))
+
+
+def deploy(config: Config, address: str) -> dict[str, Any]:
+    """Run the helper; returns what it says: ``ok``, ``unwatched``, ``error``."""
+    return ask_helper(["up"], address, msgspec.json.encode(config))
+
+
+def ask_helper(arguments: list[str], address: str, data: bytes = b"") -> dict[str, Any]:
+    """Run ``deploy_helper`` with these arguments, and decode the JSON that it prints last."""
+    try:
+        ended = process.run(
+            [sys.executable, "-m", HELPER, *arguments, "--address", address],
+            deadline=HELPER_SECONDS,
+            input=data,
+            env=helper_variables(os.environ, sys.path),
+            cwd="/",
+        )
+    except (SentinelError, OSError) as error:
+        return {"ok": False, "error": f"the deploying process could not be started: {error}"}
+    lines = ended.stdout.decode("utf-8", "replace").strip().splitlines()
+    try:
+        answer = json.loads(lines[-1])
+        return answer if isinstance(answer, dict) else {"ok": False, "error": lines[-1]}
+    except (IndexError, json.JSONDecodeError):
+        return {"ok": False, "error": f"deployment: {ended.explain()}"}
+
+
+class NodeLock:
+    """One deployment at a time per node, user and cluster; waits for the one that is under way."""
+
+    def __init__(self, address: str, folder: Path | None = None) -> None:
+        root = folder or Path(tempfile.gettempdir()) / f"ray_sentinel-{os.getuid()}"
+        self._path = root / f"deploy-{safe_name(address) or 'auto'}.lock"
+        self._file = -1
+
+    def __enter__(self) -> NodeLock:
+        try:
+            self._path.parent.mkdir(mode=0o700, exist_ok=True)
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            self._file = os.open(self._path, flags, 0o600)
+            fcntl.flock(self._file, fcntl.LOCK_EX)
+        except OSError as error:
+            # Without the lock it is only dearer: the named actor is made once in any case.
+            log.debug("no deployment lock: %s", error)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def done_lately(self) -> bool:
+        """Somebody else has just done it."""
+        if self._file < 0:
+            return False
+        text = os.pread(self._file, 64, 0).decode("ascii", "replace").strip()
+        try:
+            return 0 <= _uptime() - float(text) <= DONE_LATELY
+        except ValueError:
+            return False
+
+    def note_done(self) -> None:
+        """Tell those that come next."""
+        if self._file >= 0:
+            os.ftruncate(self._file, 0)
+            os.pwrite(self._file, f"{_uptime():.3f}".encode(), 0)
+
+
+def _uptime() -> float:
+    """Seconds since boot: the same clock in all processes, which nobody sets."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -1,0 +1,78 @@
+"""Agents on their nodes: ``ray-sentinel agents restart NODE``.
+
+NODE is a host, an address, or the beginning of a node's id. Exit code 0 when the agent reports
+again, 1 when it does not in time, 2 for an unknown node, 3 when nobody watches.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from rich.console import Console
+
+from ray_sentinel.cli.output import clean, print_json
+from ray_sentinel.cli.reach import Coordinator, add_common, coordinator
+from ray_sentinel.errors import UsageError
+from ray_sentinel.model.status import NodeStatus, Status, Unwatched
+
+HELP = "restart a node's agent"
+
+FRESH_SECONDS = 3.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    add_common(parser)
+    parser.add_argument("what", choices=("restart",))
+    parser.add_argument("node", metavar="NODE")
+    parser.add_argument(
+        "--timeout", type=float, default=30.0, metavar="SECONDS", help="to wait for it"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Restart, and wait until the agent reports again."""
+    with coordinator(args.address) as found:
+        node = _choose(found.ask("status", Status), args.node)
+        begun = time.monotonic()
+        restarted = bool(found.tell("restart_agent", node.id))
+        well = restarted and _wait(found, node.id, args.timeout)
+        seconds = round(time.monotonic() - begun, 3)
+    if args.json:
+        print_json({"node": node.id, "host": node.host, "restarted": well, "seconds": seconds})
+    elif well:
+        Console(highlight=False).print(
+            f"the agent on {clean(node.host)} reports again after {seconds:.1f} s", markup=False
+        )
+    else:
+        why = "it does not report" if restarted else "it has no agent now"
+        Console(highlight=False).print(f"{clean(node.host)}: {why}", markup=False)
+    return 0 if well else 1
+
+
+def _choose(status: Status, name: str) -> NodeStatus | Unwatched:
+    nodes: list[NodeStatus | Unwatched] = [*status.nodes, *status.unwatched]
+    exact = [
+        node
+        for node in nodes
+        if name in (node.host, node.id) or (isinstance(node, NodeStatus) and name == node.address)
+    ]
+    chosen = exact or [node for node in nodes if len(name) >= 4 and node.id.startswith(name)]
+    unique = {node.id: node for node in chosen}
+    if len(unique) == 1:
+        return next(iter(unique.values()))
+    known = ", ".join(sorted({node.host for node in nodes})) or "none"
+    raise UsageError(f"{name!r} is {'ambiguous' if unique else 'no node'}; known: {known}")
+
+
+def _wait(found: Coordinator, node_id: str, seconds: float) -> bool:
+    """Until a report comes that is younger than the restart."""
+    begun = time.monotonic()
+    while time.monotonic() - begun < seconds:
+        time.sleep(0.1)
+        for node in found.ask("status", Status).nodes:
+            age = node.snapshot_age_seconds
+            if node.id == node_id and age is not None and age < time.monotonic() - begun - 0.5:
+                return True
+    return False

@@ -1,0 +1,87 @@
+"""Watch a real training job hang, and be told who did it.
+
+Starts a Ray cluster of three nodes on this machine and a real torch.distributed job of six ranks,
+gets one rank into trouble, and shows what ray_sentinel makes of it. Needs no GPU and no root. Exit
+code 0 if the verdict is right, 1 if it is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ray_sentinel.cli.output import print_json
+from ray_sentinel.errors import MissingPartError
+from ray_sentinel.report.contract import incident_dict
+
+if TYPE_CHECKING:
+    from ray_sentinel.demo.plan import Plan
+    from ray_sentinel.demo.story import Outcome
+
+HELP = "watch a real training job hang, and be told who did it"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--fault", default="", metavar="NAME", help="sleep, sigstop, sigkill, gil "
+                        "or fifo; drawn at random otherwise")  # fmt: skip
+    parser.add_argument("--rank", type=int, help="the rank that gets stuck; drawn otherwise")
+    parser.add_argument("--seed", type=int, help="draw the same again")
+    parser.add_argument(
+        "--no-attach", action="store_true", help="the training script has no line of ray_sentinel"
+    )
+    parser.add_argument("--folder", default="", help="where logs and the report go")
+    parser.add_argument("--json", action="store_true", help="print the outcome as JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    from ray_sentinel.demo.plan import draw
+
+    if importlib.util.find_spec("torch") is None:
+        raise MissingPartError("the demo trains with PyTorch: pip install 'ray-sentinel[demo]'")
+    plan = draw(args.fault, args.rank, args.seed)
+    folder = Path(args.folder) if args.folder else Path(tempfile.mkdtemp(prefix="sentinel-demo-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    outcome = _quiet(args, plan, folder) if args.json else _shown(args, plan, folder)
+    return 0 if outcome.right else 1
+
+
+def _shown(args: argparse.Namespace, plan: Plan, folder: Path) -> Outcome:
+    from rich.console import Console
+    from rich.live import Live
+
+    from ray_sentinel.demo import show, story
+
+    console = Console()
+    with Live(console=console, refresh_per_second=4, transient=True) as live:
+        outcome = story.run(
+            plan,
+            folder,
+            attach=not args.no_attach,
+            tell=lambda status, note: live.update(show.progress(status, note)),
+        )
+    show.verdict(console, outcome)
+    return outcome
+
+
+def _quiet(args: argparse.Namespace, plan: Plan, folder: Path) -> Outcome:
+    from ray_sentinel.demo import story
+
+    started = time.time()
+    outcome = story.run(plan, folder, attach=not args.no_attach, tell=lambda status, note: None)
+    print_json(
+        {
+            "right": outcome.right,
+            "wrong": outcome.wrong,
+            "drawn": plan,
+            "attached": outcome.attached,
+            "seconds_to_verdict": outcome.seconds,
+            "incident": incident_dict(outcome.incident) if outcome.incident else None,
+            "folder": str(folder),
+            "seconds": round(time.time() - started, 1),
+        }
+    )
+    return outcome

@@ -1,0 +1,39 @@
+"""Stop watching: remove the coordinator, the agents, what they started, and the placement groups.
+
+Returns when nothing is left. Exit code 0 then (also where there was nothing), 1 when something
+could not be removed.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from rich.console import Console
+
+from ray_sentinel.cli.output import clean, print_json
+from ray_sentinel.cli.reach import add_common
+
+HELP = "stop watching, and leave nothing behind"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    add_common(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Remove everything, and look whether it is gone."""
+    from ray_sentinel.actors import cluster, deployment
+
+    told: list[str] = []
+    with cluster.connect(args.address) as ray:
+        left = deployment.down(ray, told.append)
+    if args.json:
+        print_json({"left": left, "done": told})
+        return 1 if left else 0
+    console = Console(highlight=False)
+    for line in (*told, *(f"still there: {name}" for name in left)):
+        console.print(clean(line), markup=False)
+    if not left:
+        console.print("nothing of ray_sentinel is left in this cluster")
+    return 1 if left else 0

@@ -1,0 +1,55 @@
+"""Capture the stacks of a running job now, without waiting for a suspicion.
+
+Exit code 0 when something was captured, 1 when no such job runs, 3 when nobody watches.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from rich.console import Console
+
+from ray_sentinel.cli.output import clean, print_json
+from ray_sentinel.cli.reach import Coordinator, add_common, coordinator
+from ray_sentinel.model.incident import Incident
+from ray_sentinel.report.contract import incident_dict
+
+HELP = "capture stacks of a running job now"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    add_common(parser)
+    parser.add_argument("--job", default="", help="which; else all that run")
+    parser.add_argument(
+        "--timeout", type=float, default=90.0, metavar="SECONDS", help="to wait for the files"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Ask for it, and wait until the files are written."""
+    with coordinator(args.address) as found:
+        asked = found.ask("dump", tuple[Incident, ...], args.job)
+        done = _wait(found, {incident.id for incident in asked}, args.timeout)
+    if args.json:
+        print_json([incident_dict(incident) for incident in done])
+        return 0 if done else 1
+    console = Console(highlight=False)
+    if not done:
+        which = f"no job called {args.job}" if args.job else "no job"
+        console.print(f"{clean(which)} runs, or it is being captured already", markup=False)
+        return 1
+    for incident in done:
+        where = incident.bundle or f"not yet written after {args.timeout:.0f} s"
+        console.print(f"{clean(incident.job)}: {clean(where)}", markup=False)
+    return 0
+
+
+def _wait(found: Coordinator, ids: set[str], seconds: float) -> list[Incident]:
+    deadline = time.monotonic() + seconds
+    while True:
+        mine = [i for i in found.ask("incidents", tuple[Incident, ...]) if i.id in ids]
+        if all(incident.bundle for incident in mine) or time.monotonic() > deadline:
+            return mine
+        time.sleep(0.2)

@@ -1,0 +1,87 @@
+"""What went wrong so far: a list, or one incident in full.
+
+    ray-sentinel incidents
+    ray-sentinel incidents show 0003
+
+Exit code 0 when nothing is wrong now, 1 when an incident is open, 2 for an unknown ID, 3 when
+nobody watches.
+"""
+
+from __future__ import annotations
+
+import argparse
+from datetime import datetime
+
+from rich.console import Console
+from rich.markdown import Markdown
+from rich.table import Table
+
+from ray_sentinel.cli.output import clean, print_json
+from ray_sentinel.cli.reach import add_common, coordinator
+from ray_sentinel.errors import UsageError
+from ray_sentinel.model.incident import Incident
+from ray_sentinel.report.contract import incident_dict
+from ray_sentinel.report.incident_markdown import markdown
+
+HELP = "list incidents, or show one"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    add_common(parser)
+    parser.add_argument("what", nargs="?", choices=("list", "show"), default="list")
+    parser.add_argument("id", nargs="?", default="", metavar="ID")
+    parser.add_argument("--job", default="", help="only this job's")
+
+
+def run(args: argparse.Namespace) -> int:
+    """List or show."""
+    if args.what == "show" and not args.id:
+        raise UsageError("which? ray-sentinel incidents show ID; the list has the IDs")
+    with coordinator(args.address) as found:
+        incidents = found.ask("incidents", tuple[Incident, ...])
+    if args.what == "show":
+        return _show(incidents, args)
+    chosen = [i for i in incidents if not args.job or i.job == args.job]
+    if args.json:
+        print_json([incident_dict(incident) for incident in chosen])
+    else:
+        _table(chosen)
+    return 1 if any(map(_open, chosen)) else 0
+
+
+def _open(incident: Incident) -> bool:
+    return incident.state not in ("resolved", "dismissed") and incident.kind != "asked"
+
+
+def _show(incidents: tuple[Incident, ...], args: argparse.Namespace) -> int:
+    incident = next((i for i in incidents if i.id == args.id), None)
+    if incident is None:
+        known = ", ".join(i.id for i in incidents[-10:]) or "there are none"
+        raise UsageError(f"there is no incident {args.id}; known: {known}")
+    if args.json:
+        print_json(incident_dict(incident))
+    else:
+        Console(highlight=False).print(Markdown(clean(markdown(incident))))
+    return 1 if _open(incident) else 0
+
+
+def _table(incidents: list[Incident]) -> None:
+    console = Console(highlight=False)
+    if not incidents:
+        console.print("no incidents")
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for name in ("id", "when", "job", "kind", "state", "what"):
+        table.add_column(name)
+    for incident in incidents:
+        moment = datetime.fromtimestamp(incident.suspected_at).astimezone()
+        table.add_row(
+            clean(incident.id),
+            f"{moment:%m-%d %H:%M:%S}",
+            clean(incident.job),
+            incident.kind,
+            incident.state,
+            clean(incident.summary),
+        )
+    console.print(table)

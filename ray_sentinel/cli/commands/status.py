@@ -1,0 +1,58 @@
+"""Jobs, ranks and nodes as they are now, and the verdict in one sentence.
+
+Exit code 0 when all is well, 1 when a job hangs or stalls, 3 when nobody watches.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+import msgspec
+from rich.console import Console
+from rich.live import Live
+
+from ray_sentinel.cli.output import print_json
+from ray_sentinel.cli.reach import Coordinator, add_common, coordinator
+from ray_sentinel.cli.status_view import status_view
+from ray_sentinel.model.status import Status
+
+HELP = "show jobs, ranks, nodes and the verdict"
+
+FOUND = ("hung", "stalled")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    add_common(parser)
+    parser.add_argument("--watch", action="store_true", help="keep showing it, until Ctrl-C")
+    parser.add_argument(
+        "--interval", type=float, default=1.0, metavar="SECONDS", help="between two looks"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Show the status once, or over and over."""
+    with coordinator(args.address) as found:
+        if args.watch:
+            return _watch(found, args)
+        status = found.ask("status", Status)
+    if args.json:
+        print_json(status)
+    else:
+        Console(highlight=False).print(status_view(status))
+    return 1 if status.state in FOUND else 0
+
+
+def _watch(found: Coordinator, args: argparse.Namespace) -> int:
+    if args.json:
+        while True:
+            # One document a line, as programs read a stream.
+            sys.stdout.write(msgspec.json.encode(found.ask("status", Status)).decode() + "\n")
+            sys.stdout.flush()
+            time.sleep(args.interval)
+    with Live(console=Console(highlight=False), auto_refresh=False, screen=False) as live:
+        while True:
+            live.update(status_view(found.ask("status", Status)), refresh=True)
+            time.sleep(args.interval)

@@ -1,0 +1,77 @@
+"""Watch the Ray cluster: a coordinator on the head, an agent on every node.
+
+Safe to repeat. Exit code 0 when every node is watched, 1 when some are not (and says why), 3 when
+there is no cluster.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from rich.console import Console
+
+from ray_sentinel.cli.output import clean, print_json
+from ray_sentinel.cli.reach import add_common
+from ray_sentinel.config import Config, load
+
+HELP = "watch the Ray cluster"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    add_common(parser)
+    parser.add_argument("--config", default=None, metavar="FILE", help="a TOML file")
+    parser.add_argument("--job", default="", help="name of the job; names the log folder")
+    parser.add_argument("--log-dir", default="", metavar="DIR", help="where our files go")
+    parser.add_argument(
+        "--timeout", type=float, default=30.0, metavar="SECONDS", help="to wait for the nodes"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Deploy, and wait until every node is watched."""
+    config = load(args.config, overrides=_overrides(args))
+    from ray_sentinel.actors import cluster, deployment
+    from ray_sentinel.actors.deploy_helper import wait_until_watched
+
+    with cluster.connect(args.address, ship=True) as ray:
+        deployed = deployment.ensure(ray, config)
+        status = wait_until_watched(ray, deployed.coordinator, args.timeout)
+    notes = list(status.notes)
+    if not deployed.created and _differs(config, deployed.description.config):
+        notes.append(
+            "the cluster was watched already, with another configuration, which stays: "
+            "`ray-sentinel down` first to change it"
+        )
+    if args.json:
+        print_json(
+            {
+                "created": deployed.created,
+                "nodes": status.nodes,
+                "unwatched": status.unwatched,
+                "log_dir": status.log_dir,
+                "notes": notes,
+            }
+        )
+        return 1 if status.unwatched else 0
+    console = Console(highlight=False)
+    word = "watching" if deployed.created else "watching already"
+    console.print(f"{word} {len(status.nodes)} nodes; files go to {clean(status.log_dir)}")
+    for node in status.nodes:
+        console.print(f"  {clean(node.host)}  {clean(node.metrics_url)}", markup=False)
+    for left in status.unwatched:
+        console.print(f"  {clean(left.host)} is not watched: {clean(left.reason)}", style="yellow")
+    for note in notes:
+        console.print(f"note: {clean(note)}", style="dim", markup=False)
+    return 1 if status.unwatched else 0
+
+
+def _overrides(args: argparse.Namespace) -> dict[str, str]:
+    given = {"job": args.job, "log_dir": args.log_dir}
+    return {key: value for key, value in given.items() if value}
+
+
+def _differs(config: Config, running: bytes) -> bool:
+    import msgspec
+
+    return bool(running) and msgspec.json.encode(config) != running

@@ -1,0 +1,53 @@
+"""Commands that speak to the coordinator: the common options, and the connection."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+
+def add_common(parser: argparse.ArgumentParser) -> None:
+    """``--address`` and ``--json``."""
+    parser.add_argument(
+        "--address",
+        default="",
+        metavar="HOST:PORT",
+        help="of the Ray cluster; else RAY_ADDRESS, else the one on this machine",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON for programs")
+
+
+class Coordinator:
+    """A connection to a running coordinator."""
+
+    def __init__(self, ray: Any, handle: Any) -> None:
+        self.ray = ray
+        self._handle = handle
+
+    def ask(self, method: str, kind: type[T], *arguments: Any, seconds: float = 10.0) -> T:
+        """Call a method and decode its answer. Raises UnreachableError."""
+        from ray_sentinel.actors import deployment
+
+        raw = deployment.ask(self.ray, self._handle, method, *arguments, seconds=seconds)
+        return msgspec.msgpack.decode(raw, type=kind)
+
+    def tell(self, method: str, *arguments: Any, seconds: float = 10.0) -> Any:
+        """Call a method whose answer is plain. Raises UnreachableError."""
+        from ray_sentinel.actors import deployment
+
+        return deployment.ask(self.ray, self._handle, method, *arguments, seconds=seconds)
+
+
+@contextmanager
+def coordinator(address: str) -> Iterator[Coordinator]:
+    """Connect to the cluster and find its coordinator. Raises UnreachableError."""
+    from ray_sentinel.actors import cluster, deployment
+
+    with cluster.connect(address) as ray:
+        yield Coordinator(ray, deployment.find(ray))

@@ -1,0 +1,118 @@
+"""The status as people read it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from ray_sentinel.cli.output import clean
+from ray_sentinel.model.status import JobStatus, NodeStatus, RankStatus, Status
+
+COLOURS = {
+    "healthy": "green",
+    "slow": "yellow",
+    "stalled": "yellow",
+    "hung": "bold red",
+    "unknown": "dim",
+    "running": "green",
+    "waiting": "dim",
+    "exited": "red",
+    "stopped": "bold red",
+    "gil-held": "bold red",
+    "blocked": "bold red",
+    "silent": "yellow",
+}
+MOST_RANKS = 64
+"""Lines of ranks to show; those in trouble come first."""
+
+
+def status_view(status: Status) -> RenderableType:
+    """The whole page."""
+    parts: list[RenderableType] = [_headline(status)]
+    parts += [_job(job) for job in status.jobs if not job.ended]
+    parts.append(_nodes(status))
+    parts += [
+        Text(f"not watched: {clean(node.host)}: {clean(node.reason)}", style="yellow")
+        for node in status.unwatched
+    ]
+    parts += [Text(f"note: {clean(note)}", style="dim") for note in status.notes]
+    if status.log_dir:
+        parts.append(Text(f"files: {clean(status.log_dir)}", style="dim"))
+    return Group(*parts)
+
+
+def _headline(status: Status) -> Text:
+    return Text.assemble((status.state, COLOURS.get(status.state, "")), "  ", clean(status.verdict))
+
+
+def _job(job: JobStatus) -> Table:
+    size = f"{len(job.ranks)} of {job.world_size}" if job.world_size else str(len(job.ranks))
+    title = Text.assemble(
+        (clean(job.job), "bold"),
+        f" · attempt {job.attempt} · {size} ranks · step {_number(job.step)} · {clean(job.phase)}",
+        f" · {clean(job.expected)}" if job.expected else "",
+    )
+    table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
+    for name in ("rank", "host", "pid", "step", "phase", "state", "last step"):
+        table.add_column(name, justify="right" if name in ("rank", "pid", "step") else "left")
+    for rank in _most_telling(job):
+        table.add_row(
+            str(rank.rank) + (f" {clean(rank.role)}" if rank.role else ""),
+            clean(rank.host),
+            str(rank.pid),
+            _number(rank.step),
+            clean(rank.phase),
+            Text(clean(rank.state), style=COLOURS.get(rank.state, "")),
+            _age(rank.step_age_seconds),
+        )
+    hidden = len(job.ranks) - min(len(job.ranks), MOST_RANKS)
+    if hidden:
+        table.caption = f"and {hidden} ranks more: --json shows all"
+    return table
+
+
+def _most_telling(job: JobStatus) -> Iterator[RankStatus]:
+    if len(job.ranks) <= MOST_RANKS:
+        yield from job.ranks
+        return
+    well = ("running", "waiting")
+    ordered = sorted(job.ranks, key=lambda rank: (rank.state in well, rank.rank))
+    yield from ordered[:MOST_RANKS]
+
+
+def _nodes(status: Status) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for name in ("node", "address", "metrics", "reported", "collectors"):
+        table.add_column(name)
+    for node in status.nodes:
+        table.add_row(
+            clean(node.host) + (" (head)" if node.is_head else ""),
+            clean(node.address),
+            clean(node.metrics_url) or "-",
+            _age(node.snapshot_age_seconds),
+            _collectors(node),
+        )
+    return table
+
+
+def _collectors(node: NodeStatus) -> Text:
+    running = [c.name for c in node.collectors if c.state == "running" and c.success is not False]
+    others = [c for c in node.collectors if c.name not in running and c.state != "skipped"]
+    text = Text(clean(" ".join(running)))
+    for collector in others:
+        why = f" ({collector.message})" if collector.message else ""
+        text.append(f" {clean(collector.name)}: {collector.state}{clean(why)}", style="yellow")
+    return text
+
+
+def _number(value: int | None) -> str:
+    return "-" if value is None else str(value)
+
+
+def _age(seconds: float | None) -> str:
+    if seconds is None:
+        return "-"
+    return f"{seconds:.1f} s ago" if seconds < 100 else f"{seconds / 60:.0f} min ago"
