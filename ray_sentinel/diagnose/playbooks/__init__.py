@@ -1,1 +1,52 @@
-"""One playbook a file."""
+"""One playbook a file.
+
+A playbook is a module with ``NAME``, ``ANALYSIS`` (how its answer is labelled), ``ALIASES`` (other
+names it may be called by), ``TITLE``, ``applies(case) -> float`` (0..1, a cheap guess whether it is
+worth running) and ``run(case) -> Diagnosis``. It is found by looking into this folder: adding one
+edits nothing else.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from typing import Protocol, cast
+
+from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.verdict import Diagnosis
+from ray_sentinel.errors import UsageError
+
+
+class Playbook(Protocol):
+    """What a module in this folder offers."""
+
+    NAME: str
+    ANALYSIS: str
+    ALIASES: tuple[str, ...]
+    TITLE: str
+
+    def applies(self, case: Case) -> float:
+        """0 where it has nothing to work on; 1 where its trigger is plainly there."""
+
+    def run(self, case: Case) -> Diagnosis:
+        """The playbook's answer; "not this" and "unknown" are answers."""
+
+
+def playbooks() -> list[Playbook]:
+    """All playbooks, by name."""
+    names = sorted(info.name for info in pkgutil.iter_modules(__path__))
+    return [
+        cast("Playbook", importlib.import_module(f"{__name__}.{name}"))
+        for name in names
+        if not name.startswith("_")
+    ]
+
+
+def named(name: str) -> Playbook:
+    """The playbook called so. Raises UsageError, listing all, where there is none."""
+    wanted = name.lower().replace("_", "-")
+    for playbook in playbooks():
+        if wanted in {playbook.NAME, playbook.ANALYSIS, *playbook.ALIASES}:
+            return playbook
+    known = ", ".join(playbook.NAME for playbook in playbooks())
+    raise UsageError(f"there is no playbook {name}; there are: {known}")

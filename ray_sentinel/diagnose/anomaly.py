@@ -1,0 +1,76 @@
+"""Something that moved: what, where, when, by how much."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ray_sentinel.diagnose.panel import Panel, Row
+from ray_sentinel.diagnose.verdict import Fact, Link, Role
+
+
+class Anomaly(msgspec.Struct, frozen=True, kw_only=True):
+    """One deviation in one place. Times are Unix seconds."""
+
+    kind: str
+    """Dotted, the family first: "rdma.retransmits", "gpu.hot", "host.memory"."""
+    text: str
+    at: float
+    until: float
+    uncertainty: float
+    host: str = ""
+    gpu: str = ""
+    unit: str = ""
+    """Device and port, Xid number, ..."""
+    size: float = 0.0
+    """How much, in the quantity's unit."""
+    metric: str = ""
+    promql: str = ""
+
+    @property
+    def where(self) -> str:
+        """Host, GPU and unit in one word."""
+        return Row(self.host, self.gpu, self.unit).title
+
+    def link(self, role: Role) -> Link:
+        """As a member of a causal chain."""
+        return Link(
+            role=role,
+            text=self.text,
+            at=self.at,
+            uncertainty=self.uncertainty,
+            host=self.host,
+            gpu=self.gpu,
+            metric=self.metric,
+            promql=self.promql,
+        )
+
+    def fact(self) -> Fact:
+        """As a line of evidence."""
+        return Fact(
+            text=self.text,
+            metric=self.metric,
+            promql=self.promql,
+            host=self.host,
+            gpu=self.gpu,
+            value=self.size,
+            at=self.at,
+        )
+
+
+def at_row(
+    panel: Panel, row: Row, kind: str, text: str, first: int, last: int, size: float
+) -> Anomaly:
+    """An anomaly of one row of a panel, from cell ``first`` to cell ``last``."""
+    return Anomaly(
+        kind=kind,
+        text=text,
+        at=float(panel.times[first]),
+        until=float(panel.times[min(last, panel.times.size - 1)]),
+        uncertainty=panel.step,
+        host=row.host,
+        gpu=row.gpu,
+        unit=row.unit,
+        size=size,
+        metric=panel.metric,
+        promql=panel.promql(row),
+    )

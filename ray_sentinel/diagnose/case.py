@@ -1,0 +1,186 @@
+"""One job under diagnosis: its series, its log's facts, and what follows from them.
+
+Playbooks share a case. Everything here is a function of the series and the options; it is computed
+when first asked for and kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, TypeVar, cast
+
+import msgspec
+import numpy as np
+
+from ray_sentinel.diagnose import checkpoints, stats, timeline, trust
+from ray_sentinel.diagnose.checkpoints import Checkpoint
+from ray_sentinel.diagnose.logs import LogFacts
+from ray_sentinel.diagnose.series import Bools, Floats
+from ray_sentinel.diagnose.timeline import Timeline
+from ray_sentinel.diagnose.view import View
+
+T = TypeVar("T")
+
+IDLE_SHARE = 0.75
+"""Power below this share of its usual level is a dip."""
+
+
+class Options(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user says beside the source."""
+
+    window: tuple[float, float] | None = None
+    accused: tuple[str, ...] = ()
+    """Hosts that a heartbeat timeout accused."""
+    coordinator: str = ""
+    crash_at: float | None = None
+    heartbeat_timeout: float | None = None
+    checkpoint_period: float | None = None
+    failed_checkpoint: float | None = None
+    """The step whose checkpoint failed."""
+
+
+class Case:
+    """Facts of one job over one view."""
+
+    def __init__(
+        self, view: View, logs: LogFacts | None = None, options: Options | None = None
+    ) -> None:
+        self.view = view
+        self.logs = logs or LogFacts()
+        self.options = options or Options()
+        for host, cells in trust.ghosts(view).items():
+            view.hide(host, cells)
+        self.ghosts = dict(view.hidden)
+        self._found: dict[Callable[[Case], Any], Any] = {}
+
+    @property
+    def times(self) -> Floats:
+        """The axis of all panels (T,)."""
+        return self.view.times
+
+    @property
+    def cell(self) -> float:
+        """Seconds of one cell."""
+        return self.view.step
+
+    @cached_property
+    def _presence(self) -> tuple[tuple[str, ...], Bools]:
+        return trust.presence(self.view)
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """All hosts, sorted."""
+        return self._presence[0]
+
+    @property
+    def present(self) -> Bools:
+        """(H, T) where a host has any sample."""
+        return self._presence[1]
+
+    @cached_property
+    def line(self) -> Timeline:
+        """The job's progress."""
+        return timeline.build(
+            self.view.panel("train.step"),
+            self.view.panel("train.step_time"),
+            self.present,
+            self.times,
+        )
+
+    @cached_property
+    def durations(self) -> Floats:
+        """(T,) step times where a step ended, NaN else; from steps a second where not told."""
+        panel = self.view.panel("train.step_time")
+        if not panel.empty:
+            slowest = stats.largest(panel.values, 0)
+            if self.line.advances.size:
+                # A value that is only carried on after the last step says nothing new.
+                slowest = np.where(self.times <= (self.line.last_progress or 0.0), slowest, np.nan)
+            return slowest
+        out = np.full(self.times.size, np.nan)
+        rises = np.diff(self.line.steps)
+        good = rises > 0
+        at = np.searchsorted(self.times, self.line.advances[1:][good])
+        inside = at < self.times.size
+        out[at[inside]] = (np.diff(self.line.advances)[good] / rises[good])[inside]
+        return out
+
+    @cached_property
+    def activity(self) -> Floats:
+        """(T,) the job's GPU power over its own usual level at work; NaN without power."""
+        power = self.view.panel("gpu.power")
+        if power.empty:
+            return np.full(self.times.size, np.nan)
+        usual = stats.quantile(power.values, 0.8, axis=1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return stats.median(power.values / usual[:, None], axis=0)
+
+    @cached_property
+    def saving(self) -> Bools:
+        """(T,) the signature of a checkpoint: GPUs below their level while storage is busy."""
+        busy = np.zeros(self.times.size, dtype=bool)
+        for key, least in (("io.full", 3.0), ("io.some", 5.0), ("io.dirty", 256 << 20),
+                           ("host.procs_blocked", 3.0)):  # fmt: skip
+            panel = self.view.panel(key)
+            if panel.empty:
+                continue
+            top = stats.largest(panel.values, 0)
+            usual, noise = stats.middle(top), float(stats.sigma(top))
+            with np.errstate(invalid="ignore"):
+                busy |= top > max(usual + 5 * noise, usual + least)
+        idle = self.activity < IDLE_SHARE
+        if np.isnan(self.activity).all():
+            return busy
+        return busy & idle
+
+    @cached_property
+    def checkpoints(self) -> tuple[Checkpoint, ...]:
+        """The checkpoints that were recognised."""
+        slow = checkpoints.slow_steps(self.line, self.durations, self.times)
+        period = self.options.checkpoint_period or self.logs.checkpoint_period
+        return checkpoints.find(slow, self.line, self.saving, self.times, period)
+
+    @cached_property
+    def checkpoint_cells(self) -> Bools:
+        """(T,) cells that a checkpoint may have touched."""
+        return checkpoints.cells(self.checkpoints, self.times, self.line.step_seconds)
+
+    @cached_property
+    def training(self) -> Bools:
+        """(T,) steps are being done, outside stalls; by power where there are no steps."""
+        if not self.line.trained:
+            with np.errstate(invalid="ignore"):
+                return np.asarray(self.activity > IDLE_SHARE)
+        first, last = float(self.line.advances[0]), self.line.last_progress or 0.0
+        cells = (self.times >= first) & (self.times <= last)
+        for stall in self.line.stalls:
+            cells &= ~((self.times > stall.start + self.cell) & (self.times < stall.end))
+        return cells
+
+    @cached_property
+    def steady(self) -> Bools:
+        """(T,) training, apart from checkpoints and the first steps after each start."""
+        cells = self.training & ~self.checkpoint_cells
+        usual = self.line.step_seconds if np.isfinite(self.line.step_seconds) else 0.0
+        warm_up = max(5 * usual, 2 * self.cell)
+        begins = [*self.line.restarts]
+        if self.line.advances.size:
+            begins.append(float(self.line.advances[0]))
+        for begin in begins:
+            cells &= ~((self.times >= begin) & (self.times < begin + warm_up))
+        return cells if cells.any() else self.training
+
+    def once(self, find: Callable[[Case], T]) -> T:
+        """What ``find`` says of this case, worked out at the first call."""
+        if find not in self._found:
+            self._found[find] = find(self)
+        return cast("T", self._found[find])
+
+    def cell_of(self, moment: float) -> int:
+        """The cell that a moment falls into."""
+        return int(np.clip(np.searchsorted(self.times, moment), 0, self.times.size - 1))
+
+    def promql(self, key: str) -> str:
+        """The query for a quantity, over all its series."""
+        return self.view.panel(key).promql()

@@ -1,0 +1,180 @@
+"""Errors that GPUs, their links and drivers counted during the job.
+
+Counters run from boot or driver load: only growth inside the job counts. A series that first
+appears in the middle of the job, while its host was already being read, began at zero: that is how
+an Xid or a kernel-log kind shows its first error.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from ray_sentinel.diagnose import stats
+from ray_sentinel.diagnose.anomaly import Anomaly
+from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.panel import Panel, Row
+from ray_sentinel.diagnose.series import Floats
+
+Severity = Literal["fatal", "degrading", "note"]
+
+SPARSE = frozenset({"err.xid", "err.dmesg", "err.remapped", "err.dmesg_gpu"})
+"""Families whose series may come into being with their first error."""
+XID_USER = frozenset({"13", "31", "43", "45", "68", "69", "109"})
+"""Xids that an application's own error usually causes (NVIDIA's Xid catalogue)."""
+XID_NOTE = frozenset({"63", "92", "94"})
+"""Contained or handled: row remapping events, contained ECC errors, corrected error rates."""
+CE_MANY = 10.0
+CE_OVER_PEERS = 5.0
+REPLAYS_PER_HOUR = 60.0
+_FATAL = {
+    "err.ras_umc_ue": "ras-ue",
+    "err.ras_xgmi_ue": "ras-ue",
+    "err.ras_gfx_ue": "ras-ue",
+    "err.ras_mmhub_ue": "ras-ue",
+    "err.ras_sdma_ue": "ras-ue",
+    "err.ecc_ue": "ecc-ue",
+    "err.pcie_fatal": "pcie-fatal",
+}
+_DEGRADING = {
+    "err.ras_umc_ce": "ras-ce",
+    "err.ras_xgmi_ce": "ras-ce",
+    "err.ras_gfx_ce": "ras-ce",
+    "err.ras_mmhub_ce": "ras-ce",
+    "err.ras_sdma_ce": "ras-ce",
+    "err.ecc_ce": "ecc-ce",
+    "err.pcie_nonfatal": "pcie-nonfatal",
+    "err.pcie_ce": "pcie-ce",
+    "err.pcie_replay": "pcie-replay",
+    "err.nvlink": "nvlink",
+    "err.remapped": "remapped",
+}
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """Errors of one kind on one GPU or host."""
+
+    kind: str
+    """"ras-ue", "ecc-ue", "pcie-fatal", "xid", "dmesg-gpu", "ras-ce", ..."""
+    severity: Severity
+    host: str
+    gpu: str
+    count: float
+    anomaly: Anomaly
+
+    @property
+    def at(self) -> float:
+        """When the first one was counted."""
+        return self.anomaly.at
+
+
+def find(case: Case) -> tuple[Fault, ...]:
+    """All faults of the job, fatal ones first, then by time."""
+    found: list[Fault] = []
+    for key, kind in _FATAL.items():
+        found += _grown(case, key, kind, "fatal", least=1.0)
+    for key, kind in _DEGRADING.items():
+        found += _degrading(case, key, kind)
+    found += _xids(case)
+    found += _kernel_log(case)
+    order = {"fatal": 0, "degrading": 1, "note": 2}
+    return tuple(sorted(found, key=lambda fault: (order[fault.severity], fault.at)))
+
+
+def growth(case: Case, panel: Panel) -> Floats:
+    """Errors by cell (S, T); a sparse family's late series begin at zero."""
+    grown = panel.increases()
+    if panel.quantity.key not in SPARSE or panel.empty:
+        return grown
+    began = np.array([stats.first_index(np.isfinite(row)) or 0 for row in panel.values])
+    for index, row in enumerate(panel.rows):
+        first = int(began[index])
+        host = case.hosts.index(row.host) if row.host in case.hosts else None
+        alive = stats.first_index(case.present[host]) if host is not None else None
+        late = alive is not None and first > alive + 3
+        # All hosts' series beginning together is a family that is read late, not an error.
+        together = len(panel.rows) > 1 and float(np.ptp(began)) <= 2
+        if late and not together:
+            grown[index, first] = panel.values[index, first]
+    return grown
+
+
+def _grown(
+    case: Case, key: str, kind: str, severity: Severity, least: float, only: Panel | None = None
+) -> list[Fault]:
+    panel = only if only is not None else case.view.panel(key)
+    if panel.empty:
+        return []
+    grown = growth(case, panel)
+    found = []
+    for row, rises in zip(panel.rows, grown, strict=True):
+        count = float(np.nansum(rises))
+        if count >= least:
+            found.append(_fault(panel, row, rises, kind, severity, count))
+    return found
+
+
+def _fault(
+    panel: Panel, row: Row, rises: Floats, kind: str, severity: Severity, count: float
+) -> Fault:
+    with np.errstate(invalid="ignore"):
+        cells = np.flatnonzero(rises > 0)
+    title = panel.quantity.title + (f" {row.unit}" if row.unit else "")
+    whose = f"GPU {row.gpu} of {row.host}" if row.gpu else row.host
+    anomaly = Anomaly(
+        kind=f"fault.{kind}",
+        text=f"{whose}: {count:,.0f} {title} within the job",
+        at=float(panel.times[cells[0]]),
+        until=float(panel.times[cells[-1]]),
+        uncertainty=panel.step,
+        host=row.host,
+        gpu=row.gpu,
+        unit=row.unit,
+        size=count,
+        metric=panel.metric,
+        promql=panel.promql(row).replace("rate(", "increase(").replace("[5m]", "[1h]"),
+    )
+    return Fault(
+        kind=kind, severity=severity, host=row.host, gpu=row.gpu, count=count, anomaly=anomaly
+    )
+
+
+def _degrading(case: Case, key: str, kind: str) -> list[Fault]:
+    """Correctable errors: a few are a note, many more than the peers have are a failing part."""
+    panel = case.view.panel(key)
+    if panel.empty:
+        return []
+    totals = np.nansum(growth(case, panel), axis=1)
+    peers = float(np.median(totals))
+    hours = max((case.view.end - case.view.start) / 3600.0, 1 / 6)
+    least = REPLAYS_PER_HOUR * hours if kind == "pcie-replay" else CE_MANY
+    severe = max(least, CE_OVER_PEERS * peers)
+    found = _grown(case, key, kind, "note", least=max(1.0, CE_OVER_PEERS * peers))
+    return [
+        msgspec.structs.replace(fault, severity="degrading") if fault.count >= severe else fault
+        for fault in found
+    ]
+
+
+def _xids(case: Case) -> list[Fault]:
+    found = []
+    for fault in _grown(case, "err.xid", "xid", "fatal", least=1.0):
+        xid = fault.anomaly.unit
+        severity: Severity = "note" if xid in XID_USER or xid in XID_NOTE else "fatal"
+        found.append(msgspec.structs.replace(fault, severity=severity))
+    return found
+
+
+def _kernel_log(case: Case) -> list[Fault]:
+    """GPU errors in the kernel log, on the hosts that have clearly more than the others."""
+    panel = case.view.panel("err.dmesg_gpu")
+    if panel.empty:
+        panel = case.view.panel("err.dmesg").pick(lambda row: row.unit == "gpu")
+    if panel.empty:
+        return []
+    totals = np.nansum(growth(case, panel), axis=1)
+    peers = float(np.median(totals))
+    found = _grown(case, panel.quantity.key, "dmesg-gpu", "degrading", 1.0, only=panel)
+    return [fault for fault in found if fault.count > max(0.0, 3 * peers)]

@@ -1,0 +1,98 @@
+"""GPUs in a stall: do they work, wait busily, or rest?
+
+Utilisation only says that a kernel is resident: a collective's polling loop shows 100 %. Power
+tells polling from work. Levels differ between models and between cards, so both are learned from
+the job itself: each GPU's power at work from its steady training, its idle power from the lowest
+lasting level seen anywhere in the job.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from ray_sentinel.diagnose import stats
+from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.series import Floats
+
+State = Literal["working", "waiting", "resting", "gone", "unclear"]
+HIGH_UTILISATION = 60.0
+"""Per cent; a GPU above has entered a kernel."""
+WORK_SHARE = 0.6
+"""Of its power at work, where no idle level was seen."""
+LEAD_SECONDS = 3600.0
+"""How far before the stall the power at work is learned."""
+
+
+class GpuState(msgspec.Struct, frozen=True, kw_only=True):
+    """One GPU during the stall. Power in watts, utilisation in per cent; NaN where not known."""
+
+    host: str
+    gpu: str
+    state: State
+    power: float
+    working_power: float
+    idle_power: float
+    utilisation: float
+
+
+def states(case: Case, start: float, end: float) -> tuple[GpuState, ...]:
+    """Every GPU (or host, where utilisation is known per host only) in ``start`` to ``end``."""
+    power, util = case.view.panel("gpu.power"), case.view.panel("gpu.util")
+    # Power that a GPU drew just before the stall, else over the whole time that it trained.
+    before = case.steady & (case.times > start - LEAD_SECONDS) & (case.times <= start)
+    if before.sum() < 3:
+        before = case.steady & (case.times <= start)
+    inside = (case.times >= start) & (case.times <= end)
+    utils = {
+        (row.host, row.gpu): values for row, values in zip(util.rows, util.values, strict=True)
+    }
+    found = []
+    for row, values in zip(power.rows, power.values, strict=True):
+        use = utils.get((row.host, row.gpu), utils.get((row.host, "")))
+        found.append(_state(row.host, row.gpu, values, use, before, inside))
+    if not power.rows:
+        for row, values in zip(util.rows, util.values, strict=True):
+            found.append(_state(row.host, row.gpu, None, values, before, inside))
+    return tuple(found)
+
+
+def _state(
+    host: str,
+    gpu: str,
+    power: Floats | None,
+    util: Floats | None,
+    before: np.ndarray[tuple[int, ...], np.dtype[np.bool_]],
+    inside: np.ndarray[tuple[int, ...], np.dtype[np.bool_]],
+) -> GpuState:
+    nan = float("nan")
+    now = stats.middle(power[inside]) if power is not None else nan
+    work = stats.middle(power[before]) if power is not None else nan
+    if power is not None and not np.isfinite(work):
+        work = float(stats.quantile(power, 0.9))
+    idle = float(stats.quantile(power, 0.02)) if power is not None else nan
+    use = stats.middle(util[inside]) if util is not None else nan
+    seen = power is not None or util is not None
+    known = np.isfinite(power[inside]).any() if power is not None else False
+    if not known and util is not None:
+        known = bool(np.isfinite(util[inside]).any())
+    state = _judge(now, work, idle, use) if seen and known else "gone"
+    return GpuState(host=host, gpu=gpu, state=state, power=now, working_power=work,
+                    idle_power=idle, utilisation=use)  # fmt: skip
+
+
+def _judge(now: float, work: float, idle: float, use: float) -> State:
+    if np.isfinite(now) and now <= 1.0 and not use > HIGH_UTILISATION:
+        return "gone"
+    if not np.isfinite(now) or not np.isfinite(work) or work <= 0:
+        if not np.isfinite(use):
+            return "unclear"
+        return "unclear" if use > HIGH_UTILISATION else "resting"
+    border = (idle + work) / 2 if idle < WORK_SHARE * work else WORK_SHARE * work
+    if now > border:
+        return "working"
+    if np.isfinite(use):
+        return "waiting" if use > HIGH_UTILISATION else "resting"
+    return "unclear"

@@ -1,0 +1,155 @@
+"""How fast the job ran, and when it was slower than it can be."""
+
+from __future__ import annotations
+
+import itertools
+
+import msgspec
+import numpy as np
+
+from ray_sentinel.diagnose import stats
+from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.series import Bools, Floats
+from ray_sentinel.diagnose.shifts import find_shifts
+
+SLOWER = 0.07
+"""A step time this much above the best lasting level is a slow spell ..."""
+REGRESSION = 0.10
+"""... and this much is a regression."""
+LEAST_SHARE = 0.05
+"""The best level must hold for this share of the steady cells."""
+
+
+class Spell(msgspec.Struct, frozen=True, kw_only=True):
+    """The job ran at ``factor`` times its best lasting step time from ``start`` to ``end``."""
+
+    start: float
+    end: float
+    factor: float
+    uncertainty: float
+    gradual: bool = False
+
+
+class Pace(msgspec.Struct, frozen=True, kw_only=True):
+    """Step times over time. ``relative`` (T,) is the step time over the best lasting level."""
+
+    known: bool
+    best: float = float("nan")
+    """Seconds a step at the best lasting level."""
+    relative: Floats
+    spells: tuple[Spell, ...] = ()
+    metric: str = ""
+    promql: str = ""
+
+    @property
+    def worst(self) -> float:
+        """The greatest factor of any spell; 1 if there was none."""
+        return max((spell.factor for spell in self.spells), default=1.0)
+
+    @property
+    def regressed(self) -> bool:
+        """Some spell was slow enough to matter."""
+        return self.worst >= 1.0 + REGRESSION
+
+    def cells(self, times: Floats) -> Bools:
+        """(T,) cells inside a slow spell."""
+        inside = np.zeros(times.size, dtype=bool)
+        for spell in self.spells:
+            inside |= (times >= spell.start) & (times <= spell.end)
+        return inside
+
+
+def find(case: Case) -> Pace:
+    """The pace of the steady part of the job."""
+    values, metric, promql = _seconds(case)
+    steady = np.where(case.steady, values, np.nan)
+    if np.isfinite(steady).sum() < 8:
+        return Pace(known=False, relative=np.full(case.times.size, np.nan))
+    usual = stats.middle(steady)
+    # Single slow steps are no spell: the level is what the median of a few steps says.
+    shifts = find_shifts(_calm(steady), case.times, least=0.0, relative=0.03)
+    edges = [0, *[shift.index for shift in shifts], case.times.size]
+    levels = []
+    for left, right in itertools.pairwise(edges):
+        part = steady[left:right]
+        levels.append((stats.middle(part), int(np.isfinite(part).sum()), left, right))
+    enough = max(4, LEAST_SHARE * int(np.isfinite(steady).sum()))
+    lasting = [level for level, count, *_ in levels if count >= enough and np.isfinite(level)]
+    best = min(lasting) if lasting else usual
+    spells = _spells(case, levels, best)
+    return Pace(
+        known=True,
+        best=best,
+        relative=stats.carried(steady) / best,
+        spells=spells,
+        metric=metric,
+        promql=promql,
+    )
+
+
+def _seconds(case: Case) -> tuple[Floats, str, str]:
+    """Seconds a step (or something in proportion), by cell; with the metric it comes from."""
+    for key in ("train.step_time", "train.step"):
+        panel = case.view.panel(key)
+        if not panel.empty and np.isfinite(case.durations).sum() >= 8:
+            return case.durations, panel.metric, panel.promql()
+    panel = case.view.panel("train.throughput")
+    if panel.empty:
+        return np.full(case.times.size, np.nan), "", ""
+    with np.errstate(divide="ignore"):
+        values = 1.0 / stats.median(panel.values, 0)
+    return np.where(np.isfinite(values), values, np.nan), panel.metric, panel.promql()
+
+
+def _calm(values: Floats) -> Floats:
+    known = np.flatnonzero(np.isfinite(values))
+    out = np.full(values.size, np.nan)
+    if known.size >= 3:
+        out[known] = stats.rolling_median(values[known], 3)
+    return out
+
+
+def _spells(
+    case: Case, levels: list[tuple[float, int, int, int]], best: float
+) -> tuple[Spell, ...]:
+    spells: list[Spell] = []
+    for level, count, left, right in levels:
+        factor = level / best if best > 0 else 1.0
+        if not np.isfinite(factor) or factor < 1.0 + SLOWER or count < 3:
+            continue
+        start, end = float(case.times[left]), float(case.times[right - 1])
+        if spells and start - spells[-1].end <= 2 * case.cell:
+            last = spells.pop()
+            spells.append(
+                Spell(
+                    start=last.start,
+                    end=end,
+                    factor=max(last.factor, factor),
+                    uncertainty=last.uncertainty,
+                    gradual=last.gradual or factor > last.factor * 1.02,
+                )
+            )
+            continue
+        usual = case.line.step_seconds if np.isfinite(case.line.step_seconds) else 0.0
+        spells.append(Spell(start=start, end=end, factor=factor, uncertainty=max(case.cell, usual)))
+    return tuple(spells)
+
+
+def effect(case: Case, cells: Bools) -> float:
+    """How much slower the job was in these cells (T,) than in the other steady ones: 0.2 is 20 %.
+
+    NaN where one side has fewer than three known cells.
+    """
+    pace = case.once(find)
+    known = np.isfinite(pace.relative) & case.steady
+    inside, outside = known & cells, known & ~cells
+    if inside.sum() < 3 or outside.sum() < 3:
+        return float("nan")
+    away = stats.middle(pace.relative[outside])
+    return stats.middle(pace.relative[inside]) / away - 1.0
+
+
+def explained(case: Case, cells: Bools) -> float:
+    """The share of the slow time that lies in these cells (T,); NaN if nothing was slow."""
+    slow = case.once(find).cells(case.times) & case.steady
+    return float((slow & cells).sum() / slow.sum()) if slow.any() else float("nan")

@@ -1,0 +1,210 @@
+"""Trouble on RDMA ports: what counts is growth within the job, never the totals since boot."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from ray_sentinel.diagnose import stats
+from ray_sentinel.diagnose.anomaly import Anomaly
+from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.panel import Panel, Row
+from ray_sentinel.diagnose.series import Bools, Floats
+
+LEAST_RATE = 1.0
+"""Packets per second below which retransmits and congestion notices are background."""
+OVER_PEERS = 5.0
+"""A port must have so many times what its peers have."""
+JOIN_SECONDS = 180.0
+SUSTAINED_SECONDS = 60.0
+_VOLUME = {"retx": "RDMA retransmits", "cnp": "congestion notifications"}
+_ERRORS = {
+    "retry_exceeded": "RDMA retry exhaustion",
+    "ack_timeout": "RDMA ACK timeouts",
+    "cqe_err": "RDMA completion errors",
+    "link_downed": "RDMA link downs",
+}
+
+
+class PortTrouble(msgspec.Struct, frozen=True, kw_only=True):
+    """One port of one host, and everything that went wrong on it."""
+
+    host: str
+    unit: str
+    """"device/port"."""
+    kinds: tuple[str, ...]
+    """Of retx, cnp, retry_exceeded, ack_timeout, cqe_err, link_downed, port."""
+    priority: int
+    """1 retry exhaustion or port down · 2 retransmits with errors · 3 congestion or only some."""
+    cells: Bools
+    """(T,) when it was troubled."""
+    anomalies: tuple[Anomaly, ...]
+    peak: float = 0.0
+    """Greatest rate of retransmits, packets per second."""
+
+    @property
+    def device(self) -> str:
+        """The device without its port."""
+        return self.unit.split("/")[0]
+
+    @property
+    def port(self) -> str:
+        """The port without its device."""
+        return self.unit.partition("/")[2]
+
+    @property
+    def at(self) -> float:
+        """When it began."""
+        return min(anomaly.at for anomaly in self.anomalies)
+
+
+def find(case: Case) -> tuple[PortTrouble, ...]:
+    """Troubled ports, the worst first; congestion notices alone are in ``congested``."""
+    found = [trouble for trouble in case.once(_all) if trouble.kinds != ("cnp",)]
+    return tuple(found)
+
+
+def congested(case: Case) -> tuple[PortTrouble, ...]:
+    """Ports with congestion notifications above background."""
+    return tuple(trouble for trouble in case.once(_all) if "cnp" in trouble.kinds)
+
+
+def _all(case: Case) -> tuple[PortTrouble, ...]:
+    hot: dict[Row, dict[str, tuple[Bools, Anomaly]]] = {}
+    for key, title in _VOLUME.items():
+        _volume(case, case.view.panel(f"rdma.{key}"), key, title, hot)
+    for key, title in _ERRORS.items():
+        _errors(case, case.view.panel(f"rdma.{key}"), key, title, hot)
+    _ports(case, case.view.panel("rdma.port"), hot)
+    troubles = [_trouble(row, kinds) for row, kinds in hot.items()]
+    return tuple(sorted(troubles, key=lambda one: (one.priority, -one.peak, one.at)))
+
+
+def _key(row: Row) -> Row:
+    return Row(row.host, "", row.unit)
+
+
+def _volume(
+    case: Case, panel: Panel, key: str, title: str, hot: dict[Row, dict[str, tuple[Bools, Anomaly]]]
+) -> None:
+    if panel.empty:
+        return
+    rates = panel.rates()
+    limit = _usual(rates)
+    join, least = _cells(case, JOIN_SECONDS), max(2, _cells(case, SUSTAINED_SECONDS))
+    with np.errstate(invalid="ignore"):
+        above = rates > limit
+    for row, flags, rate in zip(panel.rows, above, rates, strict=True):
+        cells = _lasting(flags, join, least)
+        if cells.any():
+            anomaly = _anomaly(panel, row, f"rdma.{key}", title, cells, rate)
+            hot.setdefault(_key(row), {})[key] = (cells, anomaly)
+
+
+def _usual(rates: Floats) -> float:
+    """What the better half of all ports does at its busiest, times a margin."""
+    per_port = stats.quantile(rates, 0.95, axis=1)
+    background = stats.middle(per_port)
+    return max(LEAST_RATE, OVER_PEERS * (background if np.isfinite(background) else 0.0))
+
+
+def _lasting(flags: Bools, join: int, least: int) -> Bools:
+    """Runs that last, or that come back again and again."""
+    joined = stats.joined(flags, join)
+    out = np.zeros_like(flags)
+    for left, right in stats.runs(joined):
+        if right - left >= least and flags[left:right].sum() >= 2:
+            out[left:right] = True
+    return out
+
+
+def _errors(
+    case: Case, panel: Panel, key: str, title: str, hot: dict[Row, dict[str, tuple[Bools, Anomaly]]]
+) -> None:
+    if panel.empty:
+        return
+    grown = panel.increases()
+    totals = np.nansum(grown, axis=1)
+    # Where most ports count a few, a few are background.
+    limit = max(0.0 if key in {"retry_exceeded", "link_downed"} else 1.0,
+                OVER_PEERS * float(np.median(totals)))  # fmt: skip
+    for row, rises, total in zip(panel.rows, grown, totals, strict=True):
+        if total <= limit:
+            continue
+        with np.errstate(invalid="ignore"):
+            cells = stats.joined(rises > 0, _cells(case, JOIN_SECONDS))
+        anomaly = _anomaly(panel, row, f"rdma.{key}", title, cells, rises / panel.step)
+        hot.setdefault(_key(row), {})[key] = (cells, anomaly)
+
+
+def _ports(case: Case, panel: Panel, hot: dict[Row, dict[str, tuple[Bools, Anomaly]]]) -> None:
+    """Ports that went down; one that never was up is not in use."""
+    for row, values in zip(panel.rows, panel.values, strict=True):
+        with np.errstate(invalid="ignore"):
+            down = values < 0.5
+        if not down.any() or not (values > 0.5).any():
+            continue
+        first = int(np.flatnonzero(values > 0.5)[0])
+        down[:first] = False
+        if not down.any():
+            continue
+        left, right = stats.runs(down)[0]
+        last = stats.last_index(down) or left
+        back = last + 1 < down.size and bool(np.isfinite(values[last + 1]))
+        anomaly = Anomaly(
+            kind="rdma.port",
+            text=f"RDMA port {row.unit} of {row.host} went down"
+            + (" and came back" if back else " and stayed down"),
+            at=float(panel.times[left]),
+            until=float(panel.times[last]),
+            uncertainty=panel.step,
+            host=row.host,
+            unit=row.unit,
+            size=float((right - left) * panel.step),
+            metric=panel.metric,
+            promql=panel.promql(row),
+        )
+        hot.setdefault(_key(row), {})["port"] = (down, anomaly)
+
+
+def _anomaly(panel: Panel, row: Row, kind: str, title: str, cells: Bools, rate: Floats) -> Anomaly:
+    peak, total = float(np.nanmax(rate[cells])), float(np.nansum(rate[cells]) * panel.step)
+    first = int(np.flatnonzero(cells)[0])
+    return Anomaly(
+        kind=kind,
+        text=f"{title} on {row.unit or 'RDMA'} of {row.host}: {total:,.0f} within the job, "
+        f"up to {peak:,.1f}/s",
+        at=float(panel.times[first]),
+        until=float(panel.times[stats.last_index(cells) or first]),
+        uncertainty=panel.step,
+        host=row.host,
+        unit=row.unit,
+        size=peak,
+        metric=panel.metric,
+        promql=panel.promql(row),
+    )
+
+
+def _trouble(row: Row, kinds: dict[str, tuple[Bools, Anomaly]]) -> PortTrouble:
+    cells = np.zeros_like(next(iter(kinds.values()))[0])
+    for flags, _ in kinds.values():
+        cells = cells | flags
+    if {"retry_exceeded", "port", "link_downed"} & kinds.keys():
+        priority = 1
+    elif "retx" in kinds and {"ack_timeout", "cqe_err"} & kinds.keys():
+        priority = 2
+    else:
+        priority = 3
+    return PortTrouble(
+        host=row.host,
+        unit=row.unit,
+        kinds=tuple(kinds),
+        priority=priority,
+        cells=cells,
+        anomalies=tuple(anomaly for _, anomaly in kinds.values()),
+        peak=kinds["retx"][1].size if "retx" in kinds else 0.0,
+    )
+
+
+def _cells(case: Case, seconds: float) -> int:
+    return max(int(np.ceil(seconds / case.cell)), 1)

@@ -1,0 +1,143 @@
+"""The whole diagnosis of one source: look, choose a window, run the playbooks, report the best."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ray_sentinel.diagnose import trust
+from ray_sentinel.diagnose.case import Case, Options
+from ray_sentinel.diagnose.jobcheck import check_job, confirm_triage
+from ray_sentinel.diagnose.logs import LogFacts
+from ray_sentinel.diagnose.playbooks import Playbook, playbooks
+from ray_sentinel.diagnose.series import TimeSeries
+from ray_sentinel.diagnose.verdict import Diagnosis, Inventory, Report
+from ray_sentinel.diagnose.view import View
+from ray_sentinel.errors import InputError
+
+LEAD_SECONDS = 1800.0
+"""Read before an explicit window, so that usual levels can be learned."""
+
+
+def examine(
+    source: TimeSeries,
+    *,
+    logs: LogFacts | None = None,
+    options: Options | None = None,
+    chosen: Playbook | None = None,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Report:
+    """Diagnose a job. ``chosen`` is the only playbook to run; else all that apply are.
+
+    Raises InputError where the source holds no series at all.
+    """
+    options = options or Options()
+    case = Case(_view(source, options, progress), logs, options)
+    inventory = take_stock(case)
+    if chosen is not None:
+        progress(chosen.TITLE)
+        diagnosis = chosen.run(case)
+        others: tuple[Diagnosis, ...] = ()
+    else:
+        diagnosis, others = _best(case, progress)
+    return Report(
+        inventory=inventory,
+        diagnosis=diagnosis,
+        others=others,
+        triage=confirm_triage(case.logs, diagnosis),
+    )
+
+
+def _view(source: TimeSeries, options: Options, progress: Callable[[str], None]) -> View:
+    span = source.span()
+    if span is None or not source.families():
+        raise InputError(
+            f"{source.title} holds no series at all: Prometheus never scraped anything there. "
+            "`ray-sentinel triage` works from the logs alone"
+        )
+    start, end = span
+    if options.window is not None:
+        start = max(start, options.window[0] - LEAD_SECONDS)
+        end = min(end, options.window[1])
+    if end <= start:
+        raise InputError(
+            f"{source.title} has data from {span[0]:.0f} to {span[1]:.0f} (Unix seconds); "
+            "the window asked for lies outside"
+        )
+    return View(source, start, end, progress=progress)
+
+
+def _best(case: Case, progress: Callable[[str], None]) -> tuple[Diagnosis, tuple[Diagnosis, ...]]:
+    answers = []
+    for playbook in playbooks():
+        if playbook.applies(case) > 0:
+            progress(playbook.TITLE)
+            answers.append(playbook.run(case))
+    answers.sort(key=lambda answer: -answer.weight)
+    if answers and answers[0].outcome == "found" and answers[0].weight > 0:
+        return answers[0], tuple(answers[1:])
+    return _all_clear(case, answers), tuple(answers)
+
+
+def _all_clear(case: Case, answers: Sequence[Diagnosis]) -> Diagnosis:
+    unknown = [answer for answer in answers if answer.outcome == "unknown"]
+    line = case.line
+    if unknown and not any(answer.outcome == "healthy" for answer in answers):
+        text, outcome, cause = unknown[0].root_cause, unknown[0].outcome, unknown[0].cause
+    else:
+        outcome, cause = "healthy", "none"
+        text = "Healthy: no playbook found a fault"
+        if line.trained:
+            text += f"; steps went on to {line.steps[-1]:.0f}"
+        text += "."
+    return Diagnosis(
+        analysis="health-check",
+        playbook="all",
+        outcome=outcome,
+        cause=cause,
+        root_cause=text,
+        confidence=max((answer.confidence for answer in answers), default=0.5),
+        window=(line.start, line.end),
+        evidence=tuple(fact for answer in answers for fact in answer.evidence[:2]),
+        anomalies=tuple(text for answer in answers for text in answer.anomalies),
+    )
+
+
+def take_stock(case: Case) -> Inventory:
+    """What the source holds and what cannot be trusted, before any verdict."""
+    view, line = case.view, case.line
+    groups, other = trust.groups(view.families)
+    power = view.raw("gpu.power")
+    gpus = power if not power.empty else view.raw("gpu.util")
+    warnings = list(view.source.notes)
+    for host, cells in sorted(case.ghosts.items()):
+        seconds = float(cells.sum()) * view.step
+        warnings.append(
+            f"{host}: {seconds:.0f} s of its hardware series are ghosts (the exporter's cycle time "
+            "and all GPU power stand still together); they are left out"
+        )
+    fill = view.raw("train.fill")
+    if not fill.empty and (filled := int((fill.values > 0).sum())):
+        warnings.append(f"{filled} cells of the training series are synthetic fill; left out")
+    gaps = trust.gaps(case.present, view)
+    if gaps:
+        lost = sum(right - left + view.step for left, right in gaps)
+        warnings.append(f"{len(gaps)} gap(s) without any sample, {lost:.0f} s together")
+    if len(case.hosts) == 1:
+        warnings.append("one host only: it cannot be compared with others")
+    return Inventory(
+        source=view.source.title,
+        hosts=case.hosts,
+        families=groups,
+        other_families=other,
+        span=(line.start, line.end),
+        interval=view.interval,
+        cell=view.step,
+        gpus=len(gpus.rows),
+        steps=(float(np.min(line.steps)), float(line.steps[-1])) if line.steps.size else None,
+        gaps=gaps,
+        missing=tuple(trust.missing(view)),
+        warnings=tuple(warnings),
+        right_job=check_job(case),
+    )

@@ -1,0 +1,49 @@
+"""What a job's own logs say that bears on the series: read from text that was handed in."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ray_sentinel.diagnose.verdict import Fact
+
+
+class LoggedStep(msgspec.Struct, frozen=True):
+    """A ``completed step:`` line."""
+
+    step: float
+    seconds: float | None = None
+    loss: float | None = None
+
+
+class LogFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Facts from the main log, the ranks' logs and Ray's worker logs. Empty where there is none."""
+
+    config: dict[str, str] = {}
+    """``Config param NAME: VALUE`` lines."""
+    arguments: dict[str, str] = {}
+    """``PASSTHROUGH_ARGS``, ``NNODES`` and their like."""
+    steps: tuple[LoggedStep, ...] = ()
+    failure: str = ""
+    """The class of failure that the log itself names: "heartbeat-timeout", "oom-host", ..."""
+    crash_at: float | None = None
+    heartbeat_timeout: float | None = None
+    accused: tuple[str, ...] = ()
+    failed_checkpoint: float | None = None
+    restored_step: float | None = None
+    init_waves: dict[str, int] = {}
+    """Host → waves of communicator initialisation."""
+    recompilations: int = 0
+    summary: bool = False
+    """The log ends with a JOB SUMMARY."""
+    facts: tuple[Fact, ...] = ()
+    files: tuple[str, ...] = ()
+
+    @property
+    def checkpoint_period(self) -> float | None:
+        """``checkpoint_period`` of the configuration, in steps."""
+        text = self.config.get("checkpoint_period") or self.arguments.get("checkpoint_period", "")
+        try:
+            period = float(text)
+        except ValueError:
+            return None
+        return period if period > 0 else None

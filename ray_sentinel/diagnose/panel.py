@@ -1,0 +1,150 @@
+"""A quantity's series on one time axis, with their hosts and GPUs named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+import numpy as np
+
+from ray_sentinel.diagnose import stats
+from ray_sentinel.diagnose.catalog import Quantity
+from ray_sentinel.diagnose.series import Bools, Floats, Selector
+
+GLITCH_CELLS = 3
+
+
+class Row(msgspec.Struct, frozen=True):
+    """Whose a series is."""
+
+    host: str
+    gpu: str = ""
+    unit: str = ""
+    """What else tells it apart: "mlx5_0/1" for an RDMA port, "79" for an Xid."""
+    labels: tuple[tuple[str, str], ...] = ()
+    """The source's own labels that select this series."""
+
+    @property
+    def title(self) -> str:
+        """Host, GPU and unit in one word."""
+        return ":".join(
+            part for part in (self.host, self.gpu and f"gpu{self.gpu}", self.unit) if part
+        )
+
+
+class Panel(msgspec.Struct, frozen=True):
+    """Series of one quantity: ``values`` (S, T) over ``times`` (T,), one row a series."""
+
+    quantity: Quantity
+    metric: str
+    rows: tuple[Row, ...]
+    times: Floats
+    values: Floats
+
+    @property
+    def empty(self) -> bool:
+        """There is nothing in it."""
+        return not self.rows
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Hosts that have a row, sorted."""
+        return tuple(sorted({row.host for row in self.rows}))
+
+    @property
+    def step(self) -> float:
+        """Seconds between two cells."""
+        return float(self.times[1] - self.times[0]) if self.times.size > 1 else 1.0
+
+    def promql(self, row: Row | None = None) -> str:
+        """The query that gives the series again; a counter as its rate over five minutes."""
+        labels = row.labels if row is not None else ()
+        query = str(Selector(self.metric, labels))
+        return f"rate({query}[5m])" if self.quantity.kind == "counter" else query
+
+    def of(self, host: str) -> Panel:
+        """Only the rows of one host."""
+        return self.pick(lambda row: row.host == host)
+
+    def pick(self, wanted: Callable[[Row], bool]) -> Panel:
+        """Only the rows that are wanted."""
+        keep = [index for index, row in enumerate(self.rows) if wanted(row)]
+        return msgspec.structs.replace(
+            self, rows=tuple(self.rows[index] for index in keep), values=self.values[keep]
+        )
+
+    def per_host(self, reduce: Callable[[Floats, int], Floats]) -> tuple[tuple[str, ...], Floats]:
+        """Hosts and an (H, T) array: the rows of each host reduced, such as by ``stats.mean``."""
+        hosts = self.hosts
+        out = np.full((len(hosts), self.times.size), np.nan)
+        owner = np.array([row.host for row in self.rows])
+        for index, host in enumerate(hosts):
+            out[index] = reduce(self.values[owner == host], 0)
+        return hosts, out
+
+    def between(self, start: float, end: float) -> Panel:
+        """The same rows in ``start <= t <= end``."""
+        inside = (self.times >= start) & (self.times <= end)
+        return msgspec.structs.replace(
+            self, times=self.times[inside], values=self.values[:, inside]
+        )
+
+    def increases(self) -> Floats:
+        """For a counter: how much each cell added (S, T); the first known cell adds nothing.
+
+        A reset counts from zero. A dip of a few cells back to the old value is a glitch of the
+        source and counts for nothing.
+        """
+        return np.array([_increases(row) for row in self.values]).reshape(self.values.shape)
+
+    def rates(self) -> Floats:
+        """For a counter: its rate in 1/s (S, T)."""
+        return self.increases() / self.step
+
+
+def _increases(values: Floats) -> Floats:
+    known = np.flatnonzero(np.isfinite(values))
+    out = np.full(values.size, np.nan)
+    if known.size < 2:
+        return out
+    level = values[known].copy()
+    for at in np.flatnonzero(np.diff(level) < 0) + 1:
+        after = level[at : at + GLITCH_CELLS + 1]
+        back = np.flatnonzero(after >= level[at - 1])
+        if back.size and level[at - 1] > 0:
+            level[at : at + back[0]] = level[at - 1]
+    steps = np.diff(level)
+    out[known[1:]] = np.where(steps >= 0, steps, level[1:])
+    # Between two samples of a slow source the counter is known not to have been read, not to rest.
+    return out
+
+
+def total(panel: Panel) -> Floats:
+    """For a counter: how much each row grew over the whole panel (S,)."""
+    return np.nansum(panel.increases(), axis=1) if panel.rows else np.zeros(0)
+
+
+def held(panel: Panel, seconds: float) -> Panel:
+    """The panel with holes of at most so many seconds filled by the value before."""
+    cells = max(int(np.ceil(seconds / panel.step)), 1)
+    return msgspec.structs.replace(panel, values=stats.carried(panel.values, cells))
+
+
+def where_cells(times: Floats, start: float, end: float) -> Bools:
+    """Cells with ``start <= t <= end``."""
+    return (times >= start) & (times <= end)
+
+
+def names(rows: Sequence[Row]) -> str:
+    """Rows for people, shortened."""
+    return listed([row.title for row in rows])
+
+
+def listed(items: Sequence[str], limit: int = 6) -> str:
+    """``items`` joined by commas; past ``limit`` only their number.
+
+    >>> listed(["a", "b", "c"], 2)
+    'a, b and 1 more'
+    """
+    shown = ", ".join(items[:limit])
+    return shown if len(items) <= limit else f"{shown} and {len(items) - limit} more"

@@ -1,0 +1,166 @@
+"""Change points: where the level of a series moves, and how sure that is.
+
+Binary segmentation (Scott & Knott 1974) with the CUSUM statistic (Page 1954) on winsorised values:
+clipping at three robust standard deviations keeps single spikes (a checkpoint, a lost packet) from
+being taken for a new level. A split stands only if the medians on both sides differ by more than
+the noise explains and by more than the caller's least effect.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from ray_sentinel.diagnose import stats
+from ray_sentinel.diagnose.series import Bools, Floats
+
+CLIP = 3.0
+MIN_SIDE = 4
+"""Fewest known cells on either side of a split."""
+STRENGTH = 4.5
+"""Standard errors by which two levels must differ."""
+
+
+class Shift(msgspec.Struct, frozen=True, kw_only=True):
+    """The level of a series moved from ``before`` to ``after`` at cell ``index``."""
+
+    index: int
+    at: float
+    """Unix seconds of the first cell on the new level."""
+    before: float
+    after: float
+    noise: float
+    """Robust standard deviation around the levels."""
+    uncertainty: float
+    """Seconds by which ``at`` may be off."""
+
+    @property
+    def size(self) -> float:
+        """``after - before``."""
+        return self.after - self.before
+
+    @property
+    def relative(self) -> float:
+        """``size`` over ``before``; 0 where ``before`` is 0."""
+        return self.size / abs(self.before) if self.before else 0.0
+
+
+def find_shifts(
+    values: Floats, times: Floats, *, least: float, relative: float = 0.0, most: int = 12
+) -> list[Shift]:
+    """Level shifts of one series (T,) that has holes, in order of time.
+
+    ``least`` is the smallest difference of levels that counts, in the unit of the values;
+    ``relative`` the smallest as a share of the level before.
+    """
+    known = np.flatnonzero(np.isfinite(values))
+    if known.size < 2 * MIN_SIDE:
+        return []
+    series = values[known]
+    noise = _noise(series)
+    splits = sorted(_segment(series, noise, 0, series.size, least, relative, most))
+    edges = [0, *splits, series.size]
+    shifts = []
+    for left, split, right in zip(edges, edges[1:], edges[2:], strict=False):
+        before, after = stats.middle(series[left:split]), stats.middle(series[split:right])
+        if abs(after - before) < max(least, relative * abs(before)):
+            continue
+        at = _onset(series, left, split, before, after, noise)
+        cell = known[at]
+        gap = times[cell] - times[known[at - 1]] if at else 0.0
+        shifts.append(
+            Shift(
+                index=int(cell),
+                at=float(times[cell]),
+                before=before,
+                after=after,
+                noise=noise,
+                uncertainty=float(max(gap, times[1] - times[0] if times.size > 1 else 0.0)),
+            )
+        )
+    return shifts
+
+
+def _noise(series: Floats) -> float:
+    """From differences of neighbours, so that the shifts themselves do not count as noise."""
+    return float(stats.sigma(np.diff(series))) / float(np.sqrt(2.0))
+
+
+def _segment(
+    series: Floats, noise: float, left: int, right: int, least: float, relative: float, most: int
+) -> list[int]:
+    if most <= 0 or right - left < 2 * MIN_SIDE:
+        return []
+    part = series[left:right]
+    split = best_split(part)
+    if split is None:
+        return []
+    before, after = stats.middle(part[:split]), stats.middle(part[split:])
+    local = float(np.sqrt((_spread(part[:split]) ** 2 + _spread(part[split:]) ** 2) / 2.0))
+    error = max(noise, local) * float(np.sqrt(1.0 / split + 1.0 / (part.size - split)))
+    if abs(after - before) < max(least, relative * min(abs(before), abs(after)), STRENGTH * error):
+        return []
+    at = left + split
+    return [
+        at,
+        *_segment(series, noise, left, at, least, relative, most - 1),
+        *_segment(series, noise, at, right, least, relative, most - 1),
+    ]
+
+
+def _spread(part: Floats) -> float:
+    return float(stats.sigma(part))
+
+
+def best_split(part: Floats) -> int | None:
+    """The index at which splitting the series explains most; None where it is flat or short."""
+    if part.size < 2 * MIN_SIDE:
+        return None
+    centre = stats.middle(part)
+    width = CLIP * float(stats.sigma(part))
+    if width == 0.0:
+        # More than half of the values are equal: the others are the news.
+        width = float(np.max(np.abs(part - centre)))
+        if width == 0.0:
+            return None
+    clipped = np.clip(part - centre, -width, width)
+    clipped = clipped - clipped.mean()
+    total = np.cumsum(clipped)[:-1]
+    sizes = np.arange(1, part.size)
+    weight = np.sqrt(sizes * (part.size - sizes))
+    score = np.abs(total) / weight
+    score[: MIN_SIDE - 1] = 0.0
+    score[part.size - MIN_SIDE :] = 0.0
+    return int(np.argmax(score)) + 1
+
+
+def _onset(series: Floats, left: int, split: int, before: float, after: float, noise: float) -> int:
+    """Walk from the split to the first value that has left the old level for good."""
+    quarter = 0.25 * abs(after - before)
+    limit = max(3.0 * noise, quarter) if 3.0 * noise < 0.5 * abs(after - before) else 2 * quarter
+    sign = 1.0 if after > before else -1.0
+    away = sign * (series - before) > limit
+    at = split
+    while at > left + 1 and away[at - 1]:
+        at -= 1
+    while at < series.size - 1 and not away[at]:
+        at += 1
+    return at
+
+
+def moved(values: Floats, usual: Floats, noise: Floats, strength: float, cells: int) -> Bools:
+    """Cells (S, T) in which a row is off its usual level, in runs of at least ``cells`` cells.
+
+    ``usual`` and ``noise`` are (S,) or (S, T). Infinite samples are off by definition.
+    """
+    if usual.ndim == 1:
+        usual, noise = usual[:, None], noise[:, None]
+    with np.errstate(invalid="ignore"):
+        off = np.abs(values - usual) > strength * noise
+    off = off & ~np.isnan(values)
+    out = np.zeros_like(off)
+    for index, row in enumerate(off):
+        for left, right in stats.runs(stats.joined(row, 1)):
+            if right - left >= cells:
+                out[index, left:right] = True
+    return out

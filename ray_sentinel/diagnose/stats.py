@@ -1,0 +1,166 @@
+"""Robust statistics on arrays with holes.
+
+Medians and median absolute deviations (scaled by 1.4826, the consistency factor for a normal
+distribution; Rousseeuw & Croux 1993) instead of means and standard deviations, because a training
+job's series are full of outliers that are nobody's fault: checkpoints, evaluation, start-up.
+NaN is "missing" everywhere and ±inf is "a sample that was not finite"; both are left out here.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+
+import numpy as np
+
+from ray_sentinel.diagnose.series import Bools, Floats
+
+MAD_TO_SIGMA = 1.4826
+
+
+def finite(values: Floats) -> Floats:
+    """``values`` with everything that is not finite made NaN."""
+    return np.where(np.isfinite(values), values, np.nan)
+
+
+def median(values: Floats, axis: int | None = None) -> Floats:
+    """Median of the finite values; NaN where there are none."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return np.asarray(np.nanmedian(finite(values), axis=axis))
+
+
+def quantile(values: Floats, q: float, axis: int | None = None) -> Floats:
+    """Quantile ``q`` (0..1) of the finite values; NaN where there are none."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return np.asarray(np.nanquantile(finite(values), q, axis=axis))
+
+
+def mean(values: Floats, axis: int | None = None) -> Floats:
+    """Mean of the finite values; NaN where there are none."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return np.asarray(np.nanmean(finite(values), axis=axis))
+
+
+def largest(values: Floats, axis: int | None = None) -> Floats:
+    """Greatest finite value; NaN where there are none."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return np.asarray(np.nanmax(finite(values), axis=axis))
+
+
+def smallest(values: Floats, axis: int | None = None) -> Floats:
+    """Least finite value; NaN where there are none."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        return np.asarray(np.nanmin(finite(values), axis=axis))
+
+
+def sigma(values: Floats, axis: int | None = None) -> Floats:
+    """Robust standard deviation: the scaled median absolute deviation."""
+    centre = median(values, axis)
+    if axis is not None:
+        centre = np.expand_dims(centre, axis)
+    return MAD_TO_SIGMA * median(np.abs(finite(values) - centre), axis)
+
+
+def scalar(value: Floats | float) -> float:
+    """A 0-dimensional array as a float."""
+    return float(value)
+
+
+def middle(values: Floats) -> float:
+    """Median of all values as a float."""
+    return float(median(values))
+
+
+def runs(flags: Bools) -> list[tuple[int, int]]:
+    """Half-open index ranges in which ``flags`` (T,) holds.
+
+    >>> runs(np.array([False, True, True, False, True]))
+    [(1, 3), (4, 5)]
+    """
+    padded = np.concatenate(([False], flags, [False])).astype(np.int8)
+    edges = np.diff(padded)
+    return [
+        (int(a), int(b))
+        for a, b in zip(np.flatnonzero(edges == 1), np.flatnonzero(edges == -1), strict=True)
+    ]
+
+
+def joined(flags: Bools, gap: int) -> Bools:
+    """``flags`` with holes of at most ``gap`` cells between two runs filled."""
+    out: Bools = flags.copy()
+    spans = runs(flags)
+    for (_, left), (right, _) in itertools.pairwise(spans):
+        if right - left <= gap:
+            out[left:right] = True
+    return out
+
+
+def widened(flags: Bools, before: int, after: int) -> Bools:
+    """``flags`` with every run made longer by so many cells."""
+    out: Bools = flags.copy()
+    for left, right in runs(flags):
+        out[max(left - before, 0) : right + after] = True
+    return out
+
+
+def last_index(flags: Bools) -> int | None:
+    """Index of the last True, or None."""
+    found = np.flatnonzero(flags)
+    return int(found[-1]) if found.size else None
+
+
+def first_index(flags: Bools) -> int | None:
+    """Index of the first True, or None."""
+    found = np.flatnonzero(flags)
+    return int(found[0]) if found.size else None
+
+
+def carried(values: Floats, limit: int | None = None) -> Floats:
+    """Each hole filled with the value before it, at most ``limit`` cells far; (T,) or (S, T)."""
+    known = ~np.isnan(values)
+    cells = np.arange(values.shape[-1])
+    at = np.where(known, cells, -1)
+    at = np.maximum.accumulate(at, axis=-1)
+    filled = np.take_along_axis(values, np.maximum(at, 0), axis=-1)
+    near = at >= 0 if limit is None else (at >= 0) & (cells - at <= limit)
+    return np.where(near, filled, np.nan)
+
+
+def rolling_median(values: Floats, width: int) -> Floats:
+    """Median of the ``width`` known values around each cell of (T,); NaN only where none is known.
+
+    Holes do not count as places: the window is over known values.
+    """
+    out = np.full(values.size, np.nan)
+    known = np.flatnonzero(np.isfinite(values))
+    if not known.size:
+        return out
+    series = values[known]
+    half = min(width, series.size) // 2
+    padded = np.concatenate((series[:half][::-1], series, series[-half:][::-1] if half else []))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * half + 1)
+    out[known] = np.median(windows, axis=1)
+    return carried_both(out)
+
+
+def carried_both(values: Floats) -> Floats:
+    """Holes of (T,) filled from the value before, those at the start from the first one."""
+    forward = carried(values)
+    return np.where(np.isnan(forward), carried(values[::-1])[::-1], forward)
+
+
+def smoothed(values: Floats, width: int) -> Floats:
+    """Running mean over ``width`` cells of (T,), holes left out; NaN where all are holes."""
+    if width <= 1:
+        return values
+    known = np.isfinite(values)
+    kernel = np.ones(width)
+    total = np.convolve(np.where(known, values, 0.0), kernel, mode="same")
+    count = np.convolve(known.astype(np.float64), kernel, mode="same")
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(np.where(count > 0, total / count, np.nan))

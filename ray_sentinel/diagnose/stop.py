@@ -1,0 +1,100 @@
+"""Whether and when the job stopped while it was still being watched."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.timeline import stall_limit
+
+NO_STEPS_SECONDS = 120.0
+NEAR_CHECKPOINT = 1.5
+
+
+class Stop(msgspec.Struct, frozen=True, kw_only=True):
+    """The job's last sign of progress was at ``at``; the data go on to ``end``."""
+
+    at: float
+    end: float
+    step: float | None
+    by: str
+    """"steps" or "power": what the stop was seen by."""
+    uncertainty: float
+    for_good: bool = True
+    """False where it went on afterwards."""
+
+    @property
+    def seconds(self) -> float:
+        """How long nothing moved."""
+        return self.end - self.at
+
+
+def find(case: Case) -> Stop | None:
+    """The stop at the end of the data, else the longest pause that is no checkpoint; or None."""
+    return _final(case) or _pause(case)
+
+
+def _final(case: Case) -> Stop | None:
+    line = case.line
+    if not line.trained:
+        return _by_power(case)
+    last = line.last_progress or line.start
+    limit = stall_limit(line.step_seconds, line.advances, case.cell)
+    held = [one.end - one.start for one in case.checkpoints]
+    if held and _at_checkpoint(case):
+        limit = max(limit, NEAR_CHECKPOINT * max(held))
+    if line.silence <= limit:
+        return None
+    return Stop(at=last, end=line.end, step=line.step_at(last), by="steps", uncertainty=_step(case))
+
+
+def _at_checkpoint(case: Case) -> bool:
+    """Whether the step after the last one done is where a checkpoint was due."""
+    steps = np.array([one.step for one in case.checkpoints])
+    last = case.line.step_at(case.line.end)
+    if steps.size < 2 or last is None:
+        return True
+    period = float(np.median(np.diff(steps)))
+    return period > 0 and abs((last + 1 - steps[-1]) / period - 1) < max(0.05, 2 / period)
+
+
+def _by_power(case: Case) -> Stop | None:
+    if np.isnan(case.activity).all():
+        return None
+    with np.errstate(invalid="ignore"):
+        working = np.flatnonzero(case.activity > 0.75)
+        idle = case.activity < 0.6
+    if not working.size or not idle.any():
+        return None
+    at = float(case.times[working[-1]])
+    if case.line.end - at <= NO_STEPS_SECONDS:
+        return None
+    return Stop(at=at, end=case.line.end, step=None, by="power", uncertainty=case.cell)
+
+
+def _pause(case: Case) -> Stop | None:
+    held = {(one.start, one.end) for one in case.checkpoints}
+    pauses = [
+        stall
+        for stall in case.line.stalls
+        if stall.end < case.line.end
+        and not any(start <= stall.end and end >= stall.start for start, end in held)
+        and not any(stall.start <= restart <= stall.end for restart in case.line.restarts)
+    ]
+    if not pauses:
+        return None
+    longest = max(pauses, key=lambda stall: stall.end - stall.start)
+    return Stop(
+        at=longest.start,
+        end=longest.end,
+        step=longest.step,
+        by="steps",
+        uncertainty=_step(case),
+        for_good=False,
+    )
+
+
+def _step(case: Case) -> float:
+    usual = case.line.step_seconds
+    return max(case.cell, usual if np.isfinite(usual) else 0.0)

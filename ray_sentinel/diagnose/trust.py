@@ -1,0 +1,122 @@
+"""What a source holds, what is missing, and what must not be believed.
+
+Ghost data: an exporter whose collection loop hangs may go on serving its last file, and Prometheus
+gives the dead values fresh times. The exporter's own cycle time then stands still too, which real
+measurements never do; a GPU at work never holds the same wattage for minutes.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ray_sentinel.diagnose import stats
+from ray_sentinel.diagnose.catalog import FAMILY_GROUPS, QUANTITIES
+from ray_sentinel.diagnose.panel import Panel
+from ray_sentinel.diagnose.series import Bools, Floats
+from ray_sentinel.diagnose.view import View
+
+GHOST_SECONDS = 300.0
+_EXPECTED = (
+    ("gpu.power", "GPU power", "hangs cannot be told from work"),
+    ("gpu.util", "GPU utilisation", "busy-waiting cannot be told from idling"),
+    ("train.step", "training steps", "stalls are found from power alone"),
+    ("rdma.retx", "RDMA counters", "the network cannot be cleared or blamed"),
+)
+
+
+def ghosts(view: View) -> dict[str, Bools]:
+    """Host → cells (T,) in which its hardware series are ghosts."""
+    scrape, power = view.raw("scrape.duration"), view.raw("gpu.power")
+    if scrape.empty:
+        return {}
+    least = max(int(GHOST_SECONDS / view.step), 5)
+    found: dict[str, Bools] = {}
+    frozen = [_frozen(row, least) for row in scrape.values]
+    # An exporter whose cycle time never moves at all was written so: it proves nothing.
+    lively = [bool(np.nanmax(row) > np.nanmin(row)) for row in scrape.values]
+    for index, row in enumerate(scrape.rows):
+        cells = frozen[index]
+        if not lively[index] or not cells.any():
+            continue
+        own = power.of(row.host)
+        if not own.empty:
+            cells = cells & _all_frozen(own, least)
+        if cells.any():
+            found[row.host] = cells
+    return found
+
+
+def _frozen(values: Floats, least: int) -> Bools:
+    """Cells of (T,) in runs of at least ``least`` equal values."""
+    same = np.zeros(values.size, dtype=bool)
+    same[1:] = values[1:] == values[:-1]
+    out = np.zeros(values.size, dtype=bool)
+    for left, right in stats.runs(same):
+        if right - left >= least:
+            # The first value of a run was still measured.
+            out[left:right] = True
+    return out
+
+
+def _all_frozen(panel: Panel, least: int) -> Bools:
+    flags = np.array([_frozen(row, least) | np.isnan(row) for row in panel.values])
+    return np.asarray(flags.all(axis=0))
+
+
+def presence(view: View) -> tuple[tuple[str, ...], Bools]:
+    """Hosts, and the cells (H, T) in which each has any hardware or host sample at all."""
+    hosts: list[str] = []
+    cells: list[Bools] = []
+    for key in ("host.procs_running", "gpu.power", "gpu.util", "mem.used", "scrape.duration",
+                "tcp.retx", "mem.available", "gpu.temp", "rdma.port", "train.step"):  # fmt: skip
+        panel = view.raw(key)
+        for row, values in zip(panel.rows, panel.values, strict=True):
+            known = ~np.isnan(values)
+            if row.host in hosts:
+                at = hosts.index(row.host)
+                cells[at] = cells[at] | known
+            elif row.host:
+                hosts.append(row.host)
+                cells.append(known.copy())
+    order = np.argsort(hosts)
+    array = np.array(cells, dtype=bool).reshape(len(hosts), view.times.size)
+    return tuple(hosts[index] for index in order), array[order]
+
+
+def groups(families: frozenset[str]) -> tuple[dict[str, int], tuple[str, ...]]:
+    """Number of families by group, and the names that belong to none."""
+    count: dict[str, int] = {}
+    other = []
+    for family in sorted(families):
+        for group, prefixes in FAMILY_GROUPS:
+            if family.startswith(prefixes):
+                count[group] = count.get(group, 0) + 1
+                break
+        else:
+            if not family.startswith(("up", "scrape_", "ray_sentinel_", "prometheus_", "go_")):
+                other.append(family)
+    return count, tuple(other)
+
+
+def missing(view: View) -> list[str]:
+    """Families that are not there, each with what cannot be said without it."""
+    return [
+        f"no {title} ({QUANTITIES[key].names[0].metric}): {lost}"
+        for key, title, lost in _EXPECTED
+        if view.raw(key).empty
+    ]
+
+
+def gaps(known: Bools, view: View) -> tuple[tuple[float, float], ...]:
+    """Ranges inside the data in which no host (H, T) has a sample."""
+    if not known.size or not known.any():
+        return ()
+    some = np.asarray(known.any(axis=0))
+    first, last = np.flatnonzero(some)[[0, -1]]
+    hole: Bools = np.logical_not(some)
+    hole[:first] = hole[last:] = False
+    return tuple(
+        (float(view.times[left]), float(view.times[right - 1]))
+        for left, right in stats.runs(hole)
+        if right - left >= 2
+    )

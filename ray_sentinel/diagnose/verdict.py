@@ -1,0 +1,136 @@
+"""What a diagnosis says."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+Outcome = Literal["found", "healthy", "not-this", "unknown"]
+Role = Literal["root", "intermediate", "symptom", "context"]
+
+
+class Culprit(msgspec.Struct, frozen=True, kw_only=True):
+    """A host, GPU or port that the cause lies in. Empty text where it does not apply."""
+
+    host: str
+    gpu: str = ""
+    device: str = ""
+    port: str = ""
+    reason: str = ""
+
+
+class Fact(msgspec.Struct, frozen=True, kw_only=True):
+    """One figure that the diagnosis rests on, and the query that gives it again."""
+
+    text: str
+    metric: str = ""
+    promql: str = ""
+    host: str = ""
+    gpu: str = ""
+    value: float | None = None
+    unit: str = ""
+    at: float | None = None
+    """Unix seconds."""
+    source: str = "series"
+    """"series", "log" or "events"."""
+
+
+class Link(msgspec.Struct, frozen=True, kw_only=True):
+    """One member of the causal chain. Times are Unix seconds."""
+
+    role: Role
+    text: str
+    at: float | None = None
+    uncertainty: float | None = None
+    """Seconds by which ``at`` may be off."""
+    host: str = ""
+    gpu: str = ""
+    metric: str = ""
+    promql: str = ""
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True):
+    """Figures for people."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    promql: str = ""
+
+
+class Plot(msgspec.Struct, frozen=True, kw_only=True):
+    """What to draw: series of one quantity around the anomaly. NaN is a hole."""
+
+    title: str
+    unit: str
+    promql: str
+    times: tuple[float, ...]
+    series: tuple[tuple[str, tuple[float, ...]], ...]
+    marks: tuple[tuple[float, str], ...] = ()
+
+
+class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of one playbook, or of all of them together."""
+
+    analysis: str
+    """"hang", "heartbeat", "oom", "hardware", "gpu-health", "network-health",
+    "training-stability", "checkpoint-fs-error" or "health-check"."""
+    playbook: str
+    outcome: Outcome
+    cause: str
+    """The kind of root cause in one word, such as "rdma-link"; "none" where all is well."""
+    root_cause: str
+    confidence: float
+    """0..1."""
+    weight: float = 0.0
+    """How well this playbook explains the job; the greatest one is reported first."""
+    window: tuple[float, float] = (0.0, 0.0)
+    onset: float | None = None
+    culprits: tuple[Culprit, ...] = ()
+    chain: tuple[Link, ...] = ()
+    evidence: tuple[Fact, ...] = ()
+    tables: tuple[Table, ...] = ()
+    plots: tuple[Plot, ...] = ()
+    anomalies: tuple[str, ...] = ()
+    logs: tuple[Fact, ...] = ()
+    next_steps: tuple[str, ...] = ()
+    administrator: str = ""
+    """A report for the cluster's administrator, in Markdown."""
+
+
+class Inventory(msgspec.Struct, frozen=True, kw_only=True):
+    """What the source holds, before any verdict."""
+
+    source: str
+    hosts: tuple[str, ...] = ()
+    families: dict[str, int] = {}
+    """Group of metrics → number of families."""
+    other_families: tuple[str, ...] = ()
+    span: tuple[float, float] | None = None
+    interval: float = 0.0
+    """Seconds between two samples."""
+    cell: float = 0.0
+    """Seconds of one cell of the analysis."""
+    gpus: int = 0
+    steps: tuple[float, float] | None = None
+    gaps: tuple[tuple[float, float], ...] = ()
+    """Ranges in which no host has any sample."""
+    missing: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    """What cannot be trusted, and why."""
+    right_job: str = ""
+    """The outcome of the check of steps and losses against the job's log."""
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that one run of ``diagnose`` found."""
+
+    inventory: Inventory
+    diagnosis: Diagnosis
+    others: tuple[Diagnosis, ...] = ()
+    triage: str = ""
+    """What the log side says, and whether the series confirm it."""
+    seconds: float = 0.0
+    source_seconds: float = 0.0
+    """Part of ``seconds`` spent waiting for the source's answers."""

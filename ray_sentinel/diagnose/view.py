@@ -1,0 +1,208 @@
+"""The series of one job as the playbooks see them: quantities, not metric names, on one axis.
+
+A view covers one time range at one resolution. Each quantity is read once, when it is first asked
+for, and kept. Samples that must not be trusted (synthetic fill of the TensorBoard bridge, ghost
+data of a stuck exporter) are taken out here, so that no playbook can trip over them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+import numpy as np
+
+from ray_sentinel.diagnose import stats
+from ray_sentinel.diagnose.catalog import QUANTITIES, Name, Quantity
+from ray_sentinel.diagnose.hosts import aliases, gpu_of, host_of
+from ray_sentinel.diagnose.panel import Panel, Row
+from ray_sentinel.diagnose.series import Bools, Floats, Grid, Reduce, Selector, TimeSeries, axis
+
+MAX_CELLS = 3000
+"""Cells on the axis of a view: at 10 s eight hours at full resolution, a day at 30 s."""
+DEFAULT_INTERVAL = 15.0
+_PROBES = (
+    "hw_scrape_duration_seconds",
+    "hw_gpu_power_watts",
+    "hw_procs_running",
+    "up",
+    "DCGM_FI_DEV_POWER_USAGE",
+    "ray_node_mem_used",
+    "ray_node_gpus_utilization",
+    "train_step",
+    "tb_step",
+)
+_REDUCE: dict[str, Reduce] = {
+    "train.step": "max",
+    "train.fill": "min",
+    "train.loss": "max",
+    "train.grad_norm": "max",
+    "train.raw_grad_norm": "max",
+    "rdma.port": "min",
+    "scrape.up": "min",
+    "mem.used": "max",
+    "mem.available": "min",
+    "mem.cgroup_used": "max",
+    "host.dstate": "max",
+    "gpu.vram_used": "max",
+    "scrape.duration": "last",
+}
+_IGNORED_LABELS = frozenset({"__name__", "job", "instance", "SessionName", "Version", "uuid"})
+
+
+class View:
+    """Quantities of one source over ``start`` to ``end``, in cells of ``step`` seconds."""
+
+    def __init__(
+        self,
+        source: TimeSeries,
+        start: float,
+        end: float,
+        *,
+        step: float | None = None,
+        progress: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.source = source
+        self.families = frozenset(source.families())
+        self.interval = scrape_interval(source, self.families, start, end)
+        self.step = step or cell_size(self.interval, end - start)
+        self.times = axis(start, end, self.step)
+        self.hidden: dict[str, Bools] = {}
+        """Host → cells (T,) in which its hardware series must not be trusted."""
+        self._progress = progress
+        self._panels: dict[str, Panel] = {}
+        self._aliases: dict[str, str] | None = None
+
+    @property
+    def start(self) -> float:
+        """The first cell's time."""
+        return float(self.times[0])
+
+    @property
+    def end(self) -> float:
+        """The last cell's time."""
+        return float(self.times[-1])
+
+    def has(self, key: str) -> bool:
+        """Whether the source has any family for the quantity (it may still be empty here)."""
+        return any(name.metric in self.families for name in QUANTITIES[key].names)
+
+    def panel(self, key: str) -> Panel:
+        """The quantity's series; an empty panel where there are none."""
+        if key not in self._panels:
+            self._panels[key] = self._load(QUANTITIES[key])
+        panel = self._panels[key]
+        return self._trusted(panel)
+
+    def raw(self, key: str) -> Panel:
+        """Like ``panel``, but with what must not be trusted left in."""
+        self.panel(key)
+        return self._panels[key]
+
+    def hide(self, host: str, cells: Bools) -> None:
+        """Take these cells (T,) of the host's hardware series out of all panels."""
+        before = self.hidden.get(host)
+        self.hidden[host] = cells if before is None else before | cells
+
+    def aliases(self) -> Mapping[str, str]:
+        """Address → host name."""
+        if self._aliases is None:
+            sets: list[dict[str, str]] = []
+            for name in ("up", "hw_scrape_duration_seconds", "hw_procs_running", "hw_host_info"):
+                if name in self.families:
+                    sets += self.source.label_sets(name, self.start, self.end)
+            self._aliases = aliases(sets)
+        return self._aliases
+
+    def _load(self, quantity: Quantity) -> Panel:
+        reduce = _REDUCE.get(quantity.key, "last" if quantity.kind == "counter" else "avg")
+        for name in quantity.names:
+            if name.metric not in self.families:
+                continue
+            self._progress(name.metric)
+            grid = self.source.query_range(
+                Selector(name.metric, name.equal), self.start, self.end, self.step, reduce
+            )
+            panel = self._panel(quantity, name, grid)
+            if not panel.empty:
+                return panel
+        return Panel(quantity, quantity.names[0].metric, (), self.times,
+                     np.empty((0, self.times.size)))  # fmt: skip
+
+    def _panel(self, quantity: Quantity, name: Name, grid: Grid) -> Panel:
+        rows, values = [], []
+        for labels, series in zip(grid.labels, grid.values, strict=True):
+            if np.isnan(series).all():
+                continue
+            rows.append(self._row(quantity, labels))
+            values.append(series * name.scale)
+        array = np.array(values, dtype=np.float64).reshape(len(rows), self.times.size)
+        return Panel(quantity, name.metric, tuple(rows), self.times, _without_holes(array))
+
+    def _row(self, quantity: Quantity, labels: Mapping[str, str]) -> Row:
+        host, gpu = host_of(labels, self.aliases()), gpu_of(labels)
+        own = tuple(
+            (key, value) for key, value in sorted(labels.items()) if key not in _IGNORED_LABELS
+        )
+        unit = "/".join(labels[label] for label in quantity.by if labels.get(label))
+        if "host" not in labels and "ip" not in labels and labels.get("instance"):
+            own = (*own, ("instance", labels["instance"]))
+        return Row(host, gpu, unit, own)
+
+    def _trusted(self, panel: Panel) -> Panel:
+        if panel.quantity.group == "train":
+            return self._without_fill(panel)
+        if not self.hidden or not panel.metric.startswith("hw_"):
+            return panel
+        values = panel.values
+        for index, row in enumerate(panel.rows):
+            if (cells := self.hidden.get(row.host)) is not None:
+                values = values.copy() if values is panel.values else values
+                values[index, cells] = np.nan
+        return msgspec.structs.replace(panel, values=values)
+
+    def _without_fill(self, panel: Panel) -> Panel:
+        if panel.quantity.key == "train.fill" or not panel.metric.startswith("tb_"):
+            return panel
+        fill = self.raw("train.fill")
+        if fill.empty or not (fill.values > 0).any():
+            return panel
+        values = panel.values.copy()
+        for index, row in enumerate(panel.rows):
+            for other, flags in zip(fill.rows, fill.values, strict=True):
+                if other.host == row.host:
+                    values[index, flags > 0] = np.nan
+        return msgspec.structs.replace(panel, values=values)
+
+
+def cell_size(interval: float, seconds: float, limit: int = MAX_CELLS) -> float:
+    """Seconds of a cell: the scrape interval, or the multiple of it that keeps to ``limit``."""
+    return interval * max(1, int(np.ceil(seconds / interval / limit)))
+
+
+def scrape_interval(source: TimeSeries, families: Iterable[str], start: float, end: float) -> float:
+    """The usual time between two samples of a series, to the second (at least 1)."""
+    present = set(families)
+    width = min(900.0, max(end - start, 1.0))
+    for name in (probe for probe in _PROBES if probe in present):
+        for right in (end - (end - start) * 0.4, end, start + width):
+            gaps: list[Floats] = [
+                np.diff(series.times)
+                for series in source.samples(Selector(name), right - width, right)
+                if series.times.size > 2
+            ]
+            if gaps:
+                usual = stats.middle(np.concatenate(gaps))
+                return max(round(usual), 1.0) if usual > 0 else DEFAULT_INTERVAL
+    return DEFAULT_INTERVAL
+
+
+def _without_holes(values: Floats) -> Floats:
+    """Holes that come only from a source slower than the axis, or one lost scrape, filled."""
+    known = ~np.isnan(values)
+    spacings = [np.diff(np.flatnonzero(row)) for row in known[:256]]
+    spacings = [spacing for spacing in spacings if spacing.size]
+    if not spacings:
+        return values
+    usual = int(np.ceil(np.median(np.concatenate(spacings))))
+    return stats.carried(values, max(usual, 1))

@@ -1,0 +1,82 @@
+"""How diagnoses are put together and put into words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ray_sentinel.diagnose.anomaly import Anomaly
+from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.verdict import Culprit, Diagnosis, Fact, Link, Outcome
+
+
+def spread(values: Sequence[float], unit: str) -> str:
+    """Least to greatest of the known values, for people.
+
+    >>> spread([300.2, 310.0], "W")
+    '300-310 W'
+    """
+    known = [value for value in values if np.isfinite(value)]
+    if not known:
+        return "-"
+    low, high = f"{min(known):.0f}", f"{max(known):.0f}"
+    return f"{low} {unit}" if low == high else f"{low}-{high} {unit}"
+
+
+def size(value: float) -> str:
+    """Bytes for people."""
+    for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if abs(value) >= factor:
+            return f"{value / factor:.1f} {unit}"
+    return f"{value:.0f} B"
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people.
+
+    >>> duration(3725)
+    '1 h 2 min'
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 7200 and seconds < 3600:
+        return f"{seconds / 60:.0f} min"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min"
+
+
+def plain(
+    case: Case, playbook: str, analysis: str, outcome: Outcome, cause: str, text: str,
+    confidence: float, evidence: tuple[Fact, ...] = (), next_steps: tuple[str, ...] = (),
+) -> Diagnosis:  # fmt: skip
+    """An answer that names nobody."""
+    return Diagnosis(
+        analysis=analysis,
+        playbook=playbook,
+        outcome=outcome,
+        cause=cause,
+        root_cause=text,
+        confidence=confidence,
+        window=(case.line.start, case.line.end),
+        evidence=evidence,
+        next_steps=next_steps,
+    )
+
+
+def chain(
+    roots: Sequence[Anomaly], culprits: Sequence[Culprit], text: str, *symptoms: Link
+) -> tuple[Link, ...]:
+    """Root → what followed from it → what was noticed, in order of time.
+
+    Without any earlier anomaly the finding itself is the root.
+    """
+    if roots:
+        links = [roots[0].link("root"), *(root.link("intermediate") for root in roots[1:])]
+    else:
+        first = symptoms[0]
+        host = culprits[0].host if culprits else ""
+        links = [
+            Link(role="root", text=text, at=first.at, uncertainty=first.uncertainty, host=host)
+        ]
+    return (*links, *symptoms)

@@ -1,0 +1,68 @@
+"""Series held in memory behind the same port as any other source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from ray_sentinel.diagnose.series import Grid, Reduce, Samples, Selector, axis, bucketed
+
+
+class MemorySource:
+    """Answers from samples that it was given, by metric name."""
+
+    def __init__(self, title: str = "memory", notes: Sequence[str] = ()) -> None:
+        self.title = title
+        self.notes: list[str] = list(notes)
+        self._series: dict[str, list[Samples]] = {}
+
+    def add(
+        self, name: str, labels: Mapping[str, str], times: Iterable[float], values: Iterable[float]
+    ) -> None:
+        """One series; times rise."""
+        samples = Samples(
+            dict(labels),
+            np.asarray(times, dtype=np.float64),
+            np.asarray(values, dtype=np.float64),
+        )
+        if samples.times.size:
+            self._series.setdefault(name, []).append(samples)
+
+    def families(self) -> tuple[str, ...]:
+        return tuple(sorted(self._series))
+
+    def span(self) -> tuple[float, float] | None:
+        ends = [
+            (float(series.times[0]), float(series.times[-1]))
+            for family in self._series.values()
+            for series in family
+        ]
+        return (min(a for a, _ in ends), max(b for _, b in ends)) if ends else None
+
+    def label_sets(self, name: str, start: float, end: float) -> list[dict[str, str]]:
+        return [
+            dict(series.labels)
+            for series in self._series.get(name, ())
+            if ((series.times >= start) & (series.times <= end)).any()
+        ]
+
+    def samples(self, selector: Selector, start: float, end: float) -> list[Samples]:
+        found = []
+        for series in self._series.get(selector.name, ()):
+            inside = (series.times > start) & (series.times <= end)
+            if inside.any() and selector.matches(series.labels):
+                found.append(Samples(series.labels, series.times[inside], series.values[inside]))
+        return found
+
+    def query_range(
+        self, selector: Selector, start: float, end: float, step: float, reduce: Reduce = "last"
+    ) -> Grid:
+        times = axis(start, end, step)
+        series = self.samples(selector, times[0] - step, times[-1])
+        values = [bucketed(one, times, step, reduce) for one in series]
+        return Grid(
+            tuple(one.labels for one in series),
+            times,
+            np.array(values, dtype=np.float64).reshape(len(series), times.size),
+        )
