@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from typing import Any
 
 import msgspec
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+from ray_sentinel.text import clean
 
-
-def clean(text: str) -> str:
-    """``text`` without control characters, so that a hostile log line cannot drive a terminal.
-
-    Each is shown as its escape (``\\x1b``); tab and newline stay.
-    """
-    return _CONTROL.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
+__all__ = ["clean", "print_error", "print_json"]
 
 
 def print_json(value: Any) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime, timezone
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+from ray_sentinel.text import one_line as plain
+
+__all__ = ["moment", "percent", "plain", "since"]
 
 
 def moment(at: float | None) -> str:
@@ -24,10 +25,3 @@ def since(start: float | None, at: float | None) -> str:
 def percent(confidence: float) -> str:
     """A confidence of 0..1 for people."""
     return f"{100 * confidence:.0f} %"
-
-
-def plain(text: str, limit: int = 2000) -> str:
-    """Text from outside on one line, without control characters, bounded."""
-    flat = " ".join(text.split())
-    flat = _CONTROL.sub(lambda match: f"\\x{ord(match.group()):02x}", flat)
-    return flat if len(flat) <= limit else flat[: limit - 1] + "…"

@@ -1,0 +1,97 @@
+"""What the demo shows on a terminal."""
+
+from __future__ import annotations
+
+from rich.columns import Columns
+from rich.console import Console, Group, RenderableType
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from ray_sentinel.demo.plan import EXPECTED
+from ray_sentinel.demo.story import Outcome
+from ray_sentinel.model.incident import Incident, Verdict
+from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.model.status import JobStatus, Status
+from ray_sentinel.report.incident_markdown import frames
+from ray_sentinel.report.words import percent
+from ray_sentinel.text import clean
+
+COLOURS = {"healthy": "green", "slow": "yellow", "stalled": "yellow", "hung": "red"}
+SHOWN_FRAMES = 8
+
+
+def progress(status: Status | None, note: str) -> RenderableType:
+    """The live view: a line for each rank, and what is going on."""
+    if status is None or not status.jobs:
+        return Panel(Text(note), title="ray-sentinel demo", border_style="blue")
+    colour = COLOURS.get(status.state, "blue")
+    parts: list[RenderableType] = [_ranks(job) for job in status.jobs]
+    verdict = Text(clean(status.verdict), style=colour)
+    return Panel(Group(*parts, verdict, Text(note, style="dim")), border_style=colour,
+                 title=f"ray-sentinel demo: {status.state}")  # fmt: skip
+
+
+def _ranks(job: JobStatus) -> Table:
+    table = Table(title=clean(f"{job.job}, {job.phase}"), expand=True, border_style="dim")
+    for name in ("rank", "node", "pid", "step", "state", "last moved"):
+        table.add_column(name, justify="left" if name in ("node", "state") else "right")
+    for rank in job.ranks:
+        ago = "" if rank.step_age_seconds is None else f"{rank.step_age_seconds:.1f} s ago"
+        style = "" if rank.state in ("running", "waiting") else "yellow"
+        step = "-" if rank.step is None else str(rank.step)
+        cells = (str(rank.rank), clean(rank.host), str(rank.pid), step, rank.state, ago)
+        table.add_row(*cells, style=style)
+    return table
+
+
+def verdict(console: Console, outcome: Outcome) -> None:
+    """The end: who it was, why, the stacks that show it, the report, and whether it is true."""
+    incident = outcome.incident
+    if incident is None or incident.verdict is None:
+        console.print(Panel("no verdict came", style="red"))
+    else:
+        console.print(Panel(_sentence(incident, incident.verdict, outcome), border_style="red",
+                            title="verdict"))  # fmt: skip
+        console.print(Columns(_stacks(incident.verdict), equal=True, expand=True))
+        if incident.bundle:
+            console.print(f"report: [bold]{clean(incident.bundle)}/report.md[/] (and report.html)")
+    console.print(_truth(outcome))
+
+
+def _sentence(incident: Incident, verdict: Verdict, outcome: Outcome) -> Text:
+    text = Text(clean(verdict.summary) + "\n", style="bold")
+    text.append(f"kind {incident.kind}, confidence {percent(verdict.confidence)}", style="dim")
+    if outcome.seconds is not None:
+        text.append(f", named {outcome.seconds:.1f} s after it began", style="dim")
+    for item in verdict.evidence[:6]:
+        text.append(f"\n  {clean(item.text)}", style="default")
+    return text
+
+
+def _stacks(verdict: Verdict) -> list[Panel]:
+    """The culprits' stacks, and the first waiter's beside them."""
+    blamed = {culprit.pid for culprit in verdict.culprits}
+    culprits = [fact for fact in verdict.stacks if fact.process.pid in blamed]
+    waiters = [fact for fact in verdict.stacks if fact.process.pid not in blamed]
+    return [_stack(fact, "culprit", "red") for fact in culprits] + [
+        _stack(fact, "waiter", "green") for fact in waiters[:1]
+    ]
+
+
+def _stack(fact: StackFact, who: str, colour: str) -> Panel:
+    rank = fact.rank.rank if fact.rank is not None else "?"
+    lines = frames(fact)
+    text = "\n".join(clean(line) for line in lines[:SHOWN_FRAMES]) or "no Python frames"
+    return Panel(Text(text, overflow="fold"), title=f"rank {rank} ({who})", border_style=colour)
+
+
+def _truth(outcome: Outcome) -> Text:
+    plan = outcome.plan
+    told = (
+        f"what was drawn: {plan.fault} on rank {plan.rank} at step {plan.step} "
+        f"(--seed {plan.seed}), kind {EXPECTED[plan.fault]}: "
+    )
+    if outcome.right:
+        return Text(told).append("the verdict is right", style="bold green")
+    return Text(told).append(f"the verdict is WRONG: {outcome.wrong}", style="bold red")

@@ -1,0 +1,21 @@
+"""Text from outside, made harmless."""
+
+from __future__ import annotations
+
+import re
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def clean(text: str) -> str:
+    """``text`` without control characters, so that a hostile log line cannot drive a terminal.
+
+    Each is shown as its escape (``\\x1b``); tab and newline stay.
+    """
+    return _CONTROL.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
+
+
+def one_line(text: str, limit: int = 2000) -> str:
+    """The same on one line of at most ``limit`` characters."""
+    flat = clean(" ".join(text.split()))
+    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
