@@ -1,0 +1,234 @@
+"""Finding the ranks on a machine from outside: who is a rank, and who merely inherited variables.
+
+Said by, in falling precedence: a live record (the process attached), Ray (the caller tells), the
+environment a process started with, an inference engine's title. Children inherit the variables, so
+the topmost interpreter of each (job, rank) is the rank: shells above it are no interpreters,
+dataloader workers below it are its children, also after it died. Launchers are no ranks, nor are
+Ray's own processes that inherited variables from the shell that started Ray, nor are ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from ray_sentinel.progress.environment import (
+    ROLE_VARIABLE,
+    EnvironRank,
+    attempt_from,
+    gpus_from,
+    job_from,
+    rank_from,
+)
+from ray_sentinel.progress.launchers import gave_out, is_launcher
+from ray_sentinel.progress.processes import Key, Process
+from ray_sentinel.progress.titles import engine_ranks
+
+MAX_FORMER = 4096
+"""Former ranks that are remembered, so that their orphaned children are not taken for ranks."""
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that is a rank, and who says so."""
+
+    process: Process
+    job: str
+    rank: int
+    attempt: int = 0
+    world_size: int | None = None
+    local_rank: int | None = None
+    gpus: tuple[str, ...] = ()
+    role: str = ""
+    source: str = "environ"
+    """"record", "ray", "environ" or "title"."""
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody's word that a process is a rank: its record's, or Ray's."""
+
+    pid: int
+    start: int
+    """0 where it is not known: whatever process has the pid now."""
+    job: str
+    rank: int
+    attempt: int = 0
+    world_size: int | None = None
+    local_rank: int | None = None
+    gpus: tuple[str, ...] = ()
+    role: str = ""
+    source: str = "record"
+
+
+class _Candidate(msgspec.Struct, frozen=True):
+    process: Process
+    rank: EnvironRank
+    job: str
+    attempt: int
+
+    @property
+    def group(self) -> tuple[str, int]:
+        return (self.job, self.rank.rank)
+
+
+class Discovery:
+    """Remembers who was a rank, so that what outlives a rank is not taken for it."""
+
+    def __init__(self) -> None:
+        self._former: dict[Key, int] = {}
+
+    def discover(
+        self, table: Mapping[int, Process], claims: Iterable[Claim] = ()
+    ) -> tuple[Found, ...]:
+        """The ranks among the processes, by job, attempt, rank and pid."""
+        claimed = list(self._claimed(table, claims))
+        found = {item.process.key: item for item in claimed}
+        for item in self._by_environ(table, claimed):
+            found.setdefault(item.process.key, item)
+        for item in _by_title(table):
+            if item.process.key not in found and not item.process.descends_from(found):
+                found[item.process.key] = item
+        self._remember(found.values())
+        return tuple(
+            sorted(
+                found.values(),
+                key=lambda item: (item.job, item.attempt, item.rank, item.process.pid),
+            )
+        )
+
+    def _remember(self, found: Iterable[Found]) -> None:
+        for item in found:
+            self._former.pop(item.process.key, None)
+            self._former[item.process.key] = item.rank
+        while len(self._former) > MAX_FORMER:
+            del self._former[next(iter(self._former))]
+
+    def _claimed(self, table: Mapping[int, Process], claims: Iterable[Claim]) -> Iterator[Found]:
+        accepted: dict[Key, Claim] = {}
+        for claim in claims:
+            process = table.get(claim.pid)
+            if process is None or claim.start not in (0, process.start) or _is_ours(process):
+                continue
+            # The first word stands: records come before what Ray says.
+            accepted.setdefault(process.key, claim)
+        for key, claim in accepted.items():
+            process = table[key[0]]
+            above = (accepted[other] for other in process.lineage if other in accepted)
+            # A child that ran the attaching line again, such as a spawned dataloader worker.
+            if any((other.job, other.rank) == (claim.job, claim.rank) for other in above):
+                continue
+            yield Found(
+                process=process,
+                job=claim.job,
+                rank=claim.rank,
+                attempt=claim.attempt,
+                world_size=claim.world_size,
+                local_rank=claim.local_rank,
+                gpus=claim.gpus,
+                role=claim.role,
+                source=claim.source,
+            )
+
+    def _by_environ(
+        self, table: Mapping[int, Process], claimed: Iterable[Found]
+    ) -> Iterator[Found]:
+        candidates = {
+            candidate.process.key: candidate
+            for process in table.values()
+            if (candidate := _candidate(process, table)) is not None
+        }
+        launchers = _launchers(candidates.values())
+        told = {item.process.key: item for item in claimed}
+        for candidate in candidates.values():
+            process = candidate.process
+            if process.key in launchers or process.key in told:
+                continue
+            if self._is_child(candidate, candidates, launchers):
+                continue
+            if _is_told_of(candidate, told, candidates):
+                continue
+            yield Found(
+                process=process,
+                job=candidate.job,
+                rank=candidate.rank.rank,
+                attempt=candidate.attempt,
+                world_size=candidate.rank.world_size,
+                local_rank=candidate.rank.local_rank,
+                gpus=gpus_from(process.environ),
+            )
+
+    def _is_child(
+        self, candidate: _Candidate, candidates: Mapping[Key, _Candidate], launchers: set[Key]
+    ) -> bool:
+        for key in candidate.process.lineage:
+            above = candidates.get(key)
+            if above is not None and key not in launchers and above.group == candidate.group:
+                return True
+            if self._former.get(key) == candidate.rank.rank and key not in launchers:
+                return True
+        return False
+
+
+def _candidate(process: Process, table: Mapping[int, Process]) -> _Candidate | None:
+    if not process.interpreter or not process.environ:
+        return None
+    rank = rank_from(process.environ)
+    if rank is None or _is_ours(process) or is_launcher(process):
+        return None
+    for pid, start in process.lineage:
+        above = table.get(pid)
+        if above is None or above.start != start or above.command != "raylet":
+            continue
+        # Ray itself was started with these variables: all of its workers have them.
+        if rank_from(above.environ) == rank:
+            return None
+    return _Candidate(process, rank, job_from(process.environ), attempt_from(process.environ))
+
+
+def _launchers(candidates: Iterable[_Candidate]) -> set[Key]:
+    by_key = {candidate.process.key: candidate for candidate in candidates}
+    return {
+        key
+        for below in by_key.values()
+        for key in below.process.lineage
+        if key in by_key and gave_out(by_key[key].rank, below.rank)
+    }
+
+
+def _is_told_of(
+    candidate: _Candidate, told: Mapping[Key, Found], candidates: Mapping[Key, _Candidate]
+) -> bool:
+    """Whether somebody's word about a relative settles what the candidate is."""
+    process = candidate.process
+    for key, item in told.items():
+        if key in process.lineage:
+            if item.rank == candidate.rank.rank:
+                return True
+            continue
+        other = candidates.get(key)
+        if other is None or other.group != candidate.group:
+            continue
+        # A wrapper above the rank, or another program beside it in the same wrapper.
+        if process.key in item.process.lineage or process.parent == item.process.parent:
+            return True
+    return False
+
+
+def _by_title(table: Mapping[int, Process]) -> Iterator[Found]:
+    for engine in engine_ranks(table):
+        process = engine.process
+        if not _is_ours(process):
+            yield Found(
+                process=process,
+                job=job_from(process.environ) or engine.job,
+                rank=engine.rank,
+                attempt=attempt_from(process.environ),
+                world_size=engine.world_size,
+                gpus=gpus_from(process.environ),
+                role="engine",
+                source="title",
+            )
+
+
+def _is_ours(process: Process) -> bool:
+    return bool(process.environ.get(ROLE_VARIABLE))

@@ -1,0 +1,125 @@
+"""Why a companion thread has not stamped: the interpreter lock is held, or there is no CPU.
+
+The companion sleeps half a second in ``clock_nanosleep``, then needs the interpreter lock (GIL) to
+stamp. CPython's waiter sleeps in a futex and wakes every 5 ms to ask the holder to let go, so a
+stamp that grows old with the companion in a futex means that the holder does not run Python code:
+it is in C, spinning or asleep. A holder that wants to run Python but gets no CPU looks the same
+from the companion's side, so the run queues are asked: a thread that waited there most of the time
+while the process got next to no CPU makes it starved.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ray_sentinel.model.progress import InterpreterState
+
+STALE_AFTER = 1.5
+"""Seconds without a stamp after which somebody must be at fault: three missed stamps."""
+STARVED_SHARE = 0.5
+"""Share of the time that a starved thread waits for a CPU, at least."""
+IDLE_SHARE = 0.05
+"""Share of a CPU that a starved process gets, at most."""
+FEW_SWITCHES = 5
+"""A waiter for the lock is put on a CPU 200 times a second, unless it is starved itself."""
+CLOCK_SLACK = 1.0
+
+
+class ThreadSample(msgspec.Struct, frozen=True, kw_only=True):
+    """One thread at one moment."""
+
+    at: float
+    """CLOCK_MONOTONIC seconds."""
+    state: str
+    wchan: str = ""
+    cpu_seconds: float | None = None
+    delay_seconds: float | None = None
+    switches: int | None = None
+
+
+class Scheduling(msgspec.Struct, frozen=True, kw_only=True):
+    """What the run queues did to a process between two looks."""
+
+    seconds: float
+    longest_delay: float
+    """Of the thread that waited longest for a CPU."""
+    cpu_seconds: float
+    """Of all threads together."""
+
+
+def interpreter_state(
+    stamp_age: float | None,
+    state: str,
+    companion: ThreadSample | None,
+    before: ThreadSample | None = None,
+    scheduling: Scheduling | None = None,
+    *,
+    frozen: bool = False,
+    stale_after: float = STALE_AFTER,
+) -> InterpreterState:
+    """Judge from the age of the stamp (seconds) and from the companion's scheduler state.
+
+    ``state`` is the process's letter; ``before`` is an earlier look at the same companion, and
+    ``scheduling`` what happened since then. "unknown" wherever two readings are possible.
+    """
+    if stamp_age is None or stamp_age < -CLOCK_SLACK:
+        return "unknown"
+    if frozen or state[:1] in ("T", "t", "Z", "X"):
+        return "unknown"
+    if stamp_age < stale_after:
+        return "runs"
+    if companion is None:
+        return "unknown"
+    if _starved(companion, before, scheduling):
+        return "starved"
+    if _waits_for_lock(companion, before):
+        return "gil-held"
+    return "unknown"
+
+
+def _starved(
+    companion: ThreadSample, before: ThreadSample | None, scheduling: Scheduling | None
+) -> bool:
+    if before is None:
+        return False
+    seconds = companion.at - before.at
+    if seconds <= 0:
+        return False
+    delay, switches = _growth(companion, before)
+    if delay is not None and switches is not None:
+        if delay / seconds >= STARVED_SHARE and switches <= FEW_SWITCHES * max(1.0, seconds):
+            return True
+    elif companion.state == "R":
+        # Without schedstat: runnable in two looks, and no stamp in between.
+        return before.state == "R"
+    if scheduling is None or scheduling.seconds <= 0:
+        return False
+    return (
+        scheduling.longest_delay / scheduling.seconds >= STARVED_SHARE
+        and scheduling.cpu_seconds / scheduling.seconds < IDLE_SHARE
+    )
+
+
+def _waits_for_lock(companion: ThreadSample, before: ThreadSample | None) -> bool:
+    if companion.wchan:
+        if "futex" in companion.wchan:
+            return True
+        # It was caught in the instant between two waits of 5 ms.
+        return companion.state == "R" and before is not None and "futex" in before.wchan
+    if before is None or companion.state not in ("S", "R"):
+        return False
+    _, switches = _growth(companion, before)
+    # wchan is hidden: only a waiter for the lock is busy without stamping.
+    return switches is not None and switches > FEW_SWITCHES
+
+
+def _growth(now: ThreadSample, before: ThreadSample) -> tuple[float | None, int | None]:
+    delay = (
+        None
+        if now.delay_seconds is None or before.delay_seconds is None
+        else now.delay_seconds - before.delay_seconds
+    )
+    switches = (
+        None if now.switches is None or before.switches is None else now.switches - before.switches
+    )
+    return delay, switches

@@ -1,0 +1,72 @@
+"""Processes that start ranks, and so carry launcher variables without being ranks themselves."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from ray_sentinel.progress.environment import EnvironRank
+from ray_sentinel.progress.processes import Process
+
+_PROGRAMS = frozenset(
+    {
+        "torchrun",
+        "accelerate",
+        "accelerate-launch",
+        "deepspeed",
+        "ds",
+        "colossalai",
+        "horovodrun",
+        "composer",
+        "mpirun",
+        "mpiexec",
+        "srun",
+        "ray",
+        "ray-sentinel",
+    }
+)
+_MODULES = re.compile(
+    r"^(torch\.distributed\.(run|launch|launcher.*|elastic.*)"
+    r"|accelerate(\.commands.*)?"
+    r"|deepspeed\.launcher\..*|composer\.cli.*|horovod\.runner.*"
+    r"|ray_sentinel(\..*)?)$"
+)
+_RAY_SYSTEM = re.compile(
+    r"^ray::(IDLE|SPILL|RESTORE|DashboardAgent|RuntimeEnvAgent)|"
+    r"/ray/(dashboard|autoscaler)/|/ray/_private/(log_monitor|runtime_env|workers/default_worker)"
+)
+# Options of the interpreter that take a value of their own.
+_WITH_VALUE = frozenset({"-X", "-W", "-Q", "--check-hash-based-pycs"})
+
+
+def is_launcher(process: Process) -> bool:
+    """Whether its command line is that of a known launcher, or of Ray's own processes."""
+    if _RAY_SYSTEM.search(process.title):
+        return True
+    arguments = process.arguments
+    index = 1
+    while index < len(arguments):
+        argument = arguments[index]
+        if argument == "-m":
+            module = arguments[index + 1] if index + 1 < len(arguments) else ""
+            return _MODULES.match(module) is not None
+        if not argument.startswith("-"):
+            return os.path.basename(argument) in _PROGRAMS
+        if argument == "-c":
+            return False
+        index += 2 if argument in _WITH_VALUE else 1
+    return False
+
+
+def gave_out(above: EnvironRank, below: EnvironRank) -> bool:
+    """Whether a process with ``above`` is a launcher, seen from a descendant that has ``below``.
+
+    Children inherit variables; one that has another rank by another scheme, or a local rank where
+    the one above has none, was given it by the one above or by something in between.
+    """
+    differs = (above.rank, above.world_size) != (below.rank, below.world_size)
+    if not differs:
+        return False
+    return above.scheme != below.scheme or (
+        above.local_rank is None and below.local_rank is not None
+    )

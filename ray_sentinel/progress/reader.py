@@ -1,0 +1,162 @@
+"""The agent's side: all records on the machine, read while their writers run, hang or are dead.
+
+Records are read with ``pread``, not mapped: a file that somebody truncates would kill a reader that
+maps it. Files are opened without following links, and count only if they belong to the owner of
+their folder; whatever is no record of ours is named once and left alone.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from ray_sentinel.progress import record
+from ray_sentinel.progress.directory import SHARED_MEMORY, SUFFIX, candidates
+from ray_sentinel.progress.own_process import boot_number, pid_namespace
+from ray_sentinel.progress.record_view import RecordView, UnreadableRecordError, parse
+from ray_sentinel.progress.requests import ANSWERS, answer_name
+
+MAX_RECORDS = 2048
+"""Records open at one time; further ones wait until some of these are gone."""
+CLOCK_STEP = 0.1
+"""Seconds by which the wall clock must move against the monotonic one to be followed."""
+ROOT_LOOKS_EVERY = 5
+"""Scans between two looks for other users' folders, where we are root."""
+
+
+class RecordReader:
+    """Keeps what it has open, so that reading a record again takes microseconds."""
+
+    def __init__(
+        self,
+        folders: Iterable[Path] | None = None,
+        *,
+        proc: Path = Path("/proc"),
+        monotonic: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """``folders`` hold the records; by default those that writers use."""
+        self._fixed = None if folders is None else tuple(folders)
+        self._more: set[Path] = set()
+        self._monotonic, self._now = monotonic, now
+        self._boot, self._namespace = boot_number(proc), pid_namespace(proc)
+        self._open: dict[Path, RecordView] = {}
+        self._bad: set[Path] = set()
+        self._looks = 0
+        self._found: tuple[Path, ...] = ()
+        self._offset = now() - monotonic()
+        self.problems: list[str] = []
+        """What was found that is no record of ours; the caller takes and clears them."""
+
+    def also(self, folders: Iterable[Path]) -> None:
+        """Look into these folders too: a rank was told to use them."""
+        self._more.update(folders)
+
+    def folders(self) -> tuple[Path, ...]:
+        """Where is looked now."""
+        if self._looks % ROOT_LOOKS_EVERY == 0:
+            self._found = candidates() if self._fixed is None else self._fixed
+            if self._fixed is None and os.geteuid() == 0:
+                others = sorted(SHARED_MEMORY.glob("ray_sentinel-*"))
+                self._found = tuple(dict.fromkeys((*self._found, *others)))
+        self._looks += 1
+        return tuple(dict.fromkeys((*self._found, *self._more)))
+
+    def scan(self) -> tuple[RecordView, ...]:
+        """All records as they are now. Bad files are named in ``problems``, once."""
+        offset = self._now() - self._monotonic()
+        if abs(offset - self._offset) > CLOCK_STEP:
+            # Else times in Unix seconds stay equal to the last bit between two scans.
+            self._offset = offset
+        present: set[Path] = set()
+        for folder in self.folders():
+            present.update(self._names(folder))
+        for path in self._open.keys() - present:
+            os.close(self._open.pop(path).handle)
+        self._bad &= present
+        views = (self._view(path) for path in sorted(present - self._bad))
+        return tuple(view for view in views if view is not None)
+
+    def _names(self, folder: Path) -> Iterator[Path]:
+        try:
+            status = os.lstat(folder)
+            names = os.listdir(folder)
+        except OSError:
+            return
+        mine = status.st_uid in (0, os.geteuid()) or os.geteuid() == 0
+        if not stat.S_ISDIR(status.st_mode) or not mine:
+            return
+        for name in names:
+            if name.endswith(SUFFIX) and not name.startswith("."):
+                yield folder / name
+
+    def _view(self, path: Path) -> RecordView | None:
+        view = self._open.get(path)
+        try:
+            if view is None:
+                if len(self._open) >= MAX_RECORDS:
+                    return None
+                view = self._open_record(path)
+            self._read(view)
+        except (UnreadableRecordError, OSError, msgspec.DecodeError) as error:
+            if view is not None:
+                os.close(view.handle)
+                self._open.pop(path, None)
+            if not isinstance(error, FileNotFoundError):
+                self._bad.add(path)
+                why = error.strerror if isinstance(error, OSError) else str(error)
+                self.problems.append(f"{path}: {why}; it is left alone")
+            return None
+        return view
+
+    def _open_record(self, path: Path) -> RecordView:
+        # O_NONBLOCK: a FIFO of that name must not hold us.
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        handle = os.open(path, flags)
+        try:
+            view = self._check(path, handle)
+        except (UnreadableRecordError, OSError):
+            os.close(handle)
+            raise
+        self._open[path] = view
+        return view
+
+    def _check(self, path: Path, handle: int) -> RecordView:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            raise UnreadableRecordError("no regular file")
+        if status.st_uid != os.lstat(path.parent).st_uid and status.st_uid != os.geteuid():
+            raise UnreadableRecordError(f"belongs to user {status.st_uid}, not to its folder's")
+        header = parse(os.pread(handle, record.SIZE, 0))
+        return RecordView(path=path, handle=handle, header=header, owner=status.st_uid)
+
+    def _read(self, view: RecordView) -> None:
+        first = os.pread(view.handle, record.SIZE, 0)
+        second = os.pread(view.handle, record.SIZE, 0)
+        if len(first) < record.SIZE or len(second) < record.SIZE:
+            raise UnreadableRecordError(f"shorter than {record.SIZE} bytes")
+        view.update(first, second, self._offset)
+        view.this_boot = view.header.boot == self._boot
+        view.this_namespace = view.header.pid_namespace == self._namespace
+
+    def remove(self, view: RecordView) -> None:
+        """Delete a dead process's record and answers. Files that are gone are no error.
+
+        Raises OSError where they may not be deleted.
+        """
+        self._open.pop(view.path, None)
+        os.close(view.handle)
+        for answer in ANSWERS:
+            view.path.with_name(answer_name(view.path.name, answer)).unlink(missing_ok=True)
+        view.path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Close all files."""
+        for view in self._open.values():
+            os.close(view.handle)
+        self._open.clear()
