@@ -112,6 +112,8 @@ class StackFact(msgspec.Struct, frozen=True, kw_only=True):
     """Scheduler state, one letter, where a tool said it."""
     gil_waiters: int = 0
     """Threads of the process that were seen to wait for the GIL."""
+    keeps_gil: bool = False
+    """The telling thread has the GIL while it runs no Python: in C, asleep or busy."""
     kernels: tuple[str, ...] = ()
     """Names of the kernels on its device."""
     kernels_listed: bool | None = None

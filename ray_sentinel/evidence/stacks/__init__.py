@@ -1,0 +1,30 @@
+"""Stacks: from any tool's output to who holds the job up.
+
+``parse`` reads py-spy (text, native, JSON), gdb, cuda-gdb, kernel stacks and faulthandler into
+``model.stacks.StackTrace``; ``classify_process`` turns the traces of one process into a
+``StackFact``; ``explain`` turns rounds of facts into culprits with the evidence.
+"""
+
+from ray_sentinel.evidence.stacks.classify import Reader, by_process, classify, classify_process
+from ray_sentinel.evidence.stacks.compare import Movement, movement, movements
+from ray_sentinel.evidence.stacks.explain import Explanation, explain
+from ray_sentinel.evidence.stacks.formats import parse
+from ray_sentinel.evidence.stacks.tree import StackClass, classes, merge, render, who
+
+__all__ = [
+    "Explanation",
+    "Movement",
+    "Reader",
+    "StackClass",
+    "by_process",
+    "classes",
+    "classify",
+    "classify_process",
+    "explain",
+    "merge",
+    "movement",
+    "movements",
+    "parse",
+    "render",
+    "who",
+]

@@ -1,0 +1,268 @@
+"""From one process's stacks, of one tool or of several, to what it is doing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from ray_sentinel.evidence.stacks import reading as rd
+from ray_sentinel.evidence.stacks.roles import helper_process, is_helper
+from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.stacks import Frame, StackFact, StackTrace, ThreadStack, Tool
+
+T = TypeVar("T")
+
+_PREFERRED: tuple[Tool, ...] = (
+    "py-spy-native",
+    "py-spy",
+    "companion",
+    "faulthandler",
+    "cuda-gdb",
+    "gdb",
+    "kernel",
+)
+_STOPPED = frozenset("Tt")
+_COLLECTIVE_KERNEL = ("nccl", "rccl", "msccl", "deep_ep", "nvshmem", "symm_mem", "multimem")
+
+
+class Reader:
+    """Reads stacks, each distinct one once: the ranks of a job repeat a few thousand.
+
+    Frames are remembered by identity first (the parsers share equal stacks), then by value.
+    """
+
+    def __init__(self) -> None:
+        self._by_id: dict[int, tuple[tuple[Frame, ...], rd.Reading]] = {}
+        self._by_value: dict[tuple[Frame, ...], rd.Reading] = {}
+        self._helpers: dict[tuple[str, int], bool] = {}
+
+    def read(self, frames: tuple[Frame, ...]) -> rd.Reading:
+        """The reading of ``frames``."""
+        known = self._by_id.get(id(frames))
+        if known is not None:
+            return known[1]
+        found = self._by_value.get(frames)
+        if found is None:
+            found = self._by_value[frames] = rd.read(frames)
+        # The frames are kept with the answer, so that their id stays theirs.
+        self._by_id[id(frames)] = (frames, found)
+        return found
+
+    def is_helper(self, thread: ThreadStack) -> bool:
+        """``roles.is_helper``, remembered; the frames are held by ``read``."""
+        if thread.main:
+            return False
+        self.read(thread.frames)
+        key = (thread.name, id(thread.frames))
+        if key not in self._helpers:
+            self._helpers[key] = is_helper(thread)
+        return self._helpers[key]
+
+
+def classify(trace: StackTrace, reader: Reader | None = None) -> StackFact:
+    """What one tool's stacks of one process say."""
+    reader = reader or Reader()
+    fact = StackFact(
+        process=trace.process,
+        rank=trace.rank,
+        tool=trace.tool,
+        at=trace.at,
+        error=trace.error,
+        state=trace.state,
+        kernels=tuple(kernel.name for kernel in trace.kernels),
+        kernels_listed=trace.kernels_listed,
+        command=trace.command,
+        helper=helper_process(trace),
+    )
+    thread = telling_thread(trace.threads, reader)
+    if thread is None:
+        return _with_device(fact)
+    reading = reader.read(thread.frames)
+    waiters = _gil_waiters(trace, reader)
+    meaning = reading.meaning
+    fact = msgspec.structs.replace(
+        fact,
+        signature=reading.signature,
+        activity=meaning.activity if meaning else "unknown",
+        label=reading.label or _where(thread.frames),
+        waits_for_others=meaning.waits if meaning else None,
+        operation=reading.operation,
+        thread=thread.name or (str(thread.tid) if thread.tid else ""),
+        active=thread.active,
+        state=fact.state or thread.state,
+        holds_gil=thread.holds_gil,
+        gil_waiters=waiters,
+        keeps_gil=_keeps_gil(thread, reading, waiters),
+    )
+    return _with_device(fact)
+
+
+def classify_process(traces: Sequence[StackTrace], reader: Reader | None = None) -> StackFact:
+    """What several tools' stacks of one process, of one round, say together.
+
+    The tool that explains most decides what the process does; its place in the code is taken from
+    py-spy where there is one, for that is what two rounds have in common.
+    Raises ValueError without a trace.
+    """
+    if not traces:
+        raise ValueError("no traces of the process")
+    reader = reader or Reader()
+    ordered = sorted(traces, key=lambda trace: _PREFERRED.index(trace.tool))
+    facts = [classify(trace, reader) for trace in ordered]
+    return facts[0] if len(facts) == 1 else _combined(ordered, facts, reader)
+
+
+def _combined(
+    traces: Sequence[StackTrace], facts: Sequence[StackFact], reader: Reader
+) -> StackFact:
+    levels = [_level(trace, reader) for trace in traces]
+    best = max(range(len(facts)), key=lambda i: (levels[i], -i))
+    base, chosen = next((f for f in facts if f.signature), facts[0]), facts[best]
+    usable = any(fact.signature for fact in facts)
+    device = next((fact for fact in facts if fact.kernels_listed is not None), None)
+    fact = msgspec.structs.replace(
+        base,
+        activity=chosen.activity,
+        label=chosen.label or base.label,
+        waits_for_others=chosen.waits_for_others,
+        operation=_first(
+            chosen.operation, *(f.operation for f in facts if f.activity == chosen.activity)
+        ),
+        rank=_known(fact.rank for fact in facts),
+        active=_known(fact.active for fact in facts),
+        holds_gil=True if any(f.holds_gil for f in facts) else _known(f.holds_gil for f in facts),
+        gil_waiters=max(fact.gil_waiters for fact in facts),
+        keeps_gil=any(fact.keeps_gil for fact in facts),
+        state=_first(*(fact.state for fact in facts)),
+        kernels=device.kernels if device else (),
+        kernels_listed=device.kernels_listed if device else None,
+        helper=_first(*(fact.helper for fact in facts)),
+        command=_first(*(fact.command for fact in facts)),
+        error="" if usable else "; ".join(dict.fromkeys(f.error for f in facts if f.error)),
+    )
+    return _with_device(fact)
+
+
+def telling_thread(threads: Sequence[ThreadStack], reader: Reader) -> ThreadStack | None:
+    """The thread whose place is the rank's place: the main one, unless it only waits for another.
+
+    The autograd engine, Ray's training thread and a pool's worker are found that way.
+    """
+    with_frames = [thread for thread in threads if thread.frames]
+    if not with_frames:
+        return None
+    main = next((thread for thread in with_frames if thread.main), None)
+    if main is not None:
+        reading = reader.read(main.frames)
+        if reading.meaning is None or not reading.meaning.delegates:
+            return _gil_holder(with_frames, main, reading)
+    others = [t for t in with_frames if t is not main and not reader.is_helper(t)]
+    best = max(others, key=lambda t: (_rank_of(reader.read(t.frames)), -(t.tid or 0)), default=None)
+    if main is None:
+        return best or with_frames[0]
+    if best is None or _rank_of(reader.read(best.frames)) < 2:
+        return main
+    return best
+
+
+def _rank_of(reading: rd.Reading) -> int:
+    """How well a thread explains what its main thread waits for."""
+    meaning = reading.meaning
+    if meaning is None:
+        return 2
+    if meaning.activity == "idle":
+        return 0
+    if meaning.level >= 3:
+        return 4
+    return 1 if meaning.delegates or meaning.level == 1 else 3
+
+
+def _gil_holder(
+    threads: Sequence[ThreadStack], main: ThreadStack, reading: rd.Reading
+) -> ThreadStack:
+    """Who keeps the GIL, where the main thread waits for it and a tool says who has it."""
+    if reading.meaning is None or reading.meaning.activity != "gil-wait":
+        return main
+    return next((thread for thread in threads if thread.holds_gil), main)
+
+
+def _gil_waiters(trace: StackTrace, reader: Reader) -> int:
+    if trace.tool in ("py-spy", "companion", "faulthandler", "kernel"):
+        return 0
+    readings = (reader.read(thread.frames).meaning for thread in trace.threads)
+    return sum(1 for meaning in readings if meaning and meaning.activity == "gil-wait")
+
+
+def _keeps_gil(thread: ThreadStack, reading: rd.Reading, waiters: int) -> bool:
+    """Whether a thread has the GIL without running Python.
+
+    Told by py-spy (it owns the GIL and is idle), or by others that wait for the GIL while this one
+    is in C, in no call of CPython's that lets the GIL go.
+    """
+    if reading.meaning and (reading.meaning.waits or reading.meaning.activity == "gil-wait"):
+        return False
+    if rd.lets_gil_go(thread.frames):
+        return False
+    if thread.holds_gil and thread.active is False:
+        return True
+    return waiters > 0 and thread.holds_gil is not False and reading.native_leaf
+
+
+def _level(trace: StackTrace, reader: Reader) -> int:
+    thread = telling_thread(trace.threads, reader)
+    return reader.read(thread.frames).level if thread else -1
+
+
+def _with_device(fact: StackFact) -> StackFact:
+    """Let the kernels on the device say whether a wait for it is a wait for others."""
+    if not fact.kernels or fact.activity not in ("device-wait", "unknown", "compute"):
+        return fact
+    collective = [name for name in fact.kernels if is_collective_kernel(name)]
+    if collective:
+        operation = rd.operation_name(collective[0])
+        return msgspec.structs.replace(
+            fact,
+            waits_for_others=True,
+            operation=fact.operation or operation,
+            label=f"on the device in {operation or 'a collective'}",
+        )
+    if fact.activity != "device-wait":
+        return fact
+    return msgspec.structs.replace(
+        fact, waits_for_others=False, label=f"waiting for the kernel {fact.kernels[0][:120]}"
+    )
+
+
+def is_collective_kernel(name: str) -> bool:
+    """Whether a device kernel belongs to a communication library."""
+    lowered = name.lower()
+    return any(word in lowered for word in _COLLECTIVE_KERNEL) or lowered.startswith(
+        ("all_reduce", "cross_device_reduce", "allreduce_fusion", "vllm::cross_device")
+    )
+
+
+def _where(frames: tuple[Frame, ...]) -> str:
+    """A phrase for a stack that no row knows: its innermost Python frame, else the innermost."""
+    frame = next((frame for frame in frames if not frame.native), frames[0] if frames else None)
+    if frame is None:
+        return ""
+    where = f" ({frame.file}:{frame.line})" if frame.line else ""
+    return f"in {frame.function[:120]}{where}"
+
+
+def _first(*texts: str) -> str:
+    return next((text for text in texts if text), "")
+
+
+def _known(values: Iterable[T | None]) -> T | None:
+    return next((value for value in values if value is not None), None)
+
+
+def by_process(traces: Iterable[StackTrace]) -> dict[ProcessId, list[StackTrace]]:
+    """Traces grouped by process, in the order in which the processes were first met."""
+    found: dict[ProcessId, list[StackTrace]] = {}
+    for trace in traces:
+        found.setdefault(trace.process, []).append(trace)
+    return found

@@ -1,0 +1,112 @@
+"""Python's own tracebacks: ``faulthandler`` and ``traceback``.
+
+``faulthandler`` writes threads newest first, frames innermost first::
+
+    Current thread 0x00007f1c (most recent call first):
+      File "train.py", line 7 in step
+
+``traceback`` writes ``File "train.py", line 7, in step`` with the innermost call last.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from ray_sentinel.evidence.stacks import text as tx
+from ray_sentinel.evidence.stacks.problems import explain_output
+from ray_sentinel.evidence.stacks.pyspy import runs_module
+from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.stacks import Frame, StackTrace, ThreadStack
+
+_THREAD = re.compile(
+    r"^\W*(?P<current>Current )?thread:?\s+(?P<rest>.*?)\s*"
+    r"(?P<order>\(most recent call (?:first|last)\))?\s*:?[\s#=*-]*$",
+    re.IGNORECASE,
+)
+_FRAME = re.compile(
+    r"^\s*File \"(?P<file>[^\"]*)\", line (?P<line>\d+|\?\?\?)(?P<comma>,)? in (?P<function>.+)$"
+)
+_IDENT = re.compile(r"0x[0-9a-fA-F]+|\b\d{2,}\b")
+_NAME = re.compile(r"\[(?P<bracket>[^\]]+)\]|\"(?P<quoted>[^\"]+)\"|(?P<plain>[A-Za-z][\w.-]*)")
+# torchrun, Ray and srun put the rank or the worker before each line.
+_PREFIX = re.compile(
+    r"^(?:\[(?:rank)?\d+\]:?|\([^()\n]{1,200} pid=\d+[^()\n]{0,100}\)|\d+:) ?(?=\s|File|Thread|C)"
+)
+
+
+def looks_like(text: str) -> bool:
+    """Whether ``text`` holds frames of Python's own tracebacks."""
+    return any(_FRAME.match(_bare(line)) for line in tx.lines(text[:200_000]))
+
+
+def parse(text: str, process: ProcessId, at: float = 0.0) -> tuple[StackTrace, ...]:
+    """All threads in ``text`` as one trace; the text carries no pid."""
+    threads: list[ThreadStack] = []
+    header: re.Match[str] | None = None
+    body: list[str] = []
+    for raw in tx.lines(text):
+        line = _bare(raw)
+        frame = _FRAME.match(line)
+        match = None if frame else _THREAD.match(line)
+        if match and (match["order"] or _IDENT.search(match["rest"]) or match["rest"]):
+            if header or body:
+                threads.append(_thread(header, body))
+            header, body = match, []
+        elif frame:
+            body.append(line)
+    if header or body:
+        threads.append(_thread(header, body))
+    threads = [thread for thread in threads if thread.frames or len(threads) > 1]
+    error = "" if any(t.frames for t in threads) else explain_output("faulthandler", text)
+    return (
+        StackTrace(
+            process=process, tool="faulthandler", at=at, threads=_with_main(threads), error=error
+        ),
+    )
+
+
+def _bare(line: str) -> str:
+    return _PREFIX.sub("", line, count=1)
+
+
+def _thread(header: re.Match[str] | None, body: list[str]) -> ThreadStack:
+    rest = header["rest"] if header else ""
+    ident = _IDENT.search(rest)
+    name = _NAME.search(rest.replace(ident.group(), "", 1) if ident else rest)
+    label = next((g for g in name.groups() if g), "") if name else ""
+    return ThreadStack(
+        tid=_tid(ident.group() if ident else ""),
+        name=label,
+        frames=_frames("\n".join(body)),
+        main=label == "MainThread",
+    )
+
+
+def _tid(ident: str) -> int | None:
+    """A kernel thread id; larger numbers are addresses of pthreads and mean nothing outside."""
+    value = tx.number(ident)
+    return value if 0 < value < 1 << 22 else None
+
+
+@lru_cache(maxsize=4_096)
+def _frames(body: str) -> tuple[Frame, ...]:
+    found: list[Frame] = []
+    outermost_first = False
+    for line in body.split("\n"):
+        if match := _FRAME.match(line):
+            outermost_first = outermost_first or match["comma"] is not None
+            number = tx.number(match["line"])
+            found.append(tx.frame(match["function"].strip(), match["file"], number))
+    return tx.shared(reversed(found) if outermost_first else found)
+
+
+def _with_main(threads: list[ThreadStack]) -> tuple[ThreadStack, ...]:
+    if any(thread.main for thread in threads):
+        return tuple(threads)
+    # The main thread is the oldest: the last that runs a module's body.
+    main = next((i for i in reversed(range(len(threads))) if runs_module(threads[i].frames)), -1)
+    return tuple(
+        ThreadStack(tid=t.tid, name=t.name, frames=t.frames, main=i == main)
+        for i, t in enumerate(threads)
+    )

@@ -1,0 +1,86 @@
+"""Which reader understands a tool's output: told by its content, the file's name only helps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from ray_sentinel.evidence.stacks import cuda_gdb, faulthandler, gdb, kernel, pyspy, pyspy_json
+from ray_sentinel.evidence.stacks import text as tx
+from ray_sentinel.evidence.stacks.problems import explain_output, known_problem
+from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.stacks import StackTrace, Tool
+
+Reader = Callable[[str, ProcessId, float], tuple[StackTrace, ...]]
+
+
+class Format(msgspec.Struct, frozen=True):
+    """One layout: who recognises it and who reads it."""
+
+    name: str
+    tool: Tool
+    looks_like: Callable[[str], bool]
+    parse: Reader
+
+
+FORMATS: tuple[Format, ...] = (
+    Format("py-spy JSON", "py-spy", pyspy_json.looks_like, pyspy_json.parse),
+    Format("faulthandler", "faulthandler", faulthandler.looks_like, faulthandler.parse),
+    Format("cuda-gdb", "cuda-gdb", cuda_gdb.looks_like, cuda_gdb.parse),
+    Format("gdb", "gdb", gdb.looks_like, gdb.parse),
+    Format("py-spy", "py-spy", pyspy.looks_like, pyspy.parse),
+    Format("kernel", "kernel", kernel.looks_like, kernel.parse),
+)
+"""In the order in which they are asked: the surer signs first."""
+
+_BY_PREFIX = {
+    "pyspy": "py-spy",
+    "py-spy": "py-spy",
+    "py_spy": "py-spy",
+    "cudagdb": "cuda-gdb",
+    "cuda-gdb": "cuda-gdb",
+    "cuda_gdb": "cuda-gdb",
+    "gdb": "gdb",
+    "kernel": "kernel",
+    "faulthandler": "faulthandler",
+}
+
+
+def recognise(text: str) -> Format | None:
+    """The format of ``text``, or None where it shows no sign of any."""
+    return next((item for item in FORMATS if item.looks_like(text)), None)
+
+
+def named(tool: str) -> Format | None:
+    """The format that a file name's first word promises: ``cudagdb`` → cuda-gdb."""
+    name = _BY_PREFIX.get(tool.lower(), tool)
+    return next((item for item in FORMATS if item.name == name), None)
+
+
+def parse(
+    data: bytes | str, process: ProcessId, at: float = 0.0, *, hint: str = ""
+) -> tuple[StackTrace, ...]:
+    """Every process's stacks in one tool's output. Raises nothing: what is wrong is in ``error``.
+
+    ``process`` says where the output is from; a pid of 0 is filled in where the text tells it.
+    ``hint`` is the tool that the file's name promises; the content decides where they differ, but
+    backtraces promised by cuda-gdb are taken as cuda-gdb's.
+    """
+    text = tx.decode(data)
+    promised = named(hint) if hint else None
+    found = recognise(text)
+    if found and found.name == "gdb" and promised and promised.name == "cuda-gdb":
+        found = promised
+    if found is None:
+        return (_unreadable(text, promised, process, at),)
+    return found.parse(text, process, at)
+
+
+def _unreadable(text: str, promised: Format | None, process: ProcessId, at: float) -> StackTrace:
+    tool: Tool = promised.tool if promised else "py-spy"
+    if promised or known_problem(text) or not text.strip():
+        error = explain_output(promised.name if promised else "the tool", text)
+    else:
+        error = "this is no output of py-spy, gdb, cuda-gdb, faulthandler or of a kernel stack"
+    return StackTrace(process=process, tool=tool, at=at, error=error)

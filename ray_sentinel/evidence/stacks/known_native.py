@@ -1,0 +1,193 @@
+"""Known functions of machine code: NCCL, CUDA, MPI, libc, CPython.
+
+Matched in full against the name that ``names.plain`` leaves. Rows are tried in order, the first
+that matches a frame gives its meaning. To teach a new library, add a row.
+"""
+
+from __future__ import annotations
+
+from ray_sentinel.evidence.stacks import meanings as m
+from ray_sentinel.evidence.stacks.meanings import Row
+
+NATIVE: tuple[Row, ...] = (
+    Row(
+        m.GIL,
+        r"take_gil|PyGILState_Ensure|PyEval_(RestoreThread|AcquireThread|AcquireLock)"
+        r"|pybind11::gil_scoped_acquire::.*|PyThreadState_Attach|_?PyMutex_LockSlow_gil",
+    ),
+    # Setting up and closing communicators.
+    Row(
+        m.COMMUNICATOR,
+        r"p?(ncclCommInit|ncclCommSplit|rcclCommInit|ncclGetUniqueId)\w*|ncclAsyncThreadMain"
+        r"|bootstrap(Init|Net|AllGather|Barrier|Send|Recv|Ring|Split|IntraNode)\w*"
+        r"|initTransportsRank|ncclTransport\w*|ncclCommInitRankFunc"
+        r"|c10d::ProcessGroupNCCL::(getNCCLComm|initNCCLComm|broadcastUniqueNCCLID)"
+        r"|gloo::rendezvous::.*::(connectFullMesh|createDevice\w*)|gloo::transport::.*::connect",
+    ),
+    Row(
+        m.JOINING,
+        r"c10d::(TCPStore|PrefixStore|FileStore|HashStore|Store)::(wait|get|doWait|doGet)"
+        r"|c10d::detail::TCPClient::.*|c10d::TCPStore::(TCPStore|waitForWorkers|validate)",
+    ),
+    Row(
+        m.CLOSING,
+        r"p?nccl(CommDestroy|CommAbort|CommFinalize)\w*|commReclaim|commDestroySync"
+        r"|c10d::ProcessGroupNCCL::(abort|shutdown|waitForFutureOrTimeout|~ProcessGroupNCCL).*",
+    ),
+    # Collectives.
+    Row(
+        m.COLLECTIVE,
+        rf"p?(nccl|rccl|hccl|mscclpp?)(?i:{m.OPERATIONS})\w*",
+    ),
+    Row(
+        m.COLLECTIVE,
+        r"p?nccl(Group(End|Start|Launch|CommJoin)\w*|EnqueueCheck|Launch\w*|ProxyStart\w*"
+        r"|CommEnsureReady|SpinWait\w*|LocalOpAppend)|groupLaunch|doLaunches|hostStreamPlan\w*",
+        operation="a collective",
+    ),
+    Row(
+        m.COLLECTIVE,
+        r"c10d::Work::(wait|synchronize)"
+        r"|c10d::(ProcessGroup\w*::)?(Async)?Work\w*::(wait|waitInternal|synchronize\w*|isCompleted)"
+        r"|c10d::ProcessGroup\w+::\w*Work\w*::(wait|waitInternal|synchronize\w*"
+        r"|handleException|blockingWait|checkTimeout)"
+        r"|c10d::SymmetricMemory::.*|c10d::symmetric_memory::.*",
+        operation="a collective",
+    ),
+    Row(
+        m.COLLECTIVE,
+        rf"c10d::(ProcessGroup\w*|Async\w*Work|Logger|ops)(::\w+)*::(?i:_?({m.OPERATIONS})\w*)",
+    ),
+    Row(
+        m.COLLECTIVE,
+        r"c10d::Reducer::(finalize_backward|finalize_bucket_dense|sync_\w+)"
+        r"|c10d::(_compute_bucket|verify_params_across_processes|sync_module_states)\w*"
+        r"|c10d::(broadcast_coalesced|_broadcast_coalesced)",
+        operation="all_reduce",
+    ),
+    Row(m.COLLECTIVE, rf"gloo::(\w+::)*(?i:({m.OPERATIONS})\w*)"),
+    Row(
+        m.COLLECTIVE,
+        r"gloo::transport::\w+::(Unbound)?Buffer::wait(Send|Recv)|gloo::.*::(wait|ring|bcube)",
+        operation="a collective",
+    ),
+    Row(m.COLLECTIVE, rf"P?MPI_I?(?i:{m.OPERATIONS})\w*"),
+    Row(
+        m.COLLECTIVE,
+        r"P?MPI_(Wait|Waitall|Waitany|Test\w*|Probe|Fence|Win_\w+)|(ompi|mca|opal)_\w+"
+        r"|(MPIR|MPID|MPIDI|MPII)_\w+|ucc_\w+|ucp_\w*(progress|wait|flush)\w*"
+        r"|ucs_\w*progress\w*|uct_\w*progress\w*|psm2_\w+|nvshmemi?_?\w*(barrier|wait|quiet|sync)\w*"
+        r"|horovod::common::\w+::\w*(Wait|Allreduce|Barrier|Enqueue)\w*",
+        operation="a collective",
+    ),
+    Row(
+        m.COLLECTIVE,
+        r"(xla|tsl|pjrt)::.*(Rendezvous|AllReduce|AllGather|AllToAll|ReduceScatter|Collective"
+        r"|NcclComm|Barrier)\w*.*",
+        operation="a collective",
+    ),
+    # The device.
+    Row(
+        m.DEVICE,
+        r"(cu|cuda|hip|cnrt|acl|aclrt)\w*Synchronize\w*|cu(da)?(StreamWaitEvent|EventQuery"
+        r"|StreamQuery)\w*|cudart::.*[sS]ynchronize\w*"
+        r"|(at|c10)::cuda::(CUDAStream|CUDAEvent|CUDAGraph)::(synchronize|replay)"
+        r"|(c10|at)::(cuda|hip)::(device_synchronize|stream_synchronize|memcpy_and_sync)"
+        r"|at::native::_local_scalar_dense_(cuda|hip)|at::native::nonzero_cuda\w*"
+        r"|hsa_signal_wait\w*|rocr::.*Signal::Wait\w*|amd::.*(await\w*|[wW]ait\w*|finish)"
+        r"|THCPModule_cudaSynchronize|THCPModule_\w*[sS]ynchronize\w*|THCPStream_synchronize"
+        r"|THCPEvent_synchronize|xla::.*(BlockUntilReady|BlockHostUntilDone|AwaitReady)\w*"
+        r"|tsl::.*BlockUntilReady\w*|l0::.*[sS]ynchronize|zeEventHostSynchronize"
+        r"|zeCommandQueueSynchronize",
+    ),
+    Row(m.DEVICE, r"(cu|cuda|hip)Memcpy(?!.*Async)\w*|(cu|cuda|hip)Memset(?!.*Async)\w*"),
+    Row(
+        m.ALLOCATION,
+        r"(cu|cuda|hip)(Mem)?(Malloc|Free|Alloc|HostAlloc|FreeHost|HostRegister|AddressReserve"
+        r"|Create|Map)\w*|c10::(cuda|hip)::\w*CachingAllocator::.*"
+        r"|(malloc|calloc|realloc|free|posix_memalign|int_malloc|int_free|sysmalloc"
+        r"|mmap|munmap|mremap|madvise|brk|sbrk|je_\w*alloc\w*|tc_\w*alloc\w*|mi_\w*alloc\w*)",
+    ),
+    Row(
+        m.LAUNCH,
+        r"(cu|cuda|hip)(LaunchKernel|LaunchCooperativeKernel|GraphLaunch|ModuleLaunch\w*"
+        r"|MemcpyAsync|Memcpy\w*Async|MemsetAsync|EventRecord)\w*",
+    ),
+    Row(
+        m.COMPILE,
+        r"nvrtc\w+|nvPTXCompiler\w+|cu(Module|Link|Library)(LoadData|Create|Complete"
+        r"|AddData)\w*|hiprtc\w+|LLVM\w*|llvm::.*|mlir::.*|xla::.*Compile\w*|ptxas\w*",
+    ),
+    # Input, checkpoints.
+    Row(m.INPUT, r"dali::.*|tensorflow::data::.*|arrow::dataset::.*|torch::data::.*"),
+    Row(m.CHECKPOINT, r"caffe2::serialize::.*|tensorstore::.*|safetensors.*"),
+    Row(
+        m.REMOTE,
+        r"Aws::.*|google::cloud::storage::.*|hdfs\w+|ceph_\w+|rados_\w+|fuse_\w+"
+        r"|lfs_\w+|llapi_\w+",
+    ),
+    # Other threads of the process.
+    Row(
+        m.BACKWARD,
+        r"THPEngine_run_backward|torch::autograd::(python::Python)?Engine::execute\w*"
+        r"|torch::autograd::python::PythonEngine::execute\w*",
+    ),
+    Row(m.FUTURE, r"c10::ivalue::Future::wait\w*|at::ivalue::Future::wait\w*"),
+    Row(
+        m.IDLE,
+        r"ray::core::CoreWorkerProcess::RunTaskExecutionLoop|ray::core::.*RunTaskExecution\w*"
+        r"|ray::core::CoreWorker::RunIOService",
+    ),
+    Row(m.RAY, r"ray::core::.*|plasma::.*"),
+    Row(m.NETWORK, r"grpc_completion_queue_(next|pluck)|grpc::.*|zmq::.*|zmq_\w+|grpc_core::.*"),
+    # The C library and CPython's own waits.
+    Row(
+        m.SLEEP,
+        r"time_sleep|pysleep|clock_nanosleep\w*|nanosleep|usleep|sleep|do_nanosleep"
+        r"|hrtimer_nanosleep|common_nsleep\w*|std::this_thread::sleep_\w+",
+    ),
+    Row(m.CHILD, r"wait4|waitpid|waitid|wait3|os_wait\w*|do_wait|kernel_wait4|kernel_waitid"),
+    Row(
+        m.MUTEX,
+        r"PyThread_acquire_lock\w*|lock_PyThread_acquire_lock|lock_acquire|rlock_acquire"
+        r"|acquire_timed|pthread_mutex_lock\w*|pthread_rwlock_\w*lock\w*|pthread_spin_lock"
+        r"|lll_lock_wait\w*|lll_mutex_lock\w*|sem_wait\w*|sem_timedwait|sem_clockwait|new_sem_wait\w*"
+        r"|do_futex_wait\w*|flock\w*|fcntl_setlk\w*|flock_lock_inode\w*|locks_lock\w*"
+        r"|std::mutex::lock|absl::.*Mutex::.*Lock\w*|semlock_acquire|_multiprocessing_SemLock_acquire"
+        r"|_?PyMutex_Lock\w*|_?PyParkingLot_Park|posix_lock\w*|mutex_lock\w*|rwsem_down\w*"
+        r"|pthread_barrier_wait",
+    ),
+    Row(m.JOIN, r"pthread_(join|timedjoin_np|clockjoin_ex)\w*|std::thread::join"),
+    Row(
+        m.NETWORK,
+        r"(recv|send|recvfrom|sendto|recvmsg|sendmsg|recvmmsg|accept4?|connect|getaddrinfo)"
+        r"|sock_call(_ex)?|sock_(recv|send|accept|connect)\w*|socketPoll\w*"
+        r"|SSL_(read|write|connect|accept)\w*|ssl3_\w+|PySSL_\w+|_ssl__SSLSocket_\w+",
+    ),
+    Row(m.STORAGE, r"fsync|fdatasync|sync_file_range|msync|syncfs|os_fsync\w*"),
+    Row(m.OPEN, r"open(at)?|creat|fopen|_?io_open(_impl)?|_io_FileIO___init__\w*|do_sys_open\w*"),
+    Row(
+        m.READ,
+        r"read|pread|readv|preadv|os_read\w*|_?Py_read|_io_FileIO_read\w*|_io__?Buffered\w*read\w*"
+        r"|fread|fgets|getline|io_file_\w*(read|underflow)\w*|ksys_read|vfs_read|_bufferedreader_\w+",
+    ),
+    Row(
+        m.WRITE,
+        r"write|pwrite|writev|pwritev|os_write\w*|_?Py_write\w*|_io_FileIO_write\w*|fwrite|fflush"
+        r"|_io__?Buffered\w*(write|flush)\w*|io_\w*(write|overflow|flush)\w*|ksys_write|vfs_write"
+        r"|sendfile|copy_file_range|ftruncate|fallocate|posix_fallocate|_bufferedwriter_\w+",
+    ),
+    # Mechanisms: they may serve anything.
+    Row(
+        m.FUTEX,
+        r"pthread_cond_(timed|clock)?wait\w*|futex\w*|do_futex|std::condition_variable\w*::wait"
+        r"\w*|std::__condvar::wait\w*|syscall_futex",
+    ),
+    Row(
+        m.POLL,
+        r"poll|ppoll|select|pselect6?|epoll_p?wait\w*|select_poll\w*|select_epoll\w*"
+        r"|select_select\w*|do_sys_poll|ep_poll|do_epoll_wait|do_select|core_sys_select"
+        r"|poll_schedule_timeout\w*|io_getevents|io_uring\w*|sched_yield|schedule_hrtimeout\w*"
+        r"|kqueue|kevent|uv_\w+|event_base_loop",
+    ),
+)

@@ -1,0 +1,94 @@
+"""What a known frame means; the rows that tell which frames are known stand in ``known_*.py``.
+
+``level`` says how much a meaning explains. The innermost frame of the highest level decides:
+
+====  ======================================================================================
+4     the interpreter's lock: whatever the code above it wanted, the thread waits for the GIL
+3     a purpose: a collective, the device, input, a checkpoint, compilation
+2     a reason: a lock, a queue, a child process, a socket, a sleep
+1     a mechanism: a system call that could serve anything
+====  ======================================================================================
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ray_sentinel.model.stacks import Activity
+
+
+class Meaning(msgspec.Struct, frozen=True, kw_only=True):
+    """What a known frame says."""
+
+    activity: Activity
+    label: str
+    """For people; ``{op}`` is replaced by the operation's name."""
+    level: int = 3
+    waits: bool | None = False
+    """Whether the thread waits for other ranks there; None where the frame alone cannot tell."""
+    delegates: bool = False
+    """The thread only waits for another thread of its process to do the work."""
+
+
+class Row(msgspec.Struct, frozen=True):
+    """Patterns and what they mean. ``file`` is searched in the path, and makes the row Python's."""
+
+    meaning: Meaning
+    function: str
+    file: str = ""
+    operation: str = ""
+    """The operation's name where the function's own name does not carry it."""
+
+
+COLLECTIVE = Meaning(activity="collective-wait", label="in {op}", waits=True)
+JOINING = Meaning(activity="startup", label="waiting for the other ranks to join", waits=True)
+CLOSING = Meaning(activity="collective-wait", label="closing the process group", waits=None)
+COMMUNICATOR = Meaning(
+    activity="collective-wait", label="setting up a communicator with the others", waits=True
+)
+DEVICE = Meaning(activity="device-wait", label="waiting for the device", waits=None)
+LAUNCH = Meaning(
+    activity="device-wait", label="launching a kernel (the queue may be full)", level=2, waits=None
+)
+INPUT = Meaning(activity="input-wait", label="waiting for the next batch of data")
+CHECKPOINT = Meaning(activity="checkpoint", label="in a checkpoint")
+REMOTE = Meaning(activity="storage-wait", label="in remote storage")
+COMPILE = Meaning(activity="compile", label="compiling")
+CAPTURE = Meaning(activity="startup", label="capturing device graphs")
+GIL = Meaning(activity="gil-wait", label="waiting for the GIL", level=4, waits=None)
+
+MUTEX = Meaning(activity="lock-wait", label="waiting for a lock", level=1)
+LOCK = Meaning(activity="lock-wait", label="waiting for a lock", level=2)
+BUILD_LOCK = Meaning(activity="lock-wait", label="waiting for a lock file")
+QUEUE = Meaning(activity="lock-wait", label="waiting for a queue", level=2, delegates=True)
+EVENT = Meaning(
+    activity="lock-wait", label="waiting for another thread's signal", level=2, delegates=True
+)
+JOIN = Meaning(activity="lock-wait", label="waiting for a thread to end", level=2, delegates=True)
+FUTURE = Meaning(
+    activity="lock-wait", label="waiting for a future's result", level=2, delegates=True
+)
+CHILD = Meaning(activity="unknown", label="waiting for a child process", level=2)
+BACKWARD = Meaning(
+    activity="compute", label="in the backward pass", level=2, waits=None, delegates=True
+)
+IDLE = Meaning(activity="idle", label="idle", level=2, waits=None, delegates=True)
+RAY = Meaning(activity="network-wait", label="waiting for Ray", level=2, waits=None)
+NETWORK = Meaning(activity="network-wait", label="waiting for the network", level=2)
+FIFO = Meaning(activity="input-wait", label="waiting on a pipe or FIFO", level=2)
+OPEN = Meaning(activity="input-wait", label="opening a file or FIFO", level=2)
+READ = Meaning(activity="input-wait", label="reading from a file or pipe", level=2)
+WRITE = Meaning(activity="storage-wait", label="writing to a file or pipe", level=2)
+STORAGE = Meaning(activity="storage-wait", label="waiting for storage", level=2)
+SLEEP = Meaning(activity="sleep", label="sleeping", level=2)
+ALLOCATION = Meaning(activity="allocation", label="allocating memory", level=2)
+IMPORT = Meaning(activity="startup", label="importing a module", level=1)
+STOPPED = Meaning(activity="unknown", label="stopped by a signal", level=3)
+POLL = Meaning(activity="unknown", label="polling", level=1, waits=None)
+FUTEX = Meaning(activity="lock-wait", label="waiting for a lock", level=1, waits=None)
+
+OPERATIONS = (
+    "all_?reduce|all_?gather|reduce_?scatter|all_?to_?allv?|broadcast|bcast|barrier|gather|scatter"
+    "|reduce|send_?recv|send|recv"
+)
+"""Names of collectives and transfers, as they stand in functions of all libraries."""

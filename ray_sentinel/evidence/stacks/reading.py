@@ -1,0 +1,221 @@
+"""One thread's frames, read: what it does, in whose hands it is, and where in the code.
+
+The innermost frame of the highest level decides (see ``meanings``), with two exceptions. A
+collective's frame counts only if no code of the user's runs inside it, for a hook or a serializer
+that hangs there hangs by itself. And a compiler may have inlined ``take_gil`` away: CPython waits
+for its lock with a timed condition variable, and nothing else in CPython does.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from functools import lru_cache
+
+import msgspec
+
+from ray_sentinel.evidence.stacks import meanings as m
+from ray_sentinel.evidence.stacks.known_kernel import KERNEL
+from ray_sentinel.evidence.stacks.known_native import NATIVE
+from ray_sentinel.evidence.stacks.known_python import PYTHON
+from ray_sentinel.evidence.stacks.meanings import Meaning, Row
+from ray_sentinel.evidence.stacks.names import is_address, is_interpreter, last_name, place, plain
+from ray_sentinel.model.stacks import Frame
+
+
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
+    """What one stack says."""
+
+    meaning: Meaning | None = None
+    """None where no frame is known."""
+    label: str = ""
+    operation: str = ""
+    signature: tuple[str, ...] = ()
+    """Places in the code, outermost first, without what lies below the telling frame."""
+    native_leaf: bool = False
+    """The innermost frame that was seen is machine code."""
+
+    @property
+    def level(self) -> int:
+        """How much the meaning explains; 0 where there is none."""
+        return self.meaning.level if self.meaning else 0
+
+
+_NATIVE = tuple((re.compile(row.function), row) for row in NATIVE)
+_KERNEL = tuple((re.compile(row.function), row) for row in KERNEL)
+_PYTHON = tuple((re.compile(row.function), re.compile(row.file), row) for row in PYTHON)
+_OPERATION = re.compile(m.OPERATIONS, re.IGNORECASE)
+_CANONICAL = {
+    "allreduce": "all_reduce",
+    "allgather": "all_gather",
+    "reducescatter": "reduce_scatter",
+    "alltoall": "all_to_all",
+    "alltoallv": "all_to_all",
+    "bcast": "broadcast",
+    "sendrecv": "send_recv",
+}
+_UNNAMED = "a collective"
+_CPYTHON = re.compile(r"(^|/)(lib)?python3[\w.]*$|(^|/)(Python|Modules)/\w+\.[ch]$")
+_LIBRARY = re.compile(
+    r"(^|/)(site-packages|dist-packages|lib/python3\.\d+|torch|jax|jaxlib|deepspeed|horovod|vllm"
+    r"|sglang|megatron|ray|numpy|accelerate|lightning\w*|pytorch_lightning|transformers"
+    r"|transformer_engine|apex|fairscale|colossalai|mpi4py)/|^<frozen "
+)
+_STANDARD = frozenset(sys.stdlib_module_names)
+
+
+@lru_cache(maxsize=65_536)
+def match(frame: Frame) -> Row | None:
+    """The row that knows ``frame``, or None."""
+    if not frame.native:
+        name = last_name(frame.function)
+        file = frame.file.replace("\\", "/")
+        for function, path, row in _PYTHON:
+            if path.search(file) and function.fullmatch(name):
+                return row
+        return None
+    name = plain(frame.function)
+    kernel = frame.file == "kernel" or frame.file.startswith("kernel:")
+    for function, row in _KERNEL if kernel else _NATIVE:
+        if function.fullmatch(name):
+            return row
+    return None
+
+
+def read(frames: tuple[Frame, ...]) -> Reading:
+    """What ``frames`` (innermost first) say."""
+    decided = _decide(frames)
+    if decided is None:
+        return Reading(signature=_signature(frames, 0), native_leaf=_native_leaf(frames))
+    index, meaning = decided
+    operation = _operation(frames, index) if "{op}" in meaning.label else ""
+    label = meaning.label.replace("{op}", operation or _UNNAMED)
+    return Reading(
+        meaning=meaning,
+        label=label,
+        operation=operation,
+        signature=_signature(frames, index),
+        native_leaf=_native_leaf(frames),
+    )
+
+
+def _decide(frames: tuple[Frame, ...]) -> tuple[int, Meaning] | None:
+    if (gil := _inlined_gil_wait(frames)) is not None:
+        return gil, m.GIL
+    best: tuple[int, Meaning] | None = None
+    own_code = False
+    for index, frame in enumerate(frames):
+        row = match(frame)
+        if row is None:
+            own_code = own_code or _is_users(frame)
+            continue
+        meaning = row.meaning
+        if (meaning.waits or meaning.delegates) and own_code:
+            continue
+        if meaning.activity == "startup" and meaning.level == 1 and not _importing(frames[:index]):
+            continue
+        # Waiting for the GIL is only ever the innermost thing that a thread does.
+        if meaning.level == 4 and any(not inner.native for inner in frames[:index]):
+            continue
+        if best is None or meaning.level > best[1].level:
+            best = (index, meaning)
+        if best[1].level >= 3:
+            break
+    return best
+
+
+def _inlined_gil_wait(frames: tuple[Frame, ...]) -> int | None:
+    """The index of a timed condition wait called by CPython itself, if that is the leaf."""
+    for index, frame in enumerate(frames[:12]):
+        if not frame.native:
+            return None
+        name = plain(frame.function)
+        if is_address(frame.function) or name.startswith(("futex", "pthread_cond", "syscall")):
+            if name != "pthread_cond_timedwait" or index + 1 >= len(frames):
+                continue
+            caller = frames[index + 1]
+            within = caller.native and _CPYTHON.search(caller.file)
+            if within and "lock" not in plain(caller.function).lower():
+                return index
+            continue
+        return None
+    return None
+
+
+def _is_users(frame: Frame) -> bool:
+    """Whether a frame that no row knows is Python code of the user's."""
+    if frame.native or frame.function.startswith("<") or not frame.file:
+        return False
+    file = frame.file.replace("\\", "/")
+    if _LIBRARY.search(file):
+        return False
+    top = file.lstrip("/").split("/", 1)[0].removesuffix(".py")
+    return file.startswith("/") or top not in _STANDARD
+
+
+def _importing(inner: tuple[Frame, ...]) -> bool:
+    """Whether what runs inside an import is a module's body, not a function that it called."""
+    return all(
+        frame.native or frame.function == "<module>" or "importlib" in frame.file for frame in inner
+    )
+
+
+def _operation(frames: tuple[Frame, ...], index: int) -> str:
+    """The collective's name: at the telling frame, or the nearest known one around it."""
+    for frame in (*frames[index:], *reversed(frames[:index])):
+        row = match(frame)
+        if row is None or row.meaning is not m.COLLECTIVE:
+            continue
+        if row.operation and row.operation != _UNNAMED:
+            return row.operation
+        function = plain(frame.function) if frame.native else last_name(frame.function)
+        if not row.operation and (found := operation_name(function)):
+            return found
+    return ""
+
+
+@lru_cache(maxsize=4_096)
+def operation_name(function: str) -> str:
+    """The operation that a function's or a kernel's name carries, in PyTorch's spelling.
+
+    >>> operation_name("ncclDevKernel_AllReduce_Sum_f32_RING_LL")
+    'all_reduce'
+    """
+    tail = function.rsplit("::", 1)[-1]
+    found = _OPERATION.search(tail) or _OPERATION.search(function)
+    if found is None:
+        return ""
+    name = found.group().lower()
+    return _CANONICAL.get(name.replace("_", ""), name)
+
+
+def _signature(frames: tuple[Frame, ...], index: int) -> tuple[str, ...]:
+    """Places from the outermost frame to the telling one: below it, a wait's leaves flicker."""
+    places = (place(frame) for frame in reversed(frames[index:]))
+    return tuple(item for item in places if item)
+
+
+def _native_leaf(frames: tuple[Frame, ...]) -> bool:
+    return bool(frames) and frames[0].native and not is_interpreter(frames[0])
+
+
+_LETS_GO = re.compile(
+    r"time_sleep|pysleep|PyThread_acquire_lock\w*|lock_PyThread_acquire_lock|acquire_timed|os_\w+"
+    r"|sock_\w+|select_\w+|semlock_\w+|.*gil_scoped_release.*|pybind11::gil_scoped_release::.*"
+)
+
+
+def lets_gil_go(frames: tuple[Frame, ...]) -> bool:
+    """Whether the thread is in a call of CPython's that releases the GIL while it blocks."""
+    for frame in frames:
+        if not frame.native:
+            # The functions of these files block only in calls that let the GIL go.
+            return last_name(frame.file.replace("\\", "/").removesuffix(".py")) in (
+                "threading",
+                "queue",
+                "selectors",
+                "subprocess",
+            )
+        if _LETS_GO.fullmatch(plain(frame.function)) or "gil_scoped_release" in frame.function:
+            return True
+    return False

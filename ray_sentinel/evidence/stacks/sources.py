@@ -1,0 +1,73 @@
+"""Whose stacks a file holds: host, pid and rank from its path and its first lines.
+
+Captures are named ``TOOL_HOST_PID.txt`` (``pyspy_node07_4711.txt``). Files named otherwise are
+taken too; then the host is empty and the pid is what the text says.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from ray_sentinel.evidence.stacks import text as tx
+
+_NAMED = re.compile(
+    r"^(?P<tool>py-?_?spy|cuda[-_]?gdb|gdb|kernel|faulthandler)[-_](?P<host>.+)[-_](?P<pid>\d+)"
+    r"(?:[._-](?P<rest>.*?))?\.(?:txt|json|log|out|dump|trace)$",
+    re.IGNORECASE,
+)
+_RANK_IN_PATH = re.compile(r"(?:^|[^a-z])rank[-_ =]?(\d{1,6})(?!\d)", re.IGNORECASE)
+_RANK_IN_HEAD = re.compile(
+    r"^\W*(?:global[ _]?)?rank\s*[:=#]?\s*(\d{1,6})\b|\bRANK=(\d{1,6})\b"
+    r"|(?<![\w-])--?(?:global[-_])?rank[= ](\d{1,6})\b",
+    re.IGNORECASE,
+)
+# Local ranks and ranks of nodes are not the job's ranks.
+_OTHER_RANK = re.compile(r"(?:local|node|group|tp|pp|dp|ep|cp)[-_ ]?rank", re.IGNORECASE)
+_TITLE = re.compile(r"(?<![A-Za-z])(TP|PP|DP|EP|CP)_?(\d{1,5})(?!\d)")
+_ENGINE = re.compile(r"sglang::scheduler|VLLM::Worker|vllm.*Worker_TP", re.IGNORECASE)
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """What a file's path tells."""
+
+    tool: str = ""
+    host: str = ""
+    pid: int = 0
+    rank: int | None = None
+
+
+def from_path(path: str) -> Source:
+    """The tool, host, pid and rank that ``path`` names, as far as it does."""
+    name = path.replace("\\", "/").rsplit("/", 1)[-1]
+    rank = _RANK_IN_PATH.findall(_OTHER_RANK.sub("", path))
+    known_rank = int(rank[-1]) if rank else None
+    match = _NAMED.match(name)
+    if match is None:
+        return Source(tool=re.split(r"[_.]", name, maxsplit=1)[0].lower(), rank=known_rank)
+    tool = match["tool"].lower().replace("-", "").replace("_", "")
+    return Source(tool=tool, host=match["host"], pid=tx.number(match["pid"]), rank=known_rank)
+
+
+def rank_in_text(text: str) -> int | None:
+    """The rank that a comment or a command line at the head of the output names."""
+    for line in list(tx.lines(text[:8_000]))[:15]:
+        if line.lstrip().startswith(("Thread", "#0")):
+            return None
+        if (match := _RANK_IN_HEAD.search(_OTHER_RANK.sub("", line))) is not None:
+            return int(next(group for group in match.groups() if group))
+    return None
+
+
+def rank_in_command(command: str) -> int | None:
+    """The rank in an inference engine's process title (``sglang::scheduler_TP3_EP3``).
+
+    Only where tensor parallelism is all there is: with pipeline or data parallelism beside it the
+    title alone does not give the world rank.
+    """
+    if not _ENGINE.search(command):
+        return None
+    parts = {key.upper(): int(value) for key, value in _TITLE.findall(command)}
+    others = any(parts.get(key) for key in ("PP", "DP", "CP"))
+    return None if others else parts.get("TP")

@@ -1,0 +1,68 @@
+"""What all readers of tool output share: lines without terminal codes, frames kept once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+
+from ray_sentinel.model.stacks import Frame
+
+MAX_LINE = 16_384
+"""Characters of a line that are looked at; C++ template names make lines of a few thousand."""
+
+MAX_FRAMES = 4_096
+"""Frames of one thread that are kept: a runaway recursion says nothing new below."""
+
+_TERMINAL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?")
+_SOURCE = (".py", ".pyx", ".pxd", ".ipynb")
+_SHARED_OBJECT = re.compile(r"\.so(\.\d+)*$|\.so\b|\.dylib$|\.dll$")
+_NATIVE_SOURCE = re.compile(
+    r"\.(c|cc|cpp|cxx|c\+\+|cu|cuh|h|hh|hpp|inl|rs|S|s|go|f|f90|tcc)(\.h)?$|/bits/\w+$"
+)
+
+
+def decode(data: bytes | str) -> str:
+    """The tool's output as text; bytes that are no UTF-8 become U+FFFD."""
+    text = data if isinstance(data, str) else data.decode("utf-8", "replace")
+    return _TERMINAL.sub("", text) if "\x1b" in text else text
+
+
+def lines(text: str) -> Iterator[str]:
+    """Lines without their ends, cut at ``MAX_LINE``. Only \\n and \\r\\n end a line."""
+    for line in text.split("\n"):
+        yield line[:MAX_LINE].rstrip("\r\0 \t")
+
+
+def is_native(file: str, line: int) -> bool:
+    """Whether a frame's file is machine code or its source, not Python's.
+
+    py-spy prints a source file of C or C++ where it has debug information, else the shared object
+    or the program, without a line.
+    """
+    if not file or file.startswith("<") or file.endswith(_SOURCE):
+        return False
+    if _SHARED_OBJECT.search(file) or _NATIVE_SOURCE.search(file):
+        return True
+    return line == 0
+
+
+@lru_cache(maxsize=65_536)
+def frame(function: str, file: str = "", line: int = 0, native: bool = False) -> Frame:
+    """The one Frame object for these values, so that equal stacks share memory."""
+    return Frame(function, file, line, native)
+
+
+@lru_cache(maxsize=16_384)
+def _one(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
+    return frames
+
+
+def shared(frames: Iterable[Frame]) -> tuple[Frame, ...]:
+    """``frames`` as a tuple that is one object for equal stacks: ranks of a job repeat them."""
+    return _one(tuple(frames)[:MAX_FRAMES])
+
+
+def number(text: str | None) -> int:
+    """A decimal number of a sane size, else 0."""
+    return int(text) if text and text.isascii() and text.isdigit() and len(text) <= 18 else 0
