@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ray_sentinel import process
+from ray_sentinel.demo.cluster import free_port
 from ray_sentinel.demo.plan import WORLD_SIZE, Plan
 
 ATTACH = "import ray_sentinel\n\nray_sentinel.attach()\n\n"
@@ -94,9 +94,7 @@ class Job:
 
     def start(self) -> dict[int, int]:
         """Start all ranks; returns pids by rank."""
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
+        port = free_port()
         share = WORLD_SIZE // len(self._launchers)
         refs = [
             launcher.start.remote(list(range(i * share, (i + 1) * share)), str(self._folder), port)
