@@ -1,0 +1,188 @@
+"""Captured stacks on disk: which files to read, whose they are, and which look they belong to."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ray_sentinel.errors import InputError
+from ray_sentinel.evidence.stacks import Reader, by_process, classify_process
+from ray_sentinel.evidence.stacks.formats import named, parse, recognise
+from ray_sentinel.evidence.stacks.sources import (
+    Source,
+    from_path,
+    rank_in_command,
+    rank_in_text,
+)
+from ray_sentinel.model.identity import ProcessId, RankId
+from ray_sentinel.model.stacks import StackFact, StackTrace
+
+MAX_BYTES = 64 << 20
+"""Of one file; the rest is not read, and that is said."""
+
+MAX_FILES = 100_000
+_NEVER = (".md", ".html", ".gz", ".zst", ".tar", ".zip", ".png", ".pickle", ".pkl", ".pt")
+_OURS = frozenset({"incident.json", "ranks.json", "report.json", "bundle.json"})
+
+
+class StackFiles(msgspec.Struct, kw_only=True):
+    """What was found on disk."""
+
+    rounds: list[list[StackTrace]] = []
+    read: list[str] = []
+    skipped: list[str] = []
+    """Files that were left out, with the reason."""
+
+    def facts(self) -> list[list[StackFact]]:
+        """One fact a process and round."""
+        reader = Reader()
+        return [
+            [classify_process(traces, reader) for traces in by_process(found).values()]
+            for found in self.rounds
+        ]
+
+
+def load(paths: Sequence[str]) -> StackFiles:
+    """Read all stacks in files and folders. Raises InputError where there is not one."""
+    files = StackFiles()
+    ranks: dict[tuple[str, int], int] = {}
+    seen: dict[tuple[ProcessId, str], int] = {}
+    for path, chosen in _candidates(paths, files, ranks):
+        for trace in _read(path, chosen, files, ranks):
+            key = (trace.process, trace.tool)
+            round_ = seen.get(key, 0)
+            seen[key] = round_ + 1
+            while len(files.rounds) <= round_:
+                files.rounds.append([])
+            files.rounds[round_].append(trace)
+    if not files.read:
+        reasons = "; ".join(files.skipped[:5])
+        raise InputError(
+            f"{', '.join(paths)}: no stacks are there"
+            + (f" ({reasons})" if reasons else "")
+            + "; expected are outputs of py-spy dump, gdb, cuda-gdb, faulthandler or /proc/PID/stack"
+        )
+    return files
+
+
+def _candidates(
+    paths: Sequence[str], files: StackFiles, ranks: dict[tuple[str, int], int]
+) -> Iterator[tuple[Path, bool]]:
+    """Files to read, in the order of the looks; True for those that were named one by one."""
+    for name in paths:
+        path = Path(name)
+        if not path.exists():
+            raise InputError(f"{name}: there is no such file or folder")
+        if not path.is_dir():
+            yield path, True
+            continue
+        found = list(_walk(path))
+        for table in (item for item in found if item.name in ("ranks.json", "incident.json")):
+            ranks.update(_rank_table(table))
+        layout = [item for item in found if from_path(str(item)).pid]
+        # A folder in our layout also holds reports and logs, which quote stacks.
+        if layout and len(layout) < len(found):
+            rest = {str(item) for item in found} - {str(item) for item in layout}
+            files.skipped += [
+                f"{item}: not named as a capture" for item in sorted(rest) if not _ours(item)
+            ]
+        for item in layout or [item for item in found if not _ours(str(item))]:
+            yield item, False
+
+
+def _ours(path: str) -> bool:
+    return os.path.basename(path) in _OURS or path.endswith(_NEVER)
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    """Regular files under ``folder`` in natural order, not through links, six folders deep."""
+    count = 0
+    for where, folders, names in os.walk(folder):
+        depth = len(Path(where).relative_to(folder).parts)
+        folders[:] = sorted(folders, key=_natural) if depth < 6 else []
+        for name in sorted(names, key=_natural):
+            path = Path(where, name)
+            if name.startswith(".") or not path.is_file():
+                continue
+            count += 1
+            if count > MAX_FILES:
+                return
+            yield path
+
+
+def _natural(name: str) -> list[tuple[int, int | str]]:
+    """``round10`` after ``round9``."""
+    parts = re.split(r"(\d+)", name)
+    return [(0, int(p)) if p.isdecimal() and p.isascii() else (1, p) for p in parts if p]
+
+
+def _read(
+    path: Path, chosen: bool, files: StackFiles, ranks: dict[tuple[str, int], int]
+) -> tuple[StackTrace, ...]:
+    try:
+        if not path.is_file():
+            files.skipped.append(f"{path}: not a regular file")
+            return ()
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        files.skipped.append(f"{path}: cannot be read: {error.strerror}")
+        return ()
+    if len(data) > MAX_BYTES:
+        files.skipped.append(f"{path}: only the first {MAX_BYTES >> 20} MiB are read")
+        data = data[:MAX_BYTES]
+    text = data.decode("utf-8", "replace")
+    source = from_path(str(path))
+    if not chosen and recognise(text) is None and named(source.tool) is None:
+        files.skipped.append(f"{path}: holds no stacks")
+        return ()
+    unknown = not source.host and not source.pid
+    host = source.host or (path.stem if unknown and _nameless(text) else "")
+    traces = parse(text, ProcessId(host, source.pid), hint=source.tool)
+    files.read.append(str(path))
+    return tuple(_ranked(trace, source, text, ranks) for trace in traces)
+
+
+def _nameless(text: str) -> bool:
+    """Whether the text itself does not say which process it is of."""
+    traces = parse(text, ProcessId("", 0))
+    return any(not trace.process.pid for trace in traces)
+
+
+def _ranked(
+    trace: StackTrace, source: Source, text: str, ranks: dict[tuple[str, int], int]
+) -> StackTrace:
+    rank = ranks.get((trace.process.host, trace.process.pid))
+    for found in (source.rank, rank_in_text(text), rank_in_command(trace.command)):
+        rank = found if rank is None else rank
+    if rank is None:
+        return trace
+    return msgspec.structs.replace(trace, rank=RankId("", 0, rank))
+
+
+def _rank_table(path: Path) -> dict[tuple[str, int], int]:
+    """(host, pid) → rank from ``ranks.json`` (a list of objects) or from an incident."""
+    try:
+        data: Any = json.loads(path.read_bytes()[:MAX_BYTES])
+    except (OSError, ValueError, RecursionError):
+        return {}
+    rows = data if isinstance(data, list) else []
+    if isinstance(data, dict) and isinstance(data.get("processes"), dict):
+        rows = [
+            {**process, "rank": rank}
+            for rank, process in data["processes"].items()
+            if isinstance(process, dict)
+        ]
+    table: dict[tuple[str, int], int] = {}
+    for row in rows:
+        try:
+            table[(str(row["host"]), int(row["pid"]))] = int(row["rank"])
+        except (KeyError, TypeError, ValueError):
+            continue
+    return table
