@@ -53,8 +53,8 @@ def load(paths: Sequence[str]) -> StackFiles:
     files = StackFiles()
     ranks: dict[tuple[str, int], int] = {}
     seen: dict[tuple[ProcessId, str], int] = {}
-    for path, chosen in _candidates(paths, files, ranks):
-        for trace in _read(path, chosen, files, ranks):
+    for path in _candidates(paths, files, ranks):
+        for trace in _read(path, files, ranks):
             key = (trace.process, trace.tool)
             round_ = seen.get(key, 0)
             seen[key] = round_ + 1
@@ -66,21 +66,21 @@ def load(paths: Sequence[str]) -> StackFiles:
         raise InputError(
             f"{', '.join(paths)}: no stacks are there"
             + (f" ({reasons})" if reasons else "")
-            + "; expected are outputs of py-spy dump, gdb, cuda-gdb, faulthandler or /proc/PID/stack"
+            + "; expected is output of py-spy, gdb, cuda-gdb, faulthandler or of /proc/PID/stack"
         )
     return files
 
 
 def _candidates(
     paths: Sequence[str], files: StackFiles, ranks: dict[tuple[str, int], int]
-) -> Iterator[tuple[Path, bool]]:
-    """Files to read, in the order of the looks; True for those that were named one by one."""
+) -> Iterator[Path]:
+    """Files to read, in the order of the looks."""
     for name in paths:
         path = Path(name)
         if not path.exists():
             raise InputError(f"{name}: there is no such file or folder")
         if not path.is_dir():
-            yield path, True
+            yield path
             continue
         found = list(_walk(path))
         for table in (item for item in found if item.name in ("ranks.json", "incident.json")):
@@ -92,8 +92,7 @@ def _candidates(
             files.skipped += [
                 f"{item}: not named as a capture" for item in sorted(rest) if not _ours(item)
             ]
-        for item in layout or [item for item in found if not _ours(str(item))]:
-            yield item, False
+        yield from layout or [item for item in found if not _ours(str(item))]
 
 
 def _ours(path: str) -> bool:
@@ -123,7 +122,7 @@ def _natural(name: str) -> list[tuple[int, int | str]]:
 
 
 def _read(
-    path: Path, chosen: bool, files: StackFiles, ranks: dict[tuple[str, int], int]
+    path: Path, files: StackFiles, ranks: dict[tuple[str, int], int]
 ) -> tuple[StackTrace, ...]:
     try:
         if not path.is_file():
@@ -139,7 +138,7 @@ def _read(
         data = data[:MAX_BYTES]
     text = data.decode("utf-8", "replace")
     source = from_path(str(path))
-    if not chosen and recognise(text) is None and named(source.tool) is None:
+    if recognise(text) is None and named(source.tool) is None:
         files.skipped.append(f"{path}: holds no stacks")
         return ()
     unknown = not source.host and not source.pid
@@ -181,8 +180,7 @@ def _rank_table(path: Path) -> dict[tuple[str, int], int]:
         ]
     table: dict[tuple[str, int], int] = {}
     for row in rows:
-        try:
-            table[(str(row["host"]), int(row["pid"]))] = int(row["rank"])
-        except (KeyError, TypeError, ValueError):
-            continue
+        values = (row.get("host"), row.get("pid"), row.get("rank")) if isinstance(row, dict) else ()
+        if len(values) == 3 and str(values[1]).isdecimal() and str(values[2]).isdecimal():
+            table[(str(values[0]), int(str(values[1])))] = int(str(values[2]))
     return table

@@ -22,6 +22,8 @@ from ray_sentinel.cli.stack_files import StackFiles, load
 from ray_sentinel.evidence.stacks import Explanation, explain, merge, render, who
 from ray_sentinel.model.stacks import StackFact
 
+_NOTES = {True: " (waits for others)", False: " (does not wait for others)", None: ""}
+
 HELP = "explain py-spy, gdb, cuda-gdb and kernel stacks"
 
 
@@ -106,14 +108,11 @@ def _print(found: Explanation, files: StackFiles, *, tree: bool) -> None:
     )
     headline = f"{found.kind}: {names or 'nobody is named'}, confidence {found.confidence:.2f}"
     say(headline, "bold red" if found.culprits else "bold")
-    for item in found.evidence:
-        say(f"  {item.text}")
+    for line in found.evidence:
+        say(f"  {line.text}")
     for item in found.classes[:20]:
-        say("")
-        waits = {True: "waits for others", False: "does not wait for others"}
-        note = waits.get(item.waits_for_others, "") if item.waits_for_others is not None else ""
-        title = f"{item.count} × {item.label or 'no stack'}" + (f" ({note})" if note else "")
-        say(f"{title}: {who(item.members)}", "bold")
+        note = _NOTES[item.waits_for_others]
+        say(f"\n{item.count} × {item.label or 'no stack'}{note}: {who(item.members)}", "bold")
         for place in reversed(item.signature[-8:]):
             say(f"    {place[:160]}")
     if len(found.classes) > 20:
