@@ -18,6 +18,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from queue import SimpleQueue
+
 import msgspec
 
 from ray_sentinel.api import Collector, NoData, Skip

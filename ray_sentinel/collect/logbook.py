@@ -76,16 +76,17 @@ class Logbook:
             for entries in lines.values():
                 entries.append(f"({dropped} lines of all collectors were lost: the disk is slow)\n")
         for name, entries in lines.items():
-            try:
-                self._append(name, "".join(entries))
-            except OSError as error:
-                if not self._complained:
-                    log.warning(
-                        "%s: the collectors' logs cannot be written: %s", self._folder, error
-                    )
-                self._complained = True
+            self._append(name, "".join(entries))
 
     def _append(self, name: str, text: str) -> None:
+        try:
+            self._append_to(name, text)
+        except OSError as error:
+            if not self._complained:
+                log.warning("%s: the collectors' logs cannot be written: %s", self._folder, error)
+            self._complained = True
+
+    def _append_to(self, name: str, text: str) -> None:
         assert self._folder is not None  # the thread runs only then
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._folder / f"collector-{safe_name(name)}.log"

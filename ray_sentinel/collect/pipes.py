@@ -116,7 +116,7 @@ class Log:
         # Threads come youngest first; the one that collects is the oldest.
         thread = text[start:].rsplit("(most recent call first):", 1)[-1]
         frame = _FRAME.search(thread)
-        return f" in {frame[3]} ({frame[1]}:{frame[2]})" if frame else ""
+        return f" in {frame[3]} ({os.path.basename(frame[1])}:{frame[2]})" if frame else ""
 
     def close(self) -> None:
         """Take the last lines and close."""

@@ -16,11 +16,19 @@ from pathlib import Path
 import msgspec
 
 from ray_sentinel.collect.discovery import Plugin, plugin_files, read_plugin
+from ray_sentinel.config import Config
 from ray_sentinel.errors import InputError
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 
 Signature = tuple[str, int, int, int, int]
+
+
+def plugin_folder(config: Config) -> Path:
+    """The folder of the user's plugins: ``[agent] plugin_dir``, else ``plugins`` in ``log_dir``."""
+    if config.agent.plugin_dir:
+        return Path(config.agent.plugin_dir).expanduser()
+    return config.directory() / "plugins"
 
 
 def install_plugin(folder: Path, name: str, data: bytes) -> Path:

@@ -208,6 +208,11 @@ class Schedule:
         self._end(now)
         return Step.KILL
 
+    def retire(self, now: float) -> None:
+        """It is not wanted any more: its process is ended, and no other one started."""
+        self._for_good = True
+        self._end(now)
+
     def _late(self, now: float) -> None:
         timing = self.timing
         if self.phase == "running":

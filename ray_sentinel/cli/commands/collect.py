@@ -1,0 +1,169 @@
+"""Run a collector once, here, and print what it yields.
+
+The exposition goes to stdout, in the Prometheus text format, with events as comments; what the
+collector could not read goes to stderr. With --proc, --sys or --dev it reads a captured tree
+instead of this machine, and nothing beside the tree.
+
+Exit codes: 0 well, also where the collector asks to be left out because its hardware is not there
+(the reason is on stderr); 1 a collector failed or missed its deadline; 2 there is no such one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import math
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ray_sentinel.cli.output import clean, print_json
+from ray_sentinel.errors import UsageError
+
+if TYPE_CHECKING:
+    from ray_sentinel.collect.once import Result, Roots
+    from ray_sentinel.collect.protocol import Source
+    from ray_sentinel.collect.wishes import Wishes
+
+HELP = "run a collector once, here, and print its metrics"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's line."""
+    parser.add_argument("name", nargs="?", metavar="NAME", help="the collector; see `plugins list`")
+    parser.add_argument("--all", action="store_true", help="run every collector, side by side")
+    for root in ("proc", "sys", "dev"):
+        parser.add_argument(
+            f"--{root}",
+            metavar="DIR",
+            type=Path,
+            default=Path("/") / root,
+            help=f"read this folder for /{root}",
+        )
+    parser.add_argument(
+        "--set",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="a setting of the collector, as in [collectors.NAME]; the value is JSON or text",
+    )
+    parser.add_argument("--deadline", type=float, metavar="SECONDS", help="give up after so long")
+    parser.add_argument("--host", metavar="NAME", default="", help="the host label of the series")
+    parser.add_argument("--config", metavar="FILE", help="the configuration file")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Collect and print."""
+    from ray_sentinel.collect.once import Roots, collect_once, host_of
+
+    if bool(args.name) == args.all:
+        raise UsageError("name one collector, or give --all")
+    roots = _roots(args, Roots)
+    wanted = _wanted(args)
+    host = args.host or host_of(roots)
+    results = collect_once(wanted, host=host, roots=roots)
+    if args.json:
+        shown = [_plain(result, host) for result in results]
+        print_json(shown if args.all else shown[0])
+    else:
+        _print(results, host)
+    return 0 if all(result.success for result in results) else 1
+
+
+def _roots(args: argparse.Namespace, kind: type[Roots]) -> Roots:
+    for root in ("proc", "sys", "dev"):
+        if not getattr(args, root).is_dir():
+            raise UsageError(f"--{root}: {getattr(args, root)} is not a folder")
+    return kind(proc=args.proc, sys=args.sys, dev=args.dev)
+
+
+def _wanted(args: argparse.Namespace) -> list[tuple[Source, Wishes]]:
+    import msgspec
+
+    from ray_sentinel.collect.catalog import known_collectors
+    from ray_sentinel.collect.wishes import wishes_for
+    from ray_sentinel.config import load
+
+    config = load(args.config)
+    known = known_collectors(config)
+    if args.name and args.name not in known:
+        near = difflib.get_close_matches(args.name, known, 1)
+        hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(sorted(known))}"
+        raise UsageError(f"there is no collector {args.name}; {hint}")
+    settings = dict(_setting(text) for text in args.set)
+    if settings and args.all:
+        raise UsageError("--set is for one collector; name it")
+    wanted = []
+    for name in sorted(known) if args.all else [args.name]:
+        wishes = wishes_for(name, {name: {**config.collectors.get(name, {}), **settings}})
+        if args.deadline is not None:
+            if args.deadline <= 0:
+                raise UsageError("--deadline must be more than 0 seconds")
+            wishes = msgspec.structs.replace(wishes, deadline=args.deadline)
+        if wishes.enabled or not args.all:
+            wanted.append((known[name], wishes))
+    return wanted
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    import msgspec
+
+    key, separator, value = text.partition("=")
+    if not separator or not key.strip():
+        raise UsageError(f"--set {text}: write KEY=VALUE")
+    try:
+        return key.strip(), msgspec.json.decode(value)
+    except msgspec.DecodeError:
+        return key.strip(), value
+
+
+def _print(results: list[Result], host: str) -> None:
+    from ray_sentinel.model.exposition import Renderer
+
+    families = [family for result in results for family in result.families]
+    sys.stdout.write(Renderer(host).render(families).decode())
+    sys.stdout.write(Renderer(host, history=True).render(families).decode())
+    for result in results:
+        for event in result.events:
+            text = clean(event.message).replace("\n", "\\n")
+            sys.stdout.write(f"# EVENT {event.time:.3f} {event.severity} {event.kind} {text}\n")
+        if result.skipped:
+            sys.stderr.write(f"{result.collector}: left out: {clean(result.skipped)}\n")
+        for problem in result.problems:
+            sys.stderr.write(f"{result.collector}: {clean(problem)}\n")
+
+
+def _plain(result: Result, host: str) -> dict[str, Any]:
+    return {
+        "collector": result.collector,
+        "host": host,
+        "success": result.success,
+        "skipped": result.skipped,
+        "seconds": result.seconds,
+        "families": [
+            {
+                "name": family.metric.name,
+                "type": family.metric.kind,
+                "help": family.metric.help,
+                "samples": [
+                    {
+                        "labels": {"host": host, **dict(sample.labels)},
+                        "value": _number(sample.value),
+                        "timestamp": sample.timestamp,
+                    }
+                    for sample in family.samples
+                ],
+            }
+            for family in result.families
+        ],
+        "events": result.events,
+        "problems": result.problems,
+    }
+
+
+def _number(value: float) -> float | str:
+    """JSON knows no NaN and no infinity: they are written as the exposition writes them."""
+    from ray_sentinel.model.exposition import number
+
+    return value if math.isfinite(value) else number(value)

@@ -1,0 +1,145 @@
+"""List and check collectors: those of installed packages, and the user's own files.
+
+``plugins list`` runs each collector once, here, and shows how it fares. ``plugins check FILE`` does
+so for files before they are put into the plugin folder, and shows everything that is wrong.
+
+Exit codes: 0 well, 1 a collector failed or a file cannot be used, 2 there is no such file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ray_sentinel.cli.output import clean, print_json
+from ray_sentinel.errors import UsageError
+
+if TYPE_CHECKING:
+    from ray_sentinel.collect.once import Result
+    from ray_sentinel.collect.protocol import Source
+    from ray_sentinel.config import Config
+
+HELP = "list and check collectors, installed or your own"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's line."""
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    listing = actions.add_parser("list", help="the collectors that are known here")
+    listing.add_argument("--no-run", action="store_true", help="do not run them, only name them")
+    check = actions.add_parser("check", help="check plugin files before they are used")
+    check.add_argument("files", nargs="+", type=Path, metavar="FILE")
+    folder = actions.add_parser("dir", help="print the plugin folder")
+    for action in (listing, check, folder):
+        action.add_argument("--config", metavar="FILE", help="the configuration file")
+        action.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Carry out the action."""
+    from ray_sentinel.collect.plugins import plugin_folder
+    from ray_sentinel.config import load
+
+    config = load(args.config)
+    if args.action == "dir":
+        folder = str(plugin_folder(config))
+        print_json({"dir": folder}) if args.json else _say(folder)
+        return 0
+    rows = _check(args.files, config) if args.action == "check" else _list(config, args.no_run)
+    if args.json:
+        print_json(rows)
+    else:
+        _table(rows)
+    return 1 if any(row["state"] == "failed" for row in rows) else 0
+
+
+def _list(config: Config, no_run: bool) -> list[dict[str, Any]]:
+    from ray_sentinel.collect.catalog import known_collectors, plugins_of
+
+    known = known_collectors(config)
+    sources = [known[name] for name in sorted(known)]
+    rows = [_row(source) for source in sources] if no_run else _run_all(sources, config)
+    return rows + [
+        _broken(plugin.path, plugin.problem) for plugin in plugins_of(config) if plugin.problem
+    ]
+
+
+def _check(files: list[Path], config: Config) -> list[dict[str, Any]]:
+    from ray_sentinel.collect.discovery import read_plugin
+
+    rows = []
+    for file in files:
+        if not file.is_file():
+            raise UsageError(f"{file}: there is no such file")
+        plugin = read_plugin(file.absolute())
+        if plugin.problem:
+            rows.append(_broken(file, plugin.problem))
+        else:
+            rows += _run_all(list(plugin.sources), config)
+    return rows
+
+
+def _run_all(sources: list[Source], config: Config) -> list[dict[str, Any]]:
+    from ray_sentinel.collect.once import Roots, collect_once, host_of
+    from ray_sentinel.collect.wishes import wishes_for
+
+    wanted = [(source, wishes_for(source.name, config.collectors)) for source in sources]
+    with tempfile.TemporaryDirectory(prefix="ray-sentinel-") as folder:
+        results = collect_once(wanted, host=host_of(Roots()), roots=Roots(), state_dir=Path(folder))
+    return [_row(source, result) for source, result in zip(sources, results, strict=True)]
+
+
+def _row(source: Source, result: Result | None = None) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "name": source.name,
+        "kind": source.kind,
+        "origin": source.origin,
+        "state": "known",
+        "message": "",
+    }
+    if result is not None:
+        row["state"] = "ok" if result.success else "failed"
+        row["message"] = "; ".join(result.problems)
+        if result.skipped:
+            row["state"], row["message"] = "skipped", result.skipped
+        row["seconds"] = result.seconds
+        row["series"] = sum(len(family.samples) for family in result.families)
+        row["metrics"] = [family.metric.name for family in result.families]
+        row["problems"] = result.problems
+    return row
+
+
+def _broken(file: Path, problem: str) -> dict[str, Any]:
+    return {
+        "name": file.name,
+        "kind": "file",
+        "origin": str(file),
+        "state": "failed",
+        "message": problem,
+    }
+
+
+def _table(rows: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    for heading in ("NAME", "KIND", "STATE", "SERIES", "FROM", "MESSAGE"):
+        table.add_column(heading, overflow="fold")
+    colours = {"ok": "green", "failed": "red", "skipped": "yellow"}
+    for row in rows:
+        cells = [row["name"], row["kind"], row["state"], str(row.get("series", ""))]
+        texts = [Text(clean(cell)) for cell in (*cells, row["origin"], row["message"])]
+        texts[2].stylize(colours.get(row["state"], ""))
+        table.add_row(*texts)
+    Console().print(table)
+
+
+def _say(text: str) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    Console(soft_wrap=True).print(Text(clean(text)))

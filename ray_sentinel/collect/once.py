@@ -1,0 +1,129 @@
+"""Collectors run once, here, on a live machine or on a captured tree."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import socket
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from ray_sentinel.clock import SystemClock
+from ray_sentinel.collect.ledger import Ledger
+from ray_sentinel.collect.protocol import Source
+from ray_sentinel.collect.version import Surroundings, Version
+from ray_sentinel.collect.wishes import Wishes
+from ray_sentinel.model.metrics import Event, Family
+
+_LOG_LINES = 1000
+
+
+class Roots(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a machine's files are."""
+
+    proc: Path = Path("/proc")
+    sys: Path = Path("/sys")
+    dev: Path = Path("/dev")
+
+    @property
+    def live(self) -> bool:
+        """It is this machine; else a captured tree, and nothing beside it may be read."""
+        return self == Roots()
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """What one collector said."""
+
+    collector: str
+    success: bool
+    """It did not fail; to be left out is no failure."""
+    skipped: str
+    """Why it asked to be left out, or empty."""
+    seconds: float | None
+    families: tuple[Family, ...]
+    events: tuple[Event, ...]
+    problems: tuple[str, ...]
+    """What it could not read or may not serve; first of all why it failed, if it did."""
+    log: tuple[str, ...] = ()
+
+
+def collect_once(
+    wanted: Iterable[tuple[Source, Wishes]],
+    *,
+    host: str,
+    roots: Roots,
+    state_dir: Path | None = None,
+    environ: Mapping[str, str] = os.environ,
+    start_deadline: float = 30.0,
+) -> list[Result]:
+    """Run each collector once, side by side, each in a process of its own under its deadline."""
+    clock = SystemClock()
+    logs: dict[str, list[str]] = {}
+    with selectors.DefaultSelector() as selector:
+        around = Surroundings(
+            host=host,
+            clock=clock,
+            selector=selector,
+            ledger=Ledger(None),
+            environ=environ,
+            write_log=lambda name, line: _keep(logs.setdefault(name, []), line),
+            on_events=lambda events: None,  # they wait in ``held_events``
+            proc=roots.proc.absolute(),
+            sys=roots.sys.absolute(),
+            dev=roots.dev.absolute(),
+            live=roots.live,
+            state_dir=state_dir,
+            start_deadline=start_deadline,
+        )
+        versions = [Version(source, wishes, around) for source, wishes in wanted]
+        for version in versions:
+            version.held_events = []
+        _run(versions, selector, clock)
+    return [_result(version, logs.get(version.source.name, [])) for version in versions]
+
+
+def host_of(roots: Roots) -> str:
+    """The short host name of the machine that the files are of."""
+    if not roots.live:
+        try:
+            name = (roots.proc / "sys/kernel/hostname").read_text("utf-8", "replace").strip()
+        except OSError:
+            name = ""
+        if name:
+            return name.split(".")[0]
+    return socket.gethostname().split(".")[0]
+
+
+def _run(versions: list[Version], selector: selectors.BaseSelector, clock: SystemClock) -> None:
+    """Until each has said something, or failed, and its process has gone or cannot be killed."""
+    while waiting := [version for version in versions if not version.over]:
+        now = clock.monotonic()
+        for version in waiting:
+            if version.judgeable:
+                version.retire(now)
+            version.step(now)
+        pause = max(0.0, min(version.at for version in waiting) - clock.monotonic())
+        for key, _ in selector.select(min(pause, 0.5)):
+            key.data()
+
+
+def _result(version: Version, log: list[str]) -> Result:
+    failed = version.success is False
+    error = (version.message() or "its process has ended") if failed else ""
+    return Result(
+        collector=version.source.name,
+        success=not failed,
+        skipped=version.skipped,
+        seconds=version.seconds,
+        families=version.families,
+        events=tuple(version.held_events or ()),
+        problems=((error,) if failed else ()) + version.problems,
+        log=tuple(log),
+    )
+
+
+def _keep(lines: list[str], line: str) -> None:
+    if len(lines) < _LOG_LINES:
+        lines.append(line)

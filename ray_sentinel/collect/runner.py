@@ -1,0 +1,374 @@
+"""Runs every collector of this node in a process of its own, and serves what they last said.
+
+One thread does it all through a selector: it starts processes, asks them, reads their answers and
+kills those that are late. It never waits for a disk that may hang: plugin folders are looked at,
+and logs are written, by two threads of their own.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import selectors
+import shutil
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from queue import Empty, SimpleQueue
+
+import msgspec
+
+from ray_sentinel.clock import Clock, SystemClock
+from ray_sentinel.collect import selfmetrics
+from ray_sentinel.collect.discovery import Plugin, entry_points
+from ray_sentinel.collect.ledger import Ledger, Record, kill
+from ray_sentinel.collect.logbook import Logbook
+from ray_sentinel.collect.owners import Owners
+from ray_sentinel.collect.plugins import PluginFolders, install_plugin
+from ray_sentinel.collect.protocol import Limits, Source
+from ray_sentinel.collect.slot import Slot
+from ray_sentinel.collect.version import Surroundings
+from ray_sentinel.collect.wishes import Wishes, wishes_for
+from ray_sentinel.config import Config
+from ray_sentinel.errors import ConfigError
+from ray_sentinel.model.identity import Rank
+from ray_sentinel.model.metrics import CollectorStatus, Event, Family
+
+log = logging.getLogger(__name__)
+
+GATHER_SECONDS = 0.2
+"""How long a change waits for others, so that one cycle is rendered once."""
+PUBLISH_SECONDS = 10.0
+"""What is known is published so often at least: silence would mean that the runner is dead."""
+STOP_SECONDS = 4.0
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a runner works."""
+
+    host: str
+    run_dir: Path
+    """A folder of our own on a local disk, the same for every life of this node's agent."""
+    log_dir: Path | None = None
+    """Where the collectors' logs go; None for nowhere."""
+    plugin_dirs: tuple[Path, ...] = ()
+    """The user's plugin folders; ``run_dir/plugins`` comes after them, for what is pushed."""
+    proc: Path = Path("/proc")
+    sys: Path = Path("/sys")
+    dev: Path = Path("/dev")
+    start_deadline: float = 30.0
+    plugin_interval: float = 2.0
+    """Seconds between two looks at the plugin folders."""
+    limits: Limits = Limits()
+    environ: Mapping[str, str] = os.environ
+    installed: bool = True
+    """Run the collectors of installed packages too."""
+
+
+class Runner:
+    """The collectors of one node. All public methods may be called from any thread.
+
+    ``on_families`` gets all that can be served whenever something changed, without the ``host``
+    label; ``on_events`` gets each event once. Both are called on the runner's thread and must
+    return quickly.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        config: Config,
+        *,
+        on_families: Callable[[tuple[Family, ...]], None],
+        on_events: Callable[[tuple[Event, ...]], None],
+        clock: Clock | None = None,
+    ) -> None:
+        self._settings, self._tables = settings, config.collectors
+        self._on_families = on_families
+        self._clock = clock or SystemClock()
+        self._selector = selectors.DefaultSelector()
+        self._ledger = Ledger(settings.run_dir / "children")
+        self._logbook = Logbook(settings.log_dir)
+        self._around = Surroundings(
+            host=settings.host,
+            clock=self._clock,
+            selector=self._selector,
+            ledger=self._ledger,
+            environ=settings.environ,
+            write_log=self._logbook.write,
+            on_events=on_events,
+            proc=settings.proc,
+            sys=settings.sys,
+            dev=settings.dev,
+            state_dir=settings.run_dir / "state",
+            log_dir=Path(config.log_dir) if config.log_dir else None,
+            limits=settings.limits,
+            start_deadline=settings.start_deadline,
+        )
+        self._pushed = settings.run_dir / "plugins"
+        self._folders = PluginFolders(
+            (*settings.plugin_dirs, self._pushed), settings.run_dir / "versions"
+        )
+        self._slots: dict[str, Slot] = {}
+        self._leaving: list[Slot] = []
+        self._owners = Owners()
+        self._problems: dict[str, str] = {}
+        """What keeps a plugin's file or a table of the configuration from being used."""
+        self._statuses: tuple[CollectorStatus, ...] = ()
+        self._published = 0.0
+        self._changed_at: float | None = None
+        self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._wake_read, self._wake_write = os.pipe()
+        self._stopping = threading.Event()
+        self._look = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="collector-runner", daemon=True)
+        self._watcher = threading.Thread(target=self._watch, name="plugin-watcher", daemon=True)
+
+    def start(self) -> None:
+        """Begin. What an earlier runner left running is ended first."""
+        os.set_blocking(self._wake_read, False)
+        os.set_blocking(self._wake_write, False)
+        self._selector.register(self._wake_read, selectors.EVENT_READ, self._woken)
+        self._thread.start()
+        self._watcher.start()
+
+    def stop(self) -> None:
+        """End all collectors, and wait until they have, for a few seconds at most."""
+        self._stopping.set()
+        self._look.set()
+        self._wake()
+        if self._thread.is_alive():
+            self._thread.join(STOP_SECONDS + 2)
+        self._logbook.close()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the runner's thread runs."""
+        return self._thread.is_alive()
+
+    def set_ranks(self, ranks: Sequence[Rank]) -> None:
+        """The ranks of this node, for the runs to come."""
+        self._around.ranks = tuple(ranks)
+
+    def statuses(self) -> tuple[CollectorStatus, ...]:
+        """How every collector fares, by name."""
+        return self._statuses
+
+    def install_plugin(self, name: str, data: bytes) -> Path:
+        """Put a plugin on this node, past any shared file system; it runs within a moment.
+
+        Raises InputError for a bad name, or where the disk refuses.
+        """
+        path = install_plugin(self._pushed, name, data)
+        self._look.set()
+        return path
+
+    def restart(self, name: str | None = None) -> None:
+        """Begin anew with one collector, or with all, whatever their back-off."""
+        self._call(lambda: self._restart(name))
+
+    def _restart(self, name: str | None) -> None:
+        now = self._clock.monotonic()
+        for slot in self._slots.values():
+            if name in (None, slot.name):
+                slot.restart(now)
+
+    def _serve(self) -> None:
+        self._begin()
+        while not self._stopping.is_set():
+            self._guarded_turn()
+        self._finish()
+
+    def _guarded_turn(self) -> None:
+        try:
+            self._turn(self._clock.monotonic())
+        # The loop must outlive any fault of its own parts: it is all that watches this node's
+        # collectors. The fault is logged, and shows as missing data.
+        except Exception:
+            log.exception("the runner failed and goes on")
+            self._clock.sleep(1.0)
+
+    def _begin(self) -> None:
+        leftovers = self._end_leftovers()
+        # Copies of plugins that an earlier runner kept: nobody runs them any more.
+        shutil.rmtree(self._settings.run_dir / "versions", ignore_errors=True)
+        for source in entry_points() if self._settings.installed else ():
+            records = tuple(record for record in leftovers if record.name == source.name)
+            self._add(source, records)
+
+    def _end_leftovers(self) -> list[Record]:
+        """Kill what an earlier runner left; what cannot be killed is returned."""
+        records = self._ledger.leftovers()
+        for record in records:
+            for group in (record.leader, *record.groups):
+                kill(group)
+        if records:
+            self._clock.sleep(0.2)
+        return self._ledger.leftovers()
+
+    def _turn(self, now: float) -> None:
+        for key, _ in self._selector.select(self._timeout(now)):
+            key.data()
+        now = self._clock.monotonic()
+        changed = [slot for slot in self._slots.values() if slot.step(now)]
+        for slot in self._leaving:
+            slot.step(now)
+        self._leaving = [slot for slot in self._leaving if not slot.finished]
+        if changed:
+            self._note(changed)
+            self._changed_at = now if self._changed_at is None else self._changed_at
+        if self._publish_at() <= now:
+            self._publish(now)
+
+    def _timeout(self, now: float) -> float:
+        moments = [slot.at for slot in (*self._slots.values(), *self._leaving)]
+        return min(max(0.0, min([self._publish_at(), *moments]) - now), 5.0)
+
+    def _publish_at(self) -> float:
+        regular = self._published + PUBLISH_SECONDS
+        if self._changed_at is None:
+            return regular
+        return min(regular, self._changed_at + GATHER_SECONDS)
+
+    def _note(self, changed: list[Slot]) -> None:
+        """Keep the books of who serves what."""
+        for slot in changed:
+            names = [family.metric.name for family in slot.families()]
+            self._owners.claim(slot.current.source, names)
+        for slot in self._slots.values():
+            slot.refused = tuple(
+                f"{family.metric.name} is served by {self._owners.owner(family.metric.name)}"
+                for family in slot.families()
+                if not self._owners.may_serve(slot.name, family.metric.name)
+            )
+        self._tell()
+
+    def _tell(self) -> None:
+        broken = (
+            CollectorStatus(name=name, state="quarantined", success=False, message=problem)
+            for name, problem in self._problems.items()
+        )
+        found = [*(slot.status() for slot in self._slots.values()), *broken]
+        self._statuses = tuple(sorted(found, key=lambda status: status.name))
+
+    def _publish(self, now: float) -> None:
+        self._changed_at, self._published = None, now
+        self._tell()
+        served = [
+            family
+            for slot in self._slots.values()
+            for family in slot.families()
+            if self._owners.may_serve(slot.name, family.metric.name)
+        ]
+        self._on_families((*served, *selfmetrics.families(self._statuses)))
+
+    def _add(self, source: Source, leftovers: tuple[Record, ...] = ()) -> None:
+        wishes = self._wishes(source.name)
+        if wishes is not None and wishes.enabled:
+            self._slots[source.name] = Slot(source, wishes, self._around, leftovers)
+
+    def _wishes(self, name: str) -> Wishes | None:
+        try:
+            return wishes_for(name, self._tables)
+        except ConfigError as error:
+            self._problems[name] = str(error)
+            return None
+
+    def _update_plugins(self, plugins: tuple[Plugin, ...], problem: str) -> None:
+        """The plugin folders hold ``plugins`` now."""
+        now = self._clock.monotonic()
+        self._problems = {name: text for name, text in self._problems.items() if os.sep not in name}
+        if problem:
+            self._problems[os.sep] = problem
+        wanted: dict[str, Source] = {}
+        broken = set()
+        for plugin in plugins:
+            if plugin.problem:
+                broken.add(str(plugin.path))
+                self._blame(plugin)
+            for source in plugin.sources:
+                self._want(source, wanted)
+        for name, slot in list(self._slots.items()):
+            source = slot.current.source
+            if source.kind == "entry-point":
+                continue
+            if name not in wanted and source.origin not in broken:
+                self._remove(slot, now)
+        for name, source in wanted.items():
+            if name in self._slots:
+                self._slots[name].reload(source, now)
+            else:
+                self._add(source)
+        self._changed_at = now if self._changed_at is None else self._changed_at
+
+    def _want(self, source: Source, wanted: dict[str, Source]) -> None:
+        held = self._slots.get(source.name)
+        other = wanted.get(source.name) or (held.current.source if held is not None else None)
+        taken = other is not None and (other.kind == "entry-point" or source.name in wanted)
+        if taken and other is not None:
+            self._problems[source.origin] = (
+                f"{source.origin}: {source.name} is the name of a collector of {other.origin} "
+                "already; give it another"
+            )
+        else:
+            wanted[source.name] = source
+
+    def _blame(self, plugin: Plugin) -> None:
+        """A file cannot be used: say so where its older version runs, else by itself."""
+        path = str(plugin.path)
+        running = [slot for slot in self._slots.values() if slot.current.source.origin == path]
+        for slot in running:
+            slot.note = f"the version before goes on: {plugin.problem}"
+        if not running:
+            self._problems[path] = plugin.problem
+
+    def _remove(self, slot: Slot, now: float) -> None:
+        del self._slots[slot.name]
+        self._owners.release(slot.name)
+        slot.retire(now)
+        self._leaving.append(slot)
+
+    def _finish(self) -> None:
+        now = self._clock.monotonic()
+        for slot in list(self._slots.values()):
+            self._remove(slot, now)
+        last = now + STOP_SECONDS
+        while self._leaving and now < last:
+            for key, _ in self._selector.select(0.02):
+                key.data()
+            now = self._clock.monotonic()
+            for slot in self._leaving:
+                slot.step(now)
+            self._leaving = [slot for slot in self._leaving if not slot.finished]
+        self._selector.close()
+
+    def _watch(self) -> None:
+        """The other thread: look at the plugin folders, and hand on what has changed."""
+        last: tuple[tuple[Plugin, ...], str] | None = None
+        while not self._stopping.is_set():
+            found = (self._folders.scan(), self._folders.problem)
+            if found != last:
+                last = found
+                self._call(partial(self._update_plugins, *found))
+            self._look.wait(self._settings.plugin_interval)
+            self._look.clear()
+
+    def _call(self, function: Callable[[], None]) -> None:
+        """Have the runner's thread call ``function``."""
+        self._inbox.put(function)
+        self._wake()
+
+    def _wake(self) -> None:
+        try:
+            os.write(self._wake_write, b"!")
+        except BlockingIOError:
+            pass  # it is awake already
+
+    def _woken(self) -> None:
+        os.read(self._wake_read, 4096)
+        while True:
+            try:
+                function = self._inbox.get_nowait()
+            except Empty:
+                return
+            function()

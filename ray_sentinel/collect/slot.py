@@ -1,0 +1,159 @@
+"""One collector by name: the version that runs, and a new one on trial beside it.
+
+A changed plugin is tried first: its process is started and asked once, while the one that runs is
+left alone, but not asked. Only if that succeeds it takes over; else the old one goes on, and the
+status says what was wrong with the new one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from ray_sentinel.collect.ledger import Record
+from ray_sentinel.collect.protocol import Source
+from ray_sentinel.collect.version import Surroundings, Version
+from ray_sentinel.collect.wishes import Wishes
+from ray_sentinel.model.metrics import CollectorStatus, Family
+
+
+class Slot:
+    """A collector, whatever version of it runs."""
+
+    def __init__(
+        self,
+        source: Source,
+        wishes: Wishes,
+        around: Surroundings,
+        leftovers: tuple[Record, ...] = (),
+    ) -> None:
+        self.name = source.name
+        self.current = Version(source, wishes, around, leftovers)
+        self.candidate: Version | None = None
+        self.note = ""
+        """What is wrong with the newest version of its file, while an older one runs."""
+        self.refused: tuple[str, ...] = ()
+        """What it yields and must not serve, and whose it is."""
+        self._wishes, self._around = wishes, around
+        self._retired: list[Version] = []
+        self._timeouts = self._restarts = 0
+        """Of versions that ended: the sums never fall."""
+        self._tried_digest = source.digest
+        self._leaving = False
+
+    @property
+    def at(self) -> float:
+        """When ``step`` has something to do (monotonic seconds)."""
+        current = self.current.at
+        if self.candidate is not None and self.current.schedule.phase == "ready":
+            current = math.inf
+        return min([current, *(version.at for version in self._others())])
+
+    @property
+    def finished(self) -> bool:
+        """It was retired, and nothing of it is left."""
+        return self._leaving and self.current.finished and not self._retired
+
+    def step(self, now: float) -> bool:
+        """Do what is due; True if something has changed since the last call."""
+        self.current.step(now, may_ask=self.candidate is None)
+        for version in self._others():
+            version.step(now)
+        changed = any(version.changed for version in self._versions())
+        for version in self._versions():
+            version.changed = False
+        if self.candidate is not None and self.candidate.judgeable:
+            self._judge(self.candidate, now)
+            changed = True
+        self._retired = [version for version in self._retired if not version.finished]
+        return changed
+
+    def reload(self, source: Source, now: float) -> None:
+        """The file has another version: try it, once."""
+        if source.digest == self.current.source.digest and self.candidate is None:
+            self._tried_digest, self.note = source.digest, ""
+            return
+        if source.digest == self._tried_digest:
+            return
+        self._tried_digest, self.note = source.digest, ""
+        if self.candidate is not None:
+            self._retire(self.candidate, now)
+            self.candidate = None
+        if self.current.schedule.unkillable:
+            self.note = "the new version waits until the old one's process can be killed"
+            self._tried_digest = ""
+            return
+        version = Version(source, self._wishes, self._around)
+        if self.current.success:
+            version.held_events = []
+            self.candidate = version
+        else:
+            self._replace(version, now)
+
+    def restart(self, now: float) -> None:
+        """Begin anew at once, whatever the back-off."""
+        self.current.restart(now)
+
+    def retire(self, now: float) -> None:
+        """End it for good; ``finished`` tells when it is over."""
+        self._leaving = True
+        for version in self._versions():
+            version.retire(now)
+        if self.candidate is not None:
+            self._retired.append(self.candidate)
+            self.candidate = None
+
+    def families(self) -> tuple[Family, ...]:
+        """Its last good families, unless they are too old."""
+        return self.current.families
+
+    def status(self) -> CollectorStatus:
+        """How it fares."""
+        current, schedule = self.current, self.current.schedule
+        messages = (self.note, current.message(), *self.refused)
+        return CollectorStatus(
+            name=self.name,
+            state=schedule.state,
+            success=current.success,
+            seconds=current.seconds,
+            last_success=current.last_success,
+            timeouts=self._timeouts + schedule.timeouts,
+            restarts=self._restarts + schedule.restarts,
+            unkillable=sum(version.schedule.unkillable for version in self._versions()),
+            message="; ".join(message for message in messages if message),
+            interval=schedule.timing.interval,
+        )
+
+    def _judge(self, candidate: Version, now: float) -> None:
+        self.candidate = None
+        if candidate.success is False:
+            why = candidate.message() or candidate.error or "its process has ended"
+            self.note = f"the new version does not work, the one before goes on: {why}"
+            self.current.log(f"[runner] {self.note}")
+            self._retire(candidate, now)
+            return
+        self.current.log("[runner] the new version takes over")
+        if candidate.outcome == "nodata":
+            candidate.families = self.current.families
+        self._replace(candidate, now)
+
+    def _replace(self, version: Version, now: float) -> None:
+        self._retire(self.current, now)
+        self._restarts += 1
+        self.current = version
+        version.release_events()
+
+    def _retire(self, version: Version, now: float) -> None:
+        self._timeouts += version.schedule.timeouts
+        self._restarts += version.schedule.restarts
+        version.retire(now)
+        self._retired.append(version)
+
+    def _others(self) -> Iterator[Version]:
+        if self.candidate is not None:
+            yield self.candidate
+        yield from self._retired
+
+    def _versions(self) -> Iterator[Version]:
+        yield self.current
+        yield from self._others()
