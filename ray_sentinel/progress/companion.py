@@ -13,6 +13,7 @@ import threading
 import time
 
 from ray_sentinel.progress import answers, record, watchdog, who
+from ray_sentinel.progress.autostep import AutoStep
 from ray_sentinel.progress.directory import write_whole
 from ray_sentinel.progress.requests import (
     ANSWERS,
@@ -42,6 +43,7 @@ class Companion:
         self._answering: threading.Thread | None = None
         self.watchdog: watchdog.Watchdog | None = None
         self._rearm_at = 0.0
+        self._autostep = AutoStep(writer)
         self._thread = threading.Thread(
             target=self._run, name="ray-sentinel-companion", daemon=True
         )
@@ -55,6 +57,7 @@ class Companion:
     def stop(self) -> None:
         """End after the next wake; nobody waits for it."""
         self._ended = True
+        self._autostep.stop()
         if self.watchdog is not None:
             self.watchdog.close()
             self.watchdog = None
@@ -78,6 +81,7 @@ class Companion:
         return self._answering is None or not self._answering.is_alive()
 
     def _look_after(self) -> None:
+        self._autostep.look()
         if self._writer.identity.assumed:
             self._ask_again()
         if self.watchdog is not None and time.monotonic() >= self._rearm_at:

@@ -110,6 +110,11 @@ class ProgressWriter:
         """Whether there is a record that others can read."""
         return self._map is not None
 
+    @property
+    def steps_recorded(self) -> int:
+        """How many steps were counted so far, by whomever."""
+        return self._count
+
     def step(self, n: int | None = None, /, **scalars: SupportsFloat) -> None:
         """Step ``n`` has ended. Without ``n``, the step after the last one (from 1).
 
