@@ -1,0 +1,100 @@
+"""Temperature, power, clocks, load and memory of one GPU.
+
+Source: the kernel's Documentation/gpu/amdgpu/thermal.rst and driver-misc.rst.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from ray_sentinel.api import Sample
+from ray_sentinel_plugins import _gpu_metrics as gpu_metrics
+from ray_sentinel_plugins._files import Files
+
+PERCENT = (
+    ("gpu_busy_percent", gpu_metrics.UTILIZATION),
+    ("mem_busy_percent", gpu_metrics.MEMORY_UTILIZATION),
+)
+MEMORY = (
+    ("mem_info_vram_used", gpu_metrics.VRAM_USED),
+    ("mem_info_vram_total", gpu_metrics.VRAM_TOTAL),
+)
+CLOCKS = ("sclk", "mclk")
+MICRO = 1_000_000
+
+
+def read(files: Files, device: Path, gpu: str) -> Iterator[Sample]:
+    """Everything of this subject that the card has."""
+    for name, metric in PERCENT:
+        percent = files.integer(device / name)
+        if percent is not None and 0 <= percent <= 100:
+            yield metric(percent / 100, gpu)
+    for name, metric in MEMORY:
+        size = files.integer(device / name)
+        if size is not None and size >= 0:
+            yield metric(size, gpu)
+    monitors = [name for name in files.names(device / "hwmon") if name.startswith("hwmon")]
+    monitor = device / "hwmon" / monitors[0] if monitors else None
+    if monitor is not None:
+        yield from _monitor(files, monitor, gpu)
+    yield from _clocks(files, device, monitor, gpu)
+
+
+def _monitor(files: Files, monitor: Path, gpu: str) -> Iterator[Sample]:
+    names = files.names(monitor)
+    temperatures = _labelled(files, monitor, names, "temp")
+    # Cards without a junction sensor (APUs, before Vega 20) have one at the edge.
+    for metric, label in (
+        (gpu_metrics.TEMPERATURE, "junction" if "junction" in temperatures else "edge"),
+        (gpu_metrics.MEMORY_TEMPERATURE, "mem"),
+    ):
+        if label in temperatures:
+            millidegrees = files.integer(monitor / f"{temperatures[label]}_input")
+            if millidegrees is not None:
+                yield metric(millidegrees / 1000, gpu)
+    # Newer cards show only the power of the moment, older ones only its average.
+    for name in ("power1_average", "power1_input"):
+        if name in names:
+            microwatts = files.integer(monitor / name)
+            if microwatts is not None and microwatts >= 0:
+                yield gpu_metrics.POWER(microwatts / MICRO, gpu)
+            break
+    microwatts = files.integer(monitor / "power1_cap")
+    if microwatts is not None and microwatts >= 0:
+        yield gpu_metrics.POWER_LIMIT(microwatts / MICRO, gpu)
+
+
+def _clocks(files: Files, device: Path, monitor: Path | None, gpu: str) -> Iterator[Sample]:
+    labelled: dict[str, str] = {}
+    if monitor is not None:
+        labelled = _labelled(files, monitor, files.names(monitor), "freq")
+    for clock in CLOCKS:
+        megahertz: float | None = None
+        if monitor is not None and clock in labelled:
+            hertz = files.integer(monitor / f"{labelled[clock]}_input")
+            megahertz = hertz / MICRO if hertz is not None else None
+        elif text := files.text(device / f"pp_dpm_{clock}"):
+            megahertz = parse_dpm(text)
+        if megahertz is not None:
+            yield gpu_metrics.CLOCK(megahertz, gpu, clock)
+
+
+def _labelled(files: Files, monitor: Path, names: list[str], kind: str) -> dict[str, str]:
+    """Sensors of a kind by their labels: ``{"junction": "temp2"}``."""
+    found: dict[str, str] = {}
+    for name in names:
+        if re.fullmatch(rf"{kind}\d+_label", name) and (label := files.line(monitor / name)):
+            found.setdefault(label, name.removesuffix("_label"))
+    return found
+
+
+def parse_dpm(text: str) -> float | None:
+    """The level in force of ``pp_dpm_sclk``, in MHz.
+
+    >>> parse_dpm("0: 132Mhz\\n1: 2100Mhz *\\n")
+    2100.0
+    """
+    found = re.search(r"^\S+: *(\d{1,6})M[hH]z +\*", text, re.MULTILINE)
+    return float(found.group(1)) if found else None

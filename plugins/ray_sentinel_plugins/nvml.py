@@ -1,0 +1,187 @@
+"""NVIDIA GPUs, through NVML.
+
+The library is the driver's own and cannot be interrupted: a call that never returns is ended with
+this process by the runner's deadline. A GPU that is lost loses its series and is told once; the
+others go on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from ray_sentinel.api import Collector, Context, Event, Options, Sample, Skip
+from ray_sentinel_plugins import _gpu_metrics as gpu_metrics
+from ray_sentinel_plugins._files import Files, clean
+from ray_sentinel_plugins._nvml import dear, readings
+from ray_sentinel_plugins._nvml.library import GpuLost, Nvml
+from ray_sentinel_plugins._nvml.xid_events import XidEvents, log_is_readable
+from ray_sentinel_plugins._pci import read_aer, sysfs_address
+
+
+class NvmlOptions(Options, frozen=True):
+    """``[collectors.nvml]``"""
+
+    dear_interval: float = 60.0
+    """Seconds between two rounds of the calls that cost milliseconds."""
+
+
+class Gpu(msgspec.Struct):
+    """A GPU as it was first seen."""
+
+    label: str
+    """NVML's index, or ``<index>:<MIG index>``."""
+    uuid: str
+    name: str
+    pci: str
+    lost: bool = False
+    dear: list[Sample] = []
+    """The last round of the slower readings."""
+
+
+class NvmlCollector(Collector):
+    """Every GPU and every MIG device that the driver shows."""
+
+    name = "nvml"
+    Options = NvmlOptions
+    metrics = (
+        gpu_metrics.INFO,
+        gpu_metrics.TEMPERATURE,
+        gpu_metrics.MEMORY_TEMPERATURE,
+        gpu_metrics.POWER,
+        gpu_metrics.POWER_LIMIT,
+        gpu_metrics.ENERGY,
+        gpu_metrics.UTILIZATION,
+        gpu_metrics.MEMORY_UTILIZATION,
+        gpu_metrics.CLOCK,
+        gpu_metrics.VRAM_USED,
+        gpu_metrics.VRAM_TOTAL,
+        gpu_metrics.THROTTLE,
+        gpu_metrics.ECC_CORRECTED,
+        gpu_metrics.ECC_UNCORRECTED,
+        gpu_metrics.REMAPPED_ROWS,
+        gpu_metrics.REMAP_PENDING,
+        *gpu_metrics.AER,
+        gpu_metrics.PCIE_REPLAY,
+        gpu_metrics.PCIE_RX,
+        gpu_metrics.PCIE_TX,
+        gpu_metrics.NVLINK_ERRORS,
+        gpu_metrics.USER_PROCESSES,
+        gpu_metrics.PROCESS_MEMORY,
+        gpu_metrics.XIDS,
+    )
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        if not context.live:
+            raise Skip("NVML asks the driver: a captured tree holds nothing for it")
+        options = context.options if isinstance(context.options, NvmlOptions) else NvmlOptions()
+        self._dear_interval = options.dear_interval
+        self._dear_at = float("-inf")
+        self._files = Files(self.log)
+        self._nvml = Nvml(self.log)
+        self._driver = str(self._nvml.ask("nvmlSystemGetDriverVersion") or "")
+        self._gpus: dict[int, Gpu] = {}
+        self._processes: set[int] | None = None
+        self._xids: XidEvents | None = None
+        if not log_is_readable(context.dev):
+            boot_id = self._files.line(context.proc / "sys/kernel/random/boot_id") or ""
+            self._xids = XidEvents(self._nvml, context.state_dir, boot_id, self.log)
+
+    def collect(self) -> Iterator[Sample | Event]:
+        """All GPUs. Raises NVMLError where the driver itself is gone."""
+        now = time.monotonic()
+        dear_now = now - self._dear_at >= self._dear_interval
+        if dear_now:
+            self._dear_at = now
+            self._processes = None
+        for index in range(self._nvml.count()):
+            yield from self._one(index, dear_now)
+        if self._processes is not None:
+            yield gpu_metrics.USER_PROCESSES(len(self._processes))
+        if self._xids is not None:
+            known = {gpu.uuid: gpu.label for gpu in self._gpus.values()}
+            yield from self._xids.read(known, time.time())
+
+    def close(self) -> None:
+        """Give NVML back."""
+        self._nvml.close()
+
+    def _one(self, index: int, dear_now: bool) -> Iterator[Sample | Event]:
+        """One GPU, whole or not at all."""
+        try:
+            handle = self._nvml.handle(index)
+            gpu = self._gpus.get(index) or self._meet(index, handle)
+            samples = list(self._samples(gpu, handle, dear_now))
+        except GpuLost as error:
+            yield from self._lose(index, str(error))
+            return
+        if gpu.lost:
+            gpu.lost = False
+            self.log.warning("GPU %s answers again", gpu.label)
+        yield from samples
+
+    def _meet(self, index: int, handle: Any) -> Gpu:
+        gpu = self._identify(handle, str(index))
+        self._gpus[index] = gpu
+        if self._xids is not None:
+            self._xids.watch(handle)
+        return gpu
+
+    def _identify(self, handle: Any, label: str, pci: str = "") -> Gpu:
+        info = self._nvml.ask("nvmlDeviceGetPciInfo", handle)
+        return Gpu(
+            label=label,
+            uuid=clean(str(self._nvml.ask("nvmlDeviceGetUUID", handle) or "")),
+            name=clean(str(self._nvml.ask("nvmlDeviceGetName", handle) or "")),
+            pci=pci or (sysfs_address(_text(info.busId)) if info is not None else ""),
+        )
+
+    def _samples(self, gpu: Gpu, handle: Any, dear_now: bool) -> Iterator[Sample]:
+        yield self._info(gpu)
+        yield from readings.read(self._nvml, handle, gpu.label)
+        if gpu.pci:
+            device = self.context.sys / "bus/pci/devices" / gpu.pci
+            yield from read_aer(self._files, device, gpu.label)
+        if dear_now:
+            gpu.dear = list(self._dear(gpu, handle))
+        yield from gpu.dear
+        for index, device in readings.mig_devices(self._nvml, handle).items():
+            part = self._identify(device, f"{gpu.label}:{index}", gpu.pci)
+            yield self._info(part)
+            yield from readings.memory(self._nvml, device, part.label)
+
+    def _dear(self, gpu: Gpu, handle: Any) -> Iterator[Sample]:
+        yield from dear.read(self._nvml, handle, gpu.label)
+        found = dear.processes(self._nvml, handle)
+        if found is not None:
+            self._processes = (self._processes or set()) | set(found)
+            ranks = {rank.process.pid for rank in self.context.ranks}
+            yield from dear.rank_memory(found, gpu.label, ranks)
+
+    def _info(self, gpu: Gpu) -> Sample:
+        return gpu_metrics.INFO(
+            1, gpu.label, gpu.uuid, gpu.name, "nvidia", clean(self._driver), gpu.pci
+        )
+
+    def _lose(self, index: int, why: str) -> Iterator[Event]:
+        gpu = self._gpus.setdefault(index, Gpu(label=str(index), uuid="", name="", pci=""))
+        gpu.dear = []
+        if gpu.lost:
+            return
+        gpu.lost = True
+        self.log.warning("GPU %s (%s) is lost: %s", gpu.label, gpu.pci, why)
+        yield Event(
+            time=time.time(),
+            kind="gpu.lost",
+            message=f"GPU {gpu.label} does not answer any more: {why}",
+            severity="critical",
+            attributes={"gpu": gpu.label, "pci": gpu.pci, "uuid": gpu.uuid},
+        )
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode("ascii", "replace") if isinstance(value, bytes) else value
