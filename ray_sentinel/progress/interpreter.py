@@ -31,8 +31,8 @@ class ThreadSample(msgspec.Struct, frozen=True, kw_only=True):
     at: float
     """CLOCK_MONOTONIC seconds."""
     state: str
+    """Empty where it was not looked at."""
     wchan: str = ""
-    cpu_seconds: float | None = None
     delay_seconds: float | None = None
     switches: int | None = None
 

@@ -1,7 +1,7 @@
 """What ``/proc`` shows of a rank at one moment, and how long it has stood still.
 
-A healthy rank costs four small files. Its threads are walked only where something may be wrong:
-its stamp is old, its training thread has not been on a CPU for a while, or it is stopped or blocked.
+A healthy rank costs five small files. Its threads are walked only where something may be wrong: its
+stamp is old, its training thread has not been on a CPU for a while, or it is stopped or blocked.
 """
 
 from __future__ import annotations
@@ -38,14 +38,15 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 class _Memory(msgspec.Struct, kw_only=True):
     """What is remembered of a process from look to look; times are monotonic seconds."""
 
-    cpu_seconds: float = -1.0
-    switches: int = -1
+    looked_at: float = 0.0
+    cpu_seconds: float = 0.0
+    """Of all threads."""
+    moved: tuple[int, float, int] = (0, -1.0, -1)
+    """The training thread's tid, CPU seconds and switches."""
     moved_at: float = 0.0
-    tid: int = 0
     companion: ThreadSample | None = None
     delays: dict[int, float] = {}
-    delays_at: float = 0.0
-    total_cpu: float = 0.0
+    """Seconds spent waiting for a CPU, by thread."""
 
 
 class _Walk(msgspec.Struct, kw_only=True):
@@ -86,27 +87,31 @@ class StateReader:
         if stat is None or stat.start != start:
             return None
         memory = self._memory.setdefault(key, _Memory(moved_at=now))
-        thread = self._schedstat(pid, stepping_tid or pid) or self._schedstat(pid, pid)
-        wchan = self._text(f"{pid}/task/{stepping_tid or pid}/wchan")
-        quiet = self._quiet(memory, stat, thread, stepping_tid or pid, now)
+        tid = stepping_tid or pid
+        thread = self._schedstat(pid, tid) or self._schedstat(pid, pid)
+        wchan = self._text(f"{pid}/task/{tid}/wchan")
+        quiet = self._quiet(memory, stat, thread, tid, now)
         age = now - stamp if stamp else None
         suspicious = (
             quiet >= WALK_AFTER
             or stat.state in ("D", "T", "t")
             or (age is not None and age >= STALE_AFTER)
         )
-        walk = self._walk(pid) if suspicious else None
+        walk = self._walk(pid) if suspicious else _Walk()
+        if thread is not None:
+            walk.delays.setdefault(tid, thread.delay_seconds)
         frozen = suspicious and self._freezer.is_frozen(pid, wchan)
-        companion = self._companion(pid, companion_tid, now) if age is not None and walk else None
+        companion = self._companion(pid, companion_tid, now, look=suspicious)
         interpreter = interpreter_state(
             age,
             stat.state,
             companion,
             memory.companion,
-            self._scheduling(memory, walk, stat, now),
+            _scheduling(memory, walk, stat, now),
             frozen=frozen,
         )
-        self._remember(memory, walk, companion, stat, now)
+        memory.looked_at, memory.cpu_seconds = now, stat.cpu_seconds
+        memory.companion, memory.delays = companion, walk.delays
         return Reading(
             state=ProcessState(
                 state=stat.state,
@@ -115,11 +120,11 @@ class StateReader:
                 main_cpu_seconds=thread.cpu_seconds if thread else 0.0,
                 main_switches=thread.switches if thread else 0,
                 threads=stat.threads,
-                runnable_threads=walk.runnable if walk else int(stat.state == "R"),
+                runnable_threads=walk.runnable if suspicious else int(stat.state == "R"),
                 rss_bytes=stat.rss_bytes,
                 io_bytes=self._io(pid),
                 frozen=frozen,
-                blocked_threads=tuple(walk.blocked) if walk else (),
+                blocked_threads=tuple(walk.blocked),
                 interpreter=interpreter,
                 tracer_pid=self._tracer(pid) if suspicious else 0,
             ),
@@ -130,48 +135,23 @@ class StateReader:
         self, memory: _Memory, stat: Stat, thread: SchedStat | None, tid: int, now: float
     ) -> float:
         cpu = thread.cpu_seconds if thread else stat.cpu_seconds
-        switches = thread.switches if thread else 0
-        if (cpu, switches, tid) != (memory.cpu_seconds, memory.switches, memory.tid):
-            memory.cpu_seconds, memory.switches, memory.tid = cpu, switches, tid
-            memory.moved_at = now
+        moved = (tid, cpu, thread.switches if thread else 0)
+        if moved != memory.moved:
+            memory.moved, memory.moved_at = moved, now
         return max(0.0, now - memory.moved_at)
 
-    def _scheduling(
-        self, memory: _Memory, walk: _Walk | None, stat: Stat, now: float
-    ) -> Scheduling | None:
-        if walk is None or not memory.delays or now <= memory.delays_at:
+    def _companion(self, pid: int, tid: int, now: float, *, look: bool) -> ThreadSample | None:
+        """The companion thread; with its state only where something is to be judged by it."""
+        sched = self._schedstat(pid, tid) if tid else None
+        if not tid or (sched is None and not look):
             return None
-        waits = [
-            walk.delays[tid] - memory.delays[tid] for tid in walk.delays.keys() & memory.delays
-        ]
-        return Scheduling(
-            seconds=now - memory.delays_at,
-            longest_delay=max(waits, default=0.0),
-            cpu_seconds=stat.cpu_seconds - memory.total_cpu,
-        )
-
-    def _remember(
-        self,
-        memory: _Memory,
-        walk: _Walk | None,
-        companion: ThreadSample | None,
-        stat: Stat,
-        now: float,
-    ) -> None:
-        memory.companion = companion
-        memory.delays = walk.delays if walk else {}
-        memory.delays_at, memory.total_cpu = now, stat.cpu_seconds
-
-    def _companion(self, pid: int, tid: int, now: float) -> ThreadSample | None:
-        stat = self._stat(f"{pid}/task/{tid}/stat") if tid else None
-        if stat is None:
+        stat = self._stat(f"{pid}/task/{tid}/stat") if look else None
+        if look and stat is None:
             return None
-        sched = self._schedstat(pid, tid)
         return ThreadSample(
             at=now,
-            state=stat.state,
-            wchan=self._text(f"{pid}/task/{tid}/wchan"),
-            cpu_seconds=sched.cpu_seconds if sched else None,
+            state=stat.state if stat else "",
+            wchan=self._text(f"{pid}/task/{tid}/wchan") if look else "",
             delay_seconds=sched.delay_seconds if sched else None,
             switches=sched.switches if sched else None,
         )
@@ -239,3 +219,15 @@ class StateReader:
             return None
         finally:
             os.close(handle)
+
+
+def _scheduling(memory: _Memory, walk: _Walk, stat: Stat, now: float) -> Scheduling | None:
+    if not memory.delays or now <= memory.looked_at:
+        return None
+    before = memory.delays
+    waits = [delay - before[tid] for tid, delay in walk.delays.items() if tid in before]
+    return Scheduling(
+        seconds=now - memory.looked_at,
+        longest_delay=max(waits, default=0.0),
+        cpu_seconds=stat.cpu_seconds - memory.cpu_seconds,
+    )

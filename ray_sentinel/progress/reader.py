@@ -21,8 +21,8 @@ from ray_sentinel.progress.own_process import boot_number, pid_namespace
 from ray_sentinel.progress.record_view import RecordView, UnreadableRecordError, parse
 from ray_sentinel.progress.requests import ANSWERS, answer_name
 
-MAX_RECORDS = 2048
-"""Records open at one time; further ones wait until some of these are gone."""
+MAX_OPEN = 512
+"""Records open at one time; those of dead processes are closed, so this bounds the living."""
 CLOCK_STEP = 0.1
 """Seconds by which the wall clock must move against the monotonic one to be followed."""
 ROOT_LOOKS_EVERY = 5
@@ -45,7 +45,8 @@ class RecordReader:
         self._more: set[Path] = set()
         self._monotonic, self._now = monotonic, now
         self._boot, self._namespace = boot_number(proc), pid_namespace(proc)
-        self._open: dict[Path, RecordView] = {}
+        self._views: dict[Path, RecordView] = {}
+        self._opened = 0
         self._bad: set[Path] = set()
         self._looks = 0
         self._found: tuple[Path, ...] = ()
@@ -76,8 +77,8 @@ class RecordReader:
         present: set[Path] = set()
         for folder in self.folders():
             present.update(self._names(folder))
-        for path in self._open.keys() - present:
-            os.close(self._open.pop(path).handle)
+        for path in self._views.keys() - present:
+            self.rest(self._views.pop(path))
         self._bad &= present
         views = (self._view(path) for path in sorted(present - self._bad))
         return tuple(view for view in views if view is not None)
@@ -96,17 +97,18 @@ class RecordReader:
                 yield folder / name
 
     def _view(self, path: Path) -> RecordView | None:
-        view = self._open.get(path)
+        view = self._views.get(path)
         try:
             if view is None:
-                if len(self._open) >= MAX_RECORDS:
+                if self._opened >= MAX_OPEN:
                     return None
                 view = self._open_record(path)
-            self._read(view)
+            if view.handle >= 0:
+                self._read(view)
         except (UnreadableRecordError, OSError, msgspec.DecodeError) as error:
             if view is not None:
-                os.close(view.handle)
-                self._open.pop(path, None)
+                self.rest(view)
+                self._views.pop(path, None)
             if not isinstance(error, FileNotFoundError):
                 self._bad.add(path)
                 why = error.strerror if isinstance(error, OSError) else str(error)
@@ -123,7 +125,8 @@ class RecordReader:
         except (UnreadableRecordError, OSError):
             os.close(handle)
             raise
-        self._open[path] = view
+        self._views[path] = view
+        self._opened += 1
         return view
 
     def _check(self, path: Path, handle: int) -> RecordView:
@@ -144,19 +147,26 @@ class RecordReader:
         view.this_boot = view.header.boot == self._boot
         view.this_namespace = view.header.pid_namespace == self._namespace
 
+    def rest(self, view: RecordView) -> None:
+        """Close a record that will not change any more; it stays known as it was last read."""
+        if view.handle >= 0:
+            os.close(view.handle)
+            view.handle = -1
+            self._opened -= 1
+
     def remove(self, view: RecordView) -> None:
         """Delete a dead process's record and answers. Files that are gone are no error.
 
         Raises OSError where they may not be deleted.
         """
-        self._open.pop(view.path, None)
-        os.close(view.handle)
+        self.rest(view)
         for answer in ANSWERS:
             view.path.with_name(answer_name(view.path.name, answer)).unlink(missing_ok=True)
         view.path.unlink(missing_ok=True)
+        self._views.pop(view.path, None)
 
     def close(self) -> None:
         """Close all files."""
-        for view in self._open.values():
-            os.close(view.handle)
-        self._open.clear()
+        for view in self._views.values():
+            self.rest(view)
+        self._views.clear()

@@ -41,6 +41,7 @@ class RecordView(msgspec.Struct, kw_only=True, eq=False):
 
     path: Path
     handle: int
+    """-1 once it is closed for good."""
     header: record.Header
     owner: int
     identity: RankIdentity | None = None

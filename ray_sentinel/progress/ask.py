@@ -1,0 +1,169 @@
+"""Asking a rank's companion thread for evidence, through its record.
+
+The way without a debugger: the rank's own Python stacks, and its flight recorder, for which there
+is no other way. It works while the interpreter runs; where it is held, ``held_stacks`` gives what
+faulthandler left, if the watchdog was armed before.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from ray_sentinel.errors import SentinelError
+from ray_sentinel.progress import record
+from ray_sentinel.progress.record_view import RecordView, UnreadableRecordError, parse
+from ray_sentinel.progress.requests import (
+    ERROR_ANSWER,
+    RECORDER_JSON_ANSWER,
+    RECORDER_PICKLE_ANSWER,
+    STACKS_ANSWER,
+    WATCHDOG_ANSWER,
+    Wish,
+    answer_name,
+    pack_request,
+    unpack_request,
+)
+
+POLL = 0.05
+MAX_ANSWER = 256 << 20
+"""Bytes read of one answer."""
+
+
+class NoAnswerError(SentinelError):
+    """The rank did not give what it was asked for: says why."""
+
+
+class RecorderDump(msgspec.Struct, frozen=True, kw_only=True):
+    """One flight recorder of a rank."""
+
+    data: bytes
+    pickled: bool
+    """As PyTorch's watchdog writes it, else JSON."""
+
+
+def request_flight_recorder(
+    view: RecordView, timeout: float = 5.0, *, sleep: Callable[[float], None] = time.sleep
+) -> tuple[RecorderDump, ...]:
+    """The rank's flight recorders, NCCL's first, or those of the other backends.
+
+    Blocks up to ``timeout`` seconds. Raises NoAnswerError.
+    """
+    _ask(view, Wish.FLIGHT_RECORDER, timeout, sleep)
+    found = []
+    for answer in (RECORDER_PICKLE_ANSWER, RECORDER_JSON_ANSWER):
+        data = _read(view, answer)
+        if data:
+            found.append(RecorderDump(data=data, pickled=answer == RECORDER_PICKLE_ANSWER))
+    if not found:
+        raise NoAnswerError(_why(view))
+    return tuple(found)
+
+
+def request_stacks(
+    view: RecordView, timeout: float = 5.0, *, sleep: Callable[[float], None] = time.sleep
+) -> bytes:
+    """The rank's Python stacks in the form of ``py-spy dump --json``.
+
+    Blocks up to ``timeout`` seconds. Raises NoAnswerError, naming what else there is.
+    """
+    _ask(view, Wish.STACKS, timeout, sleep)
+    data = _read(view, STACKS_ANSWER)
+    if not data:
+        raise NoAnswerError(_why(view))
+    return data
+
+
+def arm_watchdog(view: RecordView, on: bool = True) -> None:
+    """Have the rank leave its stacks when its interpreter is held for 5 s. Does not wait.
+
+    For machines where ptrace is refused. Raises NoAnswerError where the record cannot be written.
+    """
+    _write_request(view, Wish.WATCHDOG_ON if on else Wish.WATCHDOG_OFF)
+
+
+def held_stacks(view: RecordView) -> bytes:
+    """What faulthandler left since the interpreter was last seen to run, as text.
+
+    Raises NoAnswerError where there is nothing.
+    """
+    if not view.watchdog:
+        raise NoAnswerError("the watchdog is not armed in this process")
+    data = _read(view, WATCHDOG_ANSWER)
+    if not data:
+        raise NoAnswerError("the interpreter has not been held for long enough")
+    return data
+
+
+def _ask(view: RecordView, wish: Wish, timeout: float, sleep: Callable[[float], None]) -> None:
+    word = _write_request(view, wish)
+    deadline = time.monotonic() + timeout
+    while _answered(view) != word:
+        if time.monotonic() >= deadline:
+            raise NoAnswerError(
+                f"the companion thread of pid {view.header.pid} did not answer within "
+                f"{timeout:g} s: the process is stopped, or its interpreter does not run"
+            )
+        sleep(POLL)
+
+
+def _write_request(view: RecordView, wish: Wish) -> int:
+    handle = _open(view, os.O_RDWR)
+    try:
+        current = record.NUMBER.unpack(os.pread(handle, 8, record.REQUEST_OFFSET))[0]
+        serial, _ = unpack_request(current)
+        word = pack_request(serial + 1, wish)
+        os.pwrite(handle, record.NUMBER.pack(word), record.REQUEST_OFFSET)
+    except (OSError, UnreadableRecordError) as error:
+        raise NoAnswerError(f"{view.path}: the request cannot be written: {error}") from error
+    finally:
+        os.close(handle)
+    return word
+
+
+def _answered(view: RecordView) -> int:
+    handle = _open(view, os.O_RDONLY)
+    try:
+        return int(record.NUMBER.unpack(os.pread(handle, 8, record.ANSWER_OFFSET))[0])
+    finally:
+        os.close(handle)
+
+
+def _open(view: RecordView, mode: int) -> int:
+    try:
+        handle = os.open(view.path, mode | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise NoAnswerError(f"{view.path}: {error.strerror}") from error
+    try:
+        header = parse(os.pread(handle, record.SIZE, 0))
+    except (OSError, UnreadableRecordError) as error:
+        os.close(handle)
+        raise NoAnswerError(f"{view.path}: {error}") from error
+    if (header.pid, header.start) != view.key:
+        os.close(handle)
+        raise NoAnswerError(f"{view.path} is another process's record now")
+    return handle
+
+
+def _read(view: RecordView, answer: str) -> bytes:
+    path = view.path.with_name(answer_name(view.path.name, answer))
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise NoAnswerError(f"{path}: {error.strerror}") from error
+    with open(handle, "rb") as file:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != view.owner:
+            raise NoAnswerError(f"{path}: no file of the rank's own user")
+        return file.read(MAX_ANSWER)
+
+
+def _why(view: RecordView) -> str:
+    text = _read(view, ERROR_ANSWER).decode("utf-8", "replace").strip()
+    return text or "the companion thread gave no answer"

@@ -1,0 +1,77 @@
+"""Records of dead processes: told of once, kept for a while, then deleted, some at a time.
+
+Whoever watched the process tells of its exit and deletes its record. A record that was found dead
+at first sight belongs to a process that ended while its agent was down: it is told of if it is
+fresh, because it may be the one that matters. Old ones are litter, and any agent deletes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from ray_sentinel.progress.processes import Key
+from ray_sentinel.progress.reader import RecordReader
+from ray_sentinel.progress.record_view import RecordView
+
+RETAIN = 10.0
+"""Seconds that a record is kept after its exit was told, for an agent killed in between."""
+FRESH = 60.0
+"""Seconds since its last sign of life within which a record found dead is told of."""
+LITTER = 120.0
+"""Seconds since its last sign of life after which any agent deletes a dead record."""
+AT_ONCE = 500
+"""Records deleted in one look, at most."""
+
+
+class StaleRecords:
+    """Decides about dead records; all times are CLOCK_MONOTONIC seconds."""
+
+    def __init__(self, reader: RecordReader) -> None:
+        self._reader = reader
+        self._told: dict[Key, float] = {}
+        self._kept: set[Key] = set()
+        self.problems: list[str] = []
+
+    def told(self, key: Key, now: float) -> None:
+        """The exit of this process was told of."""
+        self._told[key] = now
+
+    def untold(
+        self, dead: Iterable[RecordView], watched: Collection[Key], now: float
+    ) -> list[RecordView]:
+        """Those of the dead that nobody watched and that died a short time ago; each once."""
+        found = []
+        for view in dead:
+            fresh = view.this_boot and 0 <= now - view.last_sign <= FRESH
+            if view.key in self._told or view.key in watched or not fresh or view.detached:
+                continue
+            found.append(view)
+            self.told(view.key, now)
+        return found
+
+    def clean(self, dead: Collection[RecordView], watched: Collection[Key], now: float) -> None:
+        """Delete what is over."""
+        deleted = 0
+        for view in dead:
+            if view.key in watched or view.key in self._kept or deleted >= AT_ONCE:
+                continue
+            told = self._told.get(view.key)
+            over = told is not None and now - told >= RETAIN
+            age = now - view.last_sign
+            if over or not view.this_boot or age > LITTER or age < 0:
+                deleted += 1
+                self._delete(view)
+        present = {view.key for view in dead}
+        self._told = {
+            key: at for key, at in self._told.items() if key in present or now - at < RETAIN
+        }
+        self._kept &= present
+
+    def _delete(self, view: RecordView) -> None:
+        try:
+            self._reader.remove(view)
+        except OSError as error:
+            self._kept.add(view.key)
+            self.problems.append(
+                f"{view.path}: the record of a dead process cannot be deleted: {error.strerror}"
+            )

@@ -1,0 +1,309 @@
+"""Everything an agent knows of the ranks on its machine, look by look.
+
+    watch = NodeWatch(node, own_raylet=pid)
+    ...
+    ranks, exits = watch.poll()                       # about once a second
+
+A rank is a process: (pid, start). Whether it attached, re-attached, called ``exec`` or learned its
+rank late changes what is said of it, never which process it is; the same rank number twice is shown
+twice. An exit is told once, with the last progress and the last words; the record is deleted only
+some time after, so that an agent that is killed in between tells it again when it is back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
+from ray_sentinel.model.progress import Exit, RankSnapshot
+from ray_sentinel.progress import pidfd
+from ray_sentinel.progress.discovery import Claim, Discovery, Found
+from ray_sentinel.progress.environment import RECORD_DIR_VARIABLE
+from ray_sentinel.progress.exits import Ended, ExitWatch
+from ray_sentinel.progress.ownership import is_default_owner, owns
+from ray_sentinel.progress.process_state import StateReader
+from ray_sentinel.progress.processes import Key, Process, ProcessTable
+from ray_sentinel.progress.reader import RecordReader
+from ray_sentinel.progress.record_view import RecordView
+from ray_sentinel.progress.stale import StaleRecords
+from ray_sentinel.progress.who import DEFAULT_JOB
+
+MAX_COMMAND = 400
+"""Characters of a command line that are passed on."""
+
+
+class _Tracked(msgspec.Struct, kw_only=True):
+    """A rank that is watched for its exit, and what was last known of it."""
+
+    rank: Rank
+    view: RecordView | None = None
+
+
+class NodeWatch:
+    """Watches one machine for one agent. Not thread-safe: one caller polls."""
+
+    def __init__(
+        self,
+        node: Node,
+        *,
+        own_raylet: int | None = None,
+        job: str = "",
+        proc: Path = Path("/proc"),
+        folders: Iterable[Path] | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+        on_exit: Callable[[], None] | None = None,
+    ) -> None:
+        """``own_raylet`` is the pid of the agent's raylet; ``job`` names ranks that name none.
+
+        ``on_exit`` is called in another thread when a rank ends, so that the agent can look at
+        once; it must be quick.
+        """
+        self.node = node
+        self._job = job or DEFAULT_JOB
+        self._raylet = own_raylet
+        self._peers: frozenset[int] = frozenset()
+        self._monotonic, self._now = monotonic, now
+        self._table = ProcessTable(proc)
+        self.records = RecordReader(folders, proc=proc, monotonic=monotonic, now=now)
+        self._discovery = Discovery()
+        self._states = StateReader(proc)
+        self._exits = ExitWatch(proc, now=now, on_exit=on_exit)
+        self._stale = StaleRecords(self.records)
+        self._claims: tuple[Claim, ...] = ()
+        self._tracked: dict[Key, _Tracked] = {}
+        self._ended: set[Key] = set()
+        self._views: dict[Key, RecordView] = {}
+        self._processes: Mapping[int, Process] = {}
+        self._order = 0
+        self.hidden = 0
+        """Processes whose environment we may not read: ranks of other users are not seen."""
+
+    def set_peers(self, raylets: Collection[int]) -> None:
+        """The raylets (pids) of all agents that share this machine and PID namespace."""
+        self._peers = frozenset(raylets)
+
+    def claim(self, claims: Iterable[Claim]) -> None:
+        """Ranks that Ray knows of; replaces what was claimed before."""
+        self._claims = tuple(claims)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What was new and wrong since the last call: files that are no records, and the like."""
+        problems = (*self.records.problems, *self._stale.problems)
+        self.records.problems.clear()
+        self._stale.problems.clear()
+        return problems
+
+    def record(self, pid: int, start: int) -> RecordView | None:
+        """The record of a rank, as last read."""
+        return self._views.get((pid, start))
+
+    def children(self, pid: int, start: int) -> tuple[Process, ...]:
+        """All living descendants of a rank: dataloader workers, compilers, helpers."""
+        return tuple(
+            process for process in self._processes.values() if (pid, start) in process.lineage
+        )
+
+    def poll(self) -> tuple[tuple[RankSnapshot, ...], tuple[Exit, ...]]:
+        """Look once. Returns the ranks of this agent that live, and those that ended since.
+
+        Raises OSError where /proc is not there.
+        """
+        table = self._processes = self._table.refresh(self._monotonic())
+        views = self.records.scan()
+        # Their exits precede whatever the look at /proc below shows of the others.
+        ended = list(self._exits.drain())
+        self._views = {view.key: view for view in views if view.this_boot and view.this_namespace}
+        found = self._discover(table)
+        snapshots = self._snapshots(found)
+        self._follow(found, table)
+        exits += self._late(table, views)
+        self._states.forget({item.process.key for item in found})
+        self._ended &= {process.key for process in table.values()}
+        self.hidden = sum(process.hidden for process in table.values())
+        return snapshots, tuple(exits)
+
+    def _discover(self, table: Mapping[int, Process]) -> list[Found]:
+        attached = [
+            _claim(view)
+            for key, view in self._views.items()
+            if not view.detached and key[0] in table
+        ]
+        found = self._discovery.discover(
+            table, (*(claim for claim in attached if claim is not None), *self._claims)
+        )
+        self.records.also(
+            Path(folder)
+            for item in found
+            if (folder := item.process.environ.get(RECORD_DIR_VARIABLE, ""))
+        )
+        return [
+            item
+            for item in found
+            if item.process.key not in self._ended
+            and not self._exits.has_ended(item.process.key)
+            and self._owns(item.process)
+        ]
+
+    def _owns(self, process: Process) -> bool:
+        return owns(
+            (pid for pid, _ in process.lineage),
+            self._raylet,
+            self._peers,
+            is_default_owner(self._raylet, self._peers),
+        )
+
+    def _snapshots(self, found: Iterable[Found]) -> tuple[RankSnapshot, ...]:
+        snapshots = []
+        for item in found:
+            key = item.process.key
+            view = self._view(key)
+            reading = self._states.read(
+                key,
+                self._monotonic(),
+                stepping_tid=view.stepping_tid if view else 0,
+                companion_tid=view.companion_tid if view else 0,
+                stamp=view.stamp if view else 0.0,
+            )
+            if reading is None:
+                continue
+            snapshots.append(
+                RankSnapshot(
+                    rank=self._rank(item),
+                    process=reading.state,
+                    progress=view.progress if view else None,
+                    quiet_seconds=reading.quiet_seconds,
+                )
+            )
+        return tuple(snapshots)
+
+    def _view(self, key: Key) -> RecordView | None:
+        view = self._views.get(key)
+        return None if view is None or view.detached or view.identity is None else view
+
+    def _rank(self, item: Found) -> Rank:
+        return Rank(
+            id=RankId(item.job or self._job, item.attempt, item.rank),
+            process=ProcessId(self.node.host, item.process.pid, item.process.start),
+            node=self.node.id,
+            address=self.node.address,
+            local_rank=item.local_rank,
+            world_size=item.world_size,
+            gpus=item.gpus,
+            role=item.role,
+            source=item.source,
+            command=item.process.title[:MAX_COMMAND],
+        )
+
+    def _follow(self, found: Iterable[Found], table: Mapping[int, Process]) -> None:
+        """Watch all ranks for their exits, and let go of processes that are ranks no more."""
+        current: dict[Key, _Tracked] = {}
+        for item in found:
+            key = item.process.key
+            current[key] = _Tracked(rank=self._rank(item), view=self._views.get(key))
+            self._exits.watch(key)
+        living = {process.key for process in table.values()}
+        gone = {
+            key: tracked
+            for key, tracked in self._tracked.items()
+            if key not in current and (key not in living or self._exits.has_ended(key))
+        }
+        self._exits.missing(gone)
+        for key, tracked in gone.items():
+            tracked.view = self._views.get(key, tracked.view)
+        self._tracked = {**current, **gone}
+
+    def _exit(self, ended: Ended) -> Exit | None:
+        tracked = self._tracked.pop(ended.key, None)
+        self._ended.add(ended.key)
+        if tracked is None:
+            return None
+        view = self._views.get(ended.key, tracked.view)
+        self._stale.told(ended.key, self._monotonic())
+        return self._make_exit(tracked.rank, ended.at, ended.status, view)
+
+    def _make_exit(
+        self, rank: Rank, at: float, status: int | None, view: RecordView | None
+    ) -> Exit:
+        self._order += 1
+        code, signal = pidfd.describe(status)
+        return Exit(
+            rank=rank,
+            at=at,
+            order=self._order,
+            code=code,
+            signal=signal,
+            last_words=view.progress.last_words if view else None,
+            was_attached=view is not None and not view.detached,
+            progress=view.progress if view else None,
+        )
+
+    def _late(self, table: Mapping[int, Process], views: Iterable[RecordView]) -> list[Exit]:
+        """Ranks that died before this agent first looked, and records that nobody needs."""
+        dead = [view for view in views if not _lives(view, table)]
+        for view in dead:
+            self.records.rest(view)
+        exits = []
+        for view in self._stale.untold(dead, self._tracked, self._monotonic()):
+            claim = _claim(view)
+            raylets = (view.header.raylet,) if view.header.raylet else ()
+            mine = owns(
+                raylets, self._raylet, self._peers, is_default_owner(self._raylet, self._peers)
+            )
+            if claim is None or not mine:
+                continue
+            words = view.progress.last_words
+            at = words.time if words else self._now() - (self._monotonic() - view.last_sign)
+            process = Process(pid=claim.pid, start=claim.start, parent=0, command="")
+            exits.append(self._make_exit(self._rank(_found(claim, process)), at, None, view))
+        self._stale.clean(dead, self._tracked, self._monotonic())
+        return exits
+
+    def close(self) -> None:
+        """Stop the thread and close all files."""
+        self._exits.close()
+        self.records.close()
+
+
+def _lives(view: RecordView, table: Mapping[int, Process]) -> bool:
+    if not view.this_namespace:
+        # Its pid means nothing here; its own agent cleans up after it.
+        return view.this_boot
+    process = table.get(view.header.pid)
+    return view.this_boot and process is not None and process.start == view.header.start
+
+
+def _claim(view: RecordView) -> Claim | None:
+    identity = view.identity
+    if identity is None:
+        return None
+    return Claim(
+        pid=view.header.pid,
+        start=view.header.start,
+        job=identity.job,
+        rank=identity.rank,
+        attempt=identity.attempt,
+        world_size=identity.world_size,
+        local_rank=identity.local_rank,
+        gpus=identity.gpus,
+        role=identity.role,
+    )
+
+
+def _found(claim: Claim, process: Process) -> Found:
+    return Found(
+        process=process,
+        job=claim.job,
+        rank=claim.rank,
+        attempt=claim.attempt,
+        world_size=claim.world_size,
+        local_rank=claim.local_rank,
+        gpus=claim.gpus,
+        role=claim.role,
+        source=claim.source,
+    )
