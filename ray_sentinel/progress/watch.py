@@ -116,9 +116,8 @@ class NodeWatch:
         """
         table = self._processes = self._table.refresh(self._monotonic())
         views = self.records.scan()
-        # Their exits precede whatever the look at /proc below shows of the others.
-        ended = list(self._exits.drain())
         self._views = {view.key: view for view in views if view.this_boot and view.this_namespace}
+        exits = [exit for item in self._exits.drain() if (exit := self._exit(item)) is not None]
         found = self._discover(table)
         snapshots = self._snapshots(found)
         self._follow(found, table)
