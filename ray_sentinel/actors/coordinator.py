@@ -21,6 +21,7 @@ from ray_sentinel.actors.fleet import Fleet
 from ray_sentinel.actors.logs import write_logs
 from ray_sentinel.actors.loops import every
 from ray_sentinel.actors.messages import Receipt, Report, pack, unpack
+from ray_sentinel.actors.metrics import coordinator_families
 from ray_sentinel.actors.names import PROTOCOL
 from ray_sentinel.actors.recovery import restore
 from ray_sentinel.actors.roster import Roster
@@ -30,6 +31,7 @@ from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import AnyAction
 from ray_sentinel.engine.events import DumpAsked, NodeLeft, SnapshotReceived, Tick
 from ray_sentinel.errors import UsageError
+from ray_sentinel.model.metrics import Family
 from ray_sentinel.model.status import Status
 
 log = logging.getLogger(__name__)
@@ -60,6 +62,7 @@ class Coordinator:
         for action in pending:
             self._executor(action)
         self._cycle_seconds: float | None = None
+        self._last_cycle: float | None = None
         self._start("reconcile", self._config.coordinator.reconcile_interval, self._reconcile)
         self._start("tick", self._config.coordinator.tick_interval, self._tick)
         self._start("prune", 60.0, self._prune)
@@ -98,6 +101,7 @@ class Coordinator:
         begun = time.monotonic()
         self._brain.feed(Tick(time=now))
         self._cycle_seconds = time.monotonic() - begun
+        self._last_cycle = self._clock.now()
 
     def _prune(self) -> None:
         for path in self._storage.prune(self._executor.open_bundles()):
@@ -130,8 +134,19 @@ class Coordinator:
         return pack(
             Receipt(
                 exits=self._roster.acknowledged(report, self._brain.written),
+                families=self._families() if report.snapshot.node.is_head else (),
                 targets=self._roster.targets(),
             )
+        )
+
+    def _families(self) -> tuple[Family, ...]:
+        now = self._clock.now()
+        return coordinator_families(
+            nodes=self._roster.fresh(now),
+            unwatched=len(self._fleet.unwatched(now)),
+            cycle_seconds=self._cycle_seconds,
+            last_cycle=self._last_cycle,
+            incidents=self._brain.incidents(),
         )
 
     async def status(self) -> bytes:
@@ -151,6 +166,10 @@ class Coordinator:
             log_dir=str(self._storage.root or ""),
             notes=(*self._storage.notes, *self._brain.notes(), *self._roster.notes()),
         )
+
+    async def agents(self) -> bytes:
+        """A list of ``AgentInfo``."""
+        return pack(self._roster.agents(self._clock.now()))
 
     async def incidents(self) -> bytes:
         """All confirmed incidents, oldest first: a list of ``Incident``."""

@@ -40,6 +40,19 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """``host:port`` of all agents, for service discovery."""
 
 
+class AgentInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """What the coordinator knows of one agent's process."""
+
+    node_id: str
+    host: str
+    address: str
+    pid: int
+    incarnation: str
+    restarts: int
+    age_seconds: float
+    """Since its last report."""
+
+
 class Sampled(msgspec.Struct, frozen=True, kw_only=True):
     """The stacks of some processes, already read."""
 

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 
 from ray_sentinel.actors.hosts import RayNode
-from ray_sentinel.actors.messages import Report
+from ray_sentinel.actors.messages import AgentInfo, Report
 from ray_sentinel.config import Config
 from ray_sentinel.model.status import NodeStatus
 
@@ -74,9 +74,28 @@ class Roster:
             urls = [entry.report.snapshot.metrics_url for entry in self._entries.values()]
         return tuple(sorted(url.split("//")[-1].split("/")[0] for url in urls if url))
 
-    def restarts(self) -> dict[str, int]:
-        """Restarts of agents that this coordinator has seen, by node id."""
-        return {node_id: entry.restarts for node_id, entry in self._entries.items()}
+    def fresh(self, now: float) -> int:
+        """How many agents have reported lately."""
+        limit = self._config.coordinator.lost_snapshots * self._config.agent.snapshot_interval
+        with self._lock:
+            return sum(now - entry.at <= limit for entry in self._entries.values())
+
+    def agents(self, now: float) -> tuple[AgentInfo, ...]:
+        """Each agent's process; restarts are those that this coordinator has seen."""
+        with self._lock:
+            entries = list(self._entries.values())
+        return tuple(
+            AgentInfo(
+                node_id=entry.report.snapshot.node.id,
+                host=entry.report.snapshot.node.host,
+                address=entry.report.snapshot.node.address,
+                pid=entry.report.pid,
+                incarnation=entry.report.incarnation,
+                restarts=entry.restarts,
+                age_seconds=round(now - entry.at, 3),
+            )
+            for entry in entries
+        )
 
     def notes(self) -> tuple[str, ...]:
         """What the agents want people to know."""

@@ -11,14 +11,13 @@ import time
 
 from rich.console import Console
 
+from ray_sentinel.actors.messages import AgentInfo
 from ray_sentinel.cli.output import clean, print_json
 from ray_sentinel.cli.reach import Coordinator, add_common, coordinator
 from ray_sentinel.errors import UsageError
 from ray_sentinel.model.status import NodeStatus, Status, Unwatched
 
 HELP = "restart a node's agent"
-
-FRESH_SECONDS = 3.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,9 +34,10 @@ def run(args: argparse.Namespace) -> int:
     """Restart, and wait until the agent reports again."""
     with coordinator(args.address) as found:
         node = _choose(found.ask("status", Status), args.node)
+        before = _incarnation(found, node.id)
         begun = time.monotonic()
         restarted = bool(found.tell("restart_agent", node.id))
-        well = restarted and _wait(found, node.id, args.timeout)
+        well = restarted and _wait(found, node.id, before, args.timeout)
         seconds = round(time.monotonic() - begun, 3)
     if args.json:
         print_json({"node": node.id, "host": node.host, "restarted": well, "seconds": seconds})
@@ -66,13 +66,16 @@ def _choose(status: Status, name: str) -> NodeStatus | Unwatched:
     raise UsageError(f"{name!r} is {'ambiguous' if unique else 'no node'}; known: {known}")
 
 
-def _wait(found: Coordinator, node_id: str, seconds: float) -> bool:
-    """Until a report comes that is younger than the restart."""
+def _incarnation(found: Coordinator, node_id: str) -> str:
+    agents = found.ask("agents", tuple[AgentInfo, ...])
+    return next((agent.incarnation for agent in agents if agent.node_id == node_id), "")
+
+
+def _wait(found: Coordinator, node_id: str, before: str, seconds: float) -> bool:
+    """Until another process than before reports from the node."""
     begun = time.monotonic()
     while time.monotonic() - begun < seconds:
-        time.sleep(0.1)
-        for node in found.ask("status", Status).nodes:
-            age = node.snapshot_age_seconds
-            if node.id == node_id and age is not None and age < time.monotonic() - begun - 0.5:
-                return True
+        time.sleep(0.05)
+        if _incarnation(found, node_id) not in ("", before):
+            return True
     return False

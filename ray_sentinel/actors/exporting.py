@@ -1,0 +1,112 @@
+"""The exporters of this node: found by entry point, made from the configuration, fed together."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from importlib import metadata
+from typing import Any
+
+import msgspec
+
+from ray_sentinel.api import Exporter
+from ray_sentinel.config import Config, convert
+from ray_sentinel.errors import ConfigError, SentinelError
+from ray_sentinel.model.metrics import Family
+
+log = logging.getLogger(__name__)
+
+GROUP = "ray_sentinel.exporters"
+
+
+class Exporting:
+    """All exporters of a node. One that fails is said in ``notes``; the others go on."""
+
+    def __init__(
+        self,
+        config: Config,
+        host: str,
+        address: str,
+        points: Iterable[metadata.EntryPoint] | None = None,
+    ) -> None:
+        self.notes: list[str] = []
+        self._running: list[Exporter] = []
+        found = metadata.entry_points(group=GROUP) if points is None else points
+        unique = {point.name: point for point in found}
+        for name, point in sorted(unique.items()):
+            exporter = self._make(name, point, config, host, address)
+            if exporter is not None:
+                self._running.append(exporter)
+
+    def _make(
+        self, name: str, point: metadata.EntryPoint, config: Config, host: str, address: str
+    ) -> Exporter | None:
+        try:
+            kind: type[Exporter] = point.load()
+            options = options_for(name, kind, config)
+            if options is None:
+                return None
+            exporter = kind(host, address, options)
+            exporter.start()
+        except (SentinelError, ImportError, AttributeError, OSError) as error:
+            self._say(f"exporter {name}: {error}")
+            return None
+        notes: Iterable[str] = getattr(exporter, "notes", ())
+        for note in notes:
+            self._say(note)
+        return exporter
+
+    def _say(self, note: str) -> None:
+        log.warning("%s", note)
+        self.notes.append(note)
+
+    @property
+    def url(self) -> str:
+        """Where metrics can be scraped on this node; empty where nothing serves them."""
+        return next((exporter.url for exporter in self._running if exporter.url), "")
+
+    def publish(self, families: Iterable[Family]) -> None:
+        """Hand the families to all exporters."""
+        families = tuple(families)
+        for exporter in self._running:
+            try:
+                exporter.publish(families)
+            except Exception:  # noqa: PERF203 - one exporter's fault must not blind the others
+                log.exception("exporter %s failed", exporter.name)
+
+    def set_targets(self, targets: tuple[str, ...]) -> None:
+        """Tell the exporters that offer service discovery where all agents serve."""
+        for exporter in self._with("set_targets"):
+            exporter.set_targets(targets)
+
+    def _with(self, method: str) -> Iterator[Any]:
+        return (exporter for exporter in self._running if hasattr(exporter, method))
+
+    def close(self) -> None:
+        """Stop serving and sending."""
+        for exporter in self._running:
+            try:
+                exporter.close()
+            except Exception:  # noqa: PERF203 - likewise
+                log.exception("exporter %s failed to close", exporter.name)
+        self._running = []
+
+
+def options_for(name: str, kind: type[Exporter], config: Config) -> Any:
+    """The exporter's options, or None where it is off. Raises ConfigError.
+
+    Its table may say ``enabled = false``. One without a table is on if its options need nothing.
+    ``port`` and ``public`` of ``[agent]`` are the defaults of options of these names.
+    """
+    table = dict(config.exporters.get(name, {}))
+    if not table.pop("enabled", True):
+        return None
+    fields = {field.name for field in msgspec.structs.fields(kind.Options)}
+    given = {"port": config.agent.port, "public": config.agent.public}
+    defaults = {key: value for key, value in given.items() if key in fields}
+    try:
+        return convert({**defaults, **table}, kind.Options, where=f"[exporters.{name}]")
+    except ConfigError:
+        if name in config.exporters:
+            raise
+        return None

@@ -1,0 +1,199 @@
+"""What agent and coordinator serve of their own: ``train_*`` and ``ray_sentinel_*``. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+from ray_sentinel import __version__
+from ray_sentinel.engine.table import CONFIRMED
+from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.metrics import Family, Metric, Sample
+from ray_sentinel.model.progress import Exit, RankSnapshot
+
+RANK = ("job", "rank")
+
+STEP = Metric("train_step", "gauge", "The last step that the rank has ended.", RANK)
+STEP_SECONDS = Metric("train_step_seconds", "gauge", "Wall time of the rank's last step.", RANK)
+STEP_AGE = Metric(
+    "train_step_age_seconds", "gauge", "Time since the rank's last step has ended.", RANK
+)
+PHASE = Metric("train_phase", "gauge", "The phase that the rank is in: 1.", (*RANK, "phase"))
+ALIVE = Metric(
+    "train_rank_alive", "gauge", "1 while the rank's process is there, 0 once it has ended.", RANK
+)
+WORLD = Metric("train_world_size", "gauge", "How many ranks the job has.", ("job",))
+SCALAR = Metric(
+    "train_scalar", "gauge", "A value that the training passed to step().", (*RANK, "name")
+)
+BUILD = Metric(
+    "ray_sentinel_build_info", "gauge", "The version that runs: 1.", ("version", "protocol")
+)
+NODES = Metric("ray_sentinel_agent_nodes", "gauge", "Nodes whose agent reports.")
+UNWATCHED = Metric("ray_sentinel_nodes_unwatched", "gauge", "Living Ray nodes without an agent.")
+CYCLE = Metric(
+    "ray_sentinel_coordinator_cycle_seconds", "gauge", "Wall time of the coordinator's last cycle."
+)
+LAST_CYCLE = Metric(
+    "ray_sentinel_coordinator_last_cycle_timestamp_seconds",
+    "gauge",
+    "When the coordinator's last cycle ended.",
+)
+INCIDENTS = Metric(
+    "ray_sentinel_incidents_total", "counter", "Confirmed incidents.", ("kind", "severity")
+)
+ACTIVE = Metric(
+    "ray_sentinel_incident_active", "gauge", "1 while an incident lasts.", ("job", "kind")
+)
+CAPTURES = Metric(
+    "ray_sentinel_captures_total", "counter", "Runs of a capturing tool.", ("tool", "outcome")
+)
+CAPTURE_SECONDS = Metric(
+    "ray_sentinel_capture_seconds", "gauge", "Wall time of this node's last capture."
+)
+
+KEY_SERIES = (
+    "hw_gpu_utilization_ratio",
+    "hw_gpu_power_watts",
+    "hw_gpu_temperature_celsius",
+    "hw_gpu_vram_used_bytes",
+    "hw_gpu_xid_errors_total",
+    "hw_gpu_ecc_uncorrected_total",
+    "hw_procs_blocked",
+    "hw_oom_kills_total",
+    "hw_load1",
+    "hw_mem_available_bytes",
+    "hw_mem_total_bytes",
+    "hw_io_pressure_full_pct",
+    "hw_dstate_processes",
+    "hw_dmesg_errors_total",
+    "hw_tcp_retransmits_total",
+    "hw_rdma_port_state",
+    "hw_disk_free_bytes",
+)
+"""What the agent sends to the coordinator: for the rules and the embedded history."""
+MOST_KEYS = 400
+
+
+def train_families(
+    ranks: Iterable[RankSnapshot], ended: Iterable[Exit], now: float
+) -> tuple[Family, ...]:
+    """``train_*`` of this node's ranks; ``now`` is this node's clock.
+
+    Of several processes of one rank (an older attempt that lingers) the latest is served. A rank
+    of ``ended`` that no process stands for any more is served as ``train_rank_alive`` 0.
+    """
+    latest: dict[tuple[str, int], RankSnapshot] = {}
+    for found in ranks:
+        key = (found.rank.id.job, found.rank.id.rank)
+        if key not in latest or _age_order(found) > _age_order(latest[key]):
+            latest[key] = found
+    samples: dict[Metric, list[Sample]] = {}
+    for found in latest.values():
+        for metric, sample in _rank_samples(found, now):
+            samples.setdefault(metric, []).append(sample)
+    gone = {(exit.rank.id.job, exit.rank.id.rank) for exit in ended} - latest.keys()
+    for job, rank in sorted(gone):
+        samples.setdefault(ALIVE, []).append(ALIVE(0.0, job, str(rank)))
+    worlds = {
+        found.rank.id.job: found.rank.world_size
+        for found in latest.values()
+        if found.rank.world_size is not None
+    }
+    samples[WORLD] = [WORLD(float(size), job) for job, size in worlds.items()]
+    return tuple(Family(metric, tuple(values)) for metric, values in samples.items() if values)
+
+
+def _age_order(found: RankSnapshot) -> tuple[int, bool, int]:
+    return found.rank.id.attempt, found.progress is not None, found.rank.process.start
+
+
+def _rank_samples(found: RankSnapshot, now: float) -> Iterator[tuple[Metric, Sample]]:
+    job, rank = found.rank.id.job, str(found.rank.id.rank)
+    yield ALIVE, ALIVE(1.0, job, rank)
+    progress = found.progress
+    if progress is None:
+        return
+    if progress.step is not None:
+        yield STEP, STEP(float(progress.step), job, rank)
+    if progress.step_seconds is not None:
+        yield STEP_SECONDS, STEP_SECONDS(progress.step_seconds, job, rank)
+    if progress.step_ended_at is not None:
+        yield STEP_AGE, STEP_AGE(max(0.0, now - progress.step_ended_at), job, rank)
+    if progress.phase:
+        yield PHASE, PHASE(1.0, job, rank, progress.phase)
+    for name, value in progress.scalars.items():
+        yield SCALAR, SCALAR(value, job, rank, name)
+
+
+def build_family(protocol: int) -> Family:
+    """``ray_sentinel_build_info``."""
+    return Family(BUILD, (BUILD(1.0, __version__, str(protocol)),))
+
+
+def capture_families(
+    counts: Mapping[tuple[str, str], int], seconds: float | None
+) -> tuple[Family, ...]:
+    """This node's captures: ``counts`` by (tool, outcome)."""
+    families = []
+    if counts:
+        samples = (CAPTURES(float(n), tool, how) for (tool, how), n in sorted(counts.items()))
+        families.append(Family(CAPTURES, tuple(samples)))
+    if seconds is not None:
+        families.append(Family(CAPTURE_SECONDS, (CAPTURE_SECONDS(seconds),)))
+    return tuple(families)
+
+
+def coordinator_families(
+    *,
+    nodes: int,
+    unwatched: int,
+    cycle_seconds: float | None,
+    last_cycle: float | None,
+    incidents: Iterable[Incident],
+) -> tuple[Family, ...]:
+    """What the head's agent serves for the coordinator."""
+    known = [incident for incident in incidents if incident.kind != "asked"]
+    total = Counter((incident.kind, incident.severity) for incident in known)
+    active = {(i.job, i.kind) for i in known if i.state in CONFIRMED}
+    families = [
+        Family(NODES, (NODES(float(nodes)),)),
+        Family(UNWATCHED, (UNWATCHED(float(unwatched)),)),
+        Family(INCIDENTS, tuple(INCIDENTS(float(n), *key) for key, n in sorted(total.items()))),
+        Family(ACTIVE, tuple(ACTIVE(1.0, *key) for key in sorted(active))),
+    ]
+    if cycle_seconds is not None:
+        families.append(Family(CYCLE, (CYCLE(cycle_seconds),)))
+    if last_cycle is not None:
+        families.append(Family(LAST_CYCLE, (LAST_CYCLE(last_cycle),)))
+    return tuple(family for family in families if family.samples)
+
+
+def key_gauges(families: Iterable[Family]) -> dict[str, float]:
+    """The key series by ``name{label="value",...}``, at most ``MOST_KEYS``.
+
+    >>> load = Metric("hw_load1", "gauge", "")
+    >>> key_gauges([Family(load, (load(0.5),))])
+    {'hw_load1': 0.5}
+    """
+    found: dict[str, float] = {}
+    for family in families:
+        if family.metric.name not in KEY_SERIES:
+            continue
+        for sample in family.samples:
+            if len(found) >= MOST_KEYS:
+                return found
+            found[series_name(sample)] = sample.value
+    return found
+
+
+def series_name(sample: Sample) -> str:
+    """A series as Prometheus writes it, with its label values escaped."""
+    if not sample.labels:
+        return sample.name
+    inner = ",".join(f'{name}="{_escape(value)}"' for name, value in sample.labels)
+    return f"{sample.name}{{{inner}}}"
+
+
+def _escape(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

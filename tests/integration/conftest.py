@@ -1,0 +1,27 @@
+"""Real Ray clusters for integration tests, one for all of them where they leave it as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.ray_cluster import RayCluster, Watched
+
+
+@pytest.fixture(scope="session")
+def ray_cluster() -> Iterator[RayCluster]:
+    """Three nodes: the head, 127.0.0.2, 127.0.0.3. A test leaves it as it found it."""
+    cluster = RayCluster()
+    yield cluster
+    cluster.stop()
+
+
+@pytest.fixture
+def watched(ray_cluster: RayCluster, tmp_path: Path) -> Iterator[Watched]:
+    """The cluster watched, its files in ``tmp_path/"log"``; nothing is left afterwards."""
+    ray_cluster.up(tmp_path / "log")
+    with ray_cluster.connected() as ray:
+        yield Watched(ray)
+    ray_cluster.down()

@@ -1,0 +1,130 @@
+"""A real Ray cluster of several nodes on this machine, each with an address of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import logging
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from ray_sentinel.actors.messages import AgentInfo
+from ray_sentinel.model.status import Status
+
+T = TypeVar("T")
+
+ADDRESSES = ("127.0.0.2", "127.0.0.3")
+START_SECONDS = 60.0
+
+
+def eventually(
+    look: Callable[[], T | None], what: str, seconds: float = 30.0, every: float = 0.1
+) -> T:
+    """What ``look`` returns once it is true; fails after ``seconds``."""
+    deadline = time.monotonic() + seconds
+    while True:
+        if found := look():
+            return found
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {seconds:.0f} s: {what}")
+        time.sleep(every)
+
+
+class RayCluster:
+    """Its own processes, its own ports; no other cluster on the machine is touched."""
+
+    def __init__(self, head_cpus: int = 1, addresses: tuple[str, ...] = ADDRESSES) -> None:
+        from ray.cluster_utils import Cluster
+
+        logging.getLogger("ray").setLevel(logging.ERROR)
+        with contextlib.redirect_stderr(io.StringIO()):
+            self._cluster = Cluster(
+                initialize_head=True,
+                head_node_args={"num_cpus": head_cpus, "include_dashboard": False},
+            )
+        self._nodes: dict[str, Any] = {}
+        for address in addresses:
+            self.add(address)
+
+    @property
+    def address(self) -> str:
+        return str(self._cluster.address)
+
+    def add(self, address: str) -> None:
+        """One more node."""
+        with contextlib.redirect_stderr(io.StringIO()):
+            self._nodes[address] = self._cluster.add_node(num_cpus=2, node_ip_address=address)
+
+    def remove(self, address: str) -> None:
+        """Kill a node, without a word to the cluster."""
+        self._cluster.remove_node(self._nodes.pop(address), allow_graceful=False)
+
+    def stop(self) -> None:
+        """End all nodes."""
+        self._cluster.shutdown()
+
+    @contextlib.contextmanager
+    def connected(self) -> Iterator[Any]:
+        """As a job of ours; yields ray."""
+        from ray_sentinel.actors import cluster
+
+        with cluster.connect(self.address) as ray:
+            yield ray
+
+    def environ(self, **more: str) -> dict[str, str]:
+        """For processes that belong to this cluster."""
+        kept = {key: value for key, value in os.environ.items() if not key.startswith("RAY_SENT")}
+        return {**kept, "RAY_ADDRESS": self.address, **more}
+
+    def run(self, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+        """One command of ours to its end."""
+        return subprocess.run(
+            [sys.executable, "-m", "ray_sentinel.cli.main", *arguments],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env=self.environ(**more),
+            check=False,
+        )
+
+    def up(self, log_dir: Path) -> None:
+        """Watch the cluster, and fail where a node is not."""
+        ended = self.run("up", "--log-dir", str(log_dir), "--json")
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+
+    def down(self) -> None:
+        """Stop watching, and fail where something is left."""
+        ended = self.run("down", "--json")
+        assert ended.returncode == 0, ended.stdout + ended.stderr
+        assert json.loads(ended.stdout)["left"] == []
+
+
+class Watched:
+    """Asks the coordinator through one connection."""
+
+    def __init__(self, ray: Any) -> None:
+        self.ray = ray
+
+    def ask(self, method: str, kind: type[T], *arguments: Any) -> T:
+        """A method's decoded answer."""
+        from ray_sentinel.actors import deployment
+
+        handle = deployment.find(self.ray)
+        raw = deployment.ask(self.ray, handle, method, *arguments, seconds=30.0)
+        return msgspec.msgpack.decode(raw, type=kind)
+
+    def status(self) -> Status:
+        return self.ask("status", Status)
+
+    def agents(self) -> dict[str, AgentInfo]:
+        """By address."""
+        found = self.ask("agents", tuple[AgentInfo, ...])
+        return {agent.address: agent for agent in found}
