@@ -132,6 +132,9 @@ class Renderer:
     def _lines(self, block: _Block, families: list[Family]) -> str:
         name = families[0].metric.name
         samples = list(_samples(families, self._history))
+        if self._history:
+            # OpenMetrics wants a series in one piece, and its times rising.
+            samples.sort(key=lambda sample: (sample.labels, sample.timestamp or 0.0))
         # The usual case: the same series in the same order, with other values.
         if [sample.labels for sample in samples] != block.labels:
             known = dict(zip(block.labels, block.prefixes, strict=True))

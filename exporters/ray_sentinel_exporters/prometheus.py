@@ -1,0 +1,217 @@
+"""Serves :9400 to Prometheus: bytes that were made after a collection, never during a scrape.
+
+``/metrics`` has everything of now, in the text format or in OpenMetrics, as the scraper asks;
+``/steps`` has the samples that carry a time of their own, apart, for one that is too old fails the
+whole scrape it comes with; ``/healthz`` says whether collection goes on. The agent adds its own.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from typing import ClassVar
+
+import msgspec
+
+from ray_sentinel.api import Exporter, Family
+from ray_sentinel.api import Options as BaseOptions
+from ray_sentinel.clock import Clock, SystemClock
+from ray_sentinel.model.exposition import OPENMETRICS_TYPE, TEXT_TYPE, Renderer
+from ray_sentinel_exporters.address import check_private, listen
+from ray_sentinel_exporters.server import Handler, Request, Response, Server
+
+log = logging.getLogger(__name__)
+
+GZIP_LEVEL = 1
+"""Text like this shrinks twelvefold already at the lowest level."""
+_WANTED_FOR = 20
+"""A form that nobody asked for during so many publications is made only when asked for again."""
+
+
+class _Ready(msgspec.Struct, frozen=True):
+    """What a scrape is answered with; None where it is not made yet."""
+
+    families: tuple[Family, ...] = ()
+    plain: bytes | None = None
+    packed: bytes | None = None
+
+
+class Page:
+    """One exposition in one format, plain and compressed: made after each publication while it is
+    asked for, else when it is asked for again. A scrape during a publication gets the one before.
+    """
+
+    def __init__(self, renderer: Renderer, content_type: str) -> None:
+        self._renderer, self._content_type = renderer, content_type
+        self._making = threading.Lock()
+        self._ready = _Ready()
+        self._plain_wanted = self._packed_wanted = 0
+
+    def publish(self, families: tuple[Family, ...]) -> None:
+        """Take what is to be served from now on."""
+        self._plain_wanted -= 1
+        self._packed_wanted -= 1
+        with self._making:
+            self._ready = self._made(
+                _Ready(families), plain=self._plain_wanted > 0, packed=self._packed_wanted > 0
+            )
+
+    def response(self, *, packed: bool) -> Response:
+        """The answer to a scrape."""
+        if packed:
+            self._packed_wanted = _WANTED_FOR
+        else:
+            self._plain_wanted = _WANTED_FOR
+        ready = self._ready
+        if (ready.packed if packed else ready.plain) is None:
+            with self._making:
+                self._ready = ready = self._made(self._ready, plain=not packed, packed=packed)
+        headers = [("Vary", "Accept, Accept-Encoding")]
+        if packed:
+            headers.append(("Content-Encoding", "gzip"))
+        body = ready.packed if packed else ready.plain
+        return Response(body=body or b"", content_type=self._content_type, headers=tuple(headers))
+
+    def _made(self, ready: _Ready, *, plain: bool, packed: bool) -> _Ready:
+        text, zipped = ready.plain, ready.packed
+        if text is None and (plain or packed):
+            text = self._renderer.render(ready.families)
+        if zipped is None and packed:
+            zipped = _gzip(text or b"")
+        return _Ready(ready.families, text, zipped)
+
+
+class PrometheusExporter(Exporter):
+    """The exporter of every agent."""
+
+    name: ClassVar[str] = "prometheus"
+
+    class Options(BaseOptions, frozen=True):
+        """``[exporters.prometheus]``; the agent gives port and public from ``[agent]``."""
+
+        port: int = 9400
+        """0 takes any that is free."""
+        public: bool = False
+        """Listen on a public address too."""
+        stale_seconds: float = 120.0
+        """Without a publication for so long, nothing is served: old values would be a lie."""
+
+    def __init__(
+        self, host: str, address: str, options: Options | None = None, clock: Clock | None = None
+    ) -> None:
+        super().__init__(host, address, options or PrometheusExporter.Options())
+        self._clock = clock or SystemClock()
+        self._published: float | None = None
+        self._metrics = {
+            False: Page(Renderer(host), TEXT_TYPE),
+            True: Page(Renderer(host, openmetrics=True), OPENMETRICS_TYPE),
+        }
+        self._steps = {
+            False: Page(Renderer(host, history=True), TEXT_TYPE),
+            True: Page(Renderer(host, openmetrics=True, history=True), OPENMETRICS_TYPE),
+        }
+        self._routes: dict[str, Handler] = {
+            "/": self._index,
+            "/metrics": lambda request: self._page(self._metrics, request),
+            "/steps": lambda request: self._page(self._steps, request),
+            "/healthz": self._health,
+        }
+        self._server: Server | None = None
+        self._url = ""
+
+    @property
+    def url(self) -> str:
+        """``http://address:port/metrics``, with the port that was really taken."""
+        return self._url
+
+    def start(self) -> None:
+        """Listen and serve. Raises ConfigError for a public address that was not allowed, and
+        UnreachableError where no port is free."""
+        options = self.options
+        ip = check_private(self.address, public=options.public)
+        listening = listen(ip, options.port)
+        port = listening.getsockname()[1]
+        if options.port and port != options.port:
+            log.warning("port %d of %s is taken; metrics are on %d", options.port, ip, port)
+        self._server = Server(listening, self._routes)
+        self._server.start()
+        self._url = f"http://{f'[{ip}]' if ':' in ip else ip}:{port}/metrics"
+
+    def publish(self, families: Iterable[Family]) -> None:
+        """Serve ``families`` from now on."""
+        now = tuple(families)
+        for pages in (self._metrics, self._steps):
+            for page in pages.values():
+                page.publish(now)
+        self._published = self._clock.monotonic()
+
+    def add_route(self, path: str, content_type: str, body: Callable[[], bytes]) -> None:
+        """Serve ``path`` too. ``body`` is called on the server's thread for each request and must
+        return at once."""
+        self._routes[path] = lambda _request: Response(body=body(), content_type=content_type)
+
+    def close(self) -> None:
+        """Stop serving."""
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+
+    def _page(self, pages: Mapping[bool, Page], request: Request) -> Response:
+        age = self._age()
+        if age is None or age > self.options.stale_seconds:
+            since = "yet" if age is None else f"for {age:.0f} s"
+            return Response(body=f"nothing was collected {since}\n".encode(), status=503)
+        page = pages[wants_openmetrics(request.headers.get("accept", ""))]
+        return page.response(packed=accepts_gzip(request.headers.get("accept-encoding", "")))
+
+    def _health(self, _request: Request) -> Response:
+        age = self._age()
+        if age is None or age > self.options.stale_seconds:
+            return Response(body=b"collection stands still\n", status=503)
+        return Response(body=b"ok\n")
+
+    def _index(self, _request: Request) -> Response:
+        links = "".join(f'<li><a href="{path}">{path}</a></li>' for path in sorted(self._routes))
+        page = f"<!doctype html><title>ray_sentinel</title><h1>ray_sentinel</h1><ul>{links}</ul>"
+        return Response(body=page.encode(), content_type="text/html; charset=utf-8")
+
+    def _age(self) -> float | None:
+        """Seconds since the last publication."""
+        return None if self._published is None else self._clock.monotonic() - self._published
+
+
+def wants_openmetrics(accept: str) -> bool:
+    """Whether an Accept header prefers OpenMetrics 1.0 to the text format."""
+    openmetrics, text = 0.0, 0.0
+    for part in accept.split(","):
+        kind, *parameters = (piece.strip().lower() for piece in part.split(";"))
+        values = dict(piece.partition("=")[::2] for piece in parameters)
+        weight = _weight(values.get("q", "1"))
+        if kind == "application/openmetrics-text":
+            if values.get("version", "1.0.0") == "1.0.0":
+                openmetrics = max(openmetrics, weight)
+        elif kind in ("text/plain", "text/*", "*/*"):
+            text = max(text, weight)
+    return openmetrics > 0 and openmetrics >= text
+
+
+def accepts_gzip(header: str) -> bool:
+    """Whether an Accept-Encoding header allows gzip."""
+    for part in header.lower().split(","):
+        coding, *parameters = (piece.strip() for piece in part.split(";"))
+        if coding in ("gzip", "x-gzip"):
+            quality = [piece[2:] for piece in parameters if piece.startswith("q=")]
+            return _weight(quality[0] if quality else "1") > 0
+    return False
+
+
+def _weight(text: str) -> float:
+    return float(text) if re.fullmatch(r"[01](\.\d{0,3})?", text) else 1.0
+
+
+def _gzip(data: bytes) -> bytes:
+    packer = zlib.compressobj(GZIP_LEVEL, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
+    return packer.compress(data) + packer.flush()
