@@ -41,7 +41,7 @@ def listen(ip: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in ip else socket.AF_INET
     ports = range(port, min(port + TRIES, 65536)) if port else range(1)
     for candidate in ports:
-        found = socket.socket(family, socket.SOCK_STREAM)
+        found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         try:
             # Not to share the port, but to have it again while old connections linger.
             found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
