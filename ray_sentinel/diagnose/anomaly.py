@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ray_sentinel.diagnose.panel import Panel, Row
-from ray_sentinel.diagnose.verdict import Fact, Link, Role
+from ray_sentinel.model.diagnosis import Fact, Link, Role
 
 
 class Anomaly(msgspec.Struct, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import msgspec
 import numpy as np
 
 from ray_sentinel.diagnose import trust
@@ -11,10 +12,11 @@ from ray_sentinel.diagnose.case import Case, Options
 from ray_sentinel.diagnose.jobcheck import check_job, confirm_triage
 from ray_sentinel.diagnose.logs import LogFacts
 from ray_sentinel.diagnose.playbooks import Playbook, playbooks
+from ray_sentinel.diagnose.plotting import plots
 from ray_sentinel.diagnose.series import TimeSeries
-from ray_sentinel.diagnose.verdict import Diagnosis, Inventory, Report
 from ray_sentinel.diagnose.view import View
 from ray_sentinel.errors import InputError
+from ray_sentinel.model.diagnosis import Diagnosis, Inventory, Report
 
 LEAD_SECONDS = 1800.0
 """Read before an explicit window, so that usual levels can be learned."""
@@ -41,6 +43,8 @@ def examine(
         others: tuple[Diagnosis, ...] = ()
     else:
         diagnosis, others = _best(case, progress)
+    progress("plots")
+    diagnosis = msgspec.structs.replace(diagnosis, plots=plots(case, diagnosis))
     return Report(
         inventory=inventory,
         diagnosis=diagnosis,

@@ -7,7 +7,7 @@ import numpy as np
 from ray_sentinel.diagnose import stats
 from ray_sentinel.diagnose.case import Case
 from ray_sentinel.diagnose.logs import LogFacts
-from ray_sentinel.diagnose.verdict import Diagnosis
+from ray_sentinel.model.diagnosis import Diagnosis
 
 LOSS_TOLERANCE = 0.002
 """Relative; a log rounds."""

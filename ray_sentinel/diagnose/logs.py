@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ray_sentinel.diagnose.verdict import Fact
+from ray_sentinel.model.diagnosis import Fact
 
 
 class LoggedStep(msgspec.Struct, frozen=True):

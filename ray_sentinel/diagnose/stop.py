@@ -42,14 +42,14 @@ def _final(case: Case) -> Stop | None:
     last = line.last_progress or line.start
     limit = stall_limit(line.step_seconds, line.advances, case.cell)
     held = [one.end - one.start for one in case.checkpoints]
-    if held and _at_checkpoint(case):
+    if held and at_checkpoint(case):
         limit = max(limit, NEAR_CHECKPOINT * max(held))
     if line.silence <= limit:
         return None
     return Stop(at=last, end=line.end, step=line.step_at(last), by="steps", uncertainty=_step(case))
 
 
-def _at_checkpoint(case: Case) -> bool:
+def at_checkpoint(case: Case) -> bool:
     """Whether the step after the last one done is where a checkpoint was due."""
     steps = np.array([one.step for one in case.checkpoints])
     last = case.line.step_at(case.line.end)

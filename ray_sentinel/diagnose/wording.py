@@ -8,7 +8,7 @@ import numpy as np
 
 from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import Case
-from ray_sentinel.diagnose.verdict import Culprit, Diagnosis, Fact, Link, Outcome
+from ray_sentinel.model.diagnosis import Culprit, Diagnosis, Fact, Link, Outcome
 
 
 def spread(values: Sequence[float], unit: str) -> str:

@@ -91,6 +91,16 @@ class PrometheusSource:
             self._span = find_span(self)
         return self._span
 
+    def look_between(self, blocks: tuple[float, float] | None) -> None:
+        """Find the span of finished blocks (their range is known) and the head together."""
+        head = self._json("/api/v1/status/tsdb").get("headStats") or {}
+        low, high = float(head.get("minTime", 0)) / 1000, float(head.get("maxTime", 0)) / 1000
+        ends = [blocks] if blocks else []
+        if 0 < low <= high:
+            ends.append((low, high))
+        if ends:
+            self._span = min(a for a, _ in ends), max(b for _, b in ends)
+
     def label_sets(self, name: str, start: float, end: float) -> list[dict[str, str]]:
         rows = self._json(
             "/api/v1/series", {"match[]": name, "start": _stamp(start), "end": _stamp(end)}

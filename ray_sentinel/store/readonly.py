@@ -186,7 +186,6 @@ def _arguments(program: str, scratch: Path, port: int) -> list[str]:
         f"--storage.tsdb.path={scratch / 'data'}",
         # The default of 15 days would hide an older job.
         "--storage.tsdb.retention.time=100y",
-        "--storage.tsdb.no-lockfile",
         f"--web.listen-address=127.0.0.1:{port}",
         "--query.timeout=5m",
         "--log.level=warn",

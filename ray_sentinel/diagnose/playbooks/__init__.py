@@ -13,8 +13,8 @@ import pkgutil
 from typing import Protocol, cast
 
 from ray_sentinel.diagnose.case import Case
-from ray_sentinel.diagnose.verdict import Diagnosis
 from ray_sentinel.errors import UsageError
+from ray_sentinel.model.diagnosis import Diagnosis
 
 
 class Playbook(Protocol):

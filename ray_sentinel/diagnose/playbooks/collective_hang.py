@@ -18,16 +18,18 @@ from ray_sentinel.diagnose.detect import faults, levels, lost, rdma
 from ray_sentinel.diagnose.detect.levels import GpuState
 from ray_sentinel.diagnose.panel import listed
 from ray_sentinel.diagnose.stop import Stop
-from ray_sentinel.diagnose.verdict import Culprit, Diagnosis, Fact, Link, Outcome, Table
+from ray_sentinel.model.diagnosis import Culprit, Diagnosis, Fact, Link, Outcome, Table
 
 NAME = "collective-hang"
 ANALYSIS = "hang"
-ALIASES = ("nccl-hang", "rccl-hang", "1")
+ALIASES: tuple[str, ...] = ("nccl-hang", "rccl-hang", "1")
 TITLE = "Collective hang"
 
 MINORITY = 0.34
 """Culprits are a minority of the GPUs: where more differ, nobody can be singled out."""
 STILL_WORKING = 0.9
+BUSY_SHARE = 0.6
+"""Power over the usual, above which the job was still at work after its last step."""
 TRIGGER_SECONDS = 600.0
 """A trigger lies at most so long before the stop ..."""
 SETTLE_SECONDS = 30.0
@@ -79,7 +81,7 @@ def run(case: Case) -> Diagnosis:
 def look(case: Case, stop: Stop) -> Scene:
     """GPU states during the stop, and what went wrong just before it."""
     settled = min(stop.at + SETTLE_SECONDS + 2 * case.cell, (stop.at + stop.end) / 2)
-    late = stop.at + stop.uncertainty + 3 * case.cell
+    late = _stalled_by(case, stop) + 3 * case.cell
     early = stop.at - TRIGGER_SECONDS - stop.uncertainty
     return Scene(
         stop=stop,
@@ -96,6 +98,21 @@ def look(case: Case, stop: Stop) -> Scene:
             if fault.severity == "fatal" and early - TRIGGER_SECONDS <= fault.at <= late
         ),
     )
+
+
+def _stalled_by(case: Case, stop: Stop) -> float:
+    """The latest moment at which the step after the last one can have stalled.
+
+    It may have run for a while before it did; a checkpoint may have come first.
+    """
+    latest = stop.at + stop.uncertainty
+    with np.errstate(invalid="ignore"):
+        busy = (case.activity > BUSY_SHARE) & (case.times > stop.at) & (case.times < stop.end)
+    if busy.any() and not busy[case.cell_of(stop.end) - 1]:
+        latest = max(latest, float(case.times[busy][-1]))
+    if case.once(stops.at_checkpoint) and case.checkpoints:
+        latest = max(latest, stop.at + max(one.end - one.start for one in case.checkpoints))
+    return latest
 
 
 def _not_stopped(case: Case) -> Diagnosis:

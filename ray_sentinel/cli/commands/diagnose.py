@@ -1,0 +1,127 @@
+"""Say from a job's time series what went wrong, where it began, and who.
+
+SOURCE is a finished job's folder (or its prometheus/ folder), the URL of a Prometheus or of a
+running coordinator, or an embedded history (.db). Left out, it is this job's own log folder.
+
+  ray-sentinel diagnose /jobs/1234
+  ray-sentinel diagnose http://127.0.0.1:9190 --playbook network-health
+  ray-sentinel diagnose /jobs/1234 --window last-step --report diagnosis.html
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import msgspec
+
+from ray_sentinel import config
+from ray_sentinel.cli.diagnosis import progress_bar, summary
+from ray_sentinel.cli.output import print_json
+from ray_sentinel.diagnose.case import Options
+from ray_sentinel.diagnose.examine import examine
+from ray_sentinel.diagnose.playbooks import named
+from ray_sentinel.errors import InputError
+from ray_sentinel.model.diagnosis import Report
+from ray_sentinel.report.diagnosis_html import html
+from ray_sentinel.report.diagnosis_json import as_data
+from ray_sentinel.report.diagnosis_markdown import markdown
+from ray_sentinel.store.incident_window import incident_window
+from ray_sentinel.store.joblogs import read_logs
+from ray_sentinel.store.open import Opened, open_source
+from ray_sentinel.store.windows import parse_window
+
+HELP = "find the cause in a job's time series"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    parser.add_argument("source", nargs="?", metavar="SOURCE", help="folder, URL or history file")
+    parser.add_argument("--playbook", metavar="NAME", help="run only this playbook")
+    parser.add_argument(
+        "--window",
+        metavar="WINDOW",
+        help="START..END (Unix seconds or ISO 8601), last-step, last-30m, or crash",
+    )
+    parser.add_argument("--incident", metavar="ID", help="around a past incident of this job")
+    parser.add_argument("--accused", metavar="HOST,..", help="hosts a heartbeat timeout accused")
+    parser.add_argument("--coordinator", metavar="HOST", help="host of the heartbeat coordinator")
+    parser.add_argument("--crash-time", metavar="TIME", help="when the job was ended")
+    parser.add_argument("--heartbeat-timeout", type=float, metavar="SECONDS")
+    parser.add_argument("--checkpoint-period", type=float, metavar="STEPS")
+    parser.add_argument("--failed-checkpoint", type=float, metavar="STEP")
+    parser.add_argument("--logs", metavar="DIR", help="the job's logs, where they lie elsewhere")
+    parser.add_argument("--report", metavar="FILE", help="also write FILE.md, .html or .json")
+    parser.add_argument("--prometheus", metavar="PATH", default="", help="the prometheus program")
+    parser.add_argument("--port", type=int, default=0, help="of a read-only Prometheus")
+    parser.add_argument("--deadline", type=float, default=30.0, help="of one query, in seconds")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Diagnose; 0 healthy, 1 something found or not to be told."""
+    started = time.monotonic()
+    chosen = named(args.playbook) if args.playbook else None
+    where = args.source or str(config.load().directory())
+    opening: AbstractContextManager[Opened] = open_source(
+        where, binary=args.prometheus, port=args.port, deadline=args.deadline
+    )
+    with progress_bar(enabled=not args.json) as progress:
+        progress(f"opening {where}")
+        with opening as opened:
+            logs = read_logs(Path(args.logs) if args.logs else opened.folder)
+            report = examine(
+                opened.source,
+                logs=logs,
+                options=_options(args, opened),
+                chosen=chosen,
+                progress=progress,
+            )
+            report = msgspec.structs.replace(
+                report,
+                seconds=time.monotonic() - started,
+                source_seconds=getattr(opened.source, "seconds_waiting", 0.0),
+            )
+    if args.report:
+        write_report(Path(args.report), report)
+    if args.json:
+        print_json(as_data(report))
+    else:
+        summary(report)
+    return 0 if report.diagnosis.outcome in {"healthy", "not-this"} else 1
+
+
+def _options(args: argparse.Namespace, opened: Opened) -> Options:
+    window = None
+    if args.incident:
+        window = incident_window(opened.folder, args.incident)
+    elif args.window:
+        window = parse_window(args.window, opened.source)
+    crash = parse_window(args.crash_time, opened.source)[0] if args.crash_time else None
+    return Options(
+        window=window,
+        accused=tuple(filter(None, (args.accused or "").split(","))),
+        coordinator=args.coordinator or "",
+        crash_at=crash,
+        heartbeat_timeout=args.heartbeat_timeout,
+        checkpoint_period=args.checkpoint_period,
+        failed_checkpoint=args.failed_checkpoint,
+    )
+
+
+def write_report(path: Path, report: Report) -> None:
+    """Write the report in the format that the file's name tells."""
+    formats = {".md": markdown, ".html": html}
+    suffix = path.suffix.lower()
+    if suffix == ".json":
+        text = msgspec.json.format(msgspec.json.encode(as_data(report)), indent=2).decode() + "\n"
+    elif suffix in formats:
+        text = formats[suffix](report)
+    else:
+        raise InputError(f"{path}: a report is written as .md, .html or .json")
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror}") from None

@@ -1,0 +1,44 @@
+"""What ``diagnose`` and ``compare`` share: the bar while they work, and the answer for people."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.markdown import Markdown
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from ray_sentinel.cli.output import clean
+from ray_sentinel.model.diagnosis import Report
+from ray_sentinel.report.diagnosis_markdown import markdown
+
+USUAL_QUERIES = 60
+"""Families that a full diagnosis reads; only to scale the bar."""
+
+
+@contextmanager
+def progress_bar(*, enabled: bool) -> Iterator[Callable[[str], None]]:
+    """A bar on stderr that shows what is being read; nothing where nobody looks."""
+    console = Console(stderr=True)
+    if not enabled or not console.is_terminal:
+        yield lambda _: None
+        return
+    columns = (
+        SpinnerColumn(),
+        BarColumn(),
+        TextColumn("{task.description}", markup=False),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=USUAL_QUERIES)
+
+        def step(text: str) -> None:
+            bar.update(task, description=clean(text), advance=1)
+
+        yield step
+
+
+def summary(report: Report) -> None:
+    """The report for people on stdout."""
+    Console().print(Markdown(clean(markdown(report))))

@@ -1,0 +1,157 @@
+"""A diagnosis as Markdown, for people who were not there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ray_sentinel.model.diagnosis import Diagnosis, Fact, Inventory, Report, Table
+from ray_sentinel.report.words import moment, percent, plain
+
+MAX_HOSTS = 8
+
+
+def markdown(report: Report) -> str:
+    """The whole report."""
+    diagnosis, inventory = report.diagnosis, report.inventory
+    parts = [
+        f"## TSDB Diagnosis: {_text(inventory.source)}",
+        _head(diagnosis, inventory),
+        "### Findings\n\n" + _findings(diagnosis),
+        "### Causal chain\n\n" + _chain(diagnosis),
+        "### Metric evidence\n\n" + _evidence(diagnosis),
+        "### Anomalies detected\n\n" + (_bullets(diagnosis.anomalies) or "None."),
+    ]
+    if diagnosis.logs:
+        parts.append("### Log evidence\n\n" + _bullets([fact.text for fact in diagnosis.logs]))
+    if report.triage or inventory.right_job:
+        lines = [text for text in (report.triage, inventory.right_job) if text]
+        parts.append("### Correlation with triage\n\n" + _bullets(lines))
+    parts.append("### Recommended next steps\n\n" + (_numbered(diagnosis.next_steps) or "None."))
+    if diagnosis.administrator:
+        parts.append("### Report for the cluster's administrator\n\n" + diagnosis.administrator)
+    if others := _others(report):
+        parts.append("### What the other playbooks say\n\n" + others)
+    parts.append("### What the data are worth\n\n" + _stock(inventory))
+    return "\n\n".join(parts) + "\n"
+
+
+def _head(diagnosis: Diagnosis, inventory: Inventory) -> str:
+    start, end = diagnosis.window
+    hosts = ", ".join(_text(host) for host in inventory.hosts[:MAX_HOSTS])
+    if len(inventory.hosts) > MAX_HOSTS:
+        hosts += f", and {len(inventory.hosts) - MAX_HOSTS} more"
+    return "\n".join(
+        (
+            f"**Analysis type:** {diagnosis.analysis}  ",
+            f"**Time window:** {moment(start)} to {moment(end)} ({span(end - start)})  ",
+            f"**Nodes:** {len(inventory.hosts)} ({hosts})  ",
+            f"**Outcome:** {diagnosis.outcome} (confidence {percent(diagnosis.confidence)})",
+        )
+    )
+
+
+def _findings(diagnosis: Diagnosis) -> str:
+    lines = [_text(diagnosis.root_cause)]
+    if diagnosis.culprits:
+        lines.append("")
+        lines += table(
+            ("Host", "GPU", "Device", "Why"),
+            [
+                (one.host, one.gpu or "-",
+                 "/".join(part for part in (one.device, one.port) if part) or "-", one.reason)
+                for one in diagnosis.culprits
+            ],
+        )  # fmt: skip
+    return "\n".join(lines)
+
+
+def _chain(diagnosis: Diagnosis) -> str:
+    if not diagnosis.chain:
+        return "None."
+    lines = []
+    for number, link in enumerate(diagnosis.chain, 1):
+        doubt = f" (± {link.uncertainty:.0f} s)" if link.uncertainty else ""
+        lines.append(f"{number}. **{link.role}**, {moment(link.at)}{doubt}: {_text(link.text)}")
+    return "\n".join(lines)
+
+
+def _evidence(diagnosis: Diagnosis) -> str:
+    lines: list[str] = []
+    if diagnosis.evidence:
+        lines += table(
+            ("Host", "GPU", "Value", "Interpretation", "Query"),
+            [
+                (fact.host or "all", fact.gpu or "-", _value(fact), fact.text,
+                 f"`{fact.promql}`" if fact.promql else fact.source)
+                for fact in diagnosis.evidence
+            ],
+        )  # fmt: skip
+    for one in diagnosis.tables:
+        lines += ["", *_table(one)]
+    return "\n".join(lines) or "None."
+
+
+def _value(fact: Fact) -> str:
+    if fact.value is None:
+        return "-"
+    return f"{fact.value:,.4g} {fact.unit}".strip()
+
+
+def _table(one: Table) -> list[str]:
+    title = f"**{_text(one.title)}**" + (f" (`{_cell(one.promql)}`)" if one.promql else "")
+    return [title, "", *table(one.columns, one.rows)]
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """A Markdown table; what would break out of a cell is escaped."""
+    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
+    lines += ["| " + " | ".join(_cell(cell) for cell in row) + " |" for row in rows]
+    return lines
+
+
+def _cell(text: str) -> str:
+    return plain(text).replace("|", "\\|")
+
+
+def _text(text: str) -> str:
+    return plain(text)
+
+
+def _bullets(lines: Sequence[str]) -> str:
+    return "\n".join(f"- {_text(line)}" for line in lines)
+
+
+def _numbered(lines: Sequence[str]) -> str:
+    return "\n".join(f"{number}. {_text(line)}" for number, line in enumerate(lines, 1))
+
+
+def _others(report: Report) -> str:
+    return _bullets(
+        [
+            f"{other.playbook}: {other.outcome}. {other.root_cause}"
+            for other in report.others
+            if other.playbook != report.diagnosis.playbook
+        ]
+    )
+
+
+def _stock(inventory: Inventory) -> str:
+    lines = [
+        ", ".join(f"{count} {group}" for group, count in inventory.families.items())
+        + f" families; {inventory.gpus} GPUs; a sample every {inventory.interval:.0f} s, "
+        f"looked at every {inventory.cell:.0f} s"
+    ]
+    if inventory.span is not None:
+        lines.append(f"data from {moment(inventory.span[0])} to {moment(inventory.span[1])}")
+    if inventory.steps is not None:
+        lines.append(f"steps {inventory.steps[0]:.0f} to {inventory.steps[1]:.0f}")
+    return _bullets([*lines, *inventory.missing, *inventory.warnings])
+
+
+def span(seconds: float) -> str:
+    """A duration for people."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

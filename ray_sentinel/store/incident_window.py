@@ -1,0 +1,36 @@
+"""The time around a past incident, from its bundle."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from ray_sentinel.errors import InputError
+
+BEFORE, AFTER = 1800.0, 900.0
+
+
+def incident_window(folder: Path | None, incident: str) -> tuple[float, float]:
+    """From half an hour before the last progress to a quarter after the end.
+
+    Raises InputError where the job's folder has no such incident.
+    """
+    if folder is None:
+        raise InputError("--incident needs the job's folder, not a URL")
+    for file in sorted((folder / "incidents").glob("*/incident.json")):
+        try:
+            record = json.loads(file.read_bytes())
+        except (OSError, ValueError):
+            continue
+        if not isinstance(record, dict):
+            continue
+        if incident in {record.get("id"), file.parent.name}:
+            times = [
+                record.get(key)
+                for key in ("last_progress", "suspected_at", "confirmed_at", "resolved_at")
+            ]
+            known = [float(time) for time in times if isinstance(time, int | float)]
+            if not known:
+                raise InputError(f"{file} has no times")
+            return min(known) - BEFORE, max(known) + AFTER
+    raise InputError(f"{folder / 'incidents'} has no incident {incident}")

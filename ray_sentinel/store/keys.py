@@ -1,0 +1,43 @@
+"""Series keys as text: ``name{label="value",...}``, as in the Prometheus exposition format."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from ray_sentinel.diagnose.series import quoted
+
+_LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"\s*,?')
+_ESCAPE = re.compile(r"\\(.)")
+
+
+def series_key(name: str, labels: Mapping[str, str]) -> str:
+    """The key of a series, labels in alphabetical order.
+
+    >>> series_key("up", {"host": "n1"})
+    'up{host="n1"}'
+    """
+    inner = ",".join(f'{key}="{quoted(value)}"' for key, value in sorted(labels.items()))
+    return f"{name}{{{inner}}}" if inner else name
+
+
+def parse_key(key: str) -> tuple[str, dict[str, str]]:
+    """Name and labels of a key. Raises ValueError where it is none.
+
+    >>> parse_key('hw_gpu_power_watts{gpu="0"}')
+    ('hw_gpu_power_watts', {'gpu': '0'})
+    """
+    name, brace, rest = key.partition("{")
+    if not brace:
+        return name.strip(), {}
+    if not rest.rstrip().endswith("}"):
+        raise ValueError(f"not a series: {key!r}")
+    inner = rest.rstrip()[:-1]
+    labels, at = {}, 0
+    while at < len(inner.rstrip()):
+        found = _LABEL.match(inner, at)
+        if found is None:
+            raise ValueError(f"not a series: {key!r}")
+        labels[found[1]] = _ESCAPE.sub(lambda m: {"n": "\n"}.get(m[1], m[1]), found[2])
+        at = found.end()
+    return name.strip(), labels

@@ -1,0 +1,150 @@
+"""Finds out what a source is by looking at it, and opens it."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ray_sentinel.diagnose.series import TimeSeries
+from ray_sentinel.errors import InputError, SentinelError
+from ray_sentinel.store.history import HistorySource
+from ray_sentinel.store.prometheus_api import PrometheusSource
+from ray_sentinel.store.readonly import read_only_prometheus
+from ray_sentinel.store.tsdb import find_database, inspect, is_database, listen_address
+
+HISTORY_SUFFIXES = (".db", ".sqlite", ".sqlite3")
+
+
+class Opened(msgspec.Struct, frozen=True):
+    """A source that is open, and the folder of its job where that is known."""
+
+    source: TimeSeries
+    folder: Path | None
+
+
+@contextmanager
+def open_source(
+    where: str, *, binary: str = "", port: int = 0, deadline: float = 30.0
+) -> Iterator[Opened]:
+    """Open a Prometheus URL, the coordinator's URL, a job's folder, or a history file.
+
+    What was started for it is ended on leaving. Raises InputError where it is none of these,
+    UnreachableError or MissingPartError where it cannot be reached.
+    """
+    if where.startswith(("http://", "https://")):
+        with _open_url(where, binary, port, deadline) as opened:
+            yield opened
+        return
+    path = Path(where).expanduser()
+    if path.is_file() and path.suffix in HISTORY_SUFFIXES:
+        history = HistorySource.open(path)
+        try:
+            folder = path.parent.parent if path.parent.name == "history" else path.parent
+            yield Opened(history, folder)
+        finally:
+            history.close()
+        return
+    with _open_folder(path, binary, port, deadline) as opened:
+        yield opened
+
+
+@contextmanager
+def _open_url(where: str, binary: str, port: int, deadline: float) -> Iterator[Opened]:
+    status = coordinator_status(where, min(deadline, 5.0))
+    if status is None:
+        source = PrometheusSource(where, deadline=deadline)
+        source.families()
+        yield Opened(source, None)
+        return
+    folder = str(status.get("log_dir") or "")
+    if url := status.get("prometheus"):
+        yield Opened(
+            PrometheusSource(str(url), deadline=deadline), Path(folder) if folder else None
+        )
+    elif folder:
+        with open_source(folder, binary=binary, port=port, deadline=deadline) as opened:
+            yield opened
+    else:
+        raise InputError(f"{where} is a coordinator that tells of no Prometheus and no log_dir")
+
+
+def coordinator_status(where: str, deadline: float) -> dict[str, Any] | None:
+    """What the coordinator at a URL says of itself; None where it is none."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(f"{where.rstrip('/')}/api/v1/status", timeout=deadline) as answer:
+            status = json.loads(answer.read(4 << 20))
+    except (urllib.error.URLError, OSError, ValueError):
+        return None
+    return status if isinstance(status, dict) and "state" in status else None
+
+
+@contextmanager
+def _open_folder(path: Path, binary: str, port: int, deadline: float) -> Iterator[Opened]:
+    histories = _histories(path)
+    try:
+        database = find_database(path)
+    except InputError:
+        if not histories:
+            raise
+        with open_source(str(histories[-1])) as opened:
+            yield opened
+        return
+    folder = job_folder(path, database)
+    live = _reachable(database, deadline)
+    if live is not None:
+        yield Opened(live, folder)
+        return
+    with read_only_prometheus(database, binary=binary, port=port) as (url, found, notes):
+        span = None if found.wal else found.span
+        source = PrometheusSource(
+            url, title=str(database), deadline=max(deadline, 120.0), span=span, notes=notes
+        )
+        if found.wal:
+            source.look_between(found.span)
+        yield Opened(source, folder)
+
+
+def job_folder(given: Path, database: Path) -> Path:
+    """The job's folder, in which its logs lie, around its data folder."""
+    for folder in (database, *database.parents[:2]):
+        if folder.name in {"prometheus", "data"}:
+            continue
+        if folder != database or not is_database(folder):
+            return folder
+    return given
+
+
+def _histories(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return []
+    found = [
+        file
+        for folder in (path, path / "history")
+        if folder.is_dir()
+        for file in folder.iterdir()
+        if file.suffix in HISTORY_SUFFIXES
+    ]
+    return sorted(found, key=lambda file: file.stat().st_mtime)
+
+
+def _reachable(database: Path, deadline: float) -> PrometheusSource | None:
+    """The running Prometheus that holds the folder, if it is on this machine and answers."""
+    found = inspect(database)
+    address = listen_address(found.holder) if found.holder else ""
+    if not address:
+        return None
+    source = PrometheusSource(f"http://{address}", deadline=min(deadline, 10.0))
+    try:
+        source.families()
+    except SentinelError:
+        return None
+    source.title = f"http://{address} (the running Prometheus of {database})"
+    return source

@@ -1,0 +1,71 @@
+"""Time windows as people write them."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timezone
+
+from ray_sentinel.diagnose.series import Selector, TimeSeries
+from ray_sentinel.errors import InputError, UsageError
+
+LAST_STEP_LEAD = 1800.0
+_LAST = re.compile(r"^last-(\d+)([smhd])$")
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def parse_window(text: str, source: TimeSeries) -> tuple[float, float]:
+    """``START..END``, a single moment, ``last-30m``, ``last-step`` or ``crash`` as Unix seconds.
+
+    ``last-step`` begins half an hour before the last step done. Raises UsageError where it is none
+    of these, InputError where the source has no data.
+    """
+    span = source.span()
+    if span is None:
+        raise InputError(f"{source.title} holds no series at all")
+    if last := _LAST.match(text):
+        return max(span[0], span[1] - float(last[1]) * _UNITS[last[2]]), span[1]
+    if text == "crash":
+        return max(span[0], span[1] - LAST_STEP_LEAD), span[1]
+    if text == "last-step":
+        return max(span[0], last_step(source, span) - LAST_STEP_LEAD), span[1]
+    start, dots, end = text.partition("..")
+    first = parse_time(start) if start else span[0]
+    if not dots:
+        return first, first
+    last_time = parse_time(end) if end else span[1]
+    if last_time <= first:
+        raise UsageError(f"--window {text}: the end is not after the start")
+    return first, last_time
+
+
+def parse_time(text: str) -> float:
+    """Unix seconds, or ISO 8601 (UTC where no zone is given). Raises UsageError."""
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        when = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
+    except ValueError:
+        raise UsageError(
+            f"{text!r} is no time: Unix seconds or 2026-01-31T12:00:00 are meant"
+        ) from None
+    return (when if when.tzinfo else when.replace(tzinfo=timezone.utc)).timestamp()
+
+
+def last_step(source: TimeSeries, span: tuple[float, float]) -> float:
+    """When the step series rose last. Raises InputError where there is none."""
+    step = max((span[1] - span[0]) / 2000.0, 10.0)
+    for name in ("tb_step", "train_step"):
+        if name not in source.families():
+            continue
+        grid = source.query_range(Selector(name), span[0], span[1], step, "max")
+        rises = [
+            float(grid.times[index])
+            for row in grid.values
+            for index in range(1, row.size)
+            if row[index] > row[index - 1]
+        ]
+        if rises:
+            return max(rises)
+    raise InputError(f"{source.title} holds no step series: give --window START..END")
