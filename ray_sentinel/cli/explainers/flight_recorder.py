@@ -1,0 +1,103 @@
+"""Explain PyTorch flight-recorder dumps: which ranks hang the job, and what all others wait for.
+
+    ray-sentinel explain flight-recorder dumps/
+    ray-sentinel explain flight-recorder dumps/_dump_* --json
+
+A dump is a file PREFIX<rank>, pickle or JSON, as the watchdog writes it (TORCH_FR_DUMP_TEMP_FILE,
+formerly TORCH_NCCL_DEBUG_INFO_TEMP_FILE) or ray-sentinel collects it. Pickles are read without
+running anything in them.
+
+Exit code 0 when nothing hangs (nothing pending, or the job was moving), 1 when ranks hang, whether
+or not it can be told who holds them up, 2 when there is no dump that can be read.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from rich.console import Console
+
+from ray_sentinel.cli.output import clean, print_json
+from ray_sentinel.cli.recorder_files import RecorderFiles, find
+from ray_sentinel.errors import InputError
+from ray_sentinel.evidence.flight_recorder import explain
+from ray_sentinel.model.recorder import RecorderFacts, RecorderWait
+
+HELP = "explain PyTorch flight-recorder dumps"
+
+_HEALTHY = ("waiting-outside", "running")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The explainer's options."""
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="a folder of dumps, or the files")
+    parser.add_argument("--prefix", help="only files with this name before the rank")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Explain and print. Raises InputError where nothing can be read."""
+    files = find(args.paths, args.prefix)
+    facts = explain(files.dumps(), names=files.names, world_size=files.world_size)
+    if not facts.ranks:
+        raise InputError("no dump could be read: " + "; ".join(facts.problems[:4]))
+    if args.json:
+        print_json(as_dict(facts, files))
+    else:
+        _print(facts, files)
+    return 0 if facts.kind in _HEALTHY else 1
+
+
+def as_dict(facts: RecorderFacts, files: RecorderFiles) -> dict[str, Any]:
+    """The JSON that ``--json`` prints."""
+    return {
+        "culprit_ranks": [culprit.rank for culprit in facts.culprits],
+        "culprits": facts.culprits,
+        "kind": facts.kind,
+        "confidence": facts.confidence,
+        "evidence": facts.evidence,
+        "waits": facts.waits,
+        "problems": facts.problems,
+        "ranks": facts.ranks,
+        "ignored": files.ignored,
+    }
+
+
+def _print(facts: RecorderFacts, files: RecorderFiles) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+
+    def say(text: str, style: str = "") -> None:
+        console.print(clean(text), markup=False, style=style or None)
+
+    ranks = ", ".join(str(culprit.rank) for culprit in facts.culprits)
+    headline = f"{facts.kind}: {'rank ' + ranks if ranks else 'nobody is named'}"
+    say(
+        f"{headline}, confidence {facts.confidence:.2f}, {len(facts.ranks)} dumps read",
+        "bold red" if ranks else "bold",
+    )
+    for line in facts.evidence:
+        say(f"  {line}")
+    alike = _alike(facts.waits)
+    if alike:
+        say("\nThe others wait:", "bold")
+    for (operation, waits_for), waiting in alike[:40]:
+        say(f"  {waiting}: {operation}" + (f", for {waits_for}" if waits_for else ""))
+    if len(alike) > 40:
+        say(f"  ... and {len(alike) - 40} groups of ranks more: --json has them all")
+    for problem in facts.problems[:20]:
+        say(f"problem: {problem}", "yellow")
+    for reason in files.ignored[:10]:
+        say(f"ignored: {reason}", "dim")
+    if len(files.ignored) > 10:
+        say(f"... and {len(files.ignored) - 10} files more were ignored", "dim")
+
+
+def _alike(waits: tuple[RecorderWait, ...]) -> list[tuple[tuple[str, str], str]]:
+    """Ranks that wait in one operation for the same ranks, together."""
+    groups: dict[tuple[str, str], list[int]] = {}
+    for wait in waits:
+        for_whom = ", ".join(map(str, wait.waits_for[:16]))
+        more = ", ..." if len(wait.waits_for) > 16 else ""
+        groups.setdefault((wait.operation, for_whom + more), []).append(wait.rank)
+    return [(key, ", ".join(map(str, ranks))) for key, ranks in groups.items()]

@@ -1,0 +1,132 @@
+"""Flight-recorder dumps on disk: which files are dumps, and of which rank."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from ray_sentinel.cli.output import clean
+from ray_sentinel.errors import InputError
+
+_NAME = re.compile(
+    r"^(?P<prefix>.*?)(?P<rank>\d{1,7})(?P<suffix>\.(json|pickle|pkl|bin|dump|trace))?$"
+)
+_NOT_DUMPS = (".log", ".txt", ".md", ".py", ".html", ".gz", ".tar", ".zip", ".csv", ".yaml")
+MAX_BYTES = 2 << 30
+"""Of one dump; a larger file is not read."""
+
+
+class RecorderFiles(msgspec.Struct, kw_only=True):
+    """One file a rank, and what was left out."""
+
+    paths: dict[int, Path]
+    ignored: list[str] = []
+    """Files that were left out, with the reason."""
+
+    @property
+    def world_size(self) -> int:
+        """As far as the files' names tell: the highest rank and one."""
+        return max(self.paths) + 1
+
+    @property
+    def names(self) -> dict[int, str]:
+        return {rank: str(path) for rank, path in self.paths.items()}
+
+    def dumps(self) -> Mapping[int, bytes]:
+        """The files' bytes by rank, each read when it is looked up."""
+        return _Lazy(self.paths)
+
+
+class _Lazy(Mapping[int, bytes]):
+    """So that a thousand dumps are never in memory at once."""
+
+    def __init__(self, paths: Mapping[int, Path]) -> None:
+        self._paths = paths
+
+    def __getitem__(self, rank: int) -> bytes:
+        path = self._paths[rank]
+        try:
+            if path.stat().st_size > MAX_BYTES:
+                raise InputError(f"is larger than {MAX_BYTES >> 30} GiB and was not read")
+            return path.read_bytes()
+        except OSError as error:
+            raise InputError(f"cannot be read: {error.strerror or error}") from error
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._paths)
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+
+def find(paths: Sequence[str], prefix: str | None = None) -> RecorderFiles:
+    """The dumps in files and folders named ``PREFIX<rank>``, with .json, .pickle or no suffix.
+
+    Raises InputError where there is none, or where there is more than one set of them.
+    """
+    ignored: list[str] = []
+    found: dict[str, dict[int, Path]] = {}
+    for path in _candidates(paths):
+        match = None if path.name.endswith(_NOT_DUMPS) else _NAME.match(path.name)
+        if match is None:
+            ignored.append(f"{path.name}: not named PREFIX<rank>")
+        elif prefix is not None and match["prefix"] != prefix:
+            ignored.append(f"{path.name}: another prefix than {prefix}")
+        else:
+            _add(found.setdefault(match["prefix"], {}), int(match["rank"]), path, ignored)
+    if not found:
+        raise InputError(
+            f"no flight-recorder dumps in {', '.join(paths)}: they are files named PREFIX<rank>, "
+            "such as _dump_0, with .json, .pickle or no suffix"
+        )
+    return RecorderFiles(paths=_choose(found, ignored), ignored=ignored)
+
+
+def _candidates(paths: Sequence[str]) -> Iterator[Path]:
+    for text in paths:
+        path = Path(text)
+        if path.is_dir():
+            for folder, folders, names in os.walk(path):
+                folders.sort()
+                yield from (Path(folder) / name for name in sorted(names) if name[:1] != ".")
+        elif path.exists():
+            yield path
+        else:
+            raise InputError(f"{text} does not exist")
+
+
+def _add(ranks: dict[int, Path], rank: int, path: Path, ignored: list[str]) -> None:
+    other = ranks.get(rank)
+    if other is None:
+        ranks[rank] = path
+    elif other.parent == path.parent:
+        ignored.append(f"{path.name}: rank {rank} again, {other.name} is used")
+    else:
+        raise InputError(
+            f"rank {rank} is there twice, {clean(str(other))} and {clean(str(path))}: give the "
+            "folder of one set of dumps"
+        )
+
+
+def _choose(found: dict[str, dict[int, Path]], ignored: list[str]) -> dict[int, Path]:
+    """The largest set by prefix, and every other set that repeats none of its ranks.
+
+    Single files beside a real set are strays, not ranks.
+    """
+    prefixes = sorted(found, key=lambda prefix: (-len(found[prefix]), prefix))
+    result = dict(found[prefixes[0]])
+    for prefix in prefixes[1:]:
+        more = found[prefix]
+        stray = len(more) == 1 < len(found[prefixes[0]])
+        if stray or result.keys() & more.keys():
+            ignored += [
+                f"{path.name}: prefix {prefix or '(none)'}, the dumps' is {prefixes[0] or '(none)'}"
+                for path in more.values()
+            ]
+        else:
+            result |= more
+    return dict(sorted(result.items()))

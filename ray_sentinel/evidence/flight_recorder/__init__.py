@@ -1,0 +1,5 @@
+"""Flight-recorder dumps of all ranks → who hangs the job, and what everybody else waits for."""
+
+from ray_sentinel.evidence.flight_recorder.explain import explain
+
+__all__ = ["explain"]

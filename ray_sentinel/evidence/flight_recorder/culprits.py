@@ -1,0 +1,274 @@
+"""The reasoning, in its order: who is waited for and waits for nobody, and why.
+
+1. Waited for, waiting for nobody: it stopped in its own code.
+2. Its device or watchdog did not complete what its peers completed.
+3. It stopped earlier than its equals that wait for the same: hidden behind another culprit.
+4. Nobody is left to blame: a closed circle, judged by what was called.
+5. No dump, and nothing else explains why others wait for it.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ray_sentinel.evidence.flight_recorder.circles import Circles, Judgement
+from ray_sentinel.evidence.flight_recorder.equals import Equals
+from ray_sentinel.evidence.flight_recorder.graph import components
+from ray_sentinel.evidence.flight_recorder.waits import Key, Operation, Waits, few
+from ray_sentinel.evidence.flight_recorder.world import World
+from ray_sentinel.model.recorder import RecorderCulprit, RecorderKind
+
+_CERTAINTY: dict[RecorderKind, float] = {
+    "not-enqueued": 0.95,
+    "device-stuck": 0.9,
+    "collective-mismatch": 0.85,
+    "no-dump": 0.6,
+}
+_HIDDEN = 0.75
+_MANY_LAGGING = 64
+
+
+class Findings(msgspec.Struct):
+    """What the reasoning found."""
+
+    culprits: dict[int, RecorderCulprit] = {}
+    confidence: float = 1.0
+    remarks: list[str] = []
+    """Why something cannot be told, and what weakens the rest."""
+    mismatch: bool = False
+    unexplained: bool = False
+    """Some rank waits, and nothing that was found explains it."""
+
+    def blame(self, rank: int, kind: RecorderKind, reason: str, certainty: float) -> None:
+        if rank not in self.culprits:
+            self.culprits[rank] = RecorderCulprit(rank=rank, kind=kind, reason=reason)
+            self.confidence = min(self.confidence, certainty)
+
+
+class Reasoning:
+    """One pass over one set of dumps."""
+
+    def __init__(self, world: World, waits: Waits) -> None:
+        self.world = world
+        self.waits = waits
+        self.equals = Equals(world, waits.partners)
+        self.circles = Circles(world, waits, self.equals)
+        self.findings = Findings(culprits={}, remarks=[])
+        self.waited: dict[int, list[Operation]] = {}
+        for operation in waits.operations.values():
+            for rank in {*operation.absent, *operation.elsewhere, *operation.silent}:
+                self.waited.setdefault(rank, []).append(operation)
+        self.absent_somewhere = {
+            rank for operation in waits.operations.values() for rank in operation.absent
+        }
+        self.edges: dict[int | Key, list[int | Key]] = {}
+        self.laggards: dict[int, Operation] = {}
+
+    def run(self) -> Findings:
+        """Find the culprits."""
+        self._draw()
+        ends = [part for part in components(self.edges) if self._is_end(part)]
+        silent: list[int] = []
+        circles: list[tuple[list[int], list[Operation]]] = []
+        for part in ends:
+            ranks = sorted(node for node in part if isinstance(node, int))
+            operations = [self.waits.operations[node] for node in part if isinstance(node, tuple)]
+            if operations:
+                circles.append((ranks, operations))
+            elif self._says_nothing(ranks[0]):
+                silent.append(ranks[0])
+            elif ranks[0] in self.waited:
+                self._stopped(ranks[0])
+        self._hidden()
+        for ranks, operations in circles:
+            self._circle(ranks, operations)
+        self._silent(silent)
+        self._idle_laggards()
+        return self.findings
+
+    def _draw(self) -> None:
+        """Edges: rank → its operations → ranks. Laggards wait for nobody, or for the dead."""
+        behind = {
+            rank: self.waits.operations[key]
+            for rank, keys in self.waits.fronts.items()
+            for key in keys
+            if rank in self.waits.operations[key].behind
+        }
+        dead = {
+            rank
+            for rank in self.absent_somewhere
+            if not self.waits.fronts.get(rank) or rank in behind
+        }
+        for rank, keys in self.waits.fronts.items():
+            self.edges[rank] = list(keys)
+        for rank, operation in behind.items():
+            self.edges[rank] = self._explain_laggard(rank, operation, dead)
+            if not self.edges[rank]:
+                self.laggards[rank] = operation
+        for node in [*self.edges]:
+            for key in self.edges[node]:
+                if isinstance(key, tuple):
+                    self.edges[key] = [*self.waits.operations[key].next]
+                    for rank in self.waits.operations[key].next:
+                        self.edges.setdefault(rank, [])
+
+    def _explain_laggard(self, rank: int, operation: Operation, dead: set[int]) -> list[int | Key]:
+        """Whom a laggard waits for: the dead that share all its unfinished work, or nobody."""
+        if rank in dead:
+            return []
+        shared = self._blamed_for_lag(rank, operation, dead)
+        if shared:
+            return list(shared)
+        group = self.world.group(operation.group)
+        if len(operation.behind) <= few(len(group.members)):
+            return []
+        if self._lags_alone(rank):
+            return []
+        return [other for other in operation.behind if other != rank]
+
+    def _blamed_for_lag(self, rank: int, operation: Operation, dead: set[int]) -> list[int]:
+        members = self.world.group(operation.group).members
+        behind = set(operation.behind)
+        gone = {r for r in members if r not in self.world.dumps}
+        candidates = ((behind & dead) | gone) - {rank}
+        if operation.key[0] == "p2p":
+            candidates = {p.rank for p in operation.partners} & (dead | gone)
+        for ident, seq in self._lagging(rank):
+            if not candidates:
+                break
+            states = self.world.members(ident, seq)
+            candidates &= {*states["pending"], *states["no-dump"]}
+        return sorted(candidates)
+
+    def _lagging(self, rank: int) -> list[tuple[int, int]]:
+        """Collectives that are pending here and done elsewhere."""
+        result = []
+        for entry in self.world.dumps[rank].pending[:_MANY_LAGGING]:
+            group = self.world.group_of(rank, entry)
+            if group is not None and not entry.p2p and entry.needs_everyone:
+                members = self.world.members(group.id, entry.seq)
+                if members["done"] and rank in members["pending"]:
+                    result.append((group.id, entry.seq))
+        return result
+
+    def _lags_alone(self, rank: int) -> bool:
+        return any(
+            self.world.members(ident, seq)["pending"] == [rank]
+            for ident, seq in self._lagging(rank)
+        )
+
+    def _is_end(self, part: list[int | Key]) -> bool:
+        inside = set(part)
+        return all(other in inside for node in part for other in self.edges.get(node, ()))
+
+    def _says_nothing(self, rank: int) -> bool:
+        """No dump, or one without a single entry or counter."""
+        dump = self.world.dumps.get(rank)
+        return dump is None or not (dump.pending or dump.last_done or dump.status)
+
+    def _stopped(self, rank: int) -> None:
+        if rank in self.laggards:
+            operation = self.laggards[rank]
+            reason = (
+                f"has not completed {self._say(operation)}, which its peers have completed: its "
+                "device, or the watchdog that looks at it, stopped"
+            )
+            self.findings.blame(rank, "device-stuck", reason, _CERTAINTY["device-stuck"])
+            return
+        waiting = sum(len(operation.held) for operation in self.waited[rank])
+        first = self.waited[rank][0]
+        inside = self._launching(rank)
+        how = f"is inside the launch of {inside}" if inside else "has nothing pending of its own"
+        reason = (
+            f"has not enqueued {self._say(first)}, where {waiting} other rank"
+            f"{'s wait' if waiting != 1 else ' waits'}; it {how}: it stopped in its own code"
+        )
+        if rank not in self.absent_somewhere:
+            reason = f"{waiting} other ranks wait for it in {self._say(first)}; it {how}"
+        self.findings.blame(rank, "not-enqueued", reason, _CERTAINTY["not-enqueued"])
+
+    def _launching(self, rank: int) -> str:
+        for entry in self.world.dumps[rank].pending:
+            group = self.world.group_of(rank, entry)
+            if group and self.world.place(rank, group.id).of(entry.p2p).launching == entry.seq:
+                return f"{entry.title} ({group.label} number {entry.seq})"
+        return ""
+
+    def _hidden(self) -> None:
+        """Rule 3. The first and last rank often do host work of their own, such as logging."""
+        if not self.findings.culprits:
+            return
+        world = self.world.groups.world
+        for rank, keys in self.waits.fronts.items():
+            if rank in self.findings.culprits or not keys:
+                continue
+            beyond = self.equals.stopped_early(rank)
+            if not beyond:
+                continue
+            if rank in (world[0], world[-1]):
+                self.findings.remarks.append(
+                    f"rank {rank} has issued less than ranks {beyond[:4]}, which wait for the same;"
+                    " the first and the last rank often do so, so it is not accused"
+                )
+                continue
+            reason = (
+                f"stopped issuing operations before rank {beyond[0]} did, which is in the same "
+                "position and waits for the same: it stopped in its own code, hidden behind another"
+            )
+            self.findings.blame(rank, "not-enqueued", reason, _HIDDEN)
+
+    def _circle(self, ranks: list[int], operations: list[Operation]) -> None:
+        if len(ranks) == 1 and self._own_operation(ranks[0], operations):
+            return
+        verdict: Judgement = self.circles.judge(ranks, operations)
+        self.findings.mismatch |= verdict.mismatch
+        for rank, reason in verdict.culprits.items():
+            kind: RecorderKind = "collective-mismatch"
+            self.findings.blame(rank, kind, reason, _CERTAINTY[kind])
+        if not verdict.culprits:
+            self.findings.unexplained = True
+            self.findings.remarks.append(verdict.remark)
+
+    def _own_operation(self, rank: int, operations: list[Operation]) -> bool:
+        """A rank in an operation that involves nobody else, while others wait for it."""
+        alone = all(set(operation.next) <= {rank} for operation in operations)
+        others = [op for op in self.waited.get(rank, ()) if op not in operations]
+        if not alone or not others:
+            return False
+        reason = f"is stuck in an operation of its own, {self._say(operations[0])}"
+        self.findings.blame(rank, "device-stuck", reason, _CERTAINTY["device-stuck"])
+        return True
+
+    def _silent(self, silent: list[int]) -> None:
+        """Rule 5, where an operation leaves no choice between several silent ranks."""
+        for operation in self.waits.operations.values():
+            among = [rank for rank in operation.silent if rank in silent]
+            if not among:
+                continue
+            if len(among) > 1:
+                self.findings.unexplained = True
+                self.findings.remarks.append(
+                    f"{self._say(operation)} waits for one of ranks {among}, which left no dump"
+                )
+                continue
+            reason = (
+                f"left no dump that says anything, and nothing else explains why "
+                f"{len(operation.held)} rank(s) wait in {self._say(operation)}"
+            )
+            self.findings.blame(among[0], "no-dump", reason, _CERTAINTY["no-dump"])
+
+    def _idle_laggards(self) -> None:
+        """A device that stopped in the last operation: nobody waits, but its peers are done."""
+        if self.findings.culprits or self.findings.unexplained:
+            return
+        for rank in self.laggards:
+            self._stopped(rank)
+
+    def _say(self, operation: Operation) -> str:
+        group = self.world.group(operation.group)
+        entry = operation.entry
+        if operation.key[0] == "p2p":
+            assert entry is not None
+            return f"the counterpart of rank {operation.key[2]}'s {entry.title} ({group.label})"
+        title = entry.title if entry else "an operation the ring has lost"
+        return f"{title} ({group.label} number {operation.key[2]})"

@@ -1,0 +1,280 @@
+"""One rank's dump, reduced to what the reasoning needs: what is pending, and how far it came.
+
+A dump holds up to thousands of finished operations; only the last of each counter is kept, so that
+a thousand ranks fit into memory. ``history`` parses the rest again for the few ranks that need it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from ray_sentinel.evidence.flight_recorder.entry import Entry, number, parse
+from ray_sentinel.evidence.flight_recorder.load import RawDump, load
+
+
+class GroupConfig(msgspec.Struct, frozen=True):
+    """A process group as one rank describes it. ``ranks`` is None where the dump does not say."""
+
+    name: str
+    desc: str
+    ranks: tuple[int, ...] | None
+
+
+class Status(msgspec.Struct, frozen=True):
+    """Last enqueued and last completed sequence number; None where unknown (written as -1)."""
+
+    enqueued: int | None
+    completed: int | None
+
+
+class RankDump(msgspec.Struct, kw_only=True):
+    """What one rank's dump says."""
+
+    rank: int
+    configs: dict[str, GroupConfig]
+    status: dict[int, Status]
+    """By the rank's own creation number of the group."""
+    pending: list[Entry]
+    """Not known to be done, in the order of issue."""
+    last_done: dict[tuple[int, bool], Entry]
+    """The last done operation by (group number, whether point-to-point)."""
+    counts: dict[tuple[int, str, int], int]
+    """How many sends and receives there are in all, by (group number, operation, number of the
+    peer in the title); empty where the dump does not begin at the first operation."""
+    from_start: bool
+    """Nothing is missing from it: it begins at the first operation and skips none."""
+    first_record: int | None
+    cut: bool = False
+    """The end is missing: a truncated file."""
+    problem: str = ""
+
+
+def read(rank: int, data: bytes) -> RankDump:
+    """Parse one dump. Raises InputError where nothing of it can be used."""
+    raw = load(data)
+    return _reduce(rank, raw)
+
+
+def history(data: bytes) -> list[Entry]:
+    """Every operation in the dump, batches folded, in the order of issue."""
+    entries = [
+        entry for place, raw in enumerate(_entries(load(data).data)) if (entry := _try(raw, place))
+    ]
+    entries.sort(key=lambda entry: entry.record)
+    return fold(entries)
+
+
+def _reduce(rank: int, raw: RawDump) -> RankDump:
+    rows = _entries(raw.data)
+    open_rows, closed_rows = _split(rows)
+    closed_batches = _closed_batches(rows) if open_rows else set()
+    open_entries = [
+        entry
+        for place, row in open_rows
+        if (entry := _try(row, place)) and (entry.pg, entry.p2p, entry.seq) not in closed_batches
+    ]
+    open_entries.sort(key=lambda entry: entry.record)
+    done_entries = [entry for row in closed_rows if (entry := _try(row, 0))]
+    folded = fold(open_entries)
+    last_done = {(entry.pg, entry.p2p): entry for entry in done_entries}
+    for entry in folded:
+        if entry.done:
+            _keep_later(last_done, entry)
+    pending = [entry for entry in folded if not entry.done]
+    from_start = _from_start(rows)
+    first = next((number(row.get("record_id")) for row in rows), None)
+    return RankDump(
+        rank=rank,
+        configs=_configs(raw.data.get("pg_config")),
+        status=_status(raw.data.get("pg_status")),
+        pending=pending,
+        last_done=last_done,
+        counts=_counts(rows) if from_start else {},
+        from_start=from_start,
+        first_record=first,
+        cut=bool(raw.problem),
+        problem=raw.problem,
+    )
+
+
+def _entries(data: Mapping[str, Any]) -> list[Any]:
+    rows = data.get("entries")
+    if not isinstance(rows, list):
+        return []
+    return rows if all(type(row) is dict for row in rows) else [r for r in rows if type(r) is dict]
+
+
+def _split(rows: list[Any]) -> tuple[list[tuple[int, Any]], Iterable[Any]]:
+    """Rows that may be pending (with their place), and the last completed row of each counter.
+
+    Called for every row of every rank: comprehensions on purpose.
+    """
+    open_rows = [(place, row) for place, row in enumerate(rows) if row.get("state") != "completed"]
+    try:
+        closed = {
+            (row["pg_id"], row["is_p2p"]): row for row in rows if row.get("state") == "completed"
+        }
+    except (KeyError, TypeError):
+        # Fields of another version, or not hashable: slow, but every row is looked at.
+        open_rows = list(enumerate(rows))
+        closed = {}
+    if len(open_rows) > 64:
+        open_rows, retired = _drop_retired(open_rows)
+        return open_rows, [*closed.values(), *retired]
+    return open_rows, closed.values()
+
+
+def _closed_batches(rows: list[Any]) -> set[tuple[int, bool, int]]:
+    """(Group, whether point-to-point, sequence) of batches whose closing entry has completed."""
+    ends = [
+        row
+        for row in rows
+        if row.get("state") == "completed" and str(row.get("profiling_name")).endswith("coalesced")
+    ]
+    return {
+        (entry.pg, entry.p2p, entry.seq)
+        for row in ends
+        if (entry := _try(row, 0)) and entry.op == "coalesced"
+    }
+
+
+def _drop_retired(
+    rows: list[tuple[int, Any]],
+) -> tuple[list[tuple[int, Any]], list[Any]]:
+    """gloo never says "completed": take its retired rows out in bulk, but the last per group."""
+    keep: list[tuple[int, Any]] = []
+    last: dict[Any, Any] = {}
+    for place, row in rows:
+        title = row.get("profiling_name")
+        pg = row.get("pg_id")
+        if (
+            row.get("retired") is True
+            and type(title) is str
+            and title.startswith("gloo:")
+            and type(pg) is int
+        ):
+            last[pg] = row
+        else:
+            keep.append((place, row))
+    return keep, list(last.values())
+
+
+def _try(row: Any, place: int) -> Entry | None:
+    try:
+        return parse(row, place)
+    except (OverflowError, ValueError):
+        # Numbers too large to be numbers of anything.
+        return None
+
+
+def _keep_later(last: dict[tuple[int, bool], Entry], entry: Entry) -> None:
+    key = (entry.pg, entry.p2p)
+    if key not in last or last[key].record < entry.record:
+        last[key] = entry
+
+
+def fold(entries: list[Entry]) -> list[Entry]:
+    """Entries of one batch, made into one operation that has the state of its closing entry.
+
+    All parts carry one sequence number; the parts themselves stay "scheduled" for ever, and the
+    closing ``coalesced`` entry, recorded last, is what the watchdog follows.
+    """
+    batches: dict[tuple[int, bool, int], list[Entry]] = {}
+    for entry in entries:
+        batches.setdefault((entry.pg, entry.p2p, entry.seq), []).append(entry)
+    result = []
+    for batch in batches.values():
+        end = batch[-1]
+        if len(batch) == 1:
+            result.append(end)
+        elif end.op == "coalesced":
+            result.append(msgspec.structs.replace(end, parts=tuple(batch[:-1])))
+        else:
+            result.append(_without_end(batch))
+    result.sort(key=lambda entry: entry.record)
+    return result
+
+
+def _without_end(batch: list[Entry]) -> Entry:
+    """A batch whose closing entry is not in the dump: still being put together, or dropped."""
+    last = batch[-1]
+    return msgspec.structs.replace(
+        last,
+        op="coalesced",
+        me=None,
+        peer=None,
+        parts=tuple(batch),
+        done=all(entry.done for entry in batch),
+        retired=all(entry.retired for entry in batch),
+    )
+
+
+def _from_start(rows: list[Any]) -> bool:
+    """Whether record ids run 0, 1, 2, ...: nothing overwritten, nothing left out."""
+    if not rows:
+        return False
+    first, last = number(rows[0].get("record_id")), number(rows[-1].get("record_id"))
+    return first == 0 and last == len(rows) - 1
+
+
+def _counts(rows: list[Any]) -> dict[tuple[int, str, int], int]:
+    counts: dict[tuple[int, str, int], int] = {}
+    for row in rows:
+        if row.get("is_p2p") is True and (entry := _try(row, 0)) and entry.peer is not None:
+            key = (entry.pg, entry.op, entry.peer)
+            counts[key] = counts.get(key, 0) + 1
+    return counts
+
+
+def _configs(value: Any) -> dict[str, GroupConfig]:
+    if not isinstance(value, Mapping):
+        return {}
+    result = {}
+    for key, item in value.items():
+        config = item if isinstance(item, Mapping) else {}
+        name = str(config.get("name", key))
+        result[name] = GroupConfig(name, str(config.get("desc", "")), _ranks(config.get("ranks")))
+    return result
+
+
+def _ranks(value: Any) -> tuple[int, ...] | None:
+    """Global ranks, written as the text of a list ("[0, 2]") or as a list; None if there are none.
+
+    In the order of the group: the position in it is the rank within the group.
+    """
+    if isinstance(value, str):
+        return _ranks_of_text(value)
+    if isinstance(value, list | tuple):
+        ranks = [rank for item in value if (rank := number(item)) is not None and rank >= 0]
+        return tuple(dict.fromkeys(ranks)) or None
+    return None
+
+
+@lru_cache(maxsize=1 << 14)
+def _ranks_of_text(text: str) -> tuple[int, ...] | None:
+    # Every member writes the same text: a thousand ranks then share one tuple.
+    return tuple(dict.fromkeys(map(int, re.findall(r"\d{1,9}", text)))) or None
+
+
+def _status(value: Any) -> dict[int, Status]:
+    if not isinstance(value, Mapping):
+        return {}
+    result = {}
+    for key, item in value.items():
+        pg = number(key)
+        if pg is not None and isinstance(item, Mapping):
+            result[pg] = Status(
+                _counter(item.get("last_enqueued_collective")),
+                _counter(item.get("last_completed_collective")),
+            )
+    return result
+
+
+def _counter(value: Any) -> int | None:
+    result = number(value)
+    return result if result is not None and result >= 0 else None

@@ -1,0 +1,157 @@
+"""Ranks that play the same part, and what their counters say of each other.
+
+Equals run one program, so they make one sequence of calls; how far each came is a point on it. A
+rank whose counters lie beside that sequence made another call. A rank that stands further back than
+an equal that waits for the same is held by nothing that the equal is not held by: it stopped of
+itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ray_sentinel.evidence.flight_recorder.groups import Group, Kind
+from ray_sentinel.evidence.flight_recorder.partners import Partners
+from ray_sentinel.evidence.flight_recorder.progress import Progress
+from ray_sentinel.evidence.flight_recorder.world import World
+
+Counter = tuple[Kind, bool]
+"""A kind of group, and whether its point-to-point counter is meant."""
+
+Role = tuple[object, ...]
+
+
+class Equals:
+    """Roles of all ranks, and comparisons between ranks of one role."""
+
+    def __init__(self, world: World, partners: Partners) -> None:
+        self.world = world
+        self._partners = partners
+        self._p2p_kinds = self._find_p2p_kinds()
+        self.roles: dict[Role, list[int]] = {}
+        self._role: dict[int, Role] = {}
+        for rank in world.dumps:
+            role = self._find_role(rank)
+            self._role[rank] = role
+            self.roles.setdefault(role, []).append(rank)
+        self._counters: dict[int, dict[Counter, Progress]] = {}
+
+    def of(self, rank: int) -> list[int]:
+        """The other ranks that play the same part."""
+        return [other for other in self.roles[self._role[rank]] if other != rank]
+
+    def _find_p2p_kinds(self) -> set[Kind]:
+        kinds: set[Kind] = set()
+        for rank, dump in self.world.dumps.items():
+            for entry in [*dump.pending, *dump.last_done.values()]:
+                if entry.p2p or entry.p2p_seq > 0:
+                    group = self.world.group_of(rank, entry)
+                    if group is not None:
+                        kinds.add(group.kind)
+        return kinds
+
+    def _find_role(self, rank: int) -> Role:
+        """Kinds of groups, and the place in those that form a pipeline.
+
+        In a pipeline group the place is the stage. Where stages talk over a group of the whole
+        world the place is the rank itself and says nothing: there, the distances count.
+        """
+        role: list[object] = []
+        groups = sorted(self.world.groups.of(rank), key=lambda group: group.kind)
+        talking = [group for group in groups if group.kind in self._p2p_kinds]
+        small = [g for g in talking if len(g.members) < len(self.world.groups.world)]
+        for group in groups:
+            place: object = None
+            if group in small:
+                place = group.positions[rank]
+            elif group in talking and not small:
+                place = self._distances(rank, group)
+            role.append((group.kind, place))
+        return tuple(role)
+
+    def _distances(self, rank: int, group: Group) -> object:
+        place = group.positions[rank]
+        links = self._partners.links.get(group.kind, {}).get(place, set())
+        return frozenset(other - place for other in links)
+
+    def counters(self, rank: int) -> dict[Counter, Progress]:
+        """How far a rank came, by kind of group."""
+        if rank not in self._counters:
+            result: dict[Counter, Progress] = {}
+            for group in self.world.groups.of(rank):
+                place = self.world.place(rank, group.id)
+                result[group.kind, False] = place.collective
+                if group.kind in self._p2p_kinds:
+                    result[group.kind, True] = place.p2p
+            self._counters[rank] = result
+        return self._counters[rank]
+
+    def ahead_by(self, rank: int, other: int) -> tuple[int, int]:
+        """In how many counters a rank has enqueued more than another, and in how many less."""
+        mine, theirs = self.counters(rank), self.counters(other)
+        more = less = 0
+        for key in mine.keys() & theirs.keys():
+            a, b = mine[key].enqueued, theirs[key].enqueued
+            if a is not None and b is not None:
+                more += a > b
+                less += a < b
+        return more, less
+
+    def beside(self, rank: int, other: int) -> bool:
+        """Whether two equals cannot both lie on one sequence of calls."""
+        more, less = self.ahead_by(rank, other)
+        return more > 0 and less > 0
+
+    def waits_for_no_more(self, other: int, rank: int) -> bool:
+        """Whether all that ``rank`` still waits for is still pending at ``other`` too."""
+        mine, theirs = self.counters(rank), self.counters(other)
+        for key, progress in mine.items():
+            if progress.done is None or progress.enqueued is None:
+                continue
+            if progress.done >= progress.enqueued:
+                continue
+            beyond = theirs.get(key)
+            if beyond is None or beyond.done is None or beyond.done > progress.done:
+                return False
+        return True
+
+    def stopped_early(self, rank: int) -> list[int]:
+        """Equals that went on where this rank stopped though they wait for the same.
+
+        Empty where as many equals stand where this rank stands: then something holds them all.
+        """
+        beyond, here = [], 1
+        for other in self.of(rank):
+            if not self.waits_for_no_more(other, rank):
+                continue
+            more, less = self.ahead_by(other, rank)
+            if less == 0 and more > 0:
+                beyond.append(other)
+            elif less == 0 and more == 0:
+                here += 1
+        return beyond if len(beyond) >= here else []
+
+    def odd_ones(self, ranks: Iterable[int]) -> list[int]:
+        """The ranks without which all equals lie on one sequence; empty if that is not clear."""
+        conflicts: dict[int, set[int]] = {}
+        for rank in ranks:
+            conflicts[rank] = {other for other in self.of(rank) if self.beside(rank, other)}
+        for rank in [*conflicts]:
+            for other in conflicts[rank]:
+                conflicts.setdefault(other, set()).add(rank)
+        odd: list[int] = []
+        while any(conflicts.values()):
+            most = max(len(others) for others in conflicts.values())
+            worst = [rank for rank, others in conflicts.items() if len(others) == most]
+            if len(worst) > 1 and not _same_side(worst, conflicts):
+                return []
+            for rank in worst:
+                odd.append(rank)
+                for other in conflicts.pop(rank):
+                    conflicts.get(other, set()).discard(rank)
+        return sorted(odd)
+
+
+def _same_side(worst: list[int], conflicts: dict[int, set[int]]) -> bool:
+    """Several equally bad ones are odd together only if they do not contradict each other."""
+    return not any(other in worst for rank in worst for other in conflicts[rank])

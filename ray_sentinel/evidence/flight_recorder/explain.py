@@ -1,0 +1,115 @@
+"""From the bytes of the dumps to an explanation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ray_sentinel.errors import InputError
+from ray_sentinel.evidence.flight_recorder.culprits import Findings, Reasoning
+from ray_sentinel.evidence.flight_recorder.dump import RankDump, read
+from ray_sentinel.evidence.flight_recorder.motion import moving
+from ray_sentinel.evidence.flight_recorder.tell import tell_waits
+from ray_sentinel.evidence.flight_recorder.waits import Waits
+from ray_sentinel.evidence.flight_recorder.world import World
+from ray_sentinel.model.recorder import RecorderFacts, RecorderKind
+
+
+def explain(
+    dumps: Mapping[int, bytes],
+    *,
+    names: Mapping[int, str] | None = None,
+    world_size: int | None = None,
+) -> RecorderFacts:
+    """Who hangs the job, from each rank's flight-recorder dump (rank → pickle or JSON).
+
+    ``names`` are shown in problems ("dump 3" otherwise); ``world_size`` lets ranks without a dump
+    beyond the last one be seen. The mapping is read once, rank by rank, so it may load lazily.
+    Never raises for what a dump holds: what is unreadable is told in ``problems``.
+    """
+    problems: list[str] = []
+    read_dumps: dict[int, RankDump] = {}
+    for rank in sorted(dumps):
+        name = (names or {}).get(rank, f"dump {rank}")
+        try:
+            read_dumps[rank] = read(rank, dumps[rank])
+        except InputError as error:
+            problems.append(f"{name} {error}")
+            continue
+        if read_dumps[rank].problem:
+            problems.append(f"{name} {read_dumps[rank].problem}")
+    return reason(read_dumps, problems, world_size)
+
+
+def reason(
+    dumps: Mapping[int, RankDump], problems: Iterable[str] = (), world_size: int | None = None
+) -> RecorderFacts:
+    """The same, from dumps that were already read."""
+    world = World(dumps, world_size)
+    waits = Waits(world)
+    if moved := moving(world):
+        return RecorderFacts(
+            kind="running",
+            confidence=0.8,
+            evidence=(moved, "the dumps show the job at different moments: it was moving"),
+            problems=tuple(problems),
+            ranks=tuple(world.dumps),
+        )
+    findings = Reasoning(world, waits).run()
+    kind, remarks = _conclude(world, waits, findings)
+    culprits = tuple(findings.culprits[rank] for rank in sorted(findings.culprits))
+    evidence = [f"rank {c.rank} {c.reason}" for c in culprits] + remarks
+    return RecorderFacts(
+        kind=kind,
+        culprits=culprits,
+        waits=tell_waits(world, waits, set(findings.culprits)),
+        confidence=round(_confidence(world, findings, kind), 2),
+        evidence=tuple(evidence),
+        problems=tuple(problems),
+        ranks=tuple(world.dumps),
+    )
+
+
+def _conclude(world: World, waits: Waits, findings: Findings) -> tuple[RecorderKind, list[str]]:
+    """The kind of the whole, and what else is to be said. Drops accusations that cannot stand."""
+    if not world.dumps:
+        return "cannot-tell", ["no dump could be read"]
+    remarks = [*findings.remarks]
+    if not any(waits.fronts.values()) and not findings.culprits:
+        remarks.append(
+            "no rank has an operation pending: the job waits for something outside, or runs"
+        )
+        return "waiting-outside", remarks
+    if len(findings.culprits) * 2 > len(world.dumps):
+        accused = sorted(findings.culprits)
+        findings.culprits.clear()
+        remarks.append(
+            f"ranks {accused} stand outside while fewer wait: they may wait for something outside, "
+            "or one of the waiters made a call too many, or the job was running"
+        )
+        return "cannot-tell", remarks
+    if findings.culprits:
+        first = max(findings.culprits.values(), key=lambda c: _WEIGHT.index(c.kind))
+        return first.kind, remarks
+    if findings.mismatch:
+        return "collective-mismatch", remarks
+    return "cannot-tell", remarks or ["ranks wait, and nothing in the dumps explains it"]
+
+
+_WEIGHT: tuple[RecorderKind, ...] = (
+    "no-dump",
+    "collective-mismatch",
+    "not-enqueued",
+    "device-stuck",
+)
+
+
+def _confidence(world: World, findings: Findings, kind: RecorderKind) -> float:
+    if not findings.culprits:
+        return 0.7 if kind == "waiting-outside" else 0.3
+    missing = len(world.groups.world) - len(world.dumps)
+    confidence = findings.confidence
+    if findings.unexplained:
+        confidence *= 0.8
+    if missing and kind != "no-dump":
+        confidence *= 0.9
+    return confidence

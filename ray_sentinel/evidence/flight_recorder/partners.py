@@ -1,0 +1,178 @@
+"""Sends and receives: who the partner is, and what it has done of the pair."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ray_sentinel.evidence.flight_recorder.entry import Entry
+from ray_sentinel.evidence.flight_recorder.groups import Group, Kind
+from ray_sentinel.evidence.flight_recorder.world import State, World
+
+_OTHER = {"send": "recv", "recv": "send"}
+_NEAR = 8
+
+
+class Partner(msgspec.Struct, frozen=True):
+    """The other end of one send or receive."""
+
+    rank: int
+    state: State
+    entry: Entry | None = None
+    """The partner's own record of the pair, where it is pending there."""
+
+
+class Partners:
+    """Matches sends with receives over all ranks."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._global_titles = self._vote_on_titles()
+        self.links = self._find_links()
+        self._pending: dict[tuple[int, int], list[tuple[str, int, Entry, Entry]]] = {}
+
+    def of(self, rank: int, entry: Entry) -> list[Partner]:
+        """Both ends' states for an operation or for every part of a batch."""
+        group = self._world.group_of(rank, entry)
+        if group is None:
+            return []
+        result = []
+        for part in entry.parts or (entry,):
+            peer = self.peer(rank, part, group)
+            if peer is not None:
+                result.append(self._partner(rank, entry, part, group, peer))
+        return result
+
+    def peer(self, rank: int, entry: Entry, group: Group) -> int | None:
+        """The partner's global rank. Titles count within the group or globally, by version."""
+        if entry.peer is None or entry.me is None:
+            return None
+        within = group.positions.get(rank) == entry.me and entry.peer < len(group.members)
+        overall = rank == entry.me and (entry.peer in group.positions or not group.closed)
+        if within and not (overall and self._global_titles):
+            return group.members[entry.peer]
+        return entry.peer if overall else None
+
+    def _vote_on_titles(self) -> bool:
+        """Whether titles hold global ranks, by the entries that can mean only one of both."""
+        overall = within = 0
+        for rank, dump in self._world.dumps.items():
+            for entry in [*dump.pending, *dump.last_done.values()]:
+                group = self._world.group_of(rank, entry)
+                for part in (entry.parts or (entry,)) if group else ():
+                    assert group is not None
+                    if part.me is not None and group.positions.get(rank) != rank:
+                        overall += part.me == rank
+                        within += part.me == group.positions.get(rank)
+        return overall > within
+
+    def _partner(self, rank: int, entry: Entry, part: Entry, group: Group, peer: int) -> Partner:
+        world = self._world
+        if peer not in world.dumps:
+            return Partner(peer, "no-dump")
+        theirs = self._between(peer, group, _OTHER[part.op], rank)
+        if self._aligned(rank, peer, group):
+            return self._by_sequence(entry, theirs, group, peer)
+        mine = [whole for whole, _ in self._between(rank, group, part.op, peer)]
+        ahead = next((i for i, whole in enumerate(mine) if whole.record == entry.record), 0)
+        if world.dumps[rank].from_start and world.dumps[peer].from_start:
+            return self._by_count(rank, part, group, peer, len(mine) - ahead, theirs)
+        if ahead < len(theirs):
+            return Partner(peer, "pending", theirs[ahead][0])
+        known = world.place(peer, group.id).p2p.enqueued is not None or world.dumps[peer].status
+        return Partner(peer, "absent" if known else "unknown")
+
+    def _by_sequence(
+        self, entry: Entry, theirs: list[tuple[Entry, Entry]], group: Group, peer: int
+    ) -> Partner:
+        for whole, _ in theirs:
+            if whole.seq == entry.seq:
+                return Partner(peer, "pending", whole)
+        progress = self._world.place(peer, group.id).p2p
+        if progress.enqueued is None:
+            return Partner(peer, "unknown")
+        if progress.launching == entry.seq:
+            return Partner(peer, "launching")
+        return Partner(peer, "absent" if entry.seq > progress.enqueued else "done")
+
+    def _by_count(
+        self,
+        rank: int,
+        part: Entry,
+        group: Group,
+        peer: int,
+        back: int,
+        theirs: list[tuple[Entry, Entry]],
+    ) -> Partner:
+        """Match the n-th send with the n-th receive: both dumps begin at the first operation."""
+        index = self._total(rank, group, part.op, peer) - back
+        posted = self._total(peer, group, _OTHER[part.op], rank)
+        done = posted - len(theirs)
+        if index < done:
+            return Partner(peer, "done")
+        if index < posted:
+            return Partner(peer, "pending", theirs[index - done][0])
+        return Partner(peer, "absent")
+
+    def _total(self, rank: int, group: Group, op: str, peer: int) -> int:
+        """How many sends to (receives from) a peer there were in all."""
+        by_pg = self._world.groups.by_pg[rank]
+        numbers = {peer} if self._global_titles else {group.positions.get(peer)}
+        return sum(
+            count
+            for (pg, kind, number), count in self._world.dumps[rank].counts.items()
+            if kind == op and number in numbers and by_pg.get(pg) == group.id
+        )
+
+    def _between(self, rank: int, group: Group, op: str, peer: int) -> list[tuple[Entry, Entry]]:
+        """A rank's pending sends to (receives from) a peer, in order: (operation, part)."""
+        key = (rank, group.id)
+        if key not in self._pending:
+            launching = self._world.place(rank, group.id).p2p.launching
+            self._pending[key] = [
+                (part.op, -1 if peer_ is None else peer_, entry, part)
+                for entry in self._world.dumps[rank].pending
+                if entry.p2p
+                and entry.seq != launching
+                and self._world.groups.by_pg[rank].get(entry.pg) == group.id
+                for part in entry.parts or (entry,)
+                for peer_ in (self.peer(rank, part, group),)
+            ]
+        return [(whole, part) for o, p, whole, part in self._pending[key] if o == op and p == peer]
+
+    def _aligned(self, rank: int, peer: int, group: Group) -> bool:
+        """Whether both ends count the same operations: they alone talk to each other here."""
+        if len(group.members) == 2:
+            return True
+        places = group.positions
+        for one, other in ((rank, peer), (peer, rank)):
+            if self.links.get(group.kind, {}).get(places[one], set()) - {places[other]}:
+                return False
+        mine = {e.seq: e.op for e, _ in self._all(rank, group)}
+        theirs = {e.seq: e.op for e, _ in self._all(peer, group)}
+        common = mine.keys() & theirs.keys()
+        if common:
+            return all(_OTHER.get(mine[seq], mine[seq]) == theirs[seq] for seq in common)
+        here = self._world.place(rank, group.id).p2p.enqueued
+        there = self._world.place(peer, group.id).p2p.enqueued
+        return here is not None and there is not None and abs(here - there) <= _NEAR
+
+    def _all(self, rank: int, group: Group) -> list[tuple[Entry, Entry]]:
+        self._between(rank, group, "", -1)
+        return [(whole, part) for _, _, whole, part in self._pending[rank, group.id]]
+
+    def _find_links(self) -> dict[Kind, dict[int, set[int]]]:
+        """Which positions talk to which, in all groups of a kind together."""
+        links: dict[Kind, dict[int, set[int]]] = {}
+        for rank, dump in self._world.dumps.items():
+            for entry in [*dump.pending, *dump.last_done.values()]:
+                group = self._world.group_of(rank, entry) if entry.p2p else None
+                for part in (entry.parts or (entry,)) if group else ():
+                    assert group is not None
+                    peer = self.peer(rank, part, group)
+                    if peer in group.positions:
+                        assert peer is not None
+                        ends = group.positions[rank], group.positions[peer]
+                        table = links.setdefault(group.kind, {})
+                        table.setdefault(ends[0], set()).add(ends[1])
+                        table.setdefault(ends[1], set()).add(ends[0])
+        return links

@@ -1,0 +1,179 @@
+"""Who waits for whom: a graph of ranks and of the operations that they are held in.
+
+A rank is held in its oldest pending operation. That operation leads on to every member that has not
+enqueued it, or that is held in an older operation of its own; where all members are inside it, it
+leads to all of them, and they form a circle. The ends of the graph are what the others wait for.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from ray_sentinel.evidence.flight_recorder.entry import Entry
+from ray_sentinel.evidence.flight_recorder.partners import Partner, Partners
+from ray_sentinel.evidence.flight_recorder.world import World
+
+Key = tuple[Literal["collective", "p2p"], int, int, int]
+"""A collective: (group, sequence, 0). A send, receive or batch: (group, rank, record)."""
+
+
+class Operation(msgspec.Struct, kw_only=True):
+    """One operation that some rank is held in."""
+
+    key: Key
+    group: int
+    entry: Entry | None
+    """One member's record of it; None where the ring has lost it."""
+    held: list[int] = []
+    """Ranks whose oldest pending operation it is."""
+    absent: list[int] = []
+    """Members that have not enqueued it."""
+    elsewhere: list[int] = []
+    """Members that have enqueued it but are held in an older operation."""
+    inside: list[int] = []
+    """Members that have it pending, where nobody is missing."""
+    behind: list[int] = []
+    """Where some have completed what needs everyone: those that have not."""
+    silent: list[int] = []
+    """Members without a (telling) dump, where nothing else explains the wait."""
+    partners: list[Partner] = []
+
+    @property
+    def next(self) -> list[int]:
+        """The ranks that it leads to."""
+        return [*self.absent, *self.elsewhere, *self.inside, *self.silent]
+
+
+class Waits:
+    """The graph. ``fronts`` are the operations that each rank is held in."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.partners = Partners(world)
+        self.fronts: dict[int, list[Key]] = {}
+        self.operations: dict[Key, Operation] = {}
+        for rank in world.dumps:
+            self.fronts[rank] = self._fronts(rank)
+            for key in self.fronts[rank]:
+                self.operations[key].held.append(rank)
+        for operation in self.operations.values():
+            self._lead_on(operation)
+
+    def _fronts(self, rank: int) -> list[Key]:
+        evicted = self._evicted(rank)
+        if evicted:
+            return evicted
+        for entry in self.world.dumps[rank].pending:
+            group = self.world.group_of(rank, entry)
+            if group is None:
+                continue
+            progress = self.world.place(rank, group.id).of(entry.p2p)
+            if progress.launching == entry.seq and not self._may_wait_in_launch(rank, entry):
+                continue
+            if entry.p2p:
+                if not entry.retired:
+                    return [self._add(("p2p", group.id, rank, entry.record), entry)]
+            elif self.world.state(rank, group.id, entry.seq) != "done":
+                members = self.world.members(group.id, entry.seq)
+                if rank not in members["retired"]:
+                    return [self._add(("collective", group.id, entry.seq, 0), entry)]
+        return []
+
+    def _evicted(self, rank: int) -> list[Key]:
+        """Pending operations that the ring has lost: older than any entry, and thin evidence.
+
+        Taken as pending only where no member is known to have completed them.
+        """
+        result = []
+        for group in self.world.groups.of(rank):
+            progress = self.world.place(rank, group.id).collective
+            if progress.evicted and progress.done is not None:
+                seq = progress.done + 1
+                if not self.world.members(group.id, seq)["done"]:
+                    entry = next(
+                        (e for r in group.members if (e := self.world.entry(r, group.id, seq))),
+                        None,
+                    )
+                    result.append(self._add(("collective", group.id, seq, 0), entry))
+        return result
+
+    def _may_wait_in_launch(self, rank: int, entry: Entry) -> bool:
+        """The first call in a group makes the communicator, and blocks until all have come."""
+        if entry.p2p or entry.collective_seq != 1:
+            return False
+        group = self.world.group_of(rank, entry)
+        assert group is not None
+        return bool(self.world.members(group.id, entry.seq)["absent"])
+
+    def _add(self, key: Key, entry: Entry | None) -> Key:
+        known = self.operations.get(key)
+        if known is None:
+            self.operations[key] = Operation(key=key, group=key[1], entry=entry)
+        elif known.entry is None:
+            known.entry = entry
+        return key
+
+    def _lead_on(self, operation: Operation) -> None:
+        if operation.key[0] == "p2p":
+            self._lead_to_partners(operation)
+        else:
+            self._lead_to_members(operation)
+
+    def _lead_to_partners(self, operation: Operation) -> None:
+        _, _, rank, _ = operation.key
+        assert operation.entry is not None
+        operation.partners = self.partners.of(rank, operation.entry)
+        for partner in operation.partners:
+            if partner.rank == rank or partner.state == "done":
+                continue
+            if partner.state in ("no-dump", "unknown"):
+                operation.silent.append(partner.rank)
+            elif partner.state == "pending":
+                self._lead_to_posted(operation, partner)
+            else:
+                operation.absent.append(partner.rank)
+        if operation.partners and all(p.state == "done" for p in operation.partners):
+            operation.behind = [rank]
+        if operation.absent or operation.elsewhere:
+            operation.silent = []
+
+    def _lead_to_posted(self, operation: Operation, partner: Partner) -> None:
+        fronts = self.fronts[partner.rank]
+        assert partner.entry is not None
+        here = ("p2p", operation.group, partner.rank, partner.entry.record)
+        if here in fronts:
+            operation.inside.append(partner.rank)
+        else:
+            operation.elsewhere.append(partner.rank)
+
+    def _lead_to_members(self, operation: Operation) -> None:
+        key = operation.key
+        members = self.world.members(key[1], key[2])
+        operation.absent = [*members["absent"]]
+        waiting = [*members["pending"]]
+        for rank in members["launching"]:
+            (waiting if key in self.fronts[rank] else operation.absent).append(rank)
+        operation.elsewhere = [r for r in waiting if key not in self.fronts[r] and self.fronts[r]]
+        done = [*members["done"], *members["retired"]]
+        silent = [*members["no-dump"], *members["unknown"]]
+        if done and self._telling(operation, waiting, len(self.world.group(key[1]).members)):
+            operation.behind = waiting
+            operation.elsewhere = []
+        elif not operation.absent and not operation.elsewhere:
+            operation.inside = [r for r in waiting if key in self.fronts[r]]
+            operation.silent = silent
+
+    def _telling(self, operation: Operation, waiting: list[int], size: int) -> bool:
+        """Whether completion elsewhere says that those who wait need nothing from anybody."""
+        if operation.entry is None or operation.absent:
+            return False
+        if operation.entry.needs_everyone:
+            return True
+        return len(waiting) <= few(size)
+
+
+def few(size: int) -> int:
+    """How many of so many are a small minority."""
+    return max(1, size // 4)

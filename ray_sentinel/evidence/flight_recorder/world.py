@@ -1,0 +1,95 @@
+"""Everything known, in one place, and who has done what in one collective."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from ray_sentinel.evidence.flight_recorder.dump import RankDump
+from ray_sentinel.evidence.flight_recorder.entry import Entry
+from ray_sentinel.evidence.flight_recorder.groups import Group, Groups, identify
+from ray_sentinel.evidence.flight_recorder.progress import Place, Progress, Table, measure
+
+State = Literal["absent", "launching", "pending", "retired", "done", "unknown", "no-dump"]
+"""``absent``: has not enqueued it. ``launching``: inside the call that would. ``retired``: off the
+watchdog's list without having been seen to complete."""
+
+_NOTHING = Place(Progress(), Progress())
+
+
+class Members(msgspec.Struct):
+    """The members of one collective by what they have done in it."""
+
+    by_state: dict[State, list[int]]
+
+    def __getitem__(self, state: State) -> list[int]:
+        return self.by_state.get(state, [])
+
+
+class World:
+    """The dumps of one job, with its groups identified and its counters read."""
+
+    def __init__(self, dumps: Mapping[int, RankDump], world_size: int | None = None) -> None:
+        self.dumps = dict(sorted(dumps.items()))
+        self.groups: Groups = identify(self.dumps, world_size)
+        self.table: Table = measure(self.dumps, self.groups)
+        self._members: dict[tuple[int, int], Members] = {}
+        self._entries: dict[int, dict[tuple[int, int], Entry]] = {}
+
+    def group(self, ident: int) -> Group:
+        return self.groups.groups[ident]
+
+    def group_of(self, rank: int, entry: Entry) -> Group | None:
+        """The group that a rank's entry belongs to."""
+        ident = self.groups.by_pg[rank].get(entry.pg)
+        return None if ident is None else self.group(ident)
+
+    def place(self, rank: int, ident: int) -> Place:
+        """How far a rank came in a group; all unknown where nothing says."""
+        return self.table.get((rank, ident), _NOTHING)
+
+    def state(self, rank: int, ident: int, seq: int) -> State:
+        """What one member has done in one collective."""
+        if rank not in self.dumps:
+            return "no-dump"
+        progress = self.place(rank, ident).collective
+        if progress.launching == seq:
+            return "launching"
+        if progress.enqueued is None:
+            return "unknown"
+        if seq > progress.enqueued:
+            return "absent"
+        if progress.done is not None and seq <= progress.done:
+            return "done"
+        if progress.retired is not None and seq <= progress.retired:
+            return "retired"
+        return "pending"
+
+    def members(self, ident: int, seq: int) -> Members:
+        """What every member has done in one collective."""
+        key = (ident, seq)
+        if key not in self._members:
+            by_state: dict[State, list[int]] = {}
+            for rank in self.group(ident).members:
+                by_state.setdefault(self.state(rank, ident, seq), []).append(rank)
+            if by_state.get("absent"):
+                # Retired but not possible to complete: it has timed out.
+                by_state.setdefault("pending", []).extend(by_state.pop("retired", []))
+            self._members[key] = Members(by_state)
+        return self._members[key]
+
+    def entry(self, rank: int, ident: int, seq: int) -> Entry | None:
+        """A rank's own record of a collective, where it is pending or the last done."""
+        if rank not in self.dumps:
+            return None
+        if rank not in self._entries:
+            dump = self.dumps[rank]
+            by_pg = self.groups.by_pg[rank]
+            self._entries[rank] = {
+                (by_pg[entry.pg], entry.seq): entry
+                for entry in [*dump.last_done.values(), *dump.pending]
+                if not entry.p2p and entry.pg in by_pg
+            }
+        return self._entries[rank].get((ident, seq))
