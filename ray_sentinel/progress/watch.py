@@ -67,6 +67,7 @@ class NodeWatch:
         self._job = job or DEFAULT_JOB
         self._raylet = own_raylet
         self._peers: frozenset[int] = frozenset()
+        self._strangers: frozenset[int] = frozenset()
         self._monotonic, self._now = monotonic, now
         self._table = ProcessTable(proc)
         self.records = RecordReader(folders, proc=proc, monotonic=monotonic, now=now)
@@ -83,9 +84,14 @@ class NodeWatch:
         self.hidden = 0
         """Processes whose environment we may not read: ranks of other users are not seen."""
 
-    def set_peers(self, raylets: Collection[int]) -> None:
-        """The raylets (pids) of all agents that share this machine and PID namespace."""
+    def set_peers(self, raylets: Collection[int], strangers: Collection[int] = ()) -> None:
+        """The raylets (pids) of all agents that share this machine and PID namespace.
+
+        ``strangers`` are raylets without an agent of ours, such as another cluster's: what descends
+        from them is theirs, but they take nothing else.
+        """
         self._peers = frozenset(raylets)
+        self._strangers = frozenset(strangers)
 
     def claim(self, claims: Iterable[Claim]) -> None:
         """Ranks that Ray knows of; replaces what was claimed before."""
@@ -153,7 +159,7 @@ class NodeWatch:
         return owns(
             (pid for pid, _ in process.lineage),
             self._raylet,
-            self._peers,
+            self._peers | self._strangers,
             is_default_owner(self._raylet, self._peers),
         )
 
@@ -252,7 +258,10 @@ class NodeWatch:
             claim = _claim(view)
             raylets = (view.header.raylet,) if view.header.raylet else ()
             mine = owns(
-                raylets, self._raylet, self._peers, is_default_owner(self._raylet, self._peers)
+                raylets,
+                self._raylet,
+                self._peers | self._strangers,
+                is_default_owner(self._raylet, self._peers),
             )
             if claim is None or not mine:
                 continue
