@@ -11,10 +11,12 @@ import msgspec
 from ray_sentinel.actors.environment import forget_identity
 from ray_sentinel.actors.link import CoordinatorLink
 from ray_sentinel.actors.logs import write_logs
+from ray_sentinel.actors.messages import CaptureRequest, pack, unpack
 from ray_sentinel.actors.place import this_node
 from ray_sentinel.actors.station import Station
 from ray_sentinel.actors.storage import Storage
 from ray_sentinel.config import Config, safe_name
+from ray_sentinel.model.identity import Rank
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +41,29 @@ class Agent:
     async def ping(self) -> int:
         """The process id: proof of life."""
         return os.getpid()
+
+    async def sample(self, ranks: bytes) -> bytes:
+        """One round of harmless stacks of some ranks: ``Sampled``."""
+        wanted = unpack(ranks, tuple[Rank, ...])
+        return pack(await asyncio.to_thread(self._station.evidence.sample, wanted))
+
+    async def flight_recorder(self, ranks: bytes) -> bytes:
+        """The flight recorders of some ranks: ``Dumps``."""
+        wanted = unpack(ranks, tuple[Rank, ...])
+        return pack(await asyncio.to_thread(self._station.evidence.flight_recorder, wanted))
+
+    async def capture(self, request: bytes) -> bytes:
+        """All tools against some ranks, a ``CaptureRequest``: ``Captured``."""
+        wanted = unpack(request, CaptureRequest)
+        return pack(await asyncio.to_thread(self._station.evidence.capture, wanted))
+
+    async def install_plugin(self, name: str, data: bytes) -> str:
+        """Put a collector's file on this node; where it lies. Raises InputError."""
+        return str(await asyncio.to_thread(self._station.runner.install_plugin, name, data))
+
+    async def restart_runner(self, name: str = "") -> None:
+        """Begin anew with one collector, or with all."""
+        self._station.runner.restart(name or None)
 
     async def close(self) -> list[str]:
         """End what was started here; returns what could not be ended."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import threading
 import time
 from collections.abc import Callable
 
@@ -19,7 +18,7 @@ from ray_sentinel.actors.environment import forget_identity
 from ray_sentinel.actors.execute import Executor
 from ray_sentinel.actors.fleet import Fleet
 from ray_sentinel.actors.logs import write_logs
-from ray_sentinel.actors.loops import every
+from ray_sentinel.actors.loops import Loop
 from ray_sentinel.actors.messages import Receipt, Report, pack, unpack
 from ray_sentinel.actors.metrics import coordinator_families
 from ray_sentinel.actors.names import PROTOCOL
@@ -54,7 +53,7 @@ class Coordinator:
         self._storage = Storage(self._config)
         write_logs(self._storage.folder("logs"), "coordinator")
         self._started_at = time.time()
-        self._closing = threading.Event()
+        self._loops: list[Loop] = []
         self._roster = Roster(self._config)
         self._fleet = Fleet(config, self._roster.heard)
         self._brain, pending = self._recover(deployment)
@@ -86,7 +85,7 @@ class Coordinator:
         return int(ray.get_runtime_context().was_current_actor_reconstructed)
 
     def _start(self, name: str, interval: float, step: Callable[[], None]) -> None:
-        every(interval, step, name=f"ray-sentinel-{name}", stop=self._closing)
+        self._loops.append(Loop(interval, step, name=f"ray-sentinel-{name}"))
 
     def _reconcile(self) -> None:
         for event in self._fleet.step(self._clock.now()):
@@ -136,6 +135,7 @@ class Coordinator:
                 exits=self._roster.acknowledged(report, self._brain.written),
                 families=self._families() if report.snapshot.node.is_head else (),
                 targets=self._roster.targets(),
+                raylets=self._roster.raylets_beside(report),
             )
         )
 
@@ -194,6 +194,7 @@ class Coordinator:
 
     async def close(self) -> list[str]:
         """End the loops and write what waits; the caller kills the actor then."""
-        self._closing.set()
+        for loop in self._loops:
+            loop.stop()
         await asyncio.to_thread(self._brain.close)
         return []

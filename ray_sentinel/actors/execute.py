@@ -20,7 +20,15 @@ from ray.exceptions import RayError
 
 from ray_sentinel.actors import bundle
 from ray_sentinel.actors.fleet import Fleet, last_line
-from ray_sentinel.actors.messages import Captured, CaptureRequest, Dumps, Sampled, pack, unpack
+from ray_sentinel.actors.messages import (
+    Captured,
+    CaptureRequest,
+    Dump,
+    Dumps,
+    Sampled,
+    pack,
+    unpack,
+)
 from ray_sentinel.actors.probe import raylet_answers
 from ray_sentinel.actors.storage import Storage
 from ray_sentinel.config import Config
@@ -40,6 +48,7 @@ from ray_sentinel.engine.events import (
     StacksTaken,
 )
 from ray_sentinel.engine.table import OPEN
+from ray_sentinel.evidence import flight_recorder
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.report.bundle import rendered
@@ -116,19 +125,20 @@ class Executor:
 
     def _ask_recorder(self, action: AskRecorder) -> RecorderExplained:
         dumps, problems = self._dumps(action.ranks)
-        from ray_sentinel.evidence import flight_recorder
-
-        facts = flight_recorder.explain(dumps) if dumps else None
+        # A rank may have several recorders; NCCL's, the first, is the one that tells most.
+        by_rank = {dump.rank: dump.data for dump in reversed(dumps)}
+        size = max((rank.world_size or 0 for rank in action.ranks), default=0)
+        facts = flight_recorder.explain(by_rank, world_size=size or None) if by_rank else None
         return RecorderExplained(
             time=time.time(), incident=action.incident, facts=facts, problems=tuple(problems)
         )
 
-    def _dumps(self, ranks: Iterable[Rank]) -> tuple[dict[str, bytes], list[str]]:
+    def _dumps(self, ranks: Iterable[Rank]) -> tuple[list[Dump], list[str]]:
         answers, problems = self._ask("flight_recorder", _by_node(ranks), RECORDER_SECONDS)
-        dumps: dict[str, bytes] = {}
+        dumps: list[Dump] = []
         for data in answers.values():
             answer = unpack(data, Dumps)
-            dumps |= answer.dumps
+            dumps += answer.dumps
             problems += answer.problems
         return dumps, problems
 
@@ -157,7 +167,7 @@ class Executor:
         files = {name: data for answer in captured for name, data in answer.files.items()}
         everyone = (*action.suspects, *action.waiters, *action.others)
         dumps, dump_problems = self._dumps(everyone)
-        files |= {f"flight_recorder/{name}": data for name, data in dumps.items()}
+        files |= {f"flight_recorder/{_dump_name(dump)}": dump.data for dump in dumps}
         folder, lost = self._store(action.incident, files)
         return CaptureDone(
             time=time.time(),
@@ -246,6 +256,11 @@ def _by_node(ranks: Iterable[Rank]) -> dict[str, tuple[Rank, ...]]:
 
 def _on(node: str, ranks: Iterable[Rank]) -> tuple[Rank, ...]:
     return tuple(rank for rank in ranks if rank.node == node)
+
+
+def _dump_name(dump: Dump) -> str:
+    """As PyTorch names what its watchdog writes; JSON says that it is."""
+    return f"_dump_{dump.rank}" + ("" if dump.pickled else ".json")
 
 
 def _names(folder: Path) -> list[str]:

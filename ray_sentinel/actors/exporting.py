@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from importlib import metadata
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -51,10 +52,16 @@ class Exporting:
         except (SentinelError, ImportError, AttributeError, OSError) as error:
             self._say(f"exporter {name}: {error}")
             return None
-        notes: Iterable[str] = getattr(exporter, "notes", ())
-        for note in notes:
-            self._say(note)
+        self._note_port(exporter, config.agent.port)
         return exporter
+
+    def _note_port(self, exporter: Exporter, wanted: int) -> None:
+        place = urlsplit(exporter.url)
+        if wanted and place.port not in (None, wanted):
+            self._say(
+                f"port {wanted} of {place.hostname} is taken: metrics are on port {place.port}, "
+                "which /sd advertises"
+            )
 
     def _say(self, note: str) -> None:
         log.warning("%s", note)
@@ -74,13 +81,12 @@ class Exporting:
             except Exception:  # noqa: PERF203 - one exporter's fault must not blind the others
                 log.exception("exporter %s failed", exporter.name)
 
-    def set_targets(self, targets: tuple[str, ...]) -> None:
-        """Tell the exporters that offer service discovery where all agents serve."""
-        for exporter in self._with("set_targets"):
-            exporter.set_targets(targets)
-
-    def _with(self, method: str) -> Iterator[Any]:
-        return (exporter for exporter in self._running if hasattr(exporter, method))
+    def add_route(self, path: str, content_type: str, body: Callable[[], bytes]) -> None:
+        """Have the exporters that serve HTTP serve ``path`` too."""
+        for exporter in self._running:
+            add: Any = getattr(exporter, "add_route", None)
+            if add is not None:
+                add(path, content_type, body)
 
     def close(self) -> None:
         """Stop serving and sending."""

@@ -13,32 +13,46 @@ QUIET_SECONDS = 60.0
 """The same failure is logged once in this time."""
 
 
-def every(
-    interval: float, step: Callable[[], None], *, name: str, stop: threading.Event
-) -> threading.Thread:
-    """Run ``step`` every ``interval`` seconds on a thread of its own until ``stop`` is set.
+class Loop:
+    """Runs ``step`` every ``interval`` seconds on a thread of its own, from now on.
 
     A step that took longer than the interval is followed by the next at once, and missed ones are
     not made up for.
     """
-    thread = threading.Thread(
-        target=_loop, args=(interval, step, name, stop), name=name, daemon=True
-    )
-    thread.start()
-    return thread
 
+    def __init__(self, interval: float, step: Callable[[], None], *, name: str) -> None:
+        self._interval, self._step, self._name = interval, step, name
+        self._stop = False
+        self._wake = threading.Event()
+        self._said: dict[str, float] = {}
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
 
-def _loop(interval: float, step: Callable[[], None], name: str, stop: threading.Event) -> None:
-    said: dict[str, float] = {}
-    due = time.monotonic()
-    while not stop.is_set():
+    def wake(self) -> None:
+        """Do the next step at once. May be called from any thread."""
+        self._wake.set()
+
+    def stop(self, seconds: float = 0.0) -> None:
+        """Begin no further step, and wait so long for the one that runs."""
+        self._stop = True
+        self._wake.set()
+        if seconds and threading.current_thread() is not self._thread:
+            self._thread.join(seconds)
+
+    def _run(self) -> None:
+        due = time.monotonic()
+        while not self._stop:
+            self._guarded()
+            due = max(due + self._interval, time.monotonic())
+            if self._wake.wait(max(0.0, due - time.monotonic())):
+                self._wake.clear()
+
+    def _guarded(self) -> None:
         try:
-            step()
+            self._step()
         except Exception as error:  # a watcher must outlive its own mistakes
             message = f"{type(error).__name__}: {error}"
             now = time.monotonic()
-            if now - said.get(message, -QUIET_SECONDS) >= QUIET_SECONDS:
-                said[message] = now
-                log.exception("%s failed; it goes on", name)
-        due = max(due + interval, time.monotonic())
-        stop.wait(max(0.0, due - time.monotonic()))
+            if now - self._said.get(message, -QUIET_SECONDS) >= QUIET_SECONDS:
+                self._said[message] = now
+                log.exception("%s failed; it goes on", self._name)

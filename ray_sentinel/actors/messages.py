@@ -25,6 +25,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     incarnation: str
     """Differs with every start of the agent."""
     pid: int = 0
+    raylet: int = 0
+    """The pid of the node's raylet."""
     protocol: int = PROTOCOL
     notes: tuple[str, ...] = ()
     """What people should know of this node: a port that was taken."""
@@ -38,6 +40,8 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """The coordinator's own metrics, for the head's agent to serve."""
     targets: tuple[str, ...] = ()
     """``host:port`` of all agents, for service discovery."""
+    raylets: tuple[int, ...] = ()
+    """Of the agents on the same machine, in the same PID namespace: the asking one's too."""
 
 
 class AgentInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,10 +75,19 @@ class CaptureRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Only harmless tools."""
 
 
-class Dumps(msgspec.Struct, frozen=True, kw_only=True):
-    """Flight-recorder dumps by file name, as the ranks wrote them."""
+class Dump(msgspec.Struct, frozen=True, kw_only=True):
+    """One flight recorder as its rank wrote it."""
 
-    dumps: dict[str, bytes] = {}
+    rank: int
+    data: bytes
+    pickled: bool
+    """As PyTorch's watchdog writes it, else JSON."""
+
+
+class Dumps(msgspec.Struct, frozen=True, kw_only=True):
+    """The flight recorders of one node's ranks."""
+
+    dumps: tuple[Dump, ...] = ()
     problems: tuple[str, ...] = ()
 
 

@@ -74,6 +74,13 @@ class Roster:
             urls = [entry.report.snapshot.metrics_url for entry in self._entries.values()]
         return tuple(sorted(url.split("//")[-1].split("/")[0] for url in urls if url))
 
+    def raylets_beside(self, report: Report) -> tuple[int, ...]:
+        """The raylets of all agents that see the same processes as this one."""
+        place = _place(report)
+        with self._lock:
+            reports = [entry.report for entry in self._entries.values()]
+        return tuple(sorted(r.raylet for r in reports if r.raylet and _place(r) == place))
+
     def fresh(self, now: float) -> int:
         """How many agents have reported lately."""
         limit = self._config.coordinator.lost_snapshots * self._config.agent.snapshot_interval
@@ -138,3 +145,8 @@ class Roster:
         """The node has left."""
         with self._lock:
             self._entries.pop(node_id, None)
+
+
+def _place(report: Report) -> tuple[str, int]:
+    """Equal for agents on one machine and in one PID namespace."""
+    return report.snapshot.node.boot_id, report.snapshot.node.pid_namespace

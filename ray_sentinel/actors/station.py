@@ -1,4 +1,4 @@
-"""What an agent does on its node, without Ray: watches ranks, collects, serves, captures."""
+"""What an agent does on its node, without Ray: watches ranks, collects, serves, reports."""
 
 from __future__ import annotations
 
@@ -12,28 +12,38 @@ from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
+
+from ray_sentinel.actors.evidence import Evidence
 from ray_sentinel.actors.exporting import Exporting
-from ray_sentinel.actors.loops import every
+from ray_sentinel.actors.loops import Loop
 from ray_sentinel.actors.messages import Receipt, Report
 from ray_sentinel.actors.metrics import build_family, key_gauges, train_families
 from ray_sentinel.actors.names import PROTOCOL
+from ray_sentinel.actors.place import other_raylets, own_raylet
 from ray_sentinel.actors.storage import Storage
 from ray_sentinel.collect.runner import Runner, Settings
 from ray_sentinel.config import Config, safe_name
 from ray_sentinel.model.identity import Node
 from ray_sentinel.model.metrics import Event, Family
 from ray_sentinel.model.progress import Exit, RankSnapshot, Snapshot
+from ray_sentinel.progress.watch import NodeWatch
 
 log = logging.getLogger(__name__)
 
 MOST_EVENTS = 500
 """Events kept for the coordinator while it is away."""
+MOST_EXITS = 1000
 ENDED_SECONDS = 120.0
 """A rank that has ended is served as not alive for so long."""
+RAYLETS_SECONDS = 10.0
+NOT_DEFAULT = (1,)
+"""No raylet has this pid: until the coordinator tells who else watches this machine, nobody takes
+what descends from no raylet."""
 
 
 class Station:
-    """The parts of one node's agent and the loops that move them."""
+    """The parts of one node's agent and the loop that moves them."""
 
     def __init__(
         self,
@@ -48,14 +58,22 @@ class Station:
         self._incarnation = uuid.uuid4().hex
         self._sequence = 0
         self._exits: dict[int, Exit] = {}
-        self._ended: deque[Exit] = deque(maxlen=1000)
+        self._ended: deque[Exit] = deque(maxlen=MOST_EXITS)
         self._events: deque[Event] = deque(maxlen=MOST_EVENTS)
         self._events_lock = threading.Lock()
         self._collected: tuple[Family, ...] = ()
         self._from_coordinator: tuple[Family, ...] = ()
-        self._closing = threading.Event()
+        self._targets: tuple[str, ...] = ()
+        self._raylet = own_raylet()
+        self._peers: tuple[int, ...] = NOT_DEFAULT
+        self._raylets_due = 0.0
+        self._loop: Loop | None = None
+        self.watch = NodeWatch(
+            node, own_raylet=self._raylet or None, job=config.job, on_exit=self._look_now
+        )
+        self.evidence = Evidence(node.host, config, self.watch.record)
         self.exporting = Exporting(config, node.host, node.address)
-        self._notes = tuple(self.exporting.notes)
+        self.exporting.add_route("/sd", "application/json", self._service_discovery)
         self.runner = Runner(
             self._settings(storage),
             config,
@@ -78,19 +96,26 @@ class Station:
         """Begin to collect and to report."""
         self.runner.start()
         interval = self.config.agent.snapshot_interval
-        every(interval, self._cycle, name="ray-sentinel-report", stop=self._closing)
+        self._loop = Loop(interval, self._cycle, name="ray-sentinel-report")
 
     def close(self) -> list[str]:
         """End everything; returns what could not be ended."""
-        self._closing.set()
+        if self._loop is not None:
+            self._loop.stop(2.0)
+        self.evidence.close()
         self.runner.stop()
         self.exporting.close()
+        self.watch.close()
         return [
             f"{status.unkillable} processes of collector {status.name} on {self.node.host}, which "
             "hang in the kernel"
             for status in self.runner.statuses()
             if status.unkillable
         ]
+
+    def _look_now(self) -> None:
+        if self._loop is not None:
+            self._loop.wake()
 
     def _take_families(self, families: tuple[Family, ...]) -> None:
         self._collected = families
@@ -100,10 +125,39 @@ class Station:
             self._events.extend(events)
 
     def _cycle(self) -> None:
+        self._find_raylets()
+        ranks, exits = self.watch.poll()
         now = time.time()
-        ranks: tuple[RankSnapshot, ...] = ()
+        for gone in exits:
+            known = self._with_oom(gone)
+            self._exits[gone.order] = known
+            self._ended.append(known)
+        while len(self._exits) > MOST_EXITS:
+            self._exits.pop(next(iter(self._exits)))
+        self.runner.set_ranks([found.rank for found in ranks])
         self._publish(ranks, now)
         self._report(ranks, now)
+
+    def _find_raylets(self) -> None:
+        """Whose processes are whose changes with Ray nodes on this machine: rarely."""
+        now = time.monotonic()
+        if now < self._raylets_due:
+            return
+        self._raylets_due = now + RAYLETS_SECONDS
+        strangers = other_raylets(self._raylet) - set(self._peers)
+        self.watch.set_peers(self._peers, strangers)
+
+    def _with_oom(self, gone: Exit) -> Exit:
+        """The exit with the kernel's word that it was out of memory, where that is in already."""
+        if gone.signal != 9:
+            return gone
+        pid = str(gone.rank.process.pid)
+        with self._events_lock:
+            killed = any(
+                event.kind == "kernel.oom" and event.attributes.get("pid") == pid
+                for event in self._events
+            )
+        return msgspec.structs.replace(gone, oom_killed=True) if killed else gone
 
     def _publish(self, ranks: tuple[RankSnapshot, ...], now: float) -> None:
         recent = [gone for gone in self._ended if now - gone.at < ENDED_SECONDS]
@@ -136,19 +190,39 @@ class Station:
                 snapshot=snapshot,
                 incarnation=self._incarnation,
                 pid=os.getpid(),
-                notes=self._notes,
+                raylet=self._raylet,
+                notes=self._notes(),
             )
         )
         if receipt is None:
             self._from_coordinator = ()
-            return
+        else:
+            self._take_receipt(receipt, len(events))
+
+    def _take_receipt(self, receipt: Receipt, events: int) -> None:
         for order in receipt.exits:
             self._exits.pop(order, None)
         with self._events_lock:
-            for _ in range(min(len(events), len(self._events))):
+            for _ in range(min(events, len(self._events))):
                 self._events.popleft()
         self._from_coordinator = receipt.families
-        self.exporting.set_targets(receipt.targets)
+        self._targets = receipt.targets
+        if receipt.raylets != self._peers:
+            self._peers, self._raylets_due = receipt.raylets, 0.0
+
+    def _notes(self) -> tuple[str, ...]:
+        return tuple(self.exporting.notes)
+
+    def _service_discovery(self) -> bytes:
+        """Prometheus HTTP service discovery: all agents, from any of them."""
+        targets = self._targets or tuple(filter(None, (_place_of(self.exporting.url),)))
+        return msgspec.json.encode(
+            [{"targets": targets, "labels": {"job": "ray_sentinel"}}] if targets else []
+        )
+
+
+def _place_of(url: str) -> str:
+    return url.partition("//")[2].partition("/")[0]
 
 
 def run_folder(node: Node) -> Path:
