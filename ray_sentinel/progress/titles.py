@@ -54,14 +54,15 @@ def engine_ranks(table: Mapping[int, Process]) -> tuple[EngineRank, ...]:
     Where a title names no ranks, they are counted in the order of their start.
     """
     groups: dict[tuple[str, Key], list[_Part]] = {}
-    for process in table.values():
-        if (part := _part(process)) is not None:
-            groups.setdefault((part.engine, _launcher(process)), []).append(part)
-    for launcher, parts in _untitled(table, {key for _, key in groups}):
-        groups[("sglang", launcher)] = parts
+    parts = [part for process in table.values() if (part := _part(process)) is not None]
+    members = {part.process.key for part in parts}
+    for part in _workers(parts):
+        groups.setdefault((part.engine, _launcher(part.process, members)), []).append(part)
+    for launcher, untitled in _untitled(table, {key for _, key in groups}):
+        groups[("sglang", launcher)] = untitled
     found: list[EngineRank] = []
-    for (engine, launcher), parts in groups.items():
-        found += _number(engine, launcher, _workers(parts), table)
+    for (engine, launcher), group in groups.items():
+        found += _number(engine, launcher, group, table)
     return tuple(found)
 
 
@@ -79,8 +80,10 @@ def _ranks(text: str) -> dict[str, int]:
     return {kind.upper(): int(number) for kind, number in _RANK.findall(text)}
 
 
-def _launcher(process: Process) -> Key:
-    return process.lineage[0] if process.lineage else (process.parent, 0)
+def _launcher(process: Process, members: set[Key]) -> Key:
+    """The nearest ancestor that is no part of the engine itself."""
+    above = (key for key in process.lineage if key not in members)
+    return next(above, (process.parent, 0))
 
 
 def _workers(parts: Sequence[_Part]) -> list[_Part]:
