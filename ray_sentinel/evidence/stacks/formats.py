@@ -29,8 +29,8 @@ FORMATS: tuple[Format, ...] = (
     Format("faulthandler", "faulthandler", faulthandler.looks_like, faulthandler.parse),
     Format("cuda-gdb", "cuda-gdb", cuda_gdb.looks_like, cuda_gdb.parse),
     Format("gdb", "gdb", gdb.looks_like, gdb.parse),
-    Format("py-spy", "py-spy", pyspy.looks_like, pyspy.parse),
     Format("kernel", "kernel", kernel.looks_like, kernel.parse),
+    Format("py-spy", "py-spy", pyspy.looks_like, pyspy.parse),
 )
 """In the order in which they are asked: the surer signs first."""
 

@@ -29,7 +29,7 @@ from ray_sentinel.model.stacks import Frame, StackTrace, ThreadStack
 
 _PROCESS = re.compile(r"^\s*Process (\d+): ?(.*)$")
 _VERSION = re.compile(r"^\s*Python v\d")
-_THREAD = re.compile(r"^(\s*)Thread (0x[0-9A-Fa-f]+|\d+)(?: \(([^()\"]*)\))?(?::? \"?(.*?)\"?)?:?$")
+_THREAD = re.compile(r"^(\s*)Thread (0x[0-9A-Fa-f]+|\d+)(?: \(([^()\"]*)\))?(?:: \"?(.*?)\"?)?:?$")
 _PLACE_FIRST = re.compile(r"^(\S+?):(\d+) (\S.*)$")
 
 
@@ -115,6 +115,9 @@ def _thread(header: re.Match[str], body: list[str]) -> ThreadStack:
     ident, status, name = header.group(2), header.group(3) or "", header.group(4) or ""
     base = len(header.group(1))
     active = _status(status)
+    if active and ident.startswith(("0x", "0X")):
+        # Without the kernel's thread id py-spy cannot ask for the state, and says "active".
+        active = None
     return ThreadStack(
         tid=None if ident.startswith(("0x", "0X")) else tx.number(ident),
         name=name,

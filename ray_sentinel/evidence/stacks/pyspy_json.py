@@ -112,7 +112,8 @@ def _thread(item: dict[str, Any], pid: int) -> ThreadStack:
         name=name,
         frames=tx.shared(frame for frame in frames if frame),
         main=name == "MainThread" or (tid is not None and tid == pid),
-        active=active if isinstance(active, bool) else None,
+        # Without the kernel's thread id py-spy cannot ask for the state, and says "active".
+        active=active if isinstance(active, bool) and (tid or not active) else None,
         holds_gil=owns if isinstance(owns, bool) else None,
     )
 

@@ -13,7 +13,7 @@ import msgspec
 from ray_sentinel.evidence.stacks import text as tx
 
 _NAMED = re.compile(
-    r"^(?P<tool>py-?_?spy|cuda[-_]?gdb|gdb|kernel|faulthandler)[-_](?P<host>.+)[-_](?P<pid>\d+)"
+    r"^(?P<tool>py[-_]?spy(?:[-_]?native)?|cuda[-_]?gdb|gdb|kernel|faulthandler)[-_](?P<host>.+)[-_](?P<pid>\d+)"
     r"(?:[._-](?P<rest>.*?))?\.(?:txt|json|log|out|dump|trace)$",
     re.IGNORECASE,
 )
@@ -47,7 +47,12 @@ def from_path(path: str) -> Source:
     if match is None:
         return Source(tool=re.split(r"[_.]", name, maxsplit=1)[0].lower(), rank=known_rank)
     tool = match["tool"].lower().replace("-", "").replace("_", "")
-    return Source(tool=tool, host=match["host"], pid=tx.number(match["pid"]), rank=known_rank)
+    return Source(
+        tool=tool.removesuffix("native"),
+        host=match["host"],
+        pid=tx.number(match["pid"]),
+        rank=known_rank,
+    )
 
 
 def rank_in_text(text: str) -> int | None:

@@ -1,0 +1,171 @@
+"""Run an intrusive tool so that the process it looks at is itself afterwards.
+
+Before: the pid must still be the process that was meant, not stopped, not blocked in the kernel
+(an attach would hang until it wakes) and not traced by somebody else. Afterwards: a process that
+the tool left stopped, and that was not stopped before, is continued. That SIGCONT is the only
+signal that is ever sent to a training process, and it goes through a pidfd, so never to a later
+process with the same pid.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import threading
+import time
+
+import msgspec
+
+from ray_sentinel.capture.states import (
+    STOPPED,
+    any_stopped,
+    read_stat,
+    read_state,
+    same_process,
+    tracer_of,
+)
+from ray_sentinel.capture.tracer import Traced, Tracer
+from ray_sentinel.errors import MissingPartError
+from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.stacks import StackTrace, Tool
+from ray_sentinel.progress.pidfd import open_pidfd
+
+SETTLE = 2.0
+"""Seconds in which a traced process must run again before it is given up as not ours to mend."""
+_LOOK = 0.002
+"""Seconds between two looks at the state while a tool runs."""
+
+
+def trace(tracer: Tracer, process: ProcessId, deadline: float) -> Traced:
+    """Run ``tracer`` against ``process``; what fails is in the trace's error, nothing is raised."""
+    if reason := tracer.available():
+        return skipped(tracer, process, reason)
+    if not same_process(process):
+        return skipped(tracer, process, f"{tracer.name}: the process was gone when the tool came")
+    if not tracer.intrusive:
+        return _checked(_run(tracer, process, deadline), process)
+    if reason := _not_now(process.pid):
+        return skipped(tracer, process, f"{tracer.name}: not attached: {reason}")
+    stat = read_stat(process.pid)
+    handle = _handle(process.pid, stat.start if stat else process.start)
+    if handle is None:
+        return skipped(tracer, process, f"{tracer.name}: the process was gone when the tool came")
+    try:
+        with PauseWatch(process.pid) as watch:
+            result = _run(tracer, process, deadline)
+            continued = _mend(process.pid, handle)
+        result = msgspec.structs.replace(result, paused=watch.seconds, continued=continued)
+        return _checked(result, process)
+    finally:
+        if handle >= 0:
+            os.close(handle)
+
+
+def skipped(tracer: Tracer, process: ProcessId, reason: str) -> Traced:
+    """The answer where a tool was not run."""
+    known: dict[str, Tool] = {
+        "py-spy": "py-spy",
+        "py-spy-native": "py-spy-native",
+        "gdb": "gdb",
+        "cuda-gdb": "cuda-gdb",
+    }
+    trace_ = StackTrace(
+        process=process, tool=known.get(tracer.name, "kernel"), at=time.time(), error=reason
+    )
+    return Traced(tool=tracer.name, trace=trace_, skipped=True)
+
+
+def _checked(result: Traced, process: ProcessId) -> Traced:
+    """``result``, or none of it where the process ended meanwhile: the pid may be another's."""
+    if same_process(process):
+        return result
+    error = f"{result.tool}: the process was gone when the tool came"
+    trace_ = msgspec.structs.replace(result.trace, threads=(), kernels=(), error=error)
+    return msgspec.structs.replace(result, trace=trace_, raw=b"")
+
+
+def _run(tracer: Tracer, process: ProcessId, deadline: float) -> Traced:
+    try:
+        return tracer.trace(process, deadline)
+    except MissingPartError as error:
+        return skipped(tracer, process, str(error))
+    except OSError as error:
+        return skipped(tracer, process, f"{tracer.name}: cannot be started: {error}")
+
+
+def _not_now(pid: int) -> str:
+    state = read_state(pid)
+    if state in STOPPED:
+        return f"the process is stopped (state {state}); only tools that do not attach are used"
+    if state == "D":
+        return "it is blocked in the kernel (state D): a debugger would hang with it"
+    if tracer := tracer_of(pid):
+        return f"it is traced by process {tracer} already"
+    return ""
+
+
+def _handle(pid: int, start: int) -> int | None:
+    """A pidfd; None where the process is gone, -1 where the kernel has no pidfds."""
+    try:
+        return open_pidfd(pid, start)
+    except OSError as error:
+        if error.errno in (errno.ENOSYS, errno.EPERM, errno.EINVAL):
+            return -1
+        raise
+
+
+def _mend(pid: int, handle: int) -> bool:
+    """Wait until the process runs again; continue it if it stays stopped with no tracer."""
+    continued = False
+    end = time.monotonic() + SETTLE
+    quiet_since: float | None = None
+    while time.monotonic() < end:
+        if not any_stopped(pid):
+            return continued
+        # While our tool still lets go, the kernel shows it as the tracer.
+        if tracer_of(pid) == 0:
+            now = time.monotonic()
+            quiet_since = now if quiet_since is None else quiet_since
+            if now - quiet_since > 0.05:
+                _continue(pid, handle)
+                continued, quiet_since = True, None
+        time.sleep(_LOOK * 5)
+    return continued
+
+
+def _continue(pid: int, handle: int) -> None:
+    try:
+        if handle >= 0 and hasattr(signal, "pidfd_send_signal"):
+            signal.pidfd_send_signal(handle, signal.SIGCONT)
+        else:
+            os.kill(pid, signal.SIGCONT)
+    except (ProcessLookupError, PermissionError):
+        return  # it ended meanwhile, or is not ours to continue; its state is looked at again
+
+
+class PauseWatch:
+    """Adds up for how long a process is seen stopped while a tool runs."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._look, name="ray-sentinel-pause", daemon=True)
+        self.seconds = 0.0
+
+    def __enter__(self) -> PauseWatch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join(timeout=1.0)
+
+    def _look(self) -> None:
+        last, was_stopped = time.monotonic(), False
+        while not self._done.wait(_LOOK):
+            now = time.monotonic()
+            if was_stopped:
+                self.seconds += now - last
+            was_stopped = read_state(self._pid) in STOPPED
+            last = now

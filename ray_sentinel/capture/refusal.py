@@ -1,0 +1,89 @@
+"""Why the kernel refuses to let us look into a process, and what helps."""
+
+from __future__ import annotations
+
+import os
+
+from ray_sentinel.capture.states import status_field
+
+_SYS_PTRACE = 19
+"""The bit of CAP_SYS_PTRACE (``linux/capability.h``)."""
+_REMEDY = "run the agent with CAP_SYS_PTRACE (in a container: --cap-add=SYS_PTRACE)"
+
+
+def why_refused(pid: int) -> str:
+    """Which right is missing to trace ``pid``, in one sentence with the remedy."""
+    if not os.path.exists(f"/proc/{pid}"):
+        return "the process was gone when the tool came"
+    reasons = [reason for reason in _reasons(pid) if reason]
+    if reasons:
+        return "ptrace was refused: " + "; ".join(reasons)
+    return f"ptrace was refused for a reason that cannot be seen from here: {_REMEDY}"
+
+
+def _reasons(pid: int) -> list[str]:
+    capable = has_sys_ptrace()
+    return [
+        _other_namespace(pid),
+        "" if capable else _other_user(pid),
+        "" if capable else _yama(),
+        _confinement(),
+    ]
+
+
+def has_sys_ptrace() -> bool:
+    """Whether we hold CAP_SYS_PTRACE in our own user namespace."""
+    effective = status_field("self", "CapEff")
+    return bool(effective) and bool(int(effective, 16) >> _SYS_PTRACE & 1)
+
+
+def _other_namespace(pid: int) -> str:
+    try:
+        same = all(
+            os.readlink(f"/proc/{pid}/ns/{kind}") == os.readlink(f"/proc/self/ns/{kind}")
+            for kind in ("pid", "user")
+        )
+    except OSError:
+        return ""
+    if same:
+        return ""
+    return (
+        "the process is in another container (PID or user namespace): run the agent in the same "
+        "container as the ranks, or on the host with CAP_SYS_PTRACE"
+    )
+
+
+def _other_user(pid: int) -> str:
+    uid = status_field(pid, "Uid").split()
+    mine = os.geteuid()
+    if not uid or (int(uid[0]) == mine == int(uid[-1])):
+        return ""
+    return f"it belongs to user {uid[0]}, we are user {mine}: run as the same user, or {_REMEDY}"
+
+
+def _yama() -> str:
+    try:
+        with open("/proc/sys/kernel/yama/ptrace_scope", encoding="ascii") as file:
+            scope = file.read().strip()
+    except OSError:
+        return ""
+    if scope in ("", "0"):
+        return ""
+    meaning = {
+        "1": "only ancestors may trace: ray_sentinel.attach() in the rank lets us in by itself, "
+        f"else set kernel.yama.ptrace_scope to 0, or {_REMEDY}",
+        "2": f"only CAP_SYS_PTRACE may trace: {_REMEDY}",
+        "3": "nobody may trace until the next boot: the stacks that the ranks write themselves "
+        "(ray_sentinel.attach()) are all there is",
+    }
+    return f"kernel.yama.ptrace_scope is {scope}: {meaning.get(scope, _REMEDY)}"
+
+
+def _confinement() -> str:
+    if not has_sys_ptrace():
+        seccomp = status_field("self", "Seccomp")
+        filtered = " and a seccomp filter is active, which may forbid it" if seccomp == "2" else ""
+        return f"CAP_SYS_PTRACE is missing{filtered}: {_REMEDY}"
+    if status_field("self", "Seccomp") == "2":
+        return "a seccomp filter forbids ptrace: use a profile that allows it (SYS_PTRACE)"
+    return ""

@@ -1,0 +1,202 @@
+"""One node's part of an incident: sample all ranks, then look deeper into a few.
+
+``sample`` takes one harmless look at every rank. ``capture`` does that too, and then runs the
+intrusive tools against suspects and one waiter of each class, one process at a time. Neither writes
+a file nor raises for what a tool does: the contents of the bundle's files are returned, and what
+went wrong is said in words. Both block: call them from a thread.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import msgspec
+
+from ray_sentinel.capture import guard
+from ray_sentinel.capture.tracer import Traced, Tracer, all_tracers
+from ray_sentinel.capture.tracers.kernel import trace_tasks
+from ray_sentinel.config import Capture, safe_name
+from ray_sentinel.evidence.stacks import Reader, classify_process
+from ray_sentinel.model.identity import ProcessId, Rank
+from ray_sentinel.model.stacks import StackFact, StackTrace
+
+SAMPLE_DEADLINE = 8.0
+"""Seconds for a harmless look at one process: usually 20 ms."""
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """Which tools to use, and how long they may take."""
+
+    deadline: float = 60.0
+    """Seconds for one intrusive tool on one process, and for all of them on this node together."""
+    parallel: int = 8
+    """Harmless looks at one time."""
+    native: bool = True
+    gdb: bool = False
+    cuda_gdb: bool = True
+
+    @classmethod
+    def from_config(cls, config: Capture) -> Plan:
+        """The plan that ``[capture]`` asks for."""
+        return cls(
+            deadline=config.deadline,
+            parallel=max(1, config.max_stacks_per_node),
+            native=config.native,
+            gdb=config.gdb,
+            cuda_gdb=config.cuda_gdb,
+        )
+
+    def intrusive(self) -> list[str]:
+        """Names of the intrusive tools, in the order in which they run."""
+        wanted = {"py-spy-native": self.native, "gdb": self.gdb, "cuda-gdb": self.cuda_gdb}
+        return [name for name, use in wanted.items() if use]
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What the tools brought from the processes of one node."""
+
+    facts: tuple[StackFact, ...] = ()
+    """One for each process, from all its tools together."""
+    traces: tuple[StackTrace, ...] = ()
+    files: dict[str, bytes] = {}
+    """Contents of the bundle's files by name."""
+    problems: tuple[str, ...] = ()
+    traced: tuple[Traced, ...] = ()
+    """Every run of every tool: its time, the pause it caused, what it left behind."""
+    pauses: dict[str, float] = {}
+    """Seconds for which a process was stopped, by "TOOL HOST PID"."""
+
+
+def sample(
+    ranks: Sequence[Rank], *, parallel: int = 8, deadline: float = SAMPLE_DEADLINE
+) -> Outcome:
+    """One harmless look at each rank: Python stacks, and what its main thread waits in."""
+    tracer = all_tracers()["py-spy"]
+
+    def look(rank: Rank) -> list[Traced]:
+        return [
+            guard.trace(tracer, rank.process, deadline),
+            trace_tasks(rank.process, deadline, limit=1),
+        ]
+
+    return _outcome(ranks, _parallel(ranks, look, parallel), files=False)
+
+
+def capture(
+    suspects: Sequence[Rank],
+    waiters: Sequence[Rank] = (),
+    others: Sequence[Rank] = (),
+    plan: Plan | None = None,
+) -> Outcome:
+    """Harmless tools on all, then the intrusive ones on suspects and waiters, suspects first."""
+    plan = plan or Plan()
+    everyone = _unique((*suspects, *waiters, *others))
+    tracers = all_tracers()
+    harmless = [tracer for tracer in tracers.values() if not tracer.intrusive]
+
+    def look(rank: Rank) -> list[Traced]:
+        return [guard.trace(tracer, rank.process, SAMPLE_DEADLINE) for tracer in harmless]
+
+    found = _parallel(everyone, look, plan.parallel)
+    chosen = [tracers[name] for name in plan.intrusive() if name in tracers]
+    _look_deeper(_unique((*suspects, *waiters)), chosen, plan.deadline, found)
+    return _outcome(everyone, found, files=True)
+
+
+def _look_deeper(
+    ranks: Sequence[Rank],
+    tracers: Sequence[Tracer],
+    deadline: float,
+    found: dict[ProcessId, list[Traced]],
+) -> None:
+    """Run the intrusive tools one after the other, until the node's time is up."""
+    missing = {tracer.name: tracer.available() for tracer in tracers}
+    end = time.monotonic() + deadline
+    for rank in ranks:
+        for tracer in tracers:
+            left = end - time.monotonic()
+            if missing[tracer.name]:
+                result = guard.skipped(tracer, rank.process, missing[tracer.name])
+            elif left < 1.0:
+                reason = f"{tracer.name}: not run: the {deadline:g} s of this node were used up"
+                result = guard.skipped(tracer, rank.process, reason)
+            else:
+                # One tool that hangs must not use up the time of all the others.
+                result = guard.trace(tracer, rank.process, min(left, max(10.0, deadline / 3)))
+            found[rank.process].append(result)
+
+
+def _parallel(
+    ranks: Sequence[Rank], look: Callable[[Rank], list[Traced]], parallel: int
+) -> dict[ProcessId, list[Traced]]:
+    if not ranks:
+        return {}
+    with ThreadPoolExecutor(min(parallel, len(ranks)), "ray-sentinel-trace") as pool:
+        return dict(zip((rank.process for rank in ranks), pool.map(look, ranks), strict=True))
+
+
+def _unique(ranks: Iterable[Rank]) -> list[Rank]:
+    return list({rank.process: rank for rank in ranks}.values())
+
+
+def _outcome(
+    ranks: Sequence[Rank], found: dict[ProcessId, list[Traced]], *, files: bool
+) -> Outcome:
+    reader = Reader()
+    facts: list[StackFact] = []
+    traces: list[StackTrace] = []
+    problems: dict[str, None] = {}
+    contents: dict[str, bytes] = {}
+    for rank in _unique(ranks):
+        runs = [
+            msgspec.structs.replace(run, trace=msgspec.structs.replace(run.trace, rank=rank.id))
+            for run in found[rank.process]
+        ]
+        facts.append(classify_process([run.trace for run in runs], reader))
+        traces += [run.trace for run in runs]
+        problems |= dict.fromkeys(_problems(rank, runs))
+        if files:
+            contents |= _files(rank, runs)
+    every = tuple(run for runs in found.values() for run in runs)
+    return Outcome(
+        facts=tuple(facts),
+        traces=tuple(traces),
+        files=contents,
+        problems=tuple(problems),
+        traced=every,
+        pauses={
+            f"{run.tool} {run.trace.process.host} {run.trace.process.pid}": run.paused
+            for run in every
+            if run.paused is not None
+        },
+    )
+
+
+def _problems(rank: Rank, runs: Iterable[Traced]) -> list[str]:
+    where = f"rank {rank.id.rank} ({rank.process.host} pid {rank.process.pid})"
+    said: list[str] = []
+    for run in runs:
+        # Kernel stacks are an extra that only root has; a tool that is not there is one fact of
+        # the node, not one of each rank.
+        if run.problem and run.tool != "kernel":
+            absent = run.skipped and run.tool not in run.problem.split(":")[0]
+            said.append(run.problem if absent else f"{where}: {run.problem}")
+        if run.continued:
+            said.append(f"{where}: {run.tool} had left it stopped; it was continued")
+    return said
+
+
+def _files(rank: Rank, runs: Sequence[Traced]) -> dict[str, bytes]:
+    """The runs' outputs by file name."""
+    host = safe_name(rank.process.host) or "unknown"
+    tracers = all_tracers()
+    named: dict[str, bytes] = {}
+    for run in runs:
+        if run.raw.strip():
+            named[f"{tracers[run.tool].prefix}_{host}_{rank.process.pid}.txt"] = run.raw
+        elif run.problem and not run.skipped:
+            name = f"{tracers[run.tool].prefix}_{host}_{rank.process.pid}.txt"
+            named.setdefault(name, f"# {run.problem}\n".encode())
+    return named

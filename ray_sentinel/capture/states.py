@@ -1,0 +1,65 @@
+"""What ``/proc`` says of a process's state, and whether it is still the same process."""
+
+from __future__ import annotations
+
+import os
+
+from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.progress.proc_stat import Stat, parse_stat
+
+STOPPED = ("T", "t")
+
+
+def read_stat(pid: int, tid: int | None = None) -> Stat | None:
+    """The stat of a process or of one of its tasks; None where it is gone."""
+    where = f"/proc/{pid}/stat" if tid is None else f"/proc/{pid}/task/{tid}/stat"
+    try:
+        with open(where, "rb") as file:
+            return parse_stat(file.read())
+    except (OSError, ValueError):
+        return None
+
+
+def read_state(pid: int) -> str:
+    """One letter, or empty where the process is gone."""
+    stat = read_stat(pid)
+    return stat.state if stat else ""
+
+
+def any_stopped(pid: int) -> bool:
+    """Whether the process, or one of its threads alone, is stopped or traced."""
+    if read_state(pid) in STOPPED:
+        return True
+    try:
+        tids = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return False
+    stats = (read_stat(pid, int(tid)) for tid in tids)
+    return any(stat is not None and stat.state in STOPPED for stat in stats)
+
+
+def same_process(process: ProcessId) -> bool:
+    """Whether ``process`` still lives under its pid; without a start time the pid must do."""
+    stat = read_stat(process.pid)
+    if stat is None or stat.state in ("Z", "X"):
+        return False
+    return process.start in (0, stat.start)
+
+
+def status_field(pid: int | str, field: str) -> str:
+    """A field of ``/proc/<pid>/status``, or empty."""
+    try:
+        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+            for line in file:
+                name, _, value = line.partition(":")
+                if name == field:
+                    return value.strip()
+    except OSError:
+        pass  # gone, or hidden from us: the caller treats both as unknown
+    return ""
+
+
+def tracer_of(pid: int) -> int:
+    """The pid of whoever traces the process; 0 for nobody or unknown."""
+    value = status_field(pid, "TracerPid")
+    return int(value) if value.isdigit() else 0

@@ -1,0 +1,72 @@
+"""What a tracer is, and what it brings back.
+
+A tracer is one file in ``tracers/`` with a class that follows ``Tracer`` and a module attribute
+``TRACER``; it is found by looking into that folder. It runs one tool against one process under a
+deadline and returns what the tool wrote. Whether the process is the right one, whether it runs
+again afterwards, and how long it stood still is not the tracer's business: ``guard`` sees to that.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from functools import lru_cache
+from typing import Protocol
+
+import msgspec
+
+from ray_sentinel.capture import tracers
+from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.stacks import StackTrace
+
+
+class Traced(msgspec.Struct, frozen=True, kw_only=True):
+    """What one tool brought from one process."""
+
+    tool: str
+    """The tracer's name."""
+    trace: StackTrace
+    raw: bytes = b""
+    """The tool's output for the bundle; empty where it is not worth a file."""
+    seconds: float = 0.0
+    """Wall time of the tool."""
+    paused: float | None = None
+    """Seconds for which the process was seen stopped by the tool; None where nobody looked."""
+    timed_out: bool = False
+    continued: bool = False
+    """The tool had left the process stopped, and it was continued."""
+    skipped: bool = False
+    """The tool was not run; the trace's ``error`` says why."""
+
+    @property
+    def problem(self) -> str:
+        """What went wrong, or an empty string."""
+        return self.trace.error
+
+
+class Tracer(Protocol):
+    """One tool."""
+
+    name: str
+    """Also what the configuration calls it."""
+    prefix: str
+    """Of its files in a bundle: ``PREFIX_HOST_PID.txt``."""
+    intrusive: bool
+    """It stops the process while it looks."""
+
+    def available(self) -> str:
+        """Why it cannot be used on this node, with the remedy; empty where it can."""
+
+    def trace(self, process: ProcessId, deadline: float) -> Traced:
+        """Run the tool; at ``deadline`` (seconds) it is killed. What fails is in the error."""
+
+
+@lru_cache(maxsize=1)
+def all_tracers() -> dict[str, Tracer]:
+    """The tracers by name: the harmless first, then in the order of their pause."""
+    found: list[Tracer] = [
+        importlib.import_module(f"{tracers.__name__}.{info.name}").TRACER
+        for info in pkgutil.iter_modules(tracers.__path__)
+        if not info.name.startswith("_")
+    ]
+    return {item.name: item for item in sorted(found, key=lambda t: (t.intrusive, t.name))}

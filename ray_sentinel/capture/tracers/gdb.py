@@ -1,0 +1,85 @@
+"""``gdb -batch -ex "thread apply all bt"``: machine code of all threads. Stops the process."""
+
+from __future__ import annotations
+
+import time
+
+from ray_sentinel import process as programs
+from ray_sentinel.capture.environment import clean_environment, find_program
+from ray_sentinel.capture.refusal import why_refused
+from ray_sentinel.capture.tracer import Traced
+from ray_sentinel.evidence.stacks import parse
+from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.stacks import StackTrace
+
+# No start-up files, no scripts of shared objects, no questions, no waiting for a terminal.
+_QUIET = ("-nx", "-batch", "-iex", "set auto-load no", "-iex", "set pagination off")
+_REFUSED = ("Operation not permitted", "ptrace: ", "Could not attach")
+
+
+class Gdb:
+    """Native stacks."""
+
+    name = "gdb"
+    prefix = "gdb"
+    intrusive = True
+
+    def available(self) -> str:
+        """Empty where gdb is there."""
+        return "" if find_program("gdb") else "gdb is not installed on this node"
+
+    def trace(self, process: ProcessId, deadline: float) -> Traced:
+        """Backtraces of all threads."""
+        argv = [*gdb_command(find_program("gdb") or "gdb", process), *BACKTRACES]
+        done = programs.run(argv, deadline=deadline, env=clean_environment())
+        return Traced(
+            tool=self.name,
+            trace=read_gdb(process, done, "gdb"),
+            raw=gdb_file(done),
+            seconds=done.seconds,
+            timed_out=done.timed_out,
+        )
+
+
+BACKTRACES = ("-ex", "thread apply all bt", "-ex", "detach")
+
+
+def gdb_command(program: str, process: ProcessId) -> list[str]:
+    """gdb or one of its kin, attached to ``process``, without the commands to run there."""
+    return [program, *_QUIET, "-p", str(process.pid)]
+
+
+def read_gdb(process: ProcessId, done: programs.Completed, hint: str) -> StackTrace:
+    """What gdb or cuda-gdb said, or why it said nothing."""
+    at = time.time()
+    (trace, *_) = parse(done.stdout, process, at, hint=hint)
+    if any(thread.frames for thread in trace.threads):
+        if not done.timed_out:
+            return trace
+        error = f"{done.explain()}: only a part of the stacks was read"
+    else:
+        complaint = done.stderr.decode("utf-8", "replace")
+        error = done.explain()
+        if not done.timed_out and any(word in complaint for word in _REFUSED):
+            error = f"{trace.tool}: {why_refused(process.pid)}"
+        elif not done.timed_out:
+            (said, *_) = parse(complaint, process, at, hint=hint)
+            error = said.error or error
+    return StackTrace(
+        process=process,
+        tool=trace.tool,
+        at=at,
+        threads=trace.threads,
+        kernels=trace.kernels,
+        kernels_listed=trace.kernels_listed,
+        error=error,
+    )
+
+
+def gdb_file(done: programs.Completed) -> bytes:
+    """The backtraces, and below them what gdb complained about."""
+    complaints = b"".join(b"# " + line + b"\n" for line in done.stderr[:16_384].splitlines())
+    return done.stdout + (b"\n# what the debugger said besides:\n" + complaints) * bool(complaints)
+
+
+TRACER = Gdb()

@@ -1,0 +1,92 @@
+"""Kernel stacks, wait channels and system calls from ``/proc``: what a blocked thread waits in.
+
+Needs no tool and stops nobody. ``stack`` is for root (CAP_SYS_ADMIN), ``syscall`` and ``wchan`` for
+those who may ptrace. Only files that cannot block are read: ``cmdline`` and ``maps`` wait for the
+process's memory lock, which a thread in D state may hold.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+
+from ray_sentinel.capture.states import read_stat
+from ray_sentinel.capture.tracer import Traced
+from ray_sentinel.evidence.stacks import parse
+from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.stacks import StackTrace
+
+MAX_TASKS = 1024
+
+
+class Kernel:
+    """Kernel stacks of all tasks."""
+
+    name = "kernel"
+    prefix = "kernel"
+    intrusive = False
+
+    def available(self) -> str:
+        """Empty where /proc is there."""
+        return "" if os.path.exists("/proc/self/stat") else "there is no /proc here"
+
+    def trace(self, process: ProcessId, deadline: float) -> Traced:
+        """All tasks, the main one first; stops at the deadline."""
+        return trace_tasks(process, deadline)
+
+
+def trace_tasks(process: ProcessId, deadline: float, limit: int = MAX_TASKS) -> Traced:
+    """The first ``limit`` tasks of a process as text and as a trace."""
+    started = time.monotonic()
+    stat = read_stat(process.pid)
+    if stat is None:
+        trace = StackTrace(
+            process=process,
+            tool="kernel",
+            at=time.time(),
+            error="kernel: the process was gone when the tool came",
+        )
+        return Traced(tool="kernel", trace=trace)
+    lines = [
+        f"Process {process.pid}: {stat.command}",
+        f"State: {stat.state}",
+    ]
+    for tid in _tasks(process.pid)[:limit]:
+        if time.monotonic() - started > deadline:
+            lines.append(f"# the deadline of {deadline:g} s was reached here")
+            break
+        lines += _task(process.pid, tid)
+    text = "\n".join(lines) + "\n"
+    (trace, *_) = parse(text, process, time.time(), hint="kernel")
+    return Traced(tool="kernel", trace=trace, raw=text.encode(), seconds=time.monotonic() - started)
+
+
+def _tasks(pid: int) -> list[int]:
+    try:
+        tids = [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+    except OSError:
+        return []
+    return sorted(tids, key=lambda tid: (tid != pid, tid))
+
+
+def _task(pid: int, tid: int) -> list[str]:
+    stat = read_stat(pid, tid)
+    if stat is None:
+        return []
+    base = f"/proc/{pid}/task/{tid}/"
+    wchan, call = _read(base + "wchan"), _read(base + "syscall").split(" ")[0]
+    head = f'Thread {tid} ({stat.state}) "{stat.command}"'
+    head += f" wchan={wchan}" if wchan not in ("", "0") else ""
+    head += f" syscall={call}" if call else ""
+    return ["", head, *("    " + line for line in _read(base + "stack").splitlines())]
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            return file.read(1 << 16).decode("utf-8", "replace").strip()
+    except OSError:
+        return ""  # not ours to read, or gone: the text says so by leaving it out
+
+
+TRACER = Kernel()
