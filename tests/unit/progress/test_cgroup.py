@@ -1,0 +1,69 @@
+from pathlib import Path
+
+import pytest
+
+from ray_sentinel.progress.cgroup import Freezer, parse_cgroup, parse_mounts
+
+
+def test_parse_cgroup():
+    text = "9:name=systemd:/\n6:freezer:/jobs/1\n2:cpu,cpuacct:/x:y\n0::/a\nrubbish\n"
+    assert parse_cgroup(text) == {
+        "name=systemd": "/",
+        "freezer": "/jobs/1",
+        "cpu": "/x:y",
+        "cpuacct": "/x:y",
+        "": "/a",
+    }
+
+
+def test_parse_mounts():
+    text = (
+        "cgroup /sys/fs/cgroup/freezer cgroup rw,relatime,freezer 0 0\n"
+        "cgroup /sys/fs/cgroup/cpu cgroup rw,relatime,cpu 0 0\n"
+        "cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\nshort\n"
+    )
+    assert parse_mounts(text) == {
+        "freezer": "/sys/fs/cgroup/freezer",
+        "": "/sys/fs/cgroup/unified",
+    }
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Path:
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/7").mkdir()
+    (tmp_path / "proc/self/mounts").write_text(
+        "cgroup /cg/freezer cgroup rw,freezer 0 0\ncgroup2 /cg/two cgroup2 rw 0 0\n"
+    )
+    (tmp_path / "proc/7/cgroup").write_text("6:freezer:/job\n0::/job\n")
+    (tmp_path / "cg/freezer/job").mkdir(parents=True)
+    (tmp_path / "cg/two/job").mkdir(parents=True)
+    (tmp_path / "cg/freezer/job/freezer.state").write_text("THAWED\n")
+    (tmp_path / "cg/two/job/cgroup.events").write_text("populated 1\nfrozen 0\n")
+    return tmp_path
+
+
+def test_thawed(machine):
+    assert not Freezer(machine / "proc", machine).is_frozen(7)
+
+
+def test_frozen_by_version_1(machine):
+    (machine / "cg/freezer/job/freezer.state").write_text("FROZEN\n")
+    assert Freezer(machine / "proc", machine).is_frozen(7)
+
+
+def test_frozen_by_version_2(machine):
+    (machine / "cg/two/job/cgroup.events").write_text("populated 1\nfrozen 1\n")
+    assert Freezer(machine / "proc", machine).is_frozen(7)
+
+
+def test_a_group_outside_our_namespace_is_not_looked_for(machine):
+    (machine / "proc/7/cgroup").write_text("0::/../../job\n")
+    (machine / "cg/two/job/cgroup.events").write_text("frozen 1\n")
+    assert not Freezer(machine / "proc", machine).is_frozen(7)
+
+
+def test_nothing_to_read(tmp_path):
+    freezer = Freezer(tmp_path, tmp_path)
+    assert not freezer.is_frozen(7)
+    assert freezer.is_frozen(7, "do_freezer_trap")

@@ -1,0 +1,93 @@
+import pytest
+
+from ray_sentinel.progress.interpreter import Scheduling, ThreadSample, interpreter_state
+
+
+def sample(at=10.0, state="S", wchan="futex_wait", delay=0.0, switches=100) -> ThreadSample:
+    return ThreadSample(at=at, state=state, wchan=wchan, delay_seconds=delay, switches=switches)
+
+
+BEFORE = sample(at=9.0, state="", wchan="", delay=0.0, switches=0)
+QUIET = Scheduling(seconds=1.0, longest_delay=0.01, cpu_seconds=0.0)
+
+
+def test_a_fresh_stamp_needs_no_look():
+    assert interpreter_state(0.4, "S", None) == "runs"
+    assert interpreter_state(1.4, "R", None) == "runs"
+
+
+def test_without_a_stamp_nothing_is_known():
+    assert interpreter_state(None, "S", sample()) == "unknown"
+
+
+@pytest.mark.parametrize("state", ["T", "t", "Z", "X", "T (stopped)"])
+def test_a_stopped_process_tells_nothing_of_its_interpreter(state):
+    assert interpreter_state(60.0, state, sample(), BEFORE, QUIET) == "unknown"
+
+
+def test_a_frozen_process_tells_nothing():
+    assert interpreter_state(60.0, "D", sample(), BEFORE, QUIET, frozen=True) == "unknown"
+
+
+def test_a_stamp_from_the_future_tells_nothing():
+    assert interpreter_state(-5.0, "S", sample()) == "unknown"
+
+
+@pytest.mark.parametrize("wchan", ["futex_wait", "futex_wait_queue", "futex_wait_queue_me"])
+@pytest.mark.parametrize("before", [None, BEFORE])
+def test_waiting_in_a_futex_is_waiting_for_the_lock(wchan, before):
+    assert interpreter_state(3.0, "S", sample(wchan=wchan), before) == "gil-held"
+
+
+def test_a_spinner_in_c_with_a_cpu_of_its_own():
+    scheduling = Scheduling(seconds=1.0, longest_delay=0.02, cpu_seconds=0.98)
+    assert interpreter_state(3.0, "R", sample(), BEFORE, scheduling) == "gil-held"
+
+
+def test_a_spinner_in_c_on_a_crowded_machine_still_holds_the_lock():
+    scheduling = Scheduling(seconds=1.0, longest_delay=0.85, cpu_seconds=0.15)
+    assert interpreter_state(3.0, "R", sample(switches=60), BEFORE, scheduling) == "gil-held"
+
+
+def test_a_holder_without_a_cpu_is_starved():
+    scheduling = Scheduling(seconds=1.0, longest_delay=0.98, cpu_seconds=0.005)
+    assert interpreter_state(3.0, "R", sample(), BEFORE, scheduling) == "starved"
+
+
+def test_a_companion_without_a_cpu_is_starved():
+    companion = sample(state="R", wchan="", delay=0.97, switches=1)
+    assert interpreter_state(3.0, "R", companion, BEFORE, QUIET) == "starved"
+    # At first sight it cannot be told from a waiter between two waits.
+    assert interpreter_state(3.0, "R", companion) == "unknown"
+
+
+def test_a_companion_still_asleep_has_no_fault():
+    companion = sample(wchan="hrtimer_nanosleep", switches=1)
+    assert interpreter_state(3.0, "S", companion, BEFORE, QUIET) == "unknown"
+
+
+def test_a_companion_that_ended_tells_nothing():
+    assert interpreter_state(3.0, "S", None, BEFORE, QUIET) == "unknown"
+
+
+def test_where_wchan_is_hidden_a_busy_waiter_gives_itself_away():
+    hidden = sample(wchan="", switches=200)
+    assert interpreter_state(3.0, "S", hidden, BEFORE, QUIET) == "gil-held"
+    assert interpreter_state(3.0, "S", hidden) == "unknown"
+    sleeping = sample(wchan="", switches=2)
+    assert interpreter_state(3.0, "S", sleeping, BEFORE, QUIET) == "unknown"
+
+
+def test_caught_between_two_waits():
+    before = sample(at=9.0, wchan="futex_wait", switches=0)
+    now = sample(state="R", wchan="exit_to_user_mode_loop", switches=200)
+    assert interpreter_state(3.0, "S", now, before, QUIET) == "gil-held"
+
+
+def test_without_schedstat_two_looks_decide():
+    def bare(at: float, state: str, wchan: str = "") -> ThreadSample:
+        return ThreadSample(at=at, state=state, wchan=wchan)
+
+    assert interpreter_state(3.0, "R", bare(10, "R"), bare(9, "R")) == "starved"
+    assert interpreter_state(3.0, "R", bare(10, "R"), bare(9, "S")) == "unknown"
+    assert interpreter_state(3.0, "S", bare(10, "S", "futex_wait"), bare(9, "S")) == "gil-held"

@@ -1,0 +1,118 @@
+from pathlib import Path
+
+import pytest
+
+from ray_sentinel.progress.process_state import StateReader
+from tests.support.proc_tree import ProcTree
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> ProcTree:
+    return ProcTree(tmp_path / "proc")
+
+
+def test_a_healthy_rank(tree):
+    tree.process(100, 1, "python", cpu=2.0, switches=50, wchan="poll_schedule_timeout")
+    reading = StateReader(tree.root).read((100, 1000), 10.0)
+    state = reading.state
+    assert (state.state, state.wchan, state.main_switches) == ("S", "poll_schedule_timeout", 50)
+    assert state.main_cpu_seconds == pytest.approx(2.0)
+    assert (state.threads, state.io_bytes, state.tracer_pid) == (1, 120, 0)
+    assert state.rss_bytes > 0
+    assert state.interpreter == "unknown"
+    assert reading.quiet_seconds == 0.0
+
+
+def test_gone_or_another_process(tree):
+    reader = StateReader(tree.root)
+    assert reader.read((100, 1000), 10.0) is None
+    tree.process(100, 1, "python", start=7)
+    assert reader.read((100, 1000), 10.0) is None
+
+
+def test_quiet_counts_from_the_last_move_that_was_seen(tree):
+    reader = StateReader(tree.root)
+    tree.process(100, 1, "python", switches=50)
+    assert reader.read((100, 1000), 10.0).quiet_seconds == 0
+    assert reader.read((100, 1000), 13.0).quiet_seconds == 3.0
+    tree.process(100, 1, "python", switches=51)
+    assert reader.read((100, 1000), 14.0).quiet_seconds == 0
+    assert reader.read((100, 1000), 15.0).quiet_seconds == 1.0
+
+
+def test_the_thread_that_steps_is_the_one_that_counts(tree):
+    reader = StateReader(tree.root)
+    tree.process(100, 1, "python", switches=50)
+    for now in range(10, 15):
+        tree.thread(100, 105, switches=now, cpu=now / 10)
+        reading = reader.read((100, 1000), float(now), stepping_tid=105)
+        assert reading.quiet_seconds == 0
+    assert reading.state.main_switches == 14
+
+
+def test_threads_are_walked_when_the_rank_is_quiet(tree):
+    reader = StateReader(tree.root)
+    tree.process(100, 1, "python")
+    tree.thread(100, 101, state="R")
+    tree.thread(100, 102, state="D", wchan="nfs_wait_bit_killable")
+    first = reader.read((100, 1000), 10.0).state
+    assert (first.runnable_threads, first.blocked_threads) == (0, ())
+    second = reader.read((100, 1000), 13.0).state
+    assert second.runnable_threads == 1
+    assert second.blocked_threads == ((102, "nfs_wait_bit_killable"),)
+
+
+def test_a_blocked_rank_is_walked_at_once(tree):
+    tree.process(100, 1, "python", state="D", wchan="rpc_wait_bit_killable")
+    state = StateReader(tree.root).read((100, 1000), 10.0).state
+    assert state.blocked_threads == ((100, "rpc_wait_bit_killable"),)
+
+
+def test_a_stopped_rank_and_its_tracer(tree):
+    folder = tree.process(100, 1, "python", state="t")
+    (folder / "status").write_text("Name:\tpython\nTracerPid:\t77\n")
+    assert StateReader(tree.root).read((100, 1000), 10.0).state.tracer_pid == 77
+
+
+def test_the_lock_is_held(tree):
+    reader = StateReader(tree.root)
+    tree.process(100, 1, "python")
+    tree.thread(100, 101, wchan="hrtimer_nanosleep")
+    read = {"companion_tid": 101, "stamp": 9.9}
+    assert reader.read((100, 1000), 10.0, **read).state.interpreter == "runs"
+    tree.thread(100, 101, wchan="futex_wait", switches=300)
+    assert reader.read((100, 1000), 12.0, **read).state.interpreter == "gil-held"
+
+
+def test_starved(tree):
+    reader = StateReader(tree.root)
+    tree.process(100, 1, "python", state="R", delay=1.0)
+    tree.thread(100, 101, delay=1.0)
+    read = {"companion_tid": 101, "stamp": 9.9}
+    reader.read((100, 1000), 10.0, **read)
+    tree.process(100, 1, "python", state="R", delay=2.9)
+    tree.thread(100, 101, state="R", delay=2.9, switches=11)
+    assert reader.read((100, 1000), 12.0, **read).state.interpreter == "starved"
+
+
+def test_frozen_by_the_function_that_it_waits_in(tree):
+    tree.process(100, 1, "python", state="D", wchan="__refrigerator")
+    assert StateReader(tree.root).read((100, 1000), 10.0).state.frozen
+
+
+def test_the_forgotten_begin_anew(tree):
+    reader = StateReader(tree.root)
+    tree.process(100, 1, "python")
+    reader.read((100, 1000), 10.0)
+    reader.forget(set())
+    assert reader.read((100, 1000), 20.0).quiet_seconds == 0
+
+
+def test_missing_and_broken_files_cost_only_what_they_hold(tree):
+    folder = tree.process(100, 1, "python", cpu=2.0)
+    (folder / "io").unlink()
+    (folder / "task/100/schedstat").write_text("rubbish")
+    (folder / "task/100/wchan").unlink()
+    state = StateReader(tree.root).read((100, 1000), 10.0).state
+    assert (state.io_bytes, state.wchan, state.main_switches) == (0, "", 0)
+    assert state.cpu_seconds == pytest.approx(2.0)
