@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 GZIP_LEVEL = 1
 """Text like this shrinks twelvefold already at the lowest level."""
-_WANTED_FOR = 20
+_WANTED_FOR = 150
 """A form that nobody asked for during so many publications is made only when asked for again."""
 
 

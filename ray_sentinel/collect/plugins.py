@@ -85,7 +85,9 @@ class PluginFolders:
         known = self._known.get(name)
         signature = _signature(path)
         if known is not None and known[0] == signature:
-            return known
+            # A machine that tidies /tmp may have taken the copy.
+            if all(os.path.exists(source.target) for source in known[1].sources):
+                return known
         plugin = read_plugin(path)
         if plugin.sources:
             plugin = self._kept(plugin)

@@ -24,14 +24,11 @@ from ray_sentinel.collect import selfmetrics
 from ray_sentinel.collect.discovery import Plugin, entry_points
 from ray_sentinel.collect.ledger import Ledger, Record, kill
 from ray_sentinel.collect.logbook import Logbook
-from ray_sentinel.collect.owners import Owners
 from ray_sentinel.collect.plugins import PluginFolders, install_plugin
-from ray_sentinel.collect.protocol import Limits, Source
-from ray_sentinel.collect.slot import Slot
+from ray_sentinel.collect.protocol import Limits
+from ray_sentinel.collect.slots import Slots
 from ray_sentinel.collect.version import Surroundings
-from ray_sentinel.collect.wishes import Wishes, wishes_for
 from ray_sentinel.config import Config
-from ray_sentinel.errors import ConfigError
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.metrics import CollectorStatus, Event, Family
 
@@ -83,7 +80,7 @@ class Runner:
         on_events: Callable[[tuple[Event, ...]], None],
         clock: Clock | None = None,
     ) -> None:
-        self._settings, self._tables = settings, config.collectors
+        self._settings = settings
         self._on_families = on_families
         self._clock = clock or SystemClock()
         self._selector = selectors.DefaultSelector()
@@ -109,11 +106,7 @@ class Runner:
         self._folders = PluginFolders(
             (*settings.plugin_dirs, self._pushed), settings.run_dir / "versions"
         )
-        self._slots: dict[str, Slot] = {}
-        self._leaving: list[Slot] = []
-        self._owners = Owners()
-        self._problems: dict[str, str] = {}
-        """What keeps a plugin's file or a table of the configuration from being used."""
+        self._slots = Slots(self._around, config.collectors)
         self._statuses: tuple[CollectorStatus, ...] = ()
         self._published = 0.0
         self._changed_at: float | None = None
@@ -165,13 +158,7 @@ class Runner:
 
     def restart(self, name: str | None = None) -> None:
         """Begin anew with one collector, or with all, whatever their back-off."""
-        self._call(lambda: self._restart(name))
-
-    def _restart(self, name: str | None) -> None:
-        now = self._clock.monotonic()
-        for slot in self._slots.values():
-            if name in (None, slot.name):
-                slot.restart(now)
+        self._call(lambda: self._slots.restart(name, self._clock.monotonic()))
 
     def _serve(self) -> None:
         self._begin()
@@ -190,11 +177,9 @@ class Runner:
 
     def _begin(self) -> None:
         leftovers = self._end_leftovers()
-        # Copies of plugins that an earlier runner kept: nobody runs them any more.
-        shutil.rmtree(self._settings.run_dir / "versions", ignore_errors=True)
         for source in entry_points() if self._settings.installed else ():
             records = tuple(record for record in leftovers if record.name == source.name)
-            self._add(source, records)
+            self._slots.add(source, records)
 
     def _end_leftovers(self) -> list[Record]:
         """Kill what an earlier runner left; what cannot be killed is returned."""
@@ -207,22 +192,15 @@ class Runner:
         return self._ledger.leftovers()
 
     def _turn(self, now: float) -> None:
-        for key, _ in self._selector.select(self._timeout(now)):
+        pause = min(self._publish_at(), self._slots.at) - now
+        for key, _ in self._selector.select(min(max(0.0, pause), 5.0)):
             key.data()
         now = self._clock.monotonic()
-        changed = [slot for slot in self._slots.values() if slot.step(now)]
-        for slot in self._leaving:
-            slot.step(now)
-        self._leaving = [slot for slot in self._leaving if not slot.finished]
-        if changed:
-            self._note(changed)
+        if self._slots.step(now):
+            self._statuses = self._slots.statuses()
             self._changed_at = now if self._changed_at is None else self._changed_at
         if self._publish_at() <= now:
             self._publish(now)
-
-    def _timeout(self, now: float) -> float:
-        moments = [slot.at for slot in (*self._slots.values(), *self._leaving)]
-        return min(max(0.0, min([self._publish_at(), *moments]) - now), 5.0)
 
     def _publish_at(self) -> float:
         regular = self._published + PUBLISH_SECONDS
@@ -230,120 +208,31 @@ class Runner:
             return regular
         return min(regular, self._changed_at + GATHER_SECONDS)
 
-    def _note(self, changed: list[Slot]) -> None:
-        """Keep the books of who serves what."""
-        for slot in changed:
-            names = [family.metric.name for family in slot.families()]
-            self._owners.claim(slot.current.source, names)
-        for slot in self._slots.values():
-            slot.refused = tuple(
-                f"{family.metric.name} is served by {self._owners.owner(family.metric.name)}"
-                for family in slot.families()
-                if not self._owners.may_serve(slot.name, family.metric.name)
-            )
-        self._tell()
-
-    def _tell(self) -> None:
-        broken = (
-            CollectorStatus(name=name, state="quarantined", success=False, message=problem)
-            for name, problem in self._problems.items()
-        )
-        found = [*(slot.status() for slot in self._slots.values()), *broken]
-        self._statuses = tuple(sorted(found, key=lambda status: status.name))
-
     def _publish(self, now: float) -> None:
         self._changed_at, self._published = None, now
-        self._tell()
-        served = [
-            family
-            for slot in self._slots.values()
-            for family in slot.families()
-            if self._owners.may_serve(slot.name, family.metric.name)
-        ]
-        self._on_families((*served, *selfmetrics.families(self._statuses)))
-
-    def _add(self, source: Source, leftovers: tuple[Record, ...] = ()) -> None:
-        wishes = self._wishes(source.name)
-        if wishes is not None and wishes.enabled:
-            self._slots[source.name] = Slot(source, wishes, self._around, leftovers)
-
-    def _wishes(self, name: str) -> Wishes | None:
-        try:
-            return wishes_for(name, self._tables)
-        except ConfigError as error:
-            self._problems[name] = str(error)
-            return None
+        self._statuses = self._slots.statuses()
+        self._on_families((*self._slots.families(), *selfmetrics.families(self._statuses)))
 
     def _update_plugins(self, plugins: tuple[Plugin, ...], problem: str) -> None:
-        """The plugin folders hold ``plugins`` now."""
         now = self._clock.monotonic()
-        self._problems = {name: text for name, text in self._problems.items() if os.sep not in name}
-        if problem:
-            self._problems[os.sep] = problem
-        wanted: dict[str, Source] = {}
-        broken = set()
-        for plugin in plugins:
-            if plugin.problem:
-                broken.add(str(plugin.path))
-                self._blame(plugin)
-            for source in plugin.sources:
-                self._want(source, wanted)
-        for name, slot in list(self._slots.items()):
-            source = slot.current.source
-            if source.kind == "entry-point":
-                continue
-            if name not in wanted and source.origin not in broken:
-                self._remove(slot, now)
-        for name, source in wanted.items():
-            if name in self._slots:
-                self._slots[name].reload(source, now)
-            else:
-                self._add(source)
+        self._slots.update_plugins(plugins, problem, now)
         self._changed_at = now if self._changed_at is None else self._changed_at
-
-    def _want(self, source: Source, wanted: dict[str, Source]) -> None:
-        held = self._slots.get(source.name)
-        other = wanted.get(source.name) or (held.current.source if held is not None else None)
-        taken = other is not None and (other.kind == "entry-point" or source.name in wanted)
-        if taken and other is not None:
-            self._problems[source.origin] = (
-                f"{source.origin}: {source.name} is the name of a collector of {other.origin} "
-                "already; give it another"
-            )
-        else:
-            wanted[source.name] = source
-
-    def _blame(self, plugin: Plugin) -> None:
-        """A file cannot be used: say so where its older version runs, else by itself."""
-        path = str(plugin.path)
-        running = [slot for slot in self._slots.values() if slot.current.source.origin == path]
-        for slot in running:
-            slot.note = f"the version before goes on: {plugin.problem}"
-        if not running:
-            self._problems[path] = plugin.problem
-
-    def _remove(self, slot: Slot, now: float) -> None:
-        del self._slots[slot.name]
-        self._owners.release(slot.name)
-        slot.retire(now)
-        self._leaving.append(slot)
 
     def _finish(self) -> None:
         now = self._clock.monotonic()
-        for slot in list(self._slots.values()):
-            self._remove(slot, now)
         last = now + STOP_SECONDS
-        while self._leaving and now < last:
+        self._slots.retire(now)
+        while not self._slots.empty and now < last:
             for key, _ in self._selector.select(0.02):
                 key.data()
             now = self._clock.monotonic()
-            for slot in self._leaving:
-                slot.step(now)
-            self._leaving = [slot for slot in self._leaving if not slot.finished]
+            self._slots.step(now)
         self._selector.close()
 
     def _watch(self) -> None:
         """The other thread: look at the plugin folders, and hand on what has changed."""
+        # Copies of plugins that an earlier runner kept: nobody runs them any more.
+        shutil.rmtree(self._settings.run_dir / "versions", ignore_errors=True)
         last: tuple[tuple[Plugin, ...], str] | None = None
         while not self._stopping.is_set():
             found = (self._folders.scan(), self._folders.problem)

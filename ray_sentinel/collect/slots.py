@@ -1,0 +1,166 @@
+"""All collectors of a node by name: follows the plugin folders, and keeps the books of who serves
+what. Called on the runner's thread only."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from ray_sentinel.collect.discovery import Plugin
+from ray_sentinel.collect.ledger import Record
+from ray_sentinel.collect.owners import Owners
+from ray_sentinel.collect.protocol import Source
+from ray_sentinel.collect.slot import Slot
+from ray_sentinel.collect.version import Surroundings
+from ray_sentinel.collect.wishes import Wishes, wishes_for
+from ray_sentinel.errors import ConfigError
+from ray_sentinel.model.metrics import CollectorStatus, Family
+
+
+class Slots:
+    """The collectors. ``tables`` is ``[collectors]`` of the configuration."""
+
+    def __init__(self, around: Surroundings, tables: Mapping[str, Mapping[str, Any]]) -> None:
+        self._around, self._tables = around, tables
+        self._slots: dict[str, Slot] = {}
+        self._leaving: list[Slot] = []
+        self._owners = Owners()
+        self._problems: dict[str, str] = {}
+        """What keeps a table of the configuration, by collector, from being used."""
+        self._file_problems: dict[str, str] = {}
+        """What keeps a plugin's file, by its path, from being used."""
+
+    @property
+    def at(self) -> float:
+        """When ``step`` has something to do (monotonic seconds)."""
+        return min((slot.at for slot in self._all()), default=float("inf"))
+
+    @property
+    def empty(self) -> bool:
+        """Nothing runs, and nothing is being ended."""
+        return not self._slots and not self._leaving
+
+    def step(self, now: float) -> bool:
+        """Do what is due; True if something has changed."""
+        changed = [slot for slot in self._slots.values() if slot.step(now)]
+        for slot in self._leaving:
+            slot.step(now)
+        self._leaving = [slot for slot in self._leaving if not slot.finished]
+        for slot in changed:
+            names = [family.metric.name for family in slot.families()]
+            self._owners.claim(slot.current.source, names)
+        for slot in self._slots.values() if changed else ():
+            slot.refused = tuple(self._refused(slot))
+        return bool(changed)
+
+    def add(self, source: Source, leftovers: tuple[Record, ...] = ()) -> None:
+        """Run a collector, unless the configuration says otherwise."""
+        wishes = self._wishes(source.name)
+        if wishes is not None and wishes.enabled:
+            self._slots[source.name] = Slot(source, wishes, self._around, leftovers)
+
+    def restart(self, name: str | None, now: float) -> None:
+        """Begin anew with one collector, or with all, whatever their back-off."""
+        for slot in self._slots.values():
+            if name in (None, slot.name):
+                slot.restart(now)
+
+    def retire(self, now: float) -> None:
+        """End all of them; ``empty`` tells when it is over."""
+        for slot in list(self._slots.values()):
+            self._remove(slot, now)
+
+    def families(self) -> Iterator[Family]:
+        """What may be served."""
+        for slot in self._slots.values():
+            for family in slot.families():
+                if self._owners.may_serve(slot.name, family.metric.name):
+                    yield family
+
+    def statuses(self) -> tuple[CollectorStatus, ...]:
+        """How every collector fares, by name; what cannot be used is there too."""
+        broken = (
+            CollectorStatus(name=name, state="quarantined", success=False, message=problem)
+            for name, problem in {**self._problems, **self._file_problems}.items()
+        )
+        found = [*(slot.status() for slot in self._slots.values()), *broken]
+        return tuple(sorted(found, key=lambda status: status.name))
+
+    def update_plugins(self, plugins: Iterable[Plugin], problem: str, now: float) -> None:
+        """The plugin folders hold ``plugins`` now; ``problem`` says why they cannot be read."""
+        self._file_problems = {os.sep: problem} if problem else {}
+        wanted: dict[str, Source] = {}
+        broken = set()
+        for plugin in plugins:
+            if plugin.problem:
+                broken.add(str(plugin.path))
+                self._blame(plugin)
+            for source in plugin.sources:
+                self._want(source, wanted)
+        for name, slot in list(self._slots.items()):
+            source = slot.current.source
+            installed = source.kind == "entry-point"
+            if not installed and name not in wanted and source.origin not in broken:
+                self._remove(slot, now)
+        for name, source in wanted.items():
+            if name in self._slots:
+                self._slots[name].reload(source, now)
+            else:
+                self.add(source)
+        for name in self._tables.keys() - self._slots.keys() - self._problems.keys():
+            self._blame_table(name)
+
+    def _all(self) -> Iterator[Slot]:
+        yield from self._slots.values()
+        yield from self._leaving
+
+    def _refused(self, slot: Slot) -> Iterator[str]:
+        for family in slot.families():
+            metric = family.metric.name
+            if not self._owners.may_serve(slot.name, metric):
+                yield f"{metric} is served by {self._owners.owner(metric)}, so not from here"
+
+    def _wishes(self, name: str) -> Wishes | None:
+        try:
+            return wishes_for(name, self._tables)
+        except ConfigError as error:
+            self._problems[name] = str(error)
+            return None
+
+    def _want(self, source: Source, wanted: dict[str, Source]) -> None:
+        held = self._slots.get(source.name)
+        other = wanted.get(source.name)
+        if other is None and held is not None and held.current.source.kind == "entry-point":
+            other = held.current.source
+        if other is None:
+            wanted[source.name] = source
+            return
+        self._file_problems[source.origin] = (
+            f"{source.origin}: {source.name} is the name of a collector of {other.origin} already; "
+            "give it another"
+        )
+
+    def _blame(self, plugin: Plugin) -> None:
+        """A file cannot be used: say so where its older version runs, else by itself."""
+        path = str(plugin.path)
+        running = [slot for slot in self._slots.values() if slot.current.source.origin == path]
+        for slot in running:
+            slot.note = f"the version before goes on: {plugin.problem}"
+        if not running:
+            self._file_problems[path] = plugin.problem
+
+    def _blame_table(self, name: str) -> None:
+        wishes = self._wishes(name)
+        if wishes is not None and wishes.enabled:
+            known = ", ".join(sorted(self._slots)) or "none"
+            self._file_problems[f"[collectors.{name}]"] = (
+                f"[collectors.{name}] of the configuration: there is no such collector; "
+                f"there are: {known}"
+            )
+
+    def _remove(self, slot: Slot, now: float) -> None:
+        del self._slots[slot.name]
+        self._owners.release(slot.name)
+        slot.retire(now)
+        self._leaving.append(slot)
