@@ -1,0 +1,72 @@
+"""Say from a job's logs what happened: the class of failure, its first cause, who, and what next.
+
+PATH is a log file, a job's folder, a Ray temp dir or session, or a harvested tree with a folder a node;
+compressed and rotated logs are read too. --live takes the running session of this machine. Exit codes:
+0 the job runs or came to its end, 1 something went wrong, 2 wrong usage, 3 no session here.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from ray_sentinel.cli.output import print_json
+from ray_sentinel.errors import UsageError
+from ray_sentinel.evidence.logs.catalogue import Catalogue
+
+HELP = "what happened to a job, from its logs"
+_WELL = frozenset({"completed", "running"})
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument("path", nargs="?", type=Path, metavar="PATH", help="logs to read")
+    parser.add_argument("--live", action="store_true", help="the Ray session of this machine")
+    parser.add_argument(
+        "--catalogue",
+        action="append",
+        type=Path,
+        default=[],
+        metavar="FILE",
+        help="more signatures (TOML); may be given several times",
+    )
+    parser.add_argument(
+        "--checkpoints", type=Path, metavar="DIR", help="where checkpoints are written"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read, answer, print."""
+    from ray_sentinel.cli.reading_bar import reading_bar
+    from ray_sentinel.cli.triage_text import print_triage
+    from ray_sentinel.logs.find import live_session
+    from ray_sentinel.logs.triage import triage_path
+
+    if args.live == (args.path is not None):
+        raise UsageError("give PATH or --live, one of them")
+    root = live_session() if args.live else args.path
+    catalogue = _catalogue(args.catalogue, root)
+    with reading_bar() as progress:
+        answer = triage_path(
+            root,
+            catalogue,
+            live=args.live,
+            checkpoints=args.checkpoints,
+            progress=progress,
+        )
+    if args.json:
+        print_json(answer)
+    else:
+        print_triage(answer)
+    return 0 if answer.kind in _WELL else 1
+
+
+def _catalogue(files: list[Path], root: Path) -> Catalogue:
+    from ray_sentinel import config
+    from ray_sentinel.logs.catalogue import USER_FILE, load_catalogue
+
+    own = config.load().directory() / USER_FILE
+    beside = root / USER_FILE if root.is_dir() else None
+    found = [path for path in (own, beside) if path is not None and path.is_file()]
+    return load_catalogue([*found, *files])

@@ -1,0 +1,101 @@
+"""A triage as text for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timezone
+
+from ray_sentinel.cli.output import clean
+from ray_sentinel.model.triage import LogCulprit, LogLine, Triage
+
+_COLOURS = {"completed": "green", "running": "green", "soft-success": "yellow"}
+
+
+def print_triage(answer: Triage) -> None:
+    """Print the answer, the evidence and the next steps."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    head = Text(answer.kind, style=f"bold {_COLOURS.get(answer.kind, 'red')}")
+    head.append(f"  ({answer.outcome}, confidence {answer.confidence:.0%})", style="dim")
+    console.print(head)
+    for style, line in _lines(answer):
+        console.print(Text(clean(line), style=style), soft_wrap=True)
+
+
+def _lines(answer: Triage) -> Iterator[tuple[str, str]]:
+    yield "", answer.summary
+    if answer.cause:
+        yield "", answer.cause
+    for culprit in answer.culprits:
+        yield "bold", f"culprit: {_culprit(culprit)}"
+    if answer.exception is not None:
+        yield "", f"exception: {answer.exception.kind} at {answer.exception.frame or '?'}"
+    yield from _progress(answer)
+    if answer.evidence:
+        yield "bold", "evidence"
+        for line in answer.evidence:
+            yield "", f"  {_evidence(line)}"
+    echoes = [echo for echo in answer.echoes if echo.kind not in ("harmless",)]
+    if echoes:
+        yield "bold", "echoes and what was survived"
+        for echo in echoes[:12]:
+            yield "dim", f"  {echo.count} × {echo.kind} ({echo.signature}): {_place(echo.first)}"
+    if answer.next_steps:
+        yield "bold", "next steps"
+        for number, step in enumerate(answer.next_steps, 1):
+            yield "", f"  {number}. {step}"
+    if answer.playbook:
+        yield "", f"then: ray-sentinel diagnose --analysis {answer.playbook}"
+    for note in (*answer.sampled, *answer.problems):
+        yield "dim", f"note: {note}"
+
+
+def _progress(answer: Triage) -> Iterator[tuple[str, str]]:
+    steps = answer.progress
+    facts = []
+    if answer.phase:
+        lasted = f" for {answer.phase_seconds:.0f} s" if answer.phase_seconds is not None else ""
+        facts.append(f"phase {answer.phase}{lasted}")
+    if steps.last_step is not None:
+        total = f" of {steps.total_steps}" if steps.total_steps else ""
+        facts.append(f"last step {steps.last_step}{total}")
+    if steps.step_seconds is not None:
+        facts.append(f"{steps.step_seconds:.3g} s a step")
+    if steps.expected_step is not None:
+        facts.append(f"expected by then: step {steps.expected_step}")
+    if steps.checkpoint_step is not None:
+        facts.append(f"last checkpoint at step {steps.checkpoint_step}")
+    if steps.lost_steps is not None:
+        seconds = f" ({steps.lost_seconds:.0f} s)" if steps.lost_seconds is not None else ""
+        facts.append(f"{steps.lost_steps} steps{seconds} lost since")
+    if facts:
+        yield "", ", ".join(facts)
+    if answer.first_error_at is not None:
+        when = datetime.fromtimestamp(answer.first_error_at, timezone.utc)
+        yield "", f"first error at {when:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _culprit(who: LogCulprit) -> str:
+    parts = []
+    if who.rank is not None:
+        parts.append(f"rank {who.rank}")
+    if who.node:
+        parts.append(f"node {who.node}")
+    if who.pid is not None:
+        parts.append(f"pid {who.pid}")
+    if who.actor:
+        parts.append(who.actor)
+    if who.gpu:
+        parts.append(f"GPU {who.gpu}")
+    return f"{', '.join(parts) or '?'}: {who.reason}"
+
+
+def _place(line: LogLine) -> str:
+    number = f":{line.line}" if line.line is not None else ""
+    return f"{line.file}{number}"
+
+
+def _evidence(line: LogLine) -> str:
+    return f"{_place(line)} [{line.note}] {line.text[:300]}"

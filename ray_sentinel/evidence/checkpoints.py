@@ -1,0 +1,277 @@
+"""Checkpoints in a listing of files: which steps, which are whole, how large and how often.
+
+Recognised layouts: ``step_N/``, ``global_step_N/`` and ``global_stepN/`` (verl, DeepSpeed),
+``checkpoint-N/`` (Transformers), ``iter_N/`` (Megatron, with ``latest_checkpointed_iteration.txt``),
+bare ``N/`` folders of Orbax (``_CHECKPOINT_METADATA``, ``.orbax-checkpoint-tmp``), torch DCP folders
+(``.metadata`` beside ``*.distcp``), Ray Train's ``checkpoint_00012``, and single files such as
+``checkpoint_step_00010000.pt``, ``epoch=3-step=1000.ckpt`` or ``ckpt_1000.pt``. ``latest`` may be a
+link, a file that names the step, or absent.
+
+What makes one whole is the file that its writer writes last: DCP's ``.metadata``, Orbax's
+``_CHECKPOINT_METADATA`` or ``commit_success.txt``, Megatron's tracker, Transformers'
+``trainer_state.json``, DeepSpeed's ``latest``. Without such a file one is whole if it is no temporary
+folder, holds no ``.tmp`` or ``.incomplete`` file, and is not smaller than half the usual size.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+Layout = Literal[
+    "step", "transformers", "megatron", "deepspeed", "orbax", "dcp", "ray-train", "file"
+]
+
+_TMP = re.compile(
+    r"(?:\.orbax-checkpoint-tmp|\.tmp(?:-|$|\d)|tmp[-_]|^\.|_tmp$|\.incomplete$|\.partial$|\.part$)"
+)
+_NAMES: tuple[tuple[re.Pattern[str], Layout], ...] = (
+    (re.compile(r"^(?:tmp-)?checkpoint-(?P<step>\d+)$"), "transformers"),
+    (re.compile(r"^iter_(?P<step>\d+)$"), "megatron"),
+    (re.compile(r"^global_step_?(?P<step>\d+)$"), "deepspeed"),
+    (
+        re.compile(
+            r"^(?:tmp[-_.])?(?:step|checkpoint_step|ckpt_step|train_step|samples)[-_=]?(?P<step>\d+)(?:[._-]tmp)?$"
+        ),
+        "step",
+    ),
+    (re.compile(r"^checkpoint_(?P<step>\d+)$"), "ray-train"),
+    (re.compile(r"^(?P<step>\d+)(?:\.orbax-checkpoint-tmp.*)?$"), "orbax"),
+)
+_FILES = re.compile(
+    r"^(?:.*?[-_=.])?(?:step|global_step|iter|iteration|ckpt|checkpoint|model|epoch=\d+-step)[-_=]?(?P<step>\d+)\.(?:pt|pth|ckpt|bin|safetensors|msgpack)(?P<tmp>\.tmp|\.incomplete|\.part)?$"
+)
+_LAST_WRITTEN = {
+    "transformers": ("trainer_state.json",),
+    "orbax": ("_CHECKPOINT_METADATA", "commit_success.txt"),
+    "dcp": (".metadata",),
+}
+_TRACKERS = (
+    "latest_checkpointed_iteration.txt",
+    "latest",
+    "latest.txt",
+    "latest_checkpoint",
+    "last_checkpoint",
+)
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """A file below the checkpoint folder. ``path`` is relative, with ``/``."""
+
+    path: str
+    size: int = 0
+    modified: float = 0.0
+
+
+class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """One checkpoint. ``modified`` is the newest of its files' times."""
+
+    step: int
+    path: str
+    layout: Layout
+    tier: str = ""
+    """"memory", "local", "remote" where the path tells, else empty."""
+    complete: bool = True
+    why: str = ""
+    """Why it counts as half-written."""
+    size: int = 0
+    files: int = 0
+    modified: float = 0.0
+
+
+class CheckpointFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """All checkpoints of a folder, by step."""
+
+    checkpoints: tuple[Checkpoint, ...] = ()
+    latest_step: int | None = None
+    """What ``latest`` (link or file) points to; else the newest complete one."""
+    latest_complete: Checkpoint | None = None
+    interval_steps: int | None = None
+    """The usual distance between two."""
+    interval_seconds: float | None = None
+    age_seconds: float | None = None
+    """Since the newest complete one was written."""
+    total_bytes: int = 0
+    problems: tuple[str, ...] = ()
+
+
+def read_listing(
+    entries: Iterable[Entry],
+    links: Mapping[str, str] | None = None,
+    texts: Mapping[str, str] | None = None,
+    now: float | None = None,
+) -> CheckpointFacts:
+    """The checkpoints in ``entries``.
+
+    ``links`` are links below the folder and their targets, ``texts`` the contents of tracker files
+    (``latest``, ``latest_checkpointed_iteration.txt``), ``now`` the time that ages count from.
+    """
+    grouped = _grouped(entries)
+    tracked = _tracked_steps(links or {}, texts or {})
+    made = [
+        _checkpoint(root, layout, step, files) for (root, layout, step), files in grouped.items()
+    ]
+    made = _judge_sizes(made)
+    made.sort(key=lambda c: (c.step, c.modified, c.path))
+    whole = [c for c in made if c.complete]
+    newest = max(whole, key=lambda c: (c.step, c.modified), default=None)
+    pointed = max(tracked.values(), default=None)
+    steps = sorted({c.step for c in whole})
+    return CheckpointFacts(
+        checkpoints=tuple(made),
+        latest_step=pointed if pointed is not None else newest.step if newest else None,
+        latest_complete=newest,
+        interval_steps=_interval(steps),
+        interval_seconds=_interval_seconds(whole),
+        age_seconds=max(0.0, now - newest.modified) if now is not None and newest else None,
+        total_bytes=sum(c.size for c in made),
+        problems=tuple(_problems(made, tracked)),
+    )
+
+
+def _grouped(entries: Iterable[Entry]) -> dict[tuple[str, Layout, int], list[Entry]]:
+    """(folder or file, layout, step) → its files."""
+    found: dict[tuple[str, Layout, int], list[Entry]] = {}
+    for entry in entries:
+        parts = entry.path.split("/")
+        key = _folder_key(parts)
+        if key is None:
+            match = _FILES.match(parts[-1])
+            if match is None:
+                continue
+            key = (entry.path, "file", int(match["step"]))
+        found.setdefault(key, []).append(entry)
+    return found
+
+
+def _folder_key(parts: Sequence[str]) -> tuple[str, Layout, int] | None:
+    for depth, part in enumerate(parts[:-1]):
+        for pattern, layout in _NAMES:
+            match = pattern.match(part)
+            if match is not None:
+                return "/".join(parts[: depth + 1]), layout, int(match["step"])
+    return None
+
+
+def _checkpoint(root: str, layout: Layout, step: int, files: Sequence[Entry]) -> Checkpoint:
+    names = {entry.path[len(root) + 1 :] for entry in files} if layout != "file" else set()
+    layout = _refined(layout, names)
+    complete, why = _is_complete(root, layout, names, files)
+    return Checkpoint(
+        step=step,
+        path=root,
+        layout=layout,
+        tier=_tier(root),
+        complete=complete,
+        why=why,
+        size=sum(entry.size for entry in files),
+        files=len(files),
+        modified=max((entry.modified for entry in files), default=0.0),
+    )
+
+
+def _refined(layout: Layout, names: set[str]) -> Layout:
+    if any(name.endswith(".distcp") for name in names):
+        return "dcp"
+    if any("_CHECKPOINT_METADATA" in name or "ocdbt" in name for name in names):
+        return "orbax"
+    return layout
+
+
+def _is_complete(
+    root: str, layout: Layout, names: set[str], files: Sequence[Entry]
+) -> tuple[bool, str]:
+    last = root.rsplit("/", 1)[-1]
+    if _TMP.search(last):
+        return False, "it is a temporary folder or file"
+    half = next(
+        (e.path for e in files if re.search(r"\.(?:tmp|incomplete|part(?:ial)?)$", e.path)), ""
+    )
+    if half:
+        return False, f"{half} is a temporary file"
+    if layout == "file" and files and files[0].size == 0:
+        return False, "it is empty"
+    markers = _LAST_WRITTEN.get(layout, ())
+    if markers and not _has_marker(layout, markers, names):
+        return False, f"{markers[0]}, which is written last, is missing"
+    if layout == "dcp":
+        empty = next((e.path for e in files if e.size == 0 and e.path.endswith(".distcp")), "")
+        if empty:
+            return False, f"{empty} is empty"
+    return True, ""
+
+
+def _has_marker(layout: Layout, markers: Sequence[str], names: set[str]) -> bool:
+    if any(name.rsplit("/", 1)[-1] in markers for name in names):
+        return True
+    # A model saved alone, without a trainer's state, is whole with its weights.
+    return layout == "transformers" and not any(
+        name.startswith(("optimizer", "scheduler", "rng_state", "global_step")) for name in names
+    )
+
+
+def _tier(path: str) -> str:
+    lower = path.lower()
+    if "/shm" in lower or "memory" in lower or "ramdisk" in lower:
+        return "memory"
+    if lower.startswith(("s3:", "gs:", "az:")) or "s3" in lower.split("/") or "remote" in lower:
+        return "remote"
+    if "nvme" in lower or "local" in lower.split("/") or "scratch" in lower:
+        return "local"
+    return ""
+
+
+def _judge_sizes(made: Sequence[Checkpoint]) -> list[Checkpoint]:
+    """One that is much smaller than its like, and the newest of them, is still being written."""
+    by_layout: dict[tuple[str, str], list[Checkpoint]] = {}
+    for item in made:
+        by_layout.setdefault((item.layout, item.path.rpartition("/")[0]), []).append(item)
+    judged = []
+    for item in made:
+        peers = [
+            c.size
+            for c in by_layout[item.layout, item.path.rpartition("/")[0]]
+            if c is not item and c.complete
+        ]
+        if item.complete and len(peers) >= 2 and item.size * 2 < statistics.median(peers):
+            why = f"{item.size} bytes, where the others have {int(statistics.median(peers))}"
+            item = msgspec.structs.replace(item, complete=False, why=why)
+        judged.append(item)
+    return judged
+
+
+def _tracked_steps(links: Mapping[str, str], texts: Mapping[str, str]) -> dict[str, int]:
+    found = {}
+    for path, target in (*links.items(), *texts.items()):
+        if path.rsplit("/", 1)[-1] in _TRACKERS:
+            match = re.search(r"(\d+)(?:\D*)$", target.strip())
+            if match is not None:
+                found[path] = int(match.group(1))
+    return found
+
+
+def _interval(steps: Sequence[int]) -> int | None:
+    gaps = [b - a for a, b in zip(steps, steps[1:], strict=False)]
+    return int(statistics.median(gaps)) if gaps else None
+
+
+def _interval_seconds(whole: Sequence[Checkpoint]) -> float | None:
+    times = [c.modified for c in sorted(whole, key=lambda c: c.step)]
+    gaps = [b - a for a, b in zip(times, times[1:], strict=False) if b > a]
+    return statistics.median(gaps) if gaps else None
+
+
+def _problems(made: Sequence[Checkpoint], tracked: Mapping[str, int]) -> Iterable[str]:
+    for item in made:
+        if not item.complete:
+            yield f"{item.path} is half-written: {item.why}"
+    steps = {c.step: c.complete for c in made}
+    for path, step in tracked.items():
+        if step not in steps:
+            yield f"{path} points to step {step}, which is not there"
+        elif not any(c.complete for c in made if c.step == step):
+            yield f"{path} points to step {step}, which is half-written: take an earlier one"

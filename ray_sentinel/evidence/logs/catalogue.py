@@ -1,0 +1,142 @@
+"""All signatures together: which of them a line shows, and which bytes make a line worth a look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from ray_sentinel.errors import ConfigError
+from ray_sentinel.evidence.logs.phases import PhaseMark, compile_marks
+from ray_sentinel.evidence.logs.signatures import Advice, Rule, Signature, compile_rule
+
+TRIGGERS: tuple[str, ...] = tuple(
+    """
+    error|exception|fail|timeout|timed out|time out|traceback|kill|signal|abort|died|dead|lost|memory
+    xid|warn|refused|reset by peer|exit|cancel|preempt|terminat|watchdog|nan|stall|complete|succe
+    finished|no space|unable|heartbeat|last enqueued|mismatch|duplicate gpu|got completion|gloo
+    closed by|clients joined|stale|rendezvous|etcd|missing|environ|already in use|off the bus
+    uncorrectable|no cuda|invalid|not found|no such|cannot|could not|does not|unexpected|denied|quota
+    errno|is full|blocked for|panic|oom|sigterm|sigkill|sigsegv|sigint|interrupt|segmentation
+    unrecognized|divisible|must be|undefined symbol|gated|couldn't|corrupt|truncated|stopiteration
+    insufficient|scheduled|evict|spot |due to|straggler|is slow|stuck|hung|hang |progress|throughput
+    finite|checkpoint|train_runtime|summary|ran out|resource_exhausted|compil|barrier|dump signal
+    link down|link is down|amdgpu|lockup|nvswitch|too many|can't|nfs: |nvme|read-only|assert|illegal
+    diverged|loss scale|sending process|closing process|received 15|net/ofi sel|using network
+    """.strip()
+    .replace("\n    ", "|")
+    .split("|")
+)
+"""A line is looked at closely if it holds one of these. Few, because each costs a pass over the
+bytes. A user's entries add their own words where these do not cover them."""
+
+_ROLE_ORDER = {"cause": 1, "symptom": 2, "echo": 3, "note": 4}
+
+
+class Found(msgspec.Struct, frozen=True):
+    """One entry that a line shows, with what its named groups caught."""
+
+    signature: Signature
+    groups: dict[str, str]
+
+
+class Catalogue:
+    """The entries, compiled. Immutable after construction."""
+
+    def __init__(
+        self,
+        signatures: Iterable[tuple[str, Signature]],
+        advice: Iterable[Advice] = (),
+        marks: Iterable[PhaseMark] = (),
+        own: Iterable[tuple[str, Signature]] = (),
+    ) -> None:
+        """``signatures`` are (where it was read, entry), ``own`` those of a user's file, whose words
+        are looked for themselves; a later id replaces an earlier one.
+
+        Raises ConfigError for an entry that cannot be used.
+        """
+        rules: dict[str, Rule] = {}
+        own = tuple(own)
+        for where, signature in (*signatures, *own):
+            rules[signature.id] = compile_rule(signature, where)
+        self._own = {signature.id for _, signature in own}
+        self.rules: tuple[Rule, ...] = tuple(rules.values())
+        self.advice: tuple[Advice, ...] = tuple(advice)
+        self.marks = compile_marks(marks)
+        self._by_name = rules
+        self.by_id = {rule.signature.id: rule.signature for rule in self.rules}
+        self._harmless = tuple(r for r in self.rules if r.signature.harmless)
+        self._loose: dict[str, Rule] = {}
+        self._by_word = self._index()
+        self.triggers = tuple(word.encode() for word in self._by_word)
+
+    def _index(self) -> dict[str, tuple[Rule, ...]]:
+        """Trigger word → the rules that a line with it may show."""
+        words: dict[str, dict[str, Rule]] = {word: {} for word in TRIGGERS}
+        for rule in self.rules:
+            name = rule.signature.id
+            if rule.signature.harmless:
+                continue
+            for literal in rule.literals:
+                word = next((word for word in words if word in literal), None)
+                if word is None and name in self._own:
+                    word = literal
+                if word is None:
+                    self._loose[name] = rule
+                else:
+                    words.setdefault(word, {})[name] = rule
+        return {word: tuple(rules.values()) for word, rules in words.items()}
+
+    def get(self, name: str) -> Signature:
+        """The entry called ``name``. Raises ConfigError where a user's file took it away."""
+        try:
+            return self.by_id[name]
+        except KeyError:
+            raise ConfigError(f"the log catalogue has no signature {name!r}") from None
+
+    def rule(self, name: str) -> Rule:
+        """The compiled entry called ``name``."""
+        return self._by_name[name]
+
+    def search(self, text: str, file_kind: str = "") -> Found | None:
+        """The entry that says most about ``text``: by role, then by weight; a harmless one over
+        all. None where no entry, or only a harmless one, knows the line: see ``is_harmless``."""
+        lower = text.lower()
+        best: Found | None = None
+        best_key = (9, 0)
+        for rule in self._candidates(lower):
+            signature = rule.signature
+            key = (_ROLE_ORDER[signature.role], -signature.weight)
+            if key >= best_key or (signature.files and file_kind not in signature.files):
+                continue
+            groups = rule.search(text, lower)
+            if groups is not None:
+                best, best_key = Found(signature, groups), key
+        if best is None:
+            return None
+        harmless = self.harmless(text, file_kind)
+        if harmless is None or (best.signature.weight > harmless.weight and best_key[0] == 1):
+            return best
+        return Found(harmless, {})
+
+    def _candidates(self, lower: str) -> Iterator[Rule]:
+        for word, rules in self._by_word.items():
+            if rules and word in lower:
+                yield from rules
+        yield from self._loose.values()
+
+    def harmless(self, text: str, file_kind: str = "") -> Signature | None:
+        """The harmless entry that knows ``text``, or None."""
+        lower = text.lower()
+        for rule in self._harmless:
+            signature = rule.signature
+            if signature.files and file_kind not in signature.files:
+                continue
+            if rule.search(text, lower) is not None:
+                return signature
+        return None
+
+    def advice_for(self, kind: str, phase: str = "") -> tuple[Advice, ...]:
+        """What to do about a class, the advice for this very phase first."""
+        fits = [a for a in self.advice if a.kind == kind and a.phase in ("", phase)]
+        return tuple(sorted(fits, key=lambda a: a.phase == ""))

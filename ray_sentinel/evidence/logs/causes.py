@@ -1,0 +1,152 @@
+"""The first cause apart from its echoes.
+
+Errors come in cascades: one rank fails, its peers lose their connections, wait until a time-out, and
+are ended by the launcher; the driver reports what it heard. Classes form tiers by how much they
+explain. Among the errors that training did not survive the earliest counts, unless one of a higher
+tier, printed a little later (or at any time, for what the kernel or the scheduler says), explains it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ray_sentinel.evidence.logs.exits import signal_name
+from ray_sentinel.evidence.logs.records import FileFacts, Hit
+from ray_sentinel.evidence.logs.timeline import SURVIVED_STEPS, Training, steps_after
+
+_TIERS: tuple[frozenset[str], ...] = (
+    frozenset({"gpu-lost", "oom-host", "node-fail"}),
+    frozenset(
+        {
+            "oom-gpu",
+            "checkpoint-fs-error",
+            "checkpoint-load",
+            "port-in-use",
+            "etcd",
+            "missing-env",
+            "topology-change",
+            "data-loading",
+            "storage",
+            "config",
+            "nan-loss",
+            "xla-compile",
+            "preempted",
+            "cancelled",
+        }
+    ),
+    frozenset({"python-exception", "nccl-init", "rendezvous"}),
+    frozenset({"signal-kill"}),
+    frozenset({"actor-fail"}),
+    frozenset({"nccl-timeout", "heartbeat-timeout"}),
+    frozenset({"hang", "throughput-degradation"}),
+    frozenset({"unknown-death"}),
+)
+_ANYTIME = 900.0
+"""A machine's own record (kernel, scheduler) explains a failure up to so many seconds around it."""
+_PRINTED_LATE = 60.0
+_AFTER_TIMEOUT = 2.0
+_NEAR_BYTES = 200_000
+
+
+def tier(kind: str) -> int:
+    """0 explains most."""
+    return next((n for n, kinds in enumerate(_TIERS) if kind in kinds), len(_TIERS))
+
+
+def class_of(hit: Hit, started: bool) -> str:
+    """The hit's class; some signatures mean another one while no step has been made."""
+    if not started and hit.signature.at_startup:
+        return hit.signature.at_startup
+    return hit.signature.kind
+
+
+def is_trouble(hit: Hit) -> bool:
+    """A cause or a symptom: neither an echo nor harmless nor a note."""
+    return hit.signature.role in ("cause", "symptom")
+
+
+def in_order(hits: Sequence[Hit]) -> list[Hit]:
+    """By time; undated ones of a file follow the dated one before them, else they come first."""
+    return sorted(hits, key=lambda h: (h.time if h.time is not None else 0.0, h.file, h.offset))
+
+
+def split_survived(
+    hits: Sequence[Hit], files: Sequence[FileFacts], training: Training, completed: bool
+) -> tuple[list[Hit], list[Hit]]:
+    """(those that training did not survive, those that it did)."""
+    needed = 1 if completed else SURVIVED_STEPS
+    fatal, survived = [], []
+    for hit in hits:
+        lasting = hit.signature.kind == "nan-loss" or tier(hit.signature.kind) == 0
+        after = steps_after(hit, files, training) if not lasting or completed else 0
+        (survived if after >= needed else fatal).append(hit)
+    return fatal, survived
+
+
+def first_cause(hits: Sequence[Hit], started: bool) -> Hit | None:
+    """The hit that explains the others; None where there is no trouble among ``hits``."""
+    trouble = in_order([hit for hit in hits if is_trouble(hit)])
+    if not trouble:
+        echoes = in_order([hit for hit in hits if hit.signature.role == "echo"])
+        return min(echoes, key=lambda h: tier(h.signature.kind)) if echoes else None
+    winner = trouble[0]
+    for hit in trouble[1:]:
+        if _explains(hit, winner, started):
+            winner = hit
+    return winner
+
+
+def _explains(later: Hit, winner: Hit, started: bool) -> bool:
+    kind, told = class_of(later, started), class_of(winner, started)
+    rank, old = tier(kind), tier(told)
+    if later.signature.role == "symptom" and winner.signature.role == "cause":
+        return False
+    if rank == old:
+        return _says_more(later, winner)
+    if rank > old:
+        return False
+    if rank == 0:
+        return _within(later, winner, _ANYTIME, unknown=True)
+    if kind in ("cancelled", "preempted"):
+        return told in ("signal-kill", "actor-fail", "unknown-death") and _within(
+            later, winner, _PRINTED_LATE, unknown=True
+        )
+    if told in ("nccl-timeout", "heartbeat-timeout", "hang"):
+        return _within(later, winner, _AFTER_TIMEOUT, unknown=_before(later, winner))
+    return _within(later, winner, _PRINTED_LATE, unknown=True)
+
+
+def _says_more(later: Hit, winner: Hit) -> bool:
+    """Of the same tier: a cause says more than a symptom printed just before."""
+    if winner.signature.role == "symptom" and later.signature.role == "cause":
+        return _within(later, winner, _PRINTED_LATE, unknown=True)
+    same_place = later.file == winner.file and later.offset - winner.offset < 4000
+    if same_place and later.signature.kind == winner.signature.kind:
+        return later.signature.weight > winner.signature.weight + 20
+    return False
+
+
+def _within(later: Hit, winner: Hit, seconds: float, *, unknown: bool) -> bool:
+    if later.time is not None and winner.time is not None:
+        if later.own_time or winner.own_time or later.file != winner.file:
+            return abs(later.time - winner.time) <= seconds
+    if later.file == winner.file:
+        return unknown and later.offset - winner.offset <= _NEAR_BYTES
+    return unknown
+
+
+def _before(later: Hit, winner: Hit) -> bool:
+    """In undated text: not after the winner in the same file."""
+    return later.file != winner.file
+
+
+def ended_by_signal(hit: Hit) -> str:
+    """The signal's name, where the hit reports an exit by one."""
+    if hit.exit is not None:
+        return signal_name(hit.exit.code)
+    code = hit.groups.get("code", "")
+    if code.lstrip("-").isdigit():
+        return signal_name(int(code) if code.startswith("-") else int(code))
+    return {"Killed": "SIGKILL", "Segmentation fault": "SIGSEGV", "Bus error": "SIGBUS"}.get(
+        hit.groups.get("signal", ""), ""
+    )

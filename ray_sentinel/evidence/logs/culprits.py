@@ -1,0 +1,186 @@
+"""Who failed first: rank, node, process and device of the first cause.
+
+A line speaks against the process that printed it, against one that it names, or against nobody. A
+watchdog's time-out speaks against nobody: there the ranks' collective numbers decide. Nobody is named
+where the lines do not tell: an innocent rank named is worse than a culprit missed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from ray_sentinel.evidence.logs.causes import ended_by_signal
+from ray_sentinel.evidence.logs.lines import NOBODY, Origin
+from ray_sentinel.evidence.logs.records import FileFacts, Hit
+from ray_sentinel.evidence.logs.watchdog import laggards
+from ray_sentinel.model.triage import LogCulprit
+
+_IP = re.compile(r"\b(?:ip|IP|address|IP address)[:=]? ?(\d{1,3}(?:\.\d{1,3}){3})\b")
+_COMMON_FATE = frozenset(
+    {"config", "missing-env", "etcd", "topology-change", "cancelled", "preempted"}
+)
+_WAITING = frozenset({"nccl-timeout", "hang"})
+
+
+class People:
+    """Which pid is which rank on which host, as far as any line said."""
+
+    def __init__(self, files: Sequence[FileFacts]) -> None:
+        self._by_pid: dict[int, list[Origin]] = {}
+        self._by_rank: dict[int, list[Origin]] = {}
+        for facts in files:
+            for origin in facts.people:
+                self._learn(origin.filled(facts.file.origin))
+            if facts.file.origin.pid is not None or facts.file.origin.rank is not None:
+                self._learn(facts.file.origin)
+            for hit in facts.hits:
+                if hit.origin.rank is not None and (hit.origin.pid is not None or hit.origin.host):
+                    self._learn(hit.origin)
+
+    def _learn(self, origin: Origin) -> None:
+        if origin.pid is not None:
+            self._by_pid.setdefault(origin.pid, []).append(origin)
+        if origin.rank is not None:
+            self._by_rank.setdefault(origin.rank, []).append(origin)
+
+    def complete(self, origin: Origin) -> Origin:
+        """``origin`` with what else is known of the same process."""
+        found = origin
+        if origin.pid is not None:
+            for other in self._by_pid.get(origin.pid, ()):
+                if _same_place(found, other):
+                    found = found.filled(other)
+        elif origin.rank is not None:
+            for other in self._by_rank.get(origin.rank, ()):
+                found = found.filled(other)
+        return found
+
+
+def _same_place(one: Origin, other: Origin) -> bool:
+    return not (one.ip and other.ip and one.ip != other.ip) and not (
+        one.host and other.host and one.host != other.host
+    )
+
+
+def name_culprits(
+    cause: Hit, kind: str, hits: Sequence[Hit], files: Sequence[FileFacts], world: int | None
+) -> tuple[LogCulprit, ...]:
+    """The culprits behind ``cause``, the likeliest first; empty where the logs do not tell."""
+    people = People(files)
+    if kind in _WAITING and cause.signature.accuses == "nobody":
+        return _lagging(hits, files, people, world)
+    if kind == "heartbeat-timeout":
+        accused = _accused(cause, hits)
+        if accused:
+            return tuple(_culprit(o, people, "its heartbeats stopped") for o in accused)
+    origin = _spoken_of(cause, files)
+    if _empty(origin):
+        origin = _by_exit(kind, hits)
+    if _empty(origin):
+        return ()
+    return (_culprit(origin, people, _reason(cause)),)
+
+
+def _lagging(
+    hits: Sequence[Hit], files: Sequence[FileFacts], people: People, world: int | None
+) -> tuple[LogCulprit, ...]:
+    works = [work for facts in files for work in facts.works]
+    return tuple(
+        _culprit(Origin(rank=late.rank), people, late.reason) for late in laggards(works, world)
+    )
+
+
+def _accused(cause: Hit, hits: Iterable[Hit]) -> list[Origin]:
+    """The tasks that heartbeat lines name, in order, each once."""
+    seen: dict[int, Origin] = {}
+    for hit in (cause, *hits):
+        rank = hit.groups.get("rank", "")
+        if hit.signature.id == cause.signature.id and rank.isdigit():
+            seen.setdefault(int(rank), Origin(rank=int(rank)))
+    return list(seen.values())[:16]
+
+
+def _spoken_of(cause: Hit, files: Sequence[FileFacts]) -> Origin:
+    named = _groups(cause)
+    own = cause.origin.filled(files[cause.file].file.origin)
+    if cause.signature.accuses == "nobody":
+        return NOBODY
+    if cause.signature.accuses == "self":
+        return named.filled(own) if _agree(named, own) else own.filled(named)
+    if _empty(named):
+        return (
+            Origin(host=own.host, ip=own.ip) if files[cause.file].file.kind == "kernel" else named
+        )
+    if files[cause.file].file.kind == "kernel":
+        return named.filled(Origin(host=own.host, ip=own.ip))
+    return named
+
+
+def _groups(hit: Hit) -> Origin:
+    def number(key: str) -> int | None:
+        text = hit.groups.get(key, "")
+        return int(text) if text.isdigit() else None
+
+    ip = hit.groups.get("ip", "")
+    if not ip and (match := _IP.search(hit.text)):
+        ip = match.group(1)
+    return Origin(
+        rank=number("rank"),
+        local_rank=number("local"),
+        pid=number("pid"),
+        ip=ip,
+        host=hit.groups.get("host", ""),
+        actor=hit.groups.get("actor", ""),
+        gpu=hit.groups.get("gpu", ""),
+    )
+
+
+def _agree(one: Origin, other: Origin) -> bool:
+    return one.pid is None or other.pid is None or one.pid == other.pid
+
+
+def _by_exit(kind: str, hits: Sequence[Hit]) -> Origin:
+    """The first failed rank as the launcher saw it, for a cause whose line names no process."""
+    if kind in _COMMON_FATE:
+        return NOBODY
+    rows = [hit for hit in hits if hit.exit is not None and hit.exit.root]
+    rows = [hit for hit in rows if ended_by_signal(hit) not in ("SIGTERM", "SIGINT", "SIGABRT")]
+    if rows:
+        return rows[0].origin
+    exits = [hit for hit in hits if hit.signature.id in ("exit-by-signal", "exit-code")]
+    named = [hit for hit in exits if "pid" in hit.groups or "rank" in hit.groups]
+    return _groups(named[0]).filled(named[0].origin) if named else NOBODY
+
+
+def _empty(origin: Origin) -> bool:
+    return origin == NOBODY or (
+        origin.rank is None
+        and origin.pid is None
+        and origin.local_rank is None
+        and not (origin.ip or origin.host or origin.gpu)
+    )
+
+
+def _culprit(origin: Origin, people: People, reason: str) -> LogCulprit:
+    whole = people.complete(origin)
+    rank = whole.rank if whole.rank is not None else whole.local_rank
+    return LogCulprit(
+        rank=rank,
+        node=whole.host or whole.ip,
+        pid=whole.pid,
+        ip=whole.ip,
+        actor=whole.actor,
+        gpu=whole.gpu,
+        reason=reason,
+    )
+
+
+def _reason(cause: Hit) -> str:
+    signal = ended_by_signal(cause)
+    if signal:
+        return f"ended by {signal}"
+    if cause.exception is not None:
+        message = cause.exception.message.split("\n")[0][:160]
+        return f"{cause.exception.kind}: {message}" if message else cause.exception.kind
+    return cause.signature.cause or cause.text[:160]

@@ -1,0 +1,105 @@
+"""How processes ended, as launchers report it: torchrun's failure table, srun, mpirun, DeepSpeed.
+
+torchrun prints a table (``torch/distributed/elastic/multiprocessing/errors``): one paragraph a failed
+rank, the first observed one under "Root Cause". A rank that died by SIGTERM was ended by the launcher;
+one that died by SIGABRT mostly ended itself after a watchdog's time-out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import msgspec
+
+from ray_sentinel.evidence.logs.lines import Line
+from ray_sentinel.evidence.logs.times import parse_time
+
+SIGNALS = {
+    1: "SIGHUP",
+    2: "SIGINT",
+    3: "SIGQUIT",
+    4: "SIGILL",
+    6: "SIGABRT",
+    7: "SIGBUS",
+    8: "SIGFPE",
+    9: "SIGKILL",
+    11: "SIGSEGV",
+    13: "SIGPIPE",
+    15: "SIGTERM",
+    24: "SIGXCPU",
+}
+_ROW = re.compile(
+    r"^\s+(?P<key>time|host|rank|exitcode|error_file|traceback|msg)\s*: ?(?P<value>.*)$"
+)
+_RANK = re.compile(r"(?P<rank>\d+)(?: \(local_rank: (?P<local>\d+)\))?")
+_EXIT = re.compile(r"(?P<code>-?\d+)(?: \(pid: (?P<pid>\d+)\))?")
+TABLE_MARKS = ("Root Cause (first observed failure)", "Failures:")
+
+
+class Exit(msgspec.Struct, frozen=True, kw_only=True):
+    """One process's end. ``code`` below zero is a signal's number, negated."""
+
+    code: int | None = None
+    rank: int | None = None
+    local_rank: int | None = None
+    pid: int | None = None
+    host: str = ""
+    time: float | None = None
+    message: str = ""
+    root: bool = False
+    """The launcher saw it first."""
+    index: int = 0
+    """Which of the lines handed in names the exit."""
+
+
+def signal_name(code: int | None) -> str:
+    """``SIGKILL`` for -9 or 137; empty where it is no signal."""
+    if code is None:
+        return ""
+    number = -code if code < 0 else code - 128 if code > 128 else 0
+    return SIGNALS.get(number, f"signal {number}" if number else "")
+
+
+def read_table(lines: Sequence[Line], start: int, year: int) -> tuple[Exit, ...]:
+    """The rows of torchrun's failure table from ``lines[start]`` on."""
+    rows: list[Exit] = []
+    current: dict[str, str] = {}
+    root = False
+    where = start
+    for index in range(start, min(len(lines), start + 400)):
+        text = lines[index].text
+        if TABLE_MARKS[0] in text:
+            _close(rows, current, root, where, year)
+            root, current = True, {}
+        elif match := _ROW.match(text):
+            if match["key"] in current:
+                _close(rows, current, root, where, year)
+                current = {}
+            current[match["key"]] = match["value"].strip()
+            if match["key"] == "exitcode":
+                where = index
+        elif text.lstrip().startswith("====") and index > start + 3:
+            break
+    _close(rows, current, root, where, year)
+    return tuple(rows)
+
+
+def _close(rows: list[Exit], found: dict[str, str], root: bool, index: int, year: int) -> None:
+    if "exitcode" not in found and "rank" not in found:
+        return
+    rank = _RANK.match(found.get("rank", ""))
+    code = _EXIT.match(found.get("exitcode", ""))
+    rows.append(
+        Exit(
+            code=int(code["code"]) if code else None,
+            pid=int(code["pid"]) if code and code["pid"] else None,
+            rank=int(rank["rank"]) if rank else None,
+            local_rank=int(rank["local"]) if rank and rank["local"] else None,
+            host=found.get("host", ""),
+            time=parse_time(found.get("time", ""), year),
+            message=found.get("traceback", ""),
+            root=root,
+            index=index,
+        )
+    )

@@ -1,0 +1,46 @@
+"""The level that a log line gives itself."""
+
+from __future__ import annotations
+
+import re
+
+_LEVEL = re.compile(
+    r"(?:^|[\s\[\]:|(,\-])(?P<word>DEBUG|TRACE|INFO|NOTICE|WARNING|WARN|ERROR|CRITICAL|FATAL)(?=[\s\]:|),\-]|$)"
+    r"|^(?P<glog>[IWEFD])\d{3,4} \d\d:"
+    r"|^\[\d{4}-\d\d-\d\d [\d:,.]+ (?P<ray>[IWEDC]) "
+    r"|^\[(?P<c10d>[WEIF])\d{3,4} \d\d:"
+    r"|\d\d:\d\d:\d\d\.\d+: (?P<tf>[IWEF]) "
+)
+_LETTERS = {"I": "info", "W": "warning", "E": "error", "F": "error", "C": "error", "D": "debug"}
+_WORDS = {
+    "DEBUG": "debug",
+    "TRACE": "debug",
+    "INFO": "info",
+    "NOTICE": "info",
+    "WARN": "warning",
+    "WARNING": "warning",
+    "ERROR": "error",
+    "CRITICAL": "error",
+    "FATAL": "error",
+}
+_FRONT = 110
+
+
+def level(text: str) -> str:
+    """ "debug", "info", "warning" or "error" as the line's front says; empty where it does not.
+
+    >>> level("[2024-05-01 10:00:00,123 E 12 34] (raylet) x.cc:1: y")
+    'error'
+    """
+    match = _LEVEL.search(text, 0, _FRONT)
+    if match is None:
+        return ""
+    for name in ("glog", "ray", "c10d", "tf"):
+        if letter := match.group(name):
+            return _LETTERS[letter]
+    return _WORDS[match.group("word")]
+
+
+def is_quiet(text: str) -> bool:
+    """Whether the line calls itself information only."""
+    return level(text) in ("info", "debug")

@@ -1,0 +1,163 @@
+"""One log line apart from what launchers wrote around it.
+
+Launchers prefix each line with who printed it: Ray ``(TrainerActor pid=12, ip=10.0.0.2)``, torch
+``[rank3]:``, torchrun ``[default0]:``, srun ``3: ``, mpirun ``[1,3]<stdout>:``, pdsh ``10.0.0.2: ``,
+kubectl ``[pod/name/container]``, NCCL ``host:pid:tid [gpu]``. Ray folds equal lines of many workers
+into one, with ``[repeated 7x across cluster]`` at its end.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+_ESCAPES = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[PX^_][^\x1b]*(?:\x1b\\)?|[ -/]*[0-~])"
+)
+_REPEATED = re.compile(r"\s*\[repeated (\d+)x across cluster\](?: \(Ray deduplicates logs.*)?\s*$")
+
+_RAY = re.compile(
+    r"\((?P<name>[^\n]{0,160}?)(?:(?:^|(?<=\()|(?<= ))pid=(?P<pid>\d+))(?:, ip=(?P<ip>[0-9A-Fa-f.:]+))?\)[ ]?"
+)
+_RAY_SYSTEM = re.compile(
+    r"\((?P<name>raylet|gcs_server|autoscaler|monitor)(?:, ip=(?P<ip>[0-9A-Fa-f.:]+)| \+[\w]+)?\) ?"
+)
+_RANK = re.compile(r"\[rank[ _-]?(?P<rank>\d+)\]:? ?", re.IGNORECASE)
+_ROLE = re.compile(r"\[(?P<role>[a-zA-Z_]+)(?P<local>\d+)\]: ?")
+_MPI = re.compile(r"\[\d+,(?P<rank>\d+)\]<std(?:out|err)>: ?")
+_SRUN = re.compile(r" {0,4}(?P<rank>\d{1,5}): (?=\S)")
+_HOST = re.compile(
+    r"(?P<host>\d{1,3}(?:\.\d{1,3}){3}|[A-Za-z][A-Za-z0-9]*(?:[-.][A-Za-z0-9]+)*-?\d+): (?=\S)"
+)
+_POD = re.compile(r"\[pod/(?P<host>[^/\]\s]+)/[^\]\s]+\] ")
+_COMPOSE = re.compile(r"(?P<host>[A-Za-z][\w.-]*\d)\s{1,12}\| ")
+_KUBE = re.compile(r"(?P<time>\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)) std(?:out|err) [FP] ")
+_NCCL = re.compile(
+    r"(?:\[[^\]]{10,30}\] )?(?P<host>[A-Za-z0-9][\w.-]*):(?P<pid>\d+):\d+ \[(?P<gpu>\d+)\] "
+    r"(?=(?:\[[^\]]*\] )?NCCL |NCCL)"
+)
+_IN_TEXT = re.compile(r"\[(?:[^\]\n]{0,80} )?[Rr]ank[ :]?\s?(?P<rank>\d+)\]")
+_PID_TAIL = re.compile(r"\(pid=(?P<pid>\d+)(?:, ip=(?P<ip>[0-9A-Fa-f.:]+))?")
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """Who printed a line, as far as it says."""
+
+    rank: int | None = None
+    local_rank: int | None = None
+    pid: int | None = None
+    ip: str = ""
+    host: str = ""
+    actor: str = ""
+    gpu: str = ""
+
+    def filled(self, other: Origin) -> Origin:
+        """This one, its gaps filled from ``other``."""
+        return Origin(
+            rank=self.rank if self.rank is not None else other.rank,
+            local_rank=self.local_rank if self.local_rank is not None else other.local_rank,
+            pid=self.pid if self.pid is not None else other.pid,
+            ip=self.ip or other.ip,
+            host=self.host or other.host,
+            actor=self.actor or other.actor,
+            gpu=self.gpu or other.gpu,
+        )
+
+
+NOBODY = Origin()
+
+
+class Line(msgspec.Struct, frozen=True):
+    """``text`` without prefixes; ``repeated`` is 1 for a line that stands for itself."""
+
+    text: str
+    origin: Origin = NOBODY
+    repeated: int = 1
+    prefix: str = ""
+    """What was taken off the front: lines of one block have the same."""
+
+
+def strip_escapes(text: str) -> str:
+    """``text`` without terminal escape sequences and carriage returns at its end."""
+    if "\x1b" in text:
+        text = _ESCAPES.sub("", text)
+    return text.rstrip("\r\n")
+
+
+def parse_line(raw: str) -> Line:
+    """Take one line apart.
+
+    >>> parse_line("(Trainer pid=7, ip=10.0.0.2) [rank3]: boom [repeated 7x across cluster]").text
+    'boom'
+    """
+    text = strip_escapes(raw)
+    repeated = 1
+    if text.endswith((")", "]")) and (match := _REPEATED.search(text)):
+        repeated, text = int(match.group(1)), text[: match.start()]
+    start, found = 0, {}
+    for _ in range(4):
+        match = _prefix(text, start)
+        if match is None or match.end() == start:
+            break
+        for key, value in match.groupdict().items():
+            if value and key not in ("time", "role"):
+                found.setdefault(key, value)
+        start = match.end()
+    body = text[start:]
+    if "rank" not in found and "ank" in body and (match := _IN_TEXT.search(body, 0, 200)):
+        found["rank"] = match.group("rank")
+    return Line(body, _origin(found), repeated, text[:start])
+
+
+def _prefix(text: str, at: int) -> re.Match[str] | None:
+    first = text[at : at + 1]
+    if first == "(":
+        return _RAY_SYSTEM.match(text, at) or _RAY.match(text, at)
+    if first == "[":
+        return (
+            _RANK.match(text, at)
+            or _MPI.match(text, at)
+            or _POD.match(text, at)
+            or _ROLE.match(text, at)
+            or _NCCL.match(text, at)
+        )
+    if first.isdigit():
+        return (
+            _KUBE.match(text, at)
+            or _SRUN.match(text, at)
+            or _HOST.match(text, at)
+            or _NCCL.match(text, at)
+        )
+    if first == " ":
+        return _SRUN.match(text, at)
+    if first.isalpha():
+        return _NCCL.match(text, at) or _COMPOSE.match(text, at) or _HOST.match(text, at)
+    return None
+
+
+def _origin(found: dict[str, str]) -> Origin:
+    if not found:
+        return NOBODY
+    name = found.get("name", "").strip()
+    return Origin(
+        rank=_number(found.get("rank")),
+        local_rank=_number(found.get("local")),
+        pid=_number(found.get("pid")),
+        ip=found.get("ip", ""),
+        host=found.get("host", ""),
+        actor=name,
+        gpu=found.get("gpu", ""),
+    )
+
+
+def _number(text: str | None) -> int | None:
+    return int(text) if text is not None else None
+
+
+def named_process(text: str) -> Origin:
+    """The process that a message speaks of: ``(pid=12, ip=10.0.0.2...``."""
+    match = _PID_TAIL.search(text)
+    if match is None:
+        return NOBODY
+    return Origin(pid=int(match.group("pid")), ip=match.group("ip") or "")

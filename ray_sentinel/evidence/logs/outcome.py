@@ -1,0 +1,117 @@
+"""How a job ended, or that it did not: finished, moving, silent."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ray_sentinel.evidence.logs.phases import PhaseSeen
+from ray_sentinel.evidence.logs.records import FileFacts, Hit
+from ray_sentinel.evidence.logs.timeline import Training
+
+_STARTING = frozenset(
+    {"import", "dataset", "placement", "process-group", "model-load", "queue-wiring"}
+)
+_QUIET_LEAST = 300.0
+_QUIET_STEPS = 10.0
+_QUIET_PHASE = 900.0
+_FRESH_LEAST = 600.0
+_FRESH_STEPS = 5.0
+
+
+class Ending(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether training came to its end, and whether it still moves."""
+
+    completed: bool = False
+    marker: Hit | None = None
+    """The line that says so."""
+    moving: bool = False
+
+    def split(self, hits: Sequence[Hit]) -> tuple[list[Hit], list[Hit]]:
+        """(before, after) the end of training; all are before it where there is none."""
+        if self.marker is None:
+            return list(hits), []
+        before = [hit for hit in hits if not _after(hit, self.marker)]
+        return before, [hit for hit in hits if _after(hit, self.marker)]
+
+
+class Silence(msgspec.Struct, frozen=True, kw_only=True):
+    """Nothing moved for ``seconds``; ``before_end`` until somebody ended the job."""
+
+    seconds: float
+    before_end: bool
+
+
+def find_ending(
+    files: Sequence[FileFacts], training: Training, now: float | None, *, live: bool
+) -> Ending:
+    """Look for a line that says that training ended well, and that no later step belies."""
+    markers = [h for f in files for h in f.hits if h.signature.kind == "completed"]
+    for marker in sorted(markers, key=lambda h: (h.time or 0.0, h.offset), reverse=True):
+        if not _goes_on(marker, files, training):
+            return Ending(completed=True, marker=marker)
+    return Ending(moving=_moving(files, training, now, live=live))
+
+
+def _goes_on(marker: Hit, files: Sequence[FileFacts], training: Training) -> bool:
+    """Training steps or a new start follow the marker."""
+    facts = files[marker.file]
+    steps = {s.step.step for s in facts.steps if s.offset > marker.offset and not s.step.left}
+    if len(steps) > 1:
+        return True
+    starts = [p for p in facts.phases if p.offset > marker.offset and p.phase in _STARTING]
+    if starts:
+        return True
+    if marker.time is None or training.file == marker.file:
+        return False
+    margin = 5 * (training.step_seconds or 1.0) + 5.0
+    return training.last_time is not None and training.last_time > marker.time + margin
+
+
+def _after(hit: Hit, marker: Hit) -> bool:
+    if hit.file == marker.file:
+        return hit.offset > marker.offset
+    if hit.time is not None and marker.time is not None:
+        return hit.time >= marker.time
+    return True
+
+
+def _moving(
+    files: Sequence[FileFacts], training: Training, now: float | None, *, live: bool
+) -> bool:
+    """The newest sign of life is fresh: the lines' own times if they have any, else the files'."""
+    if now is None:
+        return False
+    times = [f.last_time for f in files if f.last_time is not None]
+    changed = [f.file.modified for f in files if f.file.modified is not None]
+    newest = max(times, default=None)
+    if newest is None or live:
+        newest = max([*changed, *times], default=None)
+    if newest is None:
+        return False
+    fresh = max(_FRESH_LEAST, _FRESH_STEPS * (training.step_seconds or 0.0))
+    return -86_400.0 < now - newest < fresh
+
+
+def silence(
+    files: Sequence[FileFacts],
+    training: Training,
+    phase: PhaseSeen | None,
+    now: float | None,
+    *,
+    live: bool,
+) -> Silence | None:
+    """The time from the last progress to the last sign of life, where it is far too long."""
+    ends = [f.last_time for f in files if f.last_time is not None]
+    if not ends:
+        return None
+    end = now if live and now is not None else max(ends)
+    last = training.last_time
+    limit = max(_QUIET_LEAST, _QUIET_STEPS * (training.step_seconds or 0.0))
+    if phase is not None and phase.phase not in ("train", "teardown"):
+        limit = _QUIET_PHASE
+        last = max(filter(None, (last, phase.time)), default=None)
+    if last is None or end - last <= limit:
+        return None
+    return Silence(seconds=end - last, before_end=True)

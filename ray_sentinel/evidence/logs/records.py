@@ -1,0 +1,78 @@
+"""What is known of one log file after it was read."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ray_sentinel.evidence.logs.exits import Exit
+from ray_sentinel.evidence.logs.lines import NOBODY, Origin
+from ray_sentinel.evidence.logs.phases import PhaseSeen
+from ray_sentinel.evidence.logs.signatures import Signature
+from ray_sentinel.evidence.logs.steps import Step
+from ray_sentinel.evidence.logs.watchdog import RankWork
+from ray_sentinel.model.triage import LogException
+
+
+class LogFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file and what its name says."""
+
+    label: str
+    """The path as it is shown."""
+    kind: str = "log"
+    """"log", "worker", "driver", "raylet", "gcs", "monitor", "ray", "rank", "nccl", "kernel",
+    "slurm", "agent"."""
+    origin: Origin = NOBODY
+    """Whose lines these are, where the name tells."""
+    stderr: bool = False
+    modified: float | None = None
+    size: int = 0
+
+
+class Hit(msgspec.Struct, frozen=True, kw_only=True):
+    """A line (or block) that shows a signature."""
+
+    file: int
+    offset: int
+    """Of the line's first byte."""
+    text: str
+    signature: Signature
+    groups: dict[str, str] = {}
+    origin: Origin = NOBODY
+    time: float | None = None
+    own_time: bool = False
+    """The time stands on the line itself; else it is that of the last dated line before it."""
+    repeated: int = 1
+    exception: LogException | None = None
+    exit: Exit | None = None
+
+
+class StepSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """A step line found in a file."""
+
+    step: Step
+    offset: int
+    time: float | None = None
+    rank: int | None = None
+
+
+class FileFacts(msgspec.Struct, kw_only=True):
+    """Everything the analysis needs of one file; bounded however large the file is."""
+
+    file: LogFile
+    hits: list[Hit] = []
+    counts: dict[str, int] = {}
+    """How often each signature was seen, by its id."""
+    steps: list[StepSeen] = []
+    phases: list[PhaseSeen] = []
+    works: list[RankWork] = []
+    people: list[Origin] = []
+    """Processes whose rank and pid were named together."""
+    facts: dict[str, str] = {}
+    first_time: float | None = None
+    last_time: float | None = None
+    last_line: str = ""
+    last_offset: int = 0
+    torn: bool = False
+    """It ends within a line."""
+    sampled: str = ""
+    problem: str = ""

@@ -1,0 +1,174 @@
+"""The catalogue's records: what one signature is, and how a catalogue matches a line.
+
+A signature is data: words that a line must hold (``match``, any of them, upper and lower case alike),
+expressions that refine them (``pattern``, any), and what it means. Entries that belong together are
+told apart by ``role``:
+
+``cause``     says why: can be the first cause.
+``symptom``   says that something failed, but not why (an actor died, a rank was killed).
+``echo``      follows from another process's failure; the answer only where nothing better is known.
+``harmless``  looks like trouble and is none.
+``note``      no trouble at all: that training finished, that a side service came up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, get_args
+
+import msgspec
+
+from ray_sentinel.errors import ConfigError
+from ray_sentinel.model.triage import FailureClass
+
+Role = Literal["cause", "symptom", "echo", "harmless", "note"]
+Accuses = Literal["self", "named", "nobody"]
+"""Who a line speaks against: the process that printed it, who is named in it, or nobody."""
+
+CLASSES = frozenset(get_args(FailureClass))
+
+
+class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where an entry comes from: a document's title and the section or table row in it."""
+
+    document: str
+    section: str = ""
+
+
+class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One entry of the catalogue."""
+
+    id: str
+    kind: str = msgspec.field(name="class", default="")
+    role: Role = "cause"
+    match: tuple[str, ...] = ()
+    pattern: tuple[str, ...] = ()
+    """Regular expressions; named groups rank, local, pid, ip, host, gpu, code, signal and step are
+    facts about the culprit."""
+    unless: tuple[str, ...] = ()
+    """Regular expressions that take a match back."""
+    at_startup: str = ""
+    """The class instead of ``class`` while no step has been made."""
+    files: tuple[str, ...] = ()
+    """Kinds of files that it holds for ("kernel", "raylet", "nccl", ...); empty is all."""
+    accuses: Accuses = "self"
+    severity: Literal["info", "warning", "critical"] = "critical"
+    weight: int = 50
+    """0..100: how specific it is, where several entries match one line."""
+    cause: str = ""
+    remedy: tuple[str, ...] = ()
+    source: tuple[Source, ...] = ()
+
+    @property
+    def harmless(self) -> bool:
+        """Whether the line is none of the trouble it looks like."""
+        return self.role == "harmless"
+
+
+class Advice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What to do about a class, or about something that no single line shows."""
+
+    id: str
+    kind: str = msgspec.field(name="class", default="")
+    """Empty: background knowledge that is offered where its ``words`` occur in the answer."""
+    phase: str = ""
+    """Only where the job stopped in this phase."""
+    cause: str = ""
+    remedy: tuple[str, ...] = ()
+    playbook: str = ""
+    source: tuple[Source, ...] = ()
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """A signature ready to match."""
+
+    signature: Signature
+    literals: tuple[str, ...]
+    patterns: tuple[re.Pattern[str], ...]
+    unless: tuple[re.Pattern[str], ...]
+
+    def search(self, text: str, lower: str) -> dict[str, str] | None:
+        """The named groups if ``text`` matches (``lower`` is it in lower case), else None."""
+        if not any(literal in lower for literal in self.literals):
+            return None
+        groups: dict[str, str] = {}
+        if self.patterns:
+            for pattern in self.patterns:
+                match = pattern.search(text)
+                if match is not None:
+                    groups = {k: v for k, v in match.groupdict().items() if v is not None}
+                    break
+            else:
+                return None
+        if any(pattern.search(text) for pattern in self.unless):
+            return None
+        return groups
+
+
+def compile_rule(signature: Signature, where: str) -> Rule:
+    """Check and compile one entry. Raises ConfigError that names ``where`` and what is wrong."""
+    if not signature.id:
+        raise ConfigError(f"{where}: an entry has no id")
+    place = f"{where}: signature {signature.id}"
+    needs_class = signature.role in ("cause", "symptom", "echo")
+    if needs_class and signature.kind not in CLASSES:
+        known = ", ".join(sorted(CLASSES))
+        raise ConfigError(f"{place}: class {signature.kind!r} is not one of: {known}")
+    if signature.at_startup and signature.at_startup not in CLASSES:
+        raise ConfigError(f"{place}: at_startup {signature.at_startup!r} is no class")
+    if not signature.match:
+        raise ConfigError(f"{place}: match needs at least one word that the line must hold")
+    short = [word for word in signature.match if len(word.strip()) < 3]
+    if short:
+        raise ConfigError(
+            f"{place}: match word {short[0]!r} is too short; use three letters or more"
+        )
+    if "\n" in "".join(signature.match):
+        raise ConfigError(f"{place}: match words cannot span lines")
+    return Rule(
+        signature,
+        tuple(word.lower() for word in signature.match),
+        tuple(_compiled(text, place, "pattern") for text in signature.pattern),
+        tuple(_compiled(text, place, "unless") for text in signature.unless),
+    )
+
+
+def _compiled(text: str, place: str, key: str) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except re.error as error:
+        raise ConfigError(f"{place}: {key} {text!r} is no regular expression: {error}") from None
+
+
+def parse_entries(
+    data: Mapping[str, Any], where: str
+) -> tuple[tuple[Signature, ...], tuple[Advice, ...]]:
+    """The ``[[signature]]`` and ``[[advice]]`` tables of one catalogue file.
+
+    Raises ConfigError, naming the file, the entry and the key.
+    """
+    unknown = set(data) - {"signature", "advice", "phase"}
+    if unknown:
+        raise ConfigError(
+            f"{where}: unknown table {sorted(unknown)[0]!r}; a catalogue holds [[signature]], "
+            "[[advice]] and [[phase]]"
+        )
+    signatures = tuple(_entry(item, Signature, where) for item in _tables(data, "signature", where))
+    advice = tuple(_entry(item, Advice, where) for item in _tables(data, "advice", where))
+    return signatures, advice
+
+
+def _tables(data: Mapping[str, Any], key: str, where: str) -> Iterable[Any]:
+    tables = data.get(key, ())
+    if not isinstance(tables, list | tuple):
+        raise ConfigError(f"{where}: write [[{key}]], with double brackets: there may be several")
+    return tables
+
+
+def _entry(item: Any, kind: type[Any], where: str) -> Any:
+    name = item.get("id", "?") if isinstance(item, Mapping) else "?"
+    try:
+        return msgspec.convert(item, kind)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{where}: {kind.__name__.lower()} {name}: {error}") from None

@@ -1,0 +1,186 @@
+"""Step lines of training frameworks: which step, how long, which loss.
+
+Formats: MaxText ``completed step: 7, seconds: 1.2, ...``; tqdm bars (Transformers, torchspec's
+``Training: 45%``, verl's ``Training Progress``); Lightning's ``Epoch 3: 45%|..| 450/1000``; Megatron's
+`` iteration 10/ 500 | ... |``; verl's ``step:12 - ...``; torchtitan, NeMo, DeepSpeed, nanoGPT, mmengine,
+timm, torchvision, Composer, fairseq; Transformers' ``{'loss': ..., 'epoch': ...}``; and, last, any line
+that gives a step number beside a loss or a duration.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+_NUMBER = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|[-+]?nan|[-+]?inf(?:inity)?"
+
+_MAXTEXT = re.compile(r"completed step: (?P<step>\d+), seconds: (?P<seconds>[\d.]+)")
+_BAR = re.compile(
+    r"(?P<title>[^|\r\n]{0,120}?)(?P<percent>\d{1,3})%\s?\|[^|\r\n]{0,400}\|\s*(?P<step>[\d.]+[kKMG]?)/(?P<total>[\d.]+[kKMG]?)"
+    r"\s*[\[(](?P<elapsed>[\d:]+)\s?(?:<|•)\s?(?P<left>[\d:?-]+|\d+ days?, [\d:]+),?\s*(?P<rate>[\d.]+|\?)?\s*(?P<unit>s/\w+|\w+/s)?"
+)
+_MEGATRON = re.compile(r"\biteration\s+(?P<step>\d+)/\s*(?P<total>\d+)\s*\|")
+_VERL = re.compile(r"(?:^|\s|\))step:\s?(?P<step>\d+) - ")
+_NEMO = re.compile(
+    r"Training epoch \d+, iteration (?P<micro>\d+)/\d+ .*?global_step: (?P<step>\d+)"
+)
+_MMENGINE = re.compile(r"(?:Epoch\(train\)|Epoch) *\[\d+\]\s*\[ *(?P<step>\d+)/(?P<total>\d+)\]")
+_ITER_TRAIN = re.compile(r"Iter\(train\) *\[ *(?P<step>\d+)/(?P<total>\d+)\]")
+_TIMM = re.compile(r"Train: \d+ \[ *(?P<step>\d+)/(?P<total>\d+)")
+_TORCHVISION = re.compile(r"Epoch: \[\d+\]\s*\[ *(?P<step>\d+)/(?P<total>\d+)\]")
+_COMPOSER = re.compile(r"\[batch=(?P<step>\d+)(?:/(?P<total>\d+))?\]")
+_DEEPSPEED = re.compile(r"(?:\bsteps: |\bglobal_step=|\] step=)(?P<step>\d+)\b")
+_PLAIN = re.compile(
+    r"\b(?:global[ _-]?steps?|train(?:ing)?[ _/-]?step|optimizer[ _-]step|step|iter(?:ation)?|update|num_updates|batch)s?\b"
+    r"['\"]?\s*(?:=|:|#|-)?\s*[\[(]?\s*(?P<step>\d+)\b(?:\s*(?:/|of)\s*(?P<total>\d+))?",
+    re.IGNORECASE,
+)
+_LOSS = re.compile(
+    rf"(?<![A-Za-z])(?:reduced_train_|train(?:ing)?[_/ ]|lm |actor/|total_|pg_|critic/|policy_)?loss['\"]?\s*[:=]?\s*\(?(?P<loss>{_NUMBER})(?![\w.])",
+    re.IGNORECASE,
+)
+_SECONDS = re.compile(
+    r"(?:seconds|step_time|step time|time/step|timing_s/step|perf/time_per_step|iter time \(s\)|train_step_timing in s|elapsed|dt|time)"
+    r"['\"]?\s*[:=]?\s*(?P<seconds>\d+(?:\.\d+)?)\s?(?P<unit>ms|s|sec|seconds)?\b",
+    re.IGNORECASE,
+)
+_MEGATRON_MS = re.compile(r"elapsed time per iteration \(ms\): (?P<ms>[\d.]+)")
+_TOKENS = re.compile(
+    r"(?:tokens?/s(?:ec(?:ond)?)?(?:/device|/gpu)?|tps|tokens_per_sec(?:ond)?|perf/throughput|Tokens/s/device)"
+    r"['\"]?\s*[:=]?\s*(?P<tokens>[\d,]+(?:\.\d+)?)",
+    re.IGNORECASE,
+)
+_HF = re.compile(
+    rf"\{{'loss': '?(?P<loss>{_NUMBER})'?,.*?'epoch': '?(?P<epoch>[\d.]+)'?", re.IGNORECASE
+)
+_NOT_TRAINING = re.compile(
+    r"\b(?:eval|valid|test|predict|sampl|generat|map|tokeniz|download|fetch|captur|shard|load|sav|warm|"
+    r"filter|process|convert|quantiz|rollout|upload|packing|cache|compil|sanity|render|export|init|collat)",
+    re.IGNORECASE,
+)
+_MEASURES = re.compile(
+    r"loss|s/it|it/s|sec|time|tok|samples/s|reward|grad|lr\b|training", re.IGNORECASE
+)
+
+HINTS = (
+    b"step",
+    b"Step",
+    b"iter",
+    b"it/s",
+    b"/it",
+    b"%|",
+    b"poch",
+    b"batch=",
+    b"update",
+    b"'loss'",
+)
+"""A line that is a step line holds one of these."""
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """One step as a log line reports it. ``step`` counts as the framework counts."""
+
+    step: int | None = None
+    total: int | None = None
+    seconds: float | None = None
+    loss: float | None = None
+    tokens_per_second: float | None = None
+    epoch: float | None = None
+    left: bool = False
+    """The line is a bar that may move without a step being done (0 of n)."""
+
+
+def parse_step(text: str) -> Step | None:
+    """The training step that ``text`` (one line without launcher prefixes) reports, or None.
+
+    Evaluation, loading and data-preparation bars are no training steps.
+    """
+    if len(text) > 20_000:
+        text = text[:20_000]
+    if match := _MAXTEXT.search(text):
+        return _made(text, match, float(match.group("seconds")))
+    if "%" in text and (match := _BAR.search(text)):
+        return _bar(text, match)
+    if "iteration" in text and (match := _MEGATRON.search(text)):
+        ms = _MEGATRON_MS.search(text)
+        return _made(text, match, float(ms.group("ms")) / 1000 if ms else None)
+    for pattern in (_NEMO, _VERL, _ITER_TRAIN, _MMENGINE, _TIMM, _TORCHVISION, _COMPOSER):
+        if match := pattern.search(text):
+            return _made(text, match, _seconds(text))
+    if match := _HF.search(text):
+        return Step(loss=_float(match.group("loss")), epoch=_float(match.group("epoch")))
+    return _plain(text)
+
+
+def _plain(text: str) -> Step | None:
+    match = _DEEPSPEED.search(text) or _PLAIN.search(text)
+    if match is None or not _MEASURES.search(text):
+        return None
+    if _NOT_TRAINING.search(text[: match.start()][-60:]):
+        return None
+    loss, seconds = _LOSS.search(text), _seconds(text)
+    rate = "it/s" in text or "s/it" in text or "samples/s" in text.lower()
+    said = re.search(r"\btraining: step \d+|\btrain(?:ing)?[ _]step\b", text, re.IGNORECASE)
+    if loss is None and seconds is None and not rate and not said:
+        return None
+    return _made(text, match, seconds)
+
+
+def _made(text: str, match: re.Match[str], seconds: float | None) -> Step:
+    found = match.groupdict()
+    loss = _LOSS.search(text)
+    tokens = _TOKENS.search(text)
+    total = found.get("total")
+    return Step(
+        step=int(found["step"] or 0),
+        total=int(total) if total else None,
+        seconds=seconds,
+        loss=_float(loss.group("loss")) if loss else None,
+        tokens_per_second=float(tokens.group("tokens").replace(",", "")) if tokens else None,
+    )
+
+
+def _bar(text: str, match: re.Match[str]) -> Step | None:
+    title = match.group("title")
+    if _NOT_TRAINING.search(title):
+        return None
+    step, total = _scaled(match.group("step")), _scaled(match.group("total"))
+    rate, unit = match.group("rate"), match.group("unit") or ""
+    if unit.lower() in ("b/s", "kb/s", "mb/s", "gb/s") or unit.endswith("B/s"):
+        return None
+    seconds = None
+    if rate and rate != "?" and float(rate) > 0:
+        seconds = float(rate) if unit.startswith("s/") else 1 / float(rate)
+    loss = _LOSS.search(text, match.end())
+    return Step(
+        step=step,
+        total=total,
+        seconds=seconds,
+        loss=_float(loss.group("loss")) if loss else None,
+        left=step == 0,
+    )
+
+
+def _scaled(text: str) -> int:
+    factor = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}.get(text[-1], 1)
+    number = text[:-1] if factor != 1 else text
+    try:
+        return int(float(number) * factor)
+    except ValueError:
+        return 0
+
+
+def _seconds(text: str) -> float | None:
+    match = _SECONDS.search(text)
+    if match is None:
+        return None
+    value = float(match.group("seconds"))
+    return value / 1000 if match.group("unit") == "ms" else value
+
+
+def _float(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

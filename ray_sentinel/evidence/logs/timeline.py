@@ -1,0 +1,238 @@
+"""The files of one job on one clock, and how training moved on it.
+
+Nodes may log in different time zones. A file whose first and last time both lie off the others' by the
+same whole number of half hours is moved onto their clock.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+
+from ray_sentinel.evidence.logs.phases import PhaseSeen
+from ray_sentinel.evidence.logs.records import FileFacts, Hit, StepSeen
+from ray_sentinel.model.triage import StepProgress
+
+_HALF_HOUR = 1800.0
+_SLACK = 240.0
+SURVIVED_STEPS = 3
+"""So many different steps after an error mean that training went on."""
+
+
+def clock_shifts(files: Sequence[FileFacts]) -> list[float]:
+    """Seconds to add to each file's times so that all are on the clock of most of them."""
+    dated = [f for f in files if f.first_time is not None and f.last_time is not None]
+    if len(dated) < 2:
+        return [0.0] * len(files)
+    anchor = max(dated, key=lambda f: (f.last_time or 0) - (f.first_time or 0))
+    first, last = anchor.first_time or 0.0, anchor.last_time or 0.0
+    return [_shift(f.first_time, f.last_time, first, last) for f in files]
+
+
+def _shift(first: float | None, last: float | None, to_first: float, to_last: float) -> float:
+    if first is None or last is None:
+        return 0.0
+    begin, end = to_first - first, to_last - last
+    whole = round(end / _HALF_HOUR) * _HALF_HOUR
+    if (
+        whole
+        and abs(whole) <= 14 * 3600
+        and abs(end - whole) < _SLACK
+        and abs(begin - whole) < _SLACK
+    ):
+        return whole
+    return 0.0
+
+
+def shifted(facts: FileFacts, seconds: float) -> FileFacts:
+    """``facts`` with all times moved."""
+    if not seconds:
+        return facts
+
+    def move(when: float | None) -> float | None:
+        return when + seconds if when is not None else None
+
+    replace = msgspec.structs.replace
+    return replace(
+        facts,
+        hits=[replace(hit, time=move(hit.time)) for hit in facts.hits],
+        steps=[replace(seen, time=move(seen.time)) for seen in facts.steps],
+        phases=[replace(seen, time=move(seen.time)) for seen in facts.phases],
+        first_time=move(facts.first_time),
+        last_time=move(facts.last_time),
+    )
+
+
+class Training(msgspec.Struct, frozen=True, kw_only=True):
+    """How training moved: the file that tells best, and the steps in it."""
+
+    file: int | None = None
+    steps: tuple[StepSeen, ...] = ()
+    others: tuple[tuple[int, tuple[StepSeen, ...]], ...] = ()
+    step_seconds: float | None = None
+    last_time: float | None = None
+
+
+def find_training(files: Sequence[FileFacts]) -> Training:
+    """Choose the series of steps that tells most, and learn the usual step."""
+    series = [(i, tuple(_moving(f.steps))) for i, f in enumerate(files) if f.steps]
+    series = [(i, steps) for i, steps in series if steps]
+    if not series:
+        return Training()
+    best = max(
+        series, key=lambda item: (len({s.step.step for s in item[1]}), item[1][-1].time or 0)
+    )
+    times = [s.time for _, steps in series for s in steps if s.time is not None]
+    return Training(
+        file=best[0],
+        steps=best[1],
+        others=tuple(item for item in series if item[0] != best[0]),
+        step_seconds=usual_seconds(best[1]),
+        last_time=max(times) if times else None,
+    )
+
+
+def _moving(steps: Sequence[StepSeen]) -> list[StepSeen]:
+    return [seen for seen in steps if not seen.step.left]
+
+
+def usual_seconds(steps: Sequence[StepSeen]) -> float | None:
+    """The median time of a step: as the lines say, else from their times."""
+    said = [seen.step.seconds for seen in steps if seen.step.seconds]
+    if said:
+        return statistics.median(said)
+    gaps = []
+    for before, after in zip(steps, steps[1:], strict=False):
+        number = (after.step.step or 0) - (before.step.step or 0)
+        if before.time is not None and after.time is not None and 0 < number < 1000:
+            if after.time > before.time:
+                gaps.append((after.time - before.time) / number)
+    return statistics.median(gaps) if gaps else None
+
+
+def steps_after(hit: Hit, files: Sequence[FileFacts], training: Training) -> int:
+    """How many different steps were made after ``hit``, as far as order can be told."""
+    own = {
+        seen.step.step if seen.step.step is not None else seen.step.epoch
+        for seen in _moving(files[hit.file].steps)
+        if seen.offset > hit.offset and _new(seen, hit, files)
+    }
+    if own or hit.time is None:
+        return len(own)
+    margin = 2 * (training.step_seconds or 1.0) + 1.0
+    later: set[float | int | None] = set()
+    for index, steps in ((training.file, training.steps), *training.others):
+        if index == hit.file:
+            continue
+        later |= {s.step.step for s in steps if s.time is not None and s.time > hit.time + margin}
+    return len(later)
+
+
+def _new(seen: StepSeen, hit: Hit, files: Sequence[FileFacts]) -> bool:
+    """A bar drawn again after an error shows the old step."""
+    before = [s.step.step for s in files[hit.file].steps if s.offset < hit.offset]
+    return not before or seen.step.step != before[-1]
+
+
+def progress(
+    training: Training,
+    saved: int | None,
+    saved_at: float | None,
+    end: float | None,
+    total: int | None,
+) -> StepProgress:
+    """The facts about steps; ``saved`` is the last complete checkpoint's step."""
+    numbered = [s for s in training.steps if s.step.step is not None]
+    if not numbered:
+        return StepProgress(checkpoint_step=saved, total_steps=total)
+    first, last = numbered[0], numbered[-1]
+    seconds = training.step_seconds
+    at = last.time
+    expected = None
+    if seconds and at is not None and end is not None and end > at and last.step.step is not None:
+        expected = last.step.step + int((end - at) / seconds)
+        expected = min(expected, total) if total else expected
+    lost = _lost_steps(last.step.step, saved)
+    losses = [s.step.loss for s in numbered if s.step.loss is not None]
+    speeds = [s.step.tokens_per_second for s in numbered if s.step.tokens_per_second]
+    return StepProgress(
+        first_step=first.step.step,
+        last_step=last.step.step,
+        total_steps=total or _common_total(numbered),
+        step_seconds=round(seconds, 4) if seconds else None,
+        last_step_at=at,
+        expected_step=expected,
+        loss=losses[-1] if losses else None,
+        checkpoint_step=saved,
+        lost_steps=lost,
+        lost_seconds=_lost_seconds(lost, seconds, at, saved_at),
+        tokens_per_second=statistics.median(speeds) if speeds else None,
+    )
+
+
+def _common_total(steps: Sequence[StepSeen]) -> int | None:
+    totals = Counter(s.step.total for s in steps if s.step.total)
+    return totals.most_common(1)[0][0] if totals else None
+
+
+def _lost_steps(last: int | None, saved: int | None) -> int | None:
+    if last is None or saved is None or saved > last:
+        return None
+    return last - saved
+
+
+def _lost_seconds(
+    lost: int | None, seconds: float | None, at: float | None, saved_at: float | None
+) -> float | None:
+    if at is not None and saved_at is not None and at >= saved_at:
+        return round(at - saved_at, 1)
+    if lost is not None and seconds is not None:
+        return round(lost * seconds, 1)
+    return None
+
+
+def last_phase(files: Sequence[FileFacts], training: Training) -> PhaseSeen | None:
+    """The phase reached: the latest mark, or training where steps came after it."""
+    marks = [
+        (seen.time if seen.time is not None else -1.0, index, seen.offset, seen)
+        for index, facts in enumerate(files)
+        for seen in facts.phases
+    ]
+    latest = max(marks, key=lambda m: m[:3], default=None)
+    if not training.steps:
+        return latest[3] if latest else None
+    step = training.steps[-1]
+    if latest is not None and _later(latest[3], latest[1], step, training.file):
+        return latest[3]
+    began = training.steps[0]
+    return PhaseSeen(phase="train", mark="steps", offset=step.offset, time=began.time, text="")
+
+
+def _later(mark: PhaseSeen, file: int, step: StepSeen, step_file: int | None) -> bool:
+    if file == step_file:
+        return mark.offset > step.offset
+    return mark.time is not None and step.time is not None and mark.time > step.time
+
+
+def slowdown(steps: Sequence[StepSeen]) -> tuple[float, float] | None:
+    """(earlier, later) seconds a step, if the last fifth is much and lastingly slower, else None.
+
+    Spikes (checkpoints) do not count: medians are compared, and four of five late steps must be
+    slower than nearly all early ones. The first steps (compilation) are left out.
+    """
+    values = [s.step.seconds for s in steps if s.step.seconds]
+    if len(values) < 40:
+        values = [1 / s.step.tokens_per_second for s in steps if s.step.tokens_per_second]
+    if len(values) < 40:
+        return None
+    values = values[max(3, len(values) // 20) :]
+    early, late = sorted(values[: len(values) // 3]), values[-max(8, len(values) // 5) :]
+    before, after = statistics.median(early), statistics.median(late)
+    bound = early[int(len(early) * 0.9)]
+    slower = sum(1 for value in late if value > bound)
+    if after > before * 1.25 and slower >= 0.8 * len(late):
+        return before, after
+    return None

@@ -1,0 +1,126 @@
+"""Times at the beginning of log lines, in the formats that training jobs mix.
+
+Read are ISO 8601 and its relatives (with or without zone), Google logs (``E0325 20:57:27.620000``,
+also PyTorch's three-digit ``E626``), vLLM's ``INFO 05-01 10:00:00``, syslog, ``dmesg -T``, ``date``,
+rich's ``[05/01/24 10:00:00]`` and Unix seconds. A time without a zone is taken as UTC; one without a
+year gets ``year``.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta, timezone
+
+_MONTHS = {
+    name: number
+    for number, name in enumerate(
+        ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"), 1
+    )
+}
+_MONTH = r"(?P<{0}>Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
+_CLOCK = r"(?P<h>[01]?\d|2[0-3]):(?P<mi>[0-5]\d):(?P<s>[0-5]\d|60)(?:[.,](?P<f>\d{1,9}))?"
+
+_ISO = re.compile(
+    r"(?P<y>(?:19|20)\d\d)[-/.](?P<mo>0[1-9]|1[0-2])[-/.](?P<d>0[1-9]|[12]\d|3[01])[T _-]{1,2}"
+    + _CLOCK
+    + r"(?P<z> ?Z\b| ?UTC\b| ?[+-]\d\d:?\d\d\b)?"
+)
+_GLOG = re.compile(r"\b[IWEFVDC](?P<md>\d{3,4}) " + _CLOCK)
+_VLLM = re.compile(
+    r"(?:INFO|WARNING|ERROR|DEBUG|CRITICAL) +(?P<mo>0[1-9]|1[0-2])-(?P<d>[0-3]\d) " + _CLOCK
+)
+_DATE = re.compile(
+    r"\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) "
+    + _MONTH.format("mon")
+    + r" +(?P<d>\d{1,2}) "
+    + _CLOCK
+    + r"(?: (?P<ampm>[AP]M))?(?: (?P<z>UTC|GMT|[A-Z]{3,4}))? (?P<y>\d{4})"
+)
+_SYSLOG = re.compile(_MONTH.format("mon") + r" +(?P<d>\d{1,2}) " + _CLOCK)
+_RICH = re.compile(r"\[(?P<mo>0[1-9]|1[0-2])/(?P<d>[0-3]\d)/(?P<y>\d\d) " + _CLOCK)
+_UNIX = re.compile(r"^\[?(?P<t>1[4-9]\d{8}|2\d{9})(?:\.(?P<f>\d{1,9}))?\]?(?=\s)")
+_UPTIME = re.compile(r"^(?:<\d+>)?\[\s*(?P<t>\d+\.\d{6})\]")
+_YEAR = re.compile(
+    r"\b((?:19|20)\d\d)[-/](?:0[1-9]|1[0-2])[-/](?:0[1-9]|[12]\d|3[01])[T _-]+\d\d:\d\d"
+    r"|\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d (?:[A-Z]{3,4} )?((?:19|20)\d\d)\b"
+)
+_READERS = (_ISO, _GLOG, _DATE, _VLLM, _RICH, _SYSLOG)
+
+_LOOK = 160
+"""Characters from the line's start in which a time is looked for."""
+
+
+def parse_time(line: str, year: int = 1970) -> float | None:
+    """Unix seconds of the first time in the front of ``line``, or None.
+
+    >>> parse_time("2024-05-01 10:00:00,500 INFO x")
+    1714557600.5
+    """
+    front = line[:_LOOK]
+    if front.count(":") < 2:
+        match = _UNIX.match(front)
+        return float(match.group("t") + "." + (match.group("f") or "0")) if match else None
+    for reader in _READERS:
+        match = reader.search(front)
+        if match is not None:
+            when = _build(match.groupdict(), year)
+            if when is not None:
+                return when
+    return None
+
+
+def find_year(text: str) -> int | None:
+    """The year of the last full date in ``text``: what dates without a year are taken for."""
+    found = None
+    for match in _YEAR.finditer(text):
+        found = int(match.group(1) or match.group(2))
+    return found
+
+
+def uptime(line: str) -> float | None:
+    """Seconds since boot of a raw kernel line, or None."""
+    match = _UPTIME.match(line)
+    return float(match.group("t")) if match else None
+
+
+def _build(parts: dict[str, str | None], year: int) -> float | None:
+    month, day = _month_day(parts)
+    if parts.get("y"):
+        year = int(parts["y"] or 0)
+        year += 2000 if year < 100 else 0
+    hour = int(parts["h"] or 0)
+    if parts.get("ampm"):
+        hour = hour % 12 + (12 if parts["ampm"] == "PM" else 0)
+    try:
+        moment = datetime(
+            year,
+            month,
+            day,
+            hour,
+            int(parts["mi"] or 0),
+            min(int(parts["s"] or 0), 59),
+            tzinfo=timezone.utc,
+        )
+    except ValueError:
+        return None
+    fraction = parts.get("f")
+    seconds = moment.timestamp() + (float("0." + fraction) if fraction else 0.0)
+    return seconds - _offset(parts.get("z"))
+
+
+def _month_day(parts: dict[str, str | None]) -> tuple[int, int]:
+    if together := parts.get("md"):
+        return int(together[:-2]), int(together[-2:])
+    if name := parts.get("mon"):
+        return _MONTHS[name.lower()], int(parts["d"] or 0)
+    return int(parts["mo"] or 0), int(parts["d"] or 0)
+
+
+def _offset(zone: str | None) -> float:
+    """Seconds east of UTC; a zone known by name only is taken as UTC."""
+    zone = (zone or "").strip()
+    if not zone or zone[0] not in "+-":
+        return 0.0
+    digits = zone[1:].replace(":", "")
+    span = timedelta(hours=int(digits[:2]), minutes=int(digits[2:4]))
+    return span.total_seconds() * (-1 if zone[0] == "-" else 1)

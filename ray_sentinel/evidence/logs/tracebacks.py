@@ -1,0 +1,193 @@
+"""Python tracebacks in logs: interleaved with other ranks' lines, prefixed, boxed, chained.
+
+A chain ("The above exception was the direct cause of ...", "During handling of ...") is read as one
+block, in the order it happened: the first exception is where it began. Ray wraps a remote traceback
+into ``RayTaskError(ValueError): ray::f() (pid=12, ip=10.0.0.2)`` and prints the remote frames and the
+remote exception after it: that one is the cause, and the process in the parentheses raised it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from ray_sentinel.evidence.logs.lines import NOBODY, Line, Origin, named_process
+
+HEADER = "Traceback (most recent call last)"
+_MAX_LINES = 600
+_FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>.+))?')
+_EXCEPTION = re.compile(
+    r"^(?P<type>(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:\([\w.]+\))?)(?:: ?(?P<message>.*))?$"
+)
+_TYPE_WORD = re.compile(
+    r"(?:Error|Exception|Exit|Interrupt|Warning|Timeout|Failure|Failed|Killed|Aborted|NotFound|"
+    r"StopIteration|Cancelled|Refused|Denied|Unavailable|Died|Empty|Full|Break|Invalid\w*|Fault|Mismatch)"
+    r"(?:\([\w.]+\))?$"
+)
+_CHAIN = re.compile(
+    r"^(?:During handling of the above exception|The above exception was the direct cause)"
+)
+_BOX = "│╭╰┌└├─|+"
+_DIGITS = re.compile(r"\d")
+
+
+class Raised(msgspec.Struct, frozen=True, kw_only=True):
+    """One exception of a traceback."""
+
+    kind: str
+    message: str = ""
+    frame: str = ""
+    """``file:line function`` of the innermost frame."""
+    index: int = 0
+    """Which of the lines handed in it stands on."""
+    process: Origin = NOBODY
+    """The remote process that a Ray wrapper names."""
+
+    @property
+    def text(self) -> str:
+        """As Python prints it."""
+        return f"{self.kind}: {self.message}" if self.message else self.kind
+
+
+class Traceback(msgspec.Struct, frozen=True, kw_only=True):
+    """A block: its exceptions in the order they were raised, and the lines that belong to it."""
+
+    raised: tuple[Raised, ...]
+    lines: tuple[int, ...]
+    complete: bool = True
+    """False where the text ended before the exception's own line."""
+
+
+def parse_exception(text: str) -> tuple[str, str] | None:
+    """(type, message) of a line such as ``ValueError: boom``, or None.
+
+    Words that end no usual exception's name are taken only in dotted form (``zmq.error.Again``).
+    """
+    if len(text) > 40_000 or not text or text[0] in " \t":
+        return None
+    match = _EXCEPTION.match(text)
+    if match is None:
+        return None
+    kind = match.group("type")
+    if not _TYPE_WORD.search(kind):
+        return None
+    return kind, (match.group("message") or "").strip()
+
+
+def read_traceback(lines: Sequence[Line], start: int) -> Traceback | None:
+    """Read the block whose header stands on ``lines[start]``; None if there is none.
+
+    ``lines`` may hold other processes' lines in between: only those of the same origin count.
+    """
+    head = lines[start]
+    column = head.text.find(HEADER)
+    if column < 0:
+        return None
+    reader = _Reader(head.text[:column], head.origin)
+    taken = [start]
+    for index in range(start + 1, min(len(lines), start + _MAX_LINES)):
+        line = lines[index]
+        if line.origin != head.origin:
+            continue
+        verdict = reader.take(line.text, index)
+        if verdict == "end":
+            break
+        taken.append(index)
+    return Traceback(raised=tuple(reader.raised), lines=tuple(taken), complete=bool(reader.raised))
+
+
+class _Reader:
+    """Takes a block's lines one by one."""
+
+    def __init__(self, lead: str, origin: Origin) -> None:
+        self.lead = lead if lead.strip() else ""
+        self.shape = _DIGITS.sub("0", self.lead)
+        self.indent = len(lead) - len(lead.lstrip()) if not self.lead else 0
+        self.raised: list[Raised] = []
+        self.frame = ""
+        self.open = True
+        """Inside frames: the exception's line is still to come."""
+        self.blank = 0
+
+    def take(self, text: str, index: int) -> str:
+        body = self._body(text)
+        if not body.strip():
+            self.blank += 1
+            return "end" if not self.open and self.blank > 2 else "take"
+        if _CHAIN.match(body):
+            self.open, self.frame, self.blank = True, "", 0
+            return "take"
+        if HEADER in body:
+            if not self.open and self.blank == 0 and self.raised:
+                return "end"
+            self.open, self.frame, self.blank = True, "", 0
+            return "take"
+        if frame := _FRAME.match(body):
+            self.frame = f"{frame['file']}:{frame['line']} {frame['function'] or ''}".strip()
+            self.open, self.blank = True, 0
+            return "take"
+        return self._other(body, index)
+
+    def _other(self, body: str, index: int) -> str:
+        if body[0] in " \t" or body.lstrip()[:1] in _BOX:
+            return "take" if self.open or not self.blank else "end"
+        if not self.open:
+            return "end" if self.blank or not self._continues(body) else "take"
+        found = _EXCEPTION.match(body)
+        if found is None or (" " in found["type"]):
+            return "end" if self.raised or not self.frame else "take"
+        self._raise(found["type"], (found["message"] or "").strip(), index)
+        return "take"
+
+    def _raise(self, kind: str, message: str, index: int) -> None:
+        process = (
+            named_process(message) if kind.rsplit(".", 1)[-1].startswith("RayTask") else NOBODY
+        )
+        if not process.pid and "ray::" in message:
+            process = named_process(message)
+        if self.raised and self.raised[-1].process.pid and self.raised[-1].frame == "":
+            process = self.raised[-1].process
+        self.raised.append(
+            Raised(kind=kind, message=message, frame=self.frame, index=index, process=process)
+        )
+        self.open, self.frame, self.blank = False, "", 0
+
+    def _continues(self, body: str) -> bool:
+        """A message of several lines: a further line without indentation that starts no record."""
+        return parse_exception(body) is None and not re.match(r"[\[(]|\d{4}-|[A-Z]+[ :]", body)
+
+    def _body(self, text: str) -> str:
+        if self.lead:
+            size = len(self.lead)
+            if _DIGITS.sub("0", text[:size]) == self.shape:
+                return text[size:]
+            return text
+        if self.indent and text[: self.indent].strip() == "":
+            return text[self.indent :]
+        return text
+
+
+def first_cause(block: Traceback) -> Iterator[Raised]:
+    """The exceptions, those that explain most first: the beginning of the chain, then the rest.
+
+    A wrapper that Ray makes comes after what it wraps.
+    """
+    wrapped = [r for r in block.raised if not is_wrapper(r.kind)]
+    yield from wrapped
+    yield from (r for r in block.raised if is_wrapper(r.kind))
+
+
+def is_wrapper(kind: str) -> bool:
+    """Whether the exception only carries another one from a worker."""
+    name = kind.rsplit(".", 1)[-1] if "(" not in kind else kind
+    return "RayTaskError" in name or name in {
+        "ChildFailedError",
+        "TrainingFailedError",
+        "WorkerGroupError",
+        "ProcessRaisedException",
+        "RemoteTraceback",
+        "_RemoteTraceback",
+        "CalledProcessError",
+    }

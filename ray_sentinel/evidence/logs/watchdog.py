@@ -1,0 +1,195 @@
+"""NCCL watchdog lines: per rank and process group, what was enqueued and completed last.
+
+Formats over PyTorch's versions (``torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp``)::
+
+    [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=5, OpType=ALLREDUCE, ...)
+    [PG 1 Rank 0] ... detected by watchdog at work: 7753, last enqueued NCCL work: 7755, last completed ...
+    [PG ID 0 PG GUID 0(default_pg) Rank 1] Timeout at NCCL work: 808, last enqueued NCCL work: 811, ...
+    [...] failure detected by watchdog at work sequence id: 12 PG status: last enqueued work: 12, ...
+
+Who times out waits. A rank that never enqueued what the others wait for, or that completed less than
+all the others, is the one they wait for. Where all say the same, nobody can be named.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+
+import msgspec
+
+_GROUP = re.compile(
+    r"\[PG (?:ID )?(?P<pg>\d+)(?: PG GUID (?P<guid>[^\]]*?))? ?Rank (?P<rank>\d+)\]"
+)
+_RANK = re.compile(r"\[[Rr]ank ?(?P<rank>\d+)\]")
+_WORK = re.compile(
+    r"WorkNCCL\(SeqNum=(?P<seq>\d+), OpType=(?P<op>\w+)(?:, NumelIn=(?P<numin>\d+), NumelOut=(?P<numout>\d+))?"
+)
+_AT = re.compile(r"(?:at work(?: sequence id)?|Timeout at NCCL work): (?P<seq>\d+)", re.IGNORECASE)
+_LAST = re.compile(
+    r"last enqueued (?:NCCL )?work: (?P<enqueued>-?\d+), last completed (?:NCCL )?work: (?P<completed>-?\d+)",
+    re.IGNORECASE,
+)
+
+
+class RankWork(msgspec.Struct, frozen=True, kw_only=True):
+    """What one rank's watchdog said of one process group. Absent facts are None."""
+
+    rank: int
+    group: str = ""
+    seq: int | None = None
+    """The collective that it waited for."""
+    operation: str = ""
+    size: str = ""
+    enqueued: int | None = None
+    completed: int | None = None
+
+
+class Laggard(msgspec.Struct, frozen=True, kw_only=True):
+    """A rank that the others wait for, and the reasoning."""
+
+    rank: int
+    reason: str
+    group: str = ""
+
+
+def read_work(text: str, rank: int | None) -> RankWork | None:
+    """What a watchdog line says; ``rank`` is the printing process's where the line has none."""
+    group, named = "", _RANK.search(text)
+    if match := _GROUP.search(text):
+        # In a subgroup the number after "Rank" is the rank in the group, not in the world.
+        guid = match["guid"] or ""
+        group = f"{match['pg']}:{guid}" if guid else match["pg"]
+        local = int(match["rank"])
+        if rank is None:
+            rank = int(named["rank"]) if named else local
+    elif named and rank is None:
+        rank = int(named["rank"])
+    if rank is None:
+        return None
+    work, at, last = _WORK.search(text), _AT.search(text), _LAST.search(text)
+    if work is None and last is None:
+        return None
+    seq = int(work["seq"]) if work else int(at["seq"]) if at else None
+    return RankWork(
+        rank=rank,
+        group=group,
+        seq=seq,
+        operation=work["op"] if work else "",
+        size=f"{work['numin']}/{work['numout']}" if work and work["numin"] else "",
+        enqueued=int(last["enqueued"]) if last else None,
+        completed=int(last["completed"]) if last else None,
+    )
+
+
+def laggards(works: Iterable[RankWork], world_size: int | None = None) -> tuple[Laggard, ...]:
+    """The ranks that the others wait for, as far as the lines tell; empty where they do not.
+
+    Each process group is judged by itself. More than half of a group's ranks are never named.
+    """
+    by_group: dict[str, dict[int, RankWork]] = defaultdict(dict)
+    loose: dict[int, RankWork] = {}
+    for work in works:
+        if work.group:
+            by_group[work.group][work.rank] = _joined(by_group[work.group].get(work.rank), work)
+        else:
+            loose[work.rank] = _joined(loose.get(work.rank), work)
+    if not by_group:
+        by_group[""] = loose
+    elif len(by_group) == 1:
+        only = next(iter(by_group.values()))
+        for rank, work in loose.items():
+            only[rank] = _joined(only.get(rank), work)
+    found: dict[int, Laggard] = {}
+    for group, ranks in sorted(by_group.items()):
+        for laggard in _judge(group, ranks, world_size if group in ("", "0") else None):
+            found.setdefault(laggard.rank, laggard)
+    return tuple(found.values())
+
+
+def _judge(group: str, ranks: dict[int, RankWork], world_size: int | None) -> list[Laggard]:
+    if not ranks:
+        return []
+    for judge in (_not_enqueued, _less_completed, _odd_one_out):
+        named = judge(group, ranks)
+        if named and len(named) * 2 <= max(len(ranks), 2):
+            return named
+    return _silent(group, ranks, world_size)
+
+
+def _not_enqueued(group: str, ranks: dict[int, RankWork]) -> list[Laggard]:
+    waited = [w.seq for w in ranks.values() if w.seq is not None]
+    if not waited:
+        return []
+    common, count = Counter(waited).most_common(1)[0]
+    if count * 2 < len(ranks) and count < 2:
+        return []
+    return [
+        Laggard(
+            rank=rank,
+            group=group,
+            reason=f"last enqueued collective {work.enqueued}; {count} others wait in {common}",
+        )
+        for rank, work in sorted(ranks.items())
+        if work.enqueued is not None and work.enqueued < common
+    ]
+
+
+def _less_completed(group: str, ranks: dict[int, RankWork]) -> list[Laggard]:
+    done = {r: w.completed for r, w in ranks.items() if w.completed is not None}
+    if len(done) < 2:
+        return []
+    most, count = Counter(done.values()).most_common(1)[0]
+    if count < 2 and len(done) > 2:
+        return []
+    if len(done) == 2:
+        most = max(done.values())
+    return [
+        Laggard(rank=rank, group=group, reason=f"completed {own} collectives, the others {most}")
+        for rank, own in sorted(done.items())
+        if own < most
+    ]
+
+
+def _odd_one_out(group: str, ranks: dict[int, RankWork]) -> list[Laggard]:
+    """One rank waits in another operation than all the others, at the same number."""
+    kinds = {r: (w.seq, w.operation, w.size) for r, w in ranks.items() if w.operation}
+    if len(kinds) < 3:
+        return []
+    counted = Counter(kinds.values()).most_common()
+    (seq, operation, _), count = counted[0]
+    if len(counted) != 2 or counted[1][1] != 1 or count < 2:
+        return []
+    odd = counted[1][0]
+    if odd[0] != seq or odd[1] == operation:
+        return []
+    rank = next(r for r, kind in kinds.items() if kind == odd)
+    reason = f"in {odd[1]} where {count} others are in {operation}, both number {seq}"
+    return [Laggard(rank=rank, group=group, reason=reason)]
+
+
+def _silent(group: str, ranks: dict[int, RankWork], world_size: int | None) -> list[Laggard]:
+    """All but a few ranks report: those without a word did not reach the collective."""
+    if not world_size or len(ranks) < 2:
+        return []
+    silent = sorted(set(range(world_size)) - set(ranks))
+    if not silent or len(silent) * 4 > world_size or max(ranks) >= world_size:
+        return []
+    reason = f"its watchdog said nothing while {len(ranks)} others timed out"
+    return [Laggard(rank=rank, group=group, reason=reason) for rank in silent]
+
+
+def _joined(old: RankWork | None, new: RankWork) -> RankWork:
+    """Facts of several lines of one rank; the first timed-out collective stays."""
+    if old is None:
+        return new
+    return RankWork(
+        rank=new.rank,
+        group=new.group or old.group,
+        seq=old.seq if old.seq is not None else new.seq,
+        operation=old.operation or new.operation,
+        size=old.size or new.size,
+        enqueued=old.enqueued if old.enqueued is not None else new.enqueued,
+        completed=old.completed if old.completed is not None else new.completed,
+    )

@@ -1,0 +1,1 @@
+"""Reading logs: finding the files of a job, live or harvested, and giving them to the analysis."""

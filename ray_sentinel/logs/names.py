@@ -1,0 +1,112 @@
+"""What a log's path says: its kind, and whose lines it holds.
+
+Ray (``ray/_private/node.py``, ``log_monitor.py``): ``worker-<worker id>-<job id>-<pid>.out|err``,
+``python-core-worker-<worker id>_<pid>.log``, ``raylet.out``, ``gcs_server.out``, ``monitor.log``,
+``job-driver-<submission id>.log``. torchrun: ``<run>/attempt_0/3/stderr.log``. Harvested folders hold
+one folder a node: ``ray_logs/<host>/...``.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePath
+
+from ray_sentinel.evidence.logs.lines import NOBODY, Origin
+
+_WORKER = re.compile(r"^worker-(?P<worker>[0-9a-f]+)-(?P<job>[0-9a-f]+)-(?P<pid>\d+)\.(?:out|err)")
+_CORE = re.compile(r"^python-core-(?:worker|driver)-(?P<worker>[0-9a-f]+)_(?P<pid>\d+)\.")
+_RANK = re.compile(r"(?:^|[^a-zA-Z])rank[-_.]?(?P<rank>\d+)(?=\D|$)", re.IGNORECASE)
+_TASK = re.compile(
+    r"(?:^|[-_.])(?:task|proc|process|worker)[-_.]?(?P<rank>\d{1,5})\.(?:log|out|err|txt)"
+)
+_TORCHRUN = re.compile(r"^attempt_\d+$")
+_NCCL = re.compile(
+    r"^(?:nccl|rccl)[^/]*?(?:[._-](?P<host>[A-Za-z][\w-]*\d))?[._-](?P<pid>\d+)(?:\.\w+)?$",
+    re.IGNORECASE,
+)
+_IP = re.compile(r"^(?:ip-)?\d{1,3}([.-])\d{1,3}\1\d{1,3}\1\d{1,3}$")
+_HOST = re.compile(r"^(?=.*[A-Za-z])(?=.*\d)[A-Za-z][A-Za-z0-9]*(?:[-.][A-Za-z0-9]+)*$")
+_KINDS: tuple[tuple[str, str], ...] = (
+    (r"^raylet", "raylet"),
+    (r"^gcs_server", "gcs"),
+    (r"^monitor\.", "monitor"),
+    (r"^job-driver", "driver"),
+    (r"^python-core-", "ray"),
+    (r"^(?:dashboard|agent-|log_monitor|runtime_env|ray_client|old|debug_state|event_)", "ray"),
+    (r"^ray-train-", "worker"),
+    (r"^(?:dmesg|kern\.log|kernel|journal|syslog|messages|kmsg)", "kernel"),
+    (r"^(?:nccl|rccl)", "nccl"),
+    (r"^slurm", "slurm"),
+    (r"^(?:prometheus|metrics_exporter|tensorboard)", "agent"),
+)
+_COMPILED = tuple((re.compile(pattern, re.IGNORECASE), kind) for pattern, kind in _KINDS)
+_NO_NODES = frozenset(
+    {"logs", "log", "ray_logs", "nodes", "session_latest", "tmp", "ray", "old", "train", "events"}
+)
+SKIPPED_SUFFIXES = frozenset(
+    """.pt .pth .bin .safetensors .ckpt .npy .npz .pkl .pickle .parquet .arrow .h5 .hdf5 .onnx .so .o
+    .pyc .py .sh .whl .zip .tar .tgz .png .jpg .jpeg .gif .svg .pdf .mp4 .html .css .js .ts .c .cc .h
+    .cpp .cu .cuh .md .rst .toml .yaml .yml .lock .sock .pid .db .sqlite .nsys-rep .prof .trace .model
+    .distcp .metadata .idx .tsv .csv .proto .pb .ipynb .wal .db-wal""".split()
+)
+_SKIPPED_NAMES = re.compile(r"^(?:events\.out\.tfevents|_dump_\d+|core\.\d+|LICENSE|README)")
+
+
+def file_kind(path: PurePath) -> str:
+    """The kind of a log, from its name and folders."""
+    for pattern, kind in _COMPILED:
+        if pattern.match(path.name):
+            return kind
+    parts = {part.lower() for part in path.parts[:-1]}
+    if "metrics_exporter" in parts or "prometheus" in parts:
+        return "agent"
+    if _WORKER.match(path.name):
+        return "worker"
+    if _RANK.search(path.name) or _TASK.search(path.name):
+        return "rank"
+    return "log"
+
+
+def file_origin(path: PurePath, parts: tuple[str, ...]) -> Origin:
+    """Whose lines the file holds; ``parts`` are the folders below the place that was asked for."""
+    name = path.name
+    host = next((part for part in reversed(parts) if is_host(part)), "")
+    ip = host.removeprefix("ip-").replace("-", ".") if _IP.match(host) else ""
+    if match := _WORKER.match(name) or _CORE.match(name):
+        return Origin(pid=int(match["pid"]), host=host, ip=ip)
+    if match := _RANK.search(name) or _TASK.search(name):
+        return Origin(rank=int(match["rank"]), host=host, ip=ip)
+    if len(parts) >= 2 and _TORCHRUN.match(parts[-2]) and parts[-1].isdigit():
+        return Origin(local_rank=int(parts[-1]), host=host, ip=ip)
+    for part in reversed(parts[-2:]):
+        if match := _RANK.fullmatch(part):
+            return Origin(rank=int(match["rank"]), host=host, ip=ip)
+    if match := _NCCL.match(name):
+        return Origin(pid=int(match["pid"]), host=match["host"] or host, ip=ip)
+    kernel_host = re.match(
+        r"(?:dmesg|kern|kernel|journal)[-_.](?P<host>[A-Za-z][\w-]*\d[\w-]*)", name
+    )
+    if kernel_host and not host:
+        host = kernel_host["host"]
+    return Origin(host=host, ip=ip) if host else NOBODY
+
+
+def is_host(part: str) -> bool:
+    """Whether a folder's name looks like a node's: an address, or letters with a number."""
+    if part.lower() in _NO_NODES or part.startswith(
+        ("session_", "attempt_", "step_", "checkpoint")
+    ):
+        return False
+    if _RANK.search(part):
+        return False
+    return bool(_IP.match(part) or (_HOST.match(part) and not part.isdigit() and len(part) < 80))
+
+
+def is_log_name(path: PurePath) -> bool:
+    """Whether a file may be a log, by its name alone."""
+    if _SKIPPED_NAMES.match(path.name):
+        return False
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    while suffixes and suffixes[-1] in (".gz", ".xz", ".bz2", ".zst"):
+        suffixes.pop()
+    return not (suffixes and suffixes[-1] in SKIPPED_SUFFIXES)

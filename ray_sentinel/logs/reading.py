@@ -1,0 +1,127 @@
+"""Opens logs, plain or compressed, and hands them out in chunks of whole lines.
+
+A line longer than ``LONGEST`` is cut: its middle is left out, so that a line of 100 MB costs no more
+memory than a short one.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+from ray_sentinel.errors import InputError
+
+CHUNK = 4 << 20
+LONGEST = 1 << 20
+_OPENERS: dict[str, Callable[..., IO[bytes]]] = {
+    ".gz": gzip.open,
+    ".xz": lzma.open,
+    ".lzma": lzma.open,
+    ".bz2": bz2.open,
+}
+_MAGIC = ((b"\x1f\x8b", ".gz"), (b"\xfd7zXZ\x00", ".xz"), (b"BZh", ".bz2"))
+READ_ERRORS = (OSError, EOFError, lzma.LZMAError, zlib.error)
+
+
+def compression(path: Path) -> str:
+    """``.gz``, ``.xz``, ``.bz2`` by the file's first bytes, else empty.
+
+    Raises InputError for Zstandard, which Python cannot read by itself.
+    """
+    with path.open("rb") as file:
+        front = file.read(8)
+    if front.startswith(b"\x28\xb5\x2f\xfd"):
+        raise InputError(f"{path}: is compressed with zstd; unpack it first (zstd -d)")
+    return next((suffix for magic, suffix in _MAGIC if front.startswith(magic)), "")
+
+
+def is_binary(front: bytes) -> bool:
+    """Whether the first bytes of a file are no text (UTF-16 text counts as binary)."""
+    part = front[:4096]
+    if not part:
+        return False
+    odd = sum(part.count(code) for code in (b"\x00", b"\x01", b"\x02", b"\x03"))
+    return odd * 20 > len(part)
+
+
+def open_log(path: Path, packed: str) -> IO[bytes]:
+    """The file's plain bytes. Raises OSError."""
+    return _OPENERS[packed](path, "rb") if packed else path.open("rb", buffering=0)
+
+
+def read_chunks(
+    file: IO[bytes], start: int = 0, end: int | None = None, chunk: int = CHUNK
+) -> Iterator[tuple[int, bytes, bool]]:
+    """(offset, bytes of whole lines, whether it is the last) from ``start`` to ``end``.
+
+    ``start`` must be a line's first byte. The last chunk may end within a line.
+    """
+    offset, rest = start, b""
+    position = start
+    while True:
+        want = chunk if end is None else min(chunk, end - position)
+        data = file.read(want) if want > 0 else b""
+        position += len(data)
+        if not data:
+            if rest:
+                yield offset, rest, True
+            return
+        block = rest + data if rest else data
+        cut = max(block.rfind(b"\n"), block.rfind(b"\r")) + 1
+        if cut == 0:
+            if len(block) <= LONGEST:
+                rest = block
+                continue
+            # No line end in sight: look at the front, drop the middle.
+            yield offset, block[:LONGEST] + b"\n", False
+            offset, rest = _skip_line(file, position, end)
+            position = offset
+            if offset < 0:
+                return
+            continue
+        yield offset, block[:cut], False
+        offset += cut
+        rest = block[cut:]
+
+
+def _skip_line(file: IO[bytes], position: int, end: int | None) -> tuple[int, bytes]:
+    """Move to the end of an endless line; keep what follows it. (-1, b"") at the file's end."""
+    tail = b""
+    while True:
+        want = CHUNK if end is None else min(CHUNK, end - position)
+        data = file.read(want) if want > 0 else b""
+        if not data:
+            return (position - len(tail), tail) if tail else (-1, b"")
+        position += len(data)
+        cut = data.find(b"\n")
+        if cut >= 0:
+            file.seek(position - len(data) + cut + 1)
+            return position - len(data) + cut + 1, b""
+        tail = b""
+
+
+def line_start(file: IO[bytes], at: int) -> int:
+    """The first line start at or after ``at`` (0 is one); ``at`` itself if no line ends near."""
+    if at <= 0:
+        return 0
+    file.seek(at - 1)
+    window = file.read(LONGEST)
+    cut = window.find(b"\n")
+    return at + cut if cut >= 0 else at
+
+
+def count_lines(file: IO[bytes], end: int) -> int:
+    """The number (from 1) of the line that begins at ``end``."""
+    number, position = 1, 0
+    while position < end:
+        data = file.read(min(CHUNK, end - position))
+        if not data:
+            break
+        number += data.count(b"\n")
+        position += len(data)
+    return number

@@ -1,0 +1,147 @@
+"""What a job's logs say: the class of failure, its first cause, who and what next."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+FailureClass = Literal[
+    "hang",
+    "heartbeat-timeout",
+    "nccl-timeout",
+    "nccl-init",
+    "oom-host",
+    "oom-gpu",
+    "xla-compile",
+    "python-exception",
+    "signal-kill",
+    "actor-fail",
+    "node-fail",
+    "gpu-lost",
+    "checkpoint-fs-error",
+    "checkpoint-load",
+    "port-in-use",
+    "rendezvous",
+    "etcd",
+    "missing-env",
+    "topology-change",
+    "data-loading",
+    "storage",
+    "config",
+    "nan-loss",
+    "cancelled",
+    "preempted",
+    "throughput-degradation",
+    "soft-success",
+    "unknown-death",
+    "running",
+    "completed",
+]
+"""``unknown-death``: it ended, and the logs do not say why. ``soft-success``: training finished, and
+only the teardown failed."""
+
+Outcome = Literal["running", "completed", "failed", "stopped", "unknown"]
+
+
+class LogLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of a log. ``line`` counts from 1; None where the file was too large to count."""
+
+    file: str
+    line: int | None
+    text: str
+    """Bounded, without terminal escapes, secrets masked."""
+    note: str = ""
+    """Why it is shown: "first cause", "echo", ..."""
+    time: float | None = None
+
+
+class LogCulprit(msgspec.Struct, frozen=True, kw_only=True):
+    """Who failed first, as far as the logs tell."""
+
+    rank: int | None = None
+    node: str = ""
+    """Host name or address."""
+    pid: int | None = None
+    ip: str = ""
+    actor: str = ""
+    """The Ray actor's class."""
+    gpu: str = ""
+    reason: str = ""
+
+
+class Echo(msgspec.Struct, frozen=True, kw_only=True):
+    """Errors that follow from the first cause, or that the job survived."""
+
+    kind: str
+    """A failure class, or "harmless" or "survived"."""
+    signature: str
+    count: int
+    first: LogLine
+    ranks: tuple[int, ...] = ()
+
+
+class StepProgress(msgspec.Struct, frozen=True, kw_only=True):
+    """How far training came. Absent facts are None."""
+
+    first_step: int | None = None
+    last_step: int | None = None
+    total_steps: int | None = None
+    step_seconds: float | None = None
+    """Median of the steps seen."""
+    last_step_at: float | None = None
+    expected_step: int | None = None
+    """Where training would be at the last sign of life, had it gone on at its usual pace."""
+    loss: float | None = None
+    checkpoint_step: int | None = None
+    """The last checkpoint known to be complete."""
+    lost_steps: int | None = None
+    lost_seconds: float | None = None
+    """Since that checkpoint: what a restart has to do again."""
+    tokens_per_second: float | None = None
+
+
+class LogException(msgspec.Struct, frozen=True, kw_only=True):
+    """A Python exception: its type, message, and the last frame of the traceback."""
+
+    kind: str
+    message: str = ""
+    frame: str = ""
+    """``file:line function``."""
+
+
+class Triage(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of ``ray-sentinel triage``."""
+
+    kind: FailureClass = msgspec.field(name="class")
+    outcome: Outcome
+    summary: str
+    confidence: float
+    """0..1"""
+    signature: str = ""
+    """The catalogue entry behind the class."""
+    cause: str = ""
+    culprits: tuple[LogCulprit, ...] = ()
+    evidence: tuple[LogLine, ...] = ()
+    next_steps: tuple[str, ...] = ()
+    playbook: str = ""
+    """What to give ``ray-sentinel diagnose --analysis``; empty where none fits."""
+    first_error_at: float | None = None
+    first_error_rank: int | None = None
+    underlying: str = ""
+    """For a hang that somebody ended: how it ended."""
+    exception: LogException | None = None
+    phase: str = ""
+    phase_seconds: float | None = None
+    progress: StepProgress = StepProgress()
+    echoes: tuple[Echo, ...] = ()
+    facts: dict[str, str] = {}
+    """What the header and the configuration lines say: nodes, world size, arguments."""
+    started_at: float | None = None
+    ended_at: float | None = None
+    files: int = 0
+    bytes: int = 0
+    sampled: tuple[str, ...] = ()
+    """Which files were read in part, and how."""
+    problems: tuple[str, ...] = ()
+    """Files that could not be read, and the remedy."""
