@@ -79,7 +79,7 @@ class Circles:
                     },
                     mismatch=True,
                 )
-        voted = self._sisters(calls, group.kind, operation.key[2])
+        voted = self._sisters(calls, group.kind)
         if voted:
             return Judgement(voted, mismatch=True)
         said = "; ".join(
@@ -89,19 +89,26 @@ class Circles:
             mismatch=True, remark=f"mismatch in {what}: {said}; the numbers do not say who is wrong"
         )
 
-    def _sisters(self, calls: dict[int, Entry], kind: Kind, seq: int) -> dict[int, str]:
+    def _sisters(self, calls: dict[int, Entry], kind: Kind) -> dict[int, str]:
         """Groups of the same kind made the same call at this place: who differs from them?"""
         culprits: dict[int, str] = {}
         for rank, entry in calls.items():
-            if reason := self._outvoted(rank, entry, kind, seq, set(calls)):
+            if reason := self._outvoted(rank, entry, kind, set(calls), 1):
                 culprits[rank] = reason
         return culprits if len(culprits) < len(calls) else {}
 
-    def _outvoted(self, rank: int, entry: Entry, kind: Kind, seq: int, leave_out: set[int]) -> str:
-        voters = self._recorded().get((kind, entry.p2p, seq), {})
+    def _outvoted(
+        self, rank: int, entry: Entry, kind: Kind, leave_out: set[int], least: int
+    ) -> str:
+        """Why a call is the odd one among those that equals made at its place; empty if not."""
+        voters = self._recorded().get((kind, entry.p2p, entry.seq), {})
         equals = set(self._equals.of(rank)) - leave_out
-        votes = Counter(voters[other].signature() for other in voters if other in equals)
-        if not votes:
+        votes = Counter(
+            voters[other].signature()
+            for other in voters
+            if other in equals and (voters[other].op != "coalesced" or voters[other].parts)
+        )
+        if votes.total() < least or (entry.op == "coalesced" and not entry.parts):
             return ""
         (usual, count), total = votes.most_common(1)[0], votes.total()
         if usual == entry.signature() or count * 2 <= total:
@@ -119,11 +126,12 @@ class Circles:
         culprits: dict[int, str] = {}
         for operation in operations:
             kind = self._world.group(operation.group).kind
+            members = set(self._world.group(operation.group).members)
             for rank in operation.held:
                 entry = self._own(rank, operation)
                 if entry is None:
                     continue
-                if reason := self._outvoted(rank, entry, kind, entry.seq, set()):
+                if reason := self._outvoted(rank, entry, kind, members, 2):
                     culprits[rank] = reason
         return Judgement(culprits if len(culprits) * 2 <= len(ranks) else {}, mismatch=True)
 

@@ -51,28 +51,18 @@ class Equals:
         return kinds
 
     def _find_role(self, rank: int) -> Role:
-        """Kinds of groups, and the place in those that form a pipeline.
+        """Kinds of groups, and the place in those that form a pipeline: the stage.
 
-        In a pipeline group the place is the stage. Where stages talk over a group of the whole
-        world the place is the rank itself and says nothing: there, the distances count.
+        Where stages talk over a group of the whole world as well as over a smaller one, the place
+        in the world says nothing.
         """
-        role: list[object] = []
         groups = sorted(self.world.groups.of(rank), key=lambda group: group.kind)
         talking = [group for group in groups if group.kind in self._p2p_kinds]
         small = [g for g in talking if len(g.members) < len(self.world.groups.world)]
-        for group in groups:
-            place: object = None
-            if group in small:
-                place = group.positions[rank]
-            elif group in talking and not small:
-                place = self._distances(rank, group)
-            role.append((group.kind, place))
-        return tuple(role)
-
-    def _distances(self, rank: int, group: Group) -> object:
-        place = group.positions[rank]
-        links = self._partners.links.get(group.kind, {}).get(place, set())
-        return frozenset(other - place for other in links)
+        staged = {group.id for group in small or talking}
+        return tuple(
+            (group.kind, group.positions[rank] if group.id in staged else None) for group in groups
+        )
 
     def counters(self, rank: int) -> dict[Counter, Progress]:
         """How far a rank came, by kind of group."""
@@ -102,32 +92,40 @@ class Equals:
         more, less = self.ahead_by(rank, other)
         return more > 0 and less > 0
 
-    def waits_for_no_more(self, other: int, rank: int) -> bool:
-        """Whether all that ``rank`` still waits for is still pending at ``other`` too."""
-        mine, theirs = self.counters(rank), self.counters(other)
-        for key, progress in mine.items():
-            if progress.done is None or progress.enqueued is None:
+    def pending(self, rank: int) -> set[tuple[Counter, int]]:
+        """What a rank has enqueued and not completed, by kind of group and number."""
+        result = set()
+        for entry in self.world.dumps[rank].pending:
+            group = self.world.group_of(rank, entry)
+            if group is None:
                 continue
-            if progress.done >= progress.enqueued:
-                continue
-            beyond = theirs.get(key)
-            if beyond is None or beyond.done is None or beyond.done > progress.done:
-                return False
-        return True
+            place = self.world.place(rank, group.id).of(entry.p2p)
+            if place.launching != entry.seq and not place.evicted:
+                result.add(((group.kind, entry.p2p), entry.seq))
+        return result
 
     def stopped_early(self, rank: int) -> list[int]:
         """Equals that went on where this rank stopped though they wait for the same.
 
         Empty where as many equals stand where this rank stands: then something holds them all.
         """
+        mine = self.pending(rank)
+        counters = self.counters(rank)
         beyond, here = [], 1
-        for other in self.of(rank):
-            if not self.waits_for_no_more(other, rank):
+        for other in self.of(rank) if mine else ():
+            theirs = self.pending(other)
+            if not mine <= theirs:
                 continue
-            more, less = self.ahead_by(other, rank)
-            if less == 0 and more > 0:
+            further = [
+                seq
+                for key, seq in theirs - mine
+                if key in counters
+                and (enqueued := counters[key].enqueued) is not None
+                and seq > enqueued
+            ]
+            if further:
                 beyond.append(other)
-            elif less == 0 and more == 0:
+            elif mine == theirs:
                 here += 1
         return beyond if len(beyond) >= here else []
 

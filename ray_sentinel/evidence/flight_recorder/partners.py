@@ -9,7 +9,7 @@ from ray_sentinel.evidence.flight_recorder.groups import Group, Kind
 from ray_sentinel.evidence.flight_recorder.world import State, World
 
 _OTHER = {"send": "recv", "recv": "send"}
-_NEAR = 8
+_ENOUGH_PAIRS = 2
 
 
 class Partner(msgspec.Struct, frozen=True):
@@ -28,6 +28,7 @@ class Partners:
         self._world = world
         self._global_titles = self._vote_on_titles()
         self.links = self._find_links()
+        self._votes: dict[int, list[bool]] = {}
         self._pending: dict[tuple[int, int], list[tuple[str, int, Entry, Entry]]] = {}
 
     def of(self, rank: int, entry: Entry) -> list[Partner]:
@@ -114,13 +115,25 @@ class Partners:
         return Partner(peer, "absent")
 
     def _total(self, rank: int, group: Group, op: str, peer: int) -> int:
-        """How many sends to (receives from) a peer there were in all."""
+        """How many sends to (receives from) a peer were enqueued in all."""
         by_pg = self._world.groups.by_pg[rank]
         numbers = {peer} if self._global_titles else {group.positions.get(peer)}
-        return sum(
+        recorded = sum(
             count
             for (pg, kind, number), count in self._world.dumps[rank].counts.items()
             if kind == op and number in numbers and by_pg.get(pg) == group.id
+        )
+        return recorded - self._launching(rank, group, op, peer)
+
+    def _launching(self, rank: int, group: Group, op: str, peer: int) -> int:
+        launching = self._world.place(rank, group.id).p2p.launching
+        return sum(
+            part.op == op and self.peer(rank, part, group) == peer
+            for entry in self._world.dumps[rank].pending
+            if entry.p2p
+            and entry.seq == launching
+            and self._world.groups.by_pg[rank].get(entry.pg) == group.id
+            for part in entry.parts or (entry,)
         )
 
     def _between(self, rank: int, group: Group, op: str, peer: int) -> list[tuple[Entry, Entry]]:
@@ -140,21 +153,46 @@ class Partners:
         return [(whole, part) for o, p, whole, part in self._pending[key] if o == op and p == peer]
 
     def _aligned(self, rank: int, peer: int, group: Group) -> bool:
-        """Whether both ends count the same operations: they alone talk to each other here."""
+        """Whether both ends count the same operations: they alone talk to each other here.
+
+        Beyond groups of two this is believed only where numbers pending at both ends agree, for
+        this pair or for all pairs of its sort: dumps may show too little to know all links.
+        """
         if len(group.members) == 2:
             return True
+        common = self._common(rank, peer, group)
+        if common is not None:
+            return common
+        votes = self._pair_votes(group)
+        return len(votes) >= _ENOUGH_PAIRS and all(votes)
+
+    def _common(self, rank: int, peer: int, group: Group) -> bool | None:
+        """Whether numbers pending at both ends are each other's counterparts; None if there is
+        none."""
         places = group.positions
         for one, other in ((rank, peer), (peer, rank)):
             if self.links.get(group.kind, {}).get(places[one], set()) - {places[other]}:
                 return False
         mine = {e.seq: e.op for e, _ in self._all(rank, group)}
         theirs = {e.seq: e.op for e, _ in self._all(peer, group)}
-        common = mine.keys() & theirs.keys()
-        if common:
-            return all(_OTHER.get(mine[seq], mine[seq]) == theirs[seq] for seq in common)
-        here = self._world.place(rank, group.id).p2p.enqueued
-        there = self._world.place(peer, group.id).p2p.enqueued
-        return here is not None and there is not None and abs(here - there) <= _NEAR
+        both = mine.keys() & theirs.keys()
+        if not both:
+            return None
+        return all(_OTHER.get(mine[seq], mine[seq]) == theirs[seq] for seq in both)
+
+    def _pair_votes(self, group: Group) -> list[bool]:
+        if group.id not in self._votes:
+            pairs = {
+                (min(rank, peer), max(rank, peer))
+                for rank in group.members
+                if rank in self._world.dumps
+                for _, part in self._all(rank, group)
+                if (peer := self.peer(rank, part, group)) in self._world.dumps
+                and peer in group.positions
+            }
+            found = (self._common(*pair, group) for pair in sorted(pairs))
+            self._votes[group.id] = [vote for vote in found if vote is not None]
+        return self._votes[group.id]
 
     def _all(self, rank: int, group: Group) -> list[tuple[Entry, Entry]]:
         self._between(rank, group, "", -1)

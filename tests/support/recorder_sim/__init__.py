@@ -1,0 +1,1 @@
+"""Simulated training jobs that leave flight-recorder dumps: layouts, faults, and all formats."""
