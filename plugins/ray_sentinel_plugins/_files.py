@@ -12,9 +12,12 @@ import logging
 import os
 import re
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
+
+from ray_sentinel.api import Context
 
 T = TypeVar("T")
 
@@ -28,15 +31,24 @@ MAX_SAID = 200
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV, errno.ENXIO, errno.ESRCH})
 
 
+def files_of(context: Context, log: logging.Logger) -> Files:
+    """A reader of a collector's trees."""
+    return Files(log, live=context.live, roots=(context.proc, context.sys))
+
+
 class Files:
     """A tolerant reader. What cannot be read is None, and is said once in the log.
 
-    ``live`` trees belong to the running kernel, whose files are never cut.
+    ``live`` trees belong to the running kernel, whose files are never cut. ``roots`` of a captured
+    tree show whether its files have newlines at all.
     """
 
-    def __init__(self, log: logging.Logger, *, live: bool = True) -> None:
+    def __init__(
+        self, log: logging.Logger, *, live: bool = True, roots: Sequence[Path] = ()
+    ) -> None:
         self.log = log
         self.live = live
+        self._roots = roots
         self._said: set[str] = set()
         self._newlines = False
 
@@ -95,6 +107,33 @@ class Files:
             self.complain(path, f"is not a number: {clean(line)[:60]!r}")
         return number
 
+    def count(self, path: Path) -> int | None:
+        """As ``integer``, but not negative."""
+        number = self.integer(path)
+        if number is not None and number < 0:
+            self.complain(path, f"is negative: {number}")
+            return None
+        return number
+
+    def word(self, path: Path, pattern: str) -> str | None:
+        """The first line, if all of it is as ``pattern`` says, else None."""
+        line = self.line(path)
+        if line is not None and not re.fullmatch(pattern, line):
+            self.complain(path, f"is not what it should be: {clean(line)[:60]!r}")
+            return None
+        return line
+
+    def sound(self, path: Path, found: T, keys: Iterable[object] = ()) -> T:
+        """``found`` as parsed from ``path``; what should be in it and is not is said once."""
+        if not found:
+            self.complain(path, "holds nothing of what it should")
+        elif isinstance(found, Collection):
+            for key in keys:
+                if key not in found:
+                    words = " ".join(key) if isinstance(key, tuple) else key
+                    self.complain(path, f"has no {words}")
+        return found
+
     def names(self, folder: Path, *, expected: bool = False) -> list[str]:
         """What a folder holds, in natural order (card2 before card10); empty where unreadable."""
         try:
@@ -112,16 +151,14 @@ class Files:
         return items[:most]
 
     def _cut(self, path: Path) -> bool:
-        if self._newlines:
-            return True
-        for name in self.names(path.parent)[:16]:
-            try:
-                sibling = _read(path.parent / name, 1 << 16)
-            except OSError:
-                continue
-            if sibling.endswith(b"\n"):
-                return True
-        return False
+        """Whether other files of the tree end in a newline, as the kernel's do."""
+        for folder in (path.parent, *self._roots):
+            if self._newlines:
+                break
+            around = (Path(place) / name for place, _, names in os.walk(folder) for name in names)
+            some = islice((file for file in around if file != path), 64)
+            self._newlines = any(_ends_in_newline(file) for file in some)
+        return self._newlines
 
 
 def _read(path: Path, limit: int) -> bytes:
@@ -136,6 +173,13 @@ def _read(path: Path, limit: int) -> bytes:
         return b"".join(chunks)
     finally:
         os.close(handle)
+
+
+def _ends_in_newline(path: Path) -> bool:
+    try:
+        return _read(path, 1 << 16).endswith(b"\n")
+    except OSError:
+        return False
 
 
 def whole(text: str) -> int | None:

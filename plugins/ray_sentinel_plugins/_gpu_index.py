@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ray_sentinel_plugins._amdgpu.cards import find
 from ray_sentinel_plugins._files import Files
 
 
@@ -15,3 +16,8 @@ def nvidia_indices(files: Files, proc: Path) -> dict[str, str]:
     """
     names = [name.lower() for name in files.names(proc / "driver/nvidia/gpus") if ":" in name]
     return {name.split(".", 1)[0]: str(index) for index, name in enumerate(sorted(names))}
+
+
+def amd_indices(files: Files, sys: Path) -> dict[str, str]:
+    """PCI address without function → index, of AMD's GPUs."""
+    return {card.pci.split(".", 1)[0]: card.gpu for card in find(files, sys) if card.pci}

@@ -5,7 +5,7 @@ counters of the InfiniBand standard, whose ``port_*_data`` count words of four b
 ``hw_counters`` are the driver's own, in bytes. Names are from the drivers' sources
 (drivers/infiniband/hw/*/): mlx4 ``main.c``, mlx5 ``counters.c``, bnxt_re ``hw_counters.c`` (which
 took over mlx5's names in 2025), ionic (its firmware's names), efa ``efa_verbs.c``, irdma and i40iw
-``verbs.c``, hfi1 (PMA only), mana ``counters.c``, erdma ``erdma_verbs.c``, rxe
+``verbs.c``, hfi1 ``verbs.c``, mana ``counters.c``, erdma ``erdma_verbs.c``, rxe
 ``rxe_hw_counters.c``. A metric that a driver does not count has no entry for it.
 """
 
@@ -83,6 +83,7 @@ COUNTERS: dict[Metric, tuple[Source, ...]] = {
     _counter("hw_rdma_tx_retx_pkts_total", "Packets sent again."): (
         _hw("tx_rdma_retx_pkts"),
         _hw("retrans_pkts"),
+        _hw("RcResend"),  # hfi1
         _hw("RetransSegs"),  # irdma
         _hw("tcpRetransSegs"),  # i40iw, irdma before 6.1
     ),
@@ -92,6 +93,7 @@ COUNTERS: dict[Metric, tuple[Source, ...]] = {
         _hw("sq_num_to"),  # mlx4
         _hw("to_retransmits"),  # bnxt_re
         _hw("retrans_timeout_events"),  # efa
+        _hw("RcTimeOut"),  # hfi1
         _hw("requester_timeout"),  # mana
     ),
     _counter("hw_rdma_rx_cnp_pkts_total", "Congestion notifications received."): (

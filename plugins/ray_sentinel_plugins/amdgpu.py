@@ -11,7 +11,8 @@ from ray_sentinel_plugins._amdgpu import ras, sensors
 from ray_sentinel_plugins._amdgpu.cards import Card, find
 from ray_sentinel_plugins._amdgpu.smi import AmdSmi
 from ray_sentinel_plugins._bounded import Bounded
-from ray_sentinel_plugins._files import Files, clean
+from ray_sentinel_plugins._files import clean, files_of
+from ray_sentinel_plugins._host.identity import amdgpu_version, kernel_release
 from ray_sentinel_plugins._pci import read_aer
 
 
@@ -52,7 +53,7 @@ class AmdgpuCollector(Collector):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         options = context.options if isinstance(context.options, AmdgpuOptions) else AmdgpuOptions()
-        self._files = Files(self.log, live=context.live)
+        self._files = files_of(context, self.log)
         self._bounded: Bounded[str, ras.Reliability] = Bounded(options.ras_deadline, most=16)
         self._blocks: dict[str, frozenset[str]] = {}
         if not find(self._files, context.sys):
@@ -66,8 +67,8 @@ class AmdgpuCollector(Collector):
             yield self._info(card)
             yield from sensors.read(self._files, card.device, card.gpu)
             yield from read_aer(self._files, card.device, card.gpu)
-            replays = self._files.integer(card.device / "pcie_replay_count")
-            if replays is not None and replays >= 0:
+            replays = self._files.count(card.device / "pcie_replay_count")
+            if replays is not None:
                 yield gpu_metrics.PCIE_REPLAY(replays, card.gpu)
             if self._smi is not None:
                 yield from self._smi.read(card.pci, card.gpu)
@@ -84,14 +85,14 @@ class AmdgpuCollector(Collector):
 
     def _info(self, card: Card) -> Sample:
         device = card.device
-        name = self._files.line(device / "product_name")
-        if name is None and (number := self._files.line(device / "device")):
+        name = self._files.word(device / "product_name", r"[\w /()+.,-]+")
+        if name is None and (number := self._files.word(device / "device", "0x[0-9a-f]{4}")):
             name = f"AMD {number}"
-        uuid = self._files.line(device / "unique_id")
-        driver = self._files.line(self.context.sys / "module/amdgpu/version")
+        uuid = self._files.word(device / "unique_id", "[0-9a-f]{1,16}")
+        driver = amdgpu_version(self._files, self.context.sys)
         if driver is None:
             # The kernel's own driver has no version but the kernel's.
-            driver = self._files.line(self.context.proc / "sys/kernel/osrelease")
+            driver = kernel_release(self._files, self.context.proc)
         words = (clean(word or "") for word in (uuid, name))
         return gpu_metrics.INFO(1, card.gpu, *words, "amd", clean(driver or ""), clean(card.pci))
 

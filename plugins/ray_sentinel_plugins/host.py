@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ray_sentinel.api import Collector, Context, NoData, Options, Sample
-from ray_sentinel_plugins._files import Files
+from ray_sentinel_plugins._files import files_of
 from ray_sentinel_plugins._host import (
     cgroup,
     disks,
@@ -47,7 +47,7 @@ class HostCollector(Collector):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         options = context.options if isinstance(context.options, HostOptions) else HostOptions()
-        self._files = Files(self.log, live=context.live)
+        self._files = files_of(context, self.log)
         self._mounts = Mounts(options.mounts, options.mount_deadline)
 
     def collect(self) -> Iterator[Sample]:

@@ -11,12 +11,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from msgspec import structs
+
 from ray_sentinel.api import Collector, Context, Event, Metric, NoData, Sample, Skip
-from ray_sentinel_plugins._files import Files, counter, pairs
-from ray_sentinel_plugins._gpu_index import nvidia_indices
+from ray_sentinel_plugins._files import Files, counter, files_of, pairs
+from ray_sentinel_plugins._gpu_index import amd_indices, nvidia_indices
 from ray_sentinel_plugins._kernel_log import tally
 from ray_sentinel_plugins._kernel_log.follow import Batch, KmsgFollower, is_device
-from ray_sentinel_plugins._kernel_log.meaning import Happening, happenings
+from ray_sentinel_plugins._kernel_log.meaning import REPORT, Happening, happenings
 from ray_sentinel_plugins._kernel_log.records import Record, parse_log
 
 GPU_ERRORS = Metric(
@@ -45,7 +47,7 @@ class KernelLogCollector(Collector):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
-        self._files = Files(self.log, live=context.live)
+        self._files = files_of(context, self.log)
         self._path = context.dev / "kmsg"
         self._follower: KmsgFollower | None = None
         boot_id = self._files.line(context.proc / "sys/kernel/random/boot_id") or ""
@@ -70,9 +72,10 @@ class KernelLogCollector(Collector):
         """New events, then all counters. Raises Skip where there is no log to read."""
         batch = self._follower.read() if self._follower else self._stored()
         counts = self._tally
-        for pci, index in nvidia_indices(self._files, self.context.proc).items():
-            counts.gpus.setdefault(pci, index)
         found = list(happenings(batch.records, counts.memory))
+        if found:
+            self._learn_gpus()
+        found = [self._placed(happening) for happening in found]
         for happening in found:
             counts.add(happening)
         counts.lost += batch.lost
@@ -81,6 +84,21 @@ class KernelLogCollector(Collector):
             tally.save(counts, self._folder, self.log)
         yield from self._events(batch, found)
         yield from self._samples()
+
+    def _learn_gpus(self) -> None:
+        indices = {
+            **amd_indices(self._files, self.context.sys),
+            **nvidia_indices(self._files, self.context.proc),
+        }
+        for pci, index in indices.items():
+            self._tally.gpus.setdefault(pci, index)
+
+    def _placed(self, happening: Happening) -> Happening:
+        """An error that the firmware reports of a GPU is the GPU's, not the machine's."""
+        fact = happening.fact
+        if fact.kind != REPORT or fact.attributes.get("pci") not in self._tally.gpus:
+            return happening
+        return structs.replace(happening, fact=structs.replace(fact, counted="gpu"))
 
     def _events(self, batch: Batch, found: list[Happening]) -> Iterator[Event]:
         boot = boot_time(self._files, self.context)
@@ -100,10 +118,8 @@ class KernelLogCollector(Collector):
             )
         for happening in found[-MAX_EVENTS:]:
             attributes = dict(happening.fact.attributes)
-            if pci := attributes.get("pci"):
-                attributes["gpu"] = self._tally.label(pci)
-            if not attributes.get("gpu") or attributes["gpu"] == attributes.get("pci"):
-                attributes.pop("gpu", None)
+            if index := self._tally.gpus.get(attributes.get("pci", "")):
+                attributes["gpu"] = index
             yield Event(
                 time=_time(happening.record, boot),
                 kind=happening.fact.kind,
@@ -136,9 +152,10 @@ class KernelLogCollector(Collector):
 
     def _parse(self, path: Path, text: str) -> Batch:
         records = parse_log(text, _modified(path))
-        if text and not any(_has_time(record) for record in records) and "\ufffd" in text:
-            self._files.complain(path, "is not a kernel log")
-            raise NoData(f"{path} is not a kernel log")
+        if text and not any(_has_time(record) for record in records):
+            self._files.complain(path, "has no line with a time: it may be no kernel log")
+            if "\ufffd" in text or "\0" in text:
+                raise NoData(f"{path} is not a kernel log")
         start = self._tally.next_sequence
         fresh = [r for r in records if start is None or (r.sequence or 0) >= start]
         return Batch(fresh)

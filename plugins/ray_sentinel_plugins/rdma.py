@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ray_sentinel.api import Collector, Context, Metric, NoData, Options, Sample, Skip
 from ray_sentinel_plugins._bounded import Bounded
-from ray_sentinel_plugins._files import Files, clean, counter
+from ray_sentinel_plugins._files import Files, clean, counter, files_of
 from ray_sentinel_plugins._rdma_names import COUNTERS, Source
 
 STATE = Metric(
@@ -47,7 +47,7 @@ class RdmaCollector(Collector):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         options = context.options if isinstance(context.options, RdmaOptions) else RdmaOptions()
-        self._files = Files(self.log, live=context.live)
+        self._files = files_of(context, self.log)
         self._bounded: Bounded[str, list[Sample]] = Bounded(options.device_deadline, most=32)
 
     def collect(self) -> Iterator[Sample]:

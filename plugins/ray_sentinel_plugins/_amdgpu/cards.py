@@ -28,31 +28,36 @@ class Card(msgspec.Struct, frozen=True):
 
 def find(files: Files, sys: Path) -> list[Card]:
     """All AMD GPUs that the kernel's amdgpu driver shows."""
-    found = []
     root = sys / "class/drm"
-    for name in files.names(root):
-        # card0-HDMI-A-1 is a connector, renderD128 the same device again.
-        if re.fullmatch(r"card\d+", name):
-            device = root / name / "device"
-            if files.line(device / "vendor") == AMD:
-                found.append((_address(files, device), name, device))
-    # Cards whose address cannot be read keep their order among themselves, at the end.
-    found.sort(key=lambda card: (card[0] == "", card[0], natural(card[1])))
+    # card0-HDMI-A-1 is a connector, renderD128 the same device again.
+    names = [name for name in files.names(root) if re.fullmatch(r"card\d+", name)]
+    found = []
+    for name in names:
+        device = root / name / "device"
+        uevent = files.text(device / "uevent") or ""
+        if _is_amd(files.line(device / "vendor"), uevent):
+            found.append((_address(device, uevent), name, device))
+    # One address that cannot be read must not give all GPUs behind it another number.
+    if all(pci for pci, _, _ in found):
+        found.sort(key=lambda card: card[0])
+    else:
+        found.sort(key=lambda card: natural(card[1]))
     listed = files.bounded(found, MAX_GPUS, str(root))
     return [Card(str(index), device, pci) for index, (pci, _, device) in enumerate(listed)]
 
 
-def _address(files: Files, device: Path) -> str:
+def _is_amd(vendor: str | None, uevent: str) -> bool:
+    if vendor in (None, AMD) or not vendor.startswith("0x"):
+        return vendor == AMD or "DRIVER=amdgpu\n" in uevent
+    return False
+
+
+def _address(device: Path, uevent: str) -> str:
     """The PCI address: from ``uevent``, or from where the link leads."""
-    found = re.search(
-        r"^PCI_SLOT_NAME=([0-9a-fA-F:.]+)$", files.text(device / "uevent") or "", re.MULTILINE
-    )
-    if found:
+    if found := re.search(r"^PCI_SLOT_NAME=([0-9a-fA-F:.]+)$", uevent, re.MULTILINE):
         return found.group(1).lower()
     try:
-        target = os.path.basename(os.readlink(device))
+        target = os.path.basename(os.readlink(device)).lower()
     except OSError:
         return ""
-    return (
-        target.lower() if re.fullmatch(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.\d", target) else ""
-    )
+    return target if re.fullmatch(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.\d", target) else ""

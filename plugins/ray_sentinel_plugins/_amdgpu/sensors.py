@@ -22,6 +22,8 @@ MEMORY = (
     ("mem_info_vram_total", gpu_metrics.VRAM_TOTAL),
 )
 CLOCKS = ("sclk", "mclk")
+LABELS = {"temp": "edge|junction|mem", "freq": "sclk|mclk"}
+"""All that the driver calls them."""
 MICRO = 1_000_000
 
 
@@ -29,11 +31,13 @@ def read(files: Files, device: Path, gpu: str) -> Iterator[Sample]:
     """Everything of this subject that the card has."""
     for name, metric in PERCENT:
         percent = files.integer(device / name)
-        if percent is not None and 0 <= percent <= 100:
+        if percent is not None and not 0 <= percent <= 100:
+            files.complain(device / name, f"is no percentage: {percent}")
+        elif percent is not None:
             yield metric(percent / 100, gpu)
     for name, metric in MEMORY:
-        size = files.integer(device / name)
-        if size is not None and size >= 0:
+        size = files.count(device / name)
+        if size is not None:
             yield metric(size, gpu)
     monitors = [name for name in files.names(device / "hwmon") if name.startswith("hwmon")]
     monitor = device / "hwmon" / monitors[0] if monitors else None
@@ -46,46 +50,49 @@ def _monitor(files: Files, monitor: Path, gpu: str) -> Iterator[Sample]:
     names = files.names(monitor)
     temperatures = _labelled(files, monitor, names, "temp")
     # Cards without a junction sensor (APUs, before Vega 20) have one at the edge.
+    hottest = "edge" if temperatures.keys() == {"edge"} else "junction"
     for metric, label in (
-        (gpu_metrics.TEMPERATURE, "junction" if "junction" in temperatures else "edge"),
+        (gpu_metrics.TEMPERATURE, hottest),
         (gpu_metrics.MEMORY_TEMPERATURE, "mem"),
     ):
         if label in temperatures:
-            millidegrees = files.integer(monitor / f"{temperatures[label]}_input")
+            # Drivers write a negative number where a sensor fails, not where it freezes.
+            millidegrees = files.count(monitor / f"{temperatures[label]}_input")
             if millidegrees is not None:
                 yield metric(millidegrees / 1000, gpu)
     # Newer cards show only the power of the moment, older ones only its average.
     for name in ("power1_average", "power1_input"):
         if name in names:
-            microwatts = files.integer(monitor / name)
-            if microwatts is not None and microwatts >= 0:
+            microwatts = files.count(monitor / name)
+            if microwatts is not None:
                 yield gpu_metrics.POWER(microwatts / MICRO, gpu)
             break
-    microwatts = files.integer(monitor / "power1_cap")
-    if microwatts is not None and microwatts >= 0:
+    microwatts = files.count(monitor / "power1_cap")
+    if microwatts is not None:
         yield gpu_metrics.POWER_LIMIT(microwatts / MICRO, gpu)
 
 
 def _clocks(files: Files, device: Path, monitor: Path | None, gpu: str) -> Iterator[Sample]:
-    labelled: dict[str, str] = {}
-    if monitor is not None:
-        labelled = _labelled(files, monitor, files.names(monitor), "freq")
+    names = files.names(monitor) if monitor is not None else []
+    labelled = _labelled(files, monitor, names, "freq") if monitor is not None else {}
     for clock in CLOCKS:
         megahertz: float | None = None
         if monitor is not None and clock in labelled:
-            hertz = files.integer(monitor / f"{labelled[clock]}_input")
+            hertz = files.count(monitor / f"{labelled[clock]}_input")
             megahertz = hertz / MICRO if hertz is not None else None
-        elif text := files.text(device / f"pp_dpm_{clock}"):
-            megahertz = parse_dpm(text)
+        elif None not in labelled and (text := files.text(path := device / f"pp_dpm_{clock}")):
+            megahertz = files.sound(path, parse_dpm(text))
         if megahertz is not None:
             yield gpu_metrics.CLOCK(megahertz, gpu, clock)
 
 
-def _labelled(files: Files, monitor: Path, names: list[str], kind: str) -> dict[str, str]:
-    """Sensors of a kind by their labels: ``{"junction": "temp2"}``."""
-    found: dict[str, str] = {}
+def _labelled(files: Files, monitor: Path, names: list[str], kind: str) -> dict[str | None, str]:
+    """Sensors of a kind by their labels: ``{"junction": "temp2"}``; None stands for labels that
+    cannot be read: what is not found might be one of them."""
+    found: dict[str | None, str] = {}
     for name in names:
-        if re.fullmatch(rf"{kind}\d+_label", name) and (label := files.line(monitor / name)):
+        if re.fullmatch(rf"{kind}\d+_label", name):
+            label = files.word(monitor / name, LABELS[kind])
             found.setdefault(label, name.removesuffix("_label"))
     return found
 

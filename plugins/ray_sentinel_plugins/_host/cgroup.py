@@ -16,7 +16,8 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from ray_sentinel.api import Metric, Sample
-from ray_sentinel_plugins._files import Files, counter, pairs, whole
+from ray_sentinel_plugins._files import Files, counter
+from ray_sentinel_plugins._host.kernel import parse_values
 
 USED = Metric("hw_cgroup_mem_used_bytes", "gauge", "Memory of the agent's cgroup.")
 LIMIT = Metric("hw_cgroup_mem_limit_bytes", "gauge", "Its limit; absent where there is none.")
@@ -46,6 +47,8 @@ def read(files: Files, proc: Path, sys: Path) -> Iterator[Sample]:
     if not membership:
         return
     v1, v2 = parse_membership(membership)
+    if v1 is None and v2 is None:
+        files.complain(proc / "self/cgroup", "names no cgroup that counts memory")
     mounts = parse_mountinfo(files.text(proc / "self/mountinfo") or "")
     # With both hierarchies in use the memory controller is in one of them: v1 if it is named there.
     if v1 is not None:
@@ -68,36 +71,34 @@ def read(files: Files, proc: Path, sys: Path) -> Iterator[Sample]:
 
 
 def _read_v1(files: Files, folder: Path) -> Iterator[Sample]:
-    used = files.integer(folder / "memory.usage_in_bytes")
+    used = files.count(folder / "memory.usage_in_bytes")
     if used is not None:
         yield USED(used)
-    limit = files.integer(folder / "memory.limit_in_bytes")
-    if limit is not None and 0 <= limit < UNLIMITED:
+    limit = files.count(folder / "memory.limit_in_bytes")
+    if limit is not None and limit < UNLIMITED:
         yield LIMIT(limit)
-    if text := files.text(folder / "memory.oom_control"):
-        yield from _kills(text)
+    yield from _kills(files, folder / "memory.oom_control")
 
 
 def _read_v2(files: Files, folder: Path) -> Iterator[Sample]:
-    used = files.integer(folder / "memory.current")
+    used = files.count(folder / "memory.current")
     if used is not None:
         yield USED(used)
     line = files.line(folder / "memory.max")
     if line is not None and line != "max":
-        limit = whole(line)
+        limit = counter(line)
         if limit is None:
             files.complain(folder / "memory.max", "is neither a number nor max")
         else:
             yield LIMIT(limit)
-    if text := files.text(folder / "memory.events"):
-        yield from _kills(text)
+    yield from _kills(files, folder / "memory.events")
 
 
-def _kills(text: str) -> Iterator[Sample]:
-    for key, words in pairs(text):
-        if key == "oom_kill" and words and (number := counter(words[0])) is not None:
-            yield OOM_KILLS(number)
-            return
+def _kills(files: Files, path: Path) -> Iterator[Sample]:
+    if text := files.text(path):
+        values = files.sound(path, parse_values(text), ["oom_kill"])
+        if "oom_kill" in values:
+            yield OOM_KILLS(values["oom_kill"])
 
 
 def _mounted(mounts: list[Mount], kind: str, controller: str) -> list[Mount]:

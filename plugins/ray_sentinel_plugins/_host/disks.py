@@ -37,9 +37,10 @@ class Disk(msgspec.Struct, frozen=True):
 
 def read(files: Files, proc: Path) -> Iterator[Sample]:
     """Everything of this subject: whole disks only, so that a sum over them is the machine's."""
-    if not (text := files.text(proc / "diskstats")):
+    if not (text := files.text(path := proc / "diskstats")):
         return
-    disks = sorted(parse_diskstats(text).items(), key=lambda item: natural(item[0]))
+    found = files.sound(path, parse_diskstats(text))
+    disks = sorted(found.items(), key=lambda item: natural(item[0]))
     for name, disk in files.bounded(disks, MAX_DISKS, "/proc/diskstats"):
         device = clean(name)
         yield READ(disk.read, device)

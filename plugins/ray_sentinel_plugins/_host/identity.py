@@ -16,21 +16,32 @@ INFO = Metric(
     ("kernel", "amdgpu", "nvidia", "os"),
 )
 METRICS = (INFO,)
+VERSION = r"\d+\.\d[\w.+~:-]{0,100}"
 OS_RELEASE = (Path("/etc/os-release"), Path("/usr/lib/os-release"))
 
 
 def read(files: Files, proc: Path, sys: Path) -> Iterator[Sample]:
     """One sample. The distribution is no part of /proc or /sys: only a live host tells it."""
-    kernel = files.line(proc / "sys/kernel/osrelease")
-    if kernel is None and (version := files.line(proc / "version")):
-        kernel = parse_version(version)
-    amdgpu = files.line(sys / "module/amdgpu/version")
-    nvidia = files.line(sys / "module/nvidia/version")
-    if nvidia is None and (version := files.line(proc / "driver/nvidia/version")):
-        nvidia = parse_nvrm(version)
+    kernel = kernel_release(files, proc)
+    if kernel is None and (line := files.line(path := proc / "version")):
+        kernel = files.sound(path, parse_version(line))
+    amdgpu = amdgpu_version(files, sys)
+    nvidia = files.word(sys / "module/nvidia/version", VERSION)
+    if nvidia is None and (line := files.line(path := proc / "driver/nvidia/version")):
+        nvidia = files.sound(path, parse_nvrm(line))
     names = (kernel, amdgpu, nvidia, _distribution(files) if files.live else None)
     if any(names):
         yield INFO(1, *(clean(name or "") for name in names))
+
+
+def kernel_release(files: Files, proc: Path) -> str | None:
+    """What ``uname -r`` prints."""
+    return files.word(proc / "sys/kernel/osrelease", VERSION)
+
+
+def amdgpu_version(files: Files, sys: Path) -> str | None:
+    """The version of AMD's own driver; the kernel's has none."""
+    return files.word(sys / "module/amdgpu/version", VERSION)
 
 
 def _distribution(files: Files) -> str | None:

@@ -32,19 +32,23 @@ METRICS = (CPU, *STAT.values(), LOAD1, OOM_KILLS, *MEMORY.values())
 
 def read(files: Files, proc: Path) -> Iterator[Sample]:
     """Everything of this subject."""
-    if text := files.text(proc / "stat"):
-        for mode, ticks in parse_cpu(text).items():
+    if text := files.text(path := proc / "stat"):
+        for mode, ticks in files.sound(path, parse_cpu(text)).items():
             yield CPU(ticks / USER_HZ, mode)
-        values = parse_values(text)
+        values = files.sound(path, parse_values(text), STAT)
         yield from (metric(values[key]) for key, metric in STAT.items() if key in values)
-    if (line := files.line(proc / "loadavg")) and (load := decimal(line.split()[0])) is not None:
-        yield LOAD1(load)
-    if text := files.text(proc / "vmstat"):
-        values = parse_values(text)
+    if line := files.line(path := proc / "loadavg"):
+        load = parse_load(line)
+        if load is None:
+            files.complain(path, "does not begin with a load average")
+        else:
+            yield LOAD1(load)
+    if text := files.text(path := proc / "vmstat"):
+        values = files.sound(path, parse_values(text), ["oom_kill"])
         if "oom_kill" in values:
             yield OOM_KILLS(values["oom_kill"])
-    if text := files.text(proc / "meminfo"):
-        sizes = parse_meminfo(text)
+    if text := files.text(path := proc / "meminfo"):
+        sizes = files.sound(path, parse_meminfo(text), MEMORY)
         yield from (metric(sizes[key]) for key, metric in MEMORY.items() if key in sizes)
 
 
@@ -55,6 +59,12 @@ def parse_cpu(text: str) -> dict[str, int]:
             ticks = zip(CPU_MODES, map(counter, words), strict=False)
             return {mode: number for mode, number in ticks if number is not None}
     return {}
+
+
+def parse_load(line: str) -> float | None:
+    """The first of the three averages, which carry two decimals each."""
+    words = line.split()
+    return decimal(words[0]) if len(words) >= 3 and "." in words[0] else None
 
 
 def parse_values(text: str) -> dict[str, int]:

@@ -40,11 +40,10 @@ METRICS = tuple(PRESSURE.values())
 def read(files: Files, proc: Path) -> Iterator[Sample]:
     """Everything of this subject; nothing where the kernel was started with ``psi=0``."""
     for resource in ("cpu", "memory", "io"):
-        if text := files.text(proc / "pressure" / resource):
-            values = parse_pressure(text)
-            for (of, who, field), metric in PRESSURE.items():
-                if of == resource and (who, field) in values:
-                    yield metric(values[who, field])
+        if text := files.text(path := proc / "pressure" / resource):
+            wanted = {key[1:]: metric for key, metric in PRESSURE.items() if key[0] == resource}
+            values = files.sound(path, parse_pressure(text), wanted)
+            yield from (metric(values[key]) for key, metric in wanted.items() if key in values)
 
 
 def parse_pressure(text: str) -> dict[tuple[str, str], float]:

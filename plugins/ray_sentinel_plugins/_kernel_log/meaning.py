@@ -26,6 +26,8 @@ SAME_ERROR = 5.0
 MAX_LINE = 1000
 MAX_LOST_GPUS = 64
 XID_LOST = "79"
+REPORT = "kernel.hardware_error"
+"""The firmware's report of an error, in CPER form; it may name the device."""
 TABLE = (*NVIDIA, *AMD, *TASKS, *STORAGE, *NETWORK)
 
 _ERROR = re.compile(
@@ -109,8 +111,10 @@ def _hardware(error: list[tuple[Record, str]]) -> Happening:
             name = _CPER_NAMES.get(field.group("key"))
             if name:
                 attributes.setdefault(name, field.group("value").strip())
+    if re.fullmatch(PCI, attributes.get("pci", "")):
+        attributes["pci"] = normal_pci(attributes["pci"])
     words = "\n".join(line for _, line in error)
-    fatal = re.search(r"(?i)\bfatal|uncorrected|uncorrectable|\bUE\b", words) is not None
+    fatal = re.search(r"(?i)\bfatal|uncorrect|exception|\bUE\b", words) is not None
     fact = Fact(
         kind="kernel.amdgpu.ras" if device else _hardware_kind(found),
         counted="gpu" if device else "mce",
@@ -121,7 +125,7 @@ def _hardware(error: list[tuple[Record, str]]) -> Happening:
 
 
 def _hardware_kind(found: re.Match[str] | None) -> str:
-    return "kernel.hardware_error" if found and found.group("group") else "kernel.mce"
+    return REPORT if found and found.group("group") else "kernel.mce"
 
 
 def _plain(record: Record, line: str, memory: Memory) -> Fact | None:

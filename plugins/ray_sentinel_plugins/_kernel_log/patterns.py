@@ -75,7 +75,12 @@ def match(table: Sequence[Pattern], text: str, level: int | None) -> Fact | None
         if pattern.level is not None and level is not None and level > pattern.level:
             continue
         if found := pattern.regex.search(text):
-            attributes = {key: value for key, value in found.groupdict().items() if value}
+            # The driver writes <unknown> where no process is to blame.
+            attributes = {
+                key: value
+                for key, value in found.groupdict().items()
+                if value and not value.startswith("<")
+            }
             return Fact(
                 kind=pattern.kind,
                 counted=pattern.counted,
