@@ -97,22 +97,15 @@ class Files:
             return None
         return text.strip().split("\n", 1)[0].strip() or None
 
-    def integer(self, path: Path, *, expected: bool = False) -> int | None:
-        """A file that holds one whole number, of any size. None where it holds anything else."""
-        line = self.line(path, expected=expected)
+    def count(self, path: Path) -> int | None:
+        """A file that holds one whole number from 0 up, of any size; None if it holds anything
+        else."""
+        line = self.line(path)
         if line is None:
             return None
-        number = whole(line)
+        number = counter(line)
         if number is None:
-            self.complain(path, f"is not a number: {clean(line)[:60]!r}")
-        return number
-
-    def count(self, path: Path) -> int | None:
-        """As ``integer``, but not negative."""
-        number = self.integer(path)
-        if number is not None and number < 0:
-            self.complain(path, f"is negative: {number}")
-            return None
+            self.complain(path, f"is not a count: {clean(line)[:60]!r}")
         return number
 
     def word(self, path: Path, pattern: str) -> str | None:
@@ -182,18 +175,12 @@ def _ends_in_newline(path: Path) -> bool:
         return False
 
 
-def whole(text: str) -> int | None:
-    """A whole number in decimal digits, else None. ``int()`` alone would take ``1_0`` and ``٣``.
+def counter(text: str) -> int | None:
+    """A whole number that is not negative, else None. ``int()`` would take ``1_0`` and ``٣``.
 
-    >>> whole("18446744073709551615"), whole("0x10"), whole("N/A (no PMA)")
+    >>> counter("18446744073709551615"), counter("-1"), counter("N/A (no PMA)")
     (18446744073709551615, None, None)
     """
-    digits = text[1:] if text[:1] == "-" else text
-    return int(text) if digits.isascii() and digits.isdigit() and len(digits) <= 40 else None
-
-
-def counter(text: str) -> int | None:
-    """A whole number that is not negative, else None."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 40 else None
 
 

@@ -23,6 +23,7 @@ from ray_sentinel_plugins._files import Files, counter
 
 BLOCKS = {"umc": "umc", "xgmi_wafl": "xgmi", "gfx": "gfx", "mmhub": "mmhub", "sdma": "sdma"}
 """The driver's names of the blocks that have series of their own, and ours."""
+KINDS = ("ue", "ce")
 BAD_PAGE = "bad_page"
 
 
@@ -61,10 +62,10 @@ def read(files: Files, device: Path) -> Reliability:
     for block, paths in sources.items():
         # ``names`` sorts aca_* before *_err_count; either serves where the other does not answer.
         for path in reversed(paths):
-            if counts := parse_counts(files.text(path, expected=True) or ""):
+            counts = parse_counts(files.text(path, expected=True) or "")
+            if files.sound(path, counts, KINDS):
                 errors[block] = counts
                 break
-            files.complain(path, "has no error counts")
     pages = files.text(folder / "gpu_vram_bad_pages")
     return Reliability(
         errors=errors,

@@ -30,8 +30,8 @@ MICRO = 1_000_000
 def read(files: Files, device: Path, gpu: str) -> Iterator[Sample]:
     """Everything of this subject that the card has."""
     for name, metric in PERCENT:
-        percent = files.integer(device / name)
-        if percent is not None and not 0 <= percent <= 100:
+        percent = files.count(device / name)
+        if percent is not None and percent > 100:
             files.complain(device / name, f"is no percentage: {percent}")
         elif percent is not None:
             yield metric(percent / 100, gpu)
