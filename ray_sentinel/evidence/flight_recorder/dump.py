@@ -209,6 +209,7 @@ def _without_end(batch: list[Entry]) -> Entry:
         me=None,
         peer=None,
         parts=tuple(batch),
+        open_batch=True,
         done=all(entry.done for entry in batch),
         retired=all(entry.retired for entry in batch),
     )

@@ -82,6 +82,8 @@ class Entry(msgspec.Struct, kw_only=True):
     """Off the work list, but nobody saw it complete: done where the library cannot tell
     completion (gloo), else timed out."""
     parts: tuple[Entry, ...] = ()
+    open_batch: bool = False
+    """A batch whose closing entry is not in the dump."""
 
     @property
     def seq(self) -> int:

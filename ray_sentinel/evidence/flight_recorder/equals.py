@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ray_sentinel.evidence.flight_recorder.groups import Group, Kind
+from ray_sentinel.evidence.flight_recorder.groups import Kind
 from ray_sentinel.evidence.flight_recorder.partners import Partners
 from ray_sentinel.evidence.flight_recorder.progress import Progress
 from ray_sentinel.evidence.flight_recorder.world import World

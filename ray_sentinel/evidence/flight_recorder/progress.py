@@ -83,11 +83,36 @@ def measure(dumps: dict[int, RankDump], groups: Groups) -> Table:
         if key in status:
             _add_status(place, mine, status[key], seen.get(key[1], _Seen()), dumps[key[0]])
         table[key] = place
+    _find_first_launches(table, entries, status)
     for rank, dump in dumps.items():
         tied = bool(dump.status) and all(pg in groups.by_pg[rank] for pg in dump.status)
         if (dump.from_start and not dump.cut) or tied:
             _never_used(table, rank, groups)
     return table
+
+
+def _find_first_launches(
+    table: Table,
+    entries: dict[tuple[int, int], list[Entry]],
+    status: dict[tuple[int, int], Status],
+) -> None:
+    """A group's very first call that has not returned: nothing is counted as enqueued yet.
+
+    Believed where another member's count shows that this library counts at all.
+    """
+    counting = {ident for (_, ident), value in status.items() if value.enqueued is not None}
+    for key, mine in entries.items():
+        first = mine[0]
+        if (
+            len(mine) == 1
+            and first.seq == 1
+            and not first.done
+            and key in status
+            and status[key].enqueued is None
+            and key[1] in counting
+        ):
+            progress = table[key].of(first.p2p)
+            progress.launching, progress.enqueued = 1, 0
 
 
 def _never_used(table: Table, rank: int, groups: Groups) -> None:

@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from ray_sentinel.evidence.flight_recorder.batches import settle
 from ray_sentinel.evidence.flight_recorder.dump import RankDump
 from ray_sentinel.evidence.flight_recorder.entry import Entry
 from ray_sentinel.evidence.flight_recorder.groups import Group, Groups, identify
@@ -32,8 +33,9 @@ class World:
     """The dumps of one job, with its groups identified and its counters read."""
 
     def __init__(self, dumps: Mapping[int, RankDump], world_size: int | None = None) -> None:
-        self.dumps = dict(sorted(dumps.items()))
-        self.groups: Groups = identify(self.dumps, world_size)
+        ordered = dict(sorted(dumps.items()))
+        self.groups: Groups = identify(ordered, world_size)
+        self.dumps = settle(ordered, self.groups)
         self.table: Table = measure(self.dumps, self.groups)
         self._members: dict[tuple[int, int], Members] = {}
         self._entries: dict[int, dict[tuple[int, int], Entry]] = {}

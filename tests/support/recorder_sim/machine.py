@@ -151,8 +151,9 @@ class Machine:
     def _post(self, op: Op, index: int, part: Call) -> None:
         assert part.peer is not None
         ends = (op.rank, part.peer) if part.op == "send" else (part.peer, op.rank)
-        count = self._counts.get((part.group, *ends, part.op), 0)
-        self._counts[part.group, *ends, part.op] = count + 1
+        side = (part.group, *ends, part.op)
+        count = self._counts.get(side, 0)
+        self._counts[side] = count + 1
         key = (part.group, *ends, count)
         self._pairs.setdefault(key, {})[part.op] = (op, index)
         op.open_parts[index] = (part.op, *key)
