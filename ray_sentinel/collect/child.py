@@ -243,7 +243,7 @@ def main() -> int:
             answer = worker.run(message)
             channel.send(answer)
             if answer.outcome == "skip":
-                return 0
+                break
     if worker is not None:
         worker.close()
     return 0

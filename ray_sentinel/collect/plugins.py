@@ -7,6 +7,7 @@ thread where that hurts nobody.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
@@ -52,7 +53,8 @@ def install_plugin(folder: Path, name: str, data: bytes) -> Path:
             os.fsync(file.fileno())
         os.replace(part, path)
     except OSError as error:
-        part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            part.unlink()
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
     return path
 
@@ -84,10 +86,8 @@ class PluginFolders:
     def _look(self, name: str, path: Path) -> tuple[Signature, Plugin]:
         known = self._known.get(name)
         signature = _signature(path)
-        if known is not None and known[0] == signature:
-            # A machine that tidies /tmp may have taken the copy.
-            if all(os.path.exists(source.target) for source in known[1].sources):
-                return known
+        if known is not None and known[0] == signature and _copied(known[1]):
+            return known
         plugin = read_plugin(path)
         if plugin.sources:
             plugin = self._kept(plugin)
@@ -110,6 +110,11 @@ class PluginFolders:
             msgspec.structs.replace(source, target=str(copy)) for source in plugin.sources
         )
         return msgspec.structs.replace(plugin, data=b"", sources=sources)
+
+
+def _copied(plugin: Plugin) -> bool:
+    """Its copies are still there: a machine that tidies /tmp may have taken them."""
+    return all(os.path.exists(source.target) for source in plugin.sources)
 
 
 def _signature(path: Path) -> Signature:

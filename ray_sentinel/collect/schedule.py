@@ -137,7 +137,8 @@ class Schedule:
         self.phase, self._at = "running", now + self.timing.deadline + ANSWER_GRACE
 
     def answered(self, now: float, outcome: Outcome, message: str = "") -> Step | None:
-        """It answered; KILL is returned where its process has no further use."""
+        """It answered; KILL is returned where its process has no further use. One that asked to be
+        left out ends by itself, and is killed only if it does not."""
         if outcome == "skip":
             self._for_good, self.message = True, message
             self.failures = 0

@@ -99,7 +99,9 @@ class Version:
         self._fresh_at = 0.0
         self._asked_at = 0.0
         self._sequence = 0
-        self._retired_at: float | None = None
+        self._retired = False
+        self._patience_until = 0.0
+        """Until then a process that was told to end may do so by itself."""
 
     @property
     def at(self) -> float:
@@ -111,12 +113,12 @@ class Version:
     @property
     def finished(self) -> bool:
         """It was retired, and nothing of it is left."""
-        return self._retired_at is not None and self._worker is None
+        return self._retired and self._worker is None
 
     @property
     def over(self) -> bool:
         """It was retired, and what is left of it, if anything, cannot be ended."""
-        return self.finished or (self._retired_at is not None and self.schedule.phase == "stuck")
+        return self.finished or (self._retired and self.schedule.phase == "stuck")
 
     @property
     def skipped(self) -> str:
@@ -165,14 +167,16 @@ class Version:
 
     def retire(self, now: float) -> None:
         """End the process for good, in peace if it can; ``finished`` tells when it is over."""
-        if self._retired_at is None:
-            self._retired_at = now
-            in_peace = self.schedule.phase in ("ready", "running")
-            self.schedule.retire(now)
-            if self._worker is not None and in_peace:
-                self._worker.send(Stop())
-            else:
-                self._kill()
+        if self._retired:
+            return
+        self._retired = True
+        in_peace = self.schedule.phase in ("ready", "running")
+        self.schedule.retire(now)
+        if self._worker is not None and in_peace:
+            self._patience_until = now + CLOSE_GRACE
+            self._worker.send(Stop())
+        else:
+            self._kill()
 
     def restart(self, now: float) -> None:
         """Begin anew at once."""
@@ -234,7 +238,7 @@ class Version:
             self._leftovers = ()
             self.schedule.ended(now, f"its process {worker.epitaph()}" if worker else "")
             return
-        if self._retired_at is not None and now >= self._retired_at + CLOSE_GRACE:
+        if now >= self._patience_until:
             self._kill()
         self.schedule.survived(now, left + (self._worker.remaining() if self._worker else 0))
 
@@ -267,6 +271,8 @@ class Version:
         step = self.schedule.answered(now, answer.outcome, answer.message)
         self.problems = answer.problems
         if answer.outcome == "skip":
+            # It closes what it holds, and ends by itself.
+            self._patience_until = now + CLOSE_GRACE
             self.success, self.families = None, ()
             self.log(f"[runner] left out: {answer.message}")
         elif answer.outcome in ("ok", "nodata"):
@@ -277,7 +283,7 @@ class Version:
                 self.families = answer.families
         else:
             self._failed(answer.message)
-        if step is Step.KILL:
+        if step is Step.KILL and answer.outcome != "skip":
             self._kill()
 
     def _on_closed(self, why: str) -> None:

@@ -1,0 +1,124 @@
+"""A node's collectors with plugins written on the spot, real processes and short intervals."""
+
+from __future__ import annotations
+
+import textwrap
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ray_sentinel.collect.plugins import install_plugin
+from ray_sentinel.collect.runner import Runner, Settings
+from ray_sentinel.config import Config
+from ray_sentinel.model.metrics import CollectorStatus, Event, Family
+
+T = TypeVar("T")
+
+HEAD = """
+import os, sys, time
+from ray_sentinel.api import Collector, Event, Family, Metric, NoData, Sample, Skip
+"""
+
+
+def eventually(look: Callable[[], T | None], what: str, seconds: float = 30.0) -> T:
+    """What ``look`` returns once it is true; fails after ``seconds``."""
+    end = time.monotonic() + seconds
+    while True:
+        if found := look():
+            return found
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {seconds:.0f} s: {what}")
+        time.sleep(0.02)
+
+
+def alive(pid: int) -> bool:
+    """Whether the process is there and not a corpse that waits to be reaped."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
+class CollectingNode:
+    """A runner over the plugins in ``folder``; only those, none that are installed."""
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        self.folder, self.plugins = folder, folder / "plugins"
+        self.logs, self.run_dir = folder / "logs", folder / "run"
+        self.events: list[Event] = []
+        self.published: tuple[Family, ...] = ()
+        self._tables: dict[str, dict[str, Any]] = {}
+        self._settings = settings
+        self.runner: Runner | None = None
+
+    def configure(self, name: str, **table: Any) -> None:
+        """A table ``[collectors.NAME]``."""
+        self._tables[name] = table
+
+    def write(self, file: str, source: str, *, head: str = HEAD) -> None:
+        """A plugin in Python: ``source`` comes after the usual imports."""
+        install_plugin(self.plugins, file, (head + textwrap.dedent(source)).encode())
+
+    def write_script(self, file: str, *lines: str, first: str = "#!/bin/sh") -> None:
+        """A plugin that is a program."""
+        install_plugin(self.plugins, file, "\n".join([first, *lines, ""]).encode())
+
+    def start(self) -> None:
+        """Begin to collect."""
+        settings: dict[str, Any] = {
+            "host": "node1",
+            "run_dir": self.run_dir,
+            "log_dir": self.logs,
+            "plugin_dirs": (self.plugins,),
+            "plugin_interval": 0.1,
+            "installed": False,
+            **self._settings,
+        }
+        self.runner = Runner(
+            Settings(**settings),
+            Config(collectors=self._tables),
+            on_families=self._take,
+            on_events=self.events.extend,
+        )
+        self.runner.start()
+
+    def stop(self) -> None:
+        """End all of it."""
+        if self.runner is not None:
+            self.runner.stop()
+            self.runner = None
+
+    def status(self, name: str) -> CollectorStatus | None:
+        """How a collector fares; None while it is not known."""
+        assert self.runner is not None
+        return {status.name: status for status in self.runner.statuses()}.get(name)
+
+    def until(
+        self, name: str, wanted: Callable[[CollectorStatus], bool], seconds: float = 30.0
+    ) -> CollectorStatus:
+        """The collector's status once ``wanted`` holds of it."""
+
+        def look() -> CollectorStatus | None:
+            status = self.status(name)
+            return status if status is not None and wanted(status) else None
+
+        try:
+            return eventually(look, name, seconds)
+        except AssertionError as error:
+            raise AssertionError(f"{error}: {self.status(name)}\n{self.log(name)}") from None
+
+    def value(self, metric: str) -> float | None:
+        """The value of the only series of ``metric``, if it is served."""
+        samples = [s for family in self.published for s in family.samples if s.name == metric]
+        assert len(samples) <= 1
+        return samples[0].value if samples else None
+
+    def log(self, name: str) -> str:
+        """The collector's log so far."""
+        file = self.logs / f"collector-{name}.log"
+        return file.read_text() if file.exists() else ""
+
+    def _take(self, families: tuple[Family, ...]) -> None:
+        self.published = families
