@@ -24,6 +24,7 @@ _NAME = re.compile(r'"([^"]*)"')
 _PLACE = re.compile(r"^(.*?) (?:at (\S.*):(\d+)|from (\S.*))$")
 # A Python with debug symbols and gdb's Python support shows the interpreter's frames by name.
 _PYTHON = re.compile(r"Frame 0x[0-9a-f]+, for file ([^,]+), line (\d+), in (\S+)")
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 _NOISE = re.compile(r"Python Exception <[^\n]*\n")
 _CONTINUED = "    "
 
@@ -96,6 +97,8 @@ def read_frame(rest: str) -> Frame | None:
     rest = rest.strip()
     if python := _PYTHON.search(rest):
         return tx.frame(python.group(3), python.group(1), tx.number(python.group(2)))
+    # The text of string arguments may hold parentheses.
+    rest = _QUOTED.sub('""', rest)
     file, line = "", 0
     if place := _last_place(rest):
         rest, file, line = place

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
+from ray_sentinel.evidence.stacks.classify import is_collective_kernel
 from ray_sentinel.evidence.stacks.compare import Movement
 from ray_sentinel.evidence.stacks.problems import process_gone
 from ray_sentinel.evidence.stacks.tree import place_of, who
@@ -240,22 +241,29 @@ def _not_waiting(view: Scene) -> Judgement | None:
 
 
 def _device(view: Scene) -> Judgement | None:
-    """All wait, and the lists of kernels set a device apart."""
+    """All wait, and the lists of kernels set a device apart: it computes, or does nothing."""
     listed = [fact for fact in view.waiting + view.doubtful if fact.kernels_listed]
-    running = [fact for fact in listed if fact.kernels and fact.waits_for_others]
-    idle = [fact for fact in listed if not fact.kernels]
-    if not running or not idle or len(idle) > len(running) or len(idle) > _half(view):
+    computing = [f for f in listed if not all(map(is_collective_kernel, f.kernels))]
+    waiting = [f for f in listed if f.kernels and f not in computing]
+    apart = computing or [fact for fact in listed if not fact.kernels]
+    if not apart or len(apart) >= len(waiting) or len(apart) > _half(view):
         return None
     reasons = tuple(
-        f"{who([fact])}: no kernel on its device, while the others' devices wait in a collective"
-        for fact in idle
+        f"{who([fact])}: on its device "
+        + (f"runs {_other_kernel(fact)}" if fact.kernels else "no kernel runs")
+        + ", while the others' devices wait in a collective"
+        for fact in apart
     )
     return Judgement(
         kind="device-stuck",
-        confidence=0.5,
-        culprits=tuple(idle),
+        confidence=0.65 if computing else 0.5,
+        culprits=tuple(apart),
         reasons=(_wait_sentence(view), *reasons),
     )
+
+
+def _other_kernel(fact: StackFact) -> str:
+    return next(name for name in fact.kernels if not is_collective_kernel(name))[:120]
 
 
 def _doubtful(view: Scene) -> Judgement | None:
