@@ -31,7 +31,9 @@ else:
 
 ENV_PREFIX = "RAY_SENTINEL_"
 # Set by us for our own processes, or read elsewhere: no settings.
-ENV_RESERVED = frozenset({"CONFIG", "JOB", "ATTEMPT", "ROLE", "RECORD_DIR", "FAULT", "DEMO"})
+ENV_RESERVED = frozenset(
+    {"CONFIG", "JOB", "ATTEMPT", "ROLE", "RECORD_DIR", "AUTOSTEP", "FAULT", "DEMO"}
+)
 
 T = TypeVar("T")
 

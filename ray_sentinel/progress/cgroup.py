@@ -27,8 +27,8 @@ def parse_cgroup(text: str) -> dict[str, str]:
     return found
 
 
-def parse_mounts(text: str) -> dict[str, str]:
-    """``/proc/self/mounts``: the mount point by controller; version 2 has the controller ``""``."""
+def parse_mounts(text: str, controller: str = "freezer") -> dict[str, str]:
+    """``/proc/self/mounts``: where the controller's hierarchy is, and version 2's, under ``""``."""
     found: dict[str, str] = {}
     for line in text.splitlines():
         parts = line.split()
@@ -36,8 +36,8 @@ def parse_mounts(text: str) -> dict[str, str]:
             continue
         if parts[2] == "cgroup2":
             found.setdefault("", parts[1])
-        elif parts[2] == "cgroup" and "freezer" in parts[3].split(","):
-            found.setdefault("freezer", parts[1])
+        elif parts[2] == "cgroup" and controller in parts[3].split(","):
+            found.setdefault(controller, parts[1])
     return found
 
 

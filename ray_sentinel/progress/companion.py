@@ -89,7 +89,8 @@ class Companion:
             self.watchdog.arm()
 
     def _ask_again(self) -> None:
-        known = who.resolve()
+        told = self._writer.identity
+        known = who.resolve(None if told.job == who.DEFAULT_JOB else told.job)
         if not known.assumed:
             self._writer.identify(known)
 

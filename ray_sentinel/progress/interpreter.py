@@ -5,7 +5,9 @@ stamp. CPython's waiter sleeps in a futex and wakes every 5 ms to ask the holder
 stamp that grows old with the companion in a futex means that the holder does not run Python code:
 it is in C, spinning or asleep. A holder that wants to run Python but gets no CPU looks the same
 from the companion's side, so the run queues are asked: a thread that waited there most of the time
-while the process got next to no CPU makes it starved.
+while the process got next to no CPU makes it starved. The kernel adds a wait to the thread's
+account only when it ends, so a thread that was runnable in two looks and did not run in between
+waited, too.
 """
 
 from __future__ import annotations
@@ -26,22 +28,35 @@ CLOCK_SLACK = 1.0
 
 
 class ThreadSample(msgspec.Struct, frozen=True, kw_only=True):
-    """One thread at one moment."""
+    """One thread at one moment; None where the kernel does not say."""
 
     at: float
     """CLOCK_MONOTONIC seconds."""
     state: str
-    """Empty where it was not looked at."""
     wchan: str = ""
+    cpu_seconds: float | None = None
     delay_seconds: float | None = None
+    """Waited for a CPU, without the wait that is going on."""
     switches: int | None = None
+
+
+def waited(now: ThreadSample, before: ThreadSample) -> float | None:
+    """Seconds between two looks that a thread waited for a CPU; None where that cannot be told."""
+    if now.delay_seconds is None or before.delay_seconds is None:
+        return None
+    ran = (now.cpu_seconds or 0.0) - (before.cpu_seconds or 0.0)
+    seconds = now.at - before.at
+    stood = now.state == before.state == "R" and now.switches == before.switches
+    if stood and ran < IDLE_SHARE * seconds:
+        return seconds
+    return now.delay_seconds - before.delay_seconds
 
 
 class Scheduling(msgspec.Struct, frozen=True, kw_only=True):
     """What the run queues did to a process between two looks."""
 
     seconds: float
-    longest_delay: float
+    longest_wait: float
     """Of the thread that waited longest for a CPU."""
     cpu_seconds: float
     """Of all threads together."""
@@ -80,22 +95,19 @@ def interpreter_state(
 def _starved(
     companion: ThreadSample, before: ThreadSample | None, scheduling: Scheduling | None
 ) -> bool:
-    if before is None:
+    if before is None or companion.at <= before.at:
         return False
     seconds = companion.at - before.at
-    if seconds <= 0:
-        return False
-    delay, switches = _growth(companion, before)
-    if delay is not None and switches is not None:
-        if delay / seconds >= STARVED_SHARE and switches <= FEW_SWITCHES * max(1.0, seconds):
-            return True
-    elif companion.state == "R":
+    delay, switches = waited(companion, before), _switched(companion, before)
+    if delay is None or switches is None:
         # Without schedstat: runnable in two looks, and no stamp in between.
-        return before.state == "R"
+        return companion.state == before.state == "R"
+    if delay / seconds >= STARVED_SHARE and switches <= FEW_SWITCHES * max(1.0, seconds):
+        return True
     if scheduling is None or scheduling.seconds <= 0:
         return False
     return (
-        scheduling.longest_delay / scheduling.seconds >= STARVED_SHARE
+        scheduling.longest_wait / scheduling.seconds >= STARVED_SHARE
         and scheduling.cpu_seconds / scheduling.seconds < IDLE_SHARE
     )
 
@@ -108,18 +120,12 @@ def _waits_for_lock(companion: ThreadSample, before: ThreadSample | None) -> boo
         return companion.state == "R" and before is not None and "futex" in before.wchan
     if before is None or companion.state not in ("S", "R"):
         return False
-    _, switches = _growth(companion, before)
+    switches = _switched(companion, before)
     # wchan is hidden: only a waiter for the lock is busy without stamping.
     return switches is not None and switches > FEW_SWITCHES
 
 
-def _growth(now: ThreadSample, before: ThreadSample) -> tuple[float | None, int | None]:
-    delay = (
-        None
-        if now.delay_seconds is None or before.delay_seconds is None
-        else now.delay_seconds - before.delay_seconds
-    )
-    switches = (
-        None if now.switches is None or before.switches is None else now.switches - before.switches
-    )
-    return delay, switches
+def _switched(now: ThreadSample, before: ThreadSample) -> int | None:
+    if now.switches is None or before.switches is None:
+        return None
+    return now.switches - before.switches

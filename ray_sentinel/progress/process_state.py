@@ -1,7 +1,8 @@
 """What ``/proc`` shows of a rank at one moment, and how long it has stood still.
 
-A healthy rank costs five small files. Its threads are walked only where something may be wrong: its
-stamp is old, its training thread has not been on a CPU for a while, or it is stopped or blocked.
+A healthy rank costs a few small files. Its threads are walked only where something may be wrong:
+its stamp is old, its training thread has not been on a CPU for a while, or it is stopped or
+blocked.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from ray_sentinel.progress.interpreter import (
     Scheduling,
     ThreadSample,
     interpreter_state,
+    waited,
 )
 from ray_sentinel.progress.proc_stat import SchedStat, Stat, parse_schedstat, parse_stat
 from ray_sentinel.progress.processes import Key
@@ -44,15 +46,13 @@ class _Memory(msgspec.Struct, kw_only=True):
     moved: tuple[int, float, int] = (0, -1.0, -1)
     """The training thread's tid, CPU seconds and switches."""
     moved_at: float = 0.0
-    companion: ThreadSample | None = None
-    delays: dict[int, float] = {}
-    """Seconds spent waiting for a CPU, by thread."""
+    threads: dict[int, ThreadSample] = {}
 
 
 class _Walk(msgspec.Struct, kw_only=True):
     runnable: int = 0
     blocked: list[tuple[int, str]] = []
-    delays: dict[int, float] = {}
+    threads: dict[int, ThreadSample] = {}
 
 
 class StateReader:
@@ -88,37 +88,38 @@ class StateReader:
             return None
         memory = self._memory.setdefault(key, _Memory(moved_at=now))
         tid = stepping_tid or pid
-        thread = self._schedstat(pid, tid) or self._schedstat(pid, pid)
-        wchan = self._text(f"{pid}/task/{tid}/wchan")
-        quiet = self._quiet(memory, stat, thread, tid, now)
+        thread = self._thread(pid, tid, now) or self._thread(pid, pid, now)
+        quiet = _quiet(memory, stat, thread, tid, now)
         age = now - stamp if stamp else None
         suspicious = (
             quiet >= WALK_AFTER
             or stat.state in ("D", "T", "t")
             or (age is not None and age >= STALE_AFTER)
         )
-        walk = self._walk(pid) if suspicious else _Walk()
-        if thread is not None:
-            walk.delays.setdefault(tid, thread.delay_seconds)
+        walk = self._walk(pid, now) if suspicious else _Walk()
+        wchan = thread.wchan if thread else ""
         frozen = suspicious and self._freezer.is_frozen(pid, wchan)
-        companion = self._companion(pid, companion_tid, now, look=suspicious)
+        companion = self._thread(pid, companion_tid, now) if companion_tid else None
+        for seen, number in ((thread, tid), (companion, companion_tid)):
+            if seen is not None:
+                walk.threads[number] = seen
         interpreter = interpreter_state(
             age,
             stat.state,
             companion,
-            memory.companion,
+            memory.threads.get(companion_tid),
             _scheduling(memory, walk, stat, now),
             frozen=frozen,
         )
         memory.looked_at, memory.cpu_seconds = now, stat.cpu_seconds
-        memory.companion, memory.delays = companion, walk.delays
+        memory.threads = walk.threads
         return Reading(
             state=ProcessState(
                 state=stat.state,
                 wchan=wchan,
                 cpu_seconds=stat.cpu_seconds,
-                main_cpu_seconds=thread.cpu_seconds if thread else 0.0,
-                main_switches=thread.switches if thread else 0,
+                main_cpu_seconds=(thread.cpu_seconds if thread else None) or 0.0,
+                main_switches=(thread.switches if thread else None) or 0,
                 threads=stat.threads,
                 runnable_threads=walk.runnable if suspicious else int(stat.state == "R"),
                 rss_bytes=stat.rss_bytes,
@@ -131,48 +132,35 @@ class StateReader:
             quiet_seconds=quiet,
         )
 
-    def _quiet(
-        self, memory: _Memory, stat: Stat, thread: SchedStat | None, tid: int, now: float
-    ) -> float:
-        cpu = thread.cpu_seconds if thread else stat.cpu_seconds
-        moved = (tid, cpu, thread.switches if thread else 0)
-        if moved != memory.moved:
-            memory.moved, memory.moved_at = moved, now
-        return max(0.0, now - memory.moved_at)
-
-    def _companion(self, pid: int, tid: int, now: float, *, look: bool) -> ThreadSample | None:
-        """The companion thread; with its state only where something is to be judged by it."""
-        sched = self._schedstat(pid, tid) if tid else None
-        if not tid or (sched is None and not look):
+    def _thread(self, pid: int, tid: int, now: float) -> ThreadSample | None:
+        stat = self._stat(f"{pid}/task/{tid}/stat")
+        if stat is None:
             return None
-        stat = self._stat(f"{pid}/task/{tid}/stat") if look else None
-        if look and stat is None:
-            return None
+        sched = self._schedstat(pid, tid)
         return ThreadSample(
             at=now,
-            state=stat.state if stat else "",
-            wchan=self._text(f"{pid}/task/{tid}/wchan") if look else "",
+            state=stat.state,
+            wchan=self._text(f"{pid}/task/{tid}/wchan"),
+            cpu_seconds=sched.cpu_seconds if sched else stat.cpu_seconds,
             delay_seconds=sched.delay_seconds if sched else None,
             switches=sched.switches if sched else None,
         )
 
-    def _walk(self, pid: int) -> _Walk:
+    def _walk(self, pid: int, now: float) -> _Walk:
         walk = _Walk()
         try:
             tids = [int(name) for name in os.listdir(f"{self._proc}/{pid}/task")]
         except OSError:
             return walk
         for tid in tids[:MAX_THREADS]:
-            stat = self._stat(f"{pid}/task/{tid}/stat")
-            if stat is None:
+            thread = self._thread(pid, tid, now)
+            if thread is None:
                 continue
-            if stat.state == "R":
+            walk.threads[tid] = thread
+            if thread.state == "R":
                 walk.runnable += 1
-            elif stat.state == "D":
-                walk.blocked.append((tid, self._text(f"{pid}/task/{tid}/wchan")))
-            sched = self._schedstat(pid, tid)
-            if sched is not None:
-                walk.delays[tid] = sched.delay_seconds
+            elif thread.state == "D":
+                walk.blocked.append((tid, thread.wchan))
         return walk
 
     def _tracer(self, pid: int) -> int:
@@ -221,13 +209,26 @@ class StateReader:
             os.close(handle)
 
 
+def _quiet(memory: _Memory, stat: Stat, thread: ThreadSample | None, tid: int, now: float) -> float:
+    cpu = thread.cpu_seconds if thread else None
+    switches = thread.switches if thread else None
+    moved = (tid, stat.cpu_seconds if cpu is None else cpu, switches or 0)
+    if moved != memory.moved:
+        memory.moved, memory.moved_at = moved, now
+    return max(0.0, now - memory.moved_at)
+
+
 def _scheduling(memory: _Memory, walk: _Walk, stat: Stat, now: float) -> Scheduling | None:
-    if not memory.delays or now <= memory.looked_at:
+    if not memory.threads or now <= memory.looked_at:
         return None
-    before = memory.delays
-    waits = [delay - before[tid] for tid, delay in walk.delays.items() if tid in before]
+    waits = [
+        seconds
+        for tid, thread in walk.threads.items()
+        if (before := memory.threads.get(tid)) is not None
+        and (seconds := waited(thread, before)) is not None
+    ]
     return Scheduling(
         seconds=now - memory.looked_at,
-        longest_delay=max(waits, default=0.0),
+        longest_wait=max(waits, default=0.0),
         cpu_seconds=stat.cpu_seconds - memory.cpu_seconds,
     )

@@ -1,14 +1,14 @@
 import pytest
 
-from ray_sentinel.progress.interpreter import Scheduling, ThreadSample, interpreter_state
+from ray_sentinel.progress.interpreter import Scheduling, ThreadSample, interpreter_state, waited
 
 
 def sample(at=10.0, state="S", wchan="futex_wait", delay=0.0, switches=100) -> ThreadSample:
     return ThreadSample(at=at, state=state, wchan=wchan, delay_seconds=delay, switches=switches)
 
 
-BEFORE = sample(at=9.0, state="", wchan="", delay=0.0, switches=0)
-QUIET = Scheduling(seconds=1.0, longest_delay=0.01, cpu_seconds=0.0)
+BEFORE = sample(at=9.0, wchan="hrtimer_nanosleep", delay=0.0, switches=0)
+QUIET = Scheduling(seconds=1.0, longest_wait=0.01, cpu_seconds=0.0)
 
 
 def test_a_fresh_stamp_needs_no_look():
@@ -40,17 +40,17 @@ def test_waiting_in_a_futex_is_waiting_for_the_lock(wchan, before):
 
 
 def test_a_spinner_in_c_with_a_cpu_of_its_own():
-    scheduling = Scheduling(seconds=1.0, longest_delay=0.02, cpu_seconds=0.98)
+    scheduling = Scheduling(seconds=1.0, longest_wait=0.02, cpu_seconds=0.98)
     assert interpreter_state(3.0, "R", sample(), BEFORE, scheduling) == "gil-held"
 
 
 def test_a_spinner_in_c_on_a_crowded_machine_still_holds_the_lock():
-    scheduling = Scheduling(seconds=1.0, longest_delay=0.85, cpu_seconds=0.15)
+    scheduling = Scheduling(seconds=1.0, longest_wait=0.85, cpu_seconds=0.15)
     assert interpreter_state(3.0, "R", sample(switches=60), BEFORE, scheduling) == "gil-held"
 
 
 def test_a_holder_without_a_cpu_is_starved():
-    scheduling = Scheduling(seconds=1.0, longest_delay=0.98, cpu_seconds=0.005)
+    scheduling = Scheduling(seconds=1.0, longest_wait=0.98, cpu_seconds=0.005)
     assert interpreter_state(3.0, "R", sample(), BEFORE, scheduling) == "starved"
 
 
@@ -59,6 +59,21 @@ def test_a_companion_without_a_cpu_is_starved():
     assert interpreter_state(3.0, "R", companion, BEFORE, QUIET) == "starved"
     # At first sight it cannot be told from a waiter between two waits.
     assert interpreter_state(3.0, "R", companion) == "unknown"
+
+
+def test_a_thread_that_waits_all_the_time_has_nothing_on_its_account():
+    before = sample(at=8.0, state="R", wchan="")
+    now = sample(at=10.0, state="R", wchan="")
+    assert waited(now, before) == 2.0
+    assert interpreter_state(3.0, "R", now, before, QUIET) == "starved"
+    assert waited(sample(at=10.0, state="R", delay=0.3), before) == 2.0
+    assert waited(sample(at=10.0, state="S", delay=0.3), before) == pytest.approx(0.3)
+
+
+def test_a_thread_that_has_a_cpu_all_the_time_does_not_wait():
+    before = ThreadSample(at=8.0, state="R", cpu_seconds=5.0, delay_seconds=1.0, switches=7)
+    now = ThreadSample(at=10.0, state="R", cpu_seconds=7.0, delay_seconds=1.0, switches=7)
+    assert waited(now, before) == 0.0
 
 
 def test_a_companion_still_asleep_has_no_fault():

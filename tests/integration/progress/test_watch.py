@@ -1,0 +1,259 @@
+"""Real processes, each with one fault, seen from outside through records and /proc."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ray_sentinel.progress.cgroup import parse_mounts
+from tests.support.ranks import Ranks
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def ranks(tmp_path: Path) -> Iterator[Ranks]:
+    started = Ranks(tmp_path)
+    yield started
+    started.close()
+
+
+def test_a_healthy_rank(ranks):
+    process = ranks.start("none", rank=3)
+    ranks.until(lambda: ranks.stepping(process, 15), "steps")
+    seen = ranks.of(process)
+    assert (seen.rank.id.rank, seen.rank.world_size, seen.rank.source) == (3, 64, "record")
+    assert seen.process.interpreter == "runs"
+    assert seen.progress.phase == "train"
+    assert 0.04 < seen.progress.step_seconds < 5
+    assert len(seen.progress.recent_step_seconds) >= 14
+    assert seen.quiet_seconds < 5
+    assert ranks.watch.problems == ()
+
+
+def test_without_attaching_it_is_still_found(ranks):
+    process = ranks.start("silent", rank=2)
+    ranks.until(lambda: ranks.of(process), "the rank")
+    seen = ranks.of(process)
+    assert (seen.rank.source, seen.rank.id.rank, seen.progress) == ("environ", 2, None)
+
+
+@pytest.mark.parametrize("fault", ["gil-sleep", "gil-spin"])
+def test_the_interpreter_lock_is_held(ranks, fault):
+    process = ranks.start(fault)
+    ranks.until(lambda: ranks.stepping(process), "steps")
+    ranks.until(
+        lambda: ranks.of(process).process.interpreter == "gil-held", "the lock is held", every=0.5
+    )
+    # And it stays so.
+    for _ in range(3):
+        time.sleep(0.5)
+        ranks.poll()
+        assert ranks.of(process).process.interpreter == "gil-held"
+
+
+def test_a_sleeping_rank_runs_its_interpreter_and_is_quiet(ranks):
+    process = ranks.start("sleep")
+    ranks.until(lambda: ranks.stepping(process), "steps")
+    ranks.until(lambda: ranks.of(process).quiet_seconds > 2, "quiet")
+    assert ranks.of(process).process.interpreter == "runs"
+
+
+def test_a_declared_phase(ranks):
+    process = ranks.start("phase")
+    ranks.until(lambda: ranks.stepping(process), "steps")
+    ranks.until(lambda: ranks.of(process).progress.phase == "checkpoint", "the phase")
+
+
+def test_stopped_and_continued(ranks):
+    process = ranks.start("sigstop")
+    ranks.until(lambda: ranks.stepping(process), "steps")
+    ranks.until(lambda: ranks.of(process).process.state == "T", "stopped")
+    time.sleep(2)
+    ranks.poll()
+    seen = ranks.of(process)
+    assert (seen.process.interpreter, seen.progress.step) == ("unknown", 20)
+    assert seen.quiet_seconds > 1
+    process.send_signal(signal.SIGCONT)
+    ranks.until(lambda: ranks.stepping(process, 30), "goes on")
+    assert ranks.of(process).process.interpreter == "runs"
+
+
+def test_blocked_in_the_kernel(ranks):
+    process = ranks.start("blocked", seconds=20)
+    ranks.until(lambda: ranks.stepping(process), "steps")
+    ranks.until(lambda: ranks.of(process).process.state == "D", "D state")
+    seen = ranks.of(process).process
+    assert seen.blocked_threads[0][0] == process.pid
+    assert not seen.frozen
+
+
+@pytest.fixture
+def throttle() -> Iterator[Callable[[int], None]]:
+    """Gives a process a thousandth of a CPU, by a control group of its own."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can make control groups")
+    mounts = parse_mounts(Path("/proc/self/mounts").read_text(), "cpu")
+    name = f"ray-sentinel-test-{os.getpid()}"
+    if "cpu" in mounts:
+        group, limits = Path(mounts["cpu"]) / name, {"cpu.cfs_quota_us": "1000"}
+        limits = {"cpu.cfs_period_us": "1000000", **limits}
+    elif "" in mounts and "cpu" in (Path(mounts[""]) / "cgroup.subtree_control").read_text():
+        group, limits = Path(mounts[""]) / name, {"cpu.max": "1000 1000000"}
+    else:
+        pytest.skip("no control group with a cpu controller to write to")
+    group.mkdir()
+
+    def move(pid: int) -> None:
+        (group / "cgroup.procs").write_text(str(pid))
+
+    for file, value in limits.items():
+        (group / file).write_text(value)
+    yield move
+    for pid in (group / "cgroup.procs").read_text().split():
+        (group.parent / "cgroup.procs").write_text(pid)
+    group.rmdir()
+
+
+def test_starved_of_a_cpu(ranks, throttle):
+    process = ranks.start("spin")
+    ranks.until(lambda: ranks.stepping(process, 20), "steps")
+    throttle(process.pid)
+    seen: list[str] = []
+
+    def starved() -> bool:
+        seen.append(ranks.of(process).process.interpreter)
+        return seen.count("starved") >= 3
+
+    ranks.until(starved, "starved", every=1.0)
+    assert "gil-held" not in seen
+
+
+def test_the_thread_that_trains_is_not_always_the_main_thread(ranks):
+    process = ranks.start("thread")
+    ranks.until(lambda: ranks.stepping(process, 10), "steps")
+    for _ in range(6):
+        time.sleep(0.5)
+        ranks.poll()
+    assert ranks.of(process).quiet_seconds < 2
+
+
+def test_children_write_nothing_into_the_record_and_are_no_ranks(ranks):
+    process = ranks.start("fork")
+    ranks.until(lambda: ranks.stepping(process, 40), "steps")
+    for _ in range(6):
+        ranks.poll()
+        progress = ranks.of(process).progress
+        assert progress.step < 1000
+        assert progress.phase == "train"
+        assert progress.scalars["loss"] > 0
+        assert list(ranks.snapshots) == [process.pid]
+        time.sleep(0.2)
+    assert ranks.watch.children(process.pid, ranks.of(process).rank.process.start)
+
+
+def test_after_detaching_a_rank_is_known_by_its_environment_only(ranks):
+    process = ranks.start("detach")
+    ranks.until(lambda: ranks.stepping(process), "steps")
+    ranks.until(lambda: ranks.of(process).rank.source == "environ", "detached")
+    assert ranks.of(process).progress is None
+
+
+FAULTS = {
+    "sigkill": (None, 9, None),
+    "exception": (1, None, "exception"),
+    "os-exit": (5, None, None),
+    "sys-exit": (4, None, "exit"),
+    "segfault": (None, 11, None),
+}
+
+
+@pytest.mark.parametrize("fault", sorted(FAULTS))
+def test_exits(ranks, fault):
+    code, number, words = FAULTS[fault]
+    process = ranks.start(fault, rank=4)
+    ranks.until(lambda: ranks.stepping(process), "steps")
+    ranks.until(lambda: ranks.exits, "the exit")
+    (exit,) = ranks.exits
+    assert (exit.rank.id.rank, exit.rank.process.pid) == (4, process.pid)
+    assert exit.last_words is None if words is None else exit.last_words.kind == words
+    if fault == "exception":
+        assert exit.last_words.text == "ValueError: no such batch"
+    # Our own child: its status can be read while it waits for us.
+    assert (exit.code, exit.signal) == (code, number)
+    assert abs(exit.at - time.time()) < 30
+    assert exit.was_attached
+    assert exit.progress.step == 20
+    assert ranks.snapshots == {}
+    ranks.poll()
+    assert len(ranks.exits) == 1
+
+
+def test_a_normal_exit(ranks):
+    process = ranks.start("none", seconds=2)
+    ranks.until(lambda: ranks.stepping(process), "steps")
+    ranks.until(lambda: ranks.exits, "the exit")
+    (exit,) = ranks.exits
+    assert (exit.code, exit.signal, exit.last_words.kind) == (0, None, "exit")
+    assert exit.progress.phase == "teardown"
+
+
+@pytest.mark.parametrize(("fault", "words"), [("mp-exception", "exception"), ("mp-none", "exit")])
+def test_a_child_of_multiprocessing_leaves_last_words(ranks, fault, words):
+    parent = ranks.start(fault, seconds=3)
+    pid = int(parent.stdout.readline())
+    ranks.until(lambda: pid in ranks.snapshots, "the rank")
+    ranks.until(lambda: any(exit.rank.process.pid == pid for exit in ranks.exits), "the exit")
+    (exit,) = [exit for exit in ranks.exits if exit.rank.process.pid == pid]
+    assert exit.last_words.kind == words
+
+
+def test_exits_come_in_their_order(ranks):
+    processes = [ranks.start("none", rank=rank) for rank in range(4)]
+    ranks.until(lambda: all(ranks.stepping(process) for process in processes), "steps")
+    for index in (2, 0, 3, 1):
+        processes[index].kill()
+        processes[index].wait()
+    ranks.until(lambda: len(ranks.exits) == 4, "four exits")
+    assert [exit.rank.id.rank for exit in ranks.exits] == [2, 0, 3, 1]
+    assert [exit.order for exit in ranks.exits] == [1, 2, 3, 4]
+    assert sorted(exit.at for exit in ranks.exits) == [exit.at for exit in ranks.exits]
+
+
+def test_records_of_the_dead_are_deleted_after_they_were_told_of(ranks, monkeypatch):
+    monkeypatch.setattr("ray_sentinel.progress.stale.RETAIN", 0.5)
+    process = ranks.start("sigkill")
+    ranks.until(lambda: ranks.exits, "the exit")
+    process.wait()
+    ranks.until(lambda: not list(ranks.folder.iterdir()), "the folder is empty")
+    assert len(ranks.exits) == 1
+
+
+def test_a_rank_that_died_while_nobody_looked_is_told_of(ranks):
+    process = ranks.start("exception")
+    process.wait(timeout=30)
+    ranks.poll()
+    (exit,) = ranks.exits
+    assert exit.last_words.text == "ValueError: no such batch"
+    assert abs(exit.at - time.time()) < 20
+    ranks.poll()
+    assert len(ranks.exits) == 1
+
+
+def test_thousands_of_old_records_do_not_hide_a_living_one(ranks, monkeypatch):
+    monkeypatch.setattr("ray_sentinel.progress.stale.LITTER", 0.0)
+    first = ranks.start("sigkill")
+    first.wait(timeout=30)
+    (record,) = ranks.folder.glob("*.record")
+    data = record.read_bytes()
+    for number in range(3000):
+        (ranks.folder / f"a{number}.record").write_bytes(data)
+    process = ranks.start("none", rank=1)
+    ranks.until(lambda: ranks.stepping(process), "the living one")
+    ranks.until(lambda: len(list(ranks.folder.glob("a*"))) == 0, "the litter is gone")
+    assert ranks.stepping(process)
