@@ -11,7 +11,7 @@ import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from queue import Empty, Queue
+from queue import Full, Queue
 
 import msgspec
 
@@ -56,8 +56,9 @@ class Brain:
                 event = msgspec.structs.replace(event, time=self._last)
             actions = self._engine.handle(event)
             number = self._writer.put(event, self._engine.incidents(everything=True))
-        for action in actions:
-            self._act(action)
+            # Under the lock, so that actions keep the order of their events; it only queues them.
+            for action in actions:
+                self._act(action)
         return number
 
     def written(self, number: int) -> bool:
@@ -109,10 +110,10 @@ class LogWriter:
     def put(self, event: AnyEvent, incidents: tuple[Incident, ...]) -> int:
         """Take an event for writing; returns its number."""
         self._count += 1
-        if self._queue.full():
-            self.problem = f"the event log does not keep up: {self._folder} is slow or hangs"
-        else:
+        try:
             self._queue.put_nowait((self._count, event, incidents))
+        except Full:
+            self.problem = f"the event log does not keep up: {self._folder} is slow or hangs"
         return self._count
 
     def _run(self) -> None:
@@ -145,7 +146,7 @@ class LogWriter:
         """Write what waits, within a second."""
         try:
             self._queue.put(None, timeout=1.0)
-        except Empty:
+        except Full:
             return
         self._thread.join(timeout=1.0)
         if self._log is not None and not self._thread.is_alive():

@@ -12,6 +12,7 @@ import msgspec
 import ray
 
 from ray_sentinel import __version__
+from ray_sentinel.actors import idle
 from ray_sentinel.actors.brain import Brain
 from ray_sentinel.actors.deployment import Description
 from ray_sentinel.actors.environment import forget_identity
@@ -65,11 +66,13 @@ class Coordinator:
         self._start("reconcile", self._config.coordinator.reconcile_interval, self._reconcile)
         self._start("tick", self._config.coordinator.tick_interval, self._tick)
         self._start("prune", 60.0, self._prune)
+        if self._config.agent.idle_release_seconds > 0 and idle.autoscales():
+            self._start("idle", 10.0, self._leave_idle_nodes)
         log.info("coordinator started, pid %d, files in %s", os.getpid(), self._storage.root)
 
     def _recover(self, deployment: str) -> tuple[Brain, list[AnyAction]]:
         events = self._storage.folder("events")
-        folder = events / deployment if events else None
+        self._events_folder = folder = events / deployment if events else None
         engine, pending, count = restore(folder, self._config)
         if count:
             log.info("recovered from %d events; %d unanswered actions", count, len(pending))
@@ -96,14 +99,31 @@ class Coordinator:
     def _tick(self) -> None:
         now = self._clock.now()
         if now < self._hold_ticks_until and not self._roster.all_heard(self._fleet.nodes()):
+            # Just restarted: what looks like silence is our own absence.
             return
         begun = time.monotonic()
         self._brain.feed(Tick(time=now))
         self._cycle_seconds = time.monotonic() - begun
         self._last_cycle = self._clock.now()
 
+    def _leave_idle_nodes(self) -> None:
+        now, limit = self._clock.now(), self._config.agent.idle_release_seconds
+        free = idle.unused_now()
+        heads = {key for key, node in self._fleet.nodes().items() if node.is_head}
+        for node_id in self._fleet.released() - free:
+            self._fleet.recall(node_id, now)
+        for node_id in idle.to_release(self._roster.idle_seconds(now), free, heads, limit):
+            self._roster.forget(node_id)
+            self._fleet.release(
+                node_id,
+                f"it has had no rank for {limit:.0f} s and was left, so that it can scale down; "
+                "it is watched again when something runs there",
+            )
+
     def _prune(self) -> None:
-        for path in self._storage.prune(self._executor.open_bundles()):
+        folders = filter(None, (self._executor.root, self._storage.folder("events")))
+        keep = {*self._executor.open_bundles(), *filter(None, (self._events_folder,))}
+        for path in self._storage.prune(keep, folders):
             log.info("removed %s: storage.max_bytes is exceeded", path)
 
     async def describe(self) -> bytes:
@@ -174,6 +194,13 @@ class Coordinator:
     async def incidents(self) -> bytes:
         """All confirmed incidents, oldest first: a list of ``Incident``."""
         return pack(self._brain.incidents())
+
+    async def incident(self, incident_id: str) -> bytes:
+        """One ``Incident``. Raises UsageError for an unknown id."""
+        for incident in self._brain.incidents():
+            if incident.id == incident_id:
+                return pack(incident)
+        raise UsageError(f"there is no incident {incident_id}")
 
     async def dump(self, job: str = "", why: str = "asked by hand") -> bytes:
         """Capture a running job (all of them without a name) now.

@@ -13,11 +13,16 @@ import msgspec
 from ray_sentinel.actors.hosts import HEAD_RESOURCE
 from ray_sentinel.actors.names import AGENT_PREFIX, COORDINATOR, NAMESPACE, PROTOCOL
 from ray_sentinel.config import Config
+from ray_sentinel.engine.engine import Engine
 from ray_sentinel.errors import SentinelError, UnreachableError
 
 START_SECONDS = 60.0
 ANSWER_SECONDS = 10.0
 GONE_SECONDS = 30.0
+
+
+class GoneError(UnreachableError):
+    """The coordinator has ended, or could not start."""
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,15 +82,17 @@ def ask(ray: Any, handle: Any, method: str, *args: Any, seconds: float = ANSWER_
                 raise error.cause from None
             raise
         except RayActorError as error:
-            raise UnreachableError(f"the coordinator is gone: {_last_line(error)}") from None
+            raise GoneError(f"the coordinator is gone: {_last_line(error)}") from None
 
 
 def ensure(ray: Any, config: Config) -> Deployed:
     """Have exactly one coordinator in this cluster; it sees to the agents.
 
     Safe from any number of processes at once: Ray lets one of them make the named actor, and the
-    others find it. Raises SentinelError when it cannot be started or speaks another protocol.
+    others find it. Raises ConfigError where the rules' settings are wrong, SentinelError when the
+    coordinator cannot be started or speaks another protocol.
     """
+    Engine(config)  # raises what the coordinator would, in the face of who can mend it
     deadline = time.monotonic() + START_SECONDS
     created = False
     while True:
@@ -99,10 +106,9 @@ def ensure(ray: Any, config: Config) -> Deployed:
             try:
                 raw = ask(ray, handle, "describe", seconds=left)
                 break
-            except UnreachableError as error:
-                # It was being taken down while we found it, or it cannot start.
-                problem = str(error)
-                if time.monotonic() > deadline or "Error:" in problem:
+            except GoneError:
+                # It was taken down while we found it; one that we made ourselves cannot start.
+                if created or time.monotonic() > deadline:
                     raise
         elif time.monotonic() > deadline:
             raise UnreachableError("the coordinator's name is taken, but nobody answers to it")

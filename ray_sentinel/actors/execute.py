@@ -76,8 +76,12 @@ class Executor:
         """Where answers go; set by the coordinator."""
         self._config = config
         self._fleet = fleet
-        self._root = bundle_root(storage, config)
+        self.root = bundle_root(storage, config)
+        """Where bundles go; None where nothing can be written."""
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="ray-sentinel-act")
+        # Captures take long and must not hold up the rounds of stacks; reports keep their order.
+        self._captures = ThreadPoolExecutor(WORKERS, thread_name_prefix="ray-sentinel-capture")
+        self._reports = ThreadPoolExecutor(1, thread_name_prefix="ray-sentinel-report")
         self._lock = threading.Lock()
         self._bundles: dict[str, Path] = {}
         self._open: set[str] = set()
@@ -86,7 +90,8 @@ class Executor:
                 self._bundles[incident.id] = Path(incident.bundle)
 
     def __call__(self, action: AnyAction) -> None:
-        self._pool.submit(self._guarded, action)
+        pools = {Capture: self._captures, Publish: self._reports}
+        pools.get(type(action), self._pool).submit(self._guarded, action)
 
     def open_bundles(self) -> frozenset[Path]:
         """Folders of incidents that are not over: never removed to make room."""
@@ -152,6 +157,7 @@ class Executor:
         return NodeProbed(time=time.time(), node_id=action.node_id, alive=alive, detail=detail)
 
     def _capture(self, action: Capture) -> CaptureDone:
+        action = limited(action, self._config.capture.max_intrusive)
         requests = {
             node: CaptureRequest(
                 incident=action.incident.id,
@@ -188,17 +194,17 @@ class Executor:
 
     def _folder(self, incident: Incident) -> tuple[Path | None, list[str]]:
         """The incident's folder, made with the first thing that goes into it."""
-        if self._root is None:
+        if self.root is None:
             return None, ["nothing can be written here: the incident is kept in memory only"]
         with self._lock:
             known = self._bundles.get(incident.id)
             if known is not None and known.is_dir():
                 return known, []
             try:
-                made = bundle.find(self._root, incident) or bundle.create(self._root, incident)
+                made = bundle.find(self.root, incident) or bundle.create(self.root, incident)
             except OSError as error:
                 return None, [
-                    f"the bundle could not be written below {self._root} ({error.strerror}): the "
+                    f"the bundle could not be written below {self.root} ({error.strerror}): the "
                     "incident is kept in memory; make room or set log_dir elsewhere"
                 ]
             self._bundles[incident.id] = made
@@ -245,6 +251,18 @@ def bundle_root(storage: Storage, config: Config) -> Path | None:
     if config.capture.output_dir:
         return Path(config.capture.output_dir).expanduser()
     return storage.folder("incidents")
+
+
+def limited(action: Capture, most: int) -> Capture:
+    """The capture with at most so many processes paused in the whole cluster, suspects first."""
+    paused = (*action.suspects, *action.waiters)[:most]
+    spared = (*action.suspects, *action.waiters)[most:]
+    return msgspec.structs.replace(
+        action,
+        suspects=tuple(rank for rank in action.suspects if rank in paused),
+        waiters=tuple(rank for rank in action.waiters if rank in paused),
+        others=(*action.others, *spared),
+    )
 
 
 def _by_node(ranks: Iterable[Rank]) -> dict[str, tuple[Rank, ...]]:

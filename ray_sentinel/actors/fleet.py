@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import ray
@@ -28,6 +28,8 @@ FRESH_SECONDS = 3.0
 """An agent heard of within this time needs no ping."""
 START_SECONDS = 10.0
 """What a starting agent may take before its node is shown as unwatched without a known reason."""
+SWEEP_SECONDS = 30.0
+"""Between two looks for groups that nobody needs: the table of groups may be long."""
 BACKOFF_SECONDS = (2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
 
 
@@ -54,6 +56,7 @@ class Fleet:
         self._slots: dict[str, Slot] = {}
         self._nodes: dict[str, RayNode] = {}
         self._lock = threading.Lock()
+        self._sweep_at = 0.0
 
     def handle(self, node_id: str) -> Any:
         """The agent's actor handle, or None where there is none."""
@@ -123,12 +126,16 @@ class Fleet:
             expected = node is not None and node.death_reason in EXPECTED_DEATHS
             events.append(NodeLeft(time=now, node_id=node_id, expected=expected, reason=reason))
             log.warning("node %s has left %s", node_id[:8], reason)
-        # Also those that a coordinator before this one left behind.
-        for node_id in placement.groups():
-            if node_id not in living:
-                placement.drop(node_id)
-                log.info("dropped the agent and group of the dead node %s", node_id[:8])
+        if events or now >= self._sweep_at:
+            self._sweep_at = now + SWEEP_SECONDS
+            self._drop_dead(living)
         return events
+
+    def _drop_dead(self, living: Collection[str]) -> None:
+        """Also what a coordinator before this one left behind."""
+        for node_id in placement.groups().keys() - living:
+            placement.drop(node_id)
+            log.info("dropped the agent and group of the dead node %s", node_id[:8])
 
     def _welcome(self, seen: Mapping[str, RayNode], now: float) -> list[AnyEvent]:
         events: list[AnyEvent] = []
@@ -198,6 +205,11 @@ class Fleet:
                 return
             slot.released, slot.problem, slot.retry_at, slot.since = False, "", 0.0, now
         log.info("node %s is watched again", node_id[:8])
+
+    def released(self) -> frozenset[str]:
+        """Nodes that were left alone."""
+        with self._lock:
+            return frozenset(key for key, slot in self._slots.items() if slot.released)
 
     def restart(self, node_id: str) -> bool:
         """Kill a node's agent so that Ray starts it anew. False where there is none."""

@@ -6,10 +6,11 @@ import inspect
 import logging
 from typing import Any
 
+import msgspec
 import ray
+from ray._raylet import PlacementGroupID
 from ray.util.placement_group import (
     PlacementGroup,
-    get_placement_group,
     placement_group,
     placement_group_table,
     remove_placement_group,
@@ -34,16 +35,16 @@ def group_for(node: RayNode) -> PlacementGroup:
     Several Ray nodes may share an address (one machine, several raylets): then only the label with
     the node's id tells them apart, which older versions of Ray cannot select by.
     """
-    name = group_name(node.id)
-    try:
-        return get_placement_group(name)
-    except ValueError:
-        pass
+    if (found := groups().get(node.id)) is not None:
+        return found.group
     options: dict[str, Any] = {}
     if _SELECTS_BY_LABEL:
         options["bundle_label_selector"] = [{"ray.io/node-id": node.id}]
     return placement_group(
-        [{f"node:{node.address}": NODE_SHARE}], lifetime="detached", name=name, **options
+        [{f"node:{node.address}": NODE_SHARE}],
+        lifetime="detached",
+        name=group_name(node.id),
+        **options,
     )
 
 
@@ -81,16 +82,28 @@ def drop(node_id: str) -> None:
         ray.kill(ray.get_actor(agent_name(node_id), namespace=NAMESPACE), no_restart=True)
     except ValueError:
         pass
-    try:
-        remove_placement_group(get_placement_group(group_name(node_id)))
-    except ValueError:
-        pass
+    if (found := groups().get(node_id)) is not None:
+        remove_placement_group(found.group)
 
 
-def groups() -> dict[str, str]:
-    """Node id → state of all groups of ours that are not yet removed."""
+class Group(msgspec.Struct, frozen=True, kw_only=True):
+    """One of our groups, and the state that Ray gives it."""
+
+    group: Any
+    state: str
+
+
+def groups() -> dict[str, Group]:
+    """Our groups that are not yet removed, by node id.
+
+    Taken from the table of all groups: a lookup by name sees only those of the caller's own
+    namespace, and the coordinator's is that of whoever deployed it.
+    """
     return {
-        entry["name"].removeprefix(GROUP_PREFIX): entry["state"]
+        entry["name"].removeprefix(GROUP_PREFIX): Group(
+            group=PlacementGroup(PlacementGroupID(bytes.fromhex(entry["placement_group_id"]))),
+            state=entry["state"],
+        )
         for entry in placement_group_table().values()
         if entry["name"].startswith(GROUP_PREFIX) and entry["state"] != "REMOVED"
     }

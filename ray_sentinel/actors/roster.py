@@ -18,6 +18,8 @@ class Entry:
     def __init__(self, report: Report, at: float) -> None:
         self.report = report
         self.at = at
+        self.busy_at = at
+        """When it last had a rank, or was first heard of."""
         self.restarts = 0
         self.exits: deque[tuple[int, int]] = deque()
         """(number of the event in the log, order of the exit) of exits not yet acknowledged."""
@@ -39,7 +41,7 @@ class Roster:
 
     def all_heard(self, nodes: Mapping[str, RayNode]) -> bool:
         """Whether every node has reported to this incarnation of the coordinator."""
-        return all(node_id in self._entries for node_id in nodes)
+        return bool(nodes) and all(node_id in self._entries for node_id in nodes)
 
     def take(self, report: Report, now: float, number: int) -> None:
         """Keep a report; ``number`` is its place in the event log."""
@@ -53,6 +55,8 @@ class Roster:
                 entry.exits.clear()
                 entry.done.clear()
             entry.report, entry.at = report, now
+            if report.snapshot.ranks:
+                entry.busy_at = now
             waiting = {order for _, order in entry.exits} | entry.done
             for ended in report.snapshot.exits:
                 if ended.order not in waiting:
@@ -73,6 +77,11 @@ class Roster:
         with self._lock:
             urls = [entry.report.snapshot.metrics_url for entry in self._entries.values()]
         return tuple(sorted(url.split("//")[-1].split("/")[0] for url in urls if url))
+
+    def idle_seconds(self, now: float) -> dict[str, float]:
+        """How long each node has had no rank, by node id."""
+        with self._lock:
+            return {node_id: now - entry.busy_at for node_id, entry in self._entries.items()}
 
     def raylets_beside(self, report: Report) -> tuple[int, ...]:
         """The raylets of all agents that see the same processes as this one."""

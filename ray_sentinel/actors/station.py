@@ -18,7 +18,7 @@ from ray_sentinel.actors.evidence import Evidence
 from ray_sentinel.actors.exporting import Exporting
 from ray_sentinel.actors.loops import Loop
 from ray_sentinel.actors.messages import Receipt, Report
-from ray_sentinel.actors.metrics import build_family, key_gauges, train_families
+from ray_sentinel.actors.metrics import build_family, capture_families, key_gauges, train_families
 from ray_sentinel.actors.names import PROTOCOL
 from ray_sentinel.actors.place import other_raylets, own_raylet
 from ray_sentinel.actors.storage import Storage
@@ -166,6 +166,7 @@ class Station:
                 *self._collected,
                 *train_families(ranks, recent, now),
                 build_family(PROTOCOL),
+                *capture_families(self.evidence.runs, self.evidence.capture_seconds),
                 *self._from_coordinator,
             )
         )

@@ -5,12 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from ray_sentinel.config import Config, safe_name
-
-FOLDERS = ("incidents", "events", "logs")
 
 
 class Storage:
@@ -60,30 +58,30 @@ class Storage:
             return None
         return path
 
-    def prune(self, keep: frozenset[Path] = frozenset()) -> list[Path]:
-        """Remove the oldest bundles and logs until ``max_bytes`` are not exceeded.
+    def prune(self, keep: Collection[Path], folders: Iterable[Path]) -> list[Path]:
+        """Remove the oldest entries of ``folders`` until ``max_bytes`` are not exceeded.
 
-        ``keep`` are never removed (open incidents). Returns what was.
+        ``keep`` count but are never removed: open incidents, the log that is being written. Our own
+        log files are bounded by their rotation. Returns what was removed.
         """
-        if self.root is None:
-            return []
-        entries = [
-            entry
-            for name in FOLDERS
-            if (self.root / name).is_dir()
-            for entry in (self.root / name).iterdir()
-            if entry not in keep
-        ]
+        entries = [entry for folder in folders for entry in _entries(folder)]
         sizes = {entry: size_of(entry) for entry in entries}
-        total = sum(sizes.values()) + sum(size_of(path) for path in keep)
+        total = sum(sizes.values())
         removed = []
-        for entry in sorted(entries, key=_age_key):
+        for entry in sorted(sizes.keys() - set(keep), key=_age_key):
             if total <= self.max_bytes:
                 break
             total -= sizes[entry]
             _remove(entry)
             removed.append(entry)
         return removed
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return list(folder.iterdir())
+    except OSError:
+        return []
 
 
 def _unwritable(root: Path) -> str:

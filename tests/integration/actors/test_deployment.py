@@ -28,7 +28,7 @@ with cluster.connect(ship=True) as ray:
 def _groups(ray: object) -> dict[str, str]:
     from ray_sentinel.actors import placement
 
-    return placement.groups()
+    return {node_id: group.state for node_id, group in placement.groups().items()}
 
 
 def test_one_coordinator_from_eight_processes_at_once(
