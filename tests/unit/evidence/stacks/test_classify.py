@@ -1,0 +1,360 @@
+"""What one process's stacks say: activity, operation, whether it waits for others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from ray_sentinel.evidence.stacks import Reader, classify, classify_process, parse
+from ray_sentinel.evidence.stacks.names import plain
+from ray_sentinel.evidence.stacks.reading import operation_name
+from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.stacks import Frame, StackFact, StackTrace, ThreadStack, Tool
+
+FIXTURES = Path(__file__).parents[3] / "fixtures" / "stacks"
+PROCESS = ProcessId("node1", 7)
+
+
+def fact_of(name: str) -> StackFact:
+    (trace,) = parse((FIXTURES / name).read_bytes(), ProcessId("node1", 0))
+    return classify(trace)
+
+
+def frames(*lines: str) -> tuple[Frame, ...]:
+    """Frames, innermost first, from ``function file:line`` (Python) or ``function`` (native)."""
+    made = []
+    for text in lines:
+        function, _, where = text.partition(" ")
+        file, _, line = where.partition(":")
+        native = not file.endswith(".py") and not file.startswith("<")
+        made.append(Frame(function, file or "lib.so", int(line or 0), native))
+    return tuple(made)
+
+
+def thread(*lines: str, name: str = "", main: bool = False, **more: object) -> ThreadStack:
+    return ThreadStack(
+        name=name or ("MainThread" if main else ""), main=main, frames=frames(*lines), **more
+    )  # type: ignore[arg-type]
+
+
+def fact(threads: Sequence[ThreadStack], tool: Tool = "py-spy") -> StackFact:
+    return classify(StackTrace(process=PROCESS, tool=tool, at=1.0, threads=tuple(threads)))
+
+
+def main_fact(*lines: str) -> StackFact:
+    return fact([thread(*lines, main=True)])
+
+
+@pytest.mark.parametrize(
+    ("name", "activity", "waits", "label"),
+    [
+        ("single/pyspy_native_nap_forever.txt", "sleep", False, "sleeping"),
+        ("single/pyspy_native_deadlock.txt", "lock-wait", False, "a lock"),
+        ("single/pyspy_native_sock.txt", "network-wait", False, "network"),
+        ("single/pyspy_native_take_input.txt", "input-wait", False, "FIFO"),
+        ("single/pyspy_native_subproc.txt", "unknown", False, "child process"),
+        ("single/pyspy_plain_subproc.txt", "unknown", False, "child process"),
+        ("single/pyspy_plain_queue_.txt", "lock-wait", False, "signal"),
+        ("single/pyspy_native_loader.txt", "input-wait", False, "next batch"),
+        ("single/pyspy_plain_loader.txt", "input-wait", False, "next batch"),
+        ("single/pyspy_plain_nap_forever.txt", "unknown", None, "nap_forever"),
+        ("single/kernel_take_input.txt", "input-wait", False, "FIFO"),
+        ("single/kernel_sock.txt", "network-wait", False, "network"),
+        ("single/kernel_nap_forever.txt", "sleep", False, "sleeping"),
+        ("single/kernel_deadlock.txt", "lock-wait", None, "lock"),
+        ("gloo_ddp/plain/pyspy_node1_10329.txt", "compute", None, "backward"),
+        ("gloo_ddp/native/pyspy_node1_10329.txt", "collective-wait", True, "all_reduce"),
+        ("gloo_ddp/gdb/gdb_node1_10329.txt", "collective-wait", True, "all_reduce"),
+        ("gloo_ddp/gdb/cudagdb_node1_10329.txt", "collective-wait", True, "all_reduce"),
+        ("gloo_plain/plain/pyspy_node1_10261.txt", "collective-wait", True, "all_reduce"),
+        ("gloo_plain/gdb/gdb_node1_10261.txt", "collective-wait", True, "collective"),
+        ("gloo_mismatch/plain/pyspy_node1_10574.txt", "collective-wait", True, "barrier"),
+        ("gloo_async/native/pyspy_node1_10396.txt", "collective-wait", True, "a collective"),
+        ("cuda_kernels.txt", "device-wait", True, "all_reduce"),
+        ("nccl_gdb.txt", "collective-wait", True, "communicator"),
+    ],
+)
+def test_real_outputs(name: str, activity: str, waits: bool | None, label: str) -> None:
+    found = fact_of(name)
+    assert (found.activity, found.waits_for_others) == (activity, waits)
+    assert label in found.label
+
+
+@pytest.mark.parametrize(
+    ("lines", "activity", "waits", "operation"),
+    [
+        (["all_gather_into_tensor torch/distributed/distributed_c10d.py:3000", "f a.py:1"],
+         "collective-wait", True, "all_gather"),
+        (["_coalescing_manager torch/distributed/distributed_c10d.py:3000", "f a.py:1"],
+         "unknown", None, ""),
+        (["batch_isend_irecv torch/distributed/distributed_c10d.py:9", "f a.py:1"],
+         "collective-wait", True, "send"),
+        (["irecv torch/distributed/distributed_c10d.py:9"], "collective-wait", True, "recv"),
+        (["init_process_group torch/distributed/distributed_c10d.py:9", "f a.py:1"],
+         "startup", True, ""),
+        (["synchronize torch/cuda/__init__.py:9", "f a.py:1"], "device-wait", None, ""),
+        (["synchronize torch/cuda/streams.py:9", "f a.py:1"], "device-wait", None, ""),
+        (["_save torch/serialization.py:9", "save torch/serialization.py:8", "f a.py:1"],
+         "checkpoint", False, ""),
+        (["save_file safetensors/torch.py:9", "f a.py:1"], "checkpoint", False, ""),
+        (["save torch/distributed/checkpoint/state_dict_saver.py:9"], "checkpoint", False, ""),
+        (["wait orbax/checkpoint/checkpointer.py:9"], "checkpoint", False, ""),
+        (["codegen torch/_inductor/codegen/triton.py:9", "f a.py:1"], "compile", False, ""),
+        (["compile triton/compiler/compiler.py:9", "f a.py:1"], "compile", False, ""),
+        (["backend_compile jax/_src/compiler.py:9", "f a.py:1"], "compile", False, ""),
+        (["_do_copy s3fs/core.py:9", "f a.py:1"], "storage-wait", False, ""),
+        (["readinto socket.py:9", "get requests/api.py:8"], "network-wait", False, ""),
+        (["block_until_ready jax/_src/array.py:9", "f a.py:1"], "device-wait", None, ""),
+        (["sync_global_devices jax/experimental/multihost_utils.py:1"],
+         "collective-wait", True, ""),
+        (["acquire filelock/_api.py:9", "f a.py:1"], "lock-wait", False, ""),
+        (["get_code <frozen:9", "_find_and_load <frozen"], "unknown", None, ""),
+        (["ncclAllReduce", "f a.py:1"], "collective-wait", True, "all_reduce"),
+        (["rcclAllGather", "f a.py:1"], "collective-wait", True, "all_gather"),
+        (["PMPI_Allreduce", "main"], "collective-wait", True, "all_reduce"),
+        (["opal_progress", "ompi_request_wait", "MPI_Recv", "main"],
+         "collective-wait", True, "recv"),
+        (["ucp_worker_progress", "main"], "collective-wait", True, ""),
+        (["__GI___poll", "ncclGroupEnd", "f a.py:1"], "collective-wait", True, ""),
+        (["hipStreamSynchronize", "f a.py:1"], "device-wait", None, ""),
+        (["cuMemcpyDtoH_v2", "f a.py:1"], "device-wait", None, ""),
+        (["cudaMalloc", "f a.py:1"], "allocation", False, ""),
+        (["__futex_abstimed_wait_common64", "take_gil", "PyEval_RestoreThread", "f a.py:1"],
+         "gil-wait", None, ""),
+        (["futex_wait", "PyGILState_Ensure", "callback", "ncclGroupEnd"], "gil-wait", None, ""),
+        (["__GI_fsync", "os_fsync", "f a.py:1"], "storage-wait", False, ""),
+        (["nvrtcCompileProgram", "f a.py:1"], "compile", False, ""),
+        (["something_new", "f a.py:1"], "unknown", None, ""),
+    ],
+)  # fmt: skip
+def test_known_frames(lines: list[str], activity: str, waits: bool | None, operation: str) -> None:
+    found = main_fact(*lines, "<module> train.py:99")
+    assert (found.activity, found.waits_for_others, found.operation) == (
+        activity, waits, operation,
+    )  # fmt: skip
+
+
+def test_a_users_function_is_not_known_by_its_name_alone() -> None:
+    for name in ("all_reduce", "barrier", "synchronize", "save", "sleep_all", "wait"):
+        found = main_fact(f"{name} train.py:3", "<module> train.py:9")
+        assert (found.activity, found.waits_for_others) == ("unknown", None)
+
+
+def test_the_users_code_inside_a_collective_is_not_a_wait_for_others() -> None:
+    """An object that hangs while it is pickled for a broadcast hangs by itself."""
+    found = main_fact(
+        "__getstate__ /home/me/data.py:4",
+        "broadcast_object_list torch/distributed/distributed_c10d.py:3000",
+        "<module> /home/me/train.py:9",
+    )
+    assert found.waits_for_others is None
+    assert found.signature[-1] == "__getstate__ (/home/me/data.py:4)"
+
+
+def test_a_collective_inside_a_checkpoint_is_a_wait_for_others() -> None:
+    found = main_fact(
+        "all_reduce torch/distributed/distributed_c10d.py:3",
+        "reduce_scatter torch/distributed/checkpoint/utils.py:200",
+        "save torch/distributed/checkpoint/state_dict_saver.py:100",
+        "<module> train.py:9",
+    )
+    assert (found.activity, found.waits_for_others) == ("collective-wait", True)
+
+
+def test_the_users_dataset_hanging_in_the_main_process_is_input() -> None:
+    found = main_fact(
+        "__getitem__ data.py:4",
+        "fetch torch/utils/data/_utils/fetch.py:52",
+        "_next_data torch/utils/data/dataloader.py:700",
+        "<module> train.py:9",
+    )
+    assert found.activity == "input-wait"
+
+
+def test_running_a_compiled_graph_is_not_compiling() -> None:
+    found = main_fact(
+        "call /tmp/torchinductor_me/ab/cab.py:77",
+        "__call__ torch/_inductor/output_code.py:465",
+        "_fn torch/_dynamo/eval_frame.py:745",
+        "<module> train.py:9",
+    )
+    assert found.activity == "unknown"
+
+
+def test_the_autograd_thread_tells_where_the_main_thread_is_in_backward() -> None:
+    main = thread(
+        "_engine_run_backward torch/autograd/graph.py:800", "<module> train.py:9", main=True
+    )
+    engine = thread("__GI_sched_yield", "ncclGroupEnd", "c10d::Reducer::mark_bucket_ready",
+                    "torch::autograd::Engine::thread_main", name="pt_autograd_0")  # fmt: skip
+    idle = thread("pthread_cond_wait", "torch::autograd::ReadyQueue::pop", name="pt_autograd_1")
+    found = fact([idle, main, engine], "gdb")
+    assert (found.activity, found.waits_for_others, found.thread) == (
+        "collective-wait", True, "pt_autograd_0",
+    )  # fmt: skip
+
+
+def test_rays_training_thread_tells_where_the_main_thread_is_idle() -> None:
+    main = thread("main_loop ray/_private/worker.py:900", "<module> default_worker.py:9", main=True)
+    training = thread("all_reduce torch/distributed/distributed_c10d.py:3", "step train.py:4",
+                      "run threading.py:900", name="TrainingThread")  # fmt: skip
+    logs = thread(
+        "print_logs ray/_private/worker.py:3", "run threading.py:900", name="ray_print_logs"
+    )
+    assert fact([main, training, logs]).thread == "TrainingThread"
+    alone = fact([main, logs])
+    assert (alone.activity, alone.label) == ("idle", "idle")
+
+
+def test_helpers_never_tell() -> None:
+    main = thread("wait threading.py:327", "join threading.py:1100", "<module> a.py:1", main=True)
+    watchdog = thread("c10d::ProcessGroupNCCL::watchdogHandler", name="pt_nccl_watchdg")
+    proxy = thread("poll", "ncclProxyService", name="python")
+    pool = thread("_worker concurrent/futures/thread.py:81", "run threading.py:9", name="x_0")
+    pin = thread("get queue.py:1", "do_one_step torch/utils/data/_utils/pin_memory.py:30",
+                 "_pin_memory_loop torch/utils/data/_utils/pin_memory.py:50")  # fmt: skip
+    found = fact([watchdog, proxy, pool, pin, main])
+    assert found.thread == "MainThread"
+
+
+def test_a_pools_worker_at_work_is_no_helper() -> None:
+    main = thread("result concurrent/futures/_base.py:450", "<module> a.py:1", main=True)
+    worker = thread(
+        "load data.py:4",
+        "run concurrent/futures/thread.py:58",
+        "_worker concurrent/futures/thread.py:83",
+        name="ThreadPoolExecutor-0_0",
+    )
+    found = fact([main, worker])
+    assert found.thread == "ThreadPoolExecutor-0_0"
+    assert found.signature[-1] == "load (data.py:4)"
+
+
+def test_the_signature_is_the_same_while_a_wait_flickers() -> None:
+    waits = [
+        main_fact(*leaf, "c10d::Work::wait", "all_reduce torch/distributed/distributed_c10d.py:3",
+                  "<module> a.py:1").signature
+        for leaf in (["sched_yield"], ["0x7f00", "pthread_cond_wait"], ["nanosleep", "usleep"], [])
+    ]  # fmt: skip
+    assert len(set(waits)) == 1
+    assert waits[0][0] == "<module> (a.py:1)"
+
+
+def test_addresses_and_interpreter_frames_are_not_in_the_signature() -> None:
+    found = fact_of("single/gdb_gil_sleep.txt")
+    assert not any(place.startswith(("0x", "??", "_PyEval", "PyEval_Eval", "run_mod"))
+                   for place in found.signature)  # fmt: skip
+
+
+def test_the_gil_held_in_c_by_a_sleeper() -> None:
+    for name in ("pyspy_gil_sleep.json", "gdb_gil_sleep.txt", "pyspy_native_gil_sleep.txt"):
+        assert fact_of(f"single/{name}").keeps_gil, name
+    assert fact_of("single/pyspy_native_gil_sleep.txt").gil_waiters == 1
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["pyspy_spin.json", "pyspy_native_nap_forever.txt", "pyspy_loader.json",
+     "pyspy_native_queue_.txt", "pyspy_native_sock.txt", "pyspy_native_deadlock.txt"],
+)  # fmt: skip
+def test_the_gil_not_kept(name: str) -> None:
+    assert not fact_of(f"single/{name}").keeps_gil
+
+
+def test_tools_together_say_more_than_each() -> None:
+    base = FIXTURES / "gloo_ddp"
+    (spy,) = parse((base / "plain/pyspy_node1_10329.txt").read_bytes(), PROCESS)
+    (gdb,) = parse((base / "gdb/gdb_node1_10329.txt").read_bytes(), PROCESS)
+    (cuda,) = parse((base / "gdb/cudagdb_node1_10329.txt").read_bytes(), PROCESS)
+    both = classify_process([gdb, spy, cuda])
+    assert (both.tool, both.activity, both.waits_for_others) == ("py-spy", "collective-wait", True)
+    assert both.signature == classify(spy).signature
+    assert both.kernels_listed is True
+
+
+def test_the_kernel_knows_what_plain_python_stacks_cannot() -> None:
+    (spy,) = parse((FIXTURES / "single/pyspy_plain_take_input.txt").read_bytes(), PROCESS)
+    (kernel,) = parse((FIXTURES / "single/kernel_take_input.txt").read_bytes(), PROCESS)
+    found = classify_process([spy, kernel])
+    assert found.activity == "input-wait"
+    assert found.signature[-1].startswith("take_input (")
+
+
+def test_a_tool_that_failed_does_not_hide_another() -> None:
+    (spy,) = parse((FIXTURES / "single/pyspy_plain_spin.txt").read_bytes(), PROCESS)
+    failed = StackTrace(process=PROCESS, tool="cuda-gdb", at=0.0, error="refused")
+    found = classify_process([failed, spy])
+    assert found.error == ""
+    assert found.signature
+    assert classify_process([failed]).error == "refused"
+
+
+def test_the_device_says_whether_a_wait_for_it_is_a_wait_for_others() -> None:
+    (trace,) = parse((FIXTURES / "cuda_kernels.txt").read_bytes(), PROCESS)
+    lone = trace.kernels[1:]
+    own = classify(StackTrace(process=PROCESS, tool="cuda-gdb", at=0.0, threads=trace.threads,
+                              kernels=lone, kernels_listed=True))  # fmt: skip
+    assert own.waits_for_others is False
+    assert "elementwise" in own.label
+
+
+@pytest.mark.parametrize(
+    ("file", "function", "what"),
+    [
+        ("torch/utils/data/_utils/worker.py", "_worker_loop", "dataloader worker"),
+        ("torch/distributed/elastic/agent/server/api.py", "_invoke_run", "launcher"),
+        ("torch/multiprocessing/spawn.py", "join", "launcher"),
+    ],
+)
+def test_processes_that_are_no_ranks(file: str, function: str, what: str) -> None:
+    found = main_fact("get queue.py:9", f"{function} {file}:9", "<module> train.py:9")
+    assert found.helper == what
+
+
+def test_each_distinct_stack_is_read_once() -> None:
+    reader = Reader()
+    one = StackTrace(
+        process=PROCESS, tool="py-spy", at=0.0, threads=(thread("f a.py:1", main=True),)
+    )
+    other = StackTrace(process=ProcessId("n", 8), tool="py-spy", at=0.0,
+                       threads=(thread("f a.py:1", main=True),))  # fmt: skip
+    assert one.threads[0].frames is not other.threads[0].frames
+    classify(one, reader)
+    classify(other, reader)
+    assert len(reader._by_value) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("__GI___clock_nanosleep", "clock_nanosleep"),
+        ("__futex_abstimed_wait_common64", "futex_abstimed_wait_common"),
+        ("__libc_recv", "recv"),
+        ("open64", "open"),
+        ("__read_nocancel", "read"),
+        ("std::function<void ()>::operator()() const", "std::function::operator const"),
+        ("void at::native::foo<float>(int)", "at::native::foo"),
+        ("gloo::(anonymous namespace)::ring(int)", "gloo::ring"),
+        ("nfs_wait.constprop.0", "nfs_wait"),
+        ("<<<>>>((", ""),
+    ],
+)
+def test_plain_names(name: str, expected: str) -> None:
+    assert plain(name) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "operation"),
+    [
+        ("ncclDevKernel_ReduceScatter_Sum_bf16_RING_SIMPLE", "reduce_scatter"),
+        ("ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t", "send_recv"),
+        ("all_to_all_single", "all_to_all"),
+        ("MPI_Bcast", "broadcast"),
+        ("monitored_barrier", "barrier"),
+        ("cudaStreamSynchronize", ""),
+    ],
+)
+def test_operation_names(name: str, operation: str) -> None:
+    assert operation_name(name) == operation

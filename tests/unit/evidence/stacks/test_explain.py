@@ -1,0 +1,379 @@
+"""Who holds the others up: every culprit, no innocent, and "cannot tell" where it cannot."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ray_sentinel.evidence.stacks import Explanation, classify, explain, parse
+from ray_sentinel.model.identity import ProcessId, RankId
+from ray_sentinel.model.stacks import StackFact
+
+FIXTURES = Path(__file__).parents[3] / "fixtures" / "stacks"
+
+REDUCE = ("<module> (train.py:30)", "step (train.py:12)", "all_reduce (torch/d.py:3)")
+
+
+def fact(rank: int, **fields: object) -> StackFact:
+    """A rank in ``all_reduce`` unless ``fields`` say otherwise."""
+    base: dict[str, object] = {
+        "process": ProcessId("n", 100 + rank, 5),
+        "rank": RankId("j", 0, rank),
+        "tool": "py-spy",
+        "signature": REDUCE,
+        "activity": "collective-wait",
+        "operation": "all_reduce",
+        "label": "in all_reduce",
+        "waits_for_others": True,
+        "active": False,
+    }
+    return StackFact(**{**base, **fields})  # type: ignore[arg-type]
+
+
+def elsewhere(number: int, activity: str = "sleep", *places: str, **fields: object) -> StackFact:
+    waits = fields.pop("waits_for_others", None if activity == "unknown" else False)
+    return fact(
+        number,
+        signature=(REDUCE[0], *(places or (f"{activity} (x.py:4)",))),
+        activity=activity,
+        operation="",
+        label=f"in {activity}",
+        waits_for_others=waits,
+        **fields,
+    )
+
+
+def ranks(found: Explanation) -> list[int | None]:
+    return sorted(c.rank if c.rank is not None else -1 for c in found.culprits)
+
+
+def looks(*facts: StackFact, times: int = 2) -> Explanation:
+    return explain([facts] * times)
+
+
+@pytest.mark.parametrize(
+    ("activity", "kind"),
+    [
+        ("sleep", "host-stuck"),
+        ("input-wait", "input-wait"),
+        ("storage-wait", "storage-wait"),
+        ("checkpoint", "storage-wait"),
+        ("lock-wait", "lock-deadlock"),
+        ("network-wait", "network"),
+        ("compile", "host-stuck"),
+        ("unknown", "host-stuck"),
+    ],
+)
+def test_the_one_that_does_not_wait_is_the_culprit(activity: str, kind: str) -> None:
+    found = looks(*(fact(r) for r in range(7)), elsewhere(7, activity))
+    assert (ranks(found), found.kind) == ([7], kind)
+    assert found.confidence >= 0.7
+    assert found.waiting == ("ranks 0-6: in all_reduce",)
+    assert found.culprits[0].pid == 107
+    assert any("7 of 8 wait" in item.text for item in found.evidence)
+
+
+def test_two_looks_are_surer_than_one() -> None:
+    facts = [*(fact(r) for r in range(3)), elsewhere(3)]
+    assert explain([facts]).confidence < explain([facts, facts]).confidence
+
+
+def test_two_culprits_of_different_kinds_are_both_named() -> None:
+    found = looks(*(fact(r) for r in range(6)), elsewhere(6, "input-wait"), elsewhere(7, "unknown"))
+    assert ranks(found) == [6, 7]
+
+
+def test_of_two_ranks_the_one_that_does_not_wait() -> None:
+    assert ranks(looks(fact(0), elsewhere(1))) == [1]
+
+
+def test_a_spinning_rank() -> None:
+    found = looks(*(fact(r) for r in range(3)), elsewhere(3, "unknown", active=True))
+    assert (ranks(found), found.kind) == ([3], "cpu-spin")
+
+
+def test_a_loop_that_moves_in_place_spins_and_one_that_goes_elsewhere_is_slow() -> None:
+    waiting = [fact(r) for r in range(3)]
+    loop = [elsewhere(3, "unknown", f"spin (a.py:{line})", active=True) for line in (7, 8)]
+    found = explain([[*waiting, loop[0]], [*waiting, loop[1]]])
+    assert (ranks(found), found.kind) == ([3], "cpu-spin")
+    path = [
+        elsewhere(3, "unknown", *places, active=True)
+        for places in (("f (a.py:1)", "g (a.py:5)"), ("h (b.py:1)", "i (b.py:5)", "k (b.py:9)"))
+    ]
+    found = explain([[*waiting, path[0]], [*waiting, path[1]]])
+    assert (ranks(found), found.kind) == ([3], "slow")
+    assert found.confidence < 0.6
+
+
+def test_a_stuck_rank_is_named_and_a_moving_one_is_not() -> None:
+    waiting = [fact(r) for r in range(4)]
+    moving = [
+        elsewhere(5, "unknown", "f (a.py:1)", "g (a.py:2)", "h (a.py:3)"),
+        elsewhere(5, "unknown", "z (q.py:1)"),
+    ]
+    found = explain([[*waiting, elsewhere(4), moving[0]], [*waiting, elsewhere(4), moving[1]]])
+    assert ranks(found) == [4]
+
+
+def test_where_most_are_elsewhere_nobody_is_named() -> None:
+    found = looks(fact(0), fact(1), *(elsewhere(r, "input-wait") for r in range(2, 8)))
+    assert found.culprits == ()
+    assert found.confidence <= 0.3
+
+
+def test_all_in_the_same_collective_is_a_stall_without_a_culprit() -> None:
+    found = looks(*(fact(r) for r in range(8)))
+    assert (found.kind, found.culprits) == ("stall", ())
+
+
+def test_all_waiting_for_one_outside_service_is_a_stall() -> None:
+    for activity in ("network-wait", "storage-wait", "input-wait"):
+        found = looks(*(elsewhere(r, activity) for r in range(8)))
+        assert (found.kind, found.culprits) == ("stall", ())
+
+
+def test_the_same_outside_service_from_different_places_is_a_stall() -> None:
+    found = looks(*(elsewhere(r, "network-wait", f"get (a.py:{r % 2})") for r in range(8)))
+    assert (found.kind, found.culprits) == ("stall", ())
+
+
+def test_another_collective_than_everybody_elses() -> None:
+    other = fact(5, operation="barrier", signature=(*REDUCE[:2], "barrier (torch/d.py:9)"))
+    found = looks(*(fact(r) for r in range(8) if r != 5), other)
+    assert (ranks(found), found.kind) == ([5], "collective-mismatch")
+
+
+def test_the_same_collective_at_another_line_of_the_program() -> None:
+    other = fact(5, signature=(REDUCE[0], "step (train.py:19)", REDUCE[2]))
+    found = looks(*(fact(r) for r in range(8) if r != 5), other)
+    assert (ranks(found), found.kind) == ([5], "collective-mismatch")
+
+
+def test_two_groups_in_two_collectives_accuse_nobody() -> None:
+    other = [
+        fact(r, operation="all_gather", signature=(*REDUCE[:2], "all_gather (torch/d.py:9)"))
+        for r in (4, 5, 6, 7)
+    ]
+    found = looks(*(fact(r) for r in range(4)), *other)
+    assert found.culprits == ()
+
+
+def test_a_pipeline_whose_stages_all_wait_accuses_nobody() -> None:
+    receive = fact(
+        0, operation="recv", label="in recv", signature=(REDUCE[0], "recv (torch/d.py:1)")
+    )
+    found = looks(receive, *(fact(r) for r in range(1, 8)))
+    assert (found.kind, found.culprits) == ("unknown", ())
+
+
+def test_with_a_rank_missing_a_lone_collective_is_not_blamed() -> None:
+    """Its partner may be the rank that is not here."""
+    other = fact(5, operation="barrier", signature=(*REDUCE[:2], "barrier (torch/d.py:9)"))
+    found = looks(*(fact(r) for r in (0, 1, 2, 3, 7)), other)
+    assert found.culprits == ()
+
+
+def test_missing_ranks_are_told_and_not_accused() -> None:
+    found = looks(*(fact(r) for r in (0, 1, 3)))
+    assert (found.kind, found.culprits) == ("stall", ())
+    assert any("rank 2" in item.text for item in found.evidence)
+
+
+def test_a_process_that_was_gone_is_dead() -> None:
+    gone = fact(3, signature=(), activity="unknown", label="", waits_for_others=None,
+                error="py-spy: the process was gone when the tool came")  # fmt: skip
+    found = looks(*(fact(r) for r in range(3)), gone)
+    assert (ranks(found), found.kind) == ([3], "rank-dead")
+
+
+def test_a_process_that_could_not_be_read_is_not_accused() -> None:
+    refused = fact(3, signature=(), activity="unknown", label="", waits_for_others=None,
+                   error="py-spy: ptrace was refused")  # fmt: skip
+    found = looks(*(fact(r) for r in range(3)), refused)
+    assert found.culprits == ()
+    assert any("refused" in item.text for item in found.evidence)
+
+
+def test_stopped_processes() -> None:
+    one = looks(*(fact(r) for r in range(3)), elsewhere(3, "unknown", state="T"))
+    assert (ranks(one), one.kind) == ([3], "rank-stopped")
+    even_in_a_collective = looks(*(fact(r) for r in range(3)), fact(3, state="T"))
+    assert ranks(even_in_a_collective) == [3]
+    every = looks(*(fact(r, state="T") for r in range(4)))
+    assert (every.kind, every.culprits) == ("paused", ())
+
+
+def test_blocked_in_the_kernel() -> None:
+    found = looks(*(fact(r) for r in range(3)), elsewhere(3, "storage-wait", state="D"))
+    assert (ranks(found), found.kind) == ([3], "kernel-blocked")
+    waiter = looks(*(fact(r) for r in range(3)), fact(3, state="D"))
+    assert waiter.culprits == ()
+
+
+def test_the_gil_kept_in_c() -> None:
+    found = looks(*(fact(r) for r in range(3)), elsewhere(3, "unknown", keeps_gil=True))
+    assert (ranks(found), found.kind) == ([3], "gil-held")
+
+
+def test_waiting_for_the_gil_while_the_others_wait() -> None:
+    found = looks(
+        *(fact(r) for r in range(3)),
+        elsewhere(3, "gil-wait", waits_for_others=None),
+    )
+    assert (ranks(found), found.kind) == ([3], "gil-held")
+
+
+def test_one_waits_for_its_device_and_the_rest_for_it() -> None:
+    found = looks(*(fact(r) for r in range(7)), elsewhere(7, "device-wait", waits_for_others=None))
+    assert (ranks(found), found.kind) == ([7], "device-stuck")
+    assert found.confidence <= 0.6
+
+
+def test_kernels_on_the_devices_set_one_apart() -> None:
+    wait = {"activity": "device-wait", "signature": ("sync (a.py:1)",), "kernels_listed": True}
+    nccl = ("ncclDevKernel_AllReduce_Sum_f32_RING_LL",)
+    others = [fact(r, kernels=nccl, **wait) for r in range(3)]
+    mine = fact(3, kernels=(*nccl, "gemm_kernel"), **wait)
+    found = looks(*others, mine)
+    assert (ranks(found), found.kind) == ([3], "device-stuck")
+    idle = looks(*others, fact(3, kernels=(), **{**wait, "waits_for_others": None}))
+    assert ranks(idle) == [3]
+    assert looks(*others, fact(3, kernels=nccl, **wait)).culprits == ()
+
+
+def test_frames_in_no_table_still_set_the_odd_one_out_apart() -> None:
+    crowd = [elsewhere(r, "unknown", "flush (libnew.py:4)") for r in range(7)]
+    found = looks(*crowd, elsewhere(7, "unknown", "parse (a.py:9)"))
+    assert ranks(found) == [7]
+    assert found.confidence <= 0.55
+
+
+def test_unknown_frames_at_several_lines_of_one_function_are_one_place() -> None:
+    crowd = [elsewhere(r, "unknown", f"flush (libnew.py:{r % 3})") for r in range(7)]
+    assert ranks(looks(*crowd, elsewhere(7, "unknown", "parse (a.py:9)"))) == [7]
+
+
+def test_equal_halves_cannot_be_told() -> None:
+    half = [elsewhere(r, "unknown", "f (a.py:1)") for r in range(4)]
+    other = [elsewhere(r, "unknown", "g (a.py:2)") for r in range(4, 8)]
+    found = looks(*half, *other)
+    assert (found.kind, found.culprits) == ("unknown", ())
+
+
+def test_a_crowd_that_moves_does_not_wait() -> None:
+    first = [elsewhere(r, "unknown", "f (a.py:1)", "g (a.py:3)", "h (a.py:4)") for r in range(7)]
+    second = [elsewhere(r, "unknown", "z (b.py:1)") for r in range(7)]
+    odd = elsewhere(7, "unknown", "parse (c.py:9)")
+    assert explain([[*first, odd], [*second, odd]]).culprits == ()
+
+
+def test_helpers_are_left_out() -> None:
+    worker = elsewhere(9, "input-wait", rank=None, helper="dataloader worker")
+    found = looks(*(fact(r) for r in range(3)), elsewhere(3), worker, worker)
+    assert ranks(found) == [3]
+    assert [f.helper for f in found.helpers] == ["dataloader worker"]
+    assert any("left out" in item.text for item in found.evidence)
+
+
+def test_an_idle_worker_is_a_culprit_only_if_it_is_a_rank() -> None:
+    waiting = [fact(r) for r in range(3)]
+    assert looks(*waiting, elsewhere(3, "idle", rank=None)).culprits == ()
+    assert ranks(looks(*waiting, elsewhere(3, "idle"))) == [3]
+
+
+def test_one_process_alone_is_described_and_not_accused() -> None:
+    found = looks(elsewhere(0, "input-wait"))
+    assert (found.kind, found.culprits) == ("input-wait", ())
+    assert looks(fact(0)).kind == "unknown"
+
+
+@pytest.mark.parametrize("rounds", [[], [[]], [[], []]])
+def test_nothing_to_explain(rounds: list[list[StackFact]]) -> None:
+    found = explain(rounds)
+    assert (found.kind, found.culprits, found.confidence) == ("unknown", (), 0.0)
+
+
+def test_a_rank_that_is_missing_from_the_last_look_is_judged_by_its_last_one() -> None:
+    facts = [*(fact(r) for r in range(3)), elsewhere(3)]
+    assert ranks(explain([facts, facts[:3]])) == [3]
+
+
+def test_the_same_rank_number_twice() -> None:
+    twin = elsewhere(0, process=ProcessId("m", 900, 5))
+    found = looks(*(fact(r) for r in range(4)), twin)
+    assert [(c.rank, c.host, c.pid) for c in found.culprits] == [(0, "m", 900)]
+
+
+@pytest.mark.parametrize(
+    ("layout", "pid", "kind"),
+    [
+        ("gloo_plain/plain", 10263, "host-stuck"),
+        ("gloo_plain/native", 10263, "host-stuck"),
+        ("gloo_ddp/plain", 10331, "host-stuck"),
+        ("gloo_ddp/native", 10331, "host-stuck"),
+        ("gloo_async/plain", 10398, "host-stuck"),
+        ("gloo_async/native", 10398, "host-stuck"),
+        ("gloo_mismatch/plain", 10574, "collective-mismatch"),
+        ("gloo_mismatch/native", 10574, "collective-mismatch"),
+    ],
+)
+@pytest.mark.parametrize("times", [1, 2])
+def test_real_jobs(layout: str, pid: int, kind: str, times: int) -> None:
+    facts = [
+        classify(trace)
+        for path in sorted((FIXTURES / layout).iterdir())
+        for trace in parse(path.read_bytes(), ProcessId("node1", 0))
+    ]
+    assert len(facts) == 4
+    found = explain([facts] * times)
+    assert [culprit.pid for culprit in found.culprits] == [pid]
+    assert found.kind == kind
+
+
+_FACTS = st.builds(
+    lambda rank, activity, waits, place, state, active, keeps, error: fact(
+        rank,
+        activity=activity,
+        waits_for_others=waits,
+        signature=() if error else (place,),
+        state=state,
+        active=active,
+        keeps_gil=keeps,
+        error=error,
+        operation="all_reduce" if waits else "",
+    ),
+    st.integers(0, 12),
+    st.sampled_from(["collective-wait", "sleep", "unknown", "device-wait", "input-wait", "idle"]),
+    st.sampled_from([True, False, None]),
+    st.sampled_from(["a (x.py:1)", "a (x.py:2)", "b (y.py:1)", "native"]),
+    st.sampled_from(["", "S", "R", "D", "T"]),
+    st.sampled_from([True, False, None]),
+    st.booleans(),
+    st.sampled_from(["", "", "", "py-spy: the process was gone when the tool came"]),
+)
+
+
+@given(st.lists(st.lists(_FACTS, max_size=13), max_size=3))
+@settings(max_examples=400, deadline=None)
+def test_whatever_is_seen_at_most_half_is_accused(rounds: Sequence[Sequence[StackFact]]) -> None:
+    found = explain(rounds)
+    seen = {fact.process for facts in rounds for fact in facts}
+    assert len(found.culprits) <= max(1, len(seen) // 2)
+    assert 0.0 <= found.confidence <= 1.0
+    assert all(process in seen for process in found.processes)
+    msgspec.json.encode((found.culprits, found.evidence, found.classes, found.waiting))
+
+
+@given(st.integers(3, 12), st.randoms(use_true_random=False))
+@settings(max_examples=60, deadline=None)
+def test_the_order_of_the_processes_does_not_matter(size: int, chance: random.Random) -> None:
+    facts = [fact(r) for r in range(size - 1)] + [elsewhere(size - 1)]
+    chance.shuffle(facts)
+    assert ranks(looks(*facts)) == [size - 1]

@@ -1,0 +1,123 @@
+"""Classes, the merged tree and movement between looks."""
+
+from __future__ import annotations
+
+import pytest
+
+from ray_sentinel.evidence.stacks import classes, merge, movement, movements, render, who
+from ray_sentinel.evidence.stacks.tree import Node, ranges
+from ray_sentinel.model.identity import ProcessId, RankId
+from ray_sentinel.model.stacks import StackFact, Tool
+
+
+def fact(
+    rank: int,
+    *places: str,
+    waits: bool | None = None,
+    tool: Tool = "py-spy",
+    thread: str = "",
+    operation: str = "",
+) -> StackFact:
+    return StackFact(
+        process=ProcessId("n", rank),
+        rank=RankId("j", 0, rank),
+        signature=places,
+        waits_for_others=waits,
+        tool=tool,
+        thread=thread,
+        operation=operation,
+        label="L",
+    )
+
+
+def test_who_does_not_wait_comes_first_and_the_rarer_before() -> None:
+    found = classes(
+        [fact(r, "m", "w", waits=True) for r in range(5)]
+        + [fact(5, "m", "u"), fact(6, "m", "x", waits=False), fact(7, "m", "y", waits=False)]
+        + [fact(8, "m", "y", waits=False)]
+    )
+    assert [(c.waits_for_others, c.count) for c in found] == [
+        (False, 1), (False, 2), (None, 1), (True, 5),
+    ]  # fmt: skip
+
+
+def test_the_tree_counts_what_passes_through_each_place() -> None:
+    found = classes([fact(0, "m", "a", "b"), fact(1, "m", "a"), fact(2, "m", "c")])
+    root = merge(found)
+    assert root.count == 3
+    (m,) = root.children
+    assert (m.place, m.count) == ("m", 3)
+    assert {child.place: child.count for child in m.children} == {"a": 2, "c": 1}
+    text = render(root, found)
+    assert text.splitlines()[0].split() == ["3", "m"]
+    assert "ranks" in text or "rank 0" in text
+
+
+def test_a_very_deep_stack_is_drawn() -> None:
+    found = classes([fact(0, *(f"f{i}" for i in range(5_000)))])
+    assert render(merge(found), found).count("\n") == 5_000
+
+
+def test_an_empty_tree() -> None:
+    assert render(merge(()), ()) == ""
+    assert merge(()) == Node(place="")
+
+
+def test_processes_without_a_stack_are_a_class_by_their_error() -> None:
+    one, two = (StackFact(process=ProcessId("n", i), error=e) for i, e in ((1, "x"), (2, "y")))
+    assert len(classes([one, two])) == 2
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"), [([], ""), ([3], "3"), ([0, 1, 2, 5, 7, 8], "0-2, 5, 7-8")]
+)
+def test_ranges(numbers: list[int], text: str) -> None:
+    assert ranges(numbers) == text
+
+
+def test_who_names_host_and_pid_where_the_rank_is_unknown() -> None:
+    unknown = [StackFact(process=ProcessId("a", i)) for i in range(20)]
+    text = who([fact(3), fact(4), *unknown], limit=2)
+    assert text == "ranks 3-4, a pid 0, a pid 1, and 18 more"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (("m (a:1)", "f (a:2)"), ("m (a:1)", "f (a:2)"), "stuck"),
+        (("m (a:1)", "f (a:2)"), ("m (a:1)", "f (a:3)"), "in-place"),
+        (("m (a:1)", "f (a:2)"), ("m (a:1)", "f (a:2)", "g (b:3)"), "in-place"),
+        (("m (a:1)", "f (a:2)", "g (b:1)"), ("m (a:1)", "f (a:3)", "h (b:9)"), "in-place"),
+        (("m (a:1)", "f (a:2)"), ("m (a:1)", "g (a:2)"), "moved"),
+        (("m (a:1)", "f (a:2)"), ("m (a:9)", "f (a:2)", "g (b:1)", "h (c:1)"), "moved"),
+    ],
+)
+def test_movement(before: tuple[str, ...], after: tuple[str, ...], expected: str) -> None:
+    assert movement([fact(0, *before), fact(0, *after)]) == expected
+
+
+def test_another_operation_at_the_same_place_is_movement() -> None:
+    assert movement([fact(0, "m", operation="a"), fact(0, "m", operation="b")]) != "stuck"
+
+
+def test_looks_of_different_tools_are_not_compared() -> None:
+    looks = [fact(0, "m", "f"), fact(0, "x", "y", tool="gdb")]
+    assert movement(looks) == "unknown"
+    assert movement([*looks, fact(0, "m", "f")]) == "stuck"
+
+
+def test_a_look_without_a_stack_tells_nothing() -> None:
+    assert movement([fact(0, "m"), fact(0)]) == "unknown"
+    assert movement([]) == "unknown"
+
+
+def test_movements_of_all() -> None:
+    rounds = [
+        [fact(0, "m"), fact(1, "m", "f", "g", "h")],
+        [fact(0, "m"), fact(1, "z"), fact(2, "q")],
+    ]
+    assert {p.pid: m for p, m in movements(rounds).items()} == {
+        0: "stuck",
+        1: "moved",
+        2: "unknown",
+    }
