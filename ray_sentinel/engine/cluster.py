@@ -69,8 +69,11 @@ class ClusterView:
                 rank, snapshot.node.id, at, snapshot.time
             )
         for exit_ in snapshot.exits:
-            job = self._job(exit_.rank.id.job, exit_.rank.id.attempt, now)
-            job.take_exit(exit_, min(now, exit_.at + node.offset))
+            job = self.jobs.get((exit_.rank.id.job, exit_.rank.id.attempt))
+            ended = min(now, exit_.at + node.offset)
+            # An agent also finds records of ranks that ended before anybody watched: history.
+            if job is not None and (exit_.rank.process in job.ranks or ended >= job.first_seen):
+                job.take_exit(exit_, ended)
         present = {rank.rank.process for rank in snapshot.ranks}
         for job in self.jobs.values():
             job.mark_gone(snapshot.node.id, present, at)

@@ -382,3 +382,14 @@ def test_a_disabled_rule_says_nothing() -> None:
     sim.stick(2, state="T")
     sim.run(8)
     assert sim.incidents() == ()
+
+
+def test_exits_of_a_job_that_nobody_saw_are_history() -> None:
+    sim = Sim()
+    for rank in sim.ranks:
+        rank.exited = True
+    for number in range(6):
+        sim.end(number, signal=9)
+    sim.run(30)
+    assert sim.engine.incidents(everything=True) == ()
+    assert sim.engine.status(sim.now)[2] == ()
