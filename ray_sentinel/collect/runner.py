@@ -176,10 +176,9 @@ class Runner:
             self._clock.sleep(1.0)
 
     def _begin(self) -> None:
-        leftovers = self._end_leftovers()
+        self._slots.leftovers = self._end_leftovers()
         for source in entry_points() if self._settings.installed else ():
-            records = tuple(record for record in leftovers if record.name == source.name)
-            self._slots.add(source, records)
+            self._slots.add(source)
 
     def _end_leftovers(self) -> list[Record]:
         """Kill what an earlier runner left; what cannot be killed is returned."""

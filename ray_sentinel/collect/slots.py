@@ -23,6 +23,8 @@ class Slots:
 
     def __init__(self, around: Surroundings, tables: Mapping[str, Mapping[str, Any]]) -> None:
         self._around, self._tables = around, tables
+        self.leftovers: list[Record] = []
+        """Processes of an earlier runner that cannot be killed: their collectors wait for them."""
         self._slots: dict[str, Slot] = {}
         self._leaving: list[Slot] = []
         self._owners = Owners()
@@ -54,11 +56,12 @@ class Slots:
             slot.refused = tuple(self._refused(slot))
         return bool(changed)
 
-    def add(self, source: Source, leftovers: tuple[Record, ...] = ()) -> None:
+    def add(self, source: Source) -> None:
         """Run a collector, unless the configuration says otherwise."""
         wishes = self._wishes(source.name)
         if wishes is not None and wishes.enabled:
-            self._slots[source.name] = Slot(source, wishes, self._around, leftovers)
+            left = tuple(record for record in self.leftovers if record.name == source.name)
+            self._slots[source.name] = Slot(source, wishes, self._around, left)
 
     def restart(self, name: str | None, now: float) -> None:
         """Begin anew with one collector, or with all, whatever their back-off."""
