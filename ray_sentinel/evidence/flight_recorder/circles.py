@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import collections
 from collections.abc import Sequence
 
 import msgspec
 
 from ray_sentinel.evidence.flight_recorder.entry import Entry, Signature
-from ray_sentinel.evidence.flight_recorder.equals import Equals
+from ray_sentinel.evidence.flight_recorder.equals import Counter, Equals
 from ray_sentinel.evidence.flight_recorder.groups import Kind, say_ranks
 from ray_sentinel.evidence.flight_recorder.waits import Operation, Waits
 from ray_sentinel.evidence.flight_recorder.world import World
+
+_MOST_VOTERS = 24
+"""So many equals are asked what they called: their whole dumps are read again for it."""
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -31,21 +34,22 @@ class Circles:
         self._world = world
         self._waits = waits
         self._equals = equals
-        self._votes: dict[tuple[Kind, bool, int], dict[int, Entry]] | None = None
+        self._calls: dict[int, dict[tuple[Kind, bool, int], Entry]] = {}
 
     def judge(self, ranks: Sequence[int], operations: Sequence[Operation]) -> Judgement:
         """Judge the ranks of a circle and the operations that they are held in."""
         remark = ""
         for operation in operations:
-            if operation.key[0] == "collective" and operation.inside:
-                verdict = self._inside(operation)
+            if operation.key[0] == "collective":
+                verdict = self._compare(operation)
                 if verdict.culprits:
                     return verdict
                 remark = remark or (verdict.remark if verdict.mismatch else "")
         differing = self._differs_from_equals(ranks, operations)
         if differing.culprits:
             return differing
-        odd = [rank for rank in self._equals.odd_ones(ranks) if rank in set(ranks)]
+        odd = self._equals.odd_ones(ranks, self._comes_first)
+        odd = [rank for rank in odd if rank in set(ranks)]
         if odd and len(odd) * 2 < len(ranks) + 1:
             return Judgement(self._say_odd(odd), mismatch=True)
         if remark:
@@ -53,11 +57,11 @@ class Circles:
         missing = any(operation.absent for operation in operations)
         return Judgement(mismatch=missing, remark=self._say_unclear(ranks, operations))
 
-    def _inside(self, operation: Operation) -> Judgement:
-        """All members are inside one collective: do they call the same?"""
+    def _compare(self, operation: Operation) -> Judgement:
+        """Do all members that have this collective pending call the same?"""
         group = self._world.group(operation.group)
         calls: dict[int, Entry] = {}
-        for rank in operation.inside:
+        for rank in self._world.members(operation.group, operation.key[2])["pending"]:
             entry = self._world.entry(rank, operation.group, operation.key[2])
             if entry is not None:
                 calls[rank] = entry
@@ -101,19 +105,21 @@ class Circles:
         self, rank: int, entry: Entry, kind: Kind, leave_out: set[int], least: int
     ) -> str:
         """Why a call is the odd one among those that equals made at its place; empty if not."""
-        voters = self._recorded().get((kind, entry.p2p, entry.seq), {})
-        equals = set(self._equals.of(rank)) - leave_out
-        votes = Counter(
-            voters[other].signature()
-            for other in voters
-            if other in equals and (voters[other].op != "coalesced" or voters[other].parts)
+        equals = [other for other in self._equals.of(rank) if other not in leave_out]
+        voters = {
+            other: call
+            for other in equals[:_MOST_VOTERS]
+            if (call := self._called(other, kind, entry.p2p, entry.seq)) is not None
+        }
+        votes = collections.Counter(
+            call.signature() for call in voters.values() if call.op != "coalesced" or call.parts
         )
         if votes.total() < least or (entry.op == "coalesced" and not entry.parts):
             return ""
         (usual, count), total = votes.most_common(1)[0], votes.total()
         if usual == entry.signature() or count * 2 <= total:
             return ""
-        example = next(e for r, e in voters.items() if r in equals and e.signature() == usual)
+        example = next(call for call in voters.values() if call.signature() == usual)
         return (
             f"called {entry.title} where {count} of {total} ranks in the same position "
             f"called {example.title}"
@@ -140,17 +146,30 @@ class Circles:
             return operation.entry
         return self._world.entry(rank, operation.group, operation.key[2])
 
-    def _recorded(self) -> dict[tuple[Kind, bool, int], dict[int, Entry]]:
-        """(kind, point-to-point?, number) → rank → what it called there."""
-        if self._votes is None:
-            self._votes = {}
-            for rank, dump in self._world.dumps.items():
-                for entry in [*dump.last_done.values(), *dump.pending]:
-                    group = self._world.group_of(rank, entry)
-                    if group is not None:
-                        key = (group.kind, entry.p2p, entry.seq)
-                        self._votes.setdefault(key, {})[rank] = entry
-        return self._votes
+    def _comes_first(
+        self, one: tuple[Counter, int], other: tuple[Counter, int], voters: list[int]
+    ) -> bool | None:
+        """Whether ``one`` call comes before ``other`` in the program, by what equals did."""
+        votes = set()
+        for rank in voters[:_MOST_VOTERS]:
+            first = self._called(rank, *one[0], one[1])
+            second = self._called(rank, *other[0], other[1])
+            if first and second:
+                votes.add(first.record < second.record)
+            elif first or second:
+                votes.add(second is None)
+        return votes.pop() if len(votes) == 1 else None
+
+    def _called(self, rank: int, kind: Kind, p2p: bool, seq: int) -> Entry | None:
+        """What a rank called at one place of its group of a kind."""
+        if rank not in self._calls:
+            calls: dict[tuple[Kind, bool, int], Entry] = {}
+            for entry in self._world.history(rank):
+                group = self._world.group_of(rank, entry)
+                if group is not None:
+                    calls[group.kind, entry.p2p, entry.seq] = entry
+            self._calls[rank] = calls
+        return self._calls[rank].get((kind, p2p, seq))
 
     def _say_odd(self, odd: Sequence[int]) -> dict[int, str]:
         reasons = {}

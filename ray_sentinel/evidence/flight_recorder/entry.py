@@ -112,6 +112,12 @@ class Entry(msgspec.Struct, kw_only=True):
         Shapes of equal element count are equal on the wire. Sizes of all-to-all, gather and
         scatter differ between members by design.
         """
+        if self.p2p:
+            # A batch of one and a single transfer move the same.
+            return tuple(
+                (part.op, sum(part.numels[0]), frozenset(part.dtypes[0]))
+                for part in self.parts or (self,)
+            )
         if self.parts:
             return (self.op, *(part.signature() for part in self.parts))
         if self.op in _SIZES_MAY_DIFFER:

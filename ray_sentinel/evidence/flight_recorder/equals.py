@@ -8,7 +8,7 @@ itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ray_sentinel.evidence.flight_recorder.groups import Kind
 from ray_sentinel.evidence.flight_recorder.partners import Partners
@@ -19,6 +19,9 @@ Counter = tuple[Kind, bool]
 """A kind of group, and whether its point-to-point counter is meant."""
 
 Role = tuple[object, ...]
+
+ComesFirst = Callable[[tuple[Counter, int], tuple[Counter, int], list[int]], bool | None]
+"""Whether one call precedes another in the program of these ranks; None where they do not say."""
 
 
 class Equals:
@@ -129,8 +132,12 @@ class Equals:
                 here += 1
         return beyond if len(beyond) >= here else []
 
-    def odd_ones(self, ranks: Iterable[int]) -> list[int]:
-        """The ranks without which all equals lie on one sequence; empty if that is not clear."""
+    def odd_ones(self, ranks: Iterable[int], comes_first: ComesFirst) -> list[int]:
+        """The ranks without which all equals lie on one sequence; empty if that is not clear.
+
+        Where two contradict each other alone, the order in which their equals made the two calls
+        decides.
+        """
         conflicts: dict[int, set[int]] = {}
         for rank in ranks:
             conflicts[rank] = {other for other in self.of(rank) if self.beside(rank, other)}
@@ -141,7 +148,9 @@ class Equals:
         while any(conflicts.values()):
             most = max(len(others) for others in conflicts.values())
             worst = [rank for rank, others in conflicts.items() if len(others) == most]
-            if len(worst) > 1 and not _same_side(worst, conflicts):
+            if any(other in worst for rank in worst for other in conflicts[rank]):
+                worst = [rank for rank in worst if self._outvoted(rank, conflicts, comes_first)]
+            if not worst:
                 return []
             for rank in worst:
                 odd.append(rank)
@@ -149,7 +158,31 @@ class Equals:
                     conflicts.get(other, set()).discard(rank)
         return sorted(odd)
 
+    def _outvoted(self, rank: int, conflicts: dict[int, set[int]], comes_first: ComesFirst) -> bool:
+        """Whether equals say, in all its conflicts, that this rank left out or added a call."""
+        return bool(conflicts[rank]) and all(
+            self._broke_order(rank, other, comes_first, set(conflicts)) for other in conflicts[rank]
+        )
 
-def _same_side(worst: list[int], conflicts: dict[int, set[int]]) -> bool:
-    """Several equally bad ones are odd together only if they do not contradict each other."""
-    return not any(other in worst for rank in worst for other in conflicts[rank])
+    def _broke_order(
+        self, rank: int, other: int, comes_first: ComesFirst, leave_out: set[int]
+    ) -> bool:
+        mine, theirs = self.counters(rank), self.counters(other)
+        voters = [equal for equal in self.of(rank) if equal not in leave_out]
+        for ahead, behind in (
+            (x, y)
+            for x in mine.keys() & theirs.keys()
+            for y in mine.keys() & theirs.keys()
+            if _more(mine[x], theirs[x]) and _more(theirs[y], mine[y])
+        ):
+            # This rank made call ``ahead`` and not ``behind``; the other one the reverse.
+            made, missed = theirs[ahead].enqueued, mine[behind].enqueued
+            assert made is not None
+            assert missed is not None
+            if comes_first((behind, missed + 1), (ahead, made + 1), voters):
+                return True
+        return False
+
+
+def _more(one: Progress, other: Progress) -> bool:
+    return one.enqueued is not None and other.enqueued is not None and one.enqueued > other.enqueued

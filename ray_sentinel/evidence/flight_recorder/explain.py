@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.flight_recorder.culprits import Findings, Reasoning
-from ray_sentinel.evidence.flight_recorder.dump import RankDump, read
+from ray_sentinel.evidence.flight_recorder.dump import RankDump, history, read
+from ray_sentinel.evidence.flight_recorder.entry import Entry
 from ray_sentinel.evidence.flight_recorder.motion import moving
 from ray_sentinel.evidence.flight_recorder.tell import tell_waits
 from ray_sentinel.evidence.flight_recorder.waits import Waits
@@ -23,7 +24,8 @@ def explain(
     """Who hangs the job, from each rank's flight-recorder dump (rank → pickle or JSON).
 
     ``names`` are shown in problems ("dump 3" otherwise); ``world_size`` lets ranks without a dump
-    beyond the last one be seen. The mapping is read once, rank by rank, so it may load lazily.
+    beyond the last one be seen. The mapping is read rank by rank, some ranks
+    twice, so it may load lazily.
     Never raises for what a dump holds: what is unreadable is told in ``problems``.
     """
     problems: list[str] = []
@@ -37,14 +39,25 @@ def explain(
             continue
         if read_dumps[rank].problem:
             problems.append(f"{name} {read_dumps[rank].problem}")
-    return reason(read_dumps, problems, world_size)
+    return reason(read_dumps, problems, world_size, lambda rank: _history(dumps, rank))
+
+
+def _history(dumps: Mapping[int, bytes], rank: int) -> list[Entry]:
+    try:
+        return history(dumps[rank])
+    except InputError:
+        # The file has gone since it was read: what was kept of it must do.
+        return []
 
 
 def reason(
-    dumps: Mapping[int, RankDump], problems: Iterable[str] = (), world_size: int | None = None
+    dumps: Mapping[int, RankDump],
+    problems: Iterable[str] = (),
+    world_size: int | None = None,
+    history: Callable[[int], list[Entry]] | None = None,
 ) -> RecorderFacts:
-    """The same, from dumps that were already read."""
-    world = World(dumps, world_size)
+    """The same, from dumps that were already read; ``history`` gives a rank's whole dump again."""
+    world = World(dumps, world_size, history)
     waits = Waits(world)
     if moved := moving(world):
         return RecorderFacts(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 import msgspec
@@ -32,13 +32,24 @@ class Members(msgspec.Struct):
 class World:
     """The dumps of one job, with its groups identified and its counters read."""
 
-    def __init__(self, dumps: Mapping[int, RankDump], world_size: int | None = None) -> None:
+    def __init__(
+        self,
+        dumps: Mapping[int, RankDump],
+        world_size: int | None = None,
+        history: Callable[[int], list[Entry]] | None = None,
+    ) -> None:
+        self._history = history
         ordered = dict(sorted(dumps.items()))
         self.groups: Groups = identify(ordered, world_size)
         self.dumps = settle(ordered, self.groups)
         self.table: Table = measure(self.dumps, self.groups)
         self._members: dict[tuple[int, int], Members] = {}
         self._entries: dict[int, dict[tuple[int, int], Entry]] = {}
+
+    def history(self, rank: int) -> list[Entry]:
+        """Every operation in a rank's dump; what is kept of it where it cannot be read again."""
+        kept = [*self.dumps[rank].last_done.values(), *self.dumps[rank].pending]
+        return (self._history(rank) if self._history else []) or kept
 
     def group(self, ident: int) -> Group:
         return self.groups.groups[ident]
