@@ -47,6 +47,11 @@ def is_zombie(pid: int, start: int, proc: Path = Path("/proc")) -> bool:
     return _state(pid, start, proc) in ("Z", "X")
 
 
+def has_ended(pid: int, start: int, proc: Path = Path("/proc")) -> bool:
+    """Whether the process is gone, or only waits for its parent to reap it."""
+    return _state(pid, start, proc) in (None, "Z", "X")
+
+
 def _state(pid: int, start: int, proc: Path) -> str | None:
     try:
         stat = parse_stat((proc / str(pid) / "stat").read_bytes())

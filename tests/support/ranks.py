@@ -37,17 +37,20 @@ class Ranks:
         self, fault: str, rank: int = 0, *, seconds: float = 60, prefix: tuple[str, ...] = ()
     ) -> subprocess.Popen[str]:
         """Start one; it acts after about a second."""
+        return self.spawn([*prefix, sys.executable, str(PROGRAM), fault, str(seconds)], rank)
+
+    def spawn(self, arguments: list[str], rank: int | None) -> subprocess.Popen[str]:
+        """Start any program, with a launcher's variables unless ``rank`` is None."""
         environ = {name: value for name, value in os.environ.items() if name not in VARIABLES}
         environ |= {
-            "RANK": str(rank),
-            "WORLD_SIZE": "64",
-            "LOCAL_RANK": str(rank),
             "RAY_SENTINEL_JOB": self.job,
             "RAY_SENTINEL_RECORD_DIR": str(self.folder),
             "PYTHONPATH": str(ROOT),
         }
+        if rank is not None:
+            environ |= {"RANK": str(rank), "WORLD_SIZE": "64", "LOCAL_RANK": str(rank)}
         process = subprocess.Popen(
-            [*prefix, sys.executable, str(PROGRAM), fault, str(seconds)],
+            arguments,
             env=environ,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

@@ -120,6 +120,46 @@ def throttle() -> Iterator[Callable[[int], None]]:
     group.rmdir()
 
 
+@pytest.fixture(params=["freezer", ""], ids=["cgroup1", "cgroup2"])
+def freeze(request: pytest.FixtureRequest) -> Iterator[Callable[[int, bool], None]]:
+    """Freezes a process in a control group of its own, and thaws it."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can make control groups")
+    mounts = parse_mounts(Path("/proc/self/mounts").read_text())
+    if request.param not in mounts:
+        pytest.skip("this machine has no such control groups")
+    group = Path(mounts[request.param]) / f"ray-sentinel-test-{os.getpid()}"
+    group.mkdir()
+    first = request.param == "freezer"
+    switch = group / ("freezer.state" if first else "cgroup.freeze")
+
+    def turn(pid: int, on: bool) -> None:
+        (group / "cgroup.procs").write_text(str(pid))
+        switch.write_text(("FROZEN" if on else "THAWED") if first else str(int(on)))
+
+    yield turn
+    switch.write_text("THAWED" if first else "0")
+    for pid in (group / "cgroup.procs").read_text().split():
+        (group.parent / "cgroup.procs").write_text(pid)
+    group.rmdir()
+
+
+def test_frozen_and_thawed(ranks, freeze):
+    process = ranks.start("none")
+    ranks.until(lambda: ranks.stepping(process), "steps")
+    freeze(process.pid, True)
+    ranks.until(lambda: ranks.of(process).process.frozen, "frozen")
+    time.sleep(2)
+    ranks.poll()
+    seen = ranks.of(process)
+    assert seen.process.frozen
+    assert seen.process.interpreter == "unknown"
+    step = seen.progress.step
+    freeze(process.pid, False)
+    ranks.until(lambda: ranks.stepping(process, step + 5), "goes on")
+    assert not ranks.of(process).process.frozen
+
+
 def test_starved_of_a_cpu(ranks, throttle):
     process = ranks.start("spin")
     ranks.until(lambda: ranks.stepping(process, 20), "steps")
