@@ -8,6 +8,8 @@ the noise explains and by more than the caller's least effect.
 
 from __future__ import annotations
 
+import itertools
+
 import msgspec
 import numpy as np
 
@@ -92,28 +94,49 @@ def _segment(
     if most <= 0 or right - left < 2 * MIN_SIDE:
         return []
     part = series[left:right]
-    split = best_split(part)
-    if split is None:
+    cuts = _cuts(part, noise, least, relative)
+    if not cuts:
         return []
-    before, after = stats.middle(part[:split]), stats.middle(part[split:])
-    local = float(np.sqrt((_spread(part[:split]) ** 2 + _spread(part[split:]) ** 2) / 2.0))
-    error = max(noise, local) * float(np.sqrt(1.0 / split + 1.0 / (part.size - split)))
-    if abs(after - before) < max(least, relative * min(abs(before), abs(after)), STRENGTH * error):
+    edges = [left, *(left + cut for cut in cuts), right]
+    found = edges[1:-1]
+    for a, b in itertools.pairwise(edges):
+        found += _segment(series, noise, a, b, least, relative, most - len(cuts))
+    return found
+
+
+def _cuts(part: Floats, noise: float, least: float, relative: float) -> list[int]:
+    """Where to cut: at one place, or at the two ends of an episode in between."""
+    curve = _cusum(part)
+    if curve is None:
         return []
-    at = left + split
-    return [
-        at,
-        *_segment(series, noise, left, at, least, relative, most - 1),
-        *_segment(series, noise, at, right, least, relative, most - 1),
-    ]
+    split = _best_split(curve, part.size)
+    if _differ(part[:split], part[split:], noise, least, relative):
+        return [split]
+    # A level that comes and goes leaves both halves alike (epidemic alternative; Levin & Kline
+    # 1985): it lies between the lowest and the highest point of the curve.
+    first, last = sorted((int(np.argmin(curve)) + 1, int(np.argmax(curve)) + 1))
+    inside, outside = part[first:last], np.concatenate((part[:first], part[last:]))
+    if _differ(inside, outside, noise, least, relative):
+        return [cut for cut in (first, last) if MIN_SIDE <= cut <= part.size - MIN_SIDE]
+    return []
+
+
+def _differ(one: Floats, other: Floats, noise: float, least: float, relative: float) -> bool:
+    if min(one.size, other.size) < MIN_SIDE:
+        return False
+    before, after = stats.middle(one), stats.middle(other)
+    local = float(np.sqrt((_spread(one) ** 2 + _spread(other) ** 2) / 2.0))
+    error = max(noise, local) * float(np.sqrt(1.0 / one.size + 1.0 / other.size))
+    needed = max(least, relative * min(abs(before), abs(after)), STRENGTH * error)
+    return abs(after - before) >= needed and after != before
 
 
 def _spread(part: Floats) -> float:
     return float(stats.sigma(part))
 
 
-def best_split(part: Floats) -> int | None:
-    """The index at which splitting the series explains most; None where it is flat or short."""
+def _cusum(part: Floats) -> Floats | None:
+    """Running sum of the winsorised deviations (N - 1,); None where the series is flat or short."""
     if part.size < 2 * MIN_SIDE:
         return None
     centre = stats.middle(part)
@@ -124,13 +147,14 @@ def best_split(part: Floats) -> int | None:
         if width == 0.0:
             return None
     clipped = np.clip(part - centre, -width, width)
-    clipped = clipped - clipped.mean()
-    total = np.cumsum(clipped)[:-1]
-    sizes = np.arange(1, part.size)
-    weight = np.sqrt(sizes * (part.size - sizes))
-    score = np.abs(total) / weight
+    return np.asarray(np.cumsum(clipped - clipped.mean())[:-1])
+
+
+def _best_split(curve: Floats, size: int) -> int:
+    sizes = np.arange(1, size)
+    score = np.abs(curve) / np.sqrt(sizes * (size - sizes))
     score[: MIN_SIDE - 1] = 0.0
-    score[part.size - MIN_SIDE :] = 0.0
+    score[size - MIN_SIDE :] = 0.0
     return int(np.argmax(score)) + 1
 
 

@@ -10,6 +10,8 @@ from ray_sentinel.diagnose.timeline import stall_limit
 
 NO_STEPS_SECONDS = 120.0
 NEAR_CHECKPOINT = 1.5
+BUSY_SHARE = 0.6
+"""Power over the usual, above which the job was still at work after its last step."""
 
 
 class Stop(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,6 +23,8 @@ class Stop(msgspec.Struct, frozen=True, kw_only=True):
     by: str
     """"steps" or "power": what the stop was seen by."""
     uncertainty: float
+    latest: float
+    """The latest moment at which the step that never ended can have stalled."""
     for_good: bool = True
     """False where it went on afterwards."""
 
@@ -35,6 +39,18 @@ def find(case: Case) -> Stop | None:
     return _final(case) or _pause(case)
 
 
+def _latest(case: Case, at: float, end: float) -> float:
+    """The step may have run for a while before it stalled; a checkpoint may have come first."""
+    latest = at + _step(case)
+    with np.errstate(invalid="ignore"):
+        busy = (case.activity > BUSY_SHARE) & (case.times > at) & (case.times < end)
+    if busy.any() and not busy[case.cell_of(end) - 1]:
+        latest = max(latest, float(case.times[busy][-1]))
+    if case.checkpoints and at_checkpoint(case):
+        latest = max(latest, at + max(one.end - one.start for one in case.checkpoints))
+    return min(latest, end)
+
+
 def _final(case: Case) -> Stop | None:
     line = case.line
     if not line.trained:
@@ -46,7 +62,14 @@ def _final(case: Case) -> Stop | None:
         limit = max(limit, NEAR_CHECKPOINT * max(held))
     if line.silence <= limit:
         return None
-    return Stop(at=last, end=line.end, step=line.step_at(last), by="steps", uncertainty=_step(case))
+    return Stop(
+        at=last,
+        end=line.end,
+        step=line.step_at(last),
+        by="steps",
+        uncertainty=_step(case),
+        latest=_latest(case, last, line.end),
+    )
 
 
 def at_checkpoint(case: Case) -> bool:
@@ -70,7 +93,8 @@ def _by_power(case: Case) -> Stop | None:
     at = float(case.times[working[-1]])
     if case.line.end - at <= NO_STEPS_SECONDS:
         return None
-    return Stop(at=at, end=case.line.end, step=None, by="power", uncertainty=case.cell)
+    return Stop(at=at, end=case.line.end, step=None, by="power", uncertainty=case.cell,
+                latest=at + case.cell)  # fmt: skip
 
 
 def _pause(case: Case) -> Stop | None:
@@ -91,6 +115,7 @@ def _pause(case: Case) -> Stop | None:
         step=longest.step,
         by="steps",
         uncertainty=_step(case),
+        latest=_latest(case, longest.start, longest.end),
         for_good=False,
     )
 

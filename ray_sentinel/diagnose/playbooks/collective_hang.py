@@ -28,8 +28,6 @@ TITLE = "Collective hang"
 MINORITY = 0.34
 """Culprits are a minority of the GPUs: where more differ, nobody can be singled out."""
 STILL_WORKING = 0.9
-BUSY_SHARE = 0.6
-"""Power over the usual, above which the job was still at work after its last step."""
 TRIGGER_SECONDS = 600.0
 """A trigger lies at most so long before the stop ..."""
 SETTLE_SECONDS = 30.0
@@ -81,7 +79,7 @@ def run(case: Case) -> Diagnosis:
 def look(case: Case, stop: Stop) -> Scene:
     """GPU states during the stop, and what went wrong just before it."""
     settled = min(stop.at + SETTLE_SECONDS + 2 * case.cell, (stop.at + stop.end) / 2)
-    late = _stalled_by(case, stop) + 3 * case.cell
+    late = stop.latest + 3 * case.cell
     early = stop.at - TRIGGER_SECONDS - stop.uncertainty
     return Scene(
         stop=stop,
@@ -98,21 +96,6 @@ def look(case: Case, stop: Stop) -> Scene:
             if fault.severity == "fatal" and early - TRIGGER_SECONDS <= fault.at <= late
         ),
     )
-
-
-def _stalled_by(case: Case, stop: Stop) -> float:
-    """The latest moment at which the step after the last one can have stalled.
-
-    It may have run for a while before it did; a checkpoint may have come first.
-    """
-    latest = stop.at + stop.uncertainty
-    with np.errstate(invalid="ignore"):
-        busy = (case.activity > BUSY_SHARE) & (case.times > stop.at) & (case.times < stop.end)
-    if busy.any() and not busy[case.cell_of(stop.end) - 1]:
-        latest = max(latest, float(case.times[busy][-1]))
-    if case.once(stops.at_checkpoint) and case.checkpoints:
-        latest = max(latest, stop.at + max(one.end - one.start for one in case.checkpoints))
-    return latest
 
 
 def _not_stopped(case: Case) -> Diagnosis:

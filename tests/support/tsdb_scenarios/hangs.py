@@ -29,6 +29,12 @@ def partial(world: World) -> Truth:
     return Truth("hang", "partial busy wait", onset=world.begin + at)
 
 
+def _link(world: World, host: int, device: int, at: float) -> Truth:
+    name = world.names[host]
+    devices = frozenset({(name, f"rdma{device}")})
+    return Truth("hang", "rdma link", frozenset({name}), devices=devices, onset=world.begin + at)
+
+
 def network_trigger(world: World) -> Truth:
     """Retransmits and ACK timeouts on one device begin up to two minutes before the stop."""
     decoys.usual(world)
@@ -38,9 +44,7 @@ def network_trigger(world: World) -> Truth:
     cells = world.after(begin, at + world.draw((30, 600)))
     world.rdma["hw_rdma_tx_retx_pkts_total"][host, device, cells] += world.draw((40, 4000))
     world.rdma["hw_rdma_tx_ack_timeout_total"][host, device, cells] += world.draw((0.3, 20))
-    name = world.names[host]
-    return Truth("hang", "rdma link", frozenset({name}),
-                 devices=frozenset({(name, f"rdma{device}")}), onset=world.begin + begin)  # fmt: skip
+    return _link(world, host, device, begin)
 
 
 def port_down(world: World) -> Truth:
@@ -49,9 +53,7 @@ def port_down(world: World) -> Truth:
     at = _stop(world)
     host, device = int(world.rng.integers(world.hosts)), int(world.rng.integers(world.devices))
     world.port_state[host, device, world.after(at - world.draw((0, 10)))] = 0.0
-    name = world.names[host]
-    return Truth("hang", "rdma link", frozenset({name}),
-                 devices=frozenset({(name, f"rdma{device}")}), onset=world.begin + at)  # fmt: skip
+    return _link(world, host, device, at)
 
 
 def straggler(world: World) -> Truth:

@@ -69,6 +69,7 @@ class World:
         self.late: dict[str, float] = {}
         self.extra: list[Series] = []
         self.transforms: list[object] = []
+        self.drawn = False
         self._host_gauges()
 
     def draw(self, span: Range) -> float:
@@ -126,7 +127,13 @@ class World:
 
     def play(self) -> None:
         """Run the job: steps, saves, and from them power, temperature and the rest."""
-        self._run_steps()
+        if not self.drawn:
+            self.draw_steps()
+        if self.halt is not None:
+            kept = self.ends <= self.halt
+            self.ends, self.numbers = self.ends[kept], self.numbers[kept]
+            self.lengths = self.lengths[kept]
+            self.saves = [save for save in self.saves if save[0] <= self.halt]
         self._apply_saves()
         stopped = self.after(self.halt) if self.halt is not None else np.zeros(self.t.size, bool)
         resting = self.t < self.startup
@@ -137,8 +144,9 @@ class World:
         self._gpus()
         self._training()
 
-    def _run_steps(self) -> None:
+    def draw_steps(self) -> None:
         """Each step's end and length, on the continuous clock of the job."""
+        self.drawn = True
         noise = self.draw(ranges.STEP_NOISE)
         clock, step = self.startup, int(self.notes.get("first step", 0))
         ends, numbers, lengths = [], [], []
@@ -151,8 +159,7 @@ class World:
                 length *= 2.5
             if self.checkpoints and step and step % self.period == 0:
                 save = self.save_seconds * (1.0 + self.rng.normal(0.0, 0.08))
-                if clock + length < last:
-                    self.saves.append((clock, clock + save, step))
+                self.saves.append((clock, clock + save, step))
                 length += save
             clock += length
             if clock > last:

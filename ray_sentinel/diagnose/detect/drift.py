@@ -1,0 +1,191 @@
+"""GPUs that leave their peers: hotter, slower clocked, weaker.
+
+A job drives all its GPUs alike, so the median over all of them at each moment is what the load asks
+for; what remains after it is taken off is a card's own. A card's usual offset is taken off too. In
+a job of one or two hosts half of the cards may be affected together: there each is compared with
+its own past only.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import msgspec
+import numpy as np
+
+from ray_sentinel.diagnose import stats
+from ray_sentinel.diagnose.anomaly import Anomaly
+from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.panel import Panel
+from ray_sentinel.diagnose.series import Bools, Floats
+from ray_sentinel.diagnose.shifts import find_shifts
+
+SMOOTH_SECONDS = 60.0
+HOT_RISE = 6.0
+"""°C above its own usual distance to the peers."""
+HOT = 90.0
+THROTTLING = 100.0
+CLOCK_DROP = 0.04
+"""Share of the usual clock."""
+POWER_DROP = 0.08
+PEERS = 3
+"""Hosts from which on peers are asked."""
+
+
+class Drift(msgspec.Struct, frozen=True, kw_only=True):
+    """One GPU that moved away, from a moment on."""
+
+    kind: str
+    """"hot", "clock", "power"."""
+    host: str
+    gpu: str
+    at: float
+    until: float
+    size: float
+    """Signed, in the quantity's unit (°C, MHz, W)."""
+    relative: float
+    cells: Bools
+    anomaly: Anomaly
+
+
+def residual(case: Case, panel: Panel) -> Floats:
+    """(S, T) what is a card's own, in steady cells; NaN elsewhere."""
+    values = np.where(case.steady, panel.values, np.nan)
+    if len(panel.hosts) < PEERS:
+        return values
+    return values - stats.median(values, 0)
+
+
+def hot(case: Case) -> tuple[Drift, ...]:
+    """GPUs that grew hotter than their load explains."""
+    return _drifts(case, "gpu.temp", "hot", least=HOT_RISE, relative=0.0, sign=1.0)
+
+
+def clocks(case: Case) -> tuple[Drift, ...]:
+    """GPUs whose core clock fell."""
+    usual = stats.middle(case.view.panel("gpu.clock").values)
+    least = CLOCK_DROP * usual if np.isfinite(usual) else 1e9
+    return _drifts(case, "gpu.clock", "clock", least=least, relative=0.0, sign=-1.0)
+
+
+def power(case: Case) -> tuple[Drift, ...]:
+    """GPUs whose power fell away from the others'."""
+    usual = stats.middle(np.where(case.steady, case.view.panel("gpu.power").values, np.nan))
+    least = POWER_DROP * usual if np.isfinite(usual) else 1e9
+    return _drifts(case, "gpu.power", "power", least=least, relative=0.0, sign=-1.0)
+
+
+def _drifts(
+    case: Case, key: str, kind: str, *, least: float, relative: float, sign: float
+) -> tuple[Drift, ...]:
+    panel = case.view.panel(key)
+    if panel.empty or case.steady.sum() < 8:
+        return ()
+    own = residual(case, panel)
+    width = max(1, int(SMOOTH_SECONDS / case.cell))
+    found = []
+    low, high = stats.quantile(own, 0.05, axis=1), stats.quantile(own, 0.95, axis=1)
+    for index in np.flatnonzero(high - low > 0.7 * least):
+        calm = stats.smoothed(own[index], width)
+        calm = np.where(np.isfinite(own[index]), calm, np.nan)
+        found += _of_row(case, panel, int(index), calm, kind, least, relative, sign)
+    return tuple(sorted(found, key=lambda drift: drift.at))
+
+
+def _of_row(
+    case: Case, panel: Panel, index: int, calm: Floats, kind: str, least: float, relative: float,
+    sign: float,
+) -> list[Drift]:  # fmt: skip
+    shifts = find_shifts(calm, case.times, least=0.5 * least, relative=relative)
+    if not shifts:
+        return []
+    edges = [0, *[shift.index for shift in shifts], case.times.size]
+    levels = [stats.middle(calm[a:b]) for a, b in itertools.pairwise(edges)]
+    base = min(levels) if sign > 0 else max(levels)
+    cells = np.zeros(case.times.size, dtype=bool)
+    for level, left, right in zip(levels, edges, edges[1:], strict=False):
+        if sign * (level - base) >= least:
+            cells[left:right] = True
+    if not cells.any() or cells.all():
+        return []
+    worst = max(sign * (level - base) for level in levels)
+    row, values = panel.rows[index], panel.values[index]
+    # From where it began to leave its level, not only from where it had gone far enough.
+    first = int(np.flatnonzero(cells)[0])
+    for shift in reversed(shifts):
+        if shift.index <= first and sign * shift.size > 0:
+            first = shift.index
+            break
+    last = stats.last_index(cells) or first
+    usual = stats.middle(values[~cells & case.steady]) if (~cells & case.steady).any() else base
+    unit = panel.quantity.unit
+    peak = float(stats.largest(values[cells])) if sign > 0 else float(stats.smallest(values[cells]))
+    text = (
+        f"GPU {row.gpu} of {row.host}: {panel.quantity.title} "
+        f"{'up' if sign > 0 else 'down'} by {worst:.0f} {unit} against its peers "
+        f"(usually {usual:.0f}, then {'up' if sign > 0 else 'down'} to {peak:.0f} {unit})"
+    )
+    anomaly = Anomaly(
+        kind=f"gpu.{kind}",
+        text=text,
+        at=float(case.times[first]),
+        until=float(case.times[last]),
+        uncertainty=max(case.cell, SMOOTH_SECONDS / 2),
+        host=row.host,
+        gpu=row.gpu,
+        size=sign * worst,
+        metric=panel.metric,
+        promql=panel.promql(row),
+    )
+    return [
+        Drift(
+            kind=kind,
+            host=row.host,
+            gpu=row.gpu,
+            at=anomaly.at,
+            until=anomaly.until,
+            size=sign * worst,
+            relative=sign * worst / usual if usual else 0.0,
+            cells=cells,
+            anomaly=anomaly,
+        )
+    ]
+
+
+class Outlier(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU that differs from all others throughout."""
+
+    host: str
+    gpu: str
+    value: float
+    usual: float
+    anomaly: Anomaly
+
+
+def outliers(case: Case, key: str, *, least: float, strength: float = 6.0) -> tuple[Outlier, ...]:
+    """GPUs whose middle value lies far from the cards' own spread, throughout the job."""
+    panel = case.view.panel(key)
+    if len(panel.rows) < 6 or case.steady.sum() < 8:
+        return ()
+    levels = stats.median(np.where(case.steady, panel.values, np.nan), axis=1)
+    usual, noise = stats.middle(levels), float(stats.sigma(levels))
+    found = []
+    for row, level in zip(panel.rows, levels, strict=True):
+        if not np.isfinite(level) or abs(level - usual) < max(least, strength * noise):
+            continue
+        anomaly = Anomaly(
+            kind=f"outlier.{key}",
+            text=f"GPU {row.gpu} of {row.host}: {panel.quantity.title} {level:.0f} "
+            f"{panel.quantity.unit} throughout, where the others have {usual:.0f}",
+            at=case.line.start,
+            until=case.line.end,
+            uncertainty=case.cell,
+            host=row.host,
+            gpu=row.gpu,
+            size=float(level - usual),
+            metric=panel.metric,
+            promql=panel.promql(row),
+        )
+        found.append(Outlier(host=row.host, gpu=row.gpu, value=float(level), usual=usual,
+                             anomaly=anomaly))  # fmt: skip
+    return tuple(found)

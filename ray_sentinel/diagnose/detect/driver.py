@@ -1,0 +1,145 @@
+"""A driver that hangs: the exporter's cycle jumps to its time-out, and GPU series have holes.
+
+The kernel's error-reporting path hangs while the compute path goes on: monitoring suffers, training
+does not.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from ray_sentinel.diagnose import stats
+from ray_sentinel.diagnose.anomaly import Anomaly
+from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.series import Bools
+
+SLOW_SECONDS = 5.0
+SLOW_FACTOR = 4.0
+LEAST_SLOW = 3
+HOLES = 0.05
+DSTATE_RISE = 5.0
+
+
+class DriverTrouble(msgspec.Struct, frozen=True, kw_only=True):
+    """Signs of a hanging driver on one host."""
+
+    host: str
+    at: float
+    slow_cycles: int
+    """Cycles at the time-out, among quick ones."""
+    holes: float
+    """Share of the GPU samples that are missing between the first and the last."""
+    dstate: float
+    """Processes in D state at the end, above the level at the start."""
+    wchan: str
+    anomalies: tuple[Anomaly, ...]
+
+
+def find(case: Case) -> tuple[DriverTrouble, ...]:
+    """Hosts with at least two of the three signs, or with D-state processes piling up."""
+    found = []
+    for host in case.hosts:
+        signs = [sign for sign in (_cycles(case, host), _holes(case, host), _dstate(case, host))
+                 if sign is not None]  # fmt: skip
+        by_kind = {sign.kind: sign for sign in signs}
+        if len(signs) < 2 and "host.dstate" not in by_kind:
+            continue
+        dstate = by_kind.get("host.dstate")
+        found.append(
+            DriverTrouble(
+                host=host,
+                at=min(sign.at for sign in signs),
+                slow_cycles=int(by_kind["host.slow-cycles"].size)
+                if "host.slow-cycles" in by_kind
+                else 0,
+                holes=by_kind["gpu.holes"].size if "gpu.holes" in by_kind else 0.0,
+                dstate=dstate.size if dstate else 0.0,
+                wchan=dstate.unit if dstate else "",
+                anomalies=tuple(sorted(signs, key=lambda sign: sign.at)),
+            )
+        )
+    return tuple(sorted(found, key=lambda one: one.at))
+
+
+def _cycles(case: Case, host: str) -> Anomaly | None:
+    panel = case.view.panel("scrape.duration")
+    own = panel.of(host)
+    if own.empty:
+        return None
+    peers = stats.middle(panel.values)
+    usual = float(stats.quantile(own.values, 0.1))
+    with np.errstate(invalid="ignore"):
+        slow = (own.values[0] > SLOW_SECONDS) & (own.values[0] > SLOW_FACTOR * min(usual, peers))
+    if slow.sum() < LEAST_SLOW or peers > SLOW_SECONDS:
+        return None
+    first = int(np.flatnonzero(slow)[0])
+    length = stats.middle(own.values[0][slow])
+    return Anomaly(
+        kind="host.slow-cycles",
+        text=f"{host}: {int(slow.sum())} exporter cycles of {length:.0f} s (usually {usual:.1f} "
+        "s): a plugin runs into its time-out",
+        at=float(case.times[first]),
+        until=float(case.times[stats.last_index(slow) or first]),
+        uncertainty=case.cell,
+        host=host,
+        size=float(slow.sum()),
+        metric=panel.metric,
+        promql=own.promql(own.rows[0]),
+    )
+
+
+def _holes(case: Case, host: str) -> Anomaly | None:
+    panel = case.view.panel("gpu.power")
+    own = panel.of(host)
+    if own.empty or len(panel.hosts) < 2:
+        return None
+    missing: Bools = np.asarray(np.isnan(own.values).all(axis=0))
+    # Where all hosts have a hole it is Prometheus that was away.
+    missing = missing & ~np.isnan(panel.values).all(axis=0)
+    known = np.flatnonzero(~np.isnan(own.values).all(axis=0))
+    if not known.size:
+        return None
+    inner = missing[known[0] : known[-1] + 1]
+    share = float(inner.mean())
+    if share < HOLES or len(stats.runs(inner)) < 2:
+        return None
+    first = int(known[0] + np.flatnonzero(inner)[0])
+    return Anomaly(
+        kind="gpu.holes",
+        text=f"{host}: {share:.0%} of its GPU samples are missing, in {len(stats.runs(inner))} "
+        "holes",
+        at=float(case.times[first]),
+        until=float(case.times[known[-1]]),
+        uncertainty=case.cell,
+        host=host,
+        size=share,
+        metric=panel.metric,
+        promql=own.promql(own.rows[0]),
+    )
+
+
+def _dstate(case: Case, host: str) -> Anomaly | None:
+    own = case.view.panel("host.dstate").of(host)
+    best: Anomaly | None = None
+    for row, values in zip(own.rows, own.values, strict=True):
+        counts = np.where(np.isnan(values), 0.0, values)
+        rise = float(np.max(counts) - counts[0])
+        tail = float(np.median(counts[-max(3, counts.size // 10) :]))
+        if rise < DSTATE_RISE or tail < DSTATE_RISE or (best is not None and best.size >= rise):
+            continue
+        first = int(np.flatnonzero(counts > counts[0])[0])
+        best = Anomaly(
+            kind="host.dstate",
+            text=f"{host}: {rise:.0f} processes piled up in D state"
+            + (f" in {row.unit}" if row.unit else ""),
+            at=float(case.times[first]),
+            until=float(case.times[-1]),
+            uncertainty=case.cell,
+            host=host,
+            unit=row.unit,
+            size=rise,
+            metric=own.metric,
+            promql=own.promql(row),
+        )
+    return best

@@ -1,0 +1,226 @@
+"""Host memory: how it grew, how near the limit it came, and who was killed for it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+import numpy as np
+
+from ray_sentinel.diagnose import stats
+from ray_sentinel.diagnose.anomaly import Anomaly
+from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.detect import faults
+from ray_sentinel.diagnose.panel import Panel
+from ray_sentinel.diagnose.series import Floats
+
+Shape = Literal["ramp", "spike", "periodic", "flat"]
+
+FULL = 0.95
+"""Share of the limit at which the kernel begins to kill."""
+SPIKE_SECONDS = 300.0
+"""A rise within such a time is a spike, a slower one a ramp."""
+RISE = 0.10
+"""Share of the limit by which memory must have risen to have a shape at all."""
+
+
+class HostMemory(msgspec.Struct, frozen=True, kw_only=True):
+    """One host's memory before it ran out (or to the end). Shares are of the limit."""
+
+    host: str
+    shape: Shape
+    start_share: float
+    peak_share: float
+    peak_at: float
+    rise_at: float
+    """When the last rise began."""
+    per_hour: float
+    """Growth of the ramp, share of the limit per hour."""
+    kills: float
+    killed_at: float | None
+    limit: float
+    """Bytes."""
+    anomaly: Anomaly
+
+
+def usage(case: Case) -> tuple[Panel, Floats, Floats]:
+    """The panel that tells of memory, used bytes and limit (H, T each, one row a host)."""
+    view = case.view
+    total, available = view.panel("mem.total"), view.panel("mem.available")
+    used = view.panel("mem.used")
+    if not available.empty and not total.empty:
+        limits = _aligned(total, available)
+        return available, limits - available.values, limits
+    if not used.empty:
+        return used, used.values, _aligned(total, used)
+    used = view.panel("mem.cgroup_used")
+    return used, used.values, _aligned(view.panel("mem.cgroup_limit"), used)
+
+
+def _aligned(limit: Panel, panel: Panel) -> Floats:
+    """The limit of each row's host, NaN where it is not known."""
+    known = {row.host: values for row, values in zip(limit.rows, limit.values, strict=True)}
+    out = np.full(panel.values.shape, np.nan)
+    for index, row in enumerate(panel.rows):
+        if row.host in known:
+            out[index] = stats.middle(known[row.host])
+    return out
+
+
+def kills(case: Case) -> dict[str, tuple[float, float, Anomaly]]:
+    """Host → OOM kills within the job, the first one's time, and the anomaly."""
+    found: dict[str, tuple[float, float, Anomaly]] = {}
+    for key in ("mem.oom", "mem.cgroup_oom", "err.dmesg"):
+        panel = case.view.panel(key)
+        if key == "err.dmesg":
+            panel = panel.pick(lambda row: row.unit == "oom")
+        if panel.empty:
+            continue
+        for row, rises in zip(panel.rows, faults.growth(case, panel), strict=True):
+            count = float(np.nansum(rises))
+            if count < 1 or row.host in found:
+                continue
+            with np.errstate(invalid="ignore"):
+                at = float(case.times[int(np.flatnonzero(rises > 0)[0])])
+            anomaly = Anomaly(
+                kind="host.oom-kill",
+                text=f"{row.host}: {count:.0f} OOM kill(s)",
+                at=at,
+                until=at,
+                uncertainty=case.cell,
+                host=row.host,
+                size=count,
+                metric=panel.metric,
+                promql=panel.promql(row).replace("rate(", "increase(").replace("[5m]", "[1h]"),
+            )
+            found[row.host] = (count, at, anomaly)
+    return found
+
+
+def find(case: Case) -> tuple[HostMemory, ...]:
+    """Every host's memory, the fullest first."""
+    panel, used, limits = usage(case)
+    if panel.empty:
+        return ()
+    killed = case.once(kills)
+    found = []
+    for index, row in enumerate(panel.rows):
+        one = _host(case, panel, index, used[index], limits[index], killed.get(row.host))
+        if one is not None:
+            found.append(one)
+    return tuple(sorted(found, key=lambda one: -one.peak_share))
+
+
+def _host(
+    case: Case, panel: Panel, index: int, used: Floats, limits: Floats,
+    kill: tuple[float, float, Anomaly] | None,
+) -> HostMemory | None:  # fmt: skip
+    row = panel.rows[index]
+    until = case.cell_of(kill[1]) + 1 if kill else used.size
+    share = used[:until] / limits[:until]
+    if np.isnan(share).all():
+        # Without a limit shapes can still be told; "full" cannot.
+        share = used[:until] / stats.largest(used)
+    known = np.flatnonzero(np.isfinite(share))
+    if known.size < 8:
+        return None
+    before = float(stats.median(share[known[: max(3, known.size // 10)]]))
+    peak_cell = int(known[np.argmax(share[known])])
+    peak = float(share[peak_cell])
+    shape, rise_at, per_hour = _shape(case, share, peak_cell, before)
+    size = stats.middle(limits)
+    anomaly = Anomaly(
+        kind=f"host.memory-{shape}",
+        text=f"{row.host}: host memory {_words(shape)}, from {before:.0%} to {peak:.0%} of its "
+        "limit",
+        at=rise_at,
+        until=float(case.times[peak_cell]),
+        uncertainty=max(case.cell, 300.0 if shape == "ramp" else case.cell),
+        host=row.host,
+        size=peak,
+        metric=panel.metric,
+        promql=panel.promql(row),
+    )
+    return HostMemory(
+        host=row.host, shape=shape, start_share=before, peak_share=peak,
+        peak_at=float(case.times[peak_cell]), rise_at=rise_at, per_hour=per_hour,
+        kills=kill[0] if kill else 0.0, killed_at=kill[1] if kill else None, limit=size,
+        anomaly=anomaly,
+    )  # fmt: skip
+
+
+def _words(shape: Shape) -> str:
+    return {
+        "ramp": "grew steadily",
+        "spike": "jumped",
+        "periodic": "peaked again and again",
+        "flat": "stayed level",
+    }[shape]
+
+
+def _shape(case: Case, share: Floats, peak_cell: int, before: float) -> tuple[Shape, float, float]:
+    """The shape of the way up to the peak, when it began, and its growth per hour."""
+    base = _baseline(case, share)
+    part = base[: peak_cell + 1]
+    ramp = _ramp(case, part)
+    peaks = _peaks(case, share, base)
+    top = float(share[peak_cell] - base[peak_cell])
+    if len(peaks) >= 2 and top >= max(RISE / 2, 0.5 * ramp[1]):
+        last = [start for start, _ in peaks if start <= peak_cell] or [peak_cell]
+        return "periodic", float(case.times[last[-1]]), ramp[0]
+    if ramp[1] >= RISE and ramp[1] >= top:
+        return "ramp", ramp[2], ramp[0]
+    if top >= RISE or float(share[peak_cell]) - before >= RISE:
+        return "spike", _spike_start(case, share, peak_cell), ramp[0]
+    return "flat", float(case.times[peak_cell]), ramp[0]
+
+
+def _baseline(case: Case, share: Floats) -> Floats:
+    """(T,) the level without short peaks: a low running quantile, carried over holes."""
+    width = max(9, int(2 * SPIKE_SECONDS / case.cell) | 1)
+    filled = stats.carried_both(share)
+    half = min(width // 2, filled.size - 1)
+    padded = np.concatenate((np.full(half, filled[0]), filled, np.full(half, filled[-1])))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, 2 * half + 1)
+    low = np.quantile(windows, 0.2, axis=1)
+    return np.asarray(np.minimum(low, filled))
+
+
+def _ramp(case: Case, base: Floats) -> tuple[float, float, float]:
+    """Growth per hour, total growth, and begin of a steady rise that lasts to the end of ``base``.
+
+    The slope is Theil and Sen's: the median of the slopes between distant points.
+    """
+    known = np.flatnonzero(np.isfinite(base))
+    if known.size < 8:
+        return 0.0, 0.0, float(case.times[0])
+    low = float(np.min(base[known]))
+    total = float(base[known[-1]]) - low
+    border = low + 0.15 * total
+    above = np.flatnonzero(base[known] > border)
+    # The rise began where the level last lay near its lowest.
+    start = int(known[max(np.flatnonzero(base[known] <= border)[-1], 0)]) if above.size else 0
+    span = known[known >= start]
+    hours = (case.times[span[-1]] - case.times[span[0]]) / 3600.0
+    if hours * 3600.0 < 2 * SPIKE_SECONDS or span.size < 6:
+        return 0.0, 0.0, float(case.times[start])
+    third = span.size // 2
+    slopes = (base[span[third:]] - base[span[: span.size - third]]) / (
+        (case.times[span[third:]] - case.times[span[: span.size - third]]) / 3600.0
+    )
+    slope = float(np.median(slopes))
+    return (slope, total, float(case.times[start])) if slope > 0 else (0.0, 0.0, 0.0)
+
+
+def _peaks(case: Case, share: Floats, base: Floats) -> list[tuple[int, int]]:
+    with np.errstate(invalid="ignore"):
+        high = share - base > max(RISE / 3, 0.3 * float(stats.largest(share - base)))
+    return stats.runs(stats.joined(high, max(1, int(60.0 / case.cell))))
+
+
+def _spike_start(case: Case, share: Floats, peak_cell: int) -> float:
+    first = max(peak_cell - int(SPIKE_SECONDS / case.cell), 0)
+    part = share[first : peak_cell + 1]
+    low = float(stats.smallest(part))
+    below = np.flatnonzero(part <= low + 0.1 * (share[peak_cell] - low))
+    return float(case.times[first + int(below[-1])]) if below.size else float(case.times[first])

@@ -1,0 +1,132 @@
+"""Hosts under pressure: CPU, storage and memory, apart from checkpoints."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from ray_sentinel.diagnose import stats
+from ray_sentinel.diagnose.anomaly import Anomaly
+from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.panel import Panel, listed
+from ray_sentinel.diagnose.series import Bools, Floats
+from ray_sentinel.diagnose.shifts import find_shifts
+
+
+class Measure(msgspec.Struct, frozen=True):
+    """A host gauge that tells of contention; ``least`` and ``relative`` as in ``find_shifts``."""
+
+    key: str
+    domain: str
+    """"cpu", "storage" or "memory"."""
+    least: float
+    relative: float
+
+
+MEASURES = (
+    Measure("host.procs_running", "cpu", 8.0, 0.35),
+    Measure("host.load", "cpu", 8.0, 0.35),
+    Measure("host.cpu", "cpu", 15.0, 0.25),
+    Measure("host.cpu_pressure", "cpu", 10.0, 0.5),
+    Measure("io.full", "storage", 8.0, 0.5),
+    Measure("io.some", "storage", 12.0, 0.5),
+    Measure("host.procs_blocked", "storage", 5.0, 0.5),
+    Measure("mem.pressure", "memory", 5.0, 0.5),
+)
+UNIFORM = 0.8
+"""Share of the hosts that must rise together for a rise to be the job's own."""
+
+
+class Pressure(msgspec.Struct, frozen=True, kw_only=True):
+    """One measure that rose on some hosts at about the same time."""
+
+    measure: str
+    domain: str
+    hosts: tuple[str, ...]
+    uniform: bool
+    """It rose on nearly all hosts."""
+    at: float
+    cells: Bools
+    size: float
+    """Middle rise, in the measure's unit."""
+    anomalies: tuple[Anomaly, ...]
+
+    @property
+    def text(self) -> str:
+        """In one line."""
+        where = "all hosts" if self.uniform else listed(self.hosts)
+        return f"{self.anomalies[0].text.split(': ', 1)[1]} on {where}"
+
+
+def find(case: Case) -> tuple[Pressure, ...]:
+    """Lasting rises outside checkpoints, in order of time."""
+    found = []
+    for measure in MEASURES:
+        panel = case.view.panel(measure.key)
+        if not panel.empty:
+            found += _of_measure(case, measure, panel)
+    return tuple(sorted(found, key=lambda one: one.at))
+
+
+def _of_measure(case: Case, measure: Measure, panel: Panel) -> list[Pressure]:
+    hosts, values = panel.per_host(stats.largest)
+    values = np.where(case.steady, values, np.nan)
+    rises = [
+        _rise(case, measure, panel, host, row) for host, row in zip(hosts, values, strict=True)
+    ]
+    found = [rise for rise in rises if rise is not None]
+    groups: list[list[tuple[Anomaly, Bools]]] = []
+    for rise in sorted(found, key=lambda pair: pair[0].at):
+        if groups and rise[0].at - groups[-1][0][0].at <= 300.0:
+            groups[-1].append(rise)
+        else:
+            groups.append([rise])
+    return [_pressure(measure, group, len(hosts)) for group in groups]
+
+
+def _rise(
+    case: Case, measure: Measure, panel: Panel, host: str, row: Floats
+) -> tuple[Anomaly, Bools] | None:
+    width = max(1, int(60.0 / case.cell))
+    calm = np.where(np.isfinite(row), stats.smoothed(row, width), np.nan)
+    shifts = find_shifts(calm, case.times, least=measure.least, relative=measure.relative)
+    ups = [shift for shift in shifts if shift.size > 0]
+    if not ups:
+        return None
+    usual = ups[0].before
+    border = usual + 0.5 * max(shift.after - usual for shift in ups)
+    with np.errstate(invalid="ignore"):
+        cells = stats.joined(calm > border, width + 1)
+    if cells.sum() * case.cell < 60.0:
+        return None
+    size = stats.middle(row[cells]) - usual
+    source = panel.of(host).rows[0]
+    anomaly = Anomaly(
+        kind=f"host.{measure.key.split('.')[1]}",
+        text=f"{host}: {panel.quantity.title} up by {size:.0f} {panel.quantity.unit}".rstrip()
+        + f" (usually {usual:.0f})",
+        at=ups[0].at,
+        until=float(case.times[stats.last_index(cells) or 0]),
+        uncertainty=max(case.cell, 30.0),
+        host=host,
+        size=size,
+        metric=panel.metric,
+        promql=panel.promql(source),
+    )
+    return anomaly, cells
+
+
+def _pressure(measure: Measure, group: list[tuple[Anomaly, Bools]], hosts: int) -> Pressure:
+    cells = np.zeros_like(group[0][1])
+    for _, flags in group:
+        cells = cells | flags
+    return Pressure(
+        measure=measure.key,
+        domain=measure.domain,
+        hosts=tuple(anomaly.host for anomaly, _ in group),
+        uniform=hosts > 1 and len(group) >= UNIFORM * hosts,
+        at=min(anomaly.at for anomaly, _ in group),
+        cells=cells,
+        size=float(np.median([anomaly.size for anomaly, _ in group])),
+        anomalies=tuple(anomaly for anomaly, _ in group),
+    )

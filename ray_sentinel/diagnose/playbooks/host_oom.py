@@ -1,0 +1,195 @@
+"""Host out of memory: which way it grew, what for, and who was killed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ray_sentinel.diagnose import stop as stops
+from ray_sentinel.diagnose import wording
+from ray_sentinel.diagnose.anomaly import Anomaly
+from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.detect import memory
+from ray_sentinel.diagnose.detect.memory import HostMemory
+from ray_sentinel.diagnose.panel import listed
+from ray_sentinel.model.diagnosis import Culprit, Diagnosis, Fact, Link, Table
+
+NAME = "host-oom"
+ANALYSIS = "oom"
+ALIASES: tuple[str, ...] = ("oom-host", "memory", "3")
+TITLE = "Host out of memory"
+
+NEAR = 0.93
+"""A share of the limit that is near enough to speak of, without a kill."""
+TOGETHER_SECONDS = 180.0
+
+
+def applies(case: Case) -> float:
+    """Memory is recorded, or somebody was killed for it."""
+    return 0.6 if case.view.has("mem.oom") or not memory.usage(case)[0].empty else 0.0
+
+
+def run(case: Case) -> Diagnosis:
+    """The way to the kill, or how near it came."""
+    kills, hosts = case.once(memory.kills), case.once(memory.find)
+    if kills:
+        return _killed(case, kills, hosts)
+    near = [one for one in hosts if one.peak_share >= NEAR and np.isfinite(one.limit)]
+    stop = case.once(stops.find)
+    if near and (stop is not None or _died_full(case, near)):
+        return _suspected(case, near)
+    leaking = [one for one in hosts if one.shape == "ramp" and _soon_full(one)]
+    if leaking:
+        return _leaking(case, leaking)
+    if not hosts:
+        text = "Host memory is not recorded, and no OOM kill was counted."
+        return wording.plain(case, NAME, ANALYSIS, "not-this", "no-data", text, 0.5)
+    top = hosts[0]
+    text = (
+        f"No host ran out of memory: no OOM kill, and at most {top.peak_share:.0%} of the limit "
+        f"used ({top.host})."
+    )
+    return wording.plain(case, NAME, ANALYSIS, "not-this", "none", text, 0.92)
+
+
+def _died_full(case: Case, near: list[HostMemory]) -> bool:
+    """The data of the job end while memory is at its peak."""
+    return any(case.line.end - one.peak_at <= 4 * case.cell for one in near)
+
+
+def _soon_full(one: HostMemory) -> bool:
+    """A ramp that reaches the limit within a day."""
+    return one.per_hour > 0 and (1.0 - one.peak_share) / one.per_hour < 24.0
+
+
+def _killed(
+    case: Case, kills: dict[str, tuple[float, float, Anomaly]], hosts: tuple[HostMemory, ...]
+) -> Diagnosis:
+    first = min(at for _, at, _ in kills.values())
+    named = sorted(host for host, (_, at, _) in kills.items() if at <= first + TOGETHER_SECONDS)
+    known = {one.host: one for one in hosts}
+    own = [known[host] for host in named if host in known]
+    cause, why = _why(case, named, own)
+    text = f"Host out of memory on {listed(named)}: {why}."
+    anomalies = [one.anomaly for one in own if one.shape != "flat"]
+    anomalies.sort(key=lambda anomaly: anomaly.at)
+    chain = [a.link("root" if i == 0 else "intermediate") for i, a in enumerate(anomalies)]
+    chain += [kills[host][2].link("intermediate" if chain else "root") for host in named]
+    chain += _stop_link(case, first)
+    facts = (*(a.fact() for a in anomalies), *(kills[host][2].fact() for host in named))
+    return _answer(case, cause, text, 0.95, 0.97, named, own, tuple(chain), facts)
+
+
+def _why(case: Case, named: list[str], own: list[HostMemory]) -> tuple[str, str]:
+    shapes = [one.shape for one in own]
+    if not shapes:
+        return "oom", "memory itself is not recorded"
+    shape = max(set(shapes), key=shapes.count)
+    whole = len(named) >= max(2, 0.8 * len(case.hosts))
+    at_save = any(_in_checkpoint(case, one.peak_at) for one in own)
+    if shape == "ramp":
+        rate = max(one.per_hour for one in own)
+        return "memory-leak", (
+            f"memory grew steadily, by {rate:.1%} of the limit per hour: a leak (data pipeline "
+            "buffers, Python objects, a compilation cache)"
+        )
+    if shape == "periodic" or at_save:
+        who = "on some hosts only, as where one replica writes" if not whole else "on all hosts"
+        return "checkpoint-memory", (
+            f"memory peaks with each checkpoint save, {who}, and one peak passed the limit"
+        )
+    if shape == "spike":
+        source = "data loading or a recompilation" if whole else "a load on this host alone"
+        return "memory-spike", f"memory jumped within minutes: {source}"
+    return "oom", "memory was near the limit all the time"
+
+
+def _in_checkpoint(case: Case, at: float) -> bool:
+    slack = 2 * case.cell + 30.0
+    return any(one.start - slack <= at <= one.end + slack for one in case.checkpoints)
+
+
+def _suspected(case: Case, near: list[HostMemory]) -> Diagnosis:
+    named = [one.host for one in near]
+    cause, why = _why(case, named, near)
+    text = f"Probably out of memory on {listed(named)} (no kill was counted): {why}."
+    anomalies = sorted((one.anomaly for one in near), key=lambda anomaly: anomaly.at)
+    chain = [a.link("root" if i == 0 else "intermediate") for i, a in enumerate(anomalies)]
+    chain += _stop_link(case, anomalies[0].at)
+    return _answer(case, cause, text, 0.7, 0.78, named, near, tuple(chain),
+                   tuple(anomaly.fact() for anomaly in anomalies))  # fmt: skip
+
+
+def _leaking(case: Case, leaking: list[HostMemory]) -> Diagnosis:
+    named = [one.host for one in leaking]
+    worst = max(leaking, key=lambda one: one.per_hour)
+    hours = (1.0 - worst.peak_share) / worst.per_hour
+    text = (
+        f"A memory leak on {listed(named)}: {worst.per_hour:.1%} of the limit per hour; at this "
+        f"rate {worst.host} is full in {hours:.1f} h."
+    )
+    anomalies = tuple(one.anomaly for one in leaking)
+    chain = tuple(a.link("root" if i == 0 else "intermediate") for i, a in enumerate(anomalies))
+    return _answer(case, "memory-leak", text, 0.7, 0.45, named, leaking, chain,
+                   tuple(anomaly.fact() for anomaly in anomalies))  # fmt: skip
+
+
+def _stop_link(case: Case, first: float) -> list[Link]:
+    stop = case.once(stops.find)
+    if stop is None or stop.end < first:
+        return []
+    return [
+        Link(role="symptom", text="the job stops", at=max(stop.at, first),
+             uncertainty=stop.uncertainty, metric=case.line.metric,
+             promql=case.promql("train.step"))
+    ]  # fmt: skip
+
+
+def _answer(
+    case: Case, cause: str, text: str, confidence: float, weight: float, named: list[str],
+    own: list[HostMemory], chain: tuple[Link, ...], facts: tuple[Fact, ...],
+) -> Diagnosis:  # fmt: skip
+    known = {one.host: one for one in own}
+    return Diagnosis(
+        analysis=ANALYSIS,
+        playbook=NAME,
+        outcome="found",
+        cause=cause,
+        root_cause=text,
+        confidence=confidence,
+        weight=weight,
+        window=(case.line.start, case.line.end),
+        onset=chain[0].at if chain else None,
+        culprits=tuple(
+            Culprit(host=host, reason=known[host].anomaly.text if host in known else "OOM kill")
+            for host in named
+        ),
+        chain=chain,
+        evidence=facts,
+        tables=(_table(case),),
+        anomalies=tuple(fact.text for fact in facts),
+        next_steps=_next_steps(cause),
+    )
+
+
+def _table(case: Case) -> Table:
+    rows = [
+        (one.host, one.shape, f"{one.start_share:.0%}", f"{one.peak_share:.0%}",
+         f"{one.per_hour:+.1%}/h" if one.shape == "ramp" else "-", f"{one.kills:.0f}")
+        for one in case.once(memory.find)[:24]
+    ]  # fmt: skip
+    return Table(
+        title="Host memory",
+        columns=("Host", "Shape", "At the start", "Peak", "Growth", "OOM kills"),
+        rows=tuple(rows),
+        promql=memory.usage(case)[0].promql(),
+    )
+
+
+def _next_steps(cause: str) -> tuple[str, ...]:
+    if cause == "memory-leak":
+        return ("Find what grows: data loader workers, caches, Python objects of the named hosts.",
+                "Until then restart from a checkpoint before the limit is reached.")  # fmt: skip
+    if cause == "checkpoint-memory":
+        return ("Shard or stagger the checkpoint save, or lower what it copies to host memory.",
+                "Give the writing hosts more memory.")  # fmt: skip
+    return ("Find what was allocated in those minutes: data loading, recompilation, evaluation.",)

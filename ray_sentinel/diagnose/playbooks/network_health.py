@@ -1,0 +1,248 @@
+"""Network health: RDMA ports that lose packets, congestion, links that go down.
+
+Collectives run over RDMA and are synchronous: one bad link slows every step of every rank. TCP
+carries checkpoints and control messages; its retransmits alone never slow training and never get a
+node excluded.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ray_sentinel.diagnose import stats, wording
+from ray_sentinel.diagnose.anomaly import Anomaly
+from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.detect import attribution, pace, rdma
+from ray_sentinel.diagnose.detect.attribution import Attribution, port_culprit
+from ray_sentinel.diagnose.panel import listed
+from ray_sentinel.diagnose.slowness import slow_link
+from ray_sentinel.model.diagnosis import Diagnosis, Fact, Link, Table
+
+NAME = "network-health"
+ANALYSIS = "network-health"
+ALIASES: tuple[str, ...] = ("network", "nccl-timeout", "rdma", "6")
+TITLE = "Network health"
+
+TCP_RATE = 10.0
+"""Retransmits per second that count as many."""
+_WHY = {
+    1: "retry exhaustion or a link down: packets are lost for good",
+    2: "retransmits with errors: the link slows every collective",
+    3: "retransmits or congestion alone",
+}
+
+
+def applies(case: Case) -> float:
+    """There is anything that tells of the network."""
+    keys = ("rdma.retx", "rdma.port", "tcp.retx", "rdma.ack_timeout")
+    return 0.6 if any(case.view.has(key) for key in keys) else 0.0
+
+
+def run(case: Case) -> Diagnosis:
+    """Bad ports first, with their effect on the steps; congestion; then TCP, which is cleared."""
+    causes = [fit for fit in case.once(attribution.find) if fit.candidate.domain == "network"]
+    root = case.once(attribution.find)[:1]
+    ports = case.once(rdma.find)
+    if causes and root[0].candidate.domain == "network":
+        return _slowed(case, root[0])
+    serious = [port for port in ports if port.priority <= 2]
+    if serious:
+        return _present(case, serious)
+    jammed = case.once(rdma.congested)
+    if jammed:
+        return _congested(case, jammed)
+    if ports:
+        return _mild(case, ports)
+    return _clean(case)
+
+
+def _slowed(case: Case, fit: Attribution) -> Diagnosis:
+    candidate, tempo = fit.candidate, case.once(pace.find)
+    test = (
+        "steps were fast again as soon as it ended" if fit.recovered
+        else "it lasted to the end, so recovery could not be seen"
+    )  # fmt: skip
+    text = (
+        f"{candidate.text} slowed every step by {fit.effect:.0%}: it was there in "
+        f"{fit.explained:.0%} of the slow time, and {test}."
+    )
+    facts = [
+        *(anomaly.fact() for anomaly in candidate.anomalies),
+        Fact(
+            text=f"step time {tempo.best:.2f} s at its best level, {fit.effect:.0%} more while the "
+            "trouble lasted",
+            metric=tempo.metric,
+            promql=tempo.promql,
+            value=fit.effect,
+            at=candidate.at,
+        ),
+        *_tcp_facts(case),
+    ]
+    links = [*_links(candidate.anomalies), slow_link(case, fit)]
+    return _answer(case, candidate.cause, text, 0.9, 0.86, candidate, links, facts)
+
+
+def _links(anomalies: tuple[Anomaly, ...]) -> list[Link]:
+    return [
+        anomaly.link("root" if index == 0 else "intermediate")
+        for index, anomaly in enumerate(anomalies)
+    ]
+
+
+def _present(case: Case, ports: list[rdma.PortTrouble]) -> Diagnosis:
+    where = listed([f"{port.unit} of {port.host}" for port in ports])
+    anomalies = sorted((a for port in ports for a in port.anomalies), key=lambda a: a.at)
+    priority = min(port.priority for port in ports)
+    text = f"RDMA trouble on {where} ({_WHY[priority]}); no effect on the step time is seen."
+    return Diagnosis(
+        analysis=ANALYSIS,
+        playbook=NAME,
+        outcome="found",
+        cause="rdma-link",
+        root_cause=text,
+        confidence=0.8,
+        weight=0.6 if priority == 1 else 0.5,
+        window=(case.line.start, case.line.end),
+        onset=anomalies[0].at,
+        culprits=tuple(port_culprit(port) for port in ports),
+        chain=tuple(_links(tuple(anomalies))),
+        evidence=(*(anomaly.fact() for anomaly in anomalies), *_tcp_facts(case)),
+        tables=_tables(case),
+        anomalies=tuple(anomaly.text for anomaly in anomalies),
+        next_steps=_next_steps("rdma-link"),
+    )
+
+
+def _congested(case: Case, jammed: tuple[rdma.PortTrouble, ...]) -> Diagnosis:
+    hosts = sorted({port.host for port in jammed})
+    anomalies = sorted((a for port in jammed for a in port.anomalies if a.kind == "rdma.cnp"),
+                       key=lambda a: a.at)  # fmt: skip
+    wide = len(hosts) >= max(2, len(case.hosts) // 2)
+    text = (
+        f"Congestion notifications on {len(hosts)} of {len(case.hosts)} hosts"
+        + (": the fabric, not a node, is congested" if wide else f" ({listed(hosts)})")
+        + "; no effect on the step time is seen."
+    )
+    return Diagnosis(
+        analysis=ANALYSIS,
+        playbook=NAME,
+        outcome="found",
+        cause="congestion",
+        root_cause=text,
+        confidence=0.6,
+        weight=0.35,
+        window=(case.line.start, case.line.end),
+        onset=anomalies[0].at,
+        chain=tuple(_links(tuple(anomalies[:4]))),
+        evidence=(*(anomaly.fact() for anomaly in anomalies[:8]), *_tcp_facts(case)),
+        tables=_tables(case),
+        anomalies=tuple(anomaly.text for anomaly in anomalies[:12]),
+        next_steps=_next_steps("congestion"),
+    )
+
+
+def _mild(case: Case, ports: tuple[rdma.PortTrouble, ...]) -> Diagnosis:
+    where = listed([f"{port.unit} of {port.host}" for port in ports])
+    text = (
+        f"The network is well enough: retransmits on {where}, without errors and without any "
+        "effect on the step time."
+    )
+    facts = tuple(a.fact() for port in ports for a in port.anomalies)
+    return Diagnosis(
+        analysis=ANALYSIS,
+        playbook=NAME,
+        outcome="healthy",
+        cause="none",
+        root_cause=text,
+        confidence=0.7,
+        window=(case.line.start, case.line.end),
+        evidence=(*facts, *_tcp_facts(case)),
+        tables=_tables(case),
+        anomalies=tuple(fact.text for fact in facts),
+    )
+
+
+def _clean(case: Case) -> Diagnosis:
+    seen = not case.view.panel("rdma.retx").empty or not case.view.panel("rdma.port").empty
+    tcp = _tcp_facts(case)
+    if not seen:
+        text = "No RDMA series: the collectives' network can neither be cleared nor blamed."
+        return wording.plain(case, NAME, ANALYSIS, "unknown", "no-data", text, 0.3, tcp)
+    text = "The network is healthy: no RDMA port lost packets, timed out or went down."
+    if tcp:
+        text += " TCP retransmits alone do not slow collectives."
+    return wording.plain(case, NAME, ANALYSIS, "healthy", "none", text, 0.9, tcp)
+
+
+def _tcp_facts(case: Case) -> tuple[Fact, ...]:
+    """Hosts with many TCP retransmits outside checkpoints: told, and cleared."""
+    panel = case.view.panel("tcp.retx")
+    if panel.empty:
+        return ()
+    rates = np.where(case.checkpoint_cells, np.nan, panel.rates())
+    high = stats.quantile(rates, 0.95, axis=1)
+    return tuple(
+        Fact(
+            text=f"{row.host}: TCP retransmits up to {peak:,.0f}/s outside checkpoints: storage or "
+            "control traffic, not the collectives' path",
+            metric=panel.metric,
+            promql=panel.promql(row),
+            host=row.host,
+            value=float(peak),
+            unit="segments/s",
+        )
+        for row, peak in zip(panel.rows, high, strict=True)
+        if np.isfinite(peak) and peak > TCP_RATE
+    )[:6]
+
+
+def _tables(case: Case) -> tuple[Table, ...]:
+    """The exclusion list, by priority."""
+    rows = [
+        (str(port.priority), port.host, port.unit, ", ".join(port.kinds),
+         f"{port.peak:,.0f}/s", _WHY[port.priority])
+        for port in (*case.once(rdma.find), *(
+            port for port in case.once(rdma.congested) if port.kinds == ("cnp",)))
+    ]  # fmt: skip
+    if not rows:
+        return ()
+    return (
+        Table(
+            title="Ports to exclude, by priority (4, TCP only, is never excluded)",
+            columns=("Priority", "Host", "Device/port", "Kinds", "Peak retransmits", "Why"),
+            rows=tuple(rows[:24]),
+            promql=case.promql("rdma.retx"),
+        ),
+    )
+
+
+def _answer(
+    case: Case, cause: str, text: str, confidence: float, weight: float,
+    candidate: attribution.Candidate, links: list[Link], facts: list[Fact],
+) -> Diagnosis:  # fmt: skip
+    return Diagnosis(
+        analysis=ANALYSIS,
+        playbook=NAME,
+        outcome="found",
+        cause=cause,
+        root_cause=text,
+        confidence=confidence,
+        weight=weight,
+        window=(case.line.start, case.line.end),
+        onset=candidate.at,
+        culprits=candidate.culprits,
+        chain=tuple(links),
+        evidence=tuple(facts),
+        tables=_tables(case),
+        anomalies=tuple(anomaly.text for anomaly in candidate.anomalies),
+        next_steps=_next_steps(cause),
+    )
+
+
+def _next_steps(cause: str) -> tuple[str, ...]:
+    if cause == "congestion":
+        return ("Have the fabric's switches checked: ECN and PFC settings, oversubscribed links.",
+                "Look for other jobs on the same leaf switches at that time.")  # fmt: skip
+    return ("Check cable, transceiver and switch port of the named devices.",
+            "Exclude nodes of priority 1, then 2, where spare nodes allow it.",
+            "Do not exclude nodes for TCP retransmits.")  # fmt: skip

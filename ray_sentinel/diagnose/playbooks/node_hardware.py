@@ -1,0 +1,158 @@
+"""Node failure and hardware faults: memory, PCIe and link errors, Xids, drivers, lost devices."""
+
+from __future__ import annotations
+
+from ray_sentinel.diagnose import administrator, wording
+from ray_sentinel.diagnose import stop as stops
+from ray_sentinel.diagnose.anomaly import Anomaly
+from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.detect import driver, faults, lost
+from ray_sentinel.diagnose.detect.driver import DriverTrouble
+from ray_sentinel.diagnose.detect.faults import Fault
+from ray_sentinel.diagnose.panel import listed
+from ray_sentinel.model.diagnosis import Culprit, Diagnosis, Link
+
+NAME = "node-hardware-failure"
+ANALYSIS = "hardware"
+ALIASES: tuple[str, ...] = ("node-failure", "node-fail", "signal-kill", "unknown-death", "4")
+TITLE = "Node failure and hardware"
+
+LEAD_SECONDS = 1800.0
+"""A fault that stopped the job lies at most so long before the stop."""
+
+_CAUSES = {
+    "ras-ue": "uncorrectable-memory-error",
+    "ecc-ue": "uncorrectable-memory-error",
+    "pcie-fatal": "pcie-fatal",
+    "xid": "xid",
+}
+
+
+def applies(case: Case) -> float:
+    """There are error counters, or somebody went away."""
+    return 0.7 if case.hosts else 0.0
+
+
+def run(case: Case) -> Diagnosis:
+    """Fatal errors, lost GPUs, a hanging driver, nodes lost with errors; else the all-clear."""
+    found = case.once(faults.find)
+    fatal = [fault for fault in found if fault.severity == "fatal"]
+    gone = case.once(lost.gpus)
+    if fatal:
+        return _fatal(case, fatal, gone)
+    if gone:
+        return _gpu_lost(case, gone)
+    kernel = [fault for fault in found if fault.kind == "dmesg-gpu"]
+    sick = list(case.once(driver.find))
+    if kernel or sick:
+        return _driver(case, kernel, sick)
+    degrading = [fault for fault in found if fault.severity == "degrading"]
+    if degrading:
+        text = (
+            "No hardware failure; some parts degrade: "
+            + listed([fault.anomaly.text for fault in degrading], 3)
+            + "."
+        )
+        facts = tuple(fault.anomaly.fact() for fault in degrading)
+        return wording.plain(case, NAME, ANALYSIS, "not-this", "degrading", text, 0.7, facts)
+    dead = case.once(lost.hosts)
+    if dead:
+        names = listed([one.host for one in dead])
+        text = f"{names} went away without any hardware error having been counted."
+        facts = tuple(one.anomaly.fact() for one in dead)
+        return wording.plain(case, NAME, ANALYSIS, "unknown", "node-lost", text, 0.5, facts)
+    text = "No hardware fault: no error counter of any GPU, link or driver grew during the job."
+    return wording.plain(case, NAME, ANALYSIS, "not-this", "none", text, 0.9)
+
+
+def _fatal(case: Case, fatal: list[Fault], gone: tuple[lost.Lost, ...]) -> Diagnosis:
+    first = min(fatal, key=lambda fault: fault.at)
+    near = [fault for fault in fatal if fault.host == first.host or fault.at <= first.at + 60.0]
+    cause = _CAUSES[first.kind]
+    stopped = _stop_after(case, first.at)
+    effect = "; the job stopped after it" if stopped else "; training went on"
+    text = f"Hardware fault: {first.anomaly.text}{effect}. The GPU and its node must be drained."
+    anomalies = [fault.anomaly for fault in sorted(near, key=lambda fault: fault.at)]
+    anomalies += [one.anomaly for one in gone if one.host == first.host]
+    return _answer(case, cause, text, anomalies, stopped, 0.92 if stopped else 0.7, near)
+
+
+def _gpu_lost(case: Case, gone: tuple[lost.Lost, ...]) -> Diagnosis:
+    first = gone[0]
+    near = [one for one in gone if one.at <= first.at + 60.0]
+    errors = [fault for fault in case.once(faults.find) if fault.host == first.host]
+    stopped = _stop_after(case, first.at)
+    names = listed([f"GPU {one.gpu} of {one.host}" for one in near])
+    text = f"{names} fell off the bus: it no longer answers, while its neighbours do" + (
+        "; the job stopped." if stopped else "."
+    )
+    anomalies = sorted(
+        [*(one.anomaly for one in near), *(fault.anomaly for fault in errors)],
+        key=lambda anomaly: anomaly.at,
+    )
+    return _answer(case, "gpu-lost", text, anomalies, stopped, 0.9 if stopped else 0.65, errors)
+
+
+def _driver(case: Case, kernel: list[Fault], sick: list[DriverTrouble]) -> Diagnosis:
+    hosts = sorted({one.host for one in sick} | {fault.host for fault in kernel})
+    anomalies = sorted(
+        [a for one in sick for a in one.anomalies] + [fault.anomaly for fault in kernel],
+        key=lambda anomaly: anomaly.at,
+    )
+    stopped = _stop_after(case, anomalies[0].at)
+    pile = "; unkillable processes pile up in D state" if any(o.dstate for o in sick) else ""
+    text = f"GPU driver fault on {listed(hosts)}: the kernel log counts GPU errors" * bool(kernel)
+    text = text or f"GPU driver fault on {listed(hosts)}: reading the GPUs hangs"
+    text += (" and reading the GPUs hangs now and then" if kernel and sick else "") + pile
+    text += (
+        "; the job stopped after it." if stopped
+        else ". Training itself goes on: only monitoring suffers. The node needs a reboot."
+    )  # fmt: skip
+    weight = 0.82 if stopped else 0.55 if kernel and sick else 0.5
+    return _answer(case, "driver-fault", text, anomalies, stopped, weight, kernel)
+
+
+def _stop_after(case: Case, at: float) -> stops.Stop | None:
+    stop = case.once(stops.find)
+    if stop is None or not stop.for_good:
+        return None
+    return stop if stop.at - LEAD_SECONDS <= at <= stop.latest + 3 * case.cell else None
+
+
+def _answer(
+    case: Case, cause: str, text: str, anomalies: list[Anomaly], stopped: stops.Stop | None,
+    weight: float, errors: list[Fault],
+) -> Diagnosis:  # fmt: skip
+    culprits = {
+        (one.host, one.gpu): Culprit(host=one.host, gpu=one.gpu, reason=one.text)
+        for one in anomalies
+        if one.host
+    }
+    named = {host for host, gpu in culprits if gpu}
+    # A host is not named beside its own GPU.
+    kept = tuple(c for (host, gpu), c in culprits.items() if gpu or host not in named)
+    links = [a.link("root" if i == 0 else "intermediate") for i, a in enumerate(anomalies[:6])]
+    if stopped is not None:
+        links.append(
+            Link(role="symptom", text="the job stops", at=stopped.at,
+                 uncertainty=stopped.uncertainty, metric=case.line.metric,
+                 promql=case.promql("train.step"))
+        )  # fmt: skip
+    return Diagnosis(
+        analysis=ANALYSIS,
+        playbook=NAME,
+        outcome="found",
+        cause=cause,
+        root_cause=text,
+        confidence=0.9,
+        weight=weight,
+        window=(case.line.start, case.line.end),
+        onset=anomalies[0].at if anomalies else None,
+        culprits=kept,
+        chain=tuple(links),
+        evidence=tuple(anomaly.fact() for anomaly in anomalies),
+        anomalies=tuple(anomaly.text for anomaly in anomalies),
+        next_steps=("Drain the node; give the administrator the report below.",
+                    "Restart from the last checkpoint without it."),
+        administrator=administrator.report(case, sorted({a.host for a in anomalies if a.host})),
+    )  # fmt: skip

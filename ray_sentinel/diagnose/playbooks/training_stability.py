@@ -1,0 +1,277 @@
+"""Training stability: losses, gradients, routing, schedule, step times and their contention."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from ray_sentinel.diagnose import stats, wording
+from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.detect import attribution, drift, faults, learning, pace, pressure, rdma
+from ray_sentinel.diagnose.detect.attribution import Attribution
+from ray_sentinel.diagnose.detect.learning import Curve
+from ray_sentinel.diagnose.panel import listed
+from ray_sentinel.diagnose.slowness import slow_link
+from ray_sentinel.model.diagnosis import Diagnosis, Fact, Link, Outcome, Table
+
+NAME = "training-stability"
+ANALYSIS = "training-stability"
+ALIASES: tuple[str, ...] = ("training", "stability", "throughput", "7")
+TITLE = "Training stability"
+
+OURS = frozenset({"cpu", "storage", "memory", "training"})
+"""Domains of a slowdown that this playbook answers for; the others have their own."""
+_BAD = ("loss-nan", "loss-diverged", "grad-nan")
+_ROOTS = ("lr-jump", "grad-spike", "grad-nan", "moe-shift", "loss-nan", "loss-diverged")
+
+
+def applies(case: Case) -> float:
+    """Steps or curves are recorded."""
+    keys = ("train.step", "train.loss", "train.step_time", "train.throughput")
+    return 0.6 if any(case.view.has(key) for key in keys) else 0.0
+
+
+def run(case: Case) -> Diagnosis:
+    """Broken curves first, then a regression of the step time with its source of contention."""
+    curves = case.once(learning.find)
+    fits, tempo = case.once(attribution.find), case.once(pace.find)
+    bad = [curve for curve in curves if curve.kind in _BAD and curve.lasting]
+    if bad:
+        return _broken(case, curves, bad)
+    if fits and fits[0].candidate.domain in OURS and _matters(tempo):
+        return _contended(case, fits)
+    if fits and _matters(tempo):
+        other = fits[0].candidate
+        text = (
+            f"Training itself is stable; steps are slow because of the {other.domain} domain: "
+            f"{other.text}."
+        )
+        return _plain(case, "not-this", other.cause, text, 0.85)
+    if tempo.regressed:
+        return _unexplained(case, tempo)
+    shifted = [curve for curve in curves if curve.kind == "moe-shift"]
+    if shifted:
+        return _routing(case, shifted[0])
+    if not case.line.trained:
+        return _plain(case, "unknown", "never-trained", "No training steps are recorded.", 0.3)
+    notes = f" Passing events: {listed([c.anomaly.text for c in curves], 3)}." if curves else ""
+    text = f"Training is stable: losses, gradients and step times keep their course.{notes}"
+    return _plain(case, "healthy", "none", text, 0.88)
+
+
+def _matters(tempo: pace.Pace) -> bool:
+    return tempo.worst >= 1.0 + pace.SLOWER
+
+
+def _plain(case: Case, outcome: Outcome, cause: str, text: str, confidence: float) -> Diagnosis:
+    plain = wording.plain(case, NAME, ANALYSIS, outcome, cause, text, confidence, _facts(case))
+    return msgspec.structs.replace(plain, tables=(_checklist(case),))
+
+
+def _broken(case: Case, curves: tuple[Curve, ...], bad: list[Curve]) -> Diagnosis:
+    first_bad = min(bad, key=lambda curve: curve.at)
+    before = [
+        curve
+        for curve in curves
+        if curve.kind in _ROOTS and first_bad.at - 1800.0 <= curve.at <= first_bad.at + case.cell
+    ]
+    root = min(before, key=lambda curve: (curve.at, _ROOTS.index(curve.kind)))
+    ordered = sorted(
+        {id(c): c for c in (root, *before, *bad)}.values(),
+        key=lambda curve: (curve.at, _ROOTS.index(curve.kind)),
+    )
+    text = f"Training broke: {root.anomaly.text}" + (
+        f", then {first_bad.anomaly.text}." if first_bad is not root else "."
+    )
+    chain = [c.anomaly.link("root" if c is root else "intermediate") for c in ordered]
+    tempo = case.once(pace.find)
+    if _matters(tempo):
+        chain.append(slow_link(case))
+    return Diagnosis(
+        analysis=ANALYSIS,
+        playbook=NAME,
+        outcome="found",
+        cause=root.kind,
+        root_cause=text,
+        confidence=0.88,
+        weight=0.87,
+        window=(case.line.start, case.line.end),
+        onset=root.at,
+        chain=tuple(chain),
+        evidence=(*(c.anomaly.fact() for c in ordered), *_facts(case)),
+        tables=(_checklist(case),),
+        anomalies=tuple(c.anomaly.text for c in ordered),
+        next_steps=_next_steps(root.kind),
+    )
+
+
+def _contended(case: Case, fits: tuple[Attribution, ...]) -> Diagnosis:
+    fit, tempo = fits[0], case.once(pace.find)
+    candidate = fit.candidate
+    text = (
+        f"{_TITLES.get(candidate.cause, candidate.cause)}: {candidate.text}; steps took "
+        f"{fit.effect:.0%} longer while it lasted ({fit.explained:.0%} of the slow time)."
+    )
+    links = [
+        anomaly.link("root" if index == 0 else "intermediate")
+        for index, anomaly in enumerate(candidate.anomalies[:6])
+    ]
+    links += [
+        anomaly.link("intermediate")
+        for other in fits[1:3]
+        for anomaly in other.candidate.anomalies[:2]
+    ]
+    return Diagnosis(
+        analysis=ANALYSIS,
+        playbook=NAME,
+        outcome="found",
+        cause=candidate.cause,
+        root_cause=text,
+        confidence=0.82,
+        weight=0.82 if tempo.regressed else 0.5,
+        window=(case.line.start, case.line.end),
+        onset=candidate.at,
+        culprits=candidate.culprits,
+        chain=(*links, slow_link(case, fit)),
+        evidence=(*(a.fact() for a in candidate.anomalies), *_facts(case)),
+        tables=(_checklist(case),),
+        anomalies=tuple(a.text for other in fits for a in other.candidate.anomalies[:4]),
+        next_steps=_next_steps(candidate.cause),
+    )
+
+
+def _unexplained(case: Case, tempo: pace.Pace) -> Diagnosis:
+    spell = max(tempo.spells, key=lambda one: one.factor)
+    how = "grew slowly" if spell.gradual else "rose"
+    text = (
+        f"Throughput regression of unknown cause: the step time {how} to {spell.factor:.2f} times "
+        "its best level, and no source of contention on the checklist moved with it."
+    )
+    return Diagnosis(
+        analysis=ANALYSIS,
+        playbook=NAME,
+        outcome="found",
+        cause="slow-unexplained",
+        root_cause=text,
+        confidence=0.5,
+        weight=0.4,
+        window=(case.line.start, case.line.end),
+        onset=spell.start,
+        chain=(
+            Link(role="root", text="unknown", at=spell.start, uncertainty=spell.uncertainty),
+            slow_link(case),
+        ),
+        evidence=_facts(case),
+        tables=(_checklist(case),),
+        next_steps=_next_steps("slow-unexplained"),
+    )
+
+
+def _routing(case: Case, curve: Curve) -> Diagnosis:
+    text = f"Expert routing shifted: {curve.anomaly.text}; no effect on the step time is seen."
+    return Diagnosis(
+        analysis=ANALYSIS,
+        playbook=NAME,
+        outcome="found",
+        cause="moe-shift",
+        root_cause=text,
+        confidence=0.7,
+        weight=0.45,
+        window=(case.line.start, case.line.end),
+        onset=curve.at,
+        chain=(curve.anomaly.link("root"),),
+        evidence=(curve.anomaly.fact(), *_facts(case)),
+        tables=(_checklist(case),),
+        anomalies=(curve.anomaly.text,),
+        next_steps=_next_steps("moe-shift"),
+    )
+
+
+_TITLES = {
+    "cpu-contention": "CPU contention",
+    "io-contention": "Storage contention",
+    "memory-pressure": "Memory pressure",
+    "moe-shift": "Expert routing shifted",
+    "loss-nan": "The loss is not finite",
+    "grad-nan": "Gradients are not finite",
+}
+
+
+def _facts(case: Case) -> tuple[Fact, ...]:
+    tempo, facts = case.once(pace.find), []
+    if tempo.known:
+        facts.append(
+            Fact(
+                text=f"step time: {tempo.best:.3g} s at its best lasting level, "
+                f"{tempo.worst:.2f} times that at the worst, checkpoints left out",
+                metric=tempo.metric,
+                promql=tempo.promql,
+                value=tempo.best,
+                unit="s",
+            )
+        )
+    loss = case.view.panel("train.loss")
+    if not loss.empty:
+        values = stats.finite(loss.values)
+        known = values[np.isfinite(values)]
+        if known.size:
+            facts.append(
+                Fact(
+                    text=f"loss from {known[0]:.4g} to {known[-1]:.4g}",
+                    metric=loss.metric,
+                    promql=loss.promql(),
+                    value=float(known[-1]),
+                )
+            )
+    if case.checkpoints:
+        facts.append(
+            Fact(text=f"{len(case.checkpoints)} checkpoints recognised and left out "
+                 f"(by {case.checkpoints[0].by})", promql=tempo.promql)
+        )  # fmt: skip
+    return tuple(facts)
+
+
+def _checklist(case: Case) -> Table:
+    """Every source of contention, and what was seen there."""
+    pressures = case.once(pressure.find)
+
+    def seen(domain: str) -> str:
+        return listed([one.text for one in pressures if one.domain == domain], 2) or "quiet"
+
+    ports = case.once(rdma.find)
+    hot = (*case.once(drift.hot), *case.once(drift.clocks))
+    errors = [fault for fault in case.once(faults.find) if fault.severity != "note"]
+    curves = case.once(learning.find)
+    rows = [
+        ("CPU", seen("cpu")),
+        ("Network (RDMA)", listed([f"{p.unit} of {p.host}: {', '.join(p.kinds)}" for p in ports], 3)
+         or "quiet"),
+        ("Storage I/O", seen("storage")),
+        ("Memory", seen("memory")),
+        ("GPU thermal", listed([one.anomaly.text for one in hot], 2) or "quiet"),
+        ("GPU hardware", listed([fault.anomaly.text for fault in errors], 2) or "quiet"),
+        ("Training", listed([curve.anomaly.text for curve in curves], 3) or "quiet"),
+    ]  # fmt: skip
+    return Table(title="Contention checklist", columns=("Source", "Seen"), rows=tuple(rows))
+
+
+def _next_steps(cause: str) -> tuple[str, ...]:
+    return {
+        "cpu-contention": ("Look at what runs on the named hosts beside the job.",
+                           "If the level is up on all hosts since a restore, suspect threads that "
+                           "communicators left behind."),
+        "io-contention": ("Check the storage that the named hosts read from and write to.",),
+        "moe-shift": ("Check the load-balance loss weight and the router's inputs at that step.",
+                      "Look at the data that was read just before."),
+        "lr-jump": ("Check the learning-rate schedule against the configuration.",
+                    "Restart from the last checkpoint before the jump."),
+        "slow-unexplained": ("Compare with an earlier job: `ray-sentinel compare`.",
+                             "Profile a few steps before and after the change."),
+    }.get(
+        cause,
+        (
+            "Restart from the last checkpoint before the onset, without that data or at a lower "
+            "learning rate.",
+            "Check the batch that was read at that step.",
+        ),
+    )  # fmt: skip
