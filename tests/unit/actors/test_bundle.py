@@ -1,0 +1,84 @@
+"""Bundles on disk."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ray_sentinel.actors import bundle
+from ray_sentinel.model.incident import Incident
+
+INCIDENT = Incident(
+    id="0007",
+    job="j",
+    attempt=0,
+    kind="gil-held",
+    severity="critical",
+    state="confirmed",
+    summary="s",
+    rule="r",
+    suspected_at=1_767_323_045.0,
+)
+
+
+def test_the_folder_is_named_by_time_kind_and_number(tmp_path: Path) -> None:
+    folder = bundle.create(tmp_path, INCIDENT)
+    assert folder.name == "20260102T030405Z-gil-held-0007"
+    stored = msgspec.json.decode((folder / "incident.json").read_bytes(), type=Incident)
+    assert stored == msgspec.structs.replace(INCIDENT, bundle=str(folder))
+    assert [path.name for path in tmp_path.iterdir()] == [folder.name], "nothing half made is left"
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    first = bundle.create(tmp_path, INCIDENT)
+    (first / "mine").write_text("kept")
+    second = bundle.create(tmp_path, INCIDENT)
+    assert second.name == first.name + "-2"
+    assert (first / "mine").read_text() == "kept"
+
+
+def test_a_folder_is_found_again_by_its_incident(tmp_path: Path) -> None:
+    folder = bundle.create(tmp_path, INCIDENT)
+    other = msgspec.structs.replace(INCIDENT, suspected_at=INCIDENT.suspected_at + 1)
+    assert bundle.find(tmp_path, INCIDENT) == folder
+    assert bundle.find(tmp_path, other) is None
+
+
+def test_equal_files_are_stored_once(tmp_path: Path) -> None:
+    assert bundle.add(tmp_path, {"a.txt": b"same", "sub/b.txt": b"same", "c.txt": b"other"}) == []
+    assert os.stat(tmp_path / "a.txt").st_ino == os.stat(tmp_path / "sub/b.txt").st_ino
+    assert (tmp_path / "c.txt").read_bytes() == b"other"
+
+
+def test_rewriting_one_of_two_equal_files_leaves_the_other(tmp_path: Path) -> None:
+    bundle.add(tmp_path, {"a.txt": b"same", "b.txt": b"same"})
+    bundle.add(tmp_path, {"a.txt": b"new"})
+    assert (tmp_path / "b.txt").read_bytes() == b"same"
+
+
+@pytest.mark.parametrize("name", ["../x", "/x", "a/../../x", "", "a//b", "a\nb", "a/b/c/d/e"])
+def test_names_that_lead_out_are_refused(tmp_path: Path, name: str) -> None:
+    (problem,) = bundle.add(tmp_path / "in", {name: b"x"})
+    assert "no name for a file" in problem
+    assert not any(path.is_file() for path in tmp_path.rglob("*"))
+
+
+def test_what_is_too_long_is_cut_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bundle, "MAX_FILE", 100)
+    monkeypatch.setattr(bundle, "MAX_BUNDLE", 250)
+    (problem,) = bundle.add(tmp_path, {"a": b"x" * 200, "b": b"y" * 200})
+    written = (tmp_path / "a").read_bytes()
+    assert len(written) == 100
+    assert b"cut off" in written
+    assert problem.startswith("b was left out")
+
+
+def test_a_full_disk_is_said(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("a file where a folder must be")
+    (problem,) = bundle.add(tmp_path, {"f/a": b"x"})
+    assert "could not be written" in problem

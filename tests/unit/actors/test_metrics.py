@@ -1,0 +1,111 @@
+"""The agent's and the coordinator's own metrics."""
+
+from __future__ import annotations
+
+from ray_sentinel.actors import metrics
+from ray_sentinel.model.identity import ProcessId, Rank, RankId
+from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.metrics import Family, Metric
+from ray_sentinel.model.progress import Exit, ProcessState, Progress, RankSnapshot
+
+
+def rank(number: int, *, attempt: int = 0, start: int = 1, job: str = "j") -> Rank:
+    return Rank(
+        id=RankId(job, attempt, number),
+        process=ProcessId("h", 100 + number, start),
+        node="n",
+        world_size=4,
+    )
+
+
+def seen(number: int, progress: Progress | None = None, **more: int) -> RankSnapshot:
+    return RankSnapshot(
+        rank=rank(number, **more), process=ProcessState(state="S"), progress=progress
+    )
+
+
+def series(families: tuple[Family, ...]) -> dict[str, float]:
+    return {
+        metrics.series_name(sample): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def test_progress_becomes_train_series() -> None:
+    progress = Progress(
+        step=7, step_ended_at=90.0, step_seconds=0.5, phase="train", scalars={"loss": 2.5}
+    )
+    assert series(metrics.train_families([seen(3, progress)], [], now=100.0)) == {
+        'train_rank_alive{job="j",rank="3"}': 1.0,
+        'train_step{job="j",rank="3"}': 7.0,
+        'train_step_seconds{job="j",rank="3"}': 0.5,
+        'train_step_age_seconds{job="j",rank="3"}': 10.0,
+        'train_phase{job="j",rank="3",phase="train"}': 1.0,
+        'train_scalar{job="j",rank="3",name="loss"}': 2.5,
+        'train_world_size{job="j"}': 4.0,
+    }
+
+
+def test_what_is_not_known_is_absent() -> None:
+    found = series(metrics.train_families([seen(0, Progress())], [], now=1.0))
+    assert set(found) == {'train_rank_alive{job="j",rank="0"}', 'train_world_size{job="j"}'}
+    assert set(series(metrics.train_families([seen(0)], [], now=1.0))) == set(found)
+
+
+def test_an_ended_rank_is_not_alive_unless_its_next_attempt_is() -> None:
+    gone = Exit(rank=rank(1), at=5.0, order=1)
+    assert series(metrics.train_families([], [gone], now=6.0)) == {
+        'train_rank_alive{job="j",rank="1"}': 0.0
+    }
+    again = series(metrics.train_families([seen(1, attempt=1)], [gone], now=6.0))
+    assert again['train_rank_alive{job="j",rank="1"}'] == 1.0
+
+
+def test_of_two_attempts_of_a_rank_one_series_is_served() -> None:
+    old, new = seen(0, Progress(step=9)), seen(0, Progress(step=1), attempt=1)
+    for order in ([old, new], [new, old]):
+        assert series(metrics.train_families(order, [], 0.0))['train_step{job="j",rank="0"}'] == 1
+
+
+def incident(number: int, state: str, kind: str = "gil-held") -> Incident:
+    return Incident(
+        id=str(number),
+        job="j",
+        attempt=0,
+        kind=kind,  # type: ignore[arg-type]
+        severity="critical",
+        state=state,  # type: ignore[arg-type]
+        summary="",
+        rule="r",
+        suspected_at=1.0,
+    )
+
+
+def test_incidents_are_counted_and_the_open_ones_named() -> None:
+    incidents = [incident(1, "resolved"), incident(2, "captured"), incident(3, "captured", "asked")]
+    found = series(
+        metrics.coordinator_families(
+            nodes=3, unwatched=0, cycle_seconds=None, last_cycle=None, incidents=incidents
+        )
+    )
+    assert found == {
+        "ray_sentinel_agent_nodes": 3.0,
+        "ray_sentinel_nodes_unwatched": 0.0,
+        'ray_sentinel_incidents_total{kind="gil-held",severity="critical"}': 2.0,
+        'ray_sentinel_incident_active{job="j",kind="gil-held"}': 1.0,
+    }
+
+
+def test_key_gauges_are_bounded_and_escaped() -> None:
+    disk = Metric("hw_disk_free_bytes", "gauge", "", ("mount",))
+    other = Metric("hw_other", "gauge", "")
+    families = [
+        Family(other, (other(1.0),)),
+        Family(disk, (disk(5.0, 'a"b\\c\nd'),)),
+        Family(disk, tuple(disk(1.0, str(i)) for i in range(2 * metrics.MOST_KEYS))),
+    ]
+    found = metrics.key_gauges(families)
+    assert found['hw_disk_free_bytes{mount="a\\"b\\\\c\\nd"}'] == 5.0
+    assert len(found) == metrics.MOST_KEYS
+    assert "hw_other" not in found

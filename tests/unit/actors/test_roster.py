@@ -1,0 +1,93 @@
+"""Who has reported, and which exits may be forgotten."""
+
+from __future__ import annotations
+
+from ray_sentinel.actors.hosts import RayNode
+from ray_sentinel.actors.messages import Report
+from ray_sentinel.actors.roster import Roster
+from ray_sentinel.config import Config
+from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
+from ray_sentinel.model.progress import Exit, Snapshot
+
+
+def report(
+    node: str = "n",
+    incarnation: str = "one",
+    exits: tuple[int, ...] = (),
+    boot: str = "b",
+    raylet: int = 0,
+) -> Report:
+    rank = Rank(id=RankId("j", 0, 0), process=ProcessId("h", 1), node=node)
+    return Report(
+        snapshot=Snapshot(
+            node=Node(id=node, host=f"host-{node}", address=f"10.0.0.{node}", boot_id=boot),
+            time=0.0,
+            sequence=1,
+            exits=tuple(Exit(rank=rank, at=0.0, order=order) for order in exits),
+            metrics_url=f"http://10.0.0.{node}:9400/metrics",
+        ),
+        incarnation=incarnation,
+        raylet=raylet,
+    )
+
+
+def test_exits_are_acknowledged_once_they_are_in_the_log() -> None:
+    roster, logged = Roster(Config()), 0
+    said = report(exits=(1, 2))
+    roster.take(said, 1.0, number=10)
+    assert roster.acknowledged(said, lambda number: number <= logged) == ()
+    logged = 10
+    assert roster.acknowledged(said, lambda number: number <= logged) == (1, 2)
+    # The agent sends them once more before it has the receipt, with a new one.
+    again = report(exits=(1, 2, 3))
+    roster.take(again, 2.0, number=11)
+    assert roster.acknowledged(again, lambda number: number <= logged) == (1, 2)
+    logged = 11
+    assert roster.acknowledged(again, lambda number: number <= logged) == (1, 2, 3)
+
+
+def test_a_new_incarnation_counts_its_exits_anew() -> None:
+    roster = Roster(Config())
+    first = report(exits=(1,))
+    roster.take(first, 1.0, number=1)
+    assert roster.acknowledged(first, lambda _: True) == (1,)
+    second = report(incarnation="two", exits=(1,))
+    roster.take(second, 2.0, number=2)
+    assert roster.acknowledged(second, lambda number: number < 2) == ()
+    assert roster.agents(2.0)[0].restarts == 1
+    assert "restarted 1 times" in roster.notes()[0]
+
+
+def test_raylets_of_one_machine_are_told_to_each_other() -> None:
+    roster = Roster(Config())
+    here, beside = report("1", raylet=10), report("2", raylet=20)
+    elsewhere = report("3", boot="other", raylet=30)
+    for number, said in enumerate((here, beside, elsewhere)):
+        roster.take(said, 1.0, number)
+    assert roster.raylets_beside(here) == (10, 20)
+    assert roster.raylets_beside(elsewhere) == (30,)
+
+
+def test_targets_nodes_and_forgetting() -> None:
+    roster = Roster(Config())
+    roster.take(report("1"), 1.0, 1)
+    roster.take(report("2"), 2.5, 2)
+    assert roster.targets() == ("10.0.0.1:9400", "10.0.0.2:9400")
+    assert roster.fresh(4.5) == 1
+    living = {
+        key: RayNode(id=key, hostname="h", address=key, alive=True, is_head=key == "2")
+        for key in ("1", "2", "3")
+    }
+    lines = roster.nodes(living, lambda node: node.id, now=3.0)
+    assert [line.host for line in lines] == ["host-2", "host-1"], "the head first"
+    assert lines[0].snapshot_age_seconds == 0.5
+    assert not roster.all_heard(living)
+    roster.forget("1")
+    assert roster.targets() == ("10.0.0.2:9400",)
+
+
+def test_idle_is_counted_from_the_last_rank() -> None:
+    roster = Roster(Config())
+    roster.take(report("1"), 1.0, 1)
+    roster.take(report("1"), 50.0, 2)
+    assert roster.idle_seconds(60.0) == {"1": 59.0}

@@ -1,0 +1,202 @@
+"""Hosts, idle nodes, storage, health, environment, finding a cluster."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ray_sentinel.actors import cluster, environment, idle
+from ray_sentinel.actors.execute import limited
+from ray_sentinel.actors.health import health_of
+from ray_sentinel.actors.hosts import RayNode, host_label, ray_nodes
+from ray_sentinel.actors.probe import raylet_answers
+from ray_sentinel.actors.storage import Storage
+from ray_sentinel.config import Config
+from ray_sentinel.engine.actions import Capture
+from ray_sentinel.errors import UnreachableError
+from ray_sentinel.model.identity import ProcessId, Rank, RankId
+from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.metrics import CollectorStatus
+from ray_sentinel.model.status import NodeStatus, Status, Unwatched
+
+
+def node(node_id: str, host: str, *, alive: bool = True) -> RayNode:
+    return RayNode(id=node_id, hostname=host, address=f"10.0.0.{node_id}", alive=alive)
+
+
+def test_a_dead_node_does_not_take_the_name_away() -> None:
+    one = node("1", "gpu-1.cluster.local")
+    assert host_label(one, [one, node("2", "gpu-1", alive=False)]) == "gpu-1"
+    assert host_label(one, [one, node("2", "gpu-1")]) == "10.0.0.1"
+
+
+def test_a_node_without_a_name_has_its_address() -> None:
+    assert host_label(node("1", ""), [node("1", "")]) == "10.0.0.1"
+
+
+def test_ray_nodes_reads_what_old_versions_leave_out() -> None:
+    found = ray_nodes([{"NodeID": "a", "Alive": True}])["a"]
+    assert found.alive
+    assert not found.is_head
+    assert found.death_reason == 0
+
+
+def test_a_node_is_left_when_idle_free_and_not_the_head() -> None:
+    seconds = {"head": 700.0, "busy": 700.0, "free": 700.0, "young": 10.0}
+    free = {"head", "free", "young"}
+    assert idle.to_release(seconds, free, {"head"}, 600.0) == {"free"}
+    assert idle.to_release(seconds, free, {"head"}, 0.0) == frozenset()
+
+
+def test_our_own_group_is_no_work() -> None:
+    total = {"a": {"CPU": 8.0, "node:10.0.0.1": 1.0, "bundle_group_0_x": 1000.0}}
+    available = {"a": {"CPU": 8.0, "node:10.0.0.1": 0.999}}
+    assert idle.unused(total, available) == {"a"}
+
+
+def test_an_autoscaler_is_seen(tmp_path: Path) -> None:
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7/cmdline").write_bytes(b"python\0monitor.py\0--logs-dir=/x\0")
+    assert not idle.autoscales({}, tmp_path)
+    (tmp_path / "7/cmdline").write_bytes(b"python\0monitor.py\0--autoscaling-config=/c.yaml\0")
+    assert idle.autoscales({}, tmp_path)
+    assert idle.autoscales({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, tmp_path)
+
+
+def test_storage_falls_back_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    storage = Storage(Config(log_dir=str(blocked / "below"), job="j"), {})
+    assert storage.root == tmp_path / f"ray_sentinel-{os.getuid()}" / "j"
+    assert str(blocked / "below") in storage.notes[0]
+    assert "RAY_SENTINEL_LOG_DIR" in storage.notes[0]
+
+
+def test_storage_without_any_place_keeps_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(blocked))
+    storage = Storage(Config(log_dir=str(blocked)), {})
+    assert storage.root is None
+    assert storage.folder("incidents") is None
+    assert "memory only" in storage.notes[-1]
+
+
+def test_storage_warns_of_a_folder_that_goes_with_the_pod(tmp_path: Path) -> None:
+    storage = Storage(Config(log_dir=str(tmp_path)), {"KUBERNETES_SERVICE_HOST": "1"})
+    same = tmp_path.stat().st_dev == Path("/").stat().st_dev
+    assert any("goes with the pod" in note for note in storage.notes) is same
+
+
+def test_the_oldest_go_first_and_the_open_ones_stay(tmp_path: Path) -> None:
+    config = Config(log_dir=str(tmp_path))
+    storage = Storage(config, {})
+    storage.max_bytes = 2500
+    folder = storage.folder("incidents")
+    assert folder is not None
+    for age, name in enumerate(("open", "old", "newer", "newest")):
+        (folder / name).mkdir()
+        (folder / name / "f").write_bytes(b"x" * 1000)
+        os.utime(folder / name, (age, age))
+    removed = storage.prune({folder / "open"}, [folder, tmp_path / "missing"])
+    assert [path.name for path in removed] == ["old", "newer"]
+    assert sorted(path.name for path in folder.iterdir()) == ["newest", "open"]
+
+
+def test_health_names_what_is_wrong() -> None:
+    failing = CollectorStatus(name="nvml", state="quarantined", message="hangs")
+    status = Status(
+        state="hung",
+        verdict="rank 3 is stopped",
+        nodes=(NodeStatus(id="n", host="h", address="a", collectors=(failing,)),),
+        unwatched=(Unwatched(id="m", host="i", reason="no msgspec"),),
+    )
+    told = health_of(status)
+    assert not told["healthy"]
+    assert told["issues"] == [
+        "rank 3 is stopped",
+        "i is not watched: no msgspec",
+        "collector h/nvml: hangs",
+    ]
+
+
+def test_our_actors_are_no_ranks() -> None:
+    theirs = {"RANK": "3", "SLURM_STEP_ID": "1", "NCCL_DEBUG": "INFO", "HOME": "/h"}
+    blank = environment.actor_variables(theirs)
+    assert {"RANK", "WORLD_SIZE", "MASTER_ADDR", "SLURM_STEP_ID", "NCCL_DEBUG"} <= set(blank)
+    assert set(blank.values()) == {""}
+    assert "HOME" not in blank
+    environment.forget_identity(theirs)
+    assert theirs == {"HOME": "/h"}
+
+
+def test_a_helper_imports_what_its_caller_can() -> None:
+    given = {"RANK": "3", "RAY_JOB_CONFIG_JSON_ENV_VAR": "{}", "PATH": "/bin"}
+    found = environment.helper_variables(given, ["", "/a", "/b", "/a", "relative"])
+    assert found == {"PATH": "/bin", "PYTHONPATH": "/a:/b"}
+
+
+def raylet(proc: Path, pid: int, parent: int, address: str) -> None:
+    folder = proc / str(pid)
+    folder.mkdir()
+    comm = "raylet" if address else "python"
+    (folder / "comm").write_text(comm + "\n")
+    (folder / "cmdline").write_bytes(f"{comm}\0--gcs-address={address}\0".encode())
+    (folder / "stat").write_text(f"{pid} (a b) c) S {parent} 1 1")
+
+
+def test_clusters_are_tried_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    proc = tmp_path / "proc"
+    proc.mkdir()
+    raylet(proc, 10, 1, "10.0.0.1:6379")
+    raylet(proc, 11, 10, "")
+    raylet(proc, 12, 1, "10.0.0.2:6379")
+    (tmp_path / "ray_current_cluster").write_text("10.0.0.3:6379\n")
+    monkeypatch.setattr("os.getpid", lambda: 11)
+    found = [address for address, _ in cluster.candidates("", {}, proc, tmp_path)]
+    assert found == ["10.0.0.1:6379", "10.0.0.3:6379", "10.0.0.2:6379"]
+    named = cluster.candidates("", {"RAY_ADDRESS": "x:1"}, proc, tmp_path)
+    assert named == [("x:1", "RAY_ADDRESS")]
+    assert cluster.candidates("y:2", {"RAY_ADDRESS": "x:1"}, proc, tmp_path)[0][0] == "y:2"
+
+
+def test_a_cluster_that_is_not_there_is_said_at_once() -> None:
+    with (
+        pytest.raises(UnreachableError, match=r"127\.0\.0\.1:9 \(as asked for\)"),
+        cluster.connect("127.0.0.1:9"),
+    ):
+        pass
+
+
+def test_a_raylet_that_refuses_is_dead_and_one_without_a_port_unknown() -> None:
+    assert raylet_answers("127.0.0.1", 9)[0] is False
+    assert raylet_answers("127.0.0.1", 0)[0] is None
+
+
+def a_rank(number: int) -> Rank:
+    return Rank(id=RankId("j", 0, number), process=ProcessId("h", number + 1), node="n")
+
+
+def test_no_more_processes_are_paused_than_allowed() -> None:
+    incident = Incident(
+        id="1",
+        job="j",
+        attempt=0,
+        kind="unknown",
+        severity="critical",
+        state="confirmed",
+        summary="",
+        rule="",
+        suspected_at=0.0,
+    )
+    ranks = [a_rank(number) for number in range(4)]
+    asked = Capture(incident=incident, suspects=tuple(ranks[:2]), waiters=tuple(ranks[2:]))
+    cut = limited(asked, 3)
+    assert cut.suspects == tuple(ranks[:2])
+    assert cut.waiters == (ranks[2],)
+    assert cut.others == (ranks[3],)
