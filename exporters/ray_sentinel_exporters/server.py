@@ -99,6 +99,10 @@ class Server:
             return
         self._started.set_result(None)
         await self._done.wait()
+        # No more are accepted, and those that just were get to their first step: a server that is
+        # closed in between would forget them, open.
+        asyncio.get_running_loop().remove_reader(self._socket)
+        await asyncio.sleep(0.05)
         server.close()
         for task in list(self._connections):
             task.cancel()
@@ -116,6 +120,8 @@ class Server:
             await self._talk(reader, writer, task)
         except (OSError, asyncio.IncompleteReadError, asyncio.TimeoutError, TimeoutError):
             pass  # the client has gone, or is too slow: its connection is cut, nothing else
+        except asyncio.CancelledError:
+            pass  # cut by us, to make room or to end; nobody waits for this task
         finally:
             self._connections.discard(task)
             self._idle.pop(task, None)
