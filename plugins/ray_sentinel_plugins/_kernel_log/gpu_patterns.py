@@ -56,7 +56,7 @@ AMD: tuple[Pattern, ...] = (
         "kernel.amdgpu.ras",
         "ncorrectable hardware error",
         _AMD,
-        r".*?(?P<what>[Uu]ncorrectable hardware errors?)",
+        r".*?(?<!\b0 )(?<!\b0 new )(?P<what>[Uu]ncorrectable hardware errors?)",
         counted="gpu",
         severity="critical",
     ),
@@ -102,7 +102,7 @@ AMD: tuple[Pattern, ...] = (
     row(
         "kernel.amdgpu",
         "amdgpu",
-        rf"(?:{_AMD}|\[drm:\w+ \[amdgpu\]\]).*(?:{_FAILURE}",
+        rf"(?:{_AMD}|\[drm:\w+ \[amdgpu\]\])(?!.* 0 (?:new )?\w+ hardware errors).*(?:{_FAILURE}",
         r"|SMU: I'm not done|HW Exception|\*ERROR\*)",
         counted="gpu",
         level=WARNING,

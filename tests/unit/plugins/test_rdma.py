@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ray_sentinel.api import Context, NoData, Skip
+from ray_sentinel_plugins import rdma
+from ray_sentinel_plugins._rdma_names import COUNTERS
+from ray_sentinel_plugins.rdma import RdmaCollector, RdmaOptions
+
+Series = dict[str, float]
+DEVICE = '{device="dev0",port="1"}'
+
+
+@pytest.fixture
+def port(tmp_path: Path) -> Path:
+    folder = tmp_path / "sys/class/infiniband/dev0/ports/1"
+    folder.mkdir(parents=True)
+    return folder
+
+
+@pytest.fixture
+def collect(
+    tmp_path: Path, context: Callable[..., Context], series: Callable[..., Series]
+) -> Callable[[], Series]:
+    return lambda: series(RdmaCollector(context(tmp_path)).collect())
+
+
+def put(folder: Path, **files: object) -> None:
+    folder.mkdir(exist_ok=True)
+    for name, value in files.items():
+        (folder / name).write_text(f"{value}\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "active"),
+    [
+        ("4: ACTIVE", True),
+        ("1: DOWN", False),
+        ("2: INIT", False),
+        ("5: ACTIVE_DEFER", False),
+        ("0: NOP", False),
+        ("ACTIVE", None),
+        ("", None),
+        ("44: ACTIVE", None),
+    ],
+)
+def test_state(line: str, active: bool | None) -> None:
+    assert rdma.parse_state(line) is active
+
+
+def test_words_become_bytes(port: Path, collect: Callable[[], Series]) -> None:
+    put(port / "counters", port_rcv_data=2**62, port_xmit_packets=2**64 - 1)
+    assert collect() == {
+        f"hw_rdma_rx_bytes_total{DEVICE}": 2**64,
+        f"hw_rdma_tx_pkts_total{DEVICE}": 2**64 - 1,
+    }
+
+
+def test_32_bit_counters_that_stopped(port: Path, collect: Callable[[], Series]) -> None:
+    put(port / "counters", port_rcv_data=2**32 - 1, port_xmit_data=2**32 - 1)
+    put(port / "counters_ext", port_rcv_data_64=2**40)
+    assert collect() == {
+        f"hw_rdma_rx_bytes_total{DEVICE}": 4 * 2**40,
+        f"hw_rdma_tx_bytes_total{DEVICE}": 4 * (2**32 - 1),
+    }
+
+
+def test_a_sum_needs_all_its_parts(port: Path, collect: Callable[[], Series]) -> None:
+    put(port / "hw_counters", ip4InOctets=5, ip6InOctets="x", ip4OutOctets=5)
+    assert collect() == {}
+
+
+def test_a_source_that_fails_is_not_replaced(port: Path, collect: Callable[[], Series]) -> None:
+    put(port / "counters", port_rcv_data="garbage")
+    put(port / "hw_counters", rx_bytes=100)
+    assert collect() == {}
+
+
+def test_a_source_that_the_port_lacks_is(port: Path, collect: Callable[[], Series]) -> None:
+    put(port / "counters", port_rcv_data="N/A (no PMA)")
+    put(port / "hw_counters", rx_bytes=100)
+    assert collect() == {f"hw_rdma_rx_bytes_total{DEVICE}": 100}
+
+
+def test_counters_of_the_device_are_its_only_ports(
+    tmp_path: Path, port: Path, collect: Callable[[], Series]
+) -> None:
+    put(port.parents[1] / "hw_counters", rx_bytes=7)
+    assert collect() == {f"hw_rdma_rx_bytes_total{DEVICE}": 7}
+    put(port.parent / "2", state="4: ACTIVE")
+    assert collect() == {'hw_rdma_port_state{device="dev0",port="2"}': 1}
+
+
+def test_no_rdma(tmp_path: Path, collect: Callable[[], Series]) -> None:
+    with pytest.raises(Skip, match="infiniband"):
+        collect()
+    (tmp_path / "sys/class/infiniband").mkdir(parents=True)
+    with pytest.raises(NoData):
+        collect()
+
+
+def test_hostile_and_many_devices(tmp_path: Path, collect: Callable[[], Series]) -> None:
+    root = tmp_path / "sys/class/infiniband"
+    for name in ['a\n"b', *(f"dev{number}" for number in range(rdma.MAX_DEVICES + 50))]:
+        put_port = root / name / "ports/1"
+        put_port.mkdir(parents=True)
+        (put_port / "state").write_text("4: ACTIVE\n")
+    found = collect()
+    assert len(found) == rdma.MAX_DEVICES
+    assert 'hw_rdma_port_state{device="a�"b",port="1"}' in found
+
+
+def test_a_wedged_adapter_takes_no_other_with_it(
+    tmp_path: Path, series: Callable[..., Series], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = threading.Event()
+    real = rdma.read_device
+
+    def read(files: rdma.Files, device: Path) -> list[rdma.Sample]:
+        if device.name == "dev1":
+            gate.wait(10)
+        return real(files, device)
+
+    monkeypatch.setattr(rdma, "read_device", read)
+    for number in range(3):
+        folder = tmp_path / f"sys/class/infiniband/dev{number}/ports/1"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "state").write_text("4: ACTIVE\n")
+    options = RdmaOptions(device_deadline=0.05)
+    found = series(RdmaCollector(Context(sys=tmp_path / "sys", options=options)).collect())
+    assert {name.split('"')[1] for name in found} == {"dev0", "dev2"}
+    gate.set()
+
+
+def test_every_source_names_a_folder() -> None:
+    for sources in COUNTERS.values():
+        for source in sources:
+            assert all(name.split("/")[0] in ("counters", "hw_counters") for name in source.files)
