@@ -40,7 +40,7 @@ _LOOK = 0.002
 def trace(tracer: Tracer, process: ProcessId, deadline: float) -> Traced:
     """Run ``tracer`` against ``process``; what fails is in the trace's error, nothing is raised."""
     if reason := tracer.available():
-        return skipped(tracer, process, reason)
+        return skipped(tracer, process, reason, absent=True)
     if not same_process(process):
         return skipped(tracer, process, f"{tracer.name}: the process was gone when the tool came")
     if not tracer.intrusive:
@@ -62,7 +62,7 @@ def trace(tracer: Tracer, process: ProcessId, deadline: float) -> Traced:
             os.close(handle)
 
 
-def skipped(tracer: Tracer, process: ProcessId, reason: str) -> Traced:
+def skipped(tracer: Tracer, process: ProcessId, reason: str, *, absent: bool = False) -> Traced:
     """The answer where a tool was not run."""
     known: dict[str, Tool] = {
         "py-spy": "py-spy",
@@ -73,7 +73,7 @@ def skipped(tracer: Tracer, process: ProcessId, reason: str) -> Traced:
     trace_ = StackTrace(
         process=process, tool=known.get(tracer.name, "kernel"), at=time.time(), error=reason
     )
-    return Traced(tool=tracer.name, trace=trace_, skipped=True)
+    return Traced(tool=tracer.name, trace=trace_, skipped=True, absent=absent)
 
 
 def _checked(result: Traced, process: ProcessId) -> Traced:
@@ -89,7 +89,7 @@ def _run(tracer: Tracer, process: ProcessId, deadline: float) -> Traced:
     try:
         return tracer.trace(process, deadline)
     except MissingPartError as error:
-        return skipped(tracer, process, str(error))
+        return skipped(tracer, process, str(error), absent=True)
     except OSError as error:
         return skipped(tracer, process, f"{tracer.name}: cannot be started: {error}")
 

@@ -118,7 +118,7 @@ def _look_deeper(
         for tracer in tracers:
             left = end - time.monotonic()
             if missing[tracer.name]:
-                result = guard.skipped(tracer, rank.process, missing[tracer.name])
+                result = guard.skipped(tracer, rank.process, missing[tracer.name], absent=True)
             elif left < 1.0:
                 reason = f"{tracer.name}: not run: the {deadline:g} s of this node were used up"
                 result = guard.skipped(tracer, rank.process, reason)
@@ -181,8 +181,7 @@ def _problems(rank: Rank, runs: Iterable[Traced]) -> list[str]:
         # Kernel stacks are an extra that only root has; a tool that is not there is one fact of
         # the node, not one of each rank.
         if run.problem and run.tool != "kernel":
-            absent = run.skipped and run.tool not in run.problem.split(":")[0]
-            said.append(run.problem if absent else f"{where}: {run.problem}")
+            said.append(run.problem if run.absent else f"{where}: {run.problem}")
         if run.continued:
             said.append(f"{where}: {run.tool} had left it stopped; it was continued")
     return said

@@ -37,6 +37,8 @@ class Traced(msgspec.Struct, frozen=True, kw_only=True):
     """The tool had left the process stopped, and it was continued."""
     skipped: bool = False
     """The tool was not run; the trace's ``error`` says why."""
+    absent: bool = False
+    """... because it is not on this node."""
 
     @property
     def problem(self) -> str:

@@ -20,11 +20,11 @@ FIXTURES = Path(__file__).parents[3] / "fixtures" / "stacks"
 REDUCE = ("<module> (train.py:30)", "step (train.py:12)", "all_reduce (torch/d.py:3)")
 
 
-def fact(rank: int, **fields: object) -> StackFact:
+def fact(number: int, **fields: object) -> StackFact:
     """A rank in ``all_reduce`` unless ``fields`` say otherwise."""
     base: dict[str, object] = {
-        "process": ProcessId("n", 100 + rank, 5),
-        "rank": RankId("j", 0, rank),
+        "process": ProcessId("n", 100 + number, 5),
+        "rank": RankId("j", 0, number),
         "tool": "py-spy",
         "signature": REDUCE,
         "activity": "collective-wait",
