@@ -86,18 +86,25 @@ class Job:
     def __init__(self, ray: Any, addresses: Sequence[str], folder: Path) -> None:
         self._ray = ray
         self._folder = folder
+        self._port = free_port()
         kind = ray.remote(Launcher)
         self._launchers = [
             kind.options(num_cpus=0, resources={f"node:{address}": 0.001}).remote()
             for address in addresses
         ]
 
+    @property
+    def name(self) -> str:
+        """What the sentinel calls the job, which has no other name than its rendezvous."""
+        return f"127.0.0.1:{self._port}"
+
     def start(self) -> dict[int, int]:
         """Start all ranks; returns pids by rank."""
-        port = free_port()
         share = WORLD_SIZE // len(self._launchers)
         refs = [
-            launcher.start.remote(list(range(i * share, (i + 1) * share)), str(self._folder), port)
+            launcher.start.remote(
+                list(range(i * share, (i + 1) * share)), str(self._folder), self._port
+            )
             for i, launcher in enumerate(self._launchers)
         ]
         pids: dict[int, int] = {}

@@ -48,6 +48,8 @@ class Stage:
     def __init__(self, ray: Any, tell: Tell) -> None:
         self._ray = ray
         self._tell = tell
+        self.job = ""
+        """Other jobs may run on this machine, and have incidents of their own."""
         self.status: Status | None = None
 
     def look(self, note: str) -> Status:
@@ -58,9 +60,10 @@ class Stage:
         return self.status
 
     def incidents(self) -> list[Incident]:
-        """Confirmed incidents."""
+        """Confirmed incidents of the demo's job."""
         raw = deployment.ask(self._ray, deployment.find(self._ray), "incidents")
-        return msgspec.msgpack.decode(raw, type=list[Incident])
+        told = msgspec.msgpack.decode(raw, type=list[Incident])
+        return [incident for incident in told if incident.job == self.job]
 
     def until(self, seconds: float, note: str, ready: Callable[[], bool]) -> bool:
         """Look again and again until ``ready`` or for ``seconds``; False if it never was."""
@@ -104,6 +107,7 @@ def _nodes(stage: Stage) -> int:
 
 
 def _play(plan: Plan, job: Job, stage: Stage, *, attach: bool) -> Outcome:
+    stage.job = job.name
     job.start()
     how = "attached by one line" if attach else "the script knows nothing of ray_sentinel"
     note = f"{WORLD_SIZE} ranks train over gloo on three nodes ({how}); one will get stuck"

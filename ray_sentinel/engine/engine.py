@@ -226,7 +226,9 @@ class Engine:
         if not case.findings:
             return self._drop(case, "it moves again", now)
         if hard:
-            if now - case.opened_at < SETTLE or not self._round_settled(case, now):
+            settled = any(finding.settled for finding in case.findings.values())
+            held = settled or now - case.opened_at >= SETTLE
+            if not held or not self._round_settled(case, now):
                 return []
             return self._decide(case, self._judge(case, now, proven=True), now)
         case.hard = False

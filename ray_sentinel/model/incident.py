@@ -77,6 +77,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     evidence: tuple[EvidenceItem, ...] = ()
     hard: bool = False
     """Proof enough to name the suspects without waiting for silence."""
+    settled: bool = False
+    """A hard finding that has held for long enough when it is made."""
     host: str = ""
     """For findings about a node."""
 

@@ -82,6 +82,7 @@ class RankExited(Rule):
             suspects=tuple(exit_.rank.id for _, exit_ in first),
             evidence=evidence,
             hard=True,
+            settled=True,
         )
 
     def _first_causes(self, abnormal: list[tuple[float, Exit]]) -> list[tuple[float, Exit]]:
@@ -133,6 +134,7 @@ class RankExited(Rule):
                 for at, exit_ in abnormal
             ),
             hard=True,
+            settled=True,
         )
 
     def _asked_to_end(self, job: JobView, first_abnormal: float) -> bool:

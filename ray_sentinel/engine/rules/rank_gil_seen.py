@@ -68,4 +68,5 @@ class RankGilSeen(Rule):
                 for rank in holders
             ),
             hard=True,
+            settled=True,
         )
