@@ -58,7 +58,8 @@ class ExitWatch:
         self._epoll: select.epoll | None = None
         self._wake = -1
         self._thread: threading.Thread | None = None
-        self._without = False
+        # A captured tree's pids are not this machine's.
+        self._without = proc != Path("/proc")
 
     def watch(self, key: Key) -> None:
         """Tell of this process's exit. One that is gone already is told of at once."""

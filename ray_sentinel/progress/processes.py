@@ -2,8 +2,8 @@
 
 A process is read once when it is first seen (stat, command line, program, the launcher's variables
 in its environment). While it is young it is looked at again in every pass, because it may call
-``exec`` or set its title; later only one process in four is, in turn, against reuse of its pid and
-late titles. ``lineage`` is kept from the first sight: parents die, and children stay children.
+``exec`` or set its title; later only some are, in turn, against reuse of their pids and late
+titles. ``lineage`` is kept from the first sight: parents die, and children stay children.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from ray_sentinel.progress.proc_stat import TICK, Stat, parse_stat
 
 SETTLE_SECONDS = 10.0
 SLICES = 4
+"""Passes in which every settled process is looked at again; more on machines with many."""
+AT_ONCE = 100
+"""Settled processes looked at in one pass, about."""
 MAX_FILE = 1 << 20
 """Bytes read of a command line or an environment."""
 MAX_ARGUMENTS = 64
@@ -82,11 +85,12 @@ class ProcessTable:
         for pid in known.keys() - set(pids):
             del known[pid]
         self._pass += 1
-        turn = self._pass % SLICES
+        slices = max(SLICES, len(pids) // AT_ONCE)
+        turn = self._pass % slices
         # Parents first, mostly: children get higher pids, so lineages can build on one another.
         for pid in sorted(pids):
             process = known.get(pid)
-            if process is not None and process.settled and pid % SLICES != turn:
+            if process is not None and process.settled and pid % slices != turn:
                 continue
             self._look(pid, process, now)
         return known

@@ -99,6 +99,10 @@ class RecordReader:
     def _view(self, path: Path) -> RecordView | None:
         view = self._views.get(path)
         try:
+            if view is not None and os.lstat(path).st_ino != view.inode:
+                # The process attached again: another file has the name now.
+                self.rest(self._views.pop(path))
+                view = None
             if view is None:
                 if self._opened >= MAX_OPEN:
                     return None
@@ -136,7 +140,13 @@ class RecordReader:
         if status.st_uid != os.lstat(path.parent).st_uid and status.st_uid != os.geteuid():
             raise UnreadableRecordError(f"belongs to user {status.st_uid}, not to its folder's")
         header = parse(os.pread(handle, record.SIZE, 0))
-        return RecordView(path=path, handle=handle, header=header, owner=status.st_uid)
+        return RecordView(
+            path=path,
+            handle=handle,
+            header=header,
+            owner=status.st_uid,
+            inode=status.st_ino,
+        )
 
     def _read(self, view: RecordView) -> None:
         first = os.pread(view.handle, record.SIZE, 0)

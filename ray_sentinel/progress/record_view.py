@@ -44,6 +44,8 @@ class RecordView(msgspec.Struct, kw_only=True, eq=False):
     """-1 once it is closed for good."""
     header: record.Header
     owner: int
+    """The file's user id."""
+    inode: int = 0
     identity: RankIdentity | None = None
     """None until the writer has said it, which takes it microseconds."""
     progress: Progress = Progress()

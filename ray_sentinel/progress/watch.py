@@ -21,6 +21,7 @@ import msgspec
 from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
 from ray_sentinel.model.progress import Exit, RankSnapshot
 from ray_sentinel.progress import pidfd
+from ray_sentinel.progress.attached import Attached
 from ray_sentinel.progress.discovery import Claim, Discovery, Found
 from ray_sentinel.progress.environment import RECORD_DIR_VARIABLE
 from ray_sentinel.progress.exits import Ended, ExitWatch
@@ -78,6 +79,7 @@ class NodeWatch:
         self._claims: tuple[Claim, ...] = ()
         self._tracked: dict[Key, _Tracked] = {}
         self._ended: set[Key] = set()
+        self._attached = Attached(proc)
         self._views: dict[Key, RecordView] = {}
         self._processes: Mapping[int, Process] = {}
         self._order = 0
@@ -100,13 +102,14 @@ class NodeWatch:
     @property
     def problems(self) -> tuple[str, ...]:
         """What was new and wrong since the last call: files that are no records, and the like."""
-        problems = (*self.records.problems, *self._stale.problems)
-        self.records.problems.clear()
-        self._stale.problems.clear()
+        sources = (self.records.problems, self._attached.problems, self._stale.problems)
+        problems = tuple(problem for source in sources for problem in source)
+        for source in sources:
+            source.clear()
         return problems
 
     def record(self, pid: int, start: int) -> RecordView | None:
-        """The record of a rank, as last read."""
+        """The record of a rank that is attached, as last read."""
         return self._views.get((pid, start))
 
     def children(self, pid: int, start: int) -> tuple[Process, ...]:
@@ -122,7 +125,7 @@ class NodeWatch:
         """
         table = self._processes = self._table.refresh(self._monotonic())
         views = self.records.scan()
-        self._views = {view.key: view for view in views if view.this_boot and view.this_namespace}
+        self._views = self._attached.update(views, table, self._monotonic())
         exits = [exit for item in self._exits.drain() if (exit := self._exit(item)) is not None]
         found = self._discover(table)
         snapshots = self._snapshots(found)
@@ -134,11 +137,7 @@ class NodeWatch:
         return snapshots, tuple(exits)
 
     def _discover(self, table: Mapping[int, Process]) -> list[Found]:
-        attached = [
-            _claim(view)
-            for key, view in self._views.items()
-            if not view.detached and key[0] in table
-        ]
+        attached = (_claim(view) for view in self._views.values())
         found = self._discovery.discover(
             table, (*(claim for claim in attached if claim is not None), *self._claims)
         )
@@ -167,7 +166,7 @@ class NodeWatch:
         snapshots = []
         for item in found:
             key = item.process.key
-            view = self._view(key)
+            view = self._views.get(key)
             reading = self._states.read(
                 key,
                 self._monotonic(),
@@ -186,10 +185,6 @@ class NodeWatch:
                 )
             )
         return tuple(snapshots)
-
-    def _view(self, key: Key) -> RecordView | None:
-        view = self._views.get(key)
-        return None if view is None or view.detached or view.identity is None else view
 
     def _rank(self, item: Found) -> Rank:
         return Rank(
@@ -220,7 +215,7 @@ class NodeWatch:
         }
         self._exits.missing(gone)
         for key, tracked in gone.items():
-            tracked.view = self._views.get(key, tracked.view)
+            tracked.view = self._attached.latest.get(key, tracked.view)
         self._tracked = {**current, **gone}
 
     def _exit(self, ended: Ended) -> Exit | None:
@@ -228,7 +223,7 @@ class NodeWatch:
         self._ended.add(ended.key)
         if tracked is None:
             return None
-        view = self._views.get(ended.key, tracked.view)
+        view = self._attached.latest.get(ended.key, tracked.view)
         self._stale.told(ended.key, self._monotonic())
         return self._make_exit(tracked.rank, ended.at, ended.status, view)
 

@@ -61,6 +61,16 @@ def fail(seconds: float) -> None:
     raise ValueError("no such batch")
 
 
+def attach_again() -> None:
+    LIFE.end()
+    attach()
+    WRITER.last_words("exit", "said by the second record")
+
+
+def become_another_program(seconds: float) -> None:
+    os.execv(sys.executable, [sys.executable, "-c", f"import time; time.sleep({seconds})"])
+
+
 def stay_in_phase(seconds: float) -> None:
     with WRITER.phase("checkpoint"):
         time.sleep(seconds)
@@ -81,6 +91,8 @@ FAULTS: dict[str, Callable[[float], object]] = {
     "sys-exit": lambda _: sys.exit(4),
     "segfault": lambda _: ctypes.string_at(0),
     "fork": lambda _: forked_children(),
+    "reattach": lambda _: attach_again(),
+    "exec": become_another_program,
     "detach": lambda _: LIFE.end(),
     "phase": stay_in_phase,
 }

@@ -204,6 +204,25 @@ def test_after_detaching_a_rank_is_known_by_its_environment_only(ranks):
     assert ranks.of(process).progress is None
 
 
+def test_attached_again_the_new_record_counts(ranks):
+    process = ranks.start("reattach")
+    ranks.until(lambda: ranks.stepping(process, 30), "steps of the second record")
+    seen = ranks.of(process)
+    assert seen.progress.steps_recorded < seen.progress.step
+    assert seen.progress.last_words.text == "said by the second record"
+
+
+def test_after_exec_the_record_does_not_count(ranks):
+    process = ranks.start("exec")
+    ranks.until(lambda: ranks.stepping(process, 20), "steps")
+    ranks.until(lambda: ranks.of(process).rank.source == "environ", "the record is left")
+    assert ranks.of(process).progress is None
+    process.kill()
+    process.wait()
+    ranks.until(lambda: ranks.exits, "the exit")
+    assert ranks.exits[0].signal == 9
+
+
 FAULTS = {
     "sigkill": (None, 9, None),
     "exception": (1, None, "exception"),
