@@ -2,6 +2,7 @@
 
     ray-sentinel explain flight-recorder dumps/
     ray-sentinel explain flight-recorder dumps/_dump_* --json
+    ray-sentinel explain flight-recorder second/ --earlier first/
 
 A dump is a file PREFIX<rank>, pickle or JSON, as the watchdog writes it (TORCH_FR_DUMP_TEMP_FILE,
 formerly TORCH_NCCL_DEBUG_INFO_TEMP_FILE) or ray-sentinel collects it. Pickles are read without
@@ -33,13 +34,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The explainer's options."""
     parser.add_argument("paths", nargs="+", metavar="PATH", help="a folder of dumps, or the files")
     parser.add_argument("--prefix", help="only files with this name before the rank")
+    parser.add_argument(
+        "--earlier", metavar="PATH", help="dumps of some seconds before: who went on is not stuck"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def run(args: argparse.Namespace) -> int:
     """Explain and print. Raises InputError where nothing can be read."""
     files = find(args.paths, args.prefix)
-    facts = explain(files.dumps(), names=files.names, world_size=files.world_size)
+    earlier = find([args.earlier], args.prefix).dumps() if args.earlier else None
+    facts = explain(files.dumps(), names=files.names, world_size=files.world_size, earlier=earlier)
     if not facts.ranks:
         raise InputError("no dump could be read: " + "; ".join(facts.problems[:4]))
     if args.json:

@@ -17,6 +17,10 @@ from ray_sentinel.evidence.flight_recorder.entry import Entry, number, parse
 from ray_sentinel.evidence.flight_recorder.load import RawDump, load
 
 
+MAX_RANKS = 1 << 20
+"""Beyond this a number is no rank."""
+
+
 class GroupConfig(msgspec.Struct, frozen=True):
     """A process group as one rank describes it. ``ranks`` is None where the dump does not say."""
 
@@ -251,15 +255,22 @@ def _ranks(value: Any) -> tuple[int, ...] | None:
     if isinstance(value, str):
         return _ranks_of_text(value)
     if isinstance(value, list | tuple):
-        ranks = [rank for item in value if (rank := number(item)) is not None and rank >= 0]
-        return tuple(dict.fromkeys(ranks)) or None
+        ranks = [rank for item in value if (rank := number(item)) is not None]
+        return _plausible(ranks)
     return None
 
 
 @lru_cache(maxsize=1 << 14)
 def _ranks_of_text(text: str) -> tuple[int, ...] | None:
     # Every member writes the same text: a thousand ranks then share one tuple.
-    return tuple(dict.fromkeys(map(int, re.findall(r"\d{1,9}", text)))) or None
+    return _plausible([int(digits) for digits in re.findall(r"\d{1,9}", text)])
+
+
+def _plausible(ranks: list[int]) -> tuple[int, ...] | None:
+    """None for what can be no list of ranks: no job has a million."""
+    if not all(0 <= rank < MAX_RANKS for rank in ranks):
+        return None
+    return tuple(dict.fromkeys(ranks)) or None
 
 
 def _status(value: Any) -> dict[int, Status]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+import msgspec
+
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.flight_recorder.culprits import Findings, Reasoning
 from ray_sentinel.evidence.flight_recorder.dump import RankDump, history, read
 from ray_sentinel.evidence.flight_recorder.entry import Entry
-from ray_sentinel.evidence.flight_recorder.motion import moving
+from ray_sentinel.evidence.flight_recorder.groups import say_ranks
+from ray_sentinel.evidence.flight_recorder.motion import moved_since, moving
 from ray_sentinel.evidence.flight_recorder.tell import tell_waits
 from ray_sentinel.evidence.flight_recorder.waits import Waits
 from ray_sentinel.evidence.flight_recorder.world import World
@@ -20,26 +23,52 @@ def explain(
     *,
     names: Mapping[int, str] | None = None,
     world_size: int | None = None,
+    earlier: Mapping[int, bytes] | None = None,
 ) -> RecorderFacts:
     """Who hangs the job, from each rank's flight-recorder dump (rank → pickle or JSON).
 
-    ``names`` are shown in problems ("dump 3" otherwise); ``world_size`` lets ranks without a dump
-    beyond the last one be seen. The mapping is read rank by rank, some ranks
-    twice, so it may load lazily.
-    Never raises for what a dump holds: what is unreadable is told in ``problems``.
+    ``names`` are shown in problems ("dump 3" otherwise). ``world_size`` lets ranks without a dump
+    beyond the last one be seen. ``earlier`` are dumps of the same ranks some seconds before: a rank
+    that went on since is not stuck. The mappings are read rank by rank, some ranks twice, so they
+    may load lazily. Never raises for what a dump holds: what is unreadable is in ``problems``.
     """
+    now, problems = _read(dumps, names or {})
+    facts = reason(now, problems, world_size, lambda rank: _history(dumps, rank))
+    if earlier is None:
+        return facts
+    before, _ = _read(earlier, {})
+    return _compare(facts, moved_since(before, now))
+
+
+def _read(
+    dumps: Mapping[int, bytes], names: Mapping[int, str]
+) -> tuple[dict[int, RankDump], list[str]]:
     problems: list[str] = []
-    read_dumps: dict[int, RankDump] = {}
+    result: dict[int, RankDump] = {}
     for rank in sorted(dumps):
-        name = (names or {}).get(rank, f"dump {rank}")
+        name = names.get(rank, f"dump {rank}")
         try:
-            read_dumps[rank] = read(rank, dumps[rank])
+            result[rank] = read(rank, dumps[rank])
         except InputError as error:
             problems.append(f"{name} {error}")
             continue
-        if read_dumps[rank].problem:
-            problems.append(f"{name} {read_dumps[rank].problem}")
-    return reason(read_dumps, problems, world_size, lambda rank: _history(dumps, rank))
+        if result[rank].problem:
+            problems.append(f"{name} {result[rank].problem}")
+    return result, problems
+
+
+def _compare(facts: RecorderFacts, moved: list[int]) -> RecorderFacts:
+    """Weigh the explanation by who went on since the earlier dumps."""
+    accused = {culprit.rank for culprit in facts.culprits}
+    if not moved:
+        line = "no rank has gone on since the earlier dumps"
+        return msgspec.structs.replace(facts, evidence=(*facts.evidence, line))
+    line = f"ranks {say_ranks(moved)} have gone on since the earlier dumps"
+    if accused and not accused & set(moved):
+        return msgspec.structs.replace(facts, evidence=(*facts.evidence, line))
+    return msgspec.structs.replace(
+        facts, kind="running", culprits=(), confidence=0.95, evidence=(line,)
+    )
 
 
 def _history(dumps: Mapping[int, bytes], rank: int) -> list[Entry]:
@@ -92,14 +121,22 @@ def _conclude(world: World, waits: Waits, findings: Findings) -> tuple[RecorderK
             "no rank has an operation pending: the job waits for something outside, or runs"
         )
         return "waiting-outside", remarks
-    if len(findings.culprits) * 2 > len(world.dumps):
-        accused = sorted(findings.culprits)
+    standing = [c.rank for c in findings.culprits.values() if c.kind in _STANDING]
+    if len(standing) > max(_FEW, len(world.dumps) // 4) or len(standing) * 2 > len(world.dumps):
         findings.culprits.clear()
         remarks.append(
-            f"ranks {accused} stand outside while fewer wait: they may wait for something outside, "
-            "or one of the waiters made a call too many, or the job was running"
+            f"ranks {say_ranks(standing)} are waited for and wait for nobody: so many at once are "
+            "seldom stuck; they may wait for something outside, or the job was running"
         )
         return "cannot-tell", remarks
+    if standing and world.unrecorded_p2p:
+        findings.confidence = min(findings.confidence, _BLIND)
+        line = "gloo does not record sends and receives: who waits in one looks idle"
+        remarks.append(line)
+        if len(standing) > 1:
+            findings.culprits.clear()
+            remarks.append(f"so of ranks {say_ranks(standing)}, any may be the one that is stuck")
+            return "cannot-tell", remarks
     if findings.culprits:
         first = max(findings.culprits.values(), key=lambda c: _WEIGHT.index(c.kind))
         return first.kind, remarks
@@ -107,6 +144,10 @@ def _conclude(world: World, waits: Waits, findings: Findings) -> tuple[RecorderK
         return "collective-mismatch", remarks
     return "cannot-tell", remarks or ["ranks wait, and nothing in the dumps explains it"]
 
+
+_FEW = 2
+_BLIND = 0.6
+_STANDING: tuple[RecorderKind, ...] = ("not-enqueued", "device-stuck")
 
 _WEIGHT: tuple[RecorderKind, ...] = (
     "no-dump",

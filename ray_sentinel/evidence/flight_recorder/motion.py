@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from ray_sentinel.evidence.flight_recorder.dump import RankDump
 from ray_sentinel.evidence.flight_recorder.world import World
+
+
+def moved_since(before: Mapping[int, RankDump], now: Mapping[int, RankDump]) -> list[int]:
+    """The ranks whose dumps differ in what was issued or completed."""
+    return [
+        rank for rank in sorted(now) if rank in before and _mark(before[rank]) != _mark(now[rank])
+    ]
+
+
+def _mark(dump: RankDump) -> tuple[object, ...]:
+    last = {key: entry.record for key, entry in dump.last_done.items()}
+    return dump.status, [entry.record for entry in dump.pending], last
 
 
 def moving(world: World) -> str:

@@ -51,6 +51,15 @@ class World:
         kept = [*self.dumps[rank].last_done.values(), *self.dumps[rank].pending]
         return (self._history(rank) if self._history else []) or kept
 
+    @property
+    def unrecorded_p2p(self) -> bool:
+        """Whether ranks send and receive without a record: gloo numbers such calls, no more."""
+        return any(
+            entry.library == "gloo" and entry.op_id != entry.collective_seq
+            for dump in self.dumps.values()
+            for entry in [*dump.last_done.values(), *dump.pending]
+        )
+
     def group(self, ident: int) -> Group:
         return self.groups.groups[ident]
 

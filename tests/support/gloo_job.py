@@ -1,0 +1,186 @@
+"""Real torch jobs on gloo that come to a standstill on purpose, and write their flight recorders.
+
+As a program it is one rank: ``gloo_job.py SCENARIO RANK WORLD FOLDER``. Each rank writes
+``FOLDER/at_RANK`` right before the call that the scenario is about; when ``FOLDER/dump`` appears,
+it writes ``FOLDER/trace_RANK.json`` (and ``FOLDER/pickle_RANK``) and ends.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+WORLD = 4
+DEADLINE = 90.0
+SETTLE = 1.5
+"""Seconds from the last rank's mark to the dumps: many times what a call takes to be enqueued."""
+
+
+def run(scenario: str, folder: Path, world: int = WORLD) -> dict[int, bytes]:
+    """Run a scenario; the ranks' dumps in JSON. The pickles lie beside them."""
+    environ = {
+        **os.environ,
+        "TORCH_FR_BUFFER_SIZE": "2000",
+        "OMP_NUM_THREADS": "1",
+        "GLOO_SOCKET_IFNAME": "lo",
+    }
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-W", "ignore", __file__, scenario, str(rank), str(world), folder],
+            env=environ,
+            stderr=subprocess.DEVNULL,
+        )
+        for rank in range(world)
+    ]
+    try:
+        _wait(lambda: len(list(folder.glob("at_*"))) == world, "ranks did not come to the place")
+        time.sleep(SETTLE)
+        (folder / "dump").touch()
+        _wait(lambda: len(list(folder.glob("trace_*.json"))) == world, "ranks did not dump")
+        for process in ranks:
+            process.wait(DEADLINE)
+    finally:
+        for process in ranks:
+            process.kill()
+            process.wait()
+    return {rank: (folder / f"trace_{rank}.json").read_bytes() for rank in range(world)}
+
+
+def _wait(condition: Callable[[], bool], message: str) -> None:
+    end = time.monotonic() + DEADLINE
+    while not condition():
+        if time.monotonic() > end:
+            raise TimeoutError(message)
+        time.sleep(0.05)
+
+
+class Rank:
+    """One rank of a scenario."""
+
+    def __init__(self, rank: int, world: int, folder: Path) -> None:
+        import torch
+        import torch.distributed as dist
+
+        self.torch: Any = torch
+        self.dist: Any = dist
+        self.rank, self.world, self.folder = rank, world, folder
+        dist.init_process_group(
+            "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world
+        )
+        half = world // 2
+        self.low = dist.new_group(list(range(half)), group_desc="half")
+        self.high = dist.new_group(list(range(half, world)), group_desc="half")
+        self.mine = self.low if rank < half else self.high
+        threading.Thread(target=self._dump, daemon=True).start()
+
+    def all_reduce(self, size: int = 8, group: Any = None, dtype: Any = None) -> None:
+        self.dist.all_reduce(self.torch.ones(size, dtype=dtype), group=group)
+
+    def step(self) -> None:
+        """A step of training that works."""
+        self.all_reduce(16)
+        self.all_reduce(8, self.mine)
+        tensor = self.torch.ones(4)
+        self.dist.broadcast(tensor, 0)
+        self.dist.all_gather([self.torch.ones(4) for _ in range(self.world)], tensor)
+        self.dist.barrier()
+
+    def here(self) -> None:
+        """Mark the place: what follows is what the scenario is about."""
+        (self.folder / f"at_{self.rank}").touch()
+
+    def sleep(self) -> None:
+        time.sleep(2 * DEADLINE)
+
+    def _dump(self) -> None:
+        from torch._C._distributed_c10d import _dump_fr_trace, _dump_fr_trace_json
+
+        while not (self.folder / "dump").exists():
+            time.sleep(0.05)
+        (self.folder / f"pickle_{self.rank}").write_bytes(_dump_fr_trace())
+        part = self.folder / f"part_{self.rank}"
+        part.write_bytes(_dump_fr_trace_json())
+        part.rename(self.folder / f"trace_{self.rank}.json")
+        time.sleep(1.0)
+        os._exit(0)
+
+
+def sleeper(job: Rank) -> None:
+    """Rank 2 sleeps before an all-reduce of everybody."""
+    job.here()
+    if job.rank == 2:
+        job.sleep()
+    job.all_reduce(32)
+
+
+def left_out(job: Rank) -> None:
+    """Rank 3 leaves out the all-reduce of its half, and goes on to the next of everybody."""
+    job.here()
+    if job.rank != 3:
+        job.all_reduce(8, job.mine)
+    job.all_reduce(32)
+
+
+def mismatch(job: Rank) -> None:
+    """Rank 1 scatters where the others are at a barrier."""
+    job.here()
+    if job.rank == 1:
+        job.dist.scatter(job.torch.ones(4), src=0)
+    job.dist.barrier()
+
+
+def two_groups(job: Rank) -> None:
+    """Rank 0 sleeps before the all-reduce of the low half; the high half waits for the low one."""
+    job.here()
+    if job.rank == 0:
+        job.sleep()
+    job.all_reduce(8, job.mine)
+    job.all_reduce(32)
+
+
+def pipeline(job: Rank) -> None:
+    """Rank 1 sleeps before it sends on; gloo records no send and no receive."""
+    tensor = job.torch.ones(8)
+    for turn in range(2):
+        if job.rank > 0:
+            if turn == 1:
+                job.here()
+            job.dist.recv(tensor, job.rank - 1)
+        if turn == 1:
+            job.here()
+        if job.rank == 1 and turn == 1:
+            job.sleep()
+        if job.rank < job.world - 1:
+            job.dist.send(tensor, job.rank + 1)
+    job.all_reduce(32)
+
+
+def outside(job: Rank) -> None:
+    """Everybody waits for something that no recorder sees."""
+    job.here()
+    job.sleep()
+
+
+SCENARIOS: dict[str, Callable[[Rank], None]] = {
+    function.__name__: function
+    for function in (sleeper, left_out, mismatch, two_groups, pipeline, outside)
+}
+
+
+def main() -> None:
+    scenario, rank, world, folder = sys.argv[1:5]
+    job = Rank(int(rank), int(world), Path(folder))
+    for _ in range(3):
+        job.step()
+    SCENARIOS[scenario](job)
+    job.sleep()
+
+
+if __name__ == "__main__":
+    main()

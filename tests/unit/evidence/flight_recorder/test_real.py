@@ -1,0 +1,73 @@
+"""Dumps that real torch jobs left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ray_sentinel.evidence.flight_recorder import explain
+from ray_sentinel.model.recorder import RecorderFacts
+
+FIXTURES = Path(__file__).parents[3] / "fixtures" / "flight_recorder"
+
+
+def facts(scenario: str, *without: int) -> RecorderFacts:
+    folder = FIXTURES / scenario
+    return explain(
+        {r: (folder / f"trace_{r}.json").read_bytes() for r in range(4) if r not in without},
+        world_size=4,
+    )
+
+
+@pytest.mark.parametrize(
+    ("scenario", "culprits", "kind"),
+    [
+        ("gloo_sleeper", {2}, "not-enqueued"),
+        ("gloo_left_out", {3}, "collective-mismatch"),
+        ("gloo_mismatch", {1}, "collective-mismatch"),
+        ("gloo_two_groups", {0}, "not-enqueued"),
+        ("gloo_pipeline", set(), "cannot-tell"),
+        ("gloo_outside", set(), "waiting-outside"),
+    ],
+)
+def test_scenario(scenario: str, culprits: set[int], kind: str) -> None:
+    found = facts(scenario)
+    assert {culprit.rank for culprit in found.culprits} == culprits
+    assert found.kind == kind
+    assert found.problems == ()
+
+
+def test_everybody_else_is_told_what_it_waits_for() -> None:
+    waits = {wait.rank: wait for wait in facts("gloo_two_groups").waits}
+    assert set(waits) == {1, 2, 3}
+    assert waits[1].waits_for == (0,)
+    assert waits[2].waits_for == (0, 1)
+    assert "all_reduce of 32 Float" in waits[3].operation
+
+
+def test_the_culprit_without_a_dump_is_named_where_nothing_else_explains_the_wait() -> None:
+    found = facts("gloo_sleeper", 2)
+    assert {culprit.rank for culprit in found.culprits} == {2}
+    assert found.kind == "no-dump"
+    assert found.confidence < facts("gloo_sleeper").confidence
+
+
+def test_an_innocent_without_a_dump_is_not_named() -> None:
+    found = facts("gloo_sleeper", 3)
+    assert {culprit.rank for culprit in found.culprits} == {2}
+
+
+def test_who_went_on_since_the_earlier_dumps_is_not_stuck() -> None:
+    def dumps(scenario: str) -> dict[int, bytes]:
+        folder = FIXTURES / scenario
+        return {rank: (folder / f"trace_{rank}.json").read_bytes() for rank in range(4)}
+
+    now = dumps("gloo_sleeper")
+    still = explain(now, earlier=now)
+    assert {culprit.rank for culprit in still.culprits} == {2}
+    without_last = explain(dumps("gloo_two_groups"), earlier=dumps("gloo_outside"))
+    assert {culprit.rank for culprit in without_last.culprits} == {0}
+    moved = explain(dumps("gloo_outside") | {2: now[0]}, earlier=dumps("gloo_outside"))
+    assert moved.kind == "running"
+    assert moved.culprits == ()
