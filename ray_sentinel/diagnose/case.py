@@ -24,6 +24,8 @@ T = TypeVar("T")
 
 IDLE_SHARE = 0.75
 """Power below this share of its usual level is a dip."""
+TOP_LEVEL = 0.97
+"""Quantile that is a GPU's power at work, also in a job that stood still most of the time."""
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,7 +114,7 @@ class Case:
         power = self.view.panel("gpu.power")
         if power.empty:
             return np.full(self.times.size, np.nan)
-        usual = stats.quantile(power.values, 0.8, axis=1)
+        usual = stats.quantile(power.values, TOP_LEVEL, axis=1)
         with np.errstate(divide="ignore", invalid="ignore"):
             return stats.median(power.values / usual[:, None], axis=0)
 

@@ -22,6 +22,10 @@ LONGEST = 2400.0
 """Seconds; a longer pause is no checkpoint, whatever its step."""
 LOCAL = 41
 """Step times whose median is the usual one at that moment: a job may slow down for good."""
+WARM_UP = 3
+"""First steps, which compile and warm caches, and are slow for that."""
+DRIFT = 0.03
+"""Share of the period by which a checkpoint may come early or late."""
 STEPS_AFTER = 2
 """Steps after an asynchronous checkpoint that it still may slow."""
 
@@ -71,7 +75,10 @@ def slow_steps(line: Timeline, durations: Floats, times: Floats) -> list[SlowSte
                 float(line.steps[index + 1]),
             )
         )
-    return _merged(found, 2 * max(usual, cell))
+    began = (
+        float(line.advances[min(WARM_UP, line.advances.size - 1)]) if line.advances.size else 0.0
+    )
+    return _merged([one for one in found if one.end > began], 2 * max(usual, cell))
 
 
 def _merged(found: list[SlowStep], near: float) -> list[SlowStep]:
@@ -84,23 +91,30 @@ def _merged(found: list[SlowStep], near: float) -> list[SlowStep]:
     return merged
 
 
-def period_of(slow: list[SlowStep]) -> float | None:
-    """The number of steps between checkpoints, from at least three slow steps; else None."""
+def period_of(slow: list[SlowStep], slack: float = 1.5) -> float | None:
+    """The number of steps between checkpoints, from at least three slow steps; else None.
+
+    ``slack`` is by how many steps the step of a slow step may be off.
+    """
     steps = np.array([one.step for one in slow])
     if steps.size < 3:
         return None
     gaps = np.diff(steps)
+    candidates = {float(gap) for gap in gaps} | {float(round(np.median(gaps)))}
     best: tuple[float, float] | None = None
-    for period in sorted({float(gap) for gap in gaps if gap >= 2}):
-        slack = max(1.5, 0.03 * period)
-        phase = np.abs((steps[:, None] - steps[None, :] + period / 2) % period - period / 2)
-        share = float(np.max((phase <= slack).mean(axis=1)))
+    for period in sorted(gap for gap in candidates if gap >= max(2.0, 2.5 * slack)):
+        on = _phase(steps[:, None] - steps[None, :], period) <= slack + DRIFT * period
+        share = float(on.mean(axis=1).max())
         expected = (steps[-1] - steps[0]) / period + 1
-        hit = float((phase <= slack).sum(axis=1).max()) / expected
-        score = share * min(hit, 1.0)
-        if share >= 0.6 and hit >= 0.6 and (best is None or score > best[0] + 1e-9):
-            best = (score, period)
+        hit = min(float(on.sum(axis=1).max()) / expected, 1.0)
+        if share >= 0.6 and hit >= 0.6 and (best is None or share * hit > best[0] + 1e-9):
+            best = (share * hit, period)
     return best[1] if best else None
+
+
+def _phase(offset: Floats, period: float) -> Floats:
+    """Distance to the nearest multiple of the period."""
+    return np.asarray(np.abs((offset + period / 2) % period - period / 2))
 
 
 def find(
@@ -111,14 +125,15 @@ def find(
     ``saving`` (T,) is where the signature shows (GPUs idle while storage works).
     ``configured`` is the period in the job's configuration, if known.
     """
-    period = configured or period_of(slow)
-    anchor = _anchor(slow, period) if period and not configured else 0.0
+    slack = _slack(line, times)
+    period = configured or period_of(slow, slack)
+    anchor = _anchor(slow, period, slack) if period and not configured else 0.0
     found = []
     for one in slow:
         if one.end - one.start > LONGEST or one.end >= line.end:
             continue
         by: Literal["configuration", "period", "signature"]
-        if period and _on(one.step - anchor, period):
+        if period and float(_phase(np.array(one.step - anchor), period)) <= slack + DRIFT * period:
             by = "configuration" if configured else "period"
         elif saving[(times >= one.start) & (times <= one.end)].any():
             by = "signature"
@@ -128,15 +143,17 @@ def find(
     return tuple(found)
 
 
-def _anchor(slow: list[SlowStep], period: float) -> float:
+def _slack(line: Timeline, times: Floats) -> float:
+    """Steps by which the step read at a moment may be off: those of one cell, and one more."""
+    cell = float(times[1] - times[0]) if times.size > 1 else 1.0
+    usual = line.step_seconds
+    return 1.5 + (cell / usual if np.isfinite(usual) and usual > 0 else 0.0)
+
+
+def _anchor(slow: list[SlowStep], period: float, slack: float) -> float:
     steps = np.array([one.step for one in slow])
-    phase = np.abs((steps[:, None] - steps[None, :] + period / 2) % period - period / 2)
-    return float(steps[int(np.argmax((phase <= max(1.5, 0.03 * period)).sum(axis=1)))])
-
-
-def _on(offset: float, period: float) -> bool:
-    phase = (offset + period / 2) % period - period / 2
-    return abs(phase) <= max(1.5, 0.03 * period)
+    on = _phase(steps[:, None] - steps[None, :], period) <= slack + DRIFT * period
+    return float(steps[int(np.argmax(on.sum(axis=1)))])
 
 
 def cells(found: tuple[Checkpoint, ...], times: Floats, usual: float) -> Bools:

@@ -76,6 +76,15 @@ def middle(values: Floats) -> float:
     return float(median(values))
 
 
+def background(values: Floats) -> float:
+    """What is usual among peers: the lower median of (N,), 0 for one alone.
+
+    The lower one, so that of two peers the quiet one is the measure.
+    """
+    known = np.sort(values[np.isfinite(values)])
+    return float(known[(known.size - 1) // 2]) if known.size > 1 else 0.0
+
+
 def runs(flags: Bools) -> list[tuple[int, int]]:
     """Half-open index ranges in which ``flags`` (T,) holds.
 

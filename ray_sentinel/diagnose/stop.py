@@ -5,13 +5,12 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
+from ray_sentinel.diagnose import stats
 from ray_sentinel.diagnose.case import Case
 from ray_sentinel.diagnose.timeline import stall_limit
 
 NO_STEPS_SECONDS = 120.0
 NEAR_CHECKPOINT = 1.5
-BUSY_SHARE = 0.6
-"""Power over the usual, above which the job was still at work after its last step."""
 
 
 class Stop(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,14 +40,30 @@ def find(case: Case) -> Stop | None:
 
 def _latest(case: Case, at: float, end: float) -> float:
     """The step may have run for a while before it stalled; a checkpoint may have come first."""
-    latest = at + _step(case)
-    with np.errstate(invalid="ignore"):
-        busy = (case.activity > BUSY_SHARE) & (case.times > at) & (case.times < end)
-    if busy.any() and not busy[case.cell_of(end) - 1]:
-        latest = max(latest, float(case.times[busy][-1]))
+    latest = max(at + _step(case), _settled(case, at, end))
     if case.checkpoints and at_checkpoint(case):
         latest = max(latest, at + max(one.end - one.start for one in case.checkpoints))
     return min(latest, end)
+
+
+def _settled(case: Case, at: float, end: float) -> float:
+    """When power and utilisation came to the level at which they then stayed."""
+    tail = np.flatnonzero((case.times > at) & (case.times <= end))
+    if tail.size < 10:
+        return at
+    util = case.view.panel("gpu.util")
+    use = stats.median(util.values, 0) / 100.0 if not util.empty else case.activity
+    settled = at
+    for values, width in ((case.activity, 0.1), (use, 0.25)):
+        level = stats.middle(values[tail[tail.size // 2 :]])
+        with np.errstate(invalid="ignore"):
+            off = np.abs(values[tail] - level) > width
+        # What moves only near the end is no part of the beginning.
+        off[int(0.6 * tail.size) :] = False
+        last = stats.last_index(off)
+        if last is not None:
+            settled = max(settled, float(case.times[tail[last]]))
+    return settled
 
 
 def _final(case: Case) -> Stop | None:

@@ -186,10 +186,13 @@ def _influence(case: Case, port: rdma.PortTrouble, ports: tuple[rdma.PortTrouble
 
 
 def _heat(case: Case) -> list[Candidate]:
-    hot, clocks = case.once(drift.hot), case.once(drift.clocks)
+    hot, clocks = list(case.once(drift.hot)), case.once(drift.clocks)
     weak = case.once(drift.power)
     found = []
     throttled = {(one.host, one.gpu) for one in (*clocks, *weak)}
+    # A card that clocks down draws less and should cool: one that warms up is throttled by heat.
+    slowed = {(one.host, one.gpu) for one in clocks} - {(one.host, one.gpu) for one in hot}
+    hot += [one for one in case.once(drift.warm) if (one.host, one.gpu) in slowed]
     guilty = [one for one in hot if (one.host, one.gpu) in throttled]
     if guilty:
         found.append(_of_gpus("thermal", "thermal", "overheating", guilty, clocks + weak, 0.95))
@@ -199,7 +202,8 @@ def _heat(case: Case) -> list[Candidate]:
         found.append(_of_gpus("power", "clock-drop", "a core clock held down", cold, weak, 0.9))
     slack = {(one.host, one.gpu) for one in (*hot, *clocks)}
     capped = [one for one in weak if (one.host, one.gpu) not in slack]
-    if capped:
+    # Power that falls on cards of several hosts at once answers to what the model computes.
+    if capped and len({one.host for one in capped}) == 1:
         found.append(_of_gpus("power", "power-drop", "power held down", capped, (), 0.6))
     return found
 

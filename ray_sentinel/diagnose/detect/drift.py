@@ -1,9 +1,9 @@
 """GPUs that leave their peers: hotter, slower clocked, weaker.
 
-A job drives all its GPUs alike, so the median over all of them at each moment is what the load asks
-for; what remains after it is taken off is a card's own. A card's usual offset is taken off too. In
-a job of one or two hosts half of the cards may be affected together: there each is compared with
-its own past only.
+A job drives all its GPUs alike, so what most of them show at a moment is what the load asks for;
+what remains after it is taken off is a card's own. "Most" is the quartile on the healthy side, not
+the median, so that half of the cards (one of two hosts) may be affected together. A card's usual
+offset is its own level at first.
 """
 
 from __future__ import annotations
@@ -23,13 +23,12 @@ from ray_sentinel.diagnose.shifts import find_shifts
 SMOOTH_SECONDS = 60.0
 HOT_RISE = 6.0
 """°C above its own usual distance to the peers."""
-HOT = 90.0
-THROTTLING = 100.0
+WARM_RISE = 2.5
 CLOCK_DROP = 0.04
 """Share of the usual clock."""
 POWER_DROP = 0.08
-PEERS = 3
-"""Hosts from which on peers are asked."""
+FIRST_SHARE = 0.1
+"""The first level is the usual one if it lasts for this share of the time."""
 
 
 class Drift(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,17 +47,22 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True):
     anomaly: Anomaly
 
 
-def residual(case: Case, panel: Panel) -> Floats:
+def residual(case: Case, panel: Panel, sign: float) -> Floats:
     """(S, T) what is a card's own, in steady cells; NaN elsewhere."""
     values = np.where(case.steady, panel.values, np.nan)
-    if len(panel.hosts) < PEERS:
+    if len(panel.rows) < 2:
         return values
-    return values - stats.median(values, 0)
+    return values - stats.quantile(values, 0.25 if sign > 0 else 0.75, axis=0)
 
 
 def hot(case: Case) -> tuple[Drift, ...]:
     """GPUs that grew hotter than their load explains."""
     return _drifts(case, "gpu.temp", "hot", least=HOT_RISE, relative=0.0, sign=1.0)
+
+
+def warm(case: Case) -> tuple[Drift, ...]:
+    """GPUs that grew a little hotter: news only where power fell at the same time."""
+    return _drifts(case, "gpu.temp", "hot", least=WARM_RISE, relative=0.0, sign=1.0)
 
 
 def clocks(case: Case) -> tuple[Drift, ...]:
@@ -81,12 +85,13 @@ def _drifts(
     panel = case.view.panel(key)
     if panel.empty or case.steady.sum() < 8:
         return ()
-    own = residual(case, panel)
-    width = max(1, int(SMOOTH_SECONDS / case.cell))
+    own = residual(case, panel, sign)
+    width = max(5, int(SMOOTH_SECONDS / case.cell))
     found = []
     low, high = stats.quantile(own, 0.05, axis=1), stats.quantile(own, 0.95, axis=1)
     for index in np.flatnonzero(high - low > 0.7 * least):
-        calm = stats.smoothed(own[index], width)
+        # A median: one cell in which a host was read a moment later than the others is no drift.
+        calm = stats.rolling_median(own[index], width)
         calm = np.where(np.isfinite(own[index]), calm, np.nan)
         found += _of_row(case, panel, int(index), calm, kind, least, relative, sign)
     return tuple(sorted(found, key=lambda drift: drift.at))
@@ -101,7 +106,9 @@ def _of_row(
         return []
     edges = [0, *[shift.index for shift in shifts], case.times.size]
     levels = [stats.middle(calm[a:b]) for a, b in itertools.pairwise(edges)]
-    base = min(levels) if sign > 0 else max(levels)
+    counts = [int(np.isfinite(calm[a:b]).sum()) for a, b in itertools.pairwise(edges)]
+    lasting = [i for i, count in enumerate(counts) if count >= FIRST_SHARE * sum(counts)]
+    base = levels[lasting[0]] if lasting else levels[int(np.argmax(counts))]
     cells = np.zeros(case.times.size, dtype=bool)
     for level, left, right in zip(levels, edges, edges[1:], strict=False):
         if sign * (level - base) >= least:

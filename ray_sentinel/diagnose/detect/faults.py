@@ -147,7 +147,7 @@ def _degrading(case: Case, key: str, kind: str) -> list[Fault]:
     if panel.empty:
         return []
     totals = np.nansum(growth(case, panel), axis=1)
-    peers = float(np.median(totals))
+    peers = stats.background(totals)
     hours = max((case.view.end - case.view.start) / 3600.0, 1 / 6)
     least = REPLAYS_PER_HOUR * hours if kind == "pcie-replay" else CE_MANY
     severe = max(least, CE_OVER_PEERS * peers)
@@ -175,6 +175,6 @@ def _kernel_log(case: Case) -> list[Fault]:
     if panel.empty:
         return []
     totals = np.nansum(growth(case, panel), axis=1)
-    peers = float(np.median(totals))
+    peers = stats.background(totals)
     found = _grown(case, panel.quantity.key, "dmesg-gpu", "degrading", 1.0, only=panel)
     return [fault for fault in found if fault.count > max(0.0, 3 * peers)]

@@ -90,7 +90,7 @@ def _volume(
     if panel.empty:
         return
     rates = panel.rates()
-    limit = _usual(rates)
+    limit = _limits(rates)[:, None]
     join, least = _cells(case, JOIN_SECONDS), max(2, _cells(case, SUSTAINED_SECONDS))
     with np.errstate(invalid="ignore"):
         above = rates > limit
@@ -101,11 +101,16 @@ def _volume(
             hot.setdefault(_key(row), {})[key] = (cells, anomaly)
 
 
-def _usual(rates: Floats) -> float:
-    """What the better half of all ports does at its busiest, times a margin."""
-    per_port = stats.quantile(rates, 0.95, axis=1)
-    background = stats.middle(per_port)
-    return max(LEAST_RATE, OVER_PEERS * (background if np.isfinite(background) else 0.0))
+def _limits(rates: Floats) -> Floats:
+    """(S,) packets per second above which a port is troubled.
+
+    Measured against its peers at their busiest or against its own quiet times, whichever is lower:
+    one bad port has quiet peers, a congested fabric had quiet times.
+    """
+    peers = stats.background(stats.quantile(rates, 0.95, axis=1))
+    own = stats.quantile(rates, 0.25, axis=1)
+    quiet = np.fmin(np.where(np.isfinite(own), own, 0.0), peers if rates.shape[0] > 1 else np.inf)
+    return np.maximum(LEAST_RATE, OVER_PEERS * quiet)
 
 
 def _lasting(flags: Bools, join: int, least: int) -> Bools:
@@ -127,7 +132,7 @@ def _errors(
     totals = np.nansum(grown, axis=1)
     # Where most ports count a few, a few are background.
     limit = max(0.0 if key in {"retry_exceeded", "link_downed"} else 1.0,
-                OVER_PEERS * float(np.median(totals)))  # fmt: skip
+                OVER_PEERS * stats.background(totals))  # fmt: skip
     for row, rises, total in zip(panel.rows, grown, totals, strict=True):
         if total <= limit:
             continue

@@ -192,7 +192,7 @@ def _network(case: Case, scene: Scene) -> Diagnosis | None:
 
 def _straggler(case: Case, scene: Scene) -> Diagnosis | None:
     working, waiting = scene.of("working"), scene.of("waiting") + scene.of("unclear")
-    if not working or len(working) > MINORITY * (len(working) + len(waiting)):
+    if not working or len(working) > len(waiting):
         return None
     hosts = sorted({one.host for one in working})
     culprits = tuple(

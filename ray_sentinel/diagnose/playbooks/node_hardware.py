@@ -80,7 +80,12 @@ def _fatal(case: Case, fatal: list[Fault], gone: tuple[lost.Lost, ...]) -> Diagn
 def _gpu_lost(case: Case, gone: tuple[lost.Lost, ...]) -> Diagnosis:
     first = gone[0]
     near = [one for one in gone if one.at <= first.at + 60.0]
-    errors = [fault for fault in case.once(faults.find) if fault.host == first.host]
+    lost_gpus = {(one.host, one.gpu) for one in near}
+    errors = [
+        fault
+        for fault in case.once(faults.find)
+        if fault.severity != "note" and (fault.host, fault.gpu or first.gpu) in lost_gpus
+    ]
     stopped = _stop_after(case, first.at)
     names = listed([f"GPU {one.gpu} of {one.host}" for one in near])
     text = f"{names} fell off the bus: it no longer answers, while its neighbours do" + (

@@ -96,10 +96,11 @@ def cpu_contention(world: World) -> Truth:
 
 
 def input_storage(world: World) -> Truth:
-    """Storage under two hosts grows slow: their input, and so every step."""
+    """Storage under one or two hosts grows slow: their input, and so every step."""
     decoys.usual(world)
     at = world.draw((0.4, 0.6)) * world.t[-1]
-    hosts = sorted({int(h) for h in world.rng.integers(0, world.hosts, 2)})
+    count = 2 if world.hosts >= 4 else 1
+    hosts = sorted({int(h) for h in world.rng.integers(0, world.hosts, count)})
     cells = world.after(at)
     count = int(cells.sum())
     for host in hosts:

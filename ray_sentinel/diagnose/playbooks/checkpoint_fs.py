@@ -1,0 +1,246 @@
+"""Checkpoint file-system error: was storage worse at the failed checkpoint than at earlier ones?
+
+Heavy I/O, TCP retransmits and blocked processes are usual on hosts that write a checkpoint. Only
+against the earlier, successful checkpoints of the same job, host by host, do they say anything.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from ray_sentinel.diagnose import stats, wording
+from ray_sentinel.diagnose import stop as stops
+from ray_sentinel.diagnose.anomaly import Anomaly
+from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.panel import listed
+from ray_sentinel.diagnose.series import Floats
+from ray_sentinel.model.diagnosis import Culprit, Diagnosis, Link, Outcome, Table
+
+NAME = "checkpoint-fs-error"
+ANALYSIS = "checkpoint-fs-error"
+ALIASES: tuple[str, ...] = ("checkpoint", "checkpoint-error", "8")
+TITLE = "Checkpoint file-system error"
+
+WORSE = 1.6
+"""Times the greatest peak of the earlier checkpoints, in two measures of a host ..."""
+MUCH_WORSE = 2.0
+"""... or in a single one."""
+LEAST_WINDOW = 120.0
+_MEASURES = (
+    ("io.full", "I/O pressure", "%", 10.0),
+    ("tcp.retx", "TCP retransmits", "/s", 50.0),
+    ("host.procs_blocked", "blocked processes", "", 8.0),
+    ("io.dirty", "dirty pages", "B", 2e9),
+)
+
+
+class Failed(msgspec.Struct, frozen=True, kw_only=True):
+    """The checkpoint that failed."""
+
+    start: float
+    end: float
+    step: float | None
+    said: bool
+    """The log or the user names it."""
+
+
+class Change(msgspec.Struct, frozen=True, kw_only=True):
+    """One measure on one host: peaks at the failed checkpoint and at the worst earlier one."""
+
+    host: str
+    key: str
+    title: str
+    unit: str
+    failed: float
+    earlier: float
+    anomaly: Anomaly | None
+
+    @property
+    def ratio(self) -> float:
+        """How many times worse."""
+        return self.failed / self.earlier if self.earlier > 0 else float("inf")
+
+
+def applies(case: Case) -> float:
+    """A checkpoint is said to have failed, or the job stopped where one was due."""
+    if case.options.failed_checkpoint is not None or case.logs.failed_checkpoint is not None:
+        return 1.0
+    if case.logs.failure == "checkpoint-fs-error":
+        return 1.0
+    stop = case.once(stops.find)
+    return 0.5 if stop is not None and stop.for_good and case.once(_at_save) else 0.0
+
+
+def run(case: Case) -> Diagnosis:
+    """The failed checkpoint against the earlier ones."""
+    failed = case.once(failed_checkpoint)
+    if failed is None:
+        text = "No checkpoint is said to have failed, and the job did not stop in one."
+        return wording.plain(case, NAME, ANALYSIS, "not-this", "none", text, 0.85)
+    earlier = [one for one in case.checkpoints if one.end < failed.start]
+    if not earlier:
+        text = "No earlier checkpoint is known that the failed one could be compared with."
+        return wording.plain(case, NAME, ANALYSIS, "unknown", "no-comparison", text, 0.3)
+    changes = _changes(case, failed, [(one.start, one.end) for one in earlier])
+    worse = _convincing([one for one in changes if one.anomaly is not None])
+    if worse:
+        return _storage(case, failed, changes, worse, len(earlier))
+    text = (
+        f"Storage was no worse at the failed checkpoint than at the {len(earlier)} before it: "
+        "congestion did not set off the error. Look at the file system's own errors (locks, "
+        "quota, a vanished file)."
+    )
+    outcome: Outcome = "found" if failed.said else "not-this"
+    diagnosis = wording.plain(case, NAME, ANALYSIS, outcome, "checkpoint-not-congestion", text, 0.7)
+    return msgspec.structs.replace(
+        diagnosis,
+        tables=(_table(case, changes),),
+        weight=0.6 if failed.said else 0.0,
+        window=(failed.start, failed.end),
+    )
+
+
+def _at_save(case: Case) -> bool:
+    """The signature of a save shows right after the last step."""
+    stop = case.once(stops.find)
+    if stop is None:
+        return False
+    near = (case.times >= stop.at - 2 * case.cell) & (
+        case.times <= stop.at + LEAST_WINDOW + 2 * stop.uncertainty
+    )
+    return bool(stops.at_checkpoint(case) and case.saving[near].any())
+
+
+def failed_checkpoint(case: Case) -> Failed | None:
+    """Named by the user or the log, else the save in which the job stopped."""
+    step = case.options.failed_checkpoint
+    step = step if step is not None else case.logs.failed_checkpoint
+    longest = max([one.end - one.start for one in case.checkpoints], default=LEAST_WINDOW)
+    if step is not None:
+        known = [one for one in case.checkpoints if abs(one.step - step) <= 1]
+        if known:
+            return Failed(start=known[-1].start, end=known[-1].end, step=step, said=True)
+        at = case.line.time_of(step) or case.line.last_progress
+        if at is None:
+            return None
+        end = min(at + max(longest, LEAST_WINDOW), case.line.end)
+        return Failed(start=at, end=end, step=step, said=True)
+    stop = case.once(stops.find)
+    said = case.logs.failure == "checkpoint-fs-error"
+    if stop is None or not (said or case.once(_at_save)):
+        return None
+    end = min(stop.at + max(1.5 * longest, LEAST_WINDOW), stop.end)
+    return Failed(start=stop.at, end=end, step=stop.step, said=said)
+
+
+def _changes(case: Case, failed: Failed, earlier: list[tuple[float, float]]) -> list[Change]:
+    found = []
+    for key, title, unit, least in _MEASURES:
+        panel = case.view.panel(key)
+        if panel.empty:
+            continue
+        values = panel.rates() if panel.quantity.kind == "counter" else panel.values
+        width = max(1, int(30.0 / case.cell))
+        for row, series in zip(panel.rows, values, strict=True):
+            calm = stats.smoothed(series, width)
+            now = _peak(case, calm, failed.start, failed.end)
+            before = [_peak(case, calm, start, end + case.cell) for start, end in earlier]
+            known = [peak for peak in before if np.isfinite(peak)]
+            if not known or not np.isfinite(now):
+                continue
+            top = max(known)
+            bad = now > WORSE * top and now - top > least
+            anomaly = None
+            if bad:
+                cells = np.flatnonzero(
+                    (case.times >= failed.start) & (case.times <= failed.end)
+                    & (np.nan_to_num(calm) > max(top, 0.5 * now))
+                )  # fmt: skip
+                at = float(case.times[cells[0]]) if cells.size else failed.start
+                anomaly = Anomaly(
+                    kind=f"checkpoint.{key}",
+                    text=f"{row.host}: {title} up to {_value(now, unit)} at the failed checkpoint, "
+                    f"at most {_value(top, unit)} at earlier ones",
+                    at=at, until=failed.end, uncertainty=case.cell, host=row.host, size=now,
+                    metric=panel.metric, promql=panel.promql(row),
+                )  # fmt: skip
+            found.append(Change(host=row.host, key=key, title=title, unit=unit, failed=now,
+                                earlier=top, anomaly=anomaly))  # fmt: skip
+    return found
+
+
+def _convincing(worse: list[Change]) -> list[Change]:
+    """Storage is as uneven as it is: one measure a little higher than before says nothing."""
+    return [
+        one
+        for one in worse
+        if one.ratio > MUCH_WORSE or sum(other.host == one.host for other in worse) >= 2
+    ]
+
+
+def _peak(case: Case, values: Floats, start: float, end: float) -> float:
+    inside = (case.times >= start) & (case.times <= end)
+    return float(stats.largest(values[inside])) if inside.any() else float("nan")
+
+
+def _value(value: float, unit: str) -> str:
+    if unit == "B":
+        return wording.size(value)
+    return f"{value:,.0f} {unit}".replace(" /", "/").strip()
+
+
+def _storage(
+    case: Case, failed: Failed, changes: list[Change], worse: list[Change], count: int
+) -> Diagnosis:
+    hosts = sorted({one.host for one in worse})
+    anomalies = sorted((one.anomaly for one in worse if one.anomaly), key=lambda a: a.at)
+    text = (
+        f"Congested storage at the failed checkpoint: on {listed(hosts)} it was clearly worse than "
+        f"at the {count} checkpoints before ({anomalies[0].text}); that set off the file-system "
+        "error."
+    )
+    step = f" at step {failed.step:.0f}" if failed.step is not None else ""
+    chain = [a.link("root" if i == 0 else "intermediate") for i, a in enumerate(anomalies[:6])]
+    chain.append(
+        Link(role="symptom", text=f"the checkpoint{step} fails", at=failed.start,
+             uncertainty=failed.end - failed.start)
+    )  # fmt: skip
+    return Diagnosis(
+        analysis=ANALYSIS,
+        playbook=NAME,
+        outcome="found",
+        cause="checkpoint-storage",
+        root_cause=text,
+        confidence=0.8 if failed.said else 0.65,
+        weight=0.94 if failed.said else 0.79,
+        window=(failed.start, failed.end),
+        onset=anomalies[0].at,
+        culprits=tuple(
+            Culprit(host=host, reason=next(a.text for a in anomalies if a.host == host))
+            for host in hosts
+        ),
+        chain=tuple(chain),
+        evidence=tuple(a.fact() for a in anomalies),
+        tables=(_table(case, changes),),
+        anomalies=tuple(a.text for a in anomalies),
+        next_steps=(
+            "Have the storage's own load and errors at that time looked at.",
+            "Stagger or thin out checkpoint writers; keep other I/O off the head node.",
+            "Restart from the last good checkpoint.",
+        ),
+    )
+
+
+def _table(case: Case, changes: list[Change]) -> Table:
+    ordered = sorted(changes, key=lambda one: (one.anomaly is None, one.host, one.key))
+    return Table(
+        title="Peaks at the failed checkpoint against the earlier ones",
+        columns=("Host", "Measure", "Failed", "Earlier at most", "Interpretation"),
+        rows=tuple(
+            (one.host, one.title, _value(one.failed, one.unit), _value(one.earlier, one.unit),
+             "worse" if one.anomaly is not None else "as before")
+            for one in ordered[:40]
+        ),
+        promql=case.promql("io.full"),
+    )  # fmt: skip

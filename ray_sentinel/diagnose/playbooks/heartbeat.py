@@ -1,0 +1,280 @@
+"""Heartbeat timeout: were the accused tasks alive when they were declared dead?
+
+A coordinator that misses heartbeats ends the whole job. The heartbeats stopped one timeout before
+that; what the accused hosts did then proves or disproves the accusation.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from ray_sentinel.diagnose import stats, wording
+from ray_sentinel.diagnose import stop as stops
+from ray_sentinel.diagnose.anomaly import Anomaly, at_row
+from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.detect import levels, lost, memory, rdma
+from ray_sentinel.diagnose.panel import listed
+from ray_sentinel.model.diagnosis import Culprit, Diagnosis, Fact, Link, Table
+
+NAME = "heartbeat-false-positive"
+ANALYSIS = "heartbeat"
+ALIASES: tuple[str, ...] = ("heartbeat-timeout", "2")
+TITLE = "Heartbeat timeout"
+
+DEFAULT_TIMEOUT = 100.0
+"""Seconds; JAX's own default."""
+AROUND = 90.0
+"""Seconds around the moment at which the heartbeats stopped."""
+TCP_SPIKE = 50.0
+"""Retransmits per second above the host's usual."""
+IO_HIGH = 20.0
+
+
+class Moment(msgspec.Struct, frozen=True, kw_only=True):
+    """When the job was ended, when the heartbeats stopped, and who was accused."""
+
+    crash: float
+    stopped: float
+    timeout: float
+    accused: tuple[str, ...]
+    named: bool
+    """Somebody was accused by name."""
+
+
+def applies(case: Case) -> float:
+    """The log, or the user, speaks of a heartbeat."""
+    said = case.logs.failure == "heartbeat-timeout"
+    asked = bool(case.options.accused or case.options.heartbeat_timeout)
+    return 1.0 if said or asked else 0.0
+
+
+def run(case: Case) -> Diagnosis:
+    """The accused were alive, or were not."""
+    if applies(case) == 0.0 and case.options.crash_at is None and not _ended_abruptly(case):
+        text = "Not a heartbeat timeout: nobody speaks of one, and the job did not end abruptly."
+        return wording.plain(case, NAME, ANALYSIS, "not-this", "none", text, 0.85)
+    moment = when(case)
+    states = levels.states(case, moment.stopped - AROUND, moment.stopped + AROUND / 2)
+    own = [one for one in states if one.host in moment.accused]
+    if not own:
+        text = (
+            f"No GPU series of the accused hosts ({listed(moment.accused)}) at the time when the "
+            "heartbeats stopped: the accusation can be neither proven nor disproven."
+        )
+        return wording.plain(case, NAME, ANALYSIS, "unknown", "no-data", text, 0.3)
+    idle = _dead(case, moment, own)
+    if idle:
+        return _true(case, moment, own, idle)
+    return _false(case, moment, own)
+
+
+def _ended_abruptly(case: Case) -> bool:
+    """All GPUs worked to the last and then rest, or the data end with them at work."""
+    stop = case.once(stops.find)
+    if stop is None or not stop.for_good or case.once(memory.kills):
+        return False
+    tail = levels.states(case, stop.latest + AROUND, stop.end)
+    return bool(tail) and all(one.state == "resting" for one in tail)
+
+
+def when(case: Case) -> Moment:
+    """From the options, else the log, else what the series show."""
+    options, logs = case.options, case.logs
+    crash = options.crash_at if options.crash_at is not None else logs.crash_at
+    if crash is None:
+        stop = case.once(stops.find)
+        crash = stop.latest if stop is not None else case.line.end
+    timeout = options.heartbeat_timeout or logs.heartbeat_timeout or DEFAULT_TIMEOUT
+    accused = options.accused or logs.accused
+    return Moment(
+        crash=crash,
+        stopped=crash - timeout,
+        timeout=timeout,
+        accused=accused or case.hosts,
+        named=bool(accused),
+    )
+
+
+def _dead(case: Case, moment: Moment, own: list[levels.GpuState]) -> list[str]:
+    """Accused hosts that did not work when their heartbeats stopped."""
+    gone = {
+        one.host
+        for one in case.once(lost.hosts)
+        if one.host in moment.accused and one.at <= moment.stopped + AROUND
+    }
+    for host in moment.accused:
+        states = [one.state for one in own if one.host == host]
+        if not states or sum(state in {"resting", "gone"} for state in states) > len(states) / 2:
+            gone.add(host)
+    if not case.checkpoint_cells[case.cell_of(moment.stopped)]:
+        return sorted(gone)
+    # In a checkpoint all rest: only who is really gone is dead.
+    return sorted({one.host for one in case.once(lost.hosts)} & gone)
+
+
+def _true(case: Case, moment: Moment, own: list[levels.GpuState], dead: list[str]) -> Diagnosis:
+    text = (
+        f"Probably a true heartbeat timeout: {listed(dead)} did no work any more when the "
+        "heartbeats stopped. Look for an OOM kill, GPU errors or a crash there."
+    )
+    chain = (
+        Link(role="root", text=f"{listed(dead)} stopped working", at=moment.stopped,
+             uncertainty=AROUND, host=dead[0]),
+        _crash_link(moment),
+    )  # fmt: skip
+    culprits = tuple(Culprit(host=host, reason="no work at the heartbeat's stop") for host in dead)
+    return _answer(case, moment, own, "heartbeat-true", text, 0.75, chain, culprits, ())
+
+
+def _false(case: Case, moment: Moment, own: list[levels.GpuState]) -> Diagnosis:
+    network, storage = _network(case, moment), _storage(case, moment)
+    busy = [one.utilisation for one in own if np.isfinite(one.utilisation)]
+    use = f" (GPU utilisation {np.median(busy):.0f} %)" if busy else ""
+    alive = f"the accused hosts ({listed(moment.accused)}) were alive and training{use}"
+    if network and (not storage or network[0].at <= storage[0].at):
+        cause, found = "heartbeat-network", network
+        text = (
+            f"A heartbeat false positive, likely set off by the network: {alive}; {found[0].text} "
+            "when the heartbeats stopped."
+        )
+    elif storage:
+        cause, found = "heartbeat-storage", storage
+        text = (
+            f"A heartbeat false positive, likely set off by storage: {alive}; {found[0].text} "
+            "when the heartbeats stopped, as in a checkpoint's writeback."
+        )
+    else:
+        cause, found = "heartbeat-false-positive", []
+        text = (
+            f"A heartbeat false positive: {alive}, with a clean network and no I/O pressure, when "
+            "the heartbeats stopped. The heartbeat's own channel failed."
+        )
+    links = [a.link("root" if i == 0 else "intermediate") for i, a in enumerate(found[:4])]
+    if not links:
+        links = [Link(role="root", text="the heartbeat channel failed while the tasks were healthy",
+                      at=moment.stopped, uncertainty=AROUND)]  # fmt: skip
+    chain = (*links, _crash_link(moment))
+    confidence = 0.85 if moment.named else 0.6
+    facts = tuple(anomaly.fact() for anomaly in found)
+    return _answer(case, moment, own, cause, text, confidence, chain, (), facts)
+
+
+def _network(case: Case, moment: Moment) -> list[Anomaly]:
+    found = _spikes(case, moment, "tcp.retx", TCP_SPIKE, "TCP retransmits", moment.accused)
+    near = _near(case, moment)
+    for port in case.once(rdma.find):
+        if (port.cells & near).any():
+            found += port.anomalies
+    coordinator = (case.options.coordinator,) if case.options.coordinator else case.hosts
+    for key, title in (("tcp.listen_drops", "TCP listen drops"), ("tcp.aborts", "TCP aborts")):
+        found += _spikes(case, moment, key, 0.2, title, coordinator)
+    return sorted(found, key=lambda anomaly: anomaly.at)
+
+
+def _storage(case: Case, moment: Moment) -> list[Anomaly]:
+    near, found = _near(case, moment), []
+    panel = case.view.panel("io.full")
+    for row, values in zip(panel.rows, panel.values, strict=True):
+        with np.errstate(invalid="ignore"):
+            high = near & (values > IO_HIGH)
+        if row.host in moment.accused and high.sum() >= 2:
+            first, last = np.flatnonzero(high)[[0, -1]]
+            text = f"{row.host}: I/O pressure up to {float(np.max(values[high])):.0f} %"
+            found.append(at_row(panel, row, "host.io", text, int(first), int(last),
+                                float(np.max(values[high]))))  # fmt: skip
+    return sorted(found, key=lambda anomaly: anomaly.at)
+
+
+def _near(case: Case, moment: Moment) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    return np.asarray(
+        (case.times >= moment.stopped - AROUND) & (case.times <= moment.stopped + AROUND)
+    )
+
+
+def _spikes(
+    case: Case, moment: Moment, key: str, least: float, title: str, hosts: tuple[str, ...]
+) -> list[Anomaly]:
+    """Rates near the moment that stand above the host's usual ones."""
+    panel = case.view.panel(key)
+    if panel.empty:
+        return []
+    near, found = _near(case, moment), []
+    for row, rates in zip(panel.rows, panel.rates(), strict=True):
+        if row.host not in hosts:
+            continue
+        usual = float(stats.quantile(rates[~near], 0.9)) if (~near).any() else 0.0
+        with np.errstate(invalid="ignore"):
+            high = near & (rates > max(least, 3.0 * (usual if np.isfinite(usual) else 0.0)))
+        if high.sum() >= 2:
+            first, last = np.flatnonzero(high)[[0, -1]]
+            peak = float(np.max(rates[high]))
+            text = f"{row.host}: {title} up to {peak:,.0f}/s"
+            found.append(at_row(panel, row, f"host.{key}", text, int(first), int(last), peak))
+    return found
+
+
+def _crash_link(moment: Moment) -> Link:
+    return Link(
+        role="symptom",
+        text=f"the job is ended, {moment.timeout:.0f} s after the last heartbeat",
+        at=moment.crash,
+    )
+
+
+def _answer(
+    case: Case, moment: Moment, own: list[levels.GpuState], cause: str, text: str,
+    confidence: float, chain: tuple[Link, ...], culprits: tuple[Culprit, ...],
+    facts: tuple[Fact, ...],
+) -> Diagnosis:  # fmt: skip
+    rows = []
+    for host in moment.accused:
+        states = [one for one in own if one.host == host]
+        rows.append((
+            host,
+            wording.spread([one.utilisation for one in states], "%"),
+            wording.spread([one.power for one in states], "W"),
+            ", ".join(sorted({one.state for one in states})) or "no data",
+        ))  # fmt: skip
+    table = Table(
+        title="Accused hosts when the heartbeats stopped",
+        columns=("Host", "Utilisation", "Power", "Interpretation"),
+        rows=tuple(rows[:32]),
+        promql=case.promql("gpu.util"),
+    )
+    panel = case.view.panel("gpu.util")
+    alive = Fact(
+        text=f"GPU utilisation of {len(moment.accused)} accused hosts at the heartbeats' stop: "
+        + wording.spread([one.utilisation for one in own], "%"),
+        metric=panel.metric,
+        promql=panel.promql(),
+        at=moment.stopped,
+    )
+    return Diagnosis(
+        analysis=ANALYSIS,
+        playbook=NAME,
+        outcome="found",
+        cause=cause,
+        root_cause=text,
+        confidence=confidence,
+        weight=0.93 if applies(case) else 0.3,
+        window=(moment.stopped, moment.crash),
+        onset=chain[0].at,
+        culprits=culprits,
+        chain=chain,
+        evidence=(alive, *facts),
+        tables=(table,),
+        anomalies=tuple(fact.text for fact in facts),
+        next_steps=_next_steps(cause),
+    )
+
+
+def _next_steps(cause: str) -> tuple[str, ...]:
+    if cause == "heartbeat-true":
+        return ("Run the playbooks host-oom and node-hardware-failure on the same job.",
+                "Read the kernel log and the ranks' logs of the named hosts.")  # fmt: skip
+    steps = ["Raise the heartbeat timeout; the tasks were healthy.",
+             "Restart from the last checkpoint on the same nodes."]  # fmt: skip
+    if cause == "heartbeat-storage":
+        steps.insert(0, "Keep checkpoint writeback from starving the heartbeat's thread.")
+    return tuple(steps)
