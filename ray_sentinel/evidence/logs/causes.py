@@ -45,6 +45,9 @@ _ANYTIME = 900.0
 """A machine's own record (kernel, scheduler) explains a failure up to so many seconds around it."""
 _PRINTED_LATE = 60.0
 _AFTER_TIMEOUT = 2.0
+_BY_PREEMPTION = frozenset(
+    {"node-fail", "actor-fail", "signal-kill", "unknown-death", "cancelled", "heartbeat-timeout"}
+)
 _NEAR_BYTES = 200_000
 
 
@@ -99,6 +102,8 @@ def first_cause(hits: Sequence[Hit], started: bool) -> Hit | None:
 def _explains(later: Hit, winner: Hit, started: bool) -> bool:
     kind, told = class_of(later, started), class_of(winner, started)
     rank, old = tier(kind), tier(told)
+    if kind == "preempted" and told in _BY_PREEMPTION:
+        return _within(later, winner, _ANYTIME, unknown=True)
     if later.signature.role == "symptom" and winner.signature.role == "cause":
         return False
     if rank == old:
@@ -107,7 +112,7 @@ def _explains(later: Hit, winner: Hit, started: bool) -> bool:
         return False
     if rank == 0:
         return _within(later, winner, _ANYTIME, unknown=True)
-    if kind in ("cancelled", "preempted"):
+    if kind == "cancelled":
         return told in ("signal-kill", "actor-fail", "unknown-death") and _within(
             later, winner, _PRINTED_LATE, unknown=True
         )

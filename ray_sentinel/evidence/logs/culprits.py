@@ -76,6 +76,8 @@ def name_culprits(
             return tuple(_culprit(o, people, "its heartbeats stopped") for o in accused)
     origin = _spoken_of(cause, files)
     if _empty(origin):
+        origin = _said_again(cause, hits, files)
+    if _empty(origin):
         origin = _by_exit(kind, hits)
     if _empty(origin):
         return ()
@@ -115,6 +117,17 @@ def _spoken_of(cause: Hit, files: Sequence[FileFacts]) -> Origin:
     if files[cause.file].file.kind == "kernel":
         return named.filled(Origin(host=own.host, ip=own.ip))
     return named
+
+
+def _said_again(cause: Hit, hits: Sequence[Hit], files: Sequence[FileFacts]) -> Origin:
+    """The process of the next line that tells of the same thing and names somebody."""
+    for hit in hits:
+        if hit is not cause and hit.signature.kind == cause.signature.kind:
+            if hit.signature.role in ("cause", "symptom") and hit.exit is None:
+                origin = _spoken_of(hit, files)
+                if not _empty(origin):
+                    return origin
+    return NOBODY
 
 
 def _groups(hit: Hit) -> Origin:

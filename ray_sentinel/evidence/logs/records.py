@@ -41,6 +41,8 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     time: float | None = None
     own_time: bool = False
     """The time stands on the line itself; else it is that of the last dated line before it."""
+    next_time: float | None = None
+    """Of the first dated line after it, if one is near."""
     repeated: int = 1
     exception: LogException | None = None
     exit: Exit | None = None

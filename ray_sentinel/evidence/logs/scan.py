@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 from collections import deque
+from collections.abc import Iterable
+from typing import Any
 
 from ray_sentinel.evidence.logs import facts as header
 from ray_sentinel.evidence.logs.catalogue import Catalogue, Found
@@ -201,6 +203,7 @@ class Scanner:
         self, block: Traceback, lines: list[Line], data: bytes, offsets: list[int], base: int
     ) -> None:
         chosen, found = self._judge(block, lines)
+        groups = self._wider_groups(found, chosen, lines)
         line = lines[chosen.index]
         origin = chosen.process.filled(line.origin)
         self._store(
@@ -209,7 +212,7 @@ class Scanner:
                 offset=base + offsets[chosen.index],
                 text=chosen.text[:MAX_LINE],
                 signature=found.signature,
-                groups={**found.groups, **self._details(found, data, offsets[chosen.index])},
+                groups={**groups, **self._details(found, data, offsets[chosen.index])},
                 origin=origin,
                 repeated=line.repeated,
                 exception=LogException(
@@ -238,6 +241,15 @@ class Scanner:
         if last and fallback[1].signature.id == "python-exception":
             return last[-1], fallback[1]
         return fallback
+
+    def _wider_groups(self, found: Found, chosen: Raised, lines: list[Line]) -> dict[str, str]:
+        """Facts that stand on the lines after the exception's own, in a message of several."""
+        groups = dict(found.groups)
+        rule = self.catalogue.rule(found.signature.id)
+        for line in lines[chosen.index + 1 : chosen.index + 5]:
+            for key, value in (rule.search(line.text, line.text.lower()) or {}).items():
+                groups.setdefault(key, value)
+        return groups
 
     def _bare_exception(self, line: Line, data: bytes, start: int, base: int) -> bool:
         """An exception's line whose traceback is not there."""
@@ -329,16 +341,25 @@ class Scanner:
         else:
             self._last.setdefault(name, deque(maxlen=KEEP)).append(hit)
 
-    def _when(self, text: str, data: bytes, start: int) -> dict[str, object]:
+    def _when(self, text: str, data: bytes, start: int) -> dict[str, Any]:
+        """The times of a hit: its own, or those of the dated lines around it."""
         own = parse_time(text, self.year)
         if own is not None:
             return {"time": own, "own_time": True}
-        before = data[max(0, start - _BACK) : start].split(b"\n")
-        for raw in reversed(before):
+        end = data.find(b"\n", start)
+        after = data[end + 1 : end + 1 + _BACK].split(b"\n") if end >= 0 else []
+        return {
+            "time": self._dated(reversed(data[max(0, start - _BACK) : start].split(b"\n"))),
+            "own_time": False,
+            "next_time": self._dated(after),
+        }
+
+    def _dated(self, lines: Iterable[bytes]) -> float | None:
+        for raw in lines:
             when = parse_time(raw[:200].decode("utf-8", "replace"), self.year) if raw else None
             if when is not None:
-                return {"time": when, "own_time": False}
-        return {"time": None, "own_time": False}
+                return when
+        return None
 
     def _step(self, line: Line, data: bytes, start: int, base: int) -> None:
         step = parse_step(line.text)
@@ -346,7 +367,7 @@ class Scanner:
             return
         when = parse_time(line.prefix + line.text, self.year)
         if when is None:
-            when = self._when(line.text, data, start)["time"]  # type: ignore[assignment]
+            when = self._when(line.text, data, start)["time"]
         self.out.steps.append(
             StepSeen(step=step, offset=base + start, time=when, rank=self._rank(line.origin))
         )
@@ -361,7 +382,7 @@ class Scanner:
                 phase=mark.phase,
                 mark=mark.id,
                 offset=base + start,
-                time=when,  # type: ignore[arg-type]
+                time=when,
                 text=line.text[:300],
             )
         )

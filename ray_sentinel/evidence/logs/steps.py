@@ -37,7 +37,7 @@ _PLAIN = re.compile(
     re.IGNORECASE,
 )
 _LOSS = re.compile(
-    rf"(?<![A-Za-z])(?:reduced_train_|train(?:ing)?[_/ ]|lm |actor/|total_|pg_|critic/|policy_)?loss['\"]?\s*[:=]?\s*\(?(?P<loss>{_NUMBER})(?![\w.])",
+    rf"(?<![A-Za-z])(?:reduced_train_|train(?:ing)?[_/ ]|lm |actor/|total_|pg_|critic/|policy_)?loss['\"]?\s*(?:[:=]|is|was)?\s*\(?(?P<loss>{_NUMBER})(?!\w|\.\d)",
     re.IGNORECASE,
 )
 _SECONDS = re.compile(

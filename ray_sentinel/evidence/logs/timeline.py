@@ -6,6 +6,7 @@ same whole number of half hours is moved onto their clock.
 
 from __future__ import annotations
 
+import bisect
 import statistics
 from collections import Counter
 from collections.abc import Sequence
@@ -18,6 +19,8 @@ from ray_sentinel.model.triage import StepProgress
 
 _HALF_HOUR = 1800.0
 _SLACK = 240.0
+_ENOUGH = 200
+"""Step lines after an error that are looked at."""
 SURVIVED_STEPS = 3
 """So many different steps after an error mean that training went on."""
 
@@ -58,7 +61,9 @@ def shifted(facts: FileFacts, seconds: float) -> FileFacts:
     replace = msgspec.structs.replace
     return replace(
         facts,
-        hits=[replace(hit, time=move(hit.time)) for hit in facts.hits],
+        hits=[
+            replace(hit, time=move(hit.time), next_time=move(hit.next_time)) for hit in facts.hits
+        ],
         steps=[replace(seen, time=move(seen.time)) for seen in facts.steps],
         phases=[replace(seen, time=move(seen.time)) for seen in facts.phases],
         first_time=move(facts.first_time),
@@ -115,26 +120,28 @@ def usual_seconds(steps: Sequence[StepSeen]) -> float | None:
 
 def steps_after(hit: Hit, files: Sequence[FileFacts], training: Training) -> int:
     """How many different steps were made after ``hit``, as far as order can be told."""
-    own = {
-        seen.step.step if seen.step.step is not None else seen.step.epoch
-        for seen in _moving(files[hit.file].steps)
-        if seen.offset > hit.offset and _new(seen, hit, files)
-    }
-    if own or hit.time is None:
+    own = _later_steps(files[hit.file].steps, hit.offset)
+    known = hit.time if hit.own_time else hit.next_time
+    if own or known is None:
         return len(own)
     margin = 2 * (training.step_seconds or 1.0) + 1.0
     later: set[float | int | None] = set()
     for index, steps in ((training.file, training.steps), *training.others):
         if index == hit.file:
             continue
-        later |= {s.step.step for s in steps if s.time is not None and s.time > hit.time + margin}
+        later |= {s.step.step for s in steps if s.time is not None and s.time > known + margin}
     return len(later)
 
 
-def _new(seen: StepSeen, hit: Hit, files: Sequence[FileFacts]) -> bool:
-    """A bar drawn again after an error shows the old step."""
-    before = [s.step.step for s in files[hit.file].steps if s.offset < hit.offset]
-    return not before or seen.step.step != before[-1]
+def _later_steps(steps: Sequence[StepSeen], offset: int) -> set[float | int | None]:
+    """The different steps after ``offset``; a bar drawn again with its old step is none."""
+    index = bisect.bisect_right(steps, offset, key=lambda seen: seen.offset)
+    before = steps[index - 1].step.step if index else None
+    return {
+        seen.step.step if seen.step.step is not None else seen.step.epoch
+        for seen in steps[index : index + _ENOUGH]
+        if not seen.step.left and (seen.step.step is None or seen.step.step != before)
+    }
 
 
 def progress(

@@ -31,6 +31,8 @@ _CHAIN = re.compile(
 )
 _BOX = "│╭╰┌└├─|+"
 _DIGITS = re.compile(r"\d")
+_PATIENCE = 12
+"""So many lines may stand between an exception and the one that followed from it."""
 
 
 class Raised(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,7 +96,8 @@ def read_traceback(lines: Sequence[Line], start: int) -> Traceback | None:
         verdict = reader.take(line.text, index)
         if verdict == "end":
             break
-        taken.append(index)
+        if verdict == "take":
+            taken.append(index)
     return Traceback(raised=tuple(reader.raised), lines=tuple(taken), complete=bool(reader.raised))
 
 
@@ -109,35 +112,36 @@ class _Reader:
         self.frame = ""
         self.open = True
         """Inside frames: the exception's line is still to come."""
-        self.blank = 0
+        self.chained = False
+        """The line before said that another traceback follows."""
+        self.idle = 0
 
     def take(self, text: str, index: int) -> str:
+        """"take": the line belongs to the block; "skip": perhaps not, but it may go on; "end"."""
         body = self._body(text)
-        if not body.strip():
-            self.blank += 1
-            return "end" if not self.open and self.blank > 2 else "take"
-        if _CHAIN.match(body):
-            self.open, self.frame, self.blank = True, "", 0
+        if _CHAIN.match(body) or (HEADER in body and (self.open or self.chained)):
+            self.open, self.frame, self.idle, self.chained = True, "", 0, True
             return "take"
         if HEADER in body:
-            if not self.open and self.blank == 0 and self.raised:
-                return "end"
-            self.open, self.frame, self.blank = True, "", 0
-            return "take"
+            return "end"
         if frame := _FRAME.match(body):
+            if not self.open and not is_wrapper(self.raised[-1].kind):
+                return "end"
             self.frame = f"{frame['file']}:{frame['line']} {frame['function'] or ''}".strip()
-            self.open, self.blank = True, 0
+            self.open, self.idle, self.chained = True, 0, False
             return "take"
-        return self._other(body, index)
-
-    def _other(self, body: str, index: int) -> str:
-        if body[0] in " \t" or body.lstrip()[:1] in _BOX:
-            return "take" if self.open or not self.blank else "end"
         if not self.open:
-            return "end" if self.blank or not self._continues(body) else "take"
+            self.idle += 1
+            return "end" if self.idle > _PATIENCE else "skip"
+        return self._inside(body, index)
+
+    def _inside(self, body: str, index: int) -> str:
+        if not body.strip() or body[0] in " \t" or body.lstrip()[:1] in _BOX:
+            return "take"
         found = _EXCEPTION.match(body)
-        if found is None or (" " in found["type"]):
-            return "end" if self.raised or not self.frame else "take"
+        if found is None:
+            self.idle += 1
+            return "end" if self.idle > _PATIENCE else "skip"
         self._raise(found["type"], (found["message"] or "").strip(), index)
         return "take"
 
@@ -147,16 +151,13 @@ class _Reader:
         )
         if not process.pid and "ray::" in message:
             process = named_process(message)
-        if self.raised and self.raised[-1].process.pid and self.raised[-1].frame == "":
-            process = self.raised[-1].process
+        before = self.raised[-1] if self.raised else None
+        if before is not None and before.process.pid and is_wrapper(before.kind):
+            process = before.process
         self.raised.append(
             Raised(kind=kind, message=message, frame=self.frame, index=index, process=process)
         )
-        self.open, self.frame, self.blank = False, "", 0
-
-    def _continues(self, body: str) -> bool:
-        """A message of several lines: a further line without indentation that starts no record."""
-        return parse_exception(body) is None and not re.match(r"[\[(]|\d{4}-|[A-Z]+[ :]", body)
+        self.open, self.frame, self.idle, self.chained = False, "", 0, False
 
     def _body(self, text: str) -> str:
         if self.lead:
