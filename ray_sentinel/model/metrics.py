@@ -36,8 +36,12 @@ class Metric(msgspec.Struct, frozen=True):
         return Sample(self.name, tuple(zip(self.labels, labels, strict=True)), value, timestamp)
 
 
-class Sample(msgspec.Struct, frozen=True):
-    """One value of one series. ``timestamp`` is in Unix seconds, or None for "now"."""
+class Sample(msgspec.Struct, frozen=True, gc=False):
+    """One value of one series. ``timestamp`` is in Unix seconds, or None for "now".
+
+    There are thousands of them, and none can be part of a cycle: the collector of garbage, which
+    stops every thread of the agent, leaves them alone.
+    """
 
     name: str
     labels: tuple[tuple[str, str], ...]

@@ -42,6 +42,7 @@ import time
 from ray_sentinel.api import Collector
 class Hangs(Collector):
     name = "hangs"
+    deadline = 1.0
     def collect(self):
         time.sleep(1000)
 """
