@@ -7,6 +7,7 @@ others go on.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -27,6 +28,9 @@ class NvmlOptions(Options, frozen=True):
 
     dear_interval: float = 60.0
     """Seconds between two rounds of the calls that cost milliseconds."""
+    throughput_at_once: int = 2
+    """GPUs whose PCIe throughput is measured in one collection, 40 ms each; the others keep their
+    last figures until it is their turn."""
 
 
 class Gpu(msgspec.Struct):
@@ -39,7 +43,9 @@ class Gpu(msgspec.Struct):
     pci: str
     lost: bool = False
     dear: list[Sample] = []
-    """The last round of the slower readings."""
+    """Links and processes, as of the last round."""
+    throughput: list[Sample] = []
+    throughput_at: float = float("-inf")
 
 
 class NvmlCollector(Collector):
@@ -79,13 +85,15 @@ class NvmlCollector(Collector):
         if not context.live:
             raise Skip("NVML asks the driver: a captured tree holds nothing for it")
         options = context.options if isinstance(context.options, NvmlOptions) else NvmlOptions()
-        self._dear_interval = options.dear_interval
+        self._options = options
         self._dear_at = float("-inf")
         self._files = Files(self.log)
         self._nvml = Nvml(self.log)
         self._driver = str(self._nvml.ask("nvmlSystemGetDriverVersion") or "")
         self._gpus: dict[int, Gpu] = {}
         self._processes: set[int] | None = None
+        self._measurements = 0
+        """How many more GPUs' throughput may be measured in this collection."""
         self._xids: XidEvents | None = None
         if not log_is_readable(context.dev):
             boot_id = self._files.line(context.proc / "sys/kernel/random/boot_id") or ""
@@ -94,12 +102,16 @@ class NvmlCollector(Collector):
     def collect(self) -> Iterator[Sample | Event]:
         """All GPUs. Raises NVMLError where the driver itself is gone."""
         now = time.monotonic()
-        dear_now = now - self._dear_at >= self._dear_interval
+        dear_now = now - self._dear_at >= self._options.dear_interval
         if dear_now:
             self._dear_at = now
             self._processes = None
-        for index in range(self._nvml.count()):
-            yield from self._one(index, dear_now)
+        # Run once by hand, there is no second collection to leave anything to.
+        self._measurements = (
+            self._options.throughput_at_once if self.context.state_dir else sys.maxsize
+        )
+        for index in self._order(self._nvml.count()):
+            yield from self._one(index, dear_now, now)
         if self._processes is not None:
             yield gpu_metrics.USER_PROCESSES(len(self._processes))
         if self._xids is not None:
@@ -110,12 +122,23 @@ class NvmlCollector(Collector):
         """Give NVML back."""
         self._nvml.close()
 
-    def _one(self, index: int, dear_now: bool) -> Iterator[Sample | Event]:
+    def _order(self, count: int) -> list[int]:
+        """All indices, first those whose throughput was measured longest ago."""
+        never = float("-inf")
+        return sorted(
+            range(count),
+            key=lambda index: (
+                self._gpus[index].throughput_at if index in self._gpus else never,
+                index,
+            ),
+        )
+
+    def _one(self, index: int, dear_now: bool, now: float) -> Iterator[Sample | Event]:
         """One GPU, whole or not at all."""
         try:
             handle = self._nvml.handle(index)
             gpu = self._gpus.get(index) or self._meet(index, handle)
-            samples = list(self._samples(gpu, handle, dear_now))
+            samples = list(self._samples(gpu, handle, dear_now, now))
         except GpuLost as error:
             yield from self._lose(index, str(error))
             return
@@ -140,7 +163,7 @@ class NvmlCollector(Collector):
             pci=pci or (sysfs_address(_text(info.busId)) if info is not None else ""),
         )
 
-    def _samples(self, gpu: Gpu, handle: Any, dear_now: bool) -> Iterator[Sample]:
+    def _samples(self, gpu: Gpu, handle: Any, dear_now: bool, now: float) -> Iterator[Sample]:
         yield self._info(gpu)
         yield from readings.read(self._nvml, handle, gpu.label)
         if gpu.pci:
@@ -149,13 +172,18 @@ class NvmlCollector(Collector):
         if dear_now:
             gpu.dear = list(self._dear(gpu, handle))
         yield from gpu.dear
+        if self._measurements > 0 and now - gpu.throughput_at >= self._options.dear_interval:
+            self._measurements -= 1
+            gpu.throughput_at = now
+            gpu.throughput = list(dear.throughput(self._nvml, handle, gpu.label))
+        yield from gpu.throughput
         for index, device in readings.mig_devices(self._nvml, handle).items():
             part = self._identify(device, f"{gpu.label}:{index}", gpu.pci)
             yield self._info(part)
             yield from readings.memory(self._nvml, device, part.label)
 
     def _dear(self, gpu: Gpu, handle: Any) -> Iterator[Sample]:
-        yield from dear.read(self._nvml, handle, gpu.label)
+        yield from dear.links(self._nvml, handle, gpu.label)
         found = dear.processes(self._nvml, handle)
         if found is not None:
             self._processes = (self._processes or set()) | set(found)
@@ -169,7 +197,7 @@ class NvmlCollector(Collector):
 
     def _lose(self, index: int, why: str) -> Iterator[Event]:
         gpu = self._gpus.setdefault(index, Gpu(label=str(index), uuid="", name="", pci=""))
-        gpu.dear = []
+        gpu.dear, gpu.throughput = [], []
         if gpu.lost:
             return
         gpu.lost = True

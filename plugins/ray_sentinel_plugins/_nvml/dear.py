@@ -24,8 +24,8 @@ KILOBYTE = 1024
 """What the throughput is in per second, by NVML's manual."""
 
 
-def read(nvml: Nvml, handle: Any, gpu: str) -> Iterator[Sample]:
-    """PCIe throughput and the errors of the links. Raises GpuLost."""
+def throughput(nvml: Nvml, handle: Any, gpu: str) -> Iterator[Sample]:
+    """Over PCIe, in both directions. Raises GpuLost."""
     for metric, direction in (
         (gpu_metrics.PCIE_RX, pynvml.NVML_PCIE_UTIL_RX_BYTES),
         (gpu_metrics.PCIE_TX, pynvml.NVML_PCIE_UTIL_TX_BYTES),
@@ -33,6 +33,10 @@ def read(nvml: Nvml, handle: Any, gpu: str) -> Iterator[Sample]:
         rate = nvml.ask("nvmlDeviceGetPcieThroughput", handle, direction)
         if rate is not None:
             yield metric(rate * KILOBYTE, gpu)
+
+
+def links(nvml: Nvml, handle: Any, gpu: str) -> Iterator[Sample]:
+    """The errors of all NVLinks. Raises GpuLost."""
     for link in range(pynvml.NVML_NVLINK_MAX_LINKS):
         state = nvml.ask("nvmlDeviceGetNvLinkState", handle, link)
         if state is None:

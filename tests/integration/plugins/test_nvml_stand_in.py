@@ -168,6 +168,17 @@ def test_dear_calls_are_made_at_a_slower_rate(drive: Drive) -> None:
     assert second["hw_gpu_user_processes"] == first["hw_gpu_user_processes"]
 
 
+def test_throughput_is_measured_by_turns(drive: Drive) -> None:
+    more = [f"{gpu} nvmlDeviceGetPcieThroughput.0 {gpu}" for gpu in range(1, 5)]
+    driven = drive("gpus 5", *more)
+    tx = "hw_gpu_pcie_tx_bytes_per_second"
+    measured = []
+    for _ in range(3):
+        found = driven.collect()["series"]
+        measured.append(sorted(name.split('"')[1] for name in found if name.startswith(tx)))
+    assert measured == [["0", "1"], ["0", "1", "2", "3"], ["0", "1", "2", "3", "4"]]
+
+
 def test_xids_where_the_log_cannot_be_read(drive: Drive) -> None:
     driven = drive("1 xid 94", "1 xid 79", kmsg=False)
     told = driven.collect()
