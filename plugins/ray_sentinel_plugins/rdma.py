@@ -76,7 +76,7 @@ class RdmaCollector(Collector):
 
 def read_device(files: Files, device: Path) -> list[Sample]:
     """All ports of one device."""
-    ports = [name for name in files.names(device / "ports") if name.isdecimal()]
+    ports = [name for name in files.names(device / "ports") if name.isascii() and name.isdecimal()]
     samples = []
     for port in files.bounded(ports, MAX_PORTS, str(device)):
         # Some drivers show their counters once for the device; with one port they are the port's.

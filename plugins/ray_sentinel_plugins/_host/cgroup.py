@@ -115,7 +115,8 @@ def _folders(path: str, mounts: list[Mount], fallback: Path, sys: Path) -> Itera
         if inside is not None and mount.point.startswith("/sys/"):
             yield sys / mount.point.removeprefix("/sys/") / inside
     if not mounts and (inside := below(path, "/")) is not None:
-        yield fallback / inside
+        # A tree without mountinfo: a path that is not there lies above the root of the mount.
+        yield fallback / inside if (fallback / inside).is_dir() else fallback
 
 
 def below(path: str, root: str) -> str | None:

@@ -31,9 +31,7 @@ UNKNOWN = "unknown"
 def read(files: Files, proc: Path, ranks: Collection[int]) -> Iterator[Sample]:
     """Everything of this subject. ``ranks``: pids whose threads are looked at one by one."""
     waiting: Counter[str] = Counter()
-    for name in files.names(proc):
-        if not (name.isascii() and name.isdigit()):
-            continue
+    for name in _processes(files, proc):
         folder = proc / name
         function = _blocked(folder)
         if function is None and (int(name) in ranks or not files.live):
@@ -43,6 +41,15 @@ def read(files: Files, proc: Path, ranks: Collection[int]) -> Iterator[Sample]:
     functions = sorted(waiting.items(), key=lambda item: (-item[1], item[0]))
     for function, number in files.bounded(functions, MAX_FUNCTIONS, "functions of D state"):
         yield DSTATE(number, clean(function))
+
+
+def _processes(files: Files, proc: Path) -> list[str]:
+    # Unsorted: there may be thousands.
+    try:
+        return [name for name in os.listdir(proc) if name.isascii() and name.isdigit()]
+    except OSError as error:
+        files.complain(proc, f"cannot be listed: {error.strerror}")
+        return []
 
 
 def _blocked(folder: Path) -> str | None:

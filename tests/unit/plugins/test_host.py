@@ -207,6 +207,8 @@ LAYOUTS = {
         "fs/cgroup/unified/job",
     ),
     "v1, no mountinfo": ("4:memory:/job\n", [], "fs/cgroup/memory/job"),
+    "v2, a container without one, no mountinfo": (f"0::/{ID}\n", [], "fs/cgroup"),
+    "v1, a container without one, no mountinfo": (f"4:memory:/{ID}\n", [], "fs/cgroup/memory"),
     "a blank in the path": (
         "0::/my job\n",
         [("/", "/sys/fs/cgroup", "cgroup2", "rw")],
