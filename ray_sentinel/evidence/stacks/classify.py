@@ -8,6 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from ray_sentinel.evidence.stacks import reading as rd
+from ray_sentinel.evidence.stacks.meanings import GIL
 from ray_sentinel.evidence.stacks.roles import helper_process, is_helper
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import Frame, StackFact, StackTrace, ThreadStack, Tool
@@ -27,6 +28,9 @@ _STOPPED = frozenset("Tt")
 _COLLECTIVE_KERNEL = ("nccl", "rccl", "msccl", "deep_ep", "nvshmem", "symm_mem", "multimem")
 
 
+_HELPER = -1
+
+
 class Reader:
     """Reads stacks, each distinct one once: the ranks of a job repeat a few thousand.
 
@@ -34,31 +38,52 @@ class Reader:
     """
 
     def __init__(self) -> None:
-        self._by_id: dict[int, tuple[tuple[Frame, ...], rd.Reading]] = {}
+        # The frames are kept with the answer, so that their id stays theirs.
+        self._by_id: dict[int, tuple[rd.Reading, tuple[Frame, ...]]] = {}
         self._by_value: dict[tuple[Frame, ...], rd.Reading] = {}
-        self._helpers: dict[tuple[str, int], bool] = {}
+        self._scores: dict[tuple[str, int], int] = {}
 
     def read(self, frames: tuple[Frame, ...]) -> rd.Reading:
         """The reading of ``frames``."""
         known = self._by_id.get(id(frames))
         if known is not None:
-            return known[1]
+            return known[0]
         found = self._by_value.get(frames)
         if found is None:
             found = self._by_value[frames] = rd.read(frames)
-        # The frames are kept with the answer, so that their id stays theirs.
-        self._by_id[id(frames)] = (frames, found)
+        self._by_id[id(frames)] = (found, frames)
         return found
 
-    def is_helper(self, thread: ThreadStack) -> bool:
-        """``roles.is_helper``, remembered; the frames are held by ``read``."""
+    def best(self, threads: Sequence[ThreadStack]) -> tuple[int, ThreadStack | None]:
+        """The thread besides the main one that explains most, and how well; the first of equals."""
+        scores = self._scores
+        top, chosen = _HELPER, None
+        for thread in threads:
+            score = scores.get((thread.name, id(thread.frames)))
+            if score is None:
+                score = self._score(thread)
+            if score > top and not thread.main:
+                top, chosen = score, thread
+        return top, chosen
+
+    def _score(self, thread: ThreadStack) -> int:
+        reading = self.read(thread.frames)
         if thread.main:
-            return False
-        self.read(thread.frames)
-        key = (thread.name, id(thread.frames))
-        if key not in self._helpers:
-            self._helpers[key] = is_helper(thread)
-        return self._helpers[key]
+            return _HELPER
+        helps = not thread.frames or is_helper(thread)
+        score = _HELPER if helps else _rank_of(reading)
+        self._scores[thread.name, id(thread.frames)] = score
+        return score
+
+    def gil_waiters(self, threads: Sequence[ThreadStack]) -> int:
+        """How many threads wait for the GIL."""
+        count = 0
+        for thread in threads:
+            known = self._by_id.get(id(thread.frames))
+            reading = known[0] if known is not None else self.read(thread.frames)
+            if reading.meaning is GIL:
+                count += 1
+        return count
 
 
 def classify(trace: StackTrace, reader: Reader | None = None) -> StackFact:
@@ -150,21 +175,15 @@ def telling_thread(threads: Sequence[ThreadStack], reader: Reader) -> ThreadStac
 
     The autograd engine, Ray's training thread and a pool's worker are found that way.
     """
-    with_frames = [thread for thread in threads if thread.frames]
-    if not with_frames:
-        return None
-    main = next((thread for thread in with_frames if thread.main), None)
+    main = next((thread for thread in threads if thread.main and thread.frames), None)
     if main is not None:
         reading = reader.read(main.frames)
         if reading.meaning is None or not reading.meaning.delegates:
-            return _gil_holder(with_frames, main, reading)
-    others = [t for t in with_frames if t is not main and not reader.is_helper(t)]
-    best = max(others, key=lambda t: (_rank_of(reader.read(t.frames)), -(t.tid or 0)), default=None)
+            return _gil_holder(threads, main, reading)
+    score, best = reader.best(threads)
     if main is None:
-        return best or with_frames[0]
-    if best is None or _rank_of(reader.read(best.frames)) < 2:
-        return main
-    return best
+        return best or next((thread for thread in threads if thread.frames), None)
+    return best if best is not None and score >= 2 else main
 
 
 def _rank_of(reading: rd.Reading) -> int:
@@ -185,14 +204,13 @@ def _gil_holder(
     """Who keeps the GIL, where the main thread waits for it and a tool says who has it."""
     if reading.meaning is None or reading.meaning.activity != "gil-wait":
         return main
-    return next((thread for thread in threads if thread.holds_gil), main)
+    return next((t for t in threads if t.holds_gil and t.frames), main)
 
 
 def _gil_waiters(trace: StackTrace, reader: Reader) -> int:
     if trace.tool in ("py-spy", "companion", "faulthandler", "kernel"):
-        return 0
-    readings = (reader.read(thread.frames).meaning for thread in trace.threads)
-    return sum(1 for meaning in readings if meaning and meaning.activity == "gil-wait")
+        return 0  # without native frames nobody is seen to wait for it
+    return reader.gil_waiters(trace.threads)
 
 
 def _keeps_gil(thread: ThreadStack, reading: rd.Reading, waiters: int) -> bool:

@@ -21,12 +21,12 @@ from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import GpuKernel, StackTrace
 
 _ROW = re.compile(
-    r"^\s*\*?\s*(?P<kernel>\d+)\s+(?P<parent>\d+|-)\s+(?P<device>\d+)\s+(?P<grid_id>-?\d+)\s+"
+    r"^\s{0,20}\*?\s{0,20}(?P<kernel>\d+)\s+(?P<parent>\d+|-)\s+(?P<device>\d+)\s+(?P<grid_id>-?\d+)\s+"
     r"(?P<status>[A-Za-z]\w*)\s+(?P<sm>0x[0-9a-fA-F]+|\S+)\s+(?P<grid>\([\d, ]+\))\s+"
     r"(?P<block>\([\d, ]+\))\s+(?P<name>\S.*)$"
 )
 _SENTENCE = re.compile(
-    r"^\s*\*?\s*Kernel\s+(?P<kernel>\d+)\s*:\s*(?P<name>\S.*?)"
+    r"^\s{0,20}\*?\s{0,20}Kernel\s+(?P<kernel>\d+)\s*:\s*(?P<name>\S.*?)"
     r"(?:\s+on device\s+(?P<device>\d+)(?P<rest>.*))?$",
     re.IGNORECASE,
 )
@@ -37,17 +37,20 @@ _FIELD = re.compile(
 _HEADER = re.compile(r"\bKernel\s+Parent\s+Dev\b|info cuda kernels", re.IGNORECASE)
 _NONE = re.compile(r"No CUDA kernels", re.IGNORECASE)
 
+_SIGNS = re.compile(
+    r"\bKernel\s+Parent\s+Dev\b|[Ii]nfo cuda kernels|No CUDA kernels|cuda-gdb|# CUDA Kernel"
+    r"|^[ \t]{0,20}\*?[ \t]{0,20}\d+[ \t]+(?:\d+|-)[ \t]+\d+[ \t]+-?\d+[ \t]+[A-Za-z]\w*[ \t]+"
+    r"0x[0-9a-f]+[ \t]+\(",
+    re.MULTILINE,
+)
+
 
 def looks_like(text: str) -> bool:
     """Whether ``text`` mentions what only cuda-gdb says."""
-    return any(
-        _HEADER.search(line)
-        or _NONE.search(line)
-        or _ROW.match(line)
-        or "cuda-gdb" in line
-        or "# CUDA Kernel" in line
-        for line in tx.lines(text[:200_000])
-    )
+    # The table's words, or a row of it: grid and block stand side by side in parentheses.
+    if not any(sign in text for sign in ("CUDA", "cuda", "Kernel", ") (")):
+        return False
+    return bool(_SIGNS.search(text[:200_000]))
 
 
 def parse(text: str, process: ProcessId, at: float = 0.0) -> tuple[StackTrace, ...]:

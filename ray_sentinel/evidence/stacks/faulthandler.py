@@ -37,6 +37,8 @@ _PREFIX = re.compile(
 
 def looks_like(text: str) -> bool:
     """Whether ``text`` holds frames of Python's own tracebacks."""
+    if 'File "' not in text:
+        return False
     return any(_FRAME.match(_bare(line)) for line in tx.lines(text[:200_000]))
 
 

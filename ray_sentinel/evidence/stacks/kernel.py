@@ -41,10 +41,10 @@ KERNEL = "kernel"
 
 def looks_like(text: str) -> bool:
     """Whether ``text`` holds kernel frames."""
-    lines = list(tx.lines(text[:200_000]))
-    return any(_FRAME.match(line) for line in lines) or any(
-        _STATE.match(line) or _WCHAN.match(line) for line in lines[:20]
-    )
+    if "+0x" in text and any(_FRAME.match(line) for line in tx.lines(text[:200_000])):
+        return True
+    head = list(tx.lines(text[:4_000]))[:20]
+    return any(_STATE.match(line) or _WCHAN.match(line) for line in head)
 
 
 class _Task:

@@ -27,21 +27,25 @@ from ray_sentinel.evidence.stacks.problems import explain_output
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import Frame, StackTrace, ThreadStack
 
-_PROCESS = re.compile(r"^\s*Process (\d+): ?(.*)$")
-_VERSION = re.compile(r"^\s*Python v\d")
-_THREAD = re.compile(r"^(\s*)Thread (0x[0-9A-Fa-f]+|\d+)(?: \(([^()\"]*)\))?(?:: \"?(.*?)\"?)?:?$")
+_HEADER = re.compile(
+    # Frames are indented and end with their place in parentheses: no frame looks like this.
+    r"^[ \t]{0,7}Process (?P<pid>\d+): ?(?P<command>.*)$"
+    r"|^(?P<indent>[ \t]*)Thread (?P<ident>0x[0-9A-Fa-f]+|\d+)(?: \((?P<status>[^()\"\n]*)\))?"
+    r"(?:: \"?(?P<name>.*?)\"?)?:?$",
+    re.MULTILINE,
+)
+_VERSION = re.compile(r"^[ \t]*Python v\d", re.MULTILINE)
+_ADDRESS = re.compile(r"^([ \t]+)0x[0-9A-Fa-f]+(?= \()", re.MULTILINE)
 _PLACE_FIRST = re.compile(r"^(\S+?):(\d+) (\S.*)$")
 
 
 def looks_like(text: str) -> bool:
     """Whether ``text`` begins as py-spy's text does."""
-    for line in tx.lines(text[:20_000]):
-        if _PROCESS.match(line) or _VERSION.match(line):
-            return True
-        header = _THREAD.match(line)
-        if header and header.group(3) is not None and _status(header.group(3)) is not None:
-            return True
-    return False
+    head = text[:20_000]
+    if _VERSION.search(head):
+        return True
+    headers = _HEADER.finditer(head)
+    return any(found["pid"] or _status(found["status"] or "") is not None for found in headers)
 
 
 def parse(text: str, process: ProcessId, at: float = 0.0) -> tuple[StackTrace, ...]:
@@ -49,7 +53,11 @@ def parse(text: str, process: ProcessId, at: float = 0.0) -> tuple[StackTrace, .
 
     A pid in the text stands over ``process.pid`` only where that is 0 or where there are several.
     """
-    found = [_section(part, process, at) for part in _sections(text)]
+    if "\r" in text:
+        text = text.replace("\r\n", "\n")
+    # The addresses of code without a name differ between processes and say nothing.
+    text = _ADDRESS.sub(r"\1??", text)
+    found = [_section(text, headers, process, at) for headers in _sections(text)]
     if len(found) > 1:
         return tuple(found)
     only = found[0]
@@ -58,62 +66,57 @@ def parse(text: str, process: ProcessId, at: float = 0.0) -> tuple[StackTrace, .
     return (only,)
 
 
-def _sections(text: str) -> list[list[str]]:
-    parts: list[list[str]] = [[]]
-    seen = False
-    for line in tx.lines(text):
-        # A frame can not look like this: it ends with its place in parentheses.
-        if _PROCESS.match(line) and not line.startswith("        "):
-            if seen:
-                parts.append([])
-            seen = True
-        parts[-1].append(line)
+def _sections(text: str) -> list[list[re.Match[str]]]:
+    """The headers of each process; of an unnamed one where the text begins in the middle."""
+    parts: list[list[re.Match[str]]] = [[]]
+    for header in _HEADER.finditer(text):
+        if header["pid"] and any(known["pid"] for known in parts[-1]):
+            parts.append([])
+        parts[-1].append(header)
     return parts
 
 
-def _section(lines: list[str], process: ProcessId, at: float) -> StackTrace:
+def _section(text: str, headers: list[re.Match[str]], process: ProcessId, at: float) -> StackTrace:
+    pid, command = process.pid, ""
     threads: list[ThreadStack] = []
-    header: re.Match[str] | None = None
-    body: list[str] = []
-    pid, command, strange = process.pid, "", []
-    for line in lines:
-        if match := _THREAD.match(line):
-            if header:
-                threads.append(_thread(header, body))
-            header, body = match, []
-        elif header:
-            body.append(line)
-        elif match := _PROCESS.match(line):
-            pid, command = tx.number(match.group(1)), match.group(2)
-        elif line.strip() and not _VERSION.match(line):
-            strange.append(line.strip())
-    if header:
-        threads.append(_thread(header, body))
+    for index, header in enumerate(headers):
+        if header["pid"]:
+            pid, command = tx.number(header["pid"]), header["command"][: tx.MAX_LINE]
+            continue
+        following = headers[index + 1].start() if index + 1 < len(headers) else None
+        # The last thread of one process ends where the next process begins.
+        end = following if following is not None else _end_of_section(text, header.end())
+        threads.append(_thread(header, text[header.end() : end]))
     native = any(frame.native for thread in threads for frame in thread.frames)
     trace = StackTrace(
         process=ProcessId(process.host, pid, process.start if pid == process.pid else 0),
         tool="py-spy-native" if native else "py-spy",
         at=at,
         threads=tuple(threads),
-        error=_error(threads, lines, strange),
+        error=_error(threads, text),
         command=command,
     )
     return msgspec.structs.replace(trace, threads=_main_of(trace, pid))
 
 
-def _error(threads: list[ThreadStack], lines: list[str], strange: list[str]) -> str:
+def _end_of_section(text: str, start: int) -> int:
+    following = _HEADER.search(text, start)
+    return following.start() if following else len(text)
+
+
+def _error(threads: list[ThreadStack], text: str) -> str:
     if any(thread.frames for thread in threads):
         empty = sum(1 for thread in threads if not thread.frames)
         return f"{empty} of {len(threads)} threads have no frames" if empty else ""
-    whole = "\n".join(strange or lines)
     if threads:
         return f"{len(threads)} threads, but not one frame that can be read: is the file cut off?"
-    return explain_output("py-spy", whole)
+    lines = tx.lines(text[:20_000])
+    strange = [line for line in lines if line and not _HEADER.match(line)]
+    return explain_output("py-spy", "\n".join(strange) or text)
 
 
-def _thread(header: re.Match[str], body: list[str]) -> ThreadStack:
-    ident, status, name = header.group(2), header.group(3) or "", header.group(4) or ""
-    base = len(header.group(1))
+def _thread(header: re.Match[str], body: str) -> ThreadStack:
+    ident, status, name = header["ident"], header["status"] or "", header["name"] or ""
     active = _status(status)
     if active and ident.startswith(("0x", "0X")):
         # Without the kernel's thread id py-spy cannot ask for the state, and says "active".
@@ -121,7 +124,7 @@ def _thread(header: re.Match[str], body: list[str]) -> ThreadStack:
     return ThreadStack(
         tid=None if ident.startswith(("0x", "0X")) else tx.number(ident),
         name=name,
-        frames=_frames("\n".join(body), base),
+        frames=_frames(body.rstrip(), len(header["indent"])),
         main=name == "MainThread",
         active=active,
         # py-spy says "+gil" of active threads only: an idle one may hold it all the same.
@@ -139,7 +142,7 @@ def _status(status: str) -> bool | None:
 def _frames(body: str, base: int) -> tuple[Frame, ...]:
     """The frames of one thread; equal blocks, as ranks of one job have them, are read once."""
     found = []
-    for line in body.split("\n"):
+    for line in tx.lines(body):
         stripped = line.lstrip()
         # Arguments and local variables stand four columns further in.
         if not stripped or len(line) - len(stripped) >= base + 8:
