@@ -11,7 +11,7 @@ from ray_sentinel.engine.rule import Rule, Thresholds
 from ray_sentinel.model.incident import EvidenceItem, Finding
 from ray_sentinel.model.progress import Exit
 
-SIGINT, SIGTERM, SIGKILL, SIGHUP = 2, 15, 9, 1
+SIGHUP, SIGINT, SIGABRT, SIGKILL, SIGTERM = 1, 2, 6, 9, 15
 ASKED_TO_END = frozenset({SIGINT, SIGTERM, SIGHUP})
 """Signals by which a launcher, a scheduler or a person ends a job."""
 
@@ -33,7 +33,7 @@ class RankExitedThresholds(Thresholds, frozen=True, kw_only=True):
     settle_seconds: float = 1.5
     together_seconds: float = 0.2
     """Kills within so short a time of the first have one cause from outside."""
-    cross_node_seconds: float = 0.5
+    cross_node_seconds: float = 0.1
     """Orders closer than this are not read off two clocks."""
 
 
@@ -86,17 +86,23 @@ class RankExited(Rule):
         )
 
     def _first_causes(self, abnormal: list[tuple[float, Exit]]) -> list[tuple[float, Exit]]:
-        """The exits that are no echo of another: the first, and what fell together with it."""
+        """The exits that are no echo of another: the first, and what was killed together with it."""
         own = [(at, exit_) for at, exit_ in abnormal if not is_echo(exit_)]
         if not own:
             return []
-        start = own[0][0]
-        # A signal beats a status where two clocks cannot tell which came first.
-        near = [pair for pair in own if pair[0] - start <= self.thresholds.cross_node_seconds]
-        signalled = [(at, e) for at, e in near if e.signal is not None or is_silent(e)]
-        causes = signalled or own[:1]
-        begin = causes[0][0]
-        return [pair for pair in causes if pair[0] - begin <= self.thresholds.together_seconds]
+        at, first = own[0]
+        for when, other in own[1:]:
+            # The order on one node is sure; over two nodes, the more violent end came first.
+            close = when - at <= self.thresholds.cross_node_seconds
+            if close and other.rank.node != first.rank.node and violence(other) > violence(first):
+                at, first = when, other
+        if violence(first) < KILLED:
+            return [(at, first)]
+        return [
+            (when, other)
+            for when, other in own
+            if violence(other) == KILLED and abs(when - at) <= self.thresholds.together_seconds
+        ]
 
     @staticmethod
     def _echoes(
@@ -170,6 +176,19 @@ def is_abnormal(exit_: Exit) -> bool:
 def is_silent(exit_: Exit) -> bool:
     """An attached rank that could not say a last word, and whose status nobody saw: killed."""
     return exit_.code is None and exit_.signal is None and exit_.last_words is None
+
+
+KILLED = 3
+
+
+def violence(exit_: Exit) -> int:
+    """How surely an end came from outside: peers of a dead rank abort or raise, as echoes do."""
+    if exit_.signal == SIGKILL or is_silent(exit_):
+        return KILLED
+    own_words = exit_.last_words is not None and exit_.last_words.kind == "exception"
+    if own_words or exit_.signal not in (None, SIGABRT):
+        return 2
+    return 1
 
 
 def is_echo(exit_: Exit) -> bool:

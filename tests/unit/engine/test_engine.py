@@ -93,6 +93,25 @@ def test_an_echo_that_comes_first_is_not_blamed() -> None:
     assert sim.named() == [3]
 
 
+def test_peers_that_abort_at_once_are_echoes_of_a_killed_rank() -> None:
+    sim = Sim()
+    sim.run(30)
+    sim.end(5, signal=9)
+    sim.end(2, signal=6)
+    sim.end(4, signal=6)
+    sim.run(10)
+    assert sim.named() == [5]
+
+
+def test_ranks_that_are_killed_together_are_named_together() -> None:
+    sim = Sim()
+    sim.run(30)
+    sim.end(1, signal=9)
+    sim.end(4, signal=9)
+    sim.run(10)
+    assert sim.named() == [1, 4]
+
+
 def test_only_echoes_name_nobody() -> None:
     sim = Sim()
     sim.run(30)

@@ -1,0 +1,154 @@
+"""Real gloo trainings on a real cluster: who is named when a rank hangs, and who never is."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ray_sentinel.demo.job import Job, write_scripts
+from ray_sentinel.demo.plan import EXPECTED, Plan
+from ray_sentinel.demo.story import judge
+from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.status import JobStatus
+from tests.support.ray_cluster import RayCluster, Watched, eventually
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+HEALTHY = Path(__file__).parents[1] / "support" / "healthy_train.py"
+WORLD = 4
+
+
+def addresses(watched: Watched) -> list[str]:
+    return [node["NodeManagerAddress"] for node in watched.ray.nodes() if node["Alive"]]
+
+
+def incidents(watched: Watched, job: str) -> list[Incident]:
+    return [found for found in watched.ask("incidents", list[Incident]) if found.job == job]
+
+
+@pytest.mark.parametrize("attach", [True, False], ids=["attached", "not-attached"])
+@pytest.mark.parametrize("fault", sorted(EXPECTED))
+def test_the_rank_in_trouble_is_named(
+    fault: str, attach: bool, watched: Watched, tmp_path: Path
+) -> None:
+    # Any rank will do, but the same one in every run of a case.
+    rank = (sorted(EXPECTED).index(fault) * 2 + attach) % 6
+    plan = Plan(fault=fault, rank=rank, step=40, seed=0)
+    write_scripts(tmp_path, plan, attach=attach)
+    job = Job(watched.ray, addresses(watched), tmp_path)
+    job.start()
+    try:
+        eventually(lambda: job.began() is not None, "the trouble begins", 180)
+        found = eventually(lambda: incidents(watched, job.name), "an incident", 60)
+        found = eventually(
+            lambda: [i for i in incidents(watched, job.name) if i.bundle] or None, "a bundle", 90
+        )
+        assert judge(plan, found) == ""
+        assert found[0].job == job.name
+        folder = Path(found[0].bundle)
+        assert json.loads((folder / "incident.json").read_text())["culprits"][0]["rank"] == rank
+        assert f"rank {rank}" in (folder / "report.md").read_text()
+        if fault != "sigkill":
+            assert list(folder.glob("pyspy_*.txt"))
+    finally:
+        job.end()
+
+
+class HealthyJob:
+    """A training of several ranks on this machine, as torchrun would start it."""
+
+    def __init__(self, cluster: RayCluster, name: str, *arguments: str) -> None:
+        self.name = name
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            port = probe.getsockname()[1]
+        self.children = [
+            subprocess.Popen(
+                [sys.executable, str(HEALTHY), *arguments],
+                env=cluster.environ(
+                    RANK=str(rank),
+                    WORLD_SIZE=str(WORLD),
+                    MASTER_ADDR="127.0.0.1",
+                    MASTER_PORT=str(port),
+                    GLOO_SOCKET_IFNAME="lo",
+                    OMP_NUM_THREADS="1",
+                    TEST_JOB=name,
+                ),
+            )
+            for rank in range(WORLD)
+        ]
+
+    def wait(self, seconds: float) -> None:
+        """Until it has ended in peace; fails where it does not."""
+        deadline = time.monotonic() + seconds
+        for child in self.children:
+            assert child.wait(timeout=max(0.1, deadline - time.monotonic())) == 0
+
+    def end(self) -> None:
+        for child in self.children:
+            if child.poll() is None:
+                child.kill()
+            child.wait(timeout=10)
+
+
+@pytest.fixture
+def start(ray_cluster: RayCluster) -> Iterator[Callable[..., HealthyJob]]:
+    jobs: list[HealthyJob] = []
+
+    def begin(name: str, *arguments: str) -> HealthyJob:
+        jobs.append(HealthyJob(ray_cluster, name, *arguments))
+        return jobs[-1]
+
+    yield begin
+    for job in jobs:
+        job.end()
+
+
+def job_status(watched: Watched, name: str) -> JobStatus | None:
+    return next((job for job in watched.status().jobs if job.job == name), None)
+
+
+def ended(watched: Watched, name: str) -> Callable[[], bool]:
+    def look() -> bool:
+        job = job_status(watched, name)
+        return job is not None and job.ended
+
+    return look
+
+
+@pytest.mark.parametrize(
+    ("what", "seconds", "steps"),
+    [("checkpoint", "40", "22"), ("long-step", "12", "22"), ("dataloader", "0", "60")],
+)
+def test_a_healthy_job_raises_nothing(
+    what: str, seconds: str, steps: str, watched: Watched, start: Callable[..., HealthyJob]
+) -> None:
+    job = start(what, what, seconds, steps)
+    eventually(lambda: job_status(watched, what), "the job is seen", 90)
+    job.wait(200)
+    eventually(ended(watched, what), "the end is seen", 20)
+    seen = job_status(watched, what)
+    assert seen is not None
+    assert sorted(rank.rank for rank in seen.ranks) == list(range(WORLD))
+    time.sleep(3)
+    assert incidents(watched, what) == []
+
+
+def test_a_job_that_ends_while_another_runs_raises_nothing(
+    watched: Watched, start: Callable[..., HealthyJob]
+) -> None:
+    long, short = start("long", "nothing", "0", "40"), start("short", "nothing", "0", "12")
+    short.wait(150)
+    eventually(ended(watched, "short"), "the end of the short one is seen", 20)
+    still = job_status(watched, "long")
+    assert still is not None
+    assert not still.ended
+    long.wait(150)
+    eventually(ended(watched, "long"), "the end of the long one is seen", 20)
+    time.sleep(3)
+    assert incidents(watched, "long") + incidents(watched, "short") == []
