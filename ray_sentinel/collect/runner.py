@@ -122,17 +122,24 @@ class Runner:
         os.set_blocking(self._wake_read, False)
         os.set_blocking(self._wake_write, False)
         self._selector.register(self._wake_read, selectors.EVENT_READ, self._woken)
+        self._call(self._begin)
         self._thread.start()
         self._watcher.start()
 
     def stop(self) -> None:
         """End all collectors, and wait until they have, for a few seconds at most."""
+        if self._stopping.is_set():
+            return
         self._stopping.set()
         self._look.set()
         self._wake()
         if self._thread.is_alive():
             self._thread.join(STOP_SECONDS + 2)
+            self._watcher.join(1.0)
         self._logbook.close()
+        if not self._thread.is_alive() and not self._watcher.is_alive():
+            os.close(self._wake_read)
+            os.close(self._wake_write)
 
     @property
     def alive(self) -> bool:
@@ -161,7 +168,6 @@ class Runner:
         self._call(lambda: self._slots.restart(name, self._clock.monotonic()))
 
     def _serve(self) -> None:
-        self._begin()
         while not self._stopping.is_set():
             self._guarded_turn()
         self._finish()
@@ -244,7 +250,8 @@ class Runner:
     def _call(self, function: Callable[[], None]) -> None:
         """Have the runner's thread call ``function``."""
         self._inbox.put(function)
-        self._wake()
+        if not self._stopping.is_set():
+            self._wake()
 
     def _wake(self) -> None:
         try:

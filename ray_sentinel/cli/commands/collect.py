@@ -72,9 +72,15 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _roots(args: argparse.Namespace, kind: type[Roots]) -> Roots:
-    for root in ("proc", "sys", "dev"):
-        if not getattr(args, root).is_dir():
-            raise UsageError(f"--{root}: {getattr(args, root)} is not a folder")
+    """The roots. A captured tree may lack some of them, but not all that were named."""
+    given = {root: getattr(args, root) for root in ("proc", "sys", "dev")}
+    given = {root: folder for root, folder in given.items() if folder != Path("/") / root}
+    missing = {root: folder for root, folder in given.items() if not folder.is_dir()}
+    if missing and len(missing) == len(given):
+        root, folder = next(iter(missing.items()))
+        raise UsageError(f"--{root}: {folder} is not a folder")
+    for root, folder in missing.items():
+        sys.stderr.write(f"--{root}: {clean(str(folder))} is not there: read as an empty folder\n")
     return kind(proc=args.proc, sys=args.sys, dev=args.dev)
 
 

@@ -126,6 +126,13 @@ def test_a_tree_without_the_file_is_a_failure_of_this_collector(plugins: Path, t
     assert "FileNotFoundError" in done.stderr
 
 
+def test_a_tree_may_lack_a_root(plugins: Path, tree: Path) -> None:
+    args = ["--proc", tree / "proc", "--sys", tree / "no-sys"]
+    done = sentinel(plugins, "collect", "mine", *args)
+    assert done.returncode == 0
+    assert "no-sys is not there" in done.stderr
+
+
 def test_skipped_is_no_failure(plugins: Path) -> None:
     done = sentinel(plugins, "collect", "skips")
     assert (done.returncode, done.stdout) == (0, "")
