@@ -2,7 +2,8 @@
 
 The exposition goes to stdout, in the Prometheus text format, with events as comments; what the
 collector could not read goes to stderr. With --proc, --sys or --dev it reads a captured tree
-instead of this machine, and nothing beside the tree.
+instead of this machine, and nothing beside the tree: a root that is not named is looked for beside
+one that is.
 
 Exit codes: 0 well, also where the collector asks to be left out because its hardware is not there
 (the reason is on stderr); 1 a collector failed or missed its deadline; 2 there is no such one.
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from ray_sentinel.collect.protocol import Source
     from ray_sentinel.collect.wishes import Wishes
 
+_ROOTS = ("proc", "sys", "dev")
+
 HELP = "run a collector once, here, and print its metrics"
 
 
@@ -32,13 +35,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's line."""
     parser.add_argument("name", nargs="?", metavar="NAME", help="the collector; see `plugins list`")
     parser.add_argument("--all", action="store_true", help="run every collector, side by side")
-    for root in ("proc", "sys", "dev"):
+    for root in _ROOTS:
         parser.add_argument(
-            f"--{root}",
-            metavar="DIR",
-            type=Path,
-            default=Path("/") / root,
-            help=f"read this folder for /{root}",
+            f"--{root}", metavar="DIR", type=Path, help=f"read this folder for /{root}"
         )
     parser.add_argument(
         "--set",
@@ -72,16 +71,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _roots(args: argparse.Namespace, kind: type[Roots]) -> Roots:
-    """The roots. A captured tree may lack some of them, but not all that were named."""
-    given = {root: getattr(args, root) for root in ("proc", "sys", "dev")}
-    given = {root: folder for root, folder in given.items() if folder != Path("/") / root}
-    missing = {root: folder for root, folder in given.items() if not folder.is_dir()}
-    if missing and len(missing) == len(given):
+    """The roots. A captured tree may lack some, but not all that were named; one that was not named
+    is looked for beside the others, so that this machine's files never mix with another's."""
+    named = {root: getattr(args, root) for root in _ROOTS if getattr(args, root) is not None}
+    missing = {root: folder for root, folder in named.items() if not folder.is_dir()}
+    if missing and len(missing) == len(named):
         root, folder = next(iter(missing.items()))
         raise UsageError(f"--{root}: {folder} is not a folder")
     for root, folder in missing.items():
         sys.stderr.write(f"--{root}: {clean(str(folder))} is not there: read as an empty folder\n")
-    return kind(proc=args.proc, sys=args.sys, dev=args.dev)
+    top = next(iter(named.values())).absolute().parent if named else Path("/")
+    return kind(**{root: named.get(root, top / root) for root in _ROOTS})
 
 
 def _wanted(args: argparse.Namespace) -> list[tuple[Source, Wishes]]:

@@ -133,6 +133,24 @@ def test_a_tree_may_lack_a_root(plugins: Path, tree: Path) -> None:
     assert "no-sys is not there" in done.stderr
 
 
+def test_roots_that_are_not_named_are_never_this_machines(plugins: Path, tree: Path) -> None:
+    install_plugin(
+        plugins,
+        "roots.py",
+        b"""
+from ray_sentinel.api import Collector, Event
+class Roots(Collector):
+    name = "roots"
+    def collect(self):
+        yield Event(time=1.0, kind="test.sys", message=str(self.context.sys))
+""",
+    )
+    found = document(sentinel(plugins, "collect", "roots", "--proc", tree / "proc", "--json"))
+    assert found["events"][0]["message"] == str(tree / "sys")
+    found = document(sentinel(plugins, "collect", "roots", "--json"))
+    assert found["events"][0]["message"] == "/sys"
+
+
 def test_skipped_is_no_failure(plugins: Path) -> None:
     done = sentinel(plugins, "collect", "skips")
     assert (done.returncode, done.stdout) == (0, "")
