@@ -22,6 +22,8 @@ from ray_sentinel.diagnose.view import View
 
 T = TypeVar("T")
 
+WARM_UP_STEPS = 5
+
 IDLE_SHARE = 0.75
 """Power below this share of its usual level is a dip."""
 TOP_LEVEL = 0.97
@@ -164,13 +166,13 @@ class Case:
     def steady(self) -> Bools:
         """(T,) training, apart from checkpoints and the first steps after each start."""
         cells = self.training & ~self.checkpoint_cells
-        usual = self.line.step_seconds if np.isfinite(self.line.step_seconds) else 0.0
-        warm_up = max(5 * usual, 2 * self.cell)
-        begins = [*self.line.restarts]
-        if self.line.advances.size:
-            begins.append(float(self.line.advances[0]))
+        line = self.line
+        begins = [*line.restarts, *line.advances[:1].tolist()]
         for begin in begins:
-            cells &= ~((self.times >= begin) & (self.times < begin + warm_up))
+            # The first steps compile and warm caches.
+            first = int(np.searchsorted(line.advances, begin))
+            settled = float(line.advances[min(first + WARM_UP_STEPS, line.advances.size - 1)])
+            cells &= ~((self.times >= begin) & (self.times <= settled + self.cell))
         return cells if cells.any() else self.training
 
     def once(self, find: Callable[[Case], T]) -> T:

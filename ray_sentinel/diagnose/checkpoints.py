@@ -65,7 +65,7 @@ def slow_steps(line: Timeline, durations: Floats, times: Floats) -> list[SlowSte
         found.append(SlowStep(end - float(durations[index]), end, line.step_at(end) or 0.0))
     gaps = np.diff(line.advances)
     rises = np.maximum(np.diff(line.steps), 1.0)
-    for index in np.flatnonzero(gaps - rises * usual > max(3 * cell, (SLOW - 1) * usual)):
+    for index in np.flatnonzero(gaps - rises * usual > max(2 * cell, (SLOW - 1) * usual)):
         if line.steps[index + 1] < line.steps[index]:
             continue
         found.append(

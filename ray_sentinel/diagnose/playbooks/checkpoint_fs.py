@@ -13,6 +13,7 @@ from ray_sentinel.diagnose import stats, wording
 from ray_sentinel.diagnose import stop as stops
 from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.detect import levels
 from ray_sentinel.diagnose.panel import listed
 from ray_sentinel.diagnose.series import Floats
 from ray_sentinel.model.diagnosis import Culprit, Diagnosis, Link, Outcome, Table
@@ -28,11 +29,14 @@ MUCH_WORSE = 2.0
 """... or in a single one."""
 LEAST_WINDOW = 120.0
 _MEASURES = (
-    ("io.full", "I/O pressure", "%", 10.0),
-    ("tcp.retx", "TCP retransmits", "/s", 50.0),
-    ("host.procs_blocked", "blocked processes", "", 8.0),
-    ("io.dirty", "dirty pages", "B", 2e9),
+    ("io.full", "I/O pressure", "%", 80.0),
+    ("tcp.retx", "TCP retransmits", "/s", 3000.0),
+    ("host.procs_blocked", "blocked processes", "", 20.0),
+    ("io.dirty", "dirty pages", "B", 4e9),
 )
+"""Quantity, name, unit, and the level up to which it is usual while a checkpoint is written."""
+FAR_WORSE = 4.0
+"""Times the earlier peaks that count below the usual level too."""
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,7 +83,7 @@ def run(case: Case) -> Diagnosis:
         text = "No checkpoint is said to have failed, and the job did not stop in one."
         return wording.plain(case, NAME, ANALYSIS, "not-this", "none", text, 0.85)
     earlier = [one for one in case.checkpoints if one.end < failed.start]
-    if not earlier:
+    if not earlier or (len(earlier) < 2 and not failed.said):
         text = "No earlier checkpoint is known that the failed one could be compared with."
         return wording.plain(case, NAME, ANALYSIS, "unknown", "no-comparison", text, 0.3)
     changes = _changes(case, failed, [(one.start, one.end) for one in earlier])
@@ -105,6 +109,10 @@ def _at_save(case: Case) -> bool:
     """The signature of a save shows right after the last step."""
     stop = case.once(stops.find)
     if stop is None:
+        return False
+    tail = levels.states(case, stop.latest + LEAST_WINDOW, stop.end)
+    if sum(one.state == "resting" for one in tail) <= 0.5 * len(tail):
+        # Ranks that died in a save leave their GPUs alone; these wait or work.
         return False
     near = (case.times >= stop.at - 2 * case.cell) & (
         case.times <= stop.at + LEAST_WINDOW + 2 * stop.uncertainty
@@ -150,7 +158,8 @@ def _changes(case: Case, failed: Failed, earlier: list[tuple[float, float]]) -> 
             if not known or not np.isfinite(now):
                 continue
             top = max(known)
-            bad = now > WORSE * top and now - top > least
+            beyond = now > least or now > FAR_WORSE * top
+            bad = now > WORSE * top and now > 2 * top - min(known) and beyond
             anomaly = None
             if bad:
                 cells = np.flatnonzero(

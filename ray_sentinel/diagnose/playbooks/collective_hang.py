@@ -14,7 +14,7 @@ from ray_sentinel.diagnose import stop as stops
 from ray_sentinel.diagnose import wording
 from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import Case
-from ray_sentinel.diagnose.detect import faults, levels, lost, rdma
+from ray_sentinel.diagnose.detect import faults, levels, lost, memory, rdma
 from ray_sentinel.diagnose.detect.levels import GpuState
 from ray_sentinel.diagnose.panel import listed
 from ray_sentinel.diagnose.stop import Stop
@@ -42,6 +42,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     dead: tuple[lost.Lost, ...]
     ports: tuple[rdma.PortTrouble, ...]
     errors: tuple[faults.Fault, ...]
+    off_bus: tuple[lost.Lost, ...]
 
     def share(self, state: str) -> float:
         """The share of the GPUs that are still there and in this state."""
@@ -67,8 +68,8 @@ def run(case: Case) -> Diagnosis:
     if stop is None:
         return _not_stopped(case)
     scene = look(case, stop)
-    for judge in (_still_working, _node_death, _device_fault, _network, _straggler, _absent,
-                  _busy_wait, _resting):  # fmt: skip
+    for judge in (_still_working, _killed, _device_fault, _node_death, _network, _straggler,
+                  _absent, _busy_wait, _resting):  # fmt: skip
         if (diagnosis := judge(case, scene)) is not None:
             return diagnosis
     return _answer(case, scene, "unknown", "unknown", 0.3,
@@ -95,6 +96,7 @@ def look(case: Case, stop: Stop) -> Scene:
             for fault in case.once(faults.find)
             if fault.severity == "fatal" and early - TRIGGER_SECONDS <= fault.at <= late
         ),
+        off_bus=tuple(one for one in case.once(lost.gpus) if early <= one.at <= late),
     )
 
 
@@ -146,24 +148,39 @@ def _silent_hosts(scene: Scene) -> set[str]:
     }
 
 
-def _device_fault(case: Case, scene: Scene) -> Diagnosis | None:
-    if not scene.errors:
+def _killed(case: Case, scene: Scene) -> Diagnosis | None:
+    """The kernel killed a rank just before the stop: what follows is its echo."""
+    near = {
+        host: kill
+        for host, kill in case.once(memory.kills).items()
+        if scene.stop.at - TRIGGER_SECONDS <= kill[1] <= scene.stop.latest + 3 * case.cell
+    }
+    if not near:
         return None
-    first = min(scene.errors, key=lambda fault: fault.at)
-    same = [fault for fault in scene.errors if fault.at <= first.at + 2 * case.cell]
-    culprits = tuple(
-        {
-            (fault.host, fault.gpu): Culprit(
-                host=fault.host, gpu=fault.gpu, reason=fault.anomaly.text
-            )
-            for fault in same
-        }.values()
-    )
     text = (
-        f"A device fault stopped the job: {first.anomaly.text}; the other GPUs then waited for it."
+        f"Not a hang of its own: processes on {listed(sorted(near))} were killed for lack of "
+        "memory, and the others waited for them. See the playbook host-oom."
     )
-    roots = [fault.anomaly for fault in same]
-    return _answer(case, scene, "found", "device-fault", 0.85, text, culprits, roots)
+    roots = [kill[2] for kill in near.values()]
+    return _answer(case, scene, "not-this", "oom", 0.85, text, (), roots)
+
+
+def _device_fault(case: Case, scene: Scene) -> Diagnosis | None:
+    """A device failed just before the stop: the playbook for hardware answers for it."""
+    found = [fault.anomaly for fault in scene.errors] + [one.anomaly for one in scene.off_bus]
+    if not found:
+        return None
+    first = min(found, key=lambda anomaly: anomaly.at)
+    same = [anomaly for anomaly in found if anomaly.at <= first.at + 2 * case.cell]
+    culprits = {
+        (one.host, one.gpu): Culprit(host=one.host, gpu=one.gpu, reason=one.text) for one in same
+    }
+    text = (
+        f"Not a hang of its own: a device fault stopped the job ({first.text}), and the other GPUs "
+        "then waited for it. See the playbook node-hardware-failure."
+    )
+    return _answer(case, scene, "not-this", "device-fault", 0.85, text, tuple(culprits.values()),
+                   same)  # fmt: skip
 
 
 def _network(case: Case, scene: Scene) -> Diagnosis | None:
@@ -379,8 +396,8 @@ def _next_steps(cause: str) -> tuple[str, ...]:
     return {
         "node-lost": ("Drain the node and read its kernel log and BMC events.",
                       "Restart from the last checkpoint without it."),
-        "device-fault": ("Drain the node; have the GPU tested or replaced.",
-                         "Restart from the last checkpoint without it."),
+        "device-fault": ("Drain the node; have the GPU tested or replaced.",),
+        "oom": ("Run the playbook host-oom.",),
         "rdma-link": ("Check cable, transceiver and switch port of the named device.",
                       "Restart from the last checkpoint without the node."),
         "straggler": ("Take stacks of the ranks on the named GPUs: what do they still compute?",

@@ -13,7 +13,7 @@ from ray_sentinel.diagnose import stats, wording
 from ray_sentinel.diagnose import stop as stops
 from ray_sentinel.diagnose.anomaly import Anomaly, at_row
 from ray_sentinel.diagnose.case import Case
-from ray_sentinel.diagnose.detect import levels, lost, memory, rdma
+from ray_sentinel.diagnose.detect import faults, levels, lost, memory, rdma
 from ray_sentinel.diagnose.panel import listed
 from ray_sentinel.model.diagnosis import Culprit, Diagnosis, Fact, Link, Table
 
@@ -55,7 +55,8 @@ def run(case: Case) -> Diagnosis:
         text = "Not a heartbeat timeout: nobody speaks of one, and the job did not end abruptly."
         return wording.plain(case, NAME, ANALYSIS, "not-this", "none", text, 0.85)
     moment = when(case)
-    states = levels.states(case, moment.stopped - AROUND, moment.stopped + AROUND / 2)
+    until = min(moment.stopped + AROUND, max(moment.crash - case.cell, moment.stopped + case.cell))
+    states = levels.states(case, moment.stopped - case.cell / 2, until)
     own = [one for one in states if one.host in moment.accused]
     if not own:
         text = (
@@ -64,6 +65,12 @@ def run(case: Case) -> Diagnosis:
         )
         return wording.plain(case, NAME, ANALYSIS, "unknown", "no-data", text, 0.3)
     idle = _dead(case, moment, own)
+    if idle and not moment.named:
+        text = (
+            f"Not a heartbeat false positive: {listed(idle)} did no work before the job ended, and "
+            "nobody speaks of a heartbeat."
+        )
+        return wording.plain(case, NAME, ANALYSIS, "not-this", "none", text, 0.6)
     if idle:
         return _true(case, moment, own, idle)
     return _false(case, moment, own)
@@ -72,7 +79,12 @@ def run(case: Case) -> Diagnosis:
 def _ended_abruptly(case: Case) -> bool:
     """All GPUs worked to the last and then rest, or the data end with them at work."""
     stop = case.once(stops.find)
-    if stop is None or not stop.for_good or case.once(memory.kills):
+    if stop is None or not stop.for_good or case.once(memory.kills) or case.once(lost.hosts):
+        return False
+    if any(fault.severity == "fatal" for fault in case.once(faults.find)):
+        return False
+    near = (case.times >= stop.at - AROUND) & (case.times <= stop.latest + AROUND)
+    if case.saving[near].any():
         return False
     tail = levels.states(case, stop.latest + AROUND, stop.end)
     return bool(tail) and all(one.state == "resting" for one in tail)
