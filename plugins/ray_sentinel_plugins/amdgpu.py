@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
+from typing import TypeVar
+
+import msgspec
 
 from ray_sentinel.api import Collector, Context, Options, Sample, Skip
 from ray_sentinel_plugins import _gpu_metrics as gpu_metrics
-from ray_sentinel_plugins._amdgpu import ras, sensors
+from ray_sentinel_plugins._amdgpu import ras, sensors, table
 from ray_sentinel_plugins._amdgpu.cards import Card, find
 from ray_sentinel_plugins._amdgpu.smi import AmdSmi
 from ray_sentinel_plugins._bounded import Bounded
@@ -15,14 +18,25 @@ from ray_sentinel_plugins._files import clean, files_of
 from ray_sentinel_plugins._host.identity import amdgpu_version, kernel_release
 from ray_sentinel_plugins._pci import read_aer
 
+T = TypeVar("T")
+
 
 class AmdgpuOptions(Options, frozen=True):
     """``[collectors.amdgpu]``"""
 
+    gpu_deadline: float = 2.0
+    """Seconds that one GPU's sensors are given: they ask its firmware."""
     ras_deadline: float = 1.0
-    """Seconds that the error counts of all GPUs are given; see ``_amdgpu.ras``."""
+    """Seconds that one GPU's error counts are given; see ``_amdgpu.ras``."""
     amdsmi: bool = True
-    """Use ``amdsmi`` where it is installed."""
+    """Use ``amdsmi`` where it is installed and the driver does not tell the energy."""
+
+
+class Readings(msgspec.Struct, frozen=True):
+    """One GPU but for its error counts."""
+
+    samples: list[Sample]
+    table: table.Table | None
 
 
 class AmdgpuCollector(Collector):
@@ -42,6 +56,7 @@ class AmdgpuCollector(Collector):
         gpu_metrics.CLOCK,
         gpu_metrics.VRAM_USED,
         gpu_metrics.VRAM_TOTAL,
+        gpu_metrics.THROTTLE,
         *ras.METRICS,
         gpu_metrics.REMAPPED_ROWS,
         gpu_metrics.REMAP_PENDING,
@@ -54,26 +69,27 @@ class AmdgpuCollector(Collector):
         super().__init__(context)
         options = context.options if isinstance(context.options, AmdgpuOptions) else AmdgpuOptions()
         self._files = files_of(context, self.log)
-        self._bounded: Bounded[str, ras.Reliability] = Bounded(options.ras_deadline, most=16)
+        self._sensors: Bounded[str, Readings] = Bounded(options.gpu_deadline, most=16)
+        self._ras: Bounded[str, ras.Reliability] = Bounded(options.ras_deadline, most=16)
         self._blocks: dict[str, frozenset[str]] = {}
+        self._tables: dict[str, table.Table] = {}
         if not find(self._files, context.sys):
             raise Skip(f"there is no AMD GPU under {context.sys / 'class/drm'}")
         self._smi = AmdSmi.open(self.log) if options.amdsmi and context.live else None
 
     def collect(self) -> Iterator[Sample]:
-        """All GPUs: first what is quick and safe, then the error counts."""
-        cards = find(self._files, self.context.sys)
-        for card in cards:
-            yield self._info(card)
-            yield from sensors.read(self._files, card.device, card.gpu)
-            yield from read_aer(self._files, card.device, card.gpu)
-            replays = self._files.count(card.device / "pcie_replay_count")
-            if replays is not None:
-                yield gpu_metrics.PCIE_REPLAY(replays, card.gpu)
-            if self._smi is not None:
-                yield from self._smi.read(card.pci, card.gpu)
+        """All GPUs: first what is quick, then the error counts. Each GPU is read in a thread of its
+        own, so that a wedged one hides no other."""
+        cards = {card.gpu: card for card in find(self._files, self.context.sys)}
+        for gpu, readings in self._each(self._sensors, cards, self._read_sensors).items():
+            yield from readings.samples
+            if readings.table is not None:
+                yield from table.samples(readings.table, self._tables.get(gpu), gpu)
+                self._tables[gpu] = readings.table
+            if self._smi is not None and (readings.table is None or readings.table.joules is None):
+                yield from self._smi.read(cards[gpu].pci, gpu)
         yield from self._processes()
-        for gpu, found in self._reliability(cards).items():
+        for gpu, found in self._each(self._ras, cards, self._read_ras).items():
             known = self._blocks.get(gpu, frozenset()) | found.blocks
             self._blocks[gpu] = known
             yield from ras.samples(found, known, gpu)
@@ -83,12 +99,42 @@ class AmdgpuCollector(Collector):
         if self._smi is not None:
             self._smi.close()
 
-    def _info(self, card: Card) -> Sample:
-        device = card.device
-        name = self._files.word(device / "product_name", r"[\w /()+.,-]+")
-        if name is None and (number := self._files.word(device / "device", "0x[0-9a-f]{4}")):
+    def _each(
+        self, bounded: Bounded[str, T], cards: dict[str, Card], read: Callable[[Card], T]
+    ) -> dict[str, T]:
+        if not self.context.live:
+            return {gpu: read(card) for gpu, card in cards.items()}
+        found, failed = bounded.run({gpu: partial(read, card) for gpu, card in cards.items()})
+        for gpu, why in failed.items():
+            self._files.complain(f"{read.__name__.removeprefix('_read_')} of GPU {gpu}", why)
+        return found
+
+    def _read_sensors(self, card: Card) -> Readings:
+        files, device = self._files, card.device
+        number = files.word(device / "device", "0x[0-9a-f]{4}") or ""
+        samples = [
+            self._info(card, number),
+            *sensors.read(files, device, card.gpu),
+            *read_aer(files, device, card.gpu),
+        ]
+        replays = files.count(device / "pcie_replay_count")
+        if replays is not None:
+            samples.append(gpu_metrics.PCIE_REPLAY(replays, card.gpu))
+        found = None
+        if data := files.raw(path := device / "gpu_metrics"):
+            found = table.parse(data, number)
+            if found is None:
+                files.complain(path, "is of no known revision, or not whole")
+        return Readings(samples, found)
+
+    def _read_ras(self, card: Card) -> ras.Reliability:
+        return ras.read(self._files, card.device)
+
+    def _info(self, card: Card, number: str) -> Sample:
+        name = self._files.word(card.device / "product_name", r"[\w /()+.,-]+")
+        if name is None and number:
             name = f"AMD {number}"
-        uuid = self._files.word(device / "unique_id", "[0-9a-f]{1,16}")
+        uuid = self._files.word(card.device / "unique_id", "[0-9a-f]{1,16}")
         driver = amdgpu_version(self._files, self.context.sys)
         if driver is None:
             # The kernel's own driver has no version but the kernel's.
@@ -99,15 +145,6 @@ class AmdgpuCollector(Collector):
     def _processes(self) -> Iterator[Sample]:
         folder = self.context.sys / "class/kfd/kfd/proc"
         if folder.is_dir():
-            pids = [name for name in self._files.names(folder, expected=True) if name.isdecimal()]
+            names = self._files.names(folder, expected=True)
+            pids = [name for name in names if name.isascii() and name.isdecimal()]
             yield gpu_metrics.USER_PROCESSES(len(pids))
-
-    def _reliability(self, cards: list[Card]) -> dict[str, ras.Reliability]:
-        if not self.context.live:
-            return {card.gpu: ras.read(self._files, card.device) for card in cards}
-        found, failed = self._bounded.run(
-            {card.gpu: partial(ras.read, self._files, card.device) for card in cards}
-        )
-        for gpu, why in failed.items():
-            self._files.complain(f"the error counts of GPU {gpu}", why)
-        return found

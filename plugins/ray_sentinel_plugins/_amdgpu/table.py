@@ -1,0 +1,88 @@
+"""The driver's binary table ``gpu_metrics``: energy, and what holds the clocks down.
+
+Layouts: the kernel's drivers/gpu/drm/amd/include/kgd_pp_interface.h. The header is the table's size
+(16 bits), format and content revision (8 bits each); each revision has its own layout. A field that
+the firmware does not fill has all bits set.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+
+import msgspec
+
+from ray_sentinel.api import Sample
+from ray_sentinel_plugins import _gpu_metrics as gpu_metrics
+
+ENERGY_UNIT = 2.0**-16
+"""Joules (15.259 µJ)."""
+ENERGY_AT = {(1, 4): 24, (1, 6): 16, (1, 7): 24, (1, 8): 24}
+"""Offsets of ``energy_accumulator``. Revision 1.3 does not say its unit; see ``MI200``."""
+RESIDENCY_AT = {(1, 6): 36, (1, 7): 44, (1, 8): 44}
+"""Offsets of the throttlers' accumulated residencies: prochot, power, and three thermal ones."""
+STATUS_AT = {(1, 3): 112}
+"""Offset of ``indep_throttle_status``, which has 16 bits for each kind of throttler."""
+SIZES = {(1, 3): 120, (1, 4): 288, (1, 6): 1664, (1, 7): 2208, (1, 8): 3360}
+MI200 = frozenset({"0x7408", "0x740c", "0x740f", "0x7410"})
+"""Device ids of cards with revision 1.3 whose firmware counts energy in ``ENERGY_UNIT``."""
+MI200_ENERGY_AT = 24
+KINDS = ("power", "current", "thermal", "other")
+_U32, _U64 = (1 << 32) - 1, (1 << 64) - 1
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found in one table."""
+
+    joules: float | None = None
+    throttled: dict[str, bool] = {}
+    """By reason, where the table says what is the case now."""
+    residency: dict[str, int] = {}
+    """By reason, where it accumulates for how long it was."""
+
+
+def parse(data: bytes, device: str) -> Table | None:
+    """The table of a card with that device id (``0x740f``), or None where it is of a revision that
+    we do not know, or not whole."""
+    if len(data) < 4:
+        return None
+    size, *revision = struct.unpack_from("<HBB", data)
+    version = (revision[0], revision[1])
+    if SIZES.get(version) != size or len(data) < size:
+        return None
+    at = MI200_ENERGY_AT if version == (1, 3) and device in MI200 else ENERGY_AT.get(version)
+    ticks = struct.unpack_from("<Q", data, at)[0] if at is not None else _U64
+    return Table(
+        joules=None if ticks == _U64 else ticks * ENERGY_UNIT,
+        throttled=_status(data, STATUS_AT.get(version)),
+        residency=_residency(data, RESIDENCY_AT.get(version)),
+    )
+
+
+def _status(data: bytes, at: int | None) -> dict[str, bool]:
+    if at is None or (mask := struct.unpack_from("<Q", data, at)[0]) == _U64:
+        return {}
+    return {kind: bool(mask >> 16 * i & 0xFFFF) for i, kind in enumerate(KINDS)}
+
+
+def _residency(data: bytes, at: int | None) -> dict[str, int]:
+    if at is None:
+        return {}
+    prochot, power, *thermal = struct.unpack_from("<5I", data, at)
+    found = {"prochot": prochot, "power": power}
+    if _U32 not in thermal:
+        found["thermal"] = sum(thermal)
+    return {reason: total for reason, total in found.items() if total != _U32}
+
+
+def samples(found: Table, before: Table | None, gpu: str) -> Iterator[Sample]:
+    """The series of one GPU. Where the table only accumulates, a reason holds if it has grown since
+    the collection ``before``."""
+    if found.joules is not None:
+        yield gpu_metrics.ENERGY(found.joules, gpu)
+    for reason, held in found.throttled.items():
+        yield gpu_metrics.THROTTLE(int(held), gpu, reason)
+    for reason, total in found.residency.items():
+        earlier = before.residency.get(reason) if before is not None else None
+        if earlier is not None:
+            yield gpu_metrics.THROTTLE(int(total != earlier), gpu, reason)
