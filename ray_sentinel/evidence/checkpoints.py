@@ -1,20 +1,23 @@
 """Checkpoints in a listing of files: which steps, which are whole, how large and how often.
 
 Recognised layouts: ``step_N/``, ``global_step_N/`` and ``global_stepN/`` (verl, DeepSpeed),
-``checkpoint-N/`` (Transformers), ``iter_N/`` (Megatron, with ``latest_checkpointed_iteration.txt``),
-bare ``N/`` folders of Orbax (``_CHECKPOINT_METADATA``, ``.orbax-checkpoint-tmp``), torch DCP folders
-(``.metadata`` beside ``*.distcp``), Ray Train's ``checkpoint_00012``, and single files such as
-``checkpoint_step_00010000.pt``, ``epoch=3-step=1000.ckpt`` or ``ckpt_1000.pt``. ``latest`` may be a
-link, a file that names the step, or absent.
+``checkpoint-N/`` (Transformers), ``iter_N/`` (Megatron, with
+``latest_checkpointed_iteration.txt``), bare ``N/`` folders of Orbax (``_CHECKPOINT_METADATA``,
+``.orbax-checkpoint-tmp``), torch DCP folders (``.metadata`` beside ``*.distcp``), Ray Train's
+``checkpoint_00012``, and single files such as ``checkpoint_step_00010000.pt``,
+``epoch=3-step=1000.ckpt`` or ``ckpt_1000.pt``. ``latest`` may be a link, a file that names the
+step, or absent.
 
 What makes one whole is the file that its writer writes last: DCP's ``.metadata``, Orbax's
 ``_CHECKPOINT_METADATA`` or ``commit_success.txt``, Megatron's tracker, Transformers'
-``trainer_state.json``, DeepSpeed's ``latest``. Without such a file one is whole if it is no temporary
-folder, holds no ``.tmp`` or ``.incomplete`` file, and is not smaller than half the usual size.
+``trainer_state.json``, DeepSpeed's ``latest``. Without such a file one is whole if it is no
+temporary folder, holds no ``.tmp`` or ``.incomplete`` file, and is not smaller than half the usual
+size.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -255,13 +258,13 @@ def _tracked_steps(links: Mapping[str, str], texts: Mapping[str, str]) -> dict[s
 
 
 def _interval(steps: Sequence[int]) -> int | None:
-    gaps = [b - a for a, b in zip(steps, steps[1:], strict=False)]
+    gaps = [b - a for a, b in itertools.pairwise(steps)]
     return int(statistics.median(gaps)) if gaps else None
 
 
 def _interval_seconds(whole: Sequence[Checkpoint]) -> float | None:
     times = [c.modified for c in sorted(whole, key=lambda c: c.step)]
-    gaps = [b - a for a, b in zip(times, times[1:], strict=False) if b > a]
+    gaps = [b - a for a, b in itertools.pairwise(times) if b > a]
     return statistics.median(gaps) if gaps else None
 
 

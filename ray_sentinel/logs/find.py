@@ -59,8 +59,8 @@ def live_session() -> Path:
 def find_logs(root: Path) -> tuple[Found, ...]:
     """The logs at or below ``root``, in the order of their names.
 
-    Links to folders are followed only at the top (``session_latest``). Raises InputError where there
-    is nothing to read.
+    Links to folders are followed only at the top (``session_latest``). Raises InputError where
+    there is nothing to read.
     """
     root = root.expanduser()
     try:

@@ -2,8 +2,8 @@
 
 Ray (``ray/_private/node.py``, ``log_monitor.py``): ``worker-<worker id>-<job id>-<pid>.out|err``,
 ``python-core-worker-<worker id>_<pid>.log``, ``raylet.out``, ``gcs_server.out``, ``monitor.log``,
-``job-driver-<submission id>.log``. torchrun: ``<run>/attempt_0/3/stderr.log``. Harvested folders hold
-one folder a node: ``ray_logs/<host>/...``.
+``job-driver-<submission id>.log``. torchrun: ``<run>/attempt_0/3/stderr.log``. Harvested folders
+hold one folder a node: ``ray_logs/<host>/...``.
 """
 
 from __future__ import annotations
@@ -43,12 +43,14 @@ _COMPILED = tuple((re.compile(pattern, re.IGNORECASE), kind) for pattern, kind i
 _NO_NODES = frozenset(
     {"logs", "log", "ray_logs", "nodes", "session_latest", "tmp", "ray", "old", "train", "events"}
 )
-SKIPPED_SUFFIXES = frozenset(
-    """.pt .pth .bin .safetensors .ckpt .npy .npz .pkl .pickle .parquet .arrow .h5 .hdf5 .onnx .so .o
-    .pyc .py .sh .whl .zip .tar .tgz .png .jpg .jpeg .gif .svg .pdf .mp4 .html .css .js .ts .c .cc .h
-    .cpp .cu .cuh .md .rst .toml .yaml .yml .lock .sock .pid .db .sqlite .nsys-rep .prof .trace .model
-    .distcp .metadata .idx .tsv .csv .proto .pb .ipynb .wal .db-wal""".split()
+_SKIPPED = (
+    "pt pth bin safetensors ckpt npy npz pkl pickle parquet arrow h5 hdf5 onnx so o pyc py sh whl "
+    "zip tar tgz png jpg jpeg gif svg pdf mp4 html css js ts c cc h cpp cu cuh md rst toml yaml "
+    "yml lock sock pid db sqlite nsys-rep prof trace model distcp metadata idx tsv csv proto pb "
+    "ipynb wal db-wal"
 )
+SKIPPED_SUFFIXES = frozenset(f".{suffix}" for suffix in _SKIPPED.split())
+"""Files with such names are no logs."""
 _SKIPPED_NAMES = re.compile(r"^(?:events\.out\.tfevents|_dump_\d+|core\.\d+|LICENSE|README)")
 
 

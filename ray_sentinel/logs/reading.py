@@ -1,7 +1,7 @@
 """Opens logs, plain or compressed, and hands them out in chunks of whole lines.
 
-A line longer than ``LONGEST`` is cut: its middle is left out, so that a line of 100 MB costs no more
-memory than a short one.
+A line longer than ``LONGEST`` is cut: its middle is left out, so that a line of 100 MB costs no
+more memory than a short one.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import lzma
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from ray_sentinel.errors import InputError
 
-CHUNK = 4 << 20
+CHUNK = 1 << 20
 LONGEST = 1 << 20
-_OPENERS: dict[str, Callable[..., IO[bytes]]] = {
+_OPENERS: dict[str, Callable[..., Any]] = {
     ".gz": gzip.open,
     ".xz": lzma.open,
     ".lzma": lzma.open,
@@ -51,7 +51,10 @@ def is_binary(front: bytes) -> bool:
 
 def open_log(path: Path, packed: str) -> IO[bytes]:
     """The file's plain bytes. Raises OSError."""
-    return _OPENERS[packed](path, "rb") if packed else path.open("rb", buffering=0)
+    if packed:
+        opened: IO[bytes] = _OPENERS[packed](path, "rb")
+        return opened
+    return path.open("rb", buffering=0)
 
 
 def read_chunks(

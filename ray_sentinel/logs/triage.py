@@ -1,8 +1,8 @@
 """Reads all logs of a job and asks the analysis what happened.
 
-Small jobs are read whole. Of large files the beginning and the end are looked at closely; the middle
-is passed over for a few telling words only, and sampled for steps; the answer says so. If that names
-no cause, the files that may hold one are read again in whole, within a bound.
+Small jobs are read whole. Of large files the beginning and the end are looked at closely; the
+middle is passed over for a few telling words only, and sampled for steps; the answer says so. If
+that names no cause, the files that may hold one are read again in whole, within a bound.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ Progress = Callable[[int, int, str], None]
 
 WHOLE = 24 << 20
 """A job of so many bytes is read whole."""
-_CLOSE = 20 << 20
+_CLOSE = 8 << 20
 """Of a larger one, so many bytes are looked at closely, spread over its files."""
 _LEAST = 512 << 10
 _SECOND_LOOK = 256 << 20
-_STEP_HEAD, _STEP_TAIL, _STEP_WINDOW = 512 << 10, 2 << 20, 32 << 10
+_STEP_HEAD, _STEP_TAIL, _STEP_WINDOW = 256 << 10, 1 << 20, 8 << 10
 _ENDS = 64 << 10
 _SKIPPED_KINDS = frozenset({"agent"})
 _UNSURE = frozenset({"unknown-death", "hang", "running"})
@@ -101,7 +101,7 @@ def _reaches(found: Sequence[Found], total: int) -> list[Reach | None]:
     if total <= WHOLE:
         return [None] * len(found)
     share = max(_LEAST, _CLOSE // len(found))
-    head = min(2 << 20, share // 4)
+    head = min(1 << 20, share // 4)
     return [None if item.file.size <= share else Reach(head, share - head) for item in found]
 
 

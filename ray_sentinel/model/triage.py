@@ -38,8 +38,8 @@ FailureClass = Literal[
     "running",
     "completed",
 ]
-"""``unknown-death``: it ended, and the logs do not say why. ``soft-success``: training finished, and
-only the teardown failed."""
+"""``unknown-death``: it ended, and the logs do not say why. ``soft-success``: training finished,
+and only the teardown failed."""
 
 Outcome = Literal["running", "completed", "failed", "stopped", "unknown"]
 

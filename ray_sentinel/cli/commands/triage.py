@@ -1,8 +1,9 @@
 """Say from a job's logs what happened: the class of failure, its first cause, who, and what next.
 
-PATH is a log file, a job's folder, a Ray temp dir or session, or a harvested tree with a folder a node;
-compressed and rotated logs are read too. --live takes the running session of this machine. Exit codes:
-0 the job runs or came to its end, 1 something went wrong, 2 wrong usage, 3 no session here.
+PATH is a log file, a job's folder, a Ray temp dir or session, or a harvested tree with a folder a
+node; compressed and rotated logs are read too. --live takes the running session of this machine.
+Exit codes: 0 the job runs or came to its end, 1 something went wrong, 2 wrong usage, 3 no session
+here.
 """
 
 from __future__ import annotations

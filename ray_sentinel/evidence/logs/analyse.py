@@ -29,7 +29,16 @@ from ray_sentinel.evidence.logs.timeline import (
     shifted,
     slowdown,
 )
-from ray_sentinel.model.triage import Echo, FailureClass, LogLine, Outcome, StepProgress, Triage
+from ray_sentinel.model.triage import (
+    Echo,
+    FailureClass,
+    LogCulprit,
+    LogException,
+    LogLine,
+    Outcome,
+    StepProgress,
+    Triage,
+)
 
 LineNumber = Callable[[int, int], int | None]
 """(file, byte offset) → the line's number from 1, or None."""
@@ -66,10 +75,11 @@ class _Case(msgspec.Struct, kw_only=True):
 def analyse(
     files: Sequence[FileFacts],
     catalogue: Catalogue,
-    question: Question = Question(),
+    question: Question | None = None,
     line_number: LineNumber = lambda file, offset: None,
 ) -> Triage:
     """The answer for the files of one job; an empty sequence is answered with unknown-death."""
+    question = question or Question()
     shifts = clock_shifts(files)
     moved = [shifted(facts, by) for facts, by in zip(files, shifts, strict=True)]
     training = find_training(moved)
@@ -192,7 +202,7 @@ def _answer(
     steps = _progress(case)
     world = _world(files)
     everything = in_order([*case.fatal, *after])
-    culprits = ()
+    culprits: tuple[LogCulprit, ...] = ()
     if cause is not None and kind not in ("soft-success", "completed", "running"):
         culprits = name_culprits(cause, kind, everything, files, world)
     ends = [f.last_time for f in files if f.last_time is not None]
@@ -233,7 +243,7 @@ def _checked(kind: str) -> FailureClass:
     return msgspec.convert(kind, FailureClass)  # type: ignore[no-any-return]
 
 
-def _masked_exception(cause: Hit | None) -> object:
+def _masked_exception(cause: Hit | None) -> LogException | None:
     if cause is None or cause.exception is None:
         return None
     raised = cause.exception

@@ -10,23 +10,21 @@ from ray_sentinel.errors import ConfigError
 from ray_sentinel.evidence.logs.phases import PhaseMark, compile_marks
 from ray_sentinel.evidence.logs.signatures import Advice, Rule, Signature, compile_rule
 
-TRIGGERS: tuple[str, ...] = tuple(
-    """
-    error|exception|fail|timeout|timed out|time out|traceback|kill|signal|abort|died|dead|lost|memory
-    xid|warn|refused|reset by peer|exit|cancel|preempt|terminat|watchdog|nan|stall|complete|succe
-    finished|no space|unable|heartbeat|last enqueued|mismatch|duplicate gpu|got completion|gloo
-    closed by|clients joined|stale|rendezvous|etcd|missing|environ|already in use|off the bus
-    uncorrectable|no cuda|invalid|not found|no such|cannot|could not|does not|unexpected|denied|quota
-    errno|is full|blocked for|panic|oom|sigterm|sigkill|sigsegv|sigint|interrupt|segmentation
-    unrecognized|divisible|must be|undefined symbol|gated|couldn't|corrupt|truncated|stopiteration
-    insufficient|scheduled|evict|spot |due to|straggler|is slow|stuck|hung|hang |progress|throughput
-    finite|checkpoint|train_runtime|summary|ran out|resource_exhausted|compil|barrier|dump signal
-    link down|link is down|amdgpu|lockup|nvswitch|too many|can't|nfs: |nvme|read-only|assert|illegal
-    diverged|loss scale|sending process|closing process|received 15|net/ofi sel|using network
-    """.strip()
-    .replace("\n    ", "|")
-    .split("|")
+_WORDS = (
+    "error|exception|fail|timeout|timed out|time out|traceback|kill|signal|abort|died|dead|lost|"
+    "memory|xid|warn|refused|reset by peer|exit|cancel|preempt|terminat|watchdog|nan|stall|"
+    "complete|succe|finished|no space|unable|heartbeat|last enqueued|mismatch|duplicate gpu|"
+    "got completion|gloo|closed by|clients joined|stale|rendezvous|etcd|missing|environ|"
+    "already in use|off the bus|uncorrectable|no cuda|invalid|not found|no such|cannot|could not|"
+    "does not|unexpected|denied|quota|errno|is full|blocked for|panic|oom|sigterm|sigkill|sigsegv|"
+    "sigint|interrupt|segmentation|unrecognized|divisible|must be|undefined symbol|gated|couldn't|"
+    "corrupt|truncated|stopiteration|insufficient|scheduled|evict|spot |due to|straggler|is slow|"
+    "stuck|hung|hang |progress|throughput|finite|checkpoint|train_runtime|summary|ran out|"
+    "resource_exhausted|compil|barrier|dump signal|link down|link is down|amdgpu|lockup|nvswitch|"
+    "too many|can't|nfs: |nvme|read-only|assert|illegal|diverged|loss scale|sending process|"
+    "closing process|received 15|net/ofi sel|using network"
 )
+TRIGGERS: tuple[str, ...] = tuple(_WORDS.split("|"))
 """A line is looked at closely if it holds one of these. Few, because each costs a pass over the
 bytes. A user's entries add their own words where these do not cover them."""
 
@@ -50,8 +48,8 @@ class Catalogue:
         marks: Iterable[PhaseMark] = (),
         own: Iterable[tuple[str, Signature]] = (),
     ) -> None:
-        """``signatures`` are (where it was read, entry), ``own`` those of a user's file, whose words
-        are looked for themselves; a later id replaces an earlier one.
+        """``signatures`` are (where it was read, entry), ``own`` those of a user's file, whose
+        words are looked for themselves; a later id replaces an earlier one.
 
         Raises ConfigError for an entry that cannot be used.
         """

@@ -1,9 +1,10 @@
 """The first cause apart from its echoes.
 
-Errors come in cascades: one rank fails, its peers lose their connections, wait until a time-out, and
-are ended by the launcher; the driver reports what it heard. Classes form tiers by how much they
-explain. Among the errors that training did not survive the earliest counts, unless one of a higher
-tier, printed a little later (or at any time, for what the kernel or the scheduler says), explains it.
+Errors come in cascades: one rank fails, its peers lose their connections, wait until a time-out,
+and are ended by the launcher; the driver reports what it heard. Classes form tiers by how much
+they explain. Among the errors that training did not survive the earliest counts, unless one of a
+higher tier, printed a little later (or at any time, for what the kernel or the scheduler says),
+explains it.
 """
 
 from __future__ import annotations
@@ -78,7 +79,8 @@ def split_survived(
 ) -> tuple[list[Hit], list[Hit]]:
     """(those that training did not survive, those that it did)."""
     needed = 1 if completed else SURVIVED_STEPS
-    fatal, survived = [], []
+    fatal: list[Hit] = []
+    survived: list[Hit] = []
     for hit in hits:
         lasting = hit.signature.kind == "nan-loss" or tier(hit.signature.kind) == 0
         after = steps_after(hit, files, training) if not lasting or completed else 0
@@ -132,9 +134,9 @@ def _says_more(later: Hit, winner: Hit) -> bool:
 
 
 def _within(later: Hit, winner: Hit, seconds: float, *, unknown: bool) -> bool:
-    if later.time is not None and winner.time is not None:
-        if later.own_time or winner.own_time or later.file != winner.file:
-            return abs(later.time - winner.time) <= seconds
+    dated = later.own_time or winner.own_time or later.file != winner.file
+    if dated and later.time is not None and winner.time is not None:
+        return abs(later.time - winner.time) <= seconds
     if later.file == winner.file:
         return unknown and later.offset - winner.offset <= _NEAR_BYTES
     return unknown
@@ -151,7 +153,7 @@ def ended_by_signal(hit: Hit) -> str:
         return signal_name(hit.exit.code)
     code = hit.groups.get("code", "")
     if code.lstrip("-").isdigit():
-        return signal_name(int(code) if code.startswith("-") else int(code))
+        return signal_name(int(code))
     return {"Killed": "SIGKILL", "Segmentation fault": "SIGSEGV", "Bus error": "SIGBUS"}.get(
         hit.groups.get("signal", ""), ""
     )

@@ -1,8 +1,8 @@
 """Who failed first: rank, node, process and device of the first cause.
 
 A line speaks against the process that printed it, against one that it names, or against nobody. A
-watchdog's time-out speaks against nobody: there the ranks' collective numbers decide. Nobody is named
-where the lines do not tell: an innocent rank named is worse than a culprit missed.
+watchdog's time-out speaks against nobody: there the ranks' collective numbers decide. Nobody is
+named where the lines do not tell: an innocent rank named is worse than a culprit missed.
 """
 
 from __future__ import annotations
@@ -122,11 +122,12 @@ def _spoken_of(cause: Hit, files: Sequence[FileFacts]) -> Origin:
 def _said_again(cause: Hit, hits: Sequence[Hit], files: Sequence[FileFacts]) -> Origin:
     """The process of the next line that tells of the same thing and names somebody."""
     for hit in hits:
-        if hit is not cause and hit.signature.kind == cause.signature.kind:
-            if hit.signature.role in ("cause", "symptom") and hit.exit is None:
-                origin = _spoken_of(hit, files)
-                if not _empty(origin):
-                    return origin
+        same = hit is not cause and hit.signature.kind == cause.signature.kind
+        if not same or hit.exit is not None or hit.signature.role == "echo":
+            continue
+        origin = _spoken_of(hit, files)
+        if not _empty(origin):
+            return origin
     return NOBODY
 
 

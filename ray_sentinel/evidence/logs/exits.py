@@ -1,8 +1,8 @@
 """How processes ended, as launchers report it: torchrun's failure table, srun, mpirun, DeepSpeed.
 
-torchrun prints a table (``torch/distributed/elastic/multiprocessing/errors``): one paragraph a failed
-rank, the first observed one under "Root Cause". A rank that died by SIGTERM was ended by the launcher;
-one that died by SIGABRT mostly ended itself after a watchdog's time-out.
+torchrun prints a table (``torch/distributed/elastic/multiprocessing/errors``): one paragraph a
+failed rank, the first observed one under "Root Cause". A rank that died by SIGTERM was ended by
+the launcher; one that died by SIGABRT mostly ended itself after a watchdog's time-out.
 """
 
 from __future__ import annotations

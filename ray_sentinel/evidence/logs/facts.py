@@ -17,13 +17,16 @@ _FACTS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "checkpoint_period",
         re.compile(
-            r"\b(?:checkpoint_period|save_steps|save[-_]interval|checkpoint_interval|save_freq)['\"]?\s*[=:. ]+['\"]?(\d+)\b"
+            r"\b(?:checkpoint_(?:period|interval)|save_steps|save[-_]interval|save_freq)"
+            r"['\"]?\s*[=:. ]+['\"]?(\d+)\b"
         ),
     ),
     (
         "total_steps",
         re.compile(
-            r"\b(?:Config param steps: |max_steps['\"]?\s*[=:]\s*|train[-_]iters['\"]?\s*[=:. ]+|Total optimization steps = |total_training_steps['\"]?\s*[=:]\s*)(\d[\d,]*)\b"
+            r"\b(?:Config param steps: |max_steps['\"]?\s*[=:]\s*|train[-_]iters['\"]?\s*[=:. ]+"
+            r"|PASSTHROUGH_ARGS\b.{0,2000}\bsteps=|Total optimization steps = "
+            r"|total_training_steps['\"]?\s*[=:]\s*)(\d[\d,]*)\b"
         ),
     ),
     (
@@ -34,7 +37,8 @@ _FACTS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "resumed_from_step",
         re.compile(
-            r"(?:resum\w+|restor\w+|load\w+ checkpoint)[^\n]{0,120}?(?:step[_ ]?|iteration |checkpoint-|iter_0*)(\d+)\b",
+            r"(?:resum\w+|restor\w+|load\w+ checkpoint)[^\n]{0,120}?"
+            r"(?:step[_ ]?|iteration |checkpoint-|iter_0*)(\d+)\b",
             re.IGNORECASE,
         ),
     ),

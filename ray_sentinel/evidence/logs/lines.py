@@ -1,9 +1,9 @@
 """One log line apart from what launchers wrote around it.
 
 Launchers prefix each line with who printed it: Ray ``(TrainerActor pid=12, ip=10.0.0.2)``, torch
-``[rank3]:``, torchrun ``[default0]:``, srun ``3: ``, mpirun ``[1,3]<stdout>:``, pdsh ``10.0.0.2: ``,
-kubectl ``[pod/name/container]``, NCCL ``host:pid:tid [gpu]``. Ray folds equal lines of many workers
-into one, with ``[repeated 7x across cluster]`` at its end.
+``[rank3]:``, torchrun ``[default0]:``, srun ``3: ``, mpirun ``[1,3]<stdout>:``, pdsh ``10.0.0.2:
+``, kubectl ``[pod/name/container]``, NCCL ``host:pid:tid [gpu]``. Ray folds equal lines of many
+workers into one, with ``[repeated 7x across cluster]`` at its end.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ import re
 import msgspec
 
 _ESCAPES = re.compile(
-    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[PX^_][^\x1b]*(?:\x1b\\)?|[ -/]*[0-~])"
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?"
+    r"|[PX^_][^\x1b]*(?:\x1b\\)?|[ -/]*[0-~])"
 )
 _REPEATED = re.compile(r"\s*\[repeated (\d+)x across cluster\](?: \(Ray deduplicates logs.*)?\s*$")
 
 _RAY = re.compile(
-    r"\((?P<name>[^\n]{0,160}?)(?:(?:^|(?<=\()|(?<= ))pid=(?P<pid>\d+))(?:, ip=(?P<ip>[0-9A-Fa-f.:]+))?\)[ ]?"
+    r"\((?P<name>[^\n]{0,160}?)(?:(?:^|(?<=\()|(?<= ))pid=(?P<pid>\d+))"
+    r"(?:, ip=(?P<ip>[0-9A-Fa-f.:]+))?\)[ ]?"
 )
 _RAY_SYSTEM = re.compile(
     r"\((?P<name>raylet|gcs_server|autoscaler|monitor)(?:, ip=(?P<ip>[0-9A-Fa-f.:]+)| \+[\w]+)?\) ?"
@@ -95,7 +97,8 @@ def parse_line(raw: str) -> Line:
     repeated = 1
     if text.endswith((")", "]")) and (match := _REPEATED.search(text)):
         repeated, text = int(match.group(1)), text[: match.start()]
-    start, found = 0, {}
+    start = 0
+    found: dict[str, str] = {}
     for _ in range(4):
         match = _prefix(text, start)
         if match is None or match.end() == start:

@@ -1,8 +1,8 @@
 """Secrets in log text, masked before anything is shown or written.
 
-Known token shapes (Hugging Face, OpenAI, GitHub, GitLab, Slack, AWS, Google, JSON Web Tokens, private
-keys), ``Authorization`` headers, passwords in URLs, signatures in signed URLs, and values of names
-that end in ``token``, ``secret``, ``password``, ``api_key`` and the like.
+Known token shapes (Hugging Face, OpenAI, GitHub, GitLab, Slack, AWS, Google, JSON Web Tokens,
+private keys), ``Authorization`` headers, passwords in URLs, signatures in signed URLs, and values
+of names that end in ``token``, ``secret``, ``password``, ``api_key`` and the like.
 """
 
 from __future__ import annotations

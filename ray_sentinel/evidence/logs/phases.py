@@ -1,7 +1,8 @@
 """Which phase a job has reached, from the lines that announce its phases.
 
-Marks are data (``[[phase]]`` in the catalogue): a phase is reached with its first mark; it ends with
-the mark of another. Progress inside a phase (``Multi-thread loading shards: 40%``) counts as life.
+Marks are data (``[[phase]]`` in the catalogue): a phase is reached with its first mark; it ends
+with the mark of another. Progress inside a phase (``Multi-thread loading shards: 40%``) counts as
+life.
 """
 
 from __future__ import annotations

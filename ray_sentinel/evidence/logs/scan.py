@@ -41,6 +41,9 @@ BLOCK = 48 * 1024
 KEEP = 48
 """First and last hits kept of each signature in a file."""
 _SHAPES = 20_000
+_MOST_LINES, _MOST_SWIFT = 20_000, 200
+"""Lines of one chunk that a single word may call up, from its front and from its end."""
+_MOST_STEPS, _MOST_MARKS = 60_000, 2000
 _PATIENCE = 40
 _DIGITS = b"0123456789"
 _BACK = 6000
@@ -51,6 +54,8 @@ _SURE = 84
 """A signature of such a weight counts also on a line that calls itself information."""
 _DETAILS = re.compile(r"^\s+(class_name|actor_id|pid|name|ip|node_id|Node Id): (.{1,200})$")
 _KNOWN_AFTER = 12
+_DULL_AFTER = 3
+"""A shape of line that was so often no step and no mark of a phase is not looked at again."""
 
 SWIFT: tuple[bytes, ...] = (
     b"traceback (most",
@@ -80,6 +85,7 @@ class Scanner:
         self._shapes: dict[bytes, int] = {}
         self._taken: set[int] = set()
         self._known: dict[bytes, tuple[Rule, int]] = {}
+        self._dull: dict[bytes, int] = {}
 
     def feed(self, data: bytes, base: int, limit: int, *, thorough: bool = True) -> None:
         """Look at the lines of ``data`` that begin before ``limit``; what follows is only context.
@@ -89,26 +95,26 @@ class Scanner:
         if b"\r" in data:
             data = data.replace(b"\r", b"\n")
         words = self.catalogue.triggers if thorough else SWIFT
-        for start, at in _lines_with(data.lower(), words, limit):
+        most = _MOST_LINES if thorough else _MOST_SWIFT
+        for start, at in _lines_with(data.lower(), words, limit, most):
             if base + start not in self._taken:
                 self._look(data, start, at, base)
         self._taken = {offset for offset in self._taken if offset >= base + limit}
 
-    def sample(self, data: bytes, base: int, *, phases: bool = True) -> None:
-        """Read the steps, the phases and the times of a window of the file."""
+    def sample(self, data: bytes, base: int) -> None:
+        """Read the steps and the phases of a window of the file."""
         if b"\r" in data:
             data = data.replace(b"\r", b"\n")
         for start, raw in _split(data):
-            if not raw:
-                continue
-            marked = any(hint in raw for hint in HINTS)
-            if not marked and not phases:
+            shape = raw[:400].translate(None, _DIGITS)
+            dull = self._dull.get(shape, 0)
+            if dull >= _DULL_AFTER or not raw:
                 continue
             line = parse_line(raw[:MAX_LINE].decode("utf-8", "replace"))
-            if marked:
-                self._step(line, data, start, base)
-            if phases:
-                self._phase(line, data, start, base)
+            if any(hint in raw for hint in HINTS) and self._step(line, data, start, base):
+                continue
+            if not self._phase(line, data, start, base) and len(self._dull) < _SHAPES:
+                self._dull[shape] = dull + 1
 
     def ends(self, head: bytes, tail: bytes, tail_base: int) -> None:
         """Note when the file begins and ends, and what its header says."""
@@ -361,31 +367,31 @@ class Scanner:
                 return when
         return None
 
-    def _step(self, line: Line, data: bytes, start: int, base: int) -> None:
+    def _step(self, line: Line, data: bytes, start: int, base: int) -> bool:
         step = parse_step(line.text)
-        if step is None or len(self.out.steps) > 60_000:
-            return
-        when = parse_time(line.prefix + line.text, self.year)
-        if when is None:
-            when = self._when(line.text, data, start)["time"]
-        self.out.steps.append(
-            StepSeen(step=step, offset=base + start, time=when, rank=self._rank(line.origin))
-        )
+        if step is None:
+            return False
+        if len(self.out.steps) < _MOST_STEPS:
+            when = self._when(line.prefix + line.text, data, start)["time"]
+            seen = StepSeen(step=step, offset=base + start, time=when, rank=self._rank(line.origin))
+            self.out.steps.append(seen)
+        return True
 
-    def _phase(self, line: Line, data: bytes, start: int, base: int) -> None:
+    def _phase(self, line: Line, data: bytes, start: int, base: int) -> bool:
         mark = find_phase(self.catalogue.marks, line.text)
-        if mark is None or len(self.out.phases) > 2000:
-            return
-        when = self._when(line.prefix + line.text, data, start)["time"]
-        self.out.phases.append(
-            PhaseSeen(
-                phase=mark.phase,
-                mark=mark.id,
-                offset=base + start,
-                time=when,
-                text=line.text[:300],
+        if mark is None:
+            return False
+        if len(self.out.phases) < _MOST_MARKS:
+            self.out.phases.append(
+                PhaseSeen(
+                    phase=mark.phase,
+                    mark=mark.id,
+                    offset=base + start,
+                    time=self._when(line.prefix + line.text, data, start)["time"],
+                    text=line.text[:300],
+                )
             )
-        )
+        return True
 
 
 def exit_signature(code: int | None) -> str:
@@ -400,19 +406,35 @@ def exit_signature(code: int | None) -> str:
     return "exit-code"
 
 
-def _lines_with(lower: bytes, words: tuple[bytes, ...], limit: int) -> list[tuple[int, int]]:
-    """(line start, position of a word) of the lines that hold one of ``words``, in order."""
+def _lines_with(
+    lower: bytes, words: tuple[bytes, ...], limit: int, most: int
+) -> list[tuple[int, int]]:
+    """(line start, position of a word) of the lines that hold one of ``words``, in order.
+
+    A word that stands on more than ``most`` lines is chatter: only its first and last ones count.
+    """
     found: dict[int, int] = {}
     for word in words:
-        at = lower.find(word, 0, limit)
-        while at >= 0:
-            start = lower.rfind(b"\n", 0, at) + 1
-            found.setdefault(start, at)
+        at, left = lower.find(word, 0, limit), most
+        while at >= 0 and left:
+            found.setdefault(lower.rfind(b"\n", 0, at) + 1, at)
             end = lower.find(b"\n", at)
-            if end < 0:
-                break
-            at = lower.find(word, end, limit)
+            at = lower.find(word, end, limit) if end >= 0 else -1
+            left -= 1
+        if at >= 0:
+            _last_lines(lower, word, at, limit, most, found)
     return sorted(found.items())
+
+
+def _last_lines(
+    lower: bytes, word: bytes, begin: int, limit: int, most: int, found: dict[int, int]
+) -> None:
+    at, left = lower.rfind(word, begin, limit), most
+    while at >= 0 and left:
+        start = lower.rfind(b"\n", 0, at) + 1
+        found.setdefault(start, at)
+        at = lower.rfind(word, begin, max(begin, start))
+        left -= 1
 
 
 def _window(data: bytes, start: int) -> tuple[list[int], list[Line]]:

@@ -1,8 +1,8 @@
 """The catalogue's records: what one signature is, and how a catalogue matches a line.
 
-A signature is data: words that a line must hold (``match``, any of them, upper and lower case alike),
-expressions that refine them (``pattern``, any), and what it means. Entries that belong together are
-told apart by ``role``:
+A signature is data: words that a line must hold (``match``, any of them, upper and lower case
+alike), expressions that refine them (``pattern``, any), and what it means. Entries that belong
+together are told apart by ``role``:
 
 ``cause``     says why: can be the first cause.
 ``symptom``   says that something failed, but not why (an actor died, a rank was killed).

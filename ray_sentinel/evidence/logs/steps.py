@@ -1,10 +1,10 @@
 """Step lines of training frameworks: which step, how long, which loss.
 
 Formats: MaxText ``completed step: 7, seconds: 1.2, ...``; tqdm bars (Transformers, torchspec's
-``Training: 45%``, verl's ``Training Progress``); Lightning's ``Epoch 3: 45%|..| 450/1000``; Megatron's
-`` iteration 10/ 500 | ... |``; verl's ``step:12 - ...``; torchtitan, NeMo, DeepSpeed, nanoGPT, mmengine,
-timm, torchvision, Composer, fairseq; Transformers' ``{'loss': ..., 'epoch': ...}``; and, last, any line
-that gives a step number beside a loss or a duration.
+``Training: 45%``, verl's ``Training Progress``); Lightning's ``Epoch 3: 45%|..| 450/1000``;
+Megatron's `` iteration 10/ 500 | ... |``; verl's ``step:12 - ...``; torchtitan, NeMo, DeepSpeed,
+nanoGPT, mmengine, timm, torchvision, Composer, fairseq; Transformers' ``{'loss': ..., 'epoch':
+...}``; and, last, any line that gives a step number beside a loss or a duration.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ _NUMBER = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|[-+]?nan|[-+]?inf(?:in
 
 _MAXTEXT = re.compile(r"completed step: (?P<step>\d+), seconds: (?P<seconds>[\d.]+)")
 _BAR = re.compile(
-    r"(?P<title>[^|\r\n]{0,120}?)(?P<percent>\d{1,3})%\s?\|[^|\r\n]{0,400}\|\s*(?P<step>[\d.]+[kKMG]?)/(?P<total>[\d.]+[kKMG]?)"
-    r"\s*[\[(](?P<elapsed>[\d:]+)\s?(?:<|•)\s?(?P<left>[\d:?-]+|\d+ days?, [\d:]+),?\s*(?P<rate>[\d.]+|\?)?\s*(?P<unit>s/\w+|\w+/s)?"
+    r"(?P<title>[^|\r\n]{0,120}?)(?P<percent>\d{1,3})%\s?\|[^|\r\n]{0,400}\|"
+    r"\s*(?P<step>[\d.]+[kKMG]?)/(?P<total>[\d.]+[kKMG]?)"
+    r"\s*[\[(](?P<elapsed>[\d:]+)\s?(?:<|•)\s?(?P<left>[\d:?-]+|\d+ days?, [\d:]+),?"
+    r"\s*(?P<rate>[\d.]+|\?)?\s*(?P<unit>s/\w+|\w+/s)?"
 )
 _MEGATRON = re.compile(r"\biteration\s+(?P<step>\d+)/\s*(?P<total>\d+)\s*\|")
 _VERL = re.compile(r"(?:^|\s|\))step:\s?(?P<step>\d+) - ")
@@ -32,16 +34,19 @@ _TORCHVISION = re.compile(r"Epoch: \[\d+\]\s*\[ *(?P<step>\d+)/(?P<total>\d+)\]"
 _COMPOSER = re.compile(r"\[batch=(?P<step>\d+)(?:/(?P<total>\d+))?\]")
 _DEEPSPEED = re.compile(r"(?:\bsteps: |\bglobal_step=|\] step=)(?P<step>\d+)\b")
 _PLAIN = re.compile(
-    r"\b(?:global[ _-]?steps?|train(?:ing)?[ _/-]?step|optimizer[ _-]step|step|iter(?:ation)?|update|num_updates|batch)s?\b"
+    r"\b(?:global[ _-]?steps?|train(?:ing)?[ _/-]?step|optimizer[ _-]step|step|iter(?:ation)?"
+    r"|update|num_updates|batch)s?\b"
     r"['\"]?\s*(?:=|:|#|-)?\s*[\[(]?\s*(?P<step>\d+)\b(?:\s*(?:/|of)\s*(?P<total>\d+))?",
     re.IGNORECASE,
 )
 _LOSS = re.compile(
-    rf"(?<![A-Za-z])(?:reduced_train_|train(?:ing)?[_/ ]|lm |actor/|total_|pg_|critic/|policy_)?loss['\"]?\s*(?:[:=]|is|was)?\s*\(?(?P<loss>{_NUMBER})(?!\w|\.\d)",
+    r"(?<![A-Za-z])(?:reduced_train_|train(?:ing)?[_/ ]|lm |actor/|total_|pg_|critic/|policy_)?loss"
+    rf"['\"]?\s*(?:[:=]|is|was)?\s*\(?(?P<loss>{_NUMBER})(?!\w|\.\d)",
     re.IGNORECASE,
 )
 _SECONDS = re.compile(
-    r"(?:seconds|step_time|step time|time/step|timing_s/step|perf/time_per_step|iter time \(s\)|train_step_timing in s|elapsed|dt|time)"
+    r"(?:seconds|step_time|step time|time/step|timing_s/step|perf/time_per_step|iter time \(s\)"
+    r"|train_step_timing in s|elapsed|dt|time)"
     r"['\"]?\s*[:=]?\s*(?P<seconds>\d+(?:\.\d+)?)\s?(?P<unit>ms|s|sec|seconds)?\b",
     re.IGNORECASE,
 )

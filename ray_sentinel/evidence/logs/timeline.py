@@ -1,12 +1,13 @@
 """The files of one job on one clock, and how training moved on it.
 
-Nodes may log in different time zones. A file whose first and last time both lie off the others' by the
-same whole number of half hours is moved onto their clock.
+Nodes may log in different time zones. A file whose first and last time both lie off the others' by
+the same whole number of half hours is moved onto their clock.
 """
 
 from __future__ import annotations
 
 import bisect
+import itertools
 import statistics
 from collections import Counter
 from collections.abc import Sequence
@@ -110,11 +111,12 @@ def usual_seconds(steps: Sequence[StepSeen]) -> float | None:
     if said:
         return statistics.median(said)
     gaps = []
-    for before, after in zip(steps, steps[1:], strict=False):
+    for before, after in itertools.pairwise(steps):
         number = (after.step.step or 0) - (before.step.step or 0)
-        if before.time is not None and after.time is not None and 0 < number < 1000:
-            if after.time > before.time:
-                gaps.append((after.time - before.time) / number)
+        if before.time is None or after.time is None or not 0 < number < 1000:
+            continue
+        if after.time > before.time:
+            gaps.append((after.time - before.time) / number)
     return statistics.median(gaps) if gaps else None
 
 

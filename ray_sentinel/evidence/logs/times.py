@@ -1,9 +1,9 @@
 """Times at the beginning of log lines, in the formats that training jobs mix.
 
 Read are ISO 8601 and its relatives (with or without zone), Google logs (``E0325 20:57:27.620000``,
-also PyTorch's three-digit ``E626``), vLLM's ``INFO 05-01 10:00:00``, syslog, ``dmesg -T``, ``date``,
-rich's ``[05/01/24 10:00:00]`` and Unix seconds. A time without a zone is taken as UTC; one without a
-year gets ``year``.
+also PyTorch's three-digit ``E626``), vLLM's ``INFO 05-01 10:00:00``, syslog, ``dmesg -T``,
+``date``, rich's ``[05/01/24 10:00:00]`` and Unix seconds. A time without a zone is taken as UTC;
+one without a year gets ``year``.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ _UNIX = re.compile(r"^\[?(?P<t>1[4-9]\d{8}|2\d{9})(?:\.(?P<f>\d{1,9}))?\]?(?=\s)
 _UPTIME = re.compile(r"^(?:<\d+>)?\[\s*(?P<t>\d+\.\d{6})\]")
 _YEAR = re.compile(
     r"\b((?:19|20)\d\d)[-/](?:0[1-9]|1[0-2])[-/](?:0[1-9]|[12]\d|3[01])[T _-]+\d\d:\d\d"
-    r"|\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d (?:[A-Z]{3,4} )?((?:19|20)\d\d)\b"
+    r"|\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d "
+    r"(?:[A-Z]{3,4} )?((?:19|20)\d\d)\b"
 )
 _READERS = (_ISO, _GLOG, _DATE, _VLLM, _RICH, _SYSLOG)
 

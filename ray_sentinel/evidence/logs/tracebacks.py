@@ -1,9 +1,10 @@
 """Python tracebacks in logs: interleaved with other ranks' lines, prefixed, boxed, chained.
 
-A chain ("The above exception was the direct cause of ...", "During handling of ...") is read as one
-block, in the order it happened: the first exception is where it began. Ray wraps a remote traceback
-into ``RayTaskError(ValueError): ray::f() (pid=12, ip=10.0.0.2)`` and prints the remote frames and the
-remote exception after it: that one is the cause, and the process in the parentheses raised it.
+A chain ("The above exception was the direct cause of ...", "During handling of ...") is read as
+one block, in the order it happened: the first exception is where it began. Ray wraps a remote
+traceback into ``RayTaskError(ValueError): ray::f() (pid=12, ip=10.0.0.2)`` and prints the remote
+frames and the remote exception after it: that one is the cause, and the process in the parentheses
+raised it.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ class _Reader:
         self.idle = 0
 
     def take(self, text: str, index: int) -> str:
-        """"take": the line belongs to the block; "skip": perhaps not, but it may go on; "end"."""
+        """ "take": the line belongs to the block; "skip": perhaps not, but it may go on; "end"."""
         body = self._body(text)
         if _CHAIN.match(body) or (HEADER in body and (self.open or self.chained)):
             self.open, self.frame, self.idle, self.chained = True, "", 0, True

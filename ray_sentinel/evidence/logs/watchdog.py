@@ -3,12 +3,12 @@
 Formats over PyTorch's versions (``torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp``)::
 
     [Rank 3] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=5, OpType=ALLREDUCE, ...)
-    [PG 1 Rank 0] ... detected by watchdog at work: 7753, last enqueued NCCL work: 7755, last completed ...
-    [PG ID 0 PG GUID 0(default_pg) Rank 1] Timeout at NCCL work: 808, last enqueued NCCL work: 811, ...
-    [...] failure detected by watchdog at work sequence id: 12 PG status: last enqueued work: 12, ...
+    [PG 1 Rank 0] ... at work: 7753, last enqueued NCCL work: 7755, last completed ...
+    [PG ID 0 PG GUID 0(default_pg) Rank 1] Timeout at NCCL work: 808, last enqueued ...
+    [...] at work sequence id: 12 PG status: last enqueued work: 12, last completed ...
 
-Who times out waits. A rank that never enqueued what the others wait for, or that completed less than
-all the others, is the one they wait for. Where all say the same, nobody can be named.
+Who times out waits. A rank that never enqueued what the others wait for, or that completed less
+than all the others, is the one they wait for. Where all say the same, nobody can be named.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ _GROUP = re.compile(
 )
 _RANK = re.compile(r"\[[Rr]ank ?(?P<rank>\d+)\]")
 _WORK = re.compile(
-    r"WorkNCCL\(SeqNum=(?P<seq>\d+), OpType=(?P<op>\w+)(?:, NumelIn=(?P<numin>\d+), NumelOut=(?P<numout>\d+))?"
+    r"WorkNCCL\(SeqNum=(?P<seq>\d+), OpType=(?P<op>\w+)"
+    r"(?:, NumelIn=(?P<numin>\d+), NumelOut=(?P<numout>\d+))?"
 )
 _AT = re.compile(r"(?:at work(?: sequence id)?|Timeout at NCCL work): (?P<seq>\d+)", re.IGNORECASE)
 _LAST = re.compile(
-    r"last enqueued (?:NCCL )?work: (?P<enqueued>-?\d+), last completed (?:NCCL )?work: (?P<completed>-?\d+)",
+    r"last enqueued (?:NCCL )?work: (?P<enqueued>-?\d+), "
+    r"last completed (?:NCCL )?work: (?P<completed>-?\d+)",
     re.IGNORECASE,
 )
 

@@ -1,0 +1,130 @@
+"""Find and show the right log files of a job: by rank, node, actor class, pid and ip.
+
+PATH is a Ray temp dir or session, live or harvested, a job's folder or a file; without it, the Ray
+session of this machine. Without --tail, --errors or --follow the files are listed. Errors are
+marked "!", warnings "~"; lines that Ray folded show how often they came. Secrets are masked.
+Exit codes: 0 something found, 1 nothing fits, 2 wrong usage, 3 no session here.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ray_sentinel.cli.output import clean, print_json
+
+if TYPE_CHECKING:
+    from ray_sentinel.logs.follow import Shown
+    from ray_sentinel.logs.select import Described
+
+HELP = "find, show and follow a job's logs"
+_MARKS = {"error": ("!", "red"), "warning": ("~", "yellow")}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's arguments."""
+    parser.add_argument("path", nargs="?", type=Path, metavar="PATH")
+    parser.add_argument("--rank", type=int)
+    parser.add_argument("--node", default="", help="host name or address")
+    parser.add_argument("--actor", default="", help="a Ray actor's class, or a part of it")
+    parser.add_argument("--pid", type=int)
+    parser.add_argument("--ip", default="", help="as Ray prints it: (Actor pid=.., ip=..)")
+    parser.add_argument(
+        "--kind", default="", help="worker, driver, raylet, gcs, monitor, kernel, nccl, rank, log"
+    )
+    parser.add_argument("--tail", type=int, metavar="N", help="last lines of each file")
+    parser.add_argument("--errors", action="store_true", help="only lines marked as errors")
+    parser.add_argument("--follow", "-f", action="store_true", help="go on as the files grow")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """List, show or follow."""
+    from ray_sentinel.logs.catalogue import load_catalogue
+    from ray_sentinel.logs.find import find_logs, live_session
+    from ray_sentinel.logs.follow import last_lines
+    from ray_sentinel.logs.select import Wanted, choose, describe
+
+    wanted = Wanted(
+        rank=args.rank, node=args.node, actor=args.actor, pid=args.pid, ip=args.ip, kind=args.kind
+    )
+    files = choose(describe(find_logs(args.path or live_session())), wanted)
+    if args.tail is None and not args.errors and not args.follow:
+        _list(files, as_json=args.json)
+        return 0 if files else 1
+    catalogue = load_catalogue()
+    lines = last_lines(files, wanted, catalogue, args.tail or 50, errors=args.errors)
+    _show(lines, as_json=args.json)
+    if args.follow:
+        _follow(files, wanted, catalogue, args)
+    return 0 if lines or args.follow else 1
+
+
+def _follow(
+    files: Sequence[Described], wanted: object, catalogue: object, args: argparse.Namespace
+) -> None:
+    from ray_sentinel.clock import SystemClock
+    from ray_sentinel.logs.follow import follow
+
+    for line in follow(files, wanted, catalogue, SystemClock(), errors=args.errors):  # type: ignore[arg-type]
+        _show([line], as_json=args.json)
+
+
+def _list(files: Sequence[Described], *, as_json: bool) -> None:
+    rows = [
+        {
+            "file": item.found.file.label,
+            "kind": item.found.file.kind,
+            "rank": item.origin.rank,
+            "node": item.origin.host or item.origin.ip,
+            "pid": item.origin.pid,
+            "actor": item.origin.actor,
+            "bytes": item.found.file.size,
+            "modified": item.found.file.modified,
+        }
+        for item in files
+    ]
+    if as_json:
+        print_json(rows)
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("file", "kind", "rank", "node", "pid", "actor", "bytes", box=None)
+    for row in rows:
+        cells = (row[key] for key in ("file", "kind", "rank", "node", "pid", "actor", "bytes"))
+        table.add_row(*("" if cell is None else clean(str(cell)) for cell in cells))
+    Console(highlight=False, markup=False).print(table)
+
+
+def _show(lines: Sequence[Shown], *, as_json: bool) -> None:
+    if as_json:
+        print_json(lines)
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    for shown in lines:
+        sign, style = _MARKS.get(shown.line.mark, (" ", ""))
+        times = f" [x{shown.line.repeated}]" if shown.line.repeated > 1 else ""
+        who = _who(shown)
+        console.print(
+            Text(clean(f"{sign} {who}: {shown.line.text}{times}"), style=style), soft_wrap=True
+        )
+
+
+def _who(shown: Shown) -> str:
+    origin = shown.line.origin
+    parts = [shown.label]
+    if origin.actor:
+        parts.append(origin.actor)
+    if origin.rank is not None:
+        parts.append(f"rank {origin.rank}")
+    if origin.pid is not None:
+        parts.append(f"pid {origin.pid}")
+    if origin.ip:
+        parts.append(origin.ip)
+    return " ".join(parts)

@@ -1,0 +1,106 @@
+"""Chooses among a job's files: by rank, node, actor class, pid, ip and kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from ray_sentinel.evidence.logs.lines import Origin
+from ray_sentinel.logs.find import Found
+from ray_sentinel.logs.reading import READ_ERRORS, compression, open_log
+
+_FRONT = 16 << 10
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked for; empty fields ask for nothing."""
+
+    rank: int | None = None
+    node: str = ""
+    actor: str = ""
+    pid: int | None = None
+    ip: str = ""
+    kind: str = ""
+
+    @property
+    def anything(self) -> bool:
+        """Whether all files will do."""
+        return self == Wanted()
+
+
+class Described(msgspec.Struct, frozen=True):
+    """A file with what its first lines add to its name: the actor's class, the rank."""
+
+    found: Found
+    origin: Origin
+
+
+def describe(found: Iterable[Found]) -> tuple[Described, ...]:
+    """Look into the front of Ray's worker files for ``:actor_name:`` and RANK."""
+    return tuple(Described(item, _with_front(item)) for item in found)
+
+
+def choose(described: Sequence[Described], wanted: Wanted) -> tuple[Described, ...]:
+    """The files that may hold what is wanted.
+
+    A file that says of itself whose it is must agree; one that says nothing (a driver's log, which
+    holds lines of many) is kept when a rank, an actor, a pid or an ip is asked for.
+    """
+    return tuple(item for item in described if _fits(item, wanted))
+
+
+def line_fits(origin: Origin, file: Origin, wanted: Wanted) -> bool:
+    """Whether a line is of what is wanted; ``origin`` is the line's, ``file`` the file's own."""
+    whole = origin.filled(file)
+    checks = (
+        wanted.rank is None or wanted.rank in (whole.rank, whole.local_rank),
+        wanted.pid is None or whole.pid == wanted.pid,
+        not wanted.ip or whole.ip == wanted.ip or not whole.ip,
+        not wanted.actor or wanted.actor.lower() in whole.actor.lower(),
+        not wanted.node or wanted.node in (whole.host, whole.ip) or not (whole.host or whole.ip),
+    )
+    return all(checks)
+
+
+def _fits(item: Described, wanted: Wanted) -> bool:
+    if wanted.kind and item.found.file.kind != wanted.kind:
+        return False
+    own = item.origin
+    mixed = item.found.file.kind in ("log", "driver", "slurm")
+    return (
+        _agrees(wanted.rank, own.rank, mixed)
+        and _agrees(wanted.pid, own.pid, mixed)
+        and _agrees(wanted.node, own.host or own.ip, mixed)
+        and (not wanted.ip or not own.ip or own.ip == wanted.ip)
+        and (
+            not wanted.actor
+            or wanted.actor.lower() in own.actor.lower()
+            or (mixed and not own.actor)
+        )
+    )
+
+
+def _agrees(asked: int | str | None, own: int | str | None, mixed: bool) -> bool:
+    if asked is None or asked == "":
+        return True
+    if own is None or own == "":
+        return mixed
+    return asked == own
+
+
+def _with_front(item: Found) -> Origin:
+    if item.file.kind != "worker":
+        return item.file.origin
+    try:
+        with open_log(item.path, compression(item.path)) as file:
+            front = file.read(_FRONT).decode("utf-8", "replace")
+    except READ_ERRORS:
+        return item.file.origin  # listed all the same; reading it will say why it cannot be read
+    actor, rank = "", None
+    for line in front.splitlines()[:60]:
+        if line.startswith(":actor_name:"):
+            actor = line.removeprefix(":actor_name:").strip()
+        elif line.startswith("RANK=") and line[5:].strip().isdigit():
+            rank = int(line[5:])
+    return item.file.origin.filled(Origin(actor=actor, rank=rank))
