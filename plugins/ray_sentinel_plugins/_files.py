@@ -146,11 +146,12 @@ class Files:
     def _cut(self, path: Path) -> bool:
         """Whether other files of the tree end in a newline, as the kernel's do."""
         for folder in (path.parent, *self._roots):
-            if self._newlines:
-                break
-            around = (Path(place) / name for place, _, names in os.walk(folder) for name in names)
-            some = islice((file for file in around if file != path), 64)
-            self._newlines = any(_ends_in_newline(file) for file in some)
+            if not self._newlines and not _of_running_kernel(folder):
+                around = (
+                    Path(place) / file for place, _, files in os.walk(folder) for file in files
+                )
+                some = islice((file for file in around if file != path), 64)
+                self._newlines = any(_ends_in_newline(file) for file in some)
         return self._newlines
 
 
@@ -166,6 +167,15 @@ def _read(path: Path, limit: int) -> bytes:
         return b"".join(chunks)
     finally:
         os.close(handle)
+
+
+def _of_running_kernel(folder: Path) -> bool:
+    """A folder of procfs or sysfs, which take no space. Not any of their files may be read just to
+    look: what is read from /proc/kmsg is gone for others."""
+    try:
+        return os.statvfs(folder).f_blocks == 0
+    except OSError:
+        return True
 
 
 def _ends_in_newline(path: Path) -> bool:

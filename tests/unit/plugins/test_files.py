@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ray_sentinel_plugins import _files
 from ray_sentinel_plugins._files import MAX_LABEL, MAX_SAID, Files, clean, decimal, natural
 
 LOG = logging.getLogger("test")
@@ -43,6 +44,22 @@ def test_newlines_are_looked_for_in_the_roots_too(tmp_path: Path) -> None:
     write(tmp_path / "proc/deep/down/file", "5\n")
     path = write(tmp_path / "sys/alone/cut", "123")
     assert Files(LOG, live=False, roots=(tmp_path / "proc",)).count(path) is None
+
+
+def test_a_running_kernels_files_are_left_alone(tmp_path: Path) -> None:
+    """With ``--sys DIR`` alone, /proc is this kernel's, and what is read of /proc/kmsg is lost."""
+    cut = write(tmp_path / "cut", "123")
+    opened: list[str] = []
+    real = _files._read
+
+    def read(path: Path, limit: int) -> bytes:
+        opened.append(str(path))
+        return real(path, limit)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_files, "_read", read)
+        assert Files(LOG, live=False, roots=(Path("/proc"), Path("/sys"))).count(cut) == 123
+    assert opened == [str(cut)]
 
 
 def test_a_fifo_does_not_block(tmp_path: Path) -> None:
