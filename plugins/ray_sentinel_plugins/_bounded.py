@@ -69,7 +69,7 @@ class Bounded(Generic[K, V]):
         end = time.monotonic() + self.seconds
         calls = {key: _Call(function) for key, function in work.items()}
         for key, call in calls.items():
-            if not call.ended.wait(max(0.0, end - time.monotonic())):
+            if not self._wait(key, call, max(0.0, end - time.monotonic())):
                 self.stuck[key] = call
                 failures[key] = f"did not return within {self.seconds:g} s"
             elif call.error is not None:
@@ -78,3 +78,7 @@ class Bounded(Generic[K, V]):
                 failures[key] = "failed"
             else:
                 values[key] = call.value
+
+    def _wait(self, key: K, call: _Call[V], seconds: float) -> bool:
+        """Whether the call of that key has ended within so many seconds."""
+        return call.ended.wait(seconds)

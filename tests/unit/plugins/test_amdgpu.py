@@ -3,11 +3,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
 from ray_sentinel.api import Context, Skip
-from ray_sentinel_plugins._amdgpu import ras
+from ray_sentinel_plugins._amdgpu import ras, sensors
 from ray_sentinel_plugins.amdgpu import AmdgpuCollector, AmdgpuOptions
 
 Series = dict[str, float]
@@ -126,27 +128,44 @@ def test_no_sum_while_a_block_is_silent(
     assert total not in series(collector.collect()), "it was there before"
 
 
-def test_error_counts_that_hang_hide_nothing_else(
-    tmp_path: Path, series: Callable[..., Series], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("module", "function", "hidden", "shown"),
+    [
+        (ras, "read", "hw_gpu_ras_umc_ce_total", "hw_gpu_utilization_ratio"),
+        (sensors, "read", "hw_gpu_utilization_ratio", "hw_gpu_ras_umc_ce_total"),
+    ],
+)
+def test_what_hangs_hides_nothing_else(
+    tmp_path: Path,
+    module: ModuleType,
+    function: str,
+    hidden: str,
+    shown: str,
+    series: Callable[..., Series],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     counts = {"ras__umc_err_count": "ue: 0\nce: 5", "gpu_busy_percent": "50"}
     for number in range(2):
         card(tmp_path, number, f"0000:0{number}:00.0", **counts)
     gate = threading.Event()
-    real = ras.read
+    real = getattr(module, function)
 
-    def read(files: ras.Files, device: Path) -> ras.Reliability:
+    def read(files: Any, device: Path, *rest: Any) -> Any:
         if "card1" in str(device):
-            gate.wait(10)
-        return real(files, device)
+            gate.wait(30)
+        return real(files, device, *rest)
 
-    monkeypatch.setattr(ras, "read", read)
-    options = AmdgpuOptions(ras_deadline=0.05, amdsmi=False)
-    root = Context(sys=tmp_path / "sys", proc=tmp_path / "proc", options=options)
-    found = series(AmdgpuCollector(root).collect())
-    assert 'hw_gpu_ras_umc_ce_total{gpu="0"}' in found
-    assert 'hw_gpu_ras_umc_ce_total{gpu="1"}' not in found
-    assert 'hw_gpu_utilization_ratio{gpu="1"}' in found
+    monkeypatch.setattr(module, function, read)
+    options = AmdgpuOptions(amdsmi=False)
+    collector = AmdgpuCollector(Context(sys=tmp_path / "sys", proc=tmp_path, options=options))
+    stuck = collector._ras if module is ras else collector._sensors
+    monkeypatch.setattr(
+        stuck, "_wait", lambda key, call, seconds: key != "1" and call.ended.wait(30)
+    )
+    found = series(collector.collect())
+    assert f'{hidden}{{gpu="0"}}' in found
+    assert f'{hidden}{{gpu="1"}}' not in found
+    assert f'{shown}{{gpu="1"}}' in found
     gate.set()
 
 
