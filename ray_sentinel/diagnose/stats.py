@@ -157,6 +157,22 @@ def rolling_median(values: Floats, width: int) -> Floats:
     return carried_both(out)
 
 
+def trailing_median(values: Floats, width: int) -> Floats:
+    """Median of the ``width`` known values before each cell of (T,), itself left out.
+
+    At the first known cells it is the median of as many as there are; NaN before the second.
+    """
+    out = np.full(values.size, np.nan)
+    known = np.flatnonzero(np.isfinite(values))
+    series = values[known]
+    if known.size > width:
+        windows = np.lib.stride_tricks.sliding_window_view(series[:-1], width)
+        out[known[width:]] = np.median(windows, axis=1)
+    for index in range(1, min(width, known.size)):
+        out[known[index]] = np.median(series[:index])
+    return out
+
+
 def carried_both(values: Floats) -> Floats:
     """Holes of (T,) filled from the value before, those at the start from the first one."""
     forward = carried(values)

@@ -193,7 +193,9 @@ def _heat(case: Case) -> list[Candidate]:
     # A card that clocks down draws less and should cool: one that warms up is throttled by heat.
     slowed = {(one.host, one.gpu) for one in clocks} - {(one.host, one.gpu) for one in hot}
     hot += [one for one in case.once(drift.warm) if (one.host, one.gpu) in slowed]
-    guilty = [one for one in hot if (one.host, one.gpu) in throttled]
+    guilty = [
+        one for one in hot if (one.host, one.gpu) in throttled or one.peak >= drift.NEAR_THROTTLING
+    ]
     if guilty:
         found.append(_of_gpus("thermal", "thermal", "overheating", guilty, clocks + weak, 0.95))
     warm = {(one.host, one.gpu) for one in hot}

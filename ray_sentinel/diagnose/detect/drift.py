@@ -24,6 +24,8 @@ SMOOTH_SECONDS = 60.0
 HOT_RISE = 6.0
 """°C above its own usual distance to the peers."""
 WARM_RISE = 2.5
+NEAR_THROTTLING = 95.0
+"""°C at which a GPU throttles or soon will, whatever its clocks say."""
 CLOCK_DROP = 0.04
 """Share of the usual clock."""
 POWER_DROP = 0.08
@@ -42,7 +44,8 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True):
     until: float
     size: float
     """Signed, in the quantity's unit (°C, MHz, W)."""
-    relative: float
+    peak: float
+    """The extreme value while it lasted."""
     cells: Bools
     anomaly: Anomaly
 
@@ -152,7 +155,7 @@ def _of_row(
             at=anomaly.at,
             until=anomaly.until,
             size=sign * worst,
-            relative=sign * worst / usual if usual else 0.0,
+            peak=peak,
             cells=cells,
             anomaly=anomaly,
         )

@@ -132,8 +132,8 @@ def _gradients(case: Case) -> list[Curve]:
         norm = np.where(broken, np.nan, norm)
     if np.isfinite(norm).sum() < 20:
         return found
-    local = stats.rolling_median(norm, LOCAL)
-    noise = float(stats.sigma(norm - local))
+    local = stats.trailing_median(norm, LOCAL)
+    noise = float(stats.sigma(norm - stats.rolling_median(norm, LOCAL)))
     with np.errstate(invalid="ignore"):
         high = (norm > GRADIENT_SPIKE * local) & (norm > local + 10 * noise)
     if case.line.advances.size:

@@ -116,7 +116,7 @@ def _host(
     kill: tuple[float, float, Anomaly] | None,
 ) -> HostMemory | None:  # fmt: skip
     row = panel.rows[index]
-    until = case.cell_of(kill[1]) + 1 if kill else used.size
+    until = _before_kill(case, used, kill[1]) if kill else used.size
     share = used[:until] / limits[:until]
     if np.isnan(share).all():
         # Without a limit shapes can still be told; "full" cannot.
@@ -147,6 +147,14 @@ def _host(
         kills=kill[0] if kill else 0.0, killed_at=kill[1] if kill else None, limit=size,
         anomaly=anomaly,
     )  # fmt: skip
+
+
+def _before_kill(case: Case, used: Floats, at: float) -> int:
+    """The cell after the greatest use in the minutes before a kill: then memory is free again."""
+    last = case.cell_of(at) + 1
+    first = max(last - max(int(SPIKE_SECONDS / case.cell), 3), 0)
+    part = used[first:last]
+    return first + int(np.nanargmax(part)) + 1 if np.isfinite(part).any() else last
 
 
 def _words(shape: Shape) -> str:

@@ -8,7 +8,7 @@ from ray_sentinel.diagnose import stop as stops
 from ray_sentinel.diagnose import wording
 from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import Case
-from ray_sentinel.diagnose.detect import memory
+from ray_sentinel.diagnose.detect import lost, memory
 from ray_sentinel.diagnose.detect.memory import HostMemory
 from ray_sentinel.diagnose.panel import listed
 from ray_sentinel.model.diagnosis import Culprit, Diagnosis, Fact, Link, Table
@@ -115,8 +115,11 @@ def _suspected(case: Case, near: list[HostMemory]) -> Diagnosis:
     anomalies = sorted((one.anomaly for one in near), key=lambda anomaly: anomaly.at)
     chain = [a.link("root" if i == 0 else "intermediate") for i, a in enumerate(anomalies)]
     chain += _stop_link(case, anomalies[0].at)
-    return _answer(case, cause, text, 0.7, 0.78, named, near, tuple(chain),
-                   tuple(anomaly.fact() for anomaly in anomalies))  # fmt: skip
+    # A host that vanished with its memory full most likely ran out of it.
+    gone = {one.host: one.at for one in case.once(lost.hosts)}
+    died = any(abs(gone.get(one.host, -1e18) - one.peak_at) <= TOGETHER_SECONDS for one in near)
+    facts = tuple(anomaly.fact() for anomaly in anomalies)
+    return _answer(case, cause, text, 0.7, 0.9 if died else 0.78, named, near, tuple(chain), facts)
 
 
 def _leaking(case: Case, leaking: list[HostMemory]) -> Diagnosis:
