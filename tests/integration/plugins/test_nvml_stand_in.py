@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.integration
 
+H100 = Path(__file__).parents[2] / "support" / "nvml_stand_in" / "h100.txt"
 GPU0 = {
     "hw_gpu_temperature_celsius": 45,
     "hw_gpu_memory_temperature_celsius": 58,
@@ -217,15 +218,26 @@ def test_nothing_to_see(drive: Drive, lines: list[str], why: str) -> None:
     assert why in drive(*lines).answer()["skip"]
 
 
-def test_by_the_command(library: Path, tmp_path: Path) -> None:
-    script = Path(__file__).parents[2] / "support" / "nvml_stand_in" / "h100.txt"
-    done = subprocess.run(
-        [sys.executable, "-m", "ray_sentinel.cli.main", "collect", "nvml", "--json"],
+def command(library: Path, script: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "ray_sentinel.cli.main", "collect", "nvml", "--json", *options],
         env={**os.environ, "LD_LIBRARY_PATH": str(library), "NVML_STAND_IN": str(script)},
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
+
+
+def test_by_the_command(library: Path) -> None:
+    done = command(library, H100)
     assert done.returncode == 0, done.stderr
     assert "hw_gpu_power_watts" in json.dumps(json.loads(done.stdout))
+
+
+def test_the_command_gives_up_on_a_call_that_never_returns(library: Path, tmp_path: Path) -> None:
+    script = tmp_path / "script"
+    script.write_text("0 nvmlDeviceGetUtilizationRates hang\n" + H100.read_text())
+    done = command(library, script, "--deadline", "1")
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["success"] is False
