@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Sequence
+from itertools import islice
 
 import msgspec
 
 from ray_sentinel.evidence.flight_recorder.entry import Entry, Signature
-from ray_sentinel.evidence.flight_recorder.equals import Counter, Equals
+from ray_sentinel.evidence.flight_recorder.equals import Call, Equals
 from ray_sentinel.evidence.flight_recorder.groups import Kind, say_ranks
 from ray_sentinel.evidence.flight_recorder.waits import Operation, Waits
 from ray_sentinel.evidence.flight_recorder.world import World
@@ -48,8 +49,8 @@ class Circles:
         differing = self._differs_from_equals(ranks, operations)
         if differing.culprits:
             return differing
-        odd = self._equals.odd_ones(ranks, self._comes_first)
-        odd = [rank for rank in odd if rank in set(ranks)]
+        within = set(ranks)
+        odd = [r for r in self._equals.odd_ones(ranks, self._comes_first) if r in within]
         if odd and len(odd) * 2 < len(ranks) + 1:
             return Judgement(self._say_odd(odd), mismatch=True)
         if remark:
@@ -105,10 +106,12 @@ class Circles:
         self, rank: int, entry: Entry, kind: Kind, leave_out: set[int], least: int
     ) -> str:
         """Why a call is the odd one among those that equals made at its place; empty if not."""
-        equals = [other for other in self._equals.of(rank) if other not in leave_out]
+        if len(leave_out) >= len(self._world.dumps):
+            return ""
+        equals = (other for other in self._equals.of(rank) if other not in leave_out)
         voters = {
             other: call
-            for other in equals[:_MOST_VOTERS]
+            for other in islice(equals, _MOST_VOTERS)
             if (call := self._called(other, kind, entry.p2p, entry.seq)) is not None
         }
         votes = collections.Counter(
@@ -146,9 +149,7 @@ class Circles:
             return operation.entry
         return self._world.entry(rank, operation.group, operation.key[2])
 
-    def _comes_first(
-        self, one: tuple[Counter, int], other: tuple[Counter, int], voters: list[int]
-    ) -> bool | None:
+    def _comes_first(self, one: Call, other: Call, voters: list[int]) -> bool | None:
         """Whether ``one`` call comes before ``other`` in the program, by what equals did."""
         votes = set()
         for rank in voters[:_MOST_VOTERS]:

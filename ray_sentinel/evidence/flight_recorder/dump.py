@@ -16,7 +16,6 @@ import msgspec
 from ray_sentinel.evidence.flight_recorder.entry import Entry, number, parse
 from ray_sentinel.evidence.flight_recorder.load import RawDump, load
 
-
 MAX_RANKS = 1 << 20
 """Beyond this a number is no rank."""
 

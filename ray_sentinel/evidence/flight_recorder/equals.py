@@ -8,7 +8,7 @@ itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from ray_sentinel.evidence.flight_recorder.groups import Kind
 from ray_sentinel.evidence.flight_recorder.partners import Partners
@@ -18,9 +18,15 @@ from ray_sentinel.evidence.flight_recorder.world import World
 Counter = tuple[Kind, bool]
 """A kind of group, and whether its point-to-point counter is meant."""
 
+Call = tuple[Counter, int]
+"""A counter and a number of it."""
+
 Role = tuple[object, ...]
 
-ComesFirst = Callable[[tuple[Counter, int], tuple[Counter, int], list[int]], bool | None]
+Stand = tuple[Role, frozenset[tuple[Counter, int]]]
+"""A role, and how much was enqueued by kind of group."""
+
+ComesFirst = Callable[[Call, Call, list[int]], bool | None]
 """Whether one call precedes another in the program of these ranks; None where they do not say."""
 
 
@@ -37,11 +43,13 @@ class Equals:
             role = self._find_role(rank)
             self._role[rank] = role
             self.roles.setdefault(role, []).append(rank)
+        self._pending: dict[int, frozenset[Call]] = {}
+        self._classes: dict[Role, dict[frozenset[Call], list[int]]] = {}
         self._counters: dict[int, dict[Counter, Progress]] = {}
 
-    def of(self, rank: int) -> list[int]:
+    def of(self, rank: int) -> Iterator[int]:
         """The other ranks that play the same part."""
-        return [other for other in self.roles[self._role[rank]] if other != rank]
+        return (other for other in self.roles[self._role[rank]] if other != rank)
 
     def _find_p2p_kinds(self) -> set[Kind]:
         kinds: set[Kind] = set()
@@ -79,33 +87,28 @@ class Equals:
             self._counters[rank] = result
         return self._counters[rank]
 
-    def ahead_by(self, rank: int, other: int) -> tuple[int, int]:
-        """In how many counters a rank has enqueued more than another, and in how many less."""
-        mine, theirs = self.counters(rank), self.counters(other)
-        more = less = 0
-        for key in mine.keys() & theirs.keys():
-            a, b = mine[key].enqueued, theirs[key].enqueued
-            if a is not None and b is not None:
-                more += a > b
-                less += a < b
-        return more, less
-
-    def beside(self, rank: int, other: int) -> bool:
-        """Whether two equals cannot both lie on one sequence of calls."""
-        more, less = self.ahead_by(rank, other)
-        return more > 0 and less > 0
-
-    def pending(self, rank: int) -> set[tuple[Counter, int]]:
+    def pending(self, rank: int) -> frozenset[Call]:
         """What a rank has enqueued and not completed, by kind of group and number."""
-        result = set()
-        for entry in self.world.dumps[rank].pending:
-            group = self.world.group_of(rank, entry)
-            if group is None:
-                continue
-            place = self.world.place(rank, group.id).of(entry.p2p)
-            if place.launching != entry.seq and not place.evicted:
-                result.add(((group.kind, entry.p2p), entry.seq))
-        return result
+        if rank not in self._pending:
+            result = set()
+            for entry in self.world.dumps[rank].pending:
+                group = self.world.group_of(rank, entry)
+                if group is None:
+                    continue
+                place = self.world.place(rank, group.id).of(entry.p2p)
+                if place.launching != entry.seq and not place.evicted:
+                    result.add(((group.kind, entry.p2p), entry.seq))
+            self._pending[rank] = frozenset(result)
+        return self._pending[rank]
+
+    def _standing(self, role: Role) -> dict[frozenset[Call], list[int]]:
+        """The ranks of a role, together where they have the same pending."""
+        if role not in self._classes:
+            classes: dict[frozenset[Call], list[int]] = {}
+            for rank in self.roles[role]:
+                classes.setdefault(self.pending(rank), []).append(rank)
+            self._classes[role] = classes
+        return self._classes[role]
 
     def stopped_early(self, rank: int) -> list[int]:
         """Equals that went on where this rank stopped though they wait for the same.
@@ -113,24 +116,20 @@ class Equals:
         Empty where as many equals stand where this rank stands: then something holds them all.
         """
         mine = self.pending(rank)
+        if not mine:
+            return []
         counters = self.counters(rank)
-        beyond, here = [], 1
-        for other in self.of(rank) if mine else ():
-            theirs = self.pending(other)
-            if not mine <= theirs:
-                continue
-            further = [
-                seq
-                for key, seq in theirs - mine
-                if key in counters
+        classes = self._standing(self._role[rank])
+        beyond: list[int] = []
+        for theirs, ranks in classes.items():
+            if mine < theirs and any(
+                key in counters
                 and (enqueued := counters[key].enqueued) is not None
                 and seq > enqueued
-            ]
-            if further:
-                beyond.append(other)
-            elif mine == theirs:
-                here += 1
-        return beyond if len(beyond) >= here else []
+                for key, seq in theirs - mine
+            ):
+                beyond += ranks
+        return beyond if len(beyond) >= len(classes[mine]) else []
 
     def odd_ones(self, ranks: Iterable[int], comes_first: ComesFirst) -> list[int]:
         """The ranks without which all equals lie on one sequence; empty if that is not clear.
@@ -138,51 +137,81 @@ class Equals:
         Where two contradict each other alone, the order in which their equals made the two calls
         decides.
         """
-        conflicts: dict[int, set[int]] = {}
-        for rank in ranks:
-            conflicts[rank] = {other for other in self.of(rank) if self.beside(rank, other)}
-        for rank in [*conflicts]:
-            for other in conflicts[rank]:
-                conflicts.setdefault(other, set()).add(rank)
+        stands = self._stands({self._role[rank] for rank in ranks})
+        conflicts = {
+            stand: {other for other in stands if _beside(stand, other)} for stand in stands
+        }
         odd: list[int] = []
         while any(conflicts.values()):
-            most = max(len(others) for others in conflicts.values())
-            worst = [rank for rank, others in conflicts.items() if len(others) == most]
-            if any(other in worst for rank in worst for other in conflicts[rank]):
-                worst = [rank for rank in worst if self._outvoted(rank, conflicts, comes_first)]
+            against = {s: sum(len(stands[o]) for o in others) for s, others in conflicts.items()}
+            most = max(against.values())
+            worst = [stand for stand, count in against.items() if count == most]
+            if any(other in worst for stand in worst for other in conflicts[stand]):
+                worst = [s for s in worst if self._outvoted(s, conflicts, stands, comes_first)]
             if not worst:
                 return []
-            for rank in worst:
-                odd.append(rank)
-                for other in conflicts.pop(rank):
-                    conflicts.get(other, set()).discard(rank)
+            for stand in worst:
+                odd += stands[stand]
+                for other in conflicts.pop(stand):
+                    conflicts.get(other, set()).discard(stand)
         return sorted(odd)
 
-    def _outvoted(self, rank: int, conflicts: dict[int, set[int]], comes_first: ComesFirst) -> bool:
+    def _stands(self, roles: set[Role]) -> dict[Stand, list[int]]:
+        """Ranks by role and by how much they have enqueued."""
+        result: dict[Stand, list[int]] = {}
+        for role in roles:
+            for rank in self.roles[role]:
+                enqueued = frozenset(
+                    (key, progress.enqueued)
+                    for key, progress in self.counters(rank).items()
+                    if progress.enqueued is not None
+                )
+                result.setdefault((role, enqueued), []).append(rank)
+        return result
+
+    def _outvoted(
+        self,
+        stand: Stand,
+        conflicts: dict[Stand, set[Stand]],
+        stands: dict[Stand, list[int]],
+        comes_first: ComesFirst,
+    ) -> bool:
         """Whether equals say, in all its conflicts, that this rank left out or added a call."""
-        return bool(conflicts[rank]) and all(
-            self._broke_order(rank, other, comes_first, set(conflicts)) for other in conflicts[rank]
+        voters = [
+            rank
+            for other, ranks in stands.items()
+            if other[0] == stand[0] and not conflicts.get(other)
+            for rank in ranks
+        ]
+        return bool(conflicts[stand]) and all(
+            _broke_order(dict(stand[1]), dict(other[1]), comes_first, voters)
+            for other in conflicts[stand]
         )
 
-    def _broke_order(
-        self, rank: int, other: int, comes_first: ComesFirst, leave_out: set[int]
-    ) -> bool:
-        mine, theirs = self.counters(rank), self.counters(other)
-        voters = [equal for equal in self.of(rank) if equal not in leave_out]
-        for ahead, behind in (
-            (x, y)
-            for x in mine.keys() & theirs.keys()
-            for y in mine.keys() & theirs.keys()
-            if _more(mine[x], theirs[x]) and _more(theirs[y], mine[y])
-        ):
-            # This rank made call ``ahead`` and not ``behind``; the other one the reverse.
-            made, missed = theirs[ahead].enqueued, mine[behind].enqueued
-            assert made is not None
-            assert missed is not None
-            if comes_first((behind, missed + 1), (ahead, made + 1), voters):
-                return True
+
+def _beside(one: Stand, other: Stand) -> bool:
+    """Whether two equals cannot both lie on one sequence of calls."""
+    if one[0] != other[0] or one[1] == other[1]:
         return False
+    mine, theirs = dict(one[1]), dict(other[1])
+    both = mine.keys() & theirs.keys()
+    return any(mine[key] > theirs[key] for key in both) and any(
+        mine[key] < theirs[key] for key in both
+    )
 
 
-def _more(one: Progress, other: Progress) -> bool:
-    return one.enqueued is not None and other.enqueued is not None and one.enqueued > other.enqueued
+def _broke_order(
+    mine: dict[Counter, int],
+    theirs: dict[Counter, int],
+    comes_first: ComesFirst,
+    voters: list[int],
+) -> bool:
+    """Whether this rank made a call before which equals make one that it has not made."""
+    both = mine.keys() & theirs.keys()
+    ahead = [key for key in both if mine[key] > theirs[key]]
+    behind = [key for key in both if mine[key] < theirs[key]]
+    return any(
+        bool(comes_first((missed, mine[missed] + 1), (made, theirs[made] + 1), voters))
+        for made in ahead
+        for missed in behind
+    )

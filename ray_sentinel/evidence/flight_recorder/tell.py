@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-from ray_sentinel.evidence.flight_recorder.waits import Operation, Waits
+from ray_sentinel.evidence.flight_recorder.waits import Key, Operation, Waits
 from ray_sentinel.evidence.flight_recorder.world import World
 from ray_sentinel.model.recorder import RecorderWait
+
+MOST_NAMED = 256
+"""Of the ranks that one rank waits for."""
 
 
 def tell_waits(world: World, waits: Waits, culprits: set[int]) -> tuple[RecorderWait, ...]:
     """For every rank that is held in an operation and is no culprit: which, and by whom."""
     result = []
+    told: dict[Key, tuple[str, tuple[int, ...]]] = {}
     for rank, keys in waits.fronts.items():
-        if rank in culprits:
+        if rank in culprits or not keys:
             continue
-        for key in keys[:1]:
+        key = keys[0]
+        if key not in told:
             operation = waits.operations[key]
-            entry = operation.entry
-            label = world.group(operation.group).label
-            title = entry.title if entry else "an operation that the ring has lost"
-            result.append(
-                RecorderWait(
-                    rank=rank,
-                    operation=f"{title} in {label}, number {_number(operation)}",
-                    waits_for=tuple(sorted(set(_whom(operation)) - {rank})),
-                )
-            )
+            told[key] = _say(world, operation), tuple(sorted(set(_whom(operation)))[:MOST_NAMED])
+        text, whom = told[key]
+        others = tuple(other for other in whom if other != rank) if rank in whom else whom
+        result.append(RecorderWait(rank=rank, operation=text, waits_for=others))
     return tuple(result)
+
+
+def _say(world: World, operation: Operation) -> str:
+    title = operation.entry.title if operation.entry else "an operation that the ring has lost"
+    label = world.group(operation.group).label
+    return f"{title} in {label}, number {_number(operation)}"
 
 
 def _number(operation: Operation) -> int:

@@ -1,0 +1,257 @@
+"""How fast, and how exactly, flight-recorder dumps are explained.
+
+    python bench/flight_recorder.py speed [--ranks 128 1024 8192] [--entries 2000]
+    python bench/flight_recorder.py beside [--seeds 3] [--dumps DIR=1,5 ...]
+
+``speed`` writes dumps of a job (tensor 8 × data, a full ring each) with one stopped rank to a
+temporary folder, explains them in a fresh process as the command line does, and prints seconds and
+peak memory. ``beside`` explains simulated hangs, and labelled folders given as DIR=CULPRITS, with
+ray-sentinel and with PyTorch's own analyzer (torch.distributed.flight_recorder.fr_trace), and
+counts culprits found, innocents named, exact answers and seconds of both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pickle
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from ray_sentinel.evidence.flight_recorder import explain  # noqa: E402
+from tests.support.recorder_sim.dumps import NCCL, write  # noqa: E402
+from tests.support.recorder_sim.faults import FAULTS, simulate  # noqa: E402
+from tests.support.recorder_sim.program import LAYOUTS  # noqa: E402
+
+TP = 8
+CULPRIT = 13
+LIMIT = 120.0
+"""Seconds that the other analyzer is given for one set of dumps."""
+
+
+def large_job(world: int, entries: int) -> Iterator[tuple[int, bytes]]:
+    """Dumps of a job in which rank 13 stopped in its own code, from rings that have wrapped."""
+    names = {"world": ("0", "default_pg", list(range(world)))}
+    for base in range(0, world, TP):
+        names[f"tp{base}"] = (str(1 + base // TP), "TENSOR", list(range(base, base + TP)))
+    for place in range(TP):
+        ranks = list(range(place, world, TP))
+        names[f"dp{place}"] = (str(1 + world // TP + place), "DATA", ranks)
+    texts = {key: str(ranks) for key, (_, _, ranks) in names.items()}
+    for rank in range(world):
+        mine = ["world", f"tp{rank // TP * TP}", f"dp{rank % TP}"]
+        rows, status = _ring(rank, mine, names, entries)
+        yield (
+            rank,
+            pickle.dumps(
+                {
+                    "version": "2.9",
+                    "pg_config": {
+                        names[key][0]: {
+                            "name": names[key][0],
+                            "desc": names[key][1],
+                            "ranks": texts[key],
+                        }
+                        for key in mine
+                    },
+                    "nccl_version": "2.27.3",
+                    "pg_status": status,
+                    "entries": rows,
+                },
+                protocol=2,
+            ),
+        )
+
+
+def _ring(
+    rank: int, mine: list[str], names: Mapping[str, Any], entries: int
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The last calls of one rank: 40 in the tensor group, one in the data group, one of all."""
+    pattern = [1] * 40 + [2, 0]
+    steps = entries // len(pattern) + 2
+    calls = pattern * steps
+    hung = rank // TP == CULPRIT // TP
+    stop = len(calls) - 20
+    if rank == CULPRIT:
+        calls = calls[:stop]
+    done_until = stop if hung else len(calls) - 1
+    counts = [5000, 90_000, 7000]
+    enqueued, completed = list(counts), list(counts)
+    rows = []
+    for index, place in enumerate(calls):
+        counts[place] += 1
+        done = index < done_until and not (place == 2 and index >= len(pattern) * steps - 2)
+        enqueued[place] = counts[place]
+        completed[place] = counts[place] if done else completed[place]
+        rows.append(_row(index, place, counts[place], done, names[mine[place]]))
+    status = {
+        str(place): {
+            "last_enqueued_collective": enqueued[place],
+            "last_started_collective": -1,
+            "last_completed_collective": completed[place],
+        }
+        for place in range(3)
+    }
+    return rows[-entries:], status
+
+
+def _row(index: int, place: int, seq: int, done: bool, group: tuple[str, str, Any]) -> Any:
+    time_ns = 1_758_580_156_000_000_000 + index * 1_000_000
+    op = ("all_reduce", ("_all_gather_base", "_reduce_scatter_base")[index % 2], "all_reduce")
+    size = [[4096, 1, 5120]]
+    return {
+        "record_id": 100_000 + index,
+        "pg_id": place,
+        "process_group": group[:2],
+        "thread_name": "python3",
+        "thread_id": "23456244340032",
+        "collective_seq_id": seq,
+        "p2p_seq_id": 0,
+        "op_id": seq,
+        "profiling_name": f"nccl:{op[place]}",
+        "time_created_ns": time_ns,
+        "input_sizes": size,
+        "input_dtypes": ["BFloat16"],
+        "output_sizes": size,
+        "output_dtypes": ["BFloat16"],
+        "state": "completed" if done else "scheduled",
+        "time_discovered_started_ns": None,
+        "time_discovered_completed_ns": time_ns + 700_000 if done else None,
+        "retired": done,
+        "timeout_ms": 600_000,
+        "is_p2p": False,
+    }
+
+
+def speed(ranks: list[int], entries: int) -> None:
+    """Print seconds and peak memory by size."""
+    print(f"{'ranks':>6} {'entries':>8} {'MB':>7} {'seconds':>8} {'peak MB':>8}  culprits")
+    for world in ranks:
+        with tempfile.TemporaryDirectory() as folder:
+            size = 0
+            for rank, data in large_job(world, entries):
+                (Path(folder) / f"trace_{rank}").write_bytes(data)
+                size += len(data)
+            said = subprocess.run(
+                [sys.executable, __file__, "explain-one", folder],
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout.split()
+            seconds, peak, culprits = float(said[0]), float(said[1]), said[2]
+            print(
+                f"{world:>6} {entries:>8} {size / 1e6:>7.0f} {seconds:>8.2f} {peak:>8.0f}  "
+                f"{culprits}"
+            )
+
+
+def explain_one(folder: str) -> None:
+    """In a process of its own: seconds, peak memory in MB, culprits."""
+    from ray_sentinel.cli.recorder_files import find
+
+    started = time.perf_counter()
+    files = find([folder])
+    facts = explain(files.dumps(), world_size=files.world_size)
+    seconds = time.perf_counter() - started
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(seconds, peak, ",".join(str(culprit.rank) for culprit in facts.culprits) or "none")
+
+
+Analyzer = Callable[[dict[int, bytes]], set[int]]
+
+
+def ours(dumps: dict[int, bytes]) -> set[int]:
+    return {culprit.rank for culprit in explain(dumps).culprits}
+
+
+def theirs(dumps: dict[int, bytes]) -> set[int]:
+    """The ranks that PyTorch's analyzer names, as missing or as culprits."""
+    with tempfile.TemporaryDirectory() as folder:
+        for rank, data in dumps.items():
+            (Path(folder) / f"trace_{rank}").write_bytes(data)
+        module = "torch.distributed.flight_recorder.fr_trace"
+        try:
+            said = subprocess.run(
+                [sys.executable, "-m", module, folder, "-p", "trace_"],
+                capture_output=True,
+                text=True,
+                timeout=LIMIT,
+            )
+        except subprocess.TimeoutExpired:
+            return set()
+    text = said.stdout + said.stderr
+    named = {int(rank) for rank in re.findall(r"Culprit rank (\d+)", text)}
+    for group in re.findall(r"missing ranks: \{([^}]*)\}", text):
+        named |= {int(rank) for rank in group.split(",") if rank.strip()}
+    return named
+
+
+def cases(seeds: int, labelled: list[str]) -> Iterator[tuple[str, dict[int, bytes], set[int]]]:
+    """(label, dumps, culprits) of labelled folders and simulated hangs."""
+    for item in labelled:
+        folder, _, ranks = item.rpartition("=")
+        found = {
+            int(match[1]): path.read_bytes()
+            for path in sorted(Path(folder).iterdir())
+            if (match := re.search(r"(\d+)$", path.name))
+        }
+        yield "labelled", found, {int(rank) for rank in ranks.split(",") if rank}
+    for layout in LAYOUTS:
+        for fault in FAULTS:
+            for seed in range(seeds):
+                case = simulate(layout, fault, seed)
+                if case.hangs and case.culprits:
+                    yield fault, write(case.machine, NCCL), set(case.culprits)
+
+
+def beside(seeds: int, labelled: list[str]) -> None:
+    """Print both analyzers' scores, by fault."""
+    scores: dict[tuple[str, str], list[float]] = {}
+    for label, dumps, culprits in cases(seeds, labelled):
+        for name, analyzer in (("ray-sentinel", ours), ("fr_trace", theirs)):
+            started = time.perf_counter()
+            named = analyzer(dumps)
+            seconds = time.perf_counter() - started
+            for key in (label, "all"):
+                score = scores.setdefault((key, name), [0, 0, 0, 0, 0, 0.0])
+                found = (1, len(culprits), len(named & culprits), len(named - culprits))
+                for place, value in enumerate((*found, named == culprits, seconds)):
+                    score[place] += value
+    head = ("sets", "culprits", "found", "innocents", "exact", "seconds")
+    print(f"{'fault':<18}{'analyzer':<14}" + "".join(f"{title:>10}" for title in head))
+    for (label, name), score in sorted(scores.items()):
+        values = "".join(f"{value:>10.0f}" for value in score[:5])
+        print(f"{label:<18}{name:<14}{values}{score[5]:>10.1f}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    fast = commands.add_parser("speed")
+    fast.add_argument("--ranks", type=int, nargs="+", default=[128, 1024])
+    fast.add_argument("--entries", type=int, default=2000)
+    side = commands.add_parser("beside")
+    side.add_argument("--seeds", type=int, default=1)
+    side.add_argument("--dumps", nargs="*", default=[], metavar="DIR=CULPRITS")
+    one = commands.add_parser("explain-one")
+    one.add_argument("folder")
+    args = parser.parse_args()
+    if args.command == "speed":
+        speed(args.ranks, args.entries)
+    elif args.command == "beside":
+        beside(args.seeds, args.dumps)
+    else:
+        explain_one(args.folder)
+
+
+if __name__ == "__main__":
+    main()
