@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import textwrap
 import time
 from collections.abc import Callable
@@ -32,13 +34,24 @@ def eventually(look: Callable[[], T | None], what: str, seconds: float = 30.0) -
         time.sleep(0.02)
 
 
-def alive(pid: int) -> bool:
-    """Whether the process is there and not a corpse that waits to be reaped."""
+def state(pid: int) -> str:
+    """The process's state letter; X where there is none."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
-        return False
-    return stat.rpartition(")")[2].split()[0] not in "ZX"
+        return "X"
+    return stat.rpartition(")")[2].split()[0]
+
+
+def alive(pid: int) -> bool:
+    """Whether the process is there and not a corpse that waits to be reaped."""
+    return state(pid) not in "ZX"
+
+
+def stop(pid: int) -> None:
+    """SIGSTOP the process and wait until every thread of it stands."""
+    os.kill(pid, signal.SIGSTOP)
+    eventually(lambda: state(pid) == "T", f"{pid} stands still")
 
 
 class CollectingNode:

@@ -14,7 +14,7 @@ import pytest
 
 from ray_sentinel.collect import ledger
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
-from tests.support.collecting import CollectingNode, alive, eventually
+from tests.support.collecting import CollectingNode, alive, eventually, stop
 
 pytestmark = pytest.mark.integration
 
@@ -134,7 +134,7 @@ def test_the_next_agent_ends_what_a_killed_one_left(agent: StartAgent, tmp_path:
     process = agent()
     eventually(lambda: (tmp_path / "its_pid").exists(), "it runs")
     pid = int((tmp_path / "its_pid").read_text())
-    os.kill(pid, signal.SIGSTOP)  # so it cannot notice that the agent has gone
+    stop(pid)  # so it cannot notice that the agent has gone
     process.kill()
     process.wait(timeout=10)
     assert alive(pid)
@@ -161,10 +161,9 @@ def test_what_cannot_be_killed_is_counted_and_waited_for_across_restarts(
         if target != pid or number == 0:
             real_kill(target, number)
 
+    stop(pid)
     monkeypatch.setattr(os, "killpg", killpg)
     monkeypatch.setattr(os, "kill", kill)
-    real_kill(pid, signal.SIGSTOP)
-    node.configure("c", deadline=0.3)
     assert node.runner is not None
     node.runner.restart("c")
     status = node.until("c", lambda status: status.state == "stuck")
