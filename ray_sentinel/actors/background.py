@@ -13,7 +13,6 @@ import logging
 import os
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +23,12 @@ from ray_sentinel.actors.cluster import candidates
 from ray_sentinel.actors.environment import helper_variables
 from ray_sentinel.config import Config, safe_name
 from ray_sentinel.errors import SentinelError
+from ray_sentinel.progress.own_process import start_ticks
 
 log = logging.getLogger("ray_sentinel")
 
 HELPER = "ray_sentinel.actors.deploy_helper"
 HELPER_SECONDS = 90.0
-DONE_LATELY = 20.0
-"""A deployment that somebody on this node finished within this time needs no repetition."""
 
 
 def own_address() -> str:
@@ -51,12 +49,12 @@ def own_address() -> str:
 def attempt(config: Config, address: str) -> tuple[bool, tuple[str, ...]]:
     """Deploy, unless somebody on this node just has; whether it is done, and what is amiss."""
     with NodeLock(address) as lock:
-        if lock.done_lately():
+        if lock.done():
             return True, ()
         answer = deploy(config, address)
         if not answer.get("ok"):
             return False, (str(answer.get("error", "unknown")),)
-        lock.note_done()
+        lock.note(int(answer.get("witness", 0)))
     return True, tuple(f"not watched: {line}" for line in answer.get("unwatched", ()))
 
 
@@ -86,7 +84,10 @@ def ask_helper(arguments: list[str], address: str, data: bytes = b"") -> dict[st
 
 
 class NodeLock:
-    """One deployment at a time per node, user and cluster; waits for the one that is under way."""
+    """One deployment at a time per node, user and cluster; waits for the one that is under way.
+
+    The file names a witness: this node's agent. While that process lives, the cluster is watched.
+    """
 
     def __init__(self, address: str, folder: Path | None = None) -> None:
         root = folder or Path(tempfile.gettempdir()) / f"ray_sentinel-{os.getuid()}"
@@ -109,23 +110,26 @@ class NodeLock:
             os.close(self._file)
             self._file = -1
 
-    def done_lately(self) -> bool:
-        """Somebody else has just done it."""
+    def done(self) -> bool:
+        """Somebody has deployed already, and the witness lives."""
         if self._file < 0:
             return False
-        text = os.pread(self._file, 64, 0).decode("ascii", "replace").strip()
-        try:
-            return 0 <= _uptime() - float(text) <= DONE_LATELY
-        except ValueError:
+        words = os.pread(self._file, 64, 0).decode("ascii", "replace").split()
+        if len(words) != 2 or not all(word.isdigit() for word in words):
             return False
+        return started_at(int(words[0])) == int(words[1])
 
-    def note_done(self) -> None:
-        """Tell those that come next."""
+    def note(self, witness: int) -> None:
+        """Tell those that come next; 0 where no agent could be seen from here."""
         if self._file >= 0:
+            start = started_at(witness) if witness else None
             os.ftruncate(self._file, 0)
-            os.pwrite(self._file, f"{_uptime():.3f}".encode(), 0)
+            os.pwrite(self._file, f"{witness} {start}".encode() if start else b"", 0)
 
 
-def _uptime() -> float:
-    """Seconds since boot: the same clock in all processes, which nobody sets."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
+def started_at(pid: int) -> int | None:
+    """Clock ticks from boot to the process's start; None where there is no such process."""
+    try:
+        return start_ticks(pid)
+    except (OSError, ValueError):
+        return None

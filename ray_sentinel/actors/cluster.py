@@ -14,7 +14,9 @@ from typing import Any
 from ray_sentinel.actors import shipping
 from ray_sentinel.actors.environment import forget_identity, runtime_env
 from ray_sentinel.actors.names import NAMESPACE
-from ray_sentinel.errors import SentinelError, UnreachableError
+from ray_sentinel.actors.raylets import raylet_address, raylets
+from ray_sentinel.errors import UnreachableError
+from ray_sentinel.progress.own_process import raylet_above
 
 PROBE_SECONDS = 2.0
 """A control store that does not accept within this time is not there: ``ray.init`` would wait for
@@ -53,45 +55,13 @@ def candidates(
 
 def address_of_ancestor(pid: int, proc: Path = Path("/proc")) -> str:
     """Address of the cluster whose raylet is an ancestor of ``pid``; empty if there is none."""
-    seen = 0
-    while pid > 1 and seen < 100:
-        if address := _raylet_address(proc / str(pid)):
-            return address
-        pid = _parent(proc / str(pid))
-        seen += 1
-    return ""
+    raylet = raylet_above(pid, proc)
+    return raylet_address(proc / str(raylet)) if raylet else ""
 
 
 def addresses_of_raylets(proc: Path = Path("/proc")) -> list[str]:
     """Addresses of the clusters that have a node on this machine."""
-    found = {
-        address
-        for folder in proc.iterdir()
-        if folder.name.isdigit() and (address := _raylet_address(folder))
-    }
-    return sorted(found)
-
-
-def _raylet_address(folder: Path) -> str:
-    try:
-        if (folder / "comm").read_text().strip() != "raylet":
-            return ""
-        arguments = (folder / "cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return ""
-    prefix = b"--gcs-address="
-    for argument in arguments:
-        if argument.startswith(prefix):
-            return argument[len(prefix) :].decode("ascii", "replace")
-    return ""
-
-
-def _parent(folder: Path) -> int:
-    try:
-        text = (folder / "stat").read_text()
-        return int(text.rpartition(")")[2].split()[1])
-    except (OSError, ValueError, IndexError):
-        return 0
+    return sorted(set(filter(None, raylets(proc).values())))
 
 
 def answers(address: str, seconds: float = PROBE_SECONDS) -> str:
@@ -170,5 +140,3 @@ def _init(ray: Any, target: str, environment: dict[str, Any] | None) -> None:
         raise UnreachableError(
             f"the Ray cluster at {target} was found but cannot be joined: {lines[0]}"
         ) from error
-    except SentinelError:
-        raise

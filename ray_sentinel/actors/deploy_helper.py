@@ -11,11 +11,13 @@ import base64
 import json
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from ray_sentinel.actors import cluster, deployment
+from ray_sentinel.actors.messages import AgentInfo
 from ray_sentinel.config import Config
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.model.status import Status
@@ -50,9 +52,23 @@ def _up(address: str, data: bytes) -> dict[str, Any]:
         return {
             "ok": True,
             "created": deployed.created,
+            "witness": _witness(ray, deployed.coordinator, node_id),
             "log_dir": deployed.description.log_dir,
             "unwatched": [f"{node.host}: {node.reason}" for node in left],
         }
+
+
+def _witness(ray: Any, coordinator: Any, node_id: str) -> int:
+    """The pid of this node's agent; 0 where it cannot be seen from here (another container)."""
+    raw = deployment.ask(ray, coordinator, "agents")
+    for agent in msgspec.msgpack.decode(raw, type=tuple[AgentInfo, ...]):
+        if agent.node_id == node_id:
+            try:
+                title = Path(f"/proc/{agent.pid}/cmdline").read_bytes()
+            except OSError:
+                return 0
+            return agent.pid if title.startswith(b"ray::Agent") else 0
+    return 0
 
 
 def wait_until_watched(ray: Any, coordinator: Any, seconds: float) -> Status:

@@ -1,8 +1,7 @@
-"""Where this process is: its Ray node, its machine, its raylet, and the raylets beside it."""
+"""Where this process is: its Ray node, and the machine under it."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import ray
@@ -37,36 +36,3 @@ def boot_id(proc: Path = Path("/proc")) -> str:
         return (proc / "sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         return ""
-
-
-def own_raylet(proc: Path = Path("/proc")) -> int:
-    """The pid of the raylet that started this worker; 0 if none of its ancestors is one."""
-    pid = os.getppid()
-    while pid > 1:
-        if _comm(proc / str(pid)) == "raylet":
-            return pid
-        pid = _parent(proc / str(pid))
-    return 0
-
-
-def other_raylets(own: int, proc: Path = Path("/proc")) -> frozenset[int]:
-    """The raylets of other Ray nodes on this machine, of any cluster."""
-    return frozenset(
-        pid
-        for entry in proc.iterdir()
-        if entry.name.isdigit() and (pid := int(entry.name)) != own and _comm(entry) == "raylet"
-    )
-
-
-def _comm(folder: Path) -> str:
-    try:
-        return (folder / "comm").read_text().strip()
-    except OSError:
-        return ""
-
-
-def _parent(folder: Path) -> int:
-    try:
-        return int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-    except (OSError, ValueError, IndexError):
-        return 0

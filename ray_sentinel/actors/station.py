@@ -20,13 +20,14 @@ from ray_sentinel.actors.loops import Loop
 from ray_sentinel.actors.messages import Receipt, Report
 from ray_sentinel.actors.metrics import build_family, capture_families, key_gauges, train_families
 from ray_sentinel.actors.names import PROTOCOL
-from ray_sentinel.actors.place import other_raylets, own_raylet
+from ray_sentinel.actors.raylets import raylets
 from ray_sentinel.actors.storage import Storage
 from ray_sentinel.collect.runner import Runner, Settings
 from ray_sentinel.config import Config, safe_name
 from ray_sentinel.model.identity import Node
 from ray_sentinel.model.metrics import Event, Family
 from ray_sentinel.model.progress import Exit, RankSnapshot, Snapshot
+from ray_sentinel.progress.own_process import raylet_above
 from ray_sentinel.progress.watch import NodeWatch
 
 log = logging.getLogger(__name__)
@@ -37,9 +38,11 @@ MOST_EXITS = 1000
 ENDED_SECONDS = 120.0
 """A rank that has ended is served as not alive for so long."""
 RAYLETS_SECONDS = 10.0
+SETTLE_SECONDS = 10.0
+"""How long an agent waits for the others of its machine."""
 NOT_DEFAULT = (1,)
-"""No raylet has this pid: until the coordinator tells who else watches this machine, nobody takes
-what descends from no raylet."""
+"""No raylet has this pid, and it is lower than any: an agent with this peer is not the one that
+takes what descends from no raylet."""
 
 
 class Station:
@@ -64,8 +67,9 @@ class Station:
         self._collected: tuple[Family, ...] = ()
         self._from_coordinator: tuple[Family, ...] = ()
         self._targets: tuple[str, ...] = ()
-        self._raylet = own_raylet()
-        self._peers: tuple[int, ...] = NOT_DEFAULT
+        self._raylet = raylet_above(os.getpid())
+        self._peers: tuple[int, ...] = ()
+        self._started = time.monotonic()
         self._raylets_due = 0.0
         self._loop: Loop | None = None
         self.watch = NodeWatch(
@@ -144,8 +148,16 @@ class Station:
         if now < self._raylets_due:
             return
         self._raylets_due = now + RAYLETS_SECONDS
-        strangers = other_raylets(self._raylet) - set(self._peers)
-        self.watch.set_peers(self._peers, strangers)
+        seen = raylets()
+        ours = seen.get(self._raylet)
+        beside = {pid for pid, address in seen.items() if address == ours}
+        # Until all agents of this machine have reported, none takes what descends from no raylet:
+        # else a rank would be the first one's for a moment, and then another's.
+        settled = beside <= set(self._peers) or now - self._started > SETTLE_SECONDS
+        peers = self._peers if settled and self._peers else NOT_DEFAULT
+        if not settled:
+            self._raylets_due = now
+        self.watch.set_peers(peers, seen.keys() - set(self._peers))
 
     def _with_oom(self, gone: Exit) -> Exit:
         """The exit with the kernel's word that it was out of memory, where that is in already."""

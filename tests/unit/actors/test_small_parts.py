@@ -147,7 +147,8 @@ def raylet(proc: Path, pid: int, parent: int, address: str) -> None:
     comm = "raylet" if address else "python"
     (folder / "comm").write_text(comm + "\n")
     (folder / "cmdline").write_bytes(f"{comm}\0--gcs-address={address}\0".encode())
-    (folder / "stat").write_text(f"{pid} (a b) c) S {parent} 1 1")
+    rest = " ".join(["0"] * 40)
+    (folder / "stat").write_text(f"{pid} ({comm}) S {parent} {rest}")
 
 
 def test_clusters_are_tried_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

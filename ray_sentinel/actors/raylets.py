@@ -1,0 +1,36 @@
+"""The raylets on this machine, as /proc shows them: ours, our cluster's, and strangers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+
+def raylets(proc: Path = Path("/proc")) -> dict[int, str]:
+    """All raylets that can be seen from here, of any cluster: pid → address of their cluster."""
+    return {
+        int(entry.name): raylet_address(entry)
+        for entry in proc.iterdir()
+        if entry.name.isdigit() and _comm(entry) == "raylet"
+    }
+
+
+def raylet_address(folder: Path) -> str:
+    """The address of a raylet's cluster, given its folder in /proc; empty if it is no raylet."""
+    if _comm(folder) != "raylet":
+        return ""
+    try:
+        arguments = (folder / "cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return ""
+    prefix = b"--gcs-address="
+    for argument in arguments:
+        if argument.startswith(prefix):
+            return argument[len(prefix) :].decode("ascii", "replace")
+    return ""
+
+
+def _comm(folder: Path) -> str:
+    try:
+        return (folder / "comm").read_text().strip()
+    except OSError:
+        return ""
