@@ -16,6 +16,7 @@ from msgspec import structs
 from ray_sentinel.api import Collector, Context, Event, Metric, NoData, Sample, Skip
 from ray_sentinel_plugins._files import Files, counter, files_of, pairs
 from ray_sentinel_plugins._gpu_index import amd_indices, nvidia_indices
+from ray_sentinel_plugins._gpu_metrics import XIDS
 from ray_sentinel_plugins._kernel_log import tally
 from ray_sentinel_plugins._kernel_log.follow import Batch, KmsgFollower, is_device
 from ray_sentinel_plugins._kernel_log.meaning import REPORT, Happening, happenings
@@ -25,9 +26,6 @@ GPU_ERRORS = Metric(
     "hw_dmesg_gpu_errors_total", "counter", "Errors of GPUs and their drivers in the kernel log."
 )
 ERRORS = Metric("hw_dmesg_errors_total", "counter", "Errors in the kernel log.", ("kind",))
-XIDS = Metric(
-    "hw_gpu_xid_errors_total", "counter", "Errors that the NVIDIA driver reported.", ("gpu", "xid")
-)
 
 MAX_EVENTS = 500
 """Of one collection; of more, the newest are told and all are counted."""

@@ -50,13 +50,14 @@ METRICS = (*DEVICE.values(), *SNMP.values(), *NETSTAT.values())
 
 def read(files: Files, proc: Path) -> Iterator[Sample]:
     """Everything of this subject. ``/proc/net`` is ``/proc/self/net``: the agent's namespace."""
-    if text := files.text(path := proc / "net/dev"):
+    folder = proc / "net" if (proc / "net").is_dir() else proc / "self/net"
+    if text := files.text(path := folder / "dev"):
         found = files.sound(path, parse_dev(text))
         devices = sorted(found.items(), key=lambda item: (_virtual(item[0]), natural(item[0])))
         for name, row in files.bounded(devices, MAX_DEVICES, "/proc/net/dev"):
             for column, metric in DEVICE.items():
                 yield metric(row[column], clean(name))
-    for path, table in ((proc / "net/snmp", SNMP), (proc / "net/netstat", NETSTAT)):
+    for path, table in ((folder / "snmp", SNMP), (folder / "netstat", NETSTAT)):
         if text := files.text(path):
             values = files.sound(path, parse_snmp(text), table)
             yield from (metric(values[key]) for key, metric in table.items() if key in values)

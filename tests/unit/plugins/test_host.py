@@ -57,6 +57,12 @@ def test_ten_thousand_devices_are_bounded(tmp_path: Path) -> None:
     assert any(sample.labels == (("device", "eth0"),) for sample in samples)
 
 
+def test_a_tree_whose_link_leads_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "net").symlink_to("/nowhere")
+    write(tmp_path / "self/net/dev", "eth0: 1 0 0 0 0 0 0 0 2 0 0 0 0 0 0 0\n")
+    assert next(network.read(Files(LOG), tmp_path)).value == 1
+
+
 def test_protocol_tables_need_their_header() -> None:
     assert network.parse_snmp("Tcp: 1 2 3\n") == {}
     assert network.parse_snmp("Tcp: A B C\nTcp: 1 -1 x\n") == {("Tcp", "A"): 1}
