@@ -2,9 +2,9 @@
 
 Before: the pid must still be the process that was meant, not stopped, not blocked in the kernel
 (an attach would hang until it wakes) and not traced by somebody else. Afterwards: a process that
-the tool left stopped, and that was not stopped before, is continued. That SIGCONT is the only
-signal that is ever sent to a training process, and it goes through a pidfd, so never to a later
-process with the same pid.
+the tool left stopped, and that was not stopped before, is continued, by a child of ours where we
+are killed ourselves meanwhile (``watchman``). That SIGCONT is the only signal that is ever sent to
+a training process, and it goes through a pidfd, so never to a later process with the same pid.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import time
 
 import msgspec
 
+from ray_sentinel.capture.guarded import Watched
 from ray_sentinel.capture.states import (
     STOPPED,
     any_stopped,
@@ -48,11 +49,15 @@ def trace(tracer: Tracer, process: ProcessId, deadline: float) -> Traced:
     if reason := _not_now(process.pid):
         return skipped(tracer, process, f"{tracer.name}: not attached: {reason}")
     stat = read_stat(process.pid)
-    handle = _handle(process.pid, stat.start if stat else process.start)
+    start = stat.start if stat else process.start
+    handle = _handle(process.pid, start)
     if handle is None:
         return skipped(tracer, process, f"{tracer.name}: the process was gone when the tool came")
     try:
-        with PauseWatch(process.pid) as watch:
+        with Watched(process.pid, start) as post, PauseWatch(process.pid) as watch:
+            if not post.on_post:
+                reason = "no child can be started to look after the process meanwhile"
+                return skipped(tracer, process, f"{tracer.name}: not attached: {reason}")
             result = _run(tracer, process, deadline)
             continued = _mend(process.pid, handle)
         result = msgspec.structs.replace(result, paused=watch.seconds, continued=continued)

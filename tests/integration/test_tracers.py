@@ -18,7 +18,7 @@ import pytest
 from ray_sentinel.capture import guard
 from ray_sentinel.capture.refusal import why_refused
 from ray_sentinel.capture.session import Plan, capture, sample
-from ray_sentinel.capture.states import read_stat, read_state
+from ray_sentinel.capture.states import read_stat, read_state, tracer_of
 from ray_sentinel.capture.tracer import Traced, all_tracers
 from ray_sentinel.capture.tracers import cuda_gdb
 from ray_sentinel.evidence.stacks import classify, explain, parse
@@ -338,27 +338,39 @@ def test_a_process_under_another_debugger_is_left_alone(processes: Processes) ->
     finally:
         os.killpg(debugger.pid, signal.SIGKILL)
         debugger.wait(timeout=10)
-    eventually(lambda: running(process))
 
 
 @pytest.mark.usefixtures("gdb_on_path")
-def test_sigkill_of_whoever_traces_leaves_no_tracer_behind(processes: Processes) -> None:
-    """The agent may die at any moment: its tools die with it, and the process runs on."""
+@pytest.mark.parametrize("delay", [0.0, 0.01, 0.05, 0.15, 0.4])
+@pytest.mark.parametrize("tool", ["gdb", "py-spy-native"])
+def test_sigkill_of_the_agent_in_the_middle_of_a_trace(
+    processes: Processes, tool: str, delay: float
+) -> None:
+    """Its tools die with it, and the process runs on, whenever it strikes."""
     process = processes.start("spinning")
     script = (
-        "import sys\n"
-        "from ray_sentinel.capture.tracers import gdb\n"
+        "from ray_sentinel.capture import guard\n"
+        "from ray_sentinel.capture.tracer import all_tracers\n"
         "from ray_sentinel.model.identity import ProcessId\n"
-        "gdb.BACKTRACES = ('-ex', 'shell sleep 600')\n"
-        f"gdb.TRACER.trace(ProcessId('n', {process.pid}), 600)\n"
+        f"tracer = all_tracers()[{tool!r}]\n"
+        "print('ready', flush=True)\n"
+        "while True:\n"
+        f"    guard.trace(tracer, ProcessId('n', {process.pid}, {process.start}), 60)\n"
     )
-    agent = subprocess.Popen([sys.executable, "-c", script])
+    agent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
     try:
+        assert agent.stdout is not None
+        assert agent.stdout.readline() == b"ready\n"
         eventually(lambda: read_state(process.pid) in ("t", "T"))
+        time.sleep(delay)
     finally:
         agent.kill()
         agent.wait(timeout=10)
-    eventually(lambda: running(process))
+        agent.stdout.close()
+    eventually(lambda: running(process), 5.0)
+    time.sleep(0.3)
+    assert running(process)
+    assert tracer_of(process.pid) == 0
 
 
 @needs_root

@@ -1,0 +1,66 @@
+"""Starts the watchman of one trace (see ``watchman``)."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+from types import TracebackType
+
+from ray_sentinel import process as programs
+from ray_sentinel.capture import watchman
+from ray_sentinel.errors import MissingPartError
+
+READY = 5.0
+"""Seconds to wait for it to be on its post: usually 20 ms."""
+
+
+class Watched:
+    """While the block runs, a process is continued if we are killed and leave it stopped.
+
+    ``on_post`` is False where the watchman could not be started; then nothing intrusive should be
+    done.
+    """
+
+    def __init__(self, pid: int, start: int) -> None:
+        self._pid, self._start = pid, start
+        self._child: subprocess.Popen[bytes] | None = None
+        self.on_post = False
+
+    def __enter__(self) -> Watched:
+        program = [sys.executable, "-I", "-S", watchman.__file__, str(self._pid), str(self._start)]
+        try:
+            child = programs.spawn(
+                program,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={"PATH": os.environ.get("PATH", "")},
+            )
+        except (OSError, MissingPartError):
+            return self  # on_post stays False
+        self._child = child
+        assert child.stdout is not None
+        ready, _, _ = select.select([child.stdout], [], [], READY)
+        self.on_post = bool(ready) and os.read(child.stdout.fileno(), 1) == b"r"
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        child = self._child
+        if child is None:
+            return
+        try:
+            if child.stdin is not None:
+                os.write(child.stdin.fileno(), b"k")
+        except OSError:
+            pass  # it has ended already: there is nobody left to tell
+        programs.end(child, grace=0.5)
+        for pipe in (child.stdin, child.stdout):
+            if pipe is not None:
+                pipe.close()
