@@ -11,9 +11,10 @@ import msgspec
 from ray_sentinel.evidence.flight_recorder.entry import Entry, Signature
 from ray_sentinel.evidence.flight_recorder.equals import Call, Equals
 from ray_sentinel.evidence.flight_recorder.groups import Kind, say_ranks
-from ray_sentinel.evidence.flight_recorder.waits import Operation, Waits
+from ray_sentinel.evidence.flight_recorder.waits import Operation, Waits, few
 from ray_sentinel.evidence.flight_recorder.world import World
 
+_LEAST_USUAL = 2
 _MOST_VOTERS = 24
 """So many equals are asked what they called: their whole dumps are read again for it."""
 
@@ -49,6 +50,9 @@ class Circles:
         differing = self._differs_from_equals(ranks, operations)
         if differing.culprits:
             return differing
+        strayed = self._strayed(ranks, operations)
+        if strayed.culprits:
+            return strayed
         within = set(ranks)
         odd = [r for r in self._equals.odd_ones(ranks, self._comes_first) if r in within]
         if odd and len(odd) * 2 < len(ranks) + 1:
@@ -143,6 +147,39 @@ class Circles:
                 if reason := self._outvoted(rank, entry, kind, members, 2):
                     culprits[rank] = reason
         return Judgement(culprits if len(culprits) * 2 <= len(ranks) else {}, mismatch=True)
+
+    def _strayed(self, ranks: Sequence[int], operations: Sequence[Operation]) -> Judgement:
+        """Ranks that came to a common call after more, or fewer, other calls than their equals."""
+        culprits: dict[int, str] = {}
+        for operation in operations:
+            if operation.key[0] != "collective":
+                continue
+            for paths in self._paths(operation):
+                total = sum(len(same) for same in paths.values())
+                usual = max(paths.values(), key=len)
+                if len(paths) < 2 or total - len(usual) > few(total) or len(usual) < _LEAST_USUAL:
+                    continue
+                label = self._world.group(operation.group).label
+                for same in paths.values():
+                    if same is not usual:
+                        culprits |= {
+                            rank: f"came to number {operation.key[2]} in {label} after other calls "
+                            f"than {len(usual)} ranks in the same position: it left one out, made "
+                            "one too many, or made them in another order"
+                            for rank in same
+                        }
+        return Judgement({r: why for r, why in culprits.items() if r in set(ranks)}, mismatch=True)
+
+    def _paths(self, operation: Operation) -> list[dict[object, list[int]]]:
+        """For each role: the members that made this call, by what they had made before it."""
+        by_role: dict[object, dict[object, list[int]]] = {}
+        for rank in self._world.group(operation.group).members:
+            entry = self._world.entry(rank, operation.group, operation.key[2])
+            if entry is not None:
+                path = self._equals.path(rank, entry.record)
+                role = by_role.setdefault(self._equals.role(rank), {})
+                role.setdefault(path, []).append(rank)
+        return list(by_role.values())
 
     def _own(self, rank: int, operation: Operation) -> Entry | None:
         if operation.key[0] == "p2p":

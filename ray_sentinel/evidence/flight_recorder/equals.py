@@ -51,6 +51,10 @@ class Equals:
         """The other ranks that play the same part."""
         return (other for other in self.roles[self._role[rank]] if other != rank)
 
+    def role(self, rank: int) -> Role:
+        """The part that a rank plays."""
+        return self._role[rank]
+
     def _find_p2p_kinds(self) -> set[Kind]:
         kinds: set[Kind] = set()
         for rank, dump in self.world.dumps.items():
@@ -86,6 +90,25 @@ class Equals:
                     result[group.kind, True] = place.p2p
             self._counters[rank] = result
         return self._counters[rank]
+
+    def path(self, rank: int, record: int) -> frozenset[tuple[Counter, int]]:
+        """How much a rank had enqueued in every kind of group when it made one call.
+
+        From what the dump shows before and after that call, so it needs no finished operations.
+        """
+        spans: dict[Counter, list[tuple[int, int]]] = {}
+        dump = self.world.dumps[rank]
+        for entry in [*dump.last_done.values(), *dump.pending]:
+            group = self.world.group_of(rank, entry)
+            if group is not None:
+                spans.setdefault((group.kind, entry.p2p), []).append((entry.record, entry.seq))
+        result = set()
+        for key, progress in self.counters(rank).items():
+            later = [seq for at, seq in spans.get(key, ()) if at > record]
+            count = min(later) - 1 if later else progress.enqueued
+            if count is not None:
+                result.add((key, count))
+        return frozenset(result)
 
     def pending(self, rank: int) -> frozenset[Call]:
         """What a rank has enqueued and not completed, by kind of group and number."""
