@@ -69,7 +69,7 @@ def ask(ray: Any, handle: Any, method: str, *args: Any, seconds: float = ANSWER_
         try:
             left = max(0.1, deadline - time.monotonic())
             return ray.get(getattr(handle, method).remote(*args), timeout=left)
-        except GetTimeoutError:  # noqa: PERF203 - asked again while it restarts
+        except GetTimeoutError:
             raise UnreachableError(
                 f"the coordinator did not answer {method}() within {seconds:.0f} s"
             ) from None
@@ -223,7 +223,7 @@ def _ask_to_close(ray: Any, handles: dict[str, Any]) -> list[str]:
     for ref in refs.values():
         try:
             stuck += ray.get(ref, timeout=0)
-        except (RayError, TimeoutError):  # noqa: PERF203
+        except (RayError, TimeoutError):
             # It died, or never started: its children have gone with it.
             continue
     return stuck
