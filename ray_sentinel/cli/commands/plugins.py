@@ -2,8 +2,11 @@
 
 ``plugins list`` runs each collector once, here, and shows how it fares. ``plugins check FILE`` does
 so for files before they are put into the plugin folder, and shows everything that is wrong.
+``plugins push FILE`` puts a file on every watched node through the agents, past a shared file
+system that lags; it runs there within seconds.
 
-Exit codes: 0 well, 1 a collector failed or a file cannot be used, 2 there is no such file.
+Exit codes: 0 well, 1 a collector failed or a file cannot be used, 2 there is no such file, 3 nobody
+watches the cluster.
 """
 
 from __future__ import annotations
@@ -32,6 +35,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     check = actions.add_parser("check", help="check plugin files before they are used")
     check.add_argument("files", nargs="+", type=Path, metavar="FILE")
     folder = actions.add_parser("dir", help="print the plugin folder")
+    pushing = actions.add_parser("push", help="put a plugin on every node, at once")
+    pushing.add_argument("file", type=Path, metavar="FILE")
+    pushing.add_argument("--address", default="", metavar="HOST:PORT", help="of the Ray cluster")
+    pushing.add_argument(
+        "--timeout", type=float, default=15.0, metavar="SECONDS", help="to wait for its first run"
+    )
+    pushing.add_argument("--json", action="store_true", help="print one JSON document")
     for action in (listing, check, folder):
         action.add_argument("--config", metavar="FILE", help="the configuration file")
         action.add_argument("--json", action="store_true", help="print one JSON document")
@@ -42,6 +52,8 @@ def run(args: argparse.Namespace) -> int:
     from ray_sentinel.collect.plugins import plugin_folder
     from ray_sentinel.config import load
 
+    if args.action == "push":
+        return _push(args)
     config = load(args.config)
     if args.action == "dir":
         folder = str(plugin_folder(config))
@@ -53,6 +65,38 @@ def run(args: argparse.Namespace) -> int:
     else:
         _table(rows)
     return 1 if any(row["state"] == "failed" for row in rows) else 0
+
+
+def _push(args: argparse.Namespace) -> int:
+    from ray_sentinel.collect.discovery import read_plugin
+    from ray_sentinel.errors import InputError
+
+    if not args.file.is_file():
+        raise UsageError(f"{args.file}: there is no such file")
+    plugin = read_plugin(args.file.absolute())
+    if plugin.problem:
+        raise InputError(plugin.problem)
+    from ray_sentinel.cli.pushing import push
+
+    names = tuple(source.name for source in plugin.sources)
+    rows = push(args.address, args.file.name, plugin.data, names, args.timeout)
+    if args.json:
+        print_json(rows)
+    else:
+        for row in rows:
+            _say(f"{row['host']}: {_told(row)}")
+    failed = [s for row in rows for s in row.get("collectors", ()) if s.success is False]
+    return 1 if failed or not rows or not all(row["installed"] for row in rows) else 0
+
+
+def _told(row: dict[str, Any]) -> str:
+    if not row["installed"]:
+        return f"not installed: {row['message']}"
+    fares = (
+        f"{status.name} {status.state}" + (f" ({status.message})" if status.message else "")
+        for status in row["collectors"]
+    )
+    return "installed; " + (", ".join(fares) or "not run yet")
 
 
 def _list(config: Config, no_run: bool) -> list[dict[str, Any]]:
