@@ -145,7 +145,8 @@ def _combined(
     levels = [_level(trace, reader) for trace in traces]
     best = max(range(len(facts)), key=lambda i: (levels[i], -i))
     base, chosen = next((f for f in facts if f.signature), facts[0]), facts[best]
-    usable = any(fact.signature for fact in facts)
+    # The kernel's side alone is not what was asked for: why there is no more must be said.
+    usable = any(fact.signature and fact.tool != "kernel" for fact in facts)
     device = next((fact for fact in facts if fact.kernels_listed is not None), None)
     fact = msgspec.structs.replace(
         base,

@@ -29,11 +29,11 @@ KINDS: Mapping[Activity, FaultKind] = {
     "input-wait": "input-wait",
     "storage-wait": "storage-wait",
     "checkpoint": "storage-wait",
-    "network-wait": "network",
+    "network-wait": "input-wait",
     "startup": "startup-stuck",
     "sleep": "host-stuck",
     "allocation": "host-stuck",
-    "compile": "host-stuck",
+    "compile": "startup-stuck",
     "idle": "host-stuck",
     "compute": "host-stuck",
     "unknown": "host-stuck",
@@ -135,7 +135,8 @@ def _nothing(view: Scene) -> Judgement | None:
 
 
 def _stopped(view: Scene) -> Judgement | None:
-    found = [fact for fact in view.facts if fact.state in ("T", "t")]
+    # "t" is a debugger's, perhaps only for a moment; "T" is a signal's.
+    found = [f for f in view.facts if f.state == "T" or (f.state == "t" and view.still(f))]
     if not found:
         return None
     if len(found) == len(view.facts) and len(found) > 1:
@@ -214,11 +215,12 @@ def _not_waiting(view: Scene) -> Judgement | None:
                 f"but most are elsewhere: {_places(apart)}; who is waited for cannot be told",
             ),
         )
-    if any(view.moved(fact) for fact in view.waiting) and all(view.moved(f) for f in apart):
+    going_on = [fact for fact in view.waiting if view.moved(fact)]
+    if 2 * len(going_on) > len(view.waiting):
         return Judgement(
-            kind="slow",
+            kind="slow" if all(map(view.moved, apart)) else "unknown",
             confidence=0.3,
-            reasons=("waiters and the others moved between the looks: nothing hangs",),
+            reasons=("those in collectives moved between the looks: they do not hang",),
         )
     still = tuple(fact for fact in apart if not view.moved(fact))
     culprits = still or apart
@@ -236,6 +238,34 @@ def _not_waiting(view: Scene) -> Judgement | None:
         confidence=round(confidence, 2),
         culprits=culprits,
         reasons=tuple(reasons),
+        kinds=kinds,
+    )
+
+
+def _beside_doubtful(view: Scene) -> Judgement | None:
+    """Nobody is known to wait, but most are where they may, and the rest is known to be elsewhere.
+
+    So it looks where the device or the backward pass hides the collective.
+    """
+    apart = view.elsewhere
+    if view.waiting or not apart or len(apart) > min(len(view.doubtful), _half(view)):
+        return None
+    if any(fact.waits_for_others is None for fact in apart) or any(map(view.moved, view.doubtful)):
+        return None
+    culprits = tuple(fact for fact in apart if not view.moved(fact))
+    if not culprits:
+        return None
+    kinds = tuple(fault_kind(f, view.movements.get(f.process, "unknown")) for f in culprits)
+    twice = all(map(view.still, culprits + view.doubtful))
+    return Judgement(
+        kind=_common(kinds),
+        confidence=0.6 if twice else 0.5,
+        culprits=culprits,
+        reasons=(
+            f"{len(view.doubtful)} of {len(view.facts)} may wait for others: "
+            + _places(view.doubtful),
+            *(_apart_sentence(view, fact) for fact in culprits),
+        ),
         kinds=kinds,
     )
 
@@ -375,7 +405,7 @@ def _outlier(view: Scene) -> Judgement | None:
     facts = [fact for fact in view.facts if fact.signature]
     if len(facts) < 3 or view.waiting:
         return None
-    for place in (_exact, _functions):
+    for place in (_exact, _functions, _activity):
         (main, count), *_ = Counter(map(place, facts)).most_common(1)
         apart = [fact for fact in facts if place(fact) != main]
         if count * 3 < len(facts) * 2 or not apart:
@@ -426,6 +456,7 @@ _RULES: tuple[Callable[[Scene], Judgement | None], ...] = (
     _gone,
     _alone,
     _not_waiting,
+    _beside_doubtful,
     _device,
     _doubtful,
     _other_collective,
@@ -445,6 +476,10 @@ def _exact(fact: StackFact) -> object:
 
 def _functions(fact: StackFact) -> object:
     return tuple(place.rpartition(":")[0] or place for place in fact.signature)
+
+
+def _activity(fact: StackFact) -> object:
+    return _functions(fact) if fact.activity == "unknown" else fact.activity
 
 
 def _common(kinds: Sequence[FaultKind]) -> FaultKind:

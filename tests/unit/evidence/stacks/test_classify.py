@@ -291,6 +291,13 @@ def test_a_tool_that_failed_does_not_hide_another() -> None:
     assert classify_process([failed]).error == "refused"
 
 
+def test_the_kernels_side_alone_says_why_there_is_no_more() -> None:
+    (kernel,) = parse((FIXTURES / "single/kernel_take_input.txt").read_bytes(), PROCESS)
+    failed = StackTrace(process=PROCESS, tool="py-spy", at=0.0, error="refused")
+    found = classify_process([failed, kernel])
+    assert (found.tool, found.error, found.activity) == ("kernel", "refused", "input-wait")
+
+
 def test_the_device_says_whether_a_wait_for_it_is_a_wait_for_others() -> None:
     (trace,) = parse((FIXTURES / "cuda_kernels.txt").read_bytes(), PROCESS)
     lone = trace.kernels[1:]

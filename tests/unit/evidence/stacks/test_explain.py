@@ -65,8 +65,8 @@ def looks(*facts: StackFact, times: int = 2) -> Explanation:
         ("storage-wait", "storage-wait"),
         ("checkpoint", "storage-wait"),
         ("lock-wait", "lock-deadlock"),
-        ("network-wait", "network"),
-        ("compile", "host-stuck"),
+        ("network-wait", "input-wait"),
+        ("compile", "startup-stuck"),
         ("unknown", "host-stuck"),
     ],
 )
@@ -258,6 +258,35 @@ def test_frames_in_no_table_still_set_the_odd_one_out_apart() -> None:
 def test_unknown_frames_at_several_lines_of_one_function_are_one_place() -> None:
     crowd = [elsewhere(r, "unknown", f"flush (libnew.py:{r % 3})") for r in range(7)]
     assert ranks(looks(*crowd, elsewhere(7, "unknown", "parse (a.py:9)"))) == [7]
+
+
+def test_waiting_for_the_device_at_several_places_is_still_one_crowd() -> None:
+    crowd = [
+        elsewhere(r, "device-wait", f"read_loss (train.py:{r})", waits_for_others=None)
+        for r in range(6)
+    ]
+    assert ranks(looks(*crowd, elsewhere(6, "unknown", "parse (a.py:9)"))) == [6]
+
+
+@pytest.mark.parametrize("activity", ["device-wait", "compute"])
+def test_known_elsewhere_beside_those_who_may_wait(activity: str) -> None:
+    crowd = [elsewhere(r, activity, waits_for_others=None) for r in range(2)]
+    found = looks(*crowd, elsewhere(2, "input-wait"), elsewhere(3, "sleep"))
+    assert ranks(found) == [2, 3]
+    assert found.confidence <= 0.6
+    assert ranks(looks(crowd[0], elsewhere(1, "sleep"))) == [1]
+
+
+def test_waiters_that_go_on_wait_for_nobody() -> None:
+    first = [fact(r) for r in range(4)]
+    second = [fact(r, signature=("<module> (x.py:1)", "z (y.py:1)")) for r in range(4)]
+    assert explain([[*first, elsewhere(4)], [*second, elsewhere(4)]]).culprits == ()
+
+
+def test_a_process_in_a_debugger_for_a_moment_is_not_called_stopped() -> None:
+    facts = [*(fact(r) for r in range(3)), fact(3, state="t")]
+    assert explain([facts]).culprits == ()
+    assert ranks(explain([facts, facts])) == [3]
 
 
 def test_equal_halves_cannot_be_told() -> None:
