@@ -25,6 +25,7 @@ _OPENERS: dict[str, Callable[..., Any]] = {
     ".bz2": bz2.open,
 }
 _MAGIC = ((b"\x1f\x8b", ".gz"), (b"\xfd7zXZ\x00", ".xz"), (b"BZh", ".bz2"))
+_TEXT = bytes({7, 8, 9, 10, 12, 13, 27} | set(range(0x20, 0x7F)) | set(range(0x80, 0x100)))
 READ_ERRORS = (OSError, EOFError, lzma.LZMAError, zlib.error)
 
 
@@ -41,12 +42,9 @@ def compression(path: Path) -> str:
 
 
 def is_binary(front: bytes) -> bool:
-    """Whether the first bytes of a file are no text (UTF-16 text counts as binary)."""
+    """Whether the first bytes of a file are no text (UTF-16 counts as binary)."""
     part = front[:4096]
-    if not part:
-        return False
-    odd = sum(part.count(code) for code in (b"\x00", b"\x01", b"\x02", b"\x03"))
-    return odd * 20 > len(part)
+    return len(part.translate(None, _TEXT)) * 20 > len(part)
 
 
 def open_log(path: Path, packed: str) -> IO[bytes]:

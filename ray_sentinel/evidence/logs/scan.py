@@ -177,7 +177,10 @@ class Scanner:
             groups = known[0].search(text, text.lower())
             if groups is not None:
                 return Found(known[0].signature, groups)
-        found = self.catalogue.search(text, self.out.file.kind)
+        kind = self.out.file.kind
+        found = self.catalogue.search(text, kind)
+        if found is None and (harmless := self.catalogue.harmless(text, kind)) is not None:
+            found = Found(harmless, {})
         if found is not None and len(self._known) < _SHAPES:
             rule = self.catalogue.rule(found.signature.id)
             same = known is not None and known[0] is rule
@@ -260,7 +263,7 @@ class Scanner:
     def _bare_exception(self, line: Line, data: bytes, start: int, base: int) -> bool:
         """An exception's line whose traceback is not there."""
         parsed = parse_exception(line.text)
-        if parsed is None or self.catalogue.harmless(line.text, self.out.file.kind) is not None:
+        if parsed is None:
             return False
         kind, message = parsed
         name = "python-wrapper" if is_wrapper(kind) else "python-exception"

@@ -107,10 +107,12 @@ def parse_step(text: str) -> Step | None:
         return _made(text, match, float(match.group("seconds")))
     if "%" in text and (match := _BAR.search(text)):
         return _bar(text, match)
+    if "global_step: " in text and (match := _NEMO.search(text)):
+        return _made(text, match, _seconds(text))
     if "iteration" in text and (match := _MEGATRON.search(text)):
         ms = _MEGATRON_MS.search(text)
         return _made(text, match, float(ms.group("ms")) / 1000 if ms else None)
-    for pattern in (_NEMO, _VERL, _ITER_TRAIN, _MMENGINE, _TIMM, _TORCHVISION, _COMPOSER):
+    for pattern in (_VERL, _ITER_TRAIN, _MMENGINE, _TIMM, _TORCHVISION, _COMPOSER):
         if match := pattern.search(text):
             return _made(text, match, _seconds(text))
     if match := _HF.search(text):

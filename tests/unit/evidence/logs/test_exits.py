@@ -1,0 +1,50 @@
+"""torchrun's table of failures."""
+
+from __future__ import annotations
+
+import pytest
+
+from ray_sentinel.evidence.logs.exits import read_table, signal_name
+from ray_sentinel.evidence.logs.lines import parse_line
+
+TABLE = """Failures:
+[1]:
+  time      : 2025-05-21_15:43:04
+  host      : node2
+  rank      : 9 (local_rank: 1)
+  exitcode  : 1 (pid: 77)
+  error_file: <N/A>
+  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2025-05-21_15:43:03
+  host      : node1
+  rank      : 3 (local_rank: 3)
+  exitcode  : -9 (pid: 14750)
+  error_file: <N/A>
+  traceback : Signal 9 (SIGKILL) received by PID 14750
+============================================================"""
+
+
+def test_rows() -> None:
+    rows = read_table([parse_line(line) for line in TABLE.split("\n")], 0, 2025)
+    assert [(r.rank, r.code, r.pid, r.host, r.root) for r in rows] == [
+        (9, 1, 77, "node2", False),
+        (3, -9, 14750, "node1", True),
+    ]
+    assert rows[1].time is not None
+    assert rows[0].time == rows[1].time + 1
+
+
+def test_rows_of_a_newer_torch_name_the_signal() -> None:
+    text = TABLE.replace("-9 (pid: 14750)", "-9 (pid: 14750) (SIGKILL)")
+    assert read_table([parse_line(line) for line in text.split("\n")], 0, 2025)[1].pid == 14750
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [(-9, "SIGKILL"), (137, "SIGKILL"), (-11, "SIGSEGV"), (1, ""), (0, ""), (None, "")],
+)
+def test_signal_names(code: int | None, name: str) -> None:
+    assert signal_name(code) == name

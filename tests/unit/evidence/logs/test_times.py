@@ -1,0 +1,66 @@
+"""Times in the formats that jobs mix."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ray_sentinel.evidence.logs.times import find_year, parse_time, uptime
+
+MAY_1_10H = 1714557600.0
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "2024-05-01 10:00:00,000 INFO x",
+        "2024-05-01T10:00:00Z x",
+        "[2024-05-01 10:00:00,000 E 12 34] (raylet) x",
+        "2024/05/01 10:00:00 x",
+        "2024-05-01T12:00:00+02:00 x",
+        "2024-05-01T05:30:00-0430 x",
+        "  time      : 2024-05-01_10:00:00",
+        "E0501 10:00:00.000000 900 x.cc:1] y",
+        "[rank0]:[E501 10:00:00.000000000 ProcessGroupNCCL.cpp:607] x",
+        "INFO 05-01 10:00:00 [core.py:1] x",
+        "May  1 10:00:00 host kernel: x",
+        "[Wed May  1 10:00:00 2024] NVRM: x",
+        "Wed May  1 10:00:00 UTC 2024",
+        "[05/01/24 10:00:00] INFO x",
+        "1714557600.000 x",
+    ],
+)
+def test_one_moment_in_many_formats(line: str) -> None:
+    assert parse_time(line, 2024) == MAY_1_10H
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "plain",
+        "step 10: loss 2:30:99",
+        "0:00:01.5 elapsed",
+        "2024-13-45 10:00:00",
+        "E9999 10:00:00 x",
+    ],
+)
+def test_no_time(line: str) -> None:
+    assert parse_time(line, 2024) is None
+
+
+def test_only_the_front_of_a_line_counts() -> None:
+    assert parse_time("x" * 200 + "2024-05-01 10:00:00", 2024) is None
+
+
+def test_year_and_uptime() -> None:
+    assert find_year("2023-12-31 23:59:59 x\n2024-01-01 00:00:00 y") == 2024
+    assert find_year("E0501 10:00:00 x") is None
+    assert uptime("[12345.678901] NVRM: x") == 12345.678901
+
+
+@given(st.text(max_size=200), st.integers(min_value=1970, max_value=2100))
+def test_any_line_is_read(line: str, year: int) -> None:
+    when = parse_time(line, year)
+    assert when is None or isinstance(when, float)

@@ -1,0 +1,140 @@
+"""Binary, torn, endless, compressed, hostile and skewed logs."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import tracemalloc
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ray_sentinel.errors import InputError
+from ray_sentinel.evidence.logs.catalogue import Catalogue
+from ray_sentinel.logs.catalogue import load_catalogue
+from ray_sentinel.logs.triage import triage_path
+
+STEPS = "".join(
+    f"2025-01-02 10:{n // 60:02d}:{n % 60:02d} completed step: {n}, seconds: 1.0, loss: 2.0\n"
+    for n in range(600)
+)
+FAILURE = (
+    "[rank3]: Traceback (most recent call last):\n"
+    '[rank3]:   File "/app/t.py", line 3, in f\n'
+    "[rank3]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n"
+)
+
+
+@pytest.fixture(scope="module")
+def catalogue() -> Catalogue:
+    return load_catalogue()
+
+
+@pytest.mark.parametrize(
+    ("suffix", "pack"),
+    [(".gz", gzip.compress), (".xz", lzma.compress), (".bz2", bz2.compress), ("", bytes)],
+)
+def test_compressed_and_rotated(
+    suffix: str, pack: object, tmp_path: Path, catalogue: Catalogue
+) -> None:
+    assert callable(pack)
+    (tmp_path / f"train.log.1{suffix}").write_bytes(pack((STEPS + FAILURE).encode()))
+    answer = triage_path(tmp_path, catalogue, now=0.0)
+    assert (answer.kind, answer.culprits[0].rank) == ("oom-gpu", 3)
+    assert answer.evidence[0].line == 603
+
+
+def test_a_cut_archive_is_used_as_far_as_it_goes(tmp_path: Path, catalogue: Catalogue) -> None:
+    packed = gzip.compress((STEPS + FAILURE + "x" * 200_000).encode(), compresslevel=1)
+    (tmp_path / "train.log.gz").write_bytes(packed[:-20])
+    (tmp_path / "other.log").write_text(STEPS)
+    answer = triage_path(tmp_path, catalogue, now=0.0)
+    assert answer.kind in ("oom-gpu", "unknown-death")
+    assert any("train.log.gz" in problem for problem in answer.problems)
+
+
+def test_zstd_is_refused_with_the_remedy(tmp_path: Path, catalogue: Catalogue) -> None:
+    (tmp_path / "a.log.zst").write_bytes(b"\x28\xb5\x2f\xfd\x00\x00\x00\x00\x00")
+    (tmp_path / "b.log").write_text(STEPS + FAILURE)
+    answer = triage_path(tmp_path, catalogue, now=0.0)
+    assert answer.kind == "oom-gpu"
+    assert any("zstd -d" in problem for problem in answer.problems)
+
+
+def test_binary_files_are_left_out(tmp_path: Path, catalogue: Catalogue) -> None:
+    (tmp_path / "core.log").write_bytes(bytes(range(256)) * 400)
+    (tmp_path / "b.log").write_text(STEPS + FAILURE)
+    answer = triage_path(tmp_path, catalogue, now=0.0)
+    assert answer.kind == "oom-gpu"
+    assert any("binary" in problem for problem in answer.problems)
+
+
+def test_an_endless_line_costs_no_memory(tmp_path: Path, catalogue: Catalogue) -> None:
+    path = tmp_path / "train.log"
+    with path.open("wb") as file:
+        file.write(STEPS.encode())
+        for _ in range(60):
+            file.write(b"z" * (1 << 20))
+        file.write(b"\n" + FAILURE.encode())
+    tracemalloc.start()
+    answer = triage_path(path, catalogue, now=0.0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert answer.kind == "oom-gpu"
+    assert answer.evidence[0].line == 604
+    assert peak < 60 << 20
+
+
+def test_bars_redrawn_with_carriage_returns(tmp_path: Path, catalogue: Catalogue) -> None:
+    bars = "".join(f"\r {n}%|###| {n}/100 [00:{n % 60:02d}<01:00, 1.00s/it]" for n in range(90))
+    (tmp_path / "train.log").write_text(bars + "\n" + FAILURE)
+    answer = triage_path(tmp_path, catalogue, now=0.0)
+    assert (answer.kind, answer.progress.last_step, answer.progress.total_steps) == (
+        "oom-gpu",
+        89,
+        100,
+    )
+
+
+def test_escapes_and_secrets_do_not_come_out(tmp_path: Path, catalogue: Catalogue) -> None:
+    hostile = "RuntimeError: \x1b]0;owned\x07\x1b[31mboom hf_abcdefghijklmnopqrstuvwxyz\x1b[0m"
+    (tmp_path / "train.log").write_text(STEPS + f"Traceback (most recent call last):\n{hostile}\n")
+    answer = triage_path(tmp_path, catalogue, now=0.0)
+    text = msgspec.json.encode(answer).decode()
+    assert answer.kind == "python-exception"
+    assert "\x1b" not in text
+    assert "\\u001b" not in text
+    assert "hf_abcdefghijklmnop" not in text
+
+
+def test_a_node_in_another_time_zone(tmp_path: Path, catalogue: Catalogue) -> None:
+    late = STEPS.replace(" 10:", " 17:")
+    (tmp_path / "rank-0.log").write_text(STEPS)
+    ends = "2025-01-02 17:09:59 ERROR\n"
+    (tmp_path / "rank-3.log").write_text(late + ends + FAILURE.replace("[rank3]: ", ""))
+    answer = triage_path(tmp_path, catalogue, now=0.0)
+    assert (answer.kind, answer.culprits[0].rank) == ("oom-gpu", 3)
+    assert answer.ended_at is not None
+    assert answer.started_at is not None
+    assert answer.ended_at - answer.started_at < 700
+
+
+def test_nothing_to_read(tmp_path: Path, catalogue: Catalogue) -> None:
+    with pytest.raises(InputError, match="no log files"):
+        triage_path(tmp_path, catalogue)
+    with pytest.raises(InputError, match="cannot be read"):
+        triage_path(tmp_path / "missing", catalogue)
+
+
+def test_a_file_that_ends_within_a_line(tmp_path: Path, catalogue: Catalogue) -> None:
+    (tmp_path / "train.log").write_text(STEPS + "2025-01-02 10:10:00 completed st")
+    answer = triage_path(tmp_path, catalogue, now=1.9e9)
+    assert answer.kind == "unknown-death"
+    assert answer.progress.last_step == 599
+
+
+def test_empty_and_blank(tmp_path: Path, catalogue: Catalogue) -> None:
+    (tmp_path / "train.log").write_text("\n\n   \n")
+    assert triage_path(tmp_path, catalogue, now=0.0).kind == "unknown-death"
