@@ -80,13 +80,24 @@ class JobView:
     def take_exit(self, exit_: Exit, at: float) -> None:
         """A rank's process has ended; ``at`` is on the coordinator's clock."""
         process = exit_.rank.process
-        if process in self._told:
+        if process in self._told and not self._knows_more(exit_):
             return
         self._told.add(process)
         if (view := self.ranks.get(process)) is not None:
             view.exit, view.exited_at = exit_, at
+        self.exits = [(when, old) for when, old in self.exits if old.rank.process != process]
         self.exits.append((at, exit_))
         self.exits.sort(key=lambda pair: (pair[0], pair[1].order))
+
+    def _knows_more(self, exit_: Exit) -> bool:
+        """A second agent of one machine may tell of a rank that is not its own, without a status;
+        the one that watched it tells how it ended."""
+        if exit_.code is None and exit_.signal is None:
+            return False
+        return any(
+            old.rank.process == exit_.rank.process and old.code is None and old.signal is None
+            for _, old in self.exits
+        )
 
     def advance(self, now: float) -> None:
         """Bring what is derived up to date: gaps, completeness, the end."""

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from ray_sentinel.engine.case import Case
+from ray_sentinel.engine.exits import describe_exit
 from ray_sentinel.engine.ledger import Ledger, confidence
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.suspects import kind_of, weigh
@@ -82,7 +83,7 @@ def _named(case: Case, ledger: Ledger, named: list[ProcessId], host_of: dict[str
     names = " and ".join(f"rank {c.rank} on {c.host}" for c in culprits)
     return Verdict(
         kind=kinds[0],
-        summary=f"{names} {PHRASES[kinds[0]]}; {_others(case, len(culprits))}",
+        summary=f"{names} {_phrase(views[0], kinds[0])}; {_others(case, len(culprits))}",
         culprits=culprits,
         confidence=confidence(least),
         evidence=ledger.lines(named),
@@ -101,7 +102,11 @@ def _reason(case: Case, view: RankView, kind: FaultKind) -> str:
         )
     if kind == "kernel-blocked" and view.process.wchan:
         place += f" (in the kernel: {view.process.wchan})"
-    return PHRASES[kind] + place
+    return _phrase(view, kind) + place
+
+
+def _phrase(view: RankView, kind: FaultKind) -> str:
+    return describe_exit(view.exit) if view.exit is not None else PHRASES[kind]
 
 
 def _others(case: Case, culprits: int) -> str:

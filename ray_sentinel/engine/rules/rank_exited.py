@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.exits import (
+    ASKED_TO_END,
+    KILLED,
+    describe_exit,
+    is_abnormal,
+    is_echo,
+    violence,
+)
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.rule import Rule, Thresholds
 from ray_sentinel.model.incident import EvidenceItem, Finding
 from ray_sentinel.model.progress import Exit
-
-SIGHUP, SIGINT, SIGABRT, SIGKILL, SIGTERM = 1, 2, 6, 9, 15
-ASKED_TO_END = frozenset({SIGINT, SIGTERM, SIGHUP})
-"""Signals by which a launcher, a scheduler or a person ends a job."""
-
-PEER_LOST = re.compile(
-    r"connection (was )?(reset|closed|aborted)|broken pipe|peer|DistBackendError|ncclRemoteError"
-    r"|ncclSystemError|ncclInternalError|DistNetworkError|DistStoreError|socket (timeout|closed)"
-    r"|recvValue failed|EOF|heartbeat|aborted due to|coordination service",
-    re.IGNORECASE,
-)
-"""What ranks say when somebody else has gone: echoes, wherever they come first."""
-
-SIGNAL_NAMES = {1: "SIGHUP", 2: "SIGINT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE",
-                9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}  # fmt: skip
 
 
 class RankExitedThresholds(Thresholds, frozen=True, kw_only=True):
@@ -86,7 +78,7 @@ class RankExited(Rule):
         )
 
     def _first_causes(self, abnormal: list[tuple[float, Exit]]) -> list[tuple[float, Exit]]:
-        """The exits that are no echo of another: the first, and what was killed together with it."""
+        """The exits that are no echo: the first, and what was killed together with it."""
         own = [(at, exit_) for at, exit_ in abnormal if not is_echo(exit_)]
         if not own:
             return []
@@ -160,56 +152,3 @@ class RankExited(Rule):
             if node is not None and 1.5 * interval + 0.5 < node.silence(now) < limit:
                 return True
         return False
-
-
-def is_abnormal(exit_: Exit) -> bool:
-    """It did not end in peace: a signal, a status other than 0, or no last words at all."""
-    if exit_.signal is not None:
-        return True
-    if exit_.code is not None:
-        return exit_.code != 0
-    if exit_.last_words is not None:
-        return exit_.last_words.kind == "exception"
-    return exit_.was_attached
-
-
-def is_silent(exit_: Exit) -> bool:
-    """An attached rank that could not say a last word, and whose status nobody saw: killed."""
-    return exit_.code is None and exit_.signal is None and exit_.last_words is None
-
-
-KILLED = 3
-
-
-def violence(exit_: Exit) -> int:
-    """How surely an end came from outside: peers of a dead rank abort or raise, as echoes do."""
-    if exit_.signal == SIGKILL or is_silent(exit_):
-        return KILLED
-    own_words = exit_.last_words is not None and exit_.last_words.kind == "exception"
-    if own_words or exit_.signal not in (None, SIGABRT):
-        return 2
-    return 1
-
-
-def is_echo(exit_: Exit) -> bool:
-    """It ended because a peer had gone, by its own words, or because it was told to."""
-    if exit_.signal in ASKED_TO_END:
-        return True
-    words = exit_.last_words
-    return words is not None and words.kind == "exception" and bool(PEER_LOST.search(words.text))
-
-
-def describe_exit(exit_: Exit) -> str:
-    """How it ended, as a phrase."""
-    words = exit_.last_words.text.partition("\n")[0][:200] if exit_.last_words else ""
-    if exit_.oom_killed:
-        return "was killed for want of memory"
-    if exit_.signal is not None:
-        return f"was killed by {SIGNAL_NAMES.get(exit_.signal, f'signal {exit_.signal}')}"
-    if words and exit_.last_words is not None and exit_.last_words.kind == "exception":
-        return f"ended with {words}"
-    if exit_.code is not None:
-        return f"exited with status {exit_.code}"
-    if exit_.was_attached and exit_.last_words is None:
-        return "was killed (it left no last words)"
-    return "exited"

@@ -112,6 +112,17 @@ def test_ranks_that_are_killed_together_are_named_together() -> None:
     assert sim.named() == [1, 4]
 
 
+def test_what_another_agent_tells_of_a_foreign_rank_is_corrected_by_its_own() -> None:
+    sim = Sim()
+    sim.run(30)
+    sim.end(5, signal=9)
+    sim.end(4)  # nobody knows how: from the record alone
+    sim.end(4, signal=6)
+    sim.run(10)
+    assert sim.named() == [5]
+    assert sim.incidents()[0].summary.startswith("rank 5 on host2 was killed by SIGKILL")
+
+
 def test_only_echoes_name_nobody() -> None:
     sim = Sim()
     sim.run(30)
