@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - log lines are as long as they are
 """A simulated job that writes log lines with times, ranks and prefixes."""
 
 from __future__ import annotations

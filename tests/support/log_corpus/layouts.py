@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - log lines are as long as they are
 """How a job's lines are laid down: one main log, a file a rank, or a harvested Ray tree."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - log lines are as long as they are
 """The failures: one function a class. Each returns the finished job and what is true of it."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - log lines are as long as they are
 """What real jobs printed is understood: class, first culprit, and nobody where lines do not tell."""
 
 from __future__ import annotations

@@ -100,6 +100,11 @@ def test_a_users_entry_is_found_by_its_own_word() -> None:
     assert b"frobnicator jammed" in catalogue.triggers
 
 
+def made(entry: dict[str, Any]) -> None:
+    signatures, _ = parse_entries({"signature": [entry]}, "mine.toml")
+    compile_rule(signatures[0], "mine.toml")
+
+
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
@@ -118,8 +123,7 @@ def test_a_users_entry_is_found_by_its_own_word() -> None:
 )
 def test_a_bad_entry_is_named(entry: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=r"mine\.toml") as error:
-        signatures, _ = parse_entries({"signature": [entry]}, "mine.toml")
-        compile_rule(signatures[0], "mine.toml")
+        made(entry)
     assert said in str(error.value)
 
 

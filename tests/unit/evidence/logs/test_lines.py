@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - log lines are as long as they are
 """Launcher prefixes, escapes, and Ray's folded lines."""
 
 from __future__ import annotations

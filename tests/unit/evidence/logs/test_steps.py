@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - log lines are as long as they are
 """Step lines of frameworks."""
 
 from __future__ import annotations

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - log lines are as long as they are
 """Who lags, from the watchdogs' numbers."""
 
 from __future__ import annotations

@@ -1,0 +1,116 @@
+"""``ray-sentinel logs``: listing, choosing, marking, following."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ray_sentinel.cli.main import main
+from ray_sentinel.clock import FakeClock
+from ray_sentinel.logs.catalogue import load_catalogue
+from ray_sentinel.logs.find import find_logs
+from ray_sentinel.logs.follow import follow
+from ray_sentinel.logs.select import Wanted, choose, describe
+
+WORKERS = {"node001": ((0, 4100), (1, 4101)), "node002": ((2, 4200), (3, 4201))}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    for host, ranks in WORKERS.items():
+        folder = tmp_path / "ray_logs" / host
+        folder.mkdir(parents=True)
+        (folder / "raylet.out").write_text("[2025-01-02 10:00:00,000 I 1 1] (raylet) x\n")
+        for rank, pid in ranks:
+            name = f"worker-{'ab' * 28}-01000000-{pid}.err"
+            (folder / name).write_text(
+                f":job_id:01000000\n:actor_name:Trainer\nRANK={rank}\n"
+                f"2025-01-02 10:00:0{rank} INFO step of {rank}\n"
+                f"2025-01-02 10:00:1{rank} ERROR bad thing on {rank} token=secretsecret\n"
+            )
+    (tmp_path / "driver.log").write_text(
+        "(Trainer pid=4201, ip=10.0.0.2) ValueError: boom [repeated 3x across cluster]\n"
+        "(Trainer pid=4100) hello\n"
+    )
+    return tmp_path
+
+
+def run(*args: object, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+    code = main(["logs", *map(str, args)])
+    return code, capsys.readouterr().out
+
+
+def test_listing(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out = run(tree, "--json", capsys=capsys)
+    rows = {row["file"]: row for row in json.loads(out)}
+    assert code == 0
+    assert len(rows) == 7
+    worker = rows[f"ray_logs/node002/worker-{'ab' * 28}-01000000-4201.err"]
+    assert (worker["rank"], worker["node"], worker["pid"], worker["actor"]) == (
+        3, "node002", 4201, "Trainer",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("wanted", "labels"),
+    [
+        (Wanted(rank=2), {"4200", "driver"}),
+        (Wanted(pid=4201), {"4201", "driver"}),
+        (Wanted(node="node001", kind="worker"), {"4100", "4101"}),
+        (Wanted(actor="train", kind="worker"), {"4100", "4101", "4200", "4201"}),
+        (Wanted(kind="raylet"), {"raylet"}),
+        (Wanted(rank=99, kind="worker"), set()),
+    ],
+)
+def test_choosing(tree: Path, wanted: Wanted, labels: set[str]) -> None:
+    files = choose(describe(find_logs(tree)), wanted)
+    names = {Path(item.found.file.label).name for item in files}
+    assert {label for label in labels if any(label in name for name in names)} == labels
+    assert all(any(label in name for label in labels) for name in names)
+
+
+def test_errors_of_one_process_over_files(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out = run(tree, "--pid", 4201, "--errors", "--json", capsys=capsys)
+    texts = [row["line"]["text"] for row in json.loads(out)]
+    assert code == 0
+    assert texts == ["ValueError: boom", "2025-01-02 10:00:13 ERROR bad thing on 3 token=***"]
+    folded = json.loads(out)[0]["line"]
+    assert (folded["repeated"], folded["mark"]) == (3, "error")
+
+
+def test_text_for_people(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out = run(tree, "--pid", 4201, "--errors", capsys=capsys)
+    assert "! driver.log Trainer pid 4201 10.0.0.2: ValueError: boom [x3]" in out
+    assert "secretsecret" not in out
+
+
+def test_merged_by_time(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, out = run(tree, "--kind", "worker", "--tail", 1, "--json", capsys=capsys)
+    assert [row["line"]["text"][-22:-20] for row in json.loads(out)] == [
+        row["line"]["text"][-22:-20] for row in sorted(json.loads(out), key=lambda r: r["time"])
+    ]
+
+
+def test_nothing_fits(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(tree, "--rank", 99, "--kind", "worker", capsys=capsys)[0] == 1
+
+
+def test_following_growth_and_rotation(tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    path.write_text("old\n")
+    rounds = iter((b"new 1\nhalf", b" done\n", None, b""))
+
+    def more() -> bool:
+        step = next(rounds)
+        if step is None:
+            path.write_text("a\n")
+        elif step:
+            with path.open("ab") as file:
+                file.write(step)
+        return step != b""
+
+    files = describe(find_logs(tmp_path))
+    lines = follow(files, Wanted(), load_catalogue(), FakeClock(), errors=False, more=more)
+    assert [shown.line.text for shown in lines] == ["new 1", "half done", "a"]
