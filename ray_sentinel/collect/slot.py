@@ -133,8 +133,7 @@ class Slot:
             self._retire(candidate, now)
             return
         self.current.log("[runner] the new version takes over")
-        if candidate.outcome == "nodata":
-            candidate.families = self.current.families
+        candidate.inherit(self.current)
         self._replace(candidate, now)
 
     def _replace(self, version: Version, now: float) -> None:

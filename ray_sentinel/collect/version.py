@@ -85,6 +85,9 @@ class Version:
         self.last_success: float | None = None
         """Unix seconds."""
         self.families: tuple[Family, ...] = ()
+        """What may be served now."""
+        self._last_families: tuple[Family, ...] = ()
+        """What it yielded last: "nothing new" means that it still holds."""
         self.problems: tuple[str, ...] = ()
         self.error = ""
         """What the last run raised."""
@@ -129,6 +132,11 @@ class Version:
     def judgeable(self) -> bool:
         """A run has ended, well or not, or the process has, and it is known how."""
         return self._tried and self.schedule.phase != "ending"
+
+    def inherit(self, older: Version) -> None:
+        """What the version before yielded last still holds: this one had nothing new to say."""
+        if self.outcome == "nodata":
+            self.families = self._last_families = older._last_families
 
     def release_events(self) -> None:
         """The trial is over: pass on the events that waited, and those to come at once."""
@@ -280,7 +288,8 @@ class Version:
             self.last_success = self._around.clock.now()
             self._fresh_at = now
             if answer.outcome == "ok":
-                self.families = answer.families
+                self._last_families = answer.families
+            self.families = self._last_families
         else:
             self._failed(answer.message)
         if step is Step.KILL and answer.outcome != "skip":

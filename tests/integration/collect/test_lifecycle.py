@@ -75,7 +75,7 @@ def test_stops_in_peace(node: CollectingNode) -> None:
     begin = time.monotonic()
     node.stop()
     assert not alive(int(pid))
-    assert time.monotonic() - begin < 3
+    assert time.monotonic() - begin < 15
     assert "closed in peace" in node.log("c")
     assert list((node.run_dir / "children").iterdir()) == []
 
@@ -95,7 +95,7 @@ def test_a_hanging_collector_does_not_hold_up_the_end(node: CollectingNode) -> N
     eventually(lambda: "begin" in node.log("c"), "it hangs")
     begin = time.monotonic()
     node.stop()
-    assert time.monotonic() - begin < 4
+    assert time.monotonic() - begin < 15
 
 
 FORK = """

@@ -53,7 +53,7 @@ def test_a_lone_state_line_keeps_the_last_values_alive(node: CollectingNode) -> 
     node.start()
     first = node.until("once", lambda status: status.success is True).last_success or 0.0
     node.until("once", lambda status: (status.last_success or 0.0) > first + 1.0)
-    assert node.value("once_value") == 5.0
+    eventually(lambda: node.value("once_value") == 5.0, "it is still served")
 
 
 def test_status_99_means_never_again(node: CollectingNode, tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_garbage_is_reported_by_line_and_the_rest_is_served(node: CollectingNode
 
 
 def test_one_that_hangs_is_killed_with_its_children(node: CollectingNode, tmp_path: Path) -> None:
-    node.configure("slow", deadline=0.5, interval=0.2)
+    node.configure("slow", deadline=3.0, interval=0.2)
     node.write_script(
         "slow.sh",
         f"sleep 1000 & echo $! $$ > {tmp_path}/pids.part",
