@@ -3,11 +3,11 @@
 The companion sleeps half a second in ``clock_nanosleep``, then needs the interpreter lock (GIL) to
 stamp. CPython's waiter sleeps in a futex and wakes every 5 ms to ask the holder to let go, so a
 stamp that grows old with the companion in a futex means that the holder does not run Python code:
-it is in C, spinning or asleep. A holder that wants to run Python but gets no CPU looks the same
-from the companion's side, so the run queues are asked: a thread that waited there most of the time
-while the process got next to no CPU makes it starved. The kernel adds a wait to the thread's
-account only when it ends, so a thread that was runnable in two looks and did not run in between
-waited, too.
+it is in C, spinning or asleep. Two things look alike and are told apart by the run queues: a
+companion that waits for a CPU and so cannot even try, and a holder that wants to run Python but
+gets no CPU. A companion that was put on a CPU several times since its stamp, and did not stamp,
+lacks the lock and not the CPU. The kernel adds a wait to a thread's account only when it ends, so a
+thread that was runnable in two looks and did not run in between waited, too.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ STARVED_SHARE = 0.5
 """Share of the time that a starved thread waits for a CPU, at least."""
 IDLE_SHARE = 0.05
 """Share of a CPU that a starved process gets, at most."""
-FEW_SWITCHES = 5
-"""A waiter for the lock is put on a CPU 200 times a second, unless it is starved itself."""
+FEW_RUNS = 2
+"""A waiter for the lock is put on a CPU 200 times a second, unless it is starved itself; a sleeper
+is once, at the end of its sleep."""
 CLOCK_SLACK = 1.0
 
 
@@ -57,7 +58,7 @@ class Scheduling(msgspec.Struct, frozen=True, kw_only=True):
 
     seconds: float
     longest_wait: float
-    """Of the thread that waited longest for a CPU."""
+    """Of the thread that waited longest for a CPU, the companion left out."""
     cpu_seconds: float
     """Of all threads together."""
 
@@ -69,13 +70,15 @@ def interpreter_state(
     before: ThreadSample | None = None,
     scheduling: Scheduling | None = None,
     *,
+    runs: int | None = None,
     frozen: bool = False,
     stale_after: float = STALE_AFTER,
 ) -> InterpreterState:
     """Judge from the age of the stamp (seconds) and from the companion's scheduler state.
 
-    ``state`` is the process's letter; ``before`` is an earlier look at the same companion, and
-    ``scheduling`` what happened since then. "unknown" wherever two readings are possible.
+    ``state`` is the process's letter; ``before`` is the last look at the same companion, and
+    ``scheduling`` what happened since then; ``runs`` is how often the companion was put on a CPU
+    since it last stamped. "unknown" wherever two readings are possible.
     """
     if stamp_age is None or stamp_age < -CLOCK_SLACK:
         return "unknown"
@@ -85,25 +88,24 @@ def interpreter_state(
         return "runs"
     if companion is None:
         return "unknown"
-    if _starved(companion, before, scheduling):
+    if _lacks_cpu(companion, before, runs) or _holder_lacks_cpu(scheduling):
         return "starved"
-    if _waits_for_lock(companion, before):
+    if _waits_for_lock(companion, runs):
         return "gil-held"
     return "unknown"
 
 
-def _starved(
-    companion: ThreadSample, before: ThreadSample | None, scheduling: Scheduling | None
-) -> bool:
+def _lacks_cpu(companion: ThreadSample, before: ThreadSample | None, runs: int | None) -> bool:
     if before is None or companion.at <= before.at:
         return False
-    seconds = companion.at - before.at
-    delay, switches = waited(companion, before), _switched(companion, before)
-    if delay is None or switches is None:
+    delay = waited(companion, before)
+    if delay is None or runs is None:
         # Without schedstat: runnable in two looks, and no stamp in between.
         return companion.state == before.state == "R"
-    if delay / seconds >= STARVED_SHARE and switches <= FEW_SWITCHES * max(1.0, seconds):
-        return True
+    return runs <= FEW_RUNS and delay / (companion.at - before.at) >= STARVED_SHARE
+
+
+def _holder_lacks_cpu(scheduling: Scheduling | None) -> bool:
     if scheduling is None or scheduling.seconds <= 0:
         return False
     return (
@@ -112,20 +114,10 @@ def _starved(
     )
 
 
-def _waits_for_lock(companion: ThreadSample, before: ThreadSample | None) -> bool:
-    if companion.wchan:
-        if "futex" in companion.wchan:
-            return True
-        # It was caught in the instant between two waits of 5 ms.
-        return companion.state == "R" and before is not None and "futex" in before.wchan
-    if before is None or companion.state not in ("S", "R"):
-        return False
-    switches = _switched(companion, before)
-    # wchan is hidden: only a waiter for the lock is busy without stamping.
-    return switches is not None and switches > FEW_SWITCHES
-
-
-def _switched(now: ThreadSample, before: ThreadSample) -> int | None:
-    if now.switches is None or before.switches is None:
-        return None
-    return now.switches - before.switches
+def _waits_for_lock(companion: ThreadSample, runs: int | None) -> bool:
+    if "futex" in companion.wchan:
+        return True
+    # Caught between two waits of 5 ms, or where wchan is hidden: only a waiter for the lock runs
+    # again and again without stamping.
+    between = companion.state == "R" or not companion.wchan
+    return between and companion.state in ("R", "S") and runs is not None and runs > FEW_RUNS

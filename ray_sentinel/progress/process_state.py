@@ -47,6 +47,9 @@ class _Memory(msgspec.Struct, kw_only=True):
     """The training thread's tid, CPU seconds and switches."""
     moved_at: float = 0.0
     threads: dict[int, ThreadSample] = {}
+    stamp: float = 0.0
+    switches_at_stamp: int | None = None
+    """The companion's, when this stamp was first seen."""
 
 
 class _Walk(msgspec.Struct, kw_only=True):
@@ -108,7 +111,8 @@ class StateReader:
             stat.state,
             companion,
             memory.threads.get(companion_tid),
-            _scheduling(memory, walk, stat, now),
+            _scheduling(memory, walk, stat, now, companion_tid),
+            runs=_runs(memory, companion, stamp),
             frozen=frozen,
         )
         memory.looked_at, memory.cpu_seconds = now, stat.cpu_seconds
@@ -218,13 +222,26 @@ def _quiet(memory: _Memory, stat: Stat, thread: ThreadSample | None, tid: int, n
     return max(0.0, now - memory.moved_at)
 
 
-def _scheduling(memory: _Memory, walk: _Walk, stat: Stat, now: float) -> Scheduling | None:
+def _runs(memory: _Memory, companion: ThreadSample | None, stamp: float) -> int | None:
+    """How often the companion was put on a CPU since its stamp was first seen."""
+    switches = companion.switches if companion is not None else None
+    if stamp != memory.stamp:
+        memory.stamp, memory.switches_at_stamp = stamp, switches
+    if switches is None or memory.switches_at_stamp is None:
+        return None
+    return switches - memory.switches_at_stamp
+
+
+def _scheduling(
+    memory: _Memory, walk: _Walk, stat: Stat, now: float, companion_tid: int
+) -> Scheduling | None:
     if not memory.threads or now <= memory.looked_at:
         return None
     waits = [
         seconds
         for tid, thread in walk.threads.items()
-        if (before := memory.threads.get(tid)) is not None
+        if tid != companion_tid
+        and (before := memory.threads.get(tid)) is not None
         and (seconds := waited(thread, before)) is not None
     ]
     return Scheduling(

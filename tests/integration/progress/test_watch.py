@@ -280,7 +280,9 @@ def test_exits_come_in_their_order(ranks):
         processes[index].wait()
     ranks.until(lambda: len(ranks.exits) == 4, "four exits")
     assert [exit.rank.id.rank for exit in ranks.exits] == [2, 0, 3, 1]
-    assert [exit.order for exit in ranks.exits] == [1, 2, 3, 4]
+    orders = [exit.order for exit in ranks.exits]
+    # Other jobs on the machine may end in between.
+    assert orders == sorted(set(orders))
     assert sorted(exit.at for exit in ranks.exits) == [exit.at for exit in ranks.exits]
 
 
