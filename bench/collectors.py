@@ -86,7 +86,7 @@ def measure(folder: Path, cycles: int) -> dict[str, dict[str, float]]:
         total = [0.0, 0.0]
         series = 0
         for collector in collectors:
-            seconds, busy, count = timed(lambda: len(list(collector.collect())))
+            seconds, busy, count = timed(lambda: len(list(collector.collect())))  # noqa: B023
             series += count
             wall.setdefault(collector.name, []).append(seconds)
             cpu.setdefault(collector.name, []).append(busy)

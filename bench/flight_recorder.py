@@ -27,10 +27,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from ray_sentinel.evidence.flight_recorder import explain
-from tests.support.recorder_sim.dumps import NCCL, write
-from tests.support.recorder_sim.faults import FAULTS, simulate
-from tests.support.recorder_sim.program import LAYOUTS
+from ray_sentinel.evidence.flight_recorder import explain  # noqa: E402
+from tests.support.recorder_sim.dumps import NCCL, write  # noqa: E402
+from tests.support.recorder_sim.faults import FAULTS, simulate  # noqa: E402
+from tests.support.recorder_sim.program import LAYOUTS  # noqa: E402
 
 TP = 8
 CULPRIT = 13

@@ -108,7 +108,7 @@ class Collector(abc.ABC):
         ``self.context`` is renewed before each call. Raise NoData or Skip as they mean.
         """
 
-    def close(self) -> None:  # noqa: B027 - most have nothing to close
+    def close(self) -> None:  # noqa: B027
         """Called once before the process ends, if it ends in peace."""
 
 

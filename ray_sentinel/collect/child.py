@@ -66,10 +66,12 @@ class Channel:
 
     def _receive(self) -> None:
         frames: Frames[ToChild] = Frames(ToChild)
-        while data := os.read(self._source, 1 << 16):
-            for message in frames.feed(data):
-                self.inbox.put(message)
-        _end_group()
+        try:
+            while data := os.read(self._source, 1 << 16):
+                for message in frames.feed(data):
+                    self.inbox.put(message)
+        finally:
+            _end_group()
 
 
 class _Warnings(logging.Handler):

@@ -1,0 +1,89 @@
+"""The configuration: where it comes from, and what a mistake is answered with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ray_sentinel.config import Config, load, safe_name
+from ray_sentinel.errors import ConfigError
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / "sentinel.toml"
+    file.write_text(text)
+    return file
+
+
+def test_without_anything_the_defaults_hold() -> None:
+    assert load(environ={}) == Config()
+
+
+def test_arguments_beat_the_environment_which_beats_the_file(tmp_path: Path) -> None:
+    file = written(tmp_path, 'job = "file"\n[hang]\nsilence_seconds = 20.0\nstall_seconds = 99.0\n')
+    environ = {
+        "RAY_SENTINEL_CONFIG": str(file),
+        "RAY_SENTINEL_JOB": "not a setting",
+        "RAY_SENTINEL_HANG__SILENCE_SECONDS": "30",
+        "RAY_SENTINEL_AGENT__PUBLIC": "true",
+    }
+    config = load(environ=environ, overrides={"hang": {"silence_factor": 5.0}})
+    assert config.job == "file"
+    assert config.hang.silence_seconds == 30
+    assert config.hang.silence_factor == 5
+    assert config.hang.stall_seconds == 99
+    assert config.agent.public is True
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            "[hang]\nsilence_second = 3\n",
+            r"unknown key hang.silence_second; did you mean silence_s",
+        ),
+        ("jbo = 'x'\n", r"unknown key jbo; did you mean job"),
+        ("[hang]\nsilence_seconds = 'long'\n", r"hang.silence_seconds"),
+        ("[hang\n", r"not valid TOML"),
+        ("\x00\xff", r"not valid TOML"),
+    ],
+)
+def test_a_mistake_in_the_file_names_the_file_and_what_was_meant(
+    text: str, said: str, tmp_path: Path
+) -> None:
+    file = written(tmp_path, text)
+    with pytest.raises(ConfigError, match=said) as caught:
+        load(file, environ={})
+    assert str(file) in str(caught.value)
+    assert caught.value.exit_code == 2
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none\.toml"):
+        load(tmp_path / "none.toml", environ={})
+
+
+def test_a_mistake_in_the_environment_says_so() -> None:
+    with pytest.raises(ConfigError, match="environment"):
+        load(environ={"RAY_SENTINEL_HANG__SILENCE_SECONDS": "soon"})
+
+
+def test_a_mistake_in_the_arguments_says_so() -> None:
+    with pytest.raises(ConfigError, match="arguments"):
+        load(environ={}, overrides={"hang": {"silence": 1.0}})
+
+
+def test_the_folder_is_the_named_one_or_the_job_s_own() -> None:
+    assert load(environ={"RAY_SENTINEL_LOG_DIR": "/data/x"}).directory() == Path("/data/x")
+    home = Path("~/ray_sentinel").expanduser()
+    assert load(environ={}, overrides={"job": "a/b"}).directory() == home / "a_b"
+
+
+@pytest.mark.parametrize("text", ["../../etc", "..", "a\nb", "x" * 500, "/"])
+def test_a_safe_name_is_one_file_name(text: str) -> None:
+    name = safe_name(text)
+    assert "/" not in name
+    assert "\n" not in name
+    assert name not in (".", "..")
+    assert len(name) <= 100
