@@ -8,8 +8,13 @@ from typing import TypeVar
 import msgspec
 
 from ray_sentinel.evidence.stacks import reading as rd
-from ray_sentinel.evidence.stacks.meanings import GIL
-from ray_sentinel.evidence.stacks.roles import helper_process, is_helper
+from ray_sentinel.evidence.stacks.meanings import GIL, Delegate
+from ray_sentinel.evidence.stacks.roles import (
+    helper_process,
+    is_helper,
+    trains,
+    works_in_pool,
+)
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import Frame, StackFact, StackTrace, ThreadStack, Tool
 
@@ -28,7 +33,7 @@ _STOPPED = frozenset("Tt")
 _COLLECTIVE_KERNEL = ("nccl", "rccl", "msccl", "deep_ep", "nvshmem", "symm_mem", "multimem")
 
 
-_HELPER = -1
+_NOBODY = 0
 
 
 class Reader:
@@ -41,7 +46,7 @@ class Reader:
         # The frames are kept with the answer, so that their id stays theirs.
         self._by_id: dict[int, tuple[rd.Reading, tuple[Frame, ...]]] = {}
         self._by_value: dict[tuple[Frame, ...], rd.Reading] = {}
-        self._scores: dict[tuple[str, int], int] = {}
+        self._scores: dict[tuple[str, int, Delegate], int] = {}
 
     def read(self, frames: tuple[Frame, ...]) -> rd.Reading:
         """The reading of ``frames``."""
@@ -54,25 +59,29 @@ class Reader:
         self._by_id[id(frames)] = (found, frames)
         return found
 
-    def best(self, threads: Sequence[ThreadStack]) -> tuple[int, ThreadStack | None]:
-        """The thread besides the main one that explains most, and how well; the first of equals."""
+    def best(
+        self, threads: Sequence[ThreadStack], delegate: Delegate
+    ) -> tuple[int, ThreadStack | None]:
+        """The thread besides the main one that does the work, and how sure; the first of equals."""
         scores = self._scores
-        top, chosen = _HELPER, None
+        top, chosen = _NOBODY, None
         for thread in threads:
-            score = scores.get((thread.name, id(thread.frames)))
+            score = scores.get((thread.name, id(thread.frames), delegate))
             if score is None:
-                score = self._score(thread)
+                score = self._score(thread, delegate)
             if score > top and not thread.main:
                 top, chosen = score, thread
         return top, chosen
 
-    def _score(self, thread: ThreadStack) -> int:
+    def _score(self, thread: ThreadStack, delegate: Delegate) -> int:
         reading = self.read(thread.frames)
         if thread.main:
-            return _HELPER
-        helps = not thread.frames or is_helper(thread)
-        score = _HELPER if helps else _rank_of(reading)
-        self._scores[thread.name, id(thread.frames)] = score
+            return _NOBODY
+        if not thread.frames or is_helper(thread):
+            score = _NOBODY
+        else:
+            score = _explains(reading, thread, delegate)
+        self._scores[thread.name, id(thread.frames), delegate] = score
         return score
 
     def gil_waiters(self, threads: Sequence[ThreadStack]) -> int:
@@ -181,22 +190,27 @@ def telling_thread(threads: Sequence[ThreadStack], reader: Reader) -> ThreadStac
         reading = reader.read(main.frames)
         if reading.meaning is None or not reading.meaning.delegates:
             return _gil_holder(threads, main, reading)
-    score, best = reader.best(threads)
-    if main is None:
-        return best or next((thread for thread in threads if thread.frames), None)
-    return best if best is not None and score >= 2 else main
+        _, best = reader.best(threads, reading.meaning.delegates)
+        return best or main
+    _, best = reader.best(threads, "actor")
+    return best or next((thread for thread in threads if thread.frames), None)
 
 
-def _rank_of(reading: rd.Reading) -> int:
-    """How well a thread explains what its main thread waits for."""
+def _explains(reading: rd.Reading, thread: ThreadStack, delegate: Delegate) -> int:
+    """How well a thread explains what its main thread waits for; 0: not at all.
+
+    A thread in a collective, at the device or in a checkpoint always does. One that sleeps or runs
+    unknown code may be anybody's, unless the main thread is known to wait for a thread like it.
+    """
     meaning = reading.meaning
-    if meaning is None:
-        return 2
-    if meaning.activity == "idle":
+    if meaning is not None and meaning.activity == "idle":
         return 0
-    if meaning.level >= 3:
-        return 4
-    return 1 if meaning.delegates or meaning.level == 1 else 3
+    score = 5 if meaning is not None and meaning.level >= 3 else 0
+    if delegate == "pool" and works_in_pool(thread.frames):
+        return max(score, 3)
+    if delegate == "actor":
+        return max(score, 4 if trains(thread) else 2 if meaning is None else 1)
+    return score
 
 
 def _gil_holder(

@@ -12,9 +12,13 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from ray_sentinel.model.stacks import Activity
+
+Delegate = Literal["", "engine", "pool", "actor", "thread"]
 
 
 class Meaning(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,8 +30,9 @@ class Meaning(msgspec.Struct, frozen=True, kw_only=True):
     level: int = 3
     waits: bool | None = False
     """Whether the thread waits for other ranks there; None where the frame alone cannot tell."""
-    delegates: bool = False
-    """The thread only waits for another thread of its process to do the work."""
+    delegates: Delegate = ""
+    """The thread only waits for another of its process to do the work, and for which: a thread of
+    the autograd engine, of a pool, of an actor's, or for some thread that cannot be told."""
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -60,19 +65,21 @@ GIL = Meaning(activity="gil-wait", label="waiting for the GIL", level=4, waits=N
 MUTEX = Meaning(activity="lock-wait", label="waiting for a lock", level=1)
 LOCK = Meaning(activity="lock-wait", label="waiting for a lock", level=2)
 BUILD_LOCK = Meaning(activity="lock-wait", label="waiting for a lock file")
-QUEUE = Meaning(activity="lock-wait", label="waiting for a queue", level=2, delegates=True)
+QUEUE = Meaning(activity="lock-wait", label="waiting for a queue", level=2, delegates="thread")
 EVENT = Meaning(
-    activity="lock-wait", label="waiting for another thread's signal", level=2, delegates=True
+    activity="lock-wait", label="waiting for another thread's signal", level=2, delegates="thread"
 )
-JOIN = Meaning(activity="lock-wait", label="waiting for a thread to end", level=2, delegates=True)
+JOIN = Meaning(
+    activity="lock-wait", label="waiting for a thread to end", level=2, delegates="thread"
+)
 FUTURE = Meaning(
-    activity="lock-wait", label="waiting for a future's result", level=2, delegates=True
+    activity="lock-wait", label="waiting for a future's result", level=2, delegates="pool"
 )
 CHILD = Meaning(activity="unknown", label="waiting for a child process", level=2)
 BACKWARD = Meaning(
-    activity="compute", label="in the backward pass", level=2, waits=None, delegates=True
+    activity="compute", label="in the backward pass", level=2, waits=None, delegates="engine"
 )
-IDLE = Meaning(activity="idle", label="idle", level=2, waits=None, delegates=True)
+IDLE = Meaning(activity="idle", label="idle", level=2, waits=None, delegates="actor")
 RAY = Meaning(activity="network-wait", label="waiting for Ray", level=2, waits=None)
 NETWORK = Meaning(activity="network-wait", label="waiting for the network", level=2)
 FIFO = Meaning(activity="input-wait", label="waiting on a pipe or FIFO", level=2)

@@ -68,6 +68,8 @@ _STANDARD = frozenset(sys.stdlib_module_names)
 def match(frame: Frame) -> Row | None:
     """The row that knows ``frame``, or None."""
     if not frame.native:
+        if frame.function == "<module>":
+            return None  # a module's body runs when it is imported, whatever the module is for
         name = last_name(frame.function)
         file = frame.file.replace("\\", "/")
         for function, path, row in _PYTHON:

@@ -117,6 +117,26 @@ def _matches(frame: Frame, table: str) -> bool:
     return any(f.fullmatch(name) and p.search(frame.file) for f, p in _COMPILED[table])
 
 
+_TRAINS = re.compile(r"(^|/)ray/(train|air)/|(^|/)lightning/|(^|/)torch/distributed/")
+
+
+def trains(thread: ThreadStack) -> bool:
+    """Whether a thread is the one in which an actor runs the training function."""
+    return "train" in thread.name.lower() or any(
+        _TRAINS.search(frame.file) for frame in thread.frames if not frame.native
+    )
+
+
+def works_in_pool(frames: tuple[Frame, ...]) -> bool:
+    """Whether frames belong to a pool's thread."""
+    return any(
+        last_name(frame.function) in ("_worker", "worker")
+        and frame.file.endswith(("concurrent/futures/thread.py", "multiprocessing/pool.py"))
+        for frame in frames
+        if not frame.native
+    )
+
+
 def helper_process(trace: StackTrace) -> str:
     """What a process is if it is no rank ("launcher", "dataloader worker"), else ""."""
     main = next((thread for thread in trace.threads if thread.main), None)

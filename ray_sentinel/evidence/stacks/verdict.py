@@ -153,7 +153,7 @@ def _gil(view: Scene) -> Judgement | None:
     if not found or len(found) > max(1, _half(view)):
         return None
     # One look at a thread that is about to let the GIL go is no proof.
-    sure = [f for f in found if f.gil_waiters or view.still(f) or view.waiting]
+    sure = [f for f in found if view.still(f) or (_asleep(f) and (f.gil_waiters or view.waiting))]
     if not sure:
         return None
     twice = all(view.still(fact) for fact in sure)
@@ -168,6 +168,13 @@ def _gil(view: Scene) -> Judgement | None:
         culprits=tuple(sure),
         reasons=reasons,
     )
+
+
+def _asleep(fact: StackFact) -> bool:
+    """Whether the telling thread is off the CPU: one that runs may let the GIL go in a moment."""
+    if fact.active is not None:
+        return not fact.active
+    return fact.activity in ("sleep", "lock-wait", "input-wait", "storage-wait", "network-wait")
 
 
 def _blocked(view: Scene) -> Judgement | None:

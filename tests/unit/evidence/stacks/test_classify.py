@@ -365,3 +365,32 @@ def test_plain_names(name: str, expected: str) -> None:
 )
 def test_operation_names(name: str, operation: str) -> None:
     assert operation_name(name) == operation
+
+
+def test_importing_a_compiler_is_not_compiling() -> None:
+    found = main_fact(
+        "<module> torch/_dynamo/symbolic_convert.py:62",
+        "_call_with_frames_removed <frozen importlib._bootstrap>:241",
+        "_find_and_load <frozen importlib._bootstrap>:1176",
+        "<module> train.py:3",
+    )
+    assert (found.activity, found.label) == ("startup", "importing a module")
+
+
+@pytest.mark.parametrize(
+    "main",
+    ["_engine_run_backward torch/autograd/graph.py:800", "get queue.py:171",
+     "wait threading.py:327", "result concurrent/futures/_base.py:450"],
+)  # fmt: skip
+def test_a_threads_own_timer_does_not_tell_where_the_rank_is(main: str) -> None:
+    waiting = thread(main, "<module> a.py:1", main=True)
+    timer = thread("tick a.py:9", "run threading.py:982", name="Thread-1 (tick)")
+    asleep = thread("clock_nanosleep", "time_sleep", "tick a.py:9", "run threading.py:982")
+    assert fact([waiting, timer, asleep]).thread == "MainThread"
+
+
+def test_the_training_thread_is_told_from_other_threads_of_an_actor() -> None:
+    main = thread("main_loop ray/_private/worker.py:900", "<module> w.py:9", main=True)
+    asleep = thread("clock_nanosleep", "time_sleep", "tick a.py:9", name="timer")
+    training = thread("load a.py:4", "train_fn a.py:9", "run ray/train/_internal/utils.py:60")
+    assert fact([main, asleep, training]).signature[-1] == "load (a.py:4)"

@@ -222,6 +222,15 @@ def test_the_gil_kept_in_c() -> None:
     assert (ranks(found), found.kind) == ([3], "gil-held")
 
 
+def test_a_busy_thread_with_the_gil_is_accused_only_if_it_stays_where_it_is() -> None:
+    busy = elsewhere(3, "startup", keeps_gil=True, gil_waiters=1, active=True)
+    facts = [*(fact(r) for r in range(3)), elsewhere(3, "sleep"), msgspec.structs.replace(
+        busy, rank=RankId("j", 0, 4), process=ProcessId("n", 104, 5))]  # fmt: skip
+    assert explain([facts]).kind != "gil-held"
+    facts = [*(fact(r) for r in range(3)), busy]
+    assert (ranks(looks(*facts)), looks(*facts).kind) == ([3], "gil-held")
+
+
 def test_waiting_for_the_gil_while_the_others_wait() -> None:
     found = looks(
         *(fact(r) for r in range(3)),
