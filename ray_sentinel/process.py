@@ -28,6 +28,8 @@ import msgspec
 
 from ray_sentinel.errors import MissingPartError
 
+POLL = 0.1
+"""Seconds between two looks whether a program has ended while its pipes are still open."""
 KILL_GRACE = 1.0
 """Seconds to wait for a killed child to be gone; one in D state stays longer."""
 
@@ -245,12 +247,7 @@ def run(
     if on_start is not None:
         on_start(child.pid)
     drain = _Drain(child, max_output, input)
-    finished = drain.until(started + deadline)
-    if finished:
-        try:
-            child.wait(timeout=max(0.05, started + deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            finished = False
+    finished = _wait(child, drain, started + deadline)
     if not finished:
         end(child)
         drain.until(time.monotonic() + 0.2)
@@ -269,6 +266,23 @@ def run(
         truncated=drain.truncated,
         pid=child.pid,
     )
+
+
+def _wait(child: subprocess.Popen[bytes], drain: _Drain, moment: float) -> bool:
+    """Drain until the program has ended (True) or until the monotonic ``moment`` (False)."""
+    while True:
+        closed = drain.until(min(moment, time.monotonic() + POLL))
+        if child.poll() is not None:
+            # What it left behind may hold the pipes open for ever: take what is in them, no more.
+            return closed or drain.until(time.monotonic() + POLL) or True
+        left = moment - time.monotonic()
+        if left <= 0:
+            return False
+        if closed:
+            try:
+                child.wait(timeout=left)
+            except subprocess.TimeoutExpired:
+                return False
 
 
 class _Drain:
