@@ -11,40 +11,40 @@ _SYS_PTRACE = 19
 _REMEDY = "run the agent with CAP_SYS_PTRACE (in a container: --cap-add=SYS_PTRACE)"
 
 
-def why_refused(pid: int) -> str:
+def why_refused(pid: int, proc: str = "/proc") -> str:
     """Which right is missing to trace ``pid``, in one sentence with the remedy."""
-    if not os.path.exists(f"/proc/{pid}"):
+    if not os.path.exists(f"{proc}/{pid}"):
         return "the process was gone when the tool came"
-    reasons = [reason for reason in _reasons(pid) if reason]
+    reasons = [reason for reason in _reasons(pid, proc) if reason]
     if reasons:
         return "ptrace was refused: " + "; ".join(reasons)
     return f"ptrace was refused for a reason that cannot be seen from here: {_REMEDY}"
 
 
-def _reasons(pid: int) -> list[str]:
-    capable = has_sys_ptrace()
+def _reasons(pid: int, proc: str) -> list[str]:
+    capable = has_sys_ptrace(proc)
     return [
-        _other_namespace(pid),
-        "" if capable else _other_user(pid),
-        "" if capable else _yama(),
-        _confinement(),
+        _other_namespace(pid, proc),
+        "" if capable else _other_user(pid, proc),
+        "" if capable else _yama(proc),
+        _confinement(capable, proc),
     ]
 
 
-def has_sys_ptrace() -> bool:
+def has_sys_ptrace(proc: str = "/proc") -> bool:
     """Whether we hold CAP_SYS_PTRACE in our own user namespace."""
-    effective = status_field("self", "CapEff")
+    effective = status_field("self", "CapEff", proc)
     return bool(effective) and bool(int(effective, 16) >> _SYS_PTRACE & 1)
 
 
-def _other_namespace(pid: int) -> str:
+def _other_namespace(pid: int, proc: str) -> str:
     try:
         same = all(
-            os.readlink(f"/proc/{pid}/ns/{kind}") == os.readlink(f"/proc/self/ns/{kind}")
+            os.readlink(f"{proc}/{pid}/ns/{kind}") == os.readlink(f"{proc}/self/ns/{kind}")
             for kind in ("pid", "user")
         )
     except OSError:
-        return ""
+        return ""  # we may not even ask: the reasons below say why
     if same:
         return ""
     return (
@@ -53,20 +53,23 @@ def _other_namespace(pid: int) -> str:
     )
 
 
-def _other_user(pid: int) -> str:
-    uid = status_field(pid, "Uid").split()
-    mine = os.geteuid()
-    if not uid or (int(uid[0]) == mine == int(uid[-1])):
+def _other_user(pid: int, proc: str) -> str:
+    theirs = status_field(pid, "Uid", proc).split()
+    ours = status_field("self", "Uid", proc).split()
+    # Real, effective and saved: all must be our effective one.
+    if not theirs or len(ours) < 2 or set(theirs[:3]) == {ours[1]}:
         return ""
-    return f"it belongs to user {uid[0]}, we are user {mine}: run as the same user, or {_REMEDY}"
+    return (
+        f"it belongs to user {theirs[0]}, we are user {ours[1]}: run as the same user, or {_REMEDY}"
+    )
 
 
-def _yama() -> str:
+def _yama(proc: str) -> str:
     try:
-        with open("/proc/sys/kernel/yama/ptrace_scope", encoding="ascii") as file:
+        with open(f"{proc}/sys/kernel/yama/ptrace_scope", encoding="ascii") as file:
             scope = file.read().strip()
     except OSError:
-        return ""
+        return ""  # a kernel without Yama
     if scope in ("", "0"):
         return ""
     meaning = {
@@ -79,11 +82,11 @@ def _yama() -> str:
     return f"kernel.yama.ptrace_scope is {scope}: {meaning.get(scope, _REMEDY)}"
 
 
-def _confinement() -> str:
-    if not has_sys_ptrace():
-        seccomp = status_field("self", "Seccomp")
-        filtered = " and a seccomp filter is active, which may forbid it" if seccomp == "2" else ""
-        return f"CAP_SYS_PTRACE is missing{filtered}: {_REMEDY}"
-    if status_field("self", "Seccomp") == "2":
+def _confinement(capable: bool, proc: str) -> str:
+    filtered = status_field("self", "Seccomp", proc) == "2"
+    if not capable:
+        maybe = " and a seccomp filter is active, which may forbid it" if filtered else ""
+        return f"CAP_SYS_PTRACE is missing{maybe}: {_REMEDY}"
+    if filtered:
         return "a seccomp filter forbids ptrace: use a profile that allows it (SYS_PTRACE)"
     return ""

@@ -46,10 +46,10 @@ def same_process(process: ProcessId) -> bool:
     return process.start in (0, stat.start)
 
 
-def status_field(pid: int | str, field: str) -> str:
+def status_field(pid: int | str, field: str, proc: str = "/proc") -> str:
     """A field of ``/proc/<pid>/status``, or empty."""
     try:
-        with open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file:
+        with open(f"{proc}/{pid}/status", encoding="utf-8", errors="replace") as file:
             for line in file:
                 name, _, value = line.partition(":")
                 if name == field:

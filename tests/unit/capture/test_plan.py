@@ -1,0 +1,42 @@
+"""What a capture is told to do, and what its tools may know of us."""
+
+from __future__ import annotations
+
+from ray_sentinel.capture.environment import clean_environment, find_program
+from ray_sentinel.capture.session import Plan, capture, sample
+from ray_sentinel.capture.tracer import all_tracers
+from ray_sentinel.config import Capture
+
+
+def test_tracers_are_found_by_looking_and_the_harmless_come_first() -> None:
+    found = all_tracers()
+    assert {"py-spy", "py-spy-native", "gdb", "cuda-gdb", "kernel"} <= set(found)
+    intrusive = [tracer.intrusive for tracer in found.values()]
+    assert intrusive == sorted(intrusive)
+    assert {name for name, tracer in found.items() if not tracer.intrusive} == {"py-spy", "kernel"}
+
+
+def test_the_plan_follows_the_configuration() -> None:
+    plan = Plan.from_config(Capture(deadline=9.0, max_stacks_per_node=0, gdb=True, cuda_gdb=False))
+    assert (plan.deadline, plan.parallel) == (9.0, 1)
+    assert plan.intrusive() == ["py-spy-native", "gdb"]
+    assert Plan.from_config(Capture()).intrusive() == ["py-spy-native", "cuda-gdb"]
+
+
+def test_nothing_to_look_at() -> None:
+    assert sample([]).facts == ()
+    assert capture([]).files == {}
+
+
+def test_a_debugger_is_not_blinded_by_our_environment() -> None:
+    kept = clean_environment(
+        {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": "/x", "LD_PRELOAD": "y", "HOME": "/h",
+         "DEBUGINFOD_URLS": "u"}
+    )  # fmt: skip
+    assert kept["HOME"] == "/h"
+    assert not {"CUDA_VISIBLE_DEVICES", "PYTHONPATH", "LD_PRELOAD", "DEBUGINFOD_URLS"} & set(kept)
+
+
+def test_programs_beside_the_interpreter_are_found() -> None:
+    assert find_program("py-spy")
+    assert find_program("no-such-program-anywhere") is None
