@@ -176,6 +176,9 @@ class NodeWatch:
             )
             if reading is None:
                 continue
+            if reading.state.state in ("Z", "X") and reading.state.threads <= 1:
+                # Where there are no pidfds, nobody else tells that it ended.
+                self._exits.missing((key,))
             snapshots.append(
                 RankSnapshot(
                     rank=self._rank(item),

@@ -1,0 +1,180 @@
+from pathlib import Path
+
+import pytest
+
+from ray_sentinel.model.identity import Node
+from ray_sentinel.progress.discovery import Claim
+from ray_sentinel.progress.watch import NodeWatch
+from tests.support.proc_tree import ProcTree
+
+
+class Hands:
+    """Two clocks that only move when told to."""
+
+    def __init__(self) -> None:
+        self.steady = 100.0
+
+    def monotonic(self) -> float:
+        return self.steady
+
+    def now(self) -> float:
+        return 1_700_000_000.0 + self.steady
+
+
+class Machine:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.tree = ProcTree(root / "proc")
+        self.hands = Hands()
+
+    def watch(self, raylet: int | None = None, job: str = "") -> NodeWatch:
+        return NodeWatch(
+            Node(id="n", host="h", address="10.0.0.1"),
+            own_raylet=raylet,
+            job=job,
+            proc=self.tree.root,
+            folders=[self.root / "records"],
+            monotonic=self.hands.monotonic,
+            now=self.hands.now,
+        )
+
+    def rank(self, pid: int, rank: int, parent: int = 1, **environ: str) -> None:
+        self.tree.process(
+            pid,
+            parent,
+            "python",
+            "train.py",
+            environ={"RANK": str(rank), "WORLD_SIZE": "8", "LOCAL_RANK": "0", **environ},
+        )
+
+    def raylet(self, pid: int) -> None:
+        self.tree.process(pid, 1, "raylet", exe="/x/raylet", command="raylet")
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def seen(watch: NodeWatch) -> list[tuple[int, int]]:
+    ranks, _ = watch.poll()
+    return [(item.rank.id.rank, item.rank.process.pid) for item in ranks]
+
+
+def test_a_rank_as_the_node_shows_it(machine):
+    machine.rank(101, 3, CUDA_VISIBLE_DEVICES="1")
+    (item,), exits = machine.watch(job="mine").poll()
+    assert exits == ()
+    rank = item.rank
+    assert (rank.id.job, rank.id.attempt, rank.id.rank) == ("mine", 0, 3)
+    assert (rank.process.host, rank.process.pid, rank.process.start) == ("h", 101, 1010)
+    assert (rank.node, rank.address, rank.world_size, rank.gpus) == ("n", "10.0.0.1", 8, ("1",))
+    assert (rank.source, rank.command) == ("environ", "python train.py")
+    assert item.progress is None
+
+
+def test_quiet_seconds_grow_while_nothing_moves(machine):
+    machine.rank(101, 0)
+    watch = machine.watch()
+    watch.poll()
+    machine.hands.steady += 4
+    (item,), _ = watch.poll()
+    assert item.quiet_seconds == 4
+
+
+def test_exits_without_pidfds_are_told_once(machine):
+    machine.rank(101, 0)
+    machine.rank(102, 1)
+    watch = machine.watch()
+    watch.poll()
+    machine.tree.remove(102)
+    machine.hands.steady += 1
+    ranks, first = watch.poll()
+    _, second = watch.poll()
+    (exit,) = (*first, *second)
+    assert [item.rank.id.rank for item in ranks] == [0]
+    assert (exit.rank.id.rank, exit.order, exit.code, exit.signal) == (1, 1, None, None)
+    assert exit.at == machine.hands.now()
+    assert not exit.was_attached
+    assert watch.poll()[1] == ()
+
+
+def test_a_zombie_has_ended_and_tells_its_status(machine):
+    machine.rank(101, 0)
+    watch = machine.watch()
+    watch.poll()
+    machine.tree.process(101, 1, state="Z", wait_status=9, environ={"RANK": "0"})
+    (item,), _ = watch.poll()
+    assert item.process.state == "Z"
+    ranks, (exit,) = watch.poll()
+    assert ranks == ()
+    assert (exit.code, exit.signal) == (None, 9)
+    assert watch.poll() == ((), ())
+
+
+def test_a_pid_that_is_used_again_is_an_exit_and_a_new_rank(machine):
+    machine.rank(101, 0)
+    watch = machine.watch()
+    watch.poll()
+    machine.tree.process(101, 1, "python", "b.py", start=7777, environ={"RANK": "5"})
+    ended = []
+    for _ in range(6):
+        ranks, exits = watch.poll()
+        ended += exits
+    assert [(item.rank.id.rank, item.rank.process.start) for item in ranks] == [(5, 7777)]
+    assert [(exit.rank.id.rank, exit.rank.process.start) for exit in ended] == [(0, 1010)]
+
+
+def test_each_raylets_ranks_are_its_own_agents(machine):
+    machine.raylet(50)
+    machine.raylet(60)
+    machine.rank(101, 0, parent=50)
+    machine.rank(102, 1, parent=60)
+    machine.rank(103, 2)
+    first, second = machine.watch(50), machine.watch(60)
+    for watch in (first, second):
+        watch.set_peers({50, 60})
+    assert seen(first) == [(0, 101), (2, 103)]
+    assert seen(second) == [(1, 102)]
+
+
+def test_a_raylet_without_an_agent_keeps_its_processes_and_takes_no_others(machine):
+    machine.raylet(40)
+    machine.raylet(50)
+    machine.rank(101, 0, parent=40)
+    machine.rank(102, 1)
+    watch = machine.watch(50)
+    watch.set_peers({50}, {40})
+    assert seen(watch) == [(1, 102)]
+
+
+def test_what_ray_knows(machine):
+    machine.tree.process(101, 1, "ray::TrainWorker")
+    watch = machine.watch()
+    assert seen(watch) == []
+    watch.claim([Claim(pid=101, start=0, job="j", rank=6, source="ray")])
+    ((item,), _) = watch.poll()
+    assert (item.rank.id.rank, item.rank.source) == (6, "ray")
+
+
+def test_children_of_a_rank(machine):
+    machine.rank(101, 0)
+    machine.rank(102, 0, parent=101)
+    machine.tree.process(103, 102, "ffmpeg", exe="/usr/bin/ffmpeg", command="ffmpeg")
+    watch = machine.watch()
+    assert seen(watch) == [(0, 101)]
+    assert [child.pid for child in watch.children(101, 1010)] == [102, 103]
+    assert watch.children(999, 1) == ()
+
+
+def test_a_folder_that_a_rank_was_told_to_use_is_looked_into(machine, tmp_path):
+    machine.rank(101, 0, RAY_SENTINEL_RECORD_DIR=str(tmp_path / "elsewhere"))
+    watch = machine.watch()
+    watch.poll()
+    assert tmp_path / "elsewhere" in watch.records.folders()
+
+
+def test_without_proc_it_says_so(tmp_path):
+    watch = NodeWatch(Node(id="n", host="h", address=""), proc=tmp_path / "none")
+    with pytest.raises(OSError, match="none"):
+        watch.poll()
