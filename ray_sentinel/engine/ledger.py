@@ -15,6 +15,8 @@ from ray_sentinel.model.incident import EvidenceItem
 NAMED = 2.5
 HALF = 1.8
 MOST = 0.99
+MOST_OTHERS = 8
+"""Lines about innocent ranks that a verdict keeps: there may be thousands, and they are alike."""
 
 
 class Ledger:
@@ -44,10 +46,12 @@ class Ledger:
         return sorted(accused, key=lambda process: (-self.score(process), process))
 
     def lines(self, first: Iterable[ProcessId]) -> tuple[EvidenceItem, ...]:
-        """All lines: those about ``first``, then the context, then what speaks for the others."""
+        """The lines about ``first``, then the context, then some of what concerns the others."""
         order: list[ProcessId | None] = [*first, None]
-        order += sorted(p for p in self._lines if p is not None and p not in order)
-        return tuple(item for process in order for item in self._lines.get(process, ()))
+        told = [item for process in order for item in self._lines.get(process, ())]
+        rest = sorted(p for p in self._lines if p is not None and p not in order)
+        others = [item for process in rest for item in self._lines[process]]
+        return (*told, *others[:MOST_OTHERS])
 
 
 def confidence(score: float) -> float:

@@ -116,22 +116,32 @@ def _others(case: Case, culprits: int) -> str:
 
 def _waiting(case: Case, named: set[ProcessId]) -> tuple[str, ...]:
     """One line for each place in which innocent ranks are."""
-    if case.recorder is not None and case.recorder.waits:
-        return tuple(
-            f"rank {wait.rank} waits for {', '.join(map(str, wait.waits_for)) or 'its peers'} "
-            f"in {wait.operation}"
-            for wait in case.recorder.waits
-        )
     places: dict[str, list[int]] = {}
+    waits = case.recorder.waits if case.recorder is not None else ()
+    for wait in waits:
+        whom = ", ".join(map(str, wait.waits_for)) or "their peers"
+        places.setdefault(f"for {whom} in {wait.operation}", []).append(wait.rank)
     for view in case.job.live:
         fact = case.latest(view.rank.process)
-        if view.rank.process not in named and fact is not None:
+        if not waits and view.rank.process not in named and fact is not None:
             where = fact.label or (fact.signature[-1] if fact.signature else "unknown place")
             places.setdefault(where, []).append(view.rank.id.rank)
     return tuple(
-        f"ranks {', '.join(map(str, sorted(ranks)))}: {where}"
+        f"{_ranks(ranks)}: {where}"
         for where, ranks in sorted(places.items(), key=lambda pair: -len(pair[1]))
     )
+
+
+def _ranks(numbers: list[int]) -> str:
+    """``rank 3``, ``ranks 0-2, 5``."""
+    runs: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    text = ", ".join(str(r[0]) if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs)
+    return f"rank{'s' if len(set(numbers)) > 1 else ''} {text}"
 
 
 def _nobody(case: Case, ledger: Ledger, now: float) -> Judgement:
