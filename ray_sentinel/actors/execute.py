@@ -238,7 +238,7 @@ class Executor:
         for ref in ready:
             try:
                 answers[refs[ref]] = ray.get(ref)
-            except RayError as error:  # noqa: PERF203 - each agent may fail on its own
+            except RayError as error:
                 problems.append(f"node {refs[ref][:8]}: {method} failed: {last_line(error)}")
         problems += [
             f"node {refs[ref][:8]}: no answer to {method} within {seconds:.0f} s" for ref in late

@@ -78,7 +78,7 @@ class Exporting:
         for exporter in self._running:
             try:
                 exporter.publish(families)
-            except Exception:  # noqa: PERF203 - one exporter's fault must not blind the others
+            except Exception:
                 log.exception("exporter %s failed", exporter.name)
 
     def add_route(self, path: str, content_type: str, body: Callable[[], bytes]) -> None:
@@ -93,7 +93,7 @@ class Exporting:
         for exporter in self._running:
             try:
                 exporter.close()
-            except Exception:  # noqa: PERF203 - likewise
+            except Exception:
                 log.exception("exporter %s failed to close", exporter.name)
         self._running = []
 

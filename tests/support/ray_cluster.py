@@ -51,6 +51,7 @@ class RayCluster:
                 head_node_args={"num_cpus": head_cpus, "include_dashboard": False},
             )
         self._nodes: dict[str, Any] = {}
+        self.port = 20_000 + os.getpid() % 10_000
         for address in addresses:
             self.add(address)
 
@@ -82,7 +83,9 @@ class RayCluster:
     def environ(self, **more: str) -> dict[str, str]:
         """For processes that belong to this cluster."""
         kept = {key: value for key, value in os.environ.items() if not key.startswith("RAY_SENT")}
-        return {**kept, "RAY_ADDRESS": self.address, **more}
+        # Not the usual port: a demo, or somebody's own cluster, may run beside the tests.
+        port = {"RAY_SENTINEL_AGENT__PORT": str(self.port)}
+        return {**kept, "RAY_ADDRESS": self.address, **port, **more}
 
     def run(self, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
         """One command of ours to its end."""
@@ -95,9 +98,9 @@ class RayCluster:
             check=False,
         )
 
-    def up(self, log_dir: Path) -> None:
+    def up(self, log_dir: Path, **more: str) -> None:
         """Watch the cluster, and fail where a node is not."""
-        ended = self.run("up", "--log-dir", str(log_dir), "--json")
+        ended = self.run("up", "--log-dir", str(log_dir), "--json", **more)
         assert ended.returncode == 0, ended.stdout + ended.stderr
 
     def down(self) -> None:

@@ -174,14 +174,15 @@ def test_without_a_cluster_training_goes_on(tmp_path: Path) -> None:
 def test_a_bad_configuration_is_said_and_only_raised_when_strict(tmp_path: Path) -> None:
     code = """
         import sys, ray_sentinel
-        sentinel = ray_sentinel.attach(rank=0, config={{"hang": {{"silence": 5}}}}, strict={strict})
+        config = {{"hang": {{"silence_secs": 5}}}}
+        sentinel = ray_sentinel.attach(rank=0, config=config, strict={strict})
         sentinel.step(1)
         print("went on")
         """
     environ = {"PATH": "/usr/bin:/bin", "RAY_ADDRESS": "127.0.0.1:9", "HOME": str(tmp_path)}
     lenient = run_python(code.format(strict=False), environ)
     assert lenient.stdout == "went on\n"
-    assert "hang.silence" in lenient.stderr
+    assert "hang.silence_secs" in lenient.stderr
     assert "silence_seconds" in lenient.stderr
     strict = run_python(code.format(strict=True), environ)
     assert "ConfigError" in strict.stderr
