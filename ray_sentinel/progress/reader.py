@@ -13,8 +13,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-import msgspec
-
 from ray_sentinel.progress import record
 from ray_sentinel.progress.directory import SHARED_MEMORY, SUFFIX, candidates
 from ray_sentinel.progress.own_process import boot_number, pid_namespace
@@ -109,7 +107,7 @@ class RecordReader:
                 view = self._open_record(path)
             if view.handle >= 0:
                 self._read(view)
-        except (UnreadableRecordError, OSError, msgspec.DecodeError) as error:
+        except (UnreadableRecordError, OSError) as error:
             if view is not None:
                 self.rest(view)
                 self._views.pop(path, None)

@@ -81,10 +81,13 @@ class RecordView(msgspec.Struct, kw_only=True, eq=False):
     def update(self, first: bytes, second: bytes, offset: float) -> None:
         """Take over what two copies agree on; ``offset`` is Unix minus monotonic seconds.
 
-        What is torn in this look keeps its earlier value. Raises msgspec.DecodeError where a whole
-        block is not what a writer of this version stores.
+        What is torn in this look keeps its earlier value. Raises UnreadableRecordError where a
+        whole block is not what a writer of this version stores.
         """
-        self._update_blocks(first, second)
+        try:
+            self._update_blocks(first, second)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise UnreadableRecordError(f"holds what no writer stores: {error}") from error
         self.stamp = record.STAMP.unpack_from(first, record.STAMP_OFFSET)[0]
         self.companion_tid = _number(first, record.COMPANION_TID_OFFSET)
         self.stepping_tid = _number(first, record.STEPPING_TID_OFFSET)

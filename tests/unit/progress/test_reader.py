@@ -177,6 +177,19 @@ def test_an_earlier_boot_is_told_apart(tmp_path):
     assert not view.this_namespace
 
 
+@pytest.mark.parametrize(
+    "text", [b"\x81\xa3job\xa1\xff", b"\x81\xa1x" + b"\x91" * 900, b"\xc0", b"\x81\xa3job\x01"]
+)
+def test_a_block_that_no_writer_stores_is_named(tmp_path, text):
+    path = make(tmp_path)
+    data = bytearray(path.read_bytes())
+    record.store(data, record.IDENTITY, 99, text)
+    path.write_bytes(data)
+    reader = RecordReader([tmp_path])
+    assert reader.scan() == ()
+    assert "holds what no writer stores" in reader.problems[0]
+
+
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
 @given(
     st.lists(
