@@ -190,7 +190,9 @@ def test_a_block_that_no_writer_stores_is_named(tmp_path, text):
     assert "holds what no writer stores" in reader.problems[0]
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200, deadline=None
+)
 @given(
     st.lists(
         st.tuples(st.integers(min_value=96, max_value=record.SIZE - 1), st.binary(max_size=64)),

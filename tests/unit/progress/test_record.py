@@ -2,13 +2,14 @@ import math
 import struct
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ray_sentinel.progress import record
 from ray_sentinel.progress.identity import RankIdentity, decode, encode
 from ray_sentinel.progress.notes import clip
 
+UNTIMED = settings(deadline=None)
 BLOCKS = (record.PHASE, record.IDENTITY, record.WORDS, record.NAMES)
 
 
@@ -33,6 +34,7 @@ def test_parts_do_not_overlap_and_fit():
     assert ends <= record.SIZE
 
 
+@UNTIMED
 @given(st.lists(st.binary(max_size=200), min_size=1, max_size=5), st.sampled_from(BLOCKS))
 def test_the_newest_content_of_a_block_is_read(contents, block):
     buffer = bytearray(record.SIZE)
@@ -73,6 +75,7 @@ def write_step(buffer: bytearray, calls: int) -> None:
     record.STEP.pack_into(buffer, record.step_offset(calls), calls, 100 + calls, 1.5, 0.5, calls)
 
 
+@UNTIMED
 @given(st.integers(min_value=1, max_value=200))
 def test_the_ring_holds_the_last_steps(calls):
     buffer = bytearray(record.SIZE)
@@ -92,6 +95,7 @@ def test_a_half_written_step_is_left_out():
     assert [step.calls for step in record.load_steps(copy, copy)] == [1]
 
 
+@UNTIMED
 @given(st.binary(min_size=1, max_size=300))
 def test_any_bytes_can_be_looked_at(pattern):
     data = (pattern * record.SIZE)[: record.SIZE]
@@ -104,6 +108,7 @@ def test_any_bytes_can_be_looked_at(pattern):
 texts = st.text(max_size=300)
 
 
+@UNTIMED
 @given(texts, texts, texts, texts, st.lists(texts, max_size=40).map(tuple))
 def test_any_identity_fits_and_comes_back(job, role, host, node, gpus):
     identity = RankIdentity(job=job, rank=7, role=role, host=host, node=node, gpus=gpus)
@@ -114,6 +119,7 @@ def test_any_identity_fits_and_comes_back(job, role, host, node, gpus):
     assert job.startswith(back.job)
 
 
+@UNTIMED
 @given(st.text(alphabet=st.characters(), max_size=50), st.integers(min_value=0, max_value=60))
 def test_clip_is_within_the_limit(text, limit):
     assert len(clip(text, limit).encode()) <= limit
