@@ -1,0 +1,1 @@
+"""TensorBoard event files: framing, checksums, scalars, and following files as they grow."""

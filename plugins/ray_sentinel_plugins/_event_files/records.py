@@ -1,0 +1,96 @@
+"""The framing of TensorFlow's record files (``tensorflow/core/lib/io/record_writer.h``).
+
+A record is its length (8 bytes, little endian), the masked CRC-32C of these 8 bytes, the data, and
+the masked CRC-32C of the data. Pure: bytes come in.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ray_sentinel_plugins._event_files.crc32c import masked
+
+HEADER = 12
+FRAME = 16
+"""Bytes of a record beside its data."""
+MAX_RECORD = 64 << 20
+"""Longer records hold pictures or text: they are passed over unread."""
+
+
+class Scan(msgspec.Struct, frozen=True):
+    """What a stretch of a file holds."""
+
+    records: list[bytes]
+    consumed: int
+    """Bytes that need not be read again."""
+    corrupt: int
+    """Places at which records were lost, each followed by a good record."""
+    need: int = 0
+    """Bytes from ``consumed`` on that the next record takes, where its header is there."""
+    bad: bool = False
+    """At ``consumed`` stands what is no record, and no good one follows yet."""
+
+
+class _Lengths(dict[bytes, int]):
+    """Header → length of the data, or -1 where the header's checksum is wrong.
+
+    Most records of a file have one of a few lengths: their headers are checked once.
+    """
+
+    def __missing__(self, header: bytes) -> int:
+        length = int.from_bytes(header[:8], "little")
+        good = masked(header[:8]) == int.from_bytes(header[8:], "little")
+        if not good:
+            return -1
+        if len(self) < 4096:
+            self[header] = length
+        return length
+
+
+_lengths = _Lengths()
+
+
+def scan(data: bytes) -> Scan:
+    """The whole records at the start of ``data``; what is corrupt is skipped to the next good one.
+
+    A record that is cut by the end of ``data`` is left, and so is a corrupt one that no good one
+    follows: more bytes, or the same ones read again, may make it whole.
+    """
+    records: list[bytes] = []
+    at = corrupt = 0
+    size = len(data)
+    while size - at >= HEADER:
+        length = _lengths[data[at : at + HEADER]]
+        end = at + FRAME + length
+        if length > MAX_RECORD or (length >= 0 and end > size):
+            return Scan(records, at, corrupt, need=FRAME + length)
+        if length >= 0:
+            payload = data[at + HEADER : end - 4]
+            if masked(payload) == int.from_bytes(data[end - 4 : end], "little"):
+                records.append(payload)
+                at = end
+                continue
+        following = _next_good(data, at + 1)
+        if following is None:
+            return Scan(records, at, corrupt, bad=True)
+        corrupt += 1
+        at = following
+    return Scan(records, at, corrupt)
+
+
+def _next_good(data: bytes, start: int) -> int | None:
+    """Where the next record begins whose checksums hold as far as it is there."""
+    size = len(data)
+    # No record is of 4 GiB: the upper half of its length is zeros.
+    zeros = data.find(b"\0\0\0\0", start + 4)
+    while zeros >= 0 and zeros + 8 <= size:
+        at = zeros - 4
+        length = _lengths[data[at : at + HEADER]]
+        end = at + FRAME + length
+        if length >= 0 and (
+            end > size
+            or masked(data[at + HEADER : end - 4]) == int.from_bytes(data[end - 4 : end], "little")
+        ):
+            return at
+        zeros = data.find(b"\0\0\0\0", zeros + 1)
+    return None

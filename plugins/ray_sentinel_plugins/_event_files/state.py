@@ -1,0 +1,71 @@
+"""What is known of one run's scalars: the newest value of each tag, and the training's step."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from ray_sentinel_plugins._event_files.events import Event
+
+MAX_TAGS = 2000
+"""Of one run; later ones are left out, and that is said."""
+
+_OTHER = re.compile(r"[^a-z0-9]+")
+
+
+def metric_name(tag: str) -> str:
+    """The gauge's name for a tag.
+
+    >>> metric_name("perf/step_time_seconds")
+    'tb_perf_step_time_seconds'
+    """
+    return "tb_" + _OTHER.sub("_", tag.lower())
+
+
+class Latest(msgspec.Struct):
+    """A tag's newest value, its step, and how many values came so far."""
+
+    value: float
+    step: int
+    points: int = 0
+
+
+class RunState:
+    """Takes the events of a run in the order in which they were written."""
+
+    def __init__(self) -> None:
+        self.tags: dict[str, Latest] = {}
+        self.too_many = False
+        self._others: set[str] = set()
+
+    def take(self, event: Event) -> list[tuple[str, float]]:
+        """Note an event; its scalars as (tag, value).
+
+        TensorFlow says with the first value of a tag what kind it is: one that is no scalar stays
+        none, even where a later value is a single number.
+        """
+        self._others.update(event.others)
+        taken = []
+        for scalar in event.scalars:
+            if scalar.tag in self._others:
+                continue
+            latest = self.tags.get(scalar.tag)
+            if latest is None:
+                if len(self.tags) >= MAX_TAGS:
+                    self.too_many = True
+                    continue
+                latest = self.tags[scalar.tag] = Latest(scalar.value, event.step)
+            latest.value, latest.step = scalar.value, event.step
+            latest.points += 1
+            taken.append((scalar.tag, scalar.value))
+        return taken
+
+    @property
+    def step(self) -> int | None:
+        """The training's step: of the tag that is written most often, the first of equals.
+
+        Other tags count otherwise: evaluations by epoch, Megatron's "vs samples" by samples.
+        """
+        most = max(self.tags.values(), key=lambda latest: latest.points, default=None)
+        return most.step if most is not None else None
