@@ -17,8 +17,8 @@ from ray_sentinel.evidence.stacks.formats import named, parse, recognise
 from ray_sentinel.evidence.stacks.sources import (
     Source,
     from_path,
-    rank_in_command,
     rank_in_text,
+    ranks_of_titles,
 )
 from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.stacks import StackFact, StackTrace
@@ -61,6 +61,7 @@ def load(paths: Sequence[str]) -> StackFiles:
             while len(files.rounds) <= round_:
                 files.rounds.append([])
             files.rounds[round_].append(trace)
+    _rank_by_title(files)
     if not files.read:
         reasons = "; ".join(files.skipped[:5])
         raise InputError(
@@ -158,11 +159,28 @@ def _ranked(
     trace: StackTrace, source: Source, text: str, ranks: dict[tuple[str, int], int]
 ) -> StackTrace:
     rank = ranks.get((trace.process.host, trace.process.pid))
-    for found in (source.rank, rank_in_text(text), rank_in_command(trace.command)):
+    for found in (source.rank, rank_in_text(text)):
         rank = found if rank is None else rank
     if rank is None:
         return trace
     return msgspec.structs.replace(trace, rank=RankId("", 0, rank))
+
+
+def _rank_by_title(files: StackFiles) -> None:
+    """Give a rank to engine processes that nothing else gave one, if all titles tell it."""
+    unknown = [t for found in files.rounds for t in found if t.rank is None]
+    ranks = ranks_of_titles(trace.command for trace in unknown)
+    if not ranks:
+        return
+    files.rounds = [
+        [
+            msgspec.structs.replace(trace, rank=RankId("", 0, ranks[trace.command]))
+            if trace.rank is None and trace.command in ranks
+            else trace
+            for trace in found
+        ]
+        for found in files.rounds
+    ]
 
 
 def _rank_table(path: Path) -> dict[tuple[str, int], int]:

@@ -7,6 +7,7 @@ taken too; then the host is empty and the pid is what the text says.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 import msgspec
 
@@ -19,7 +20,7 @@ _NAMED = re.compile(
 )
 _RANK_IN_PATH = re.compile(r"(?:^|[^a-z])rank[-_ =]?(\d{1,6})(?!\d)", re.IGNORECASE)
 _RANK_IN_HEAD = re.compile(
-    r"^\W*(?:global[ _]?)?rank\s*[:=#]?\s*(\d{1,6})\b|\bRANK=(\d{1,6})\b"
+    r"^\[rank(\d{1,6})\]:|^\W*(?:global[ _]?)?rank\s*[:=#]?\s*(\d{1,6})\b|\bRANK=(\d{1,6})\b"
     r"|(?<![\w-])--?(?:global[-_])?rank[= ](\d{1,6})\b",
     re.IGNORECASE,
 )
@@ -65,14 +66,22 @@ def rank_in_text(text: str) -> int | None:
     return None
 
 
-def rank_in_command(command: str) -> int | None:
-    """The rank in an inference engine's process title (``sglang::scheduler_TP3_EP3``).
+def place_in_title(command: str) -> tuple[int, int] | None:
+    """(pipeline rank, tensor rank) in an engine's process title (``sglang::scheduler_PP1_TP3``).
 
-    Only where tensor parallelism is all there is: with pipeline or data parallelism beside it the
-    title alone does not give the world rank.
+    None for other processes, and with data or context parallelism beside them: then the world rank
+    does not follow from the title.
     """
     if not _ENGINE.search(command):
         return None
     parts = {key.upper(): int(value) for key, value in _TITLE.findall(command)}
-    others = any(parts.get(key) for key in ("PP", "DP", "CP"))
-    return None if others else parts.get("TP")
+    if "TP" not in parts or parts.get("DP") or parts.get("CP"):
+        return None
+    return parts.get("PP", 0), parts["TP"]
+
+
+def ranks_of_titles(commands: Iterable[str]) -> dict[str, int]:
+    """World ranks by title, for the titles of one engine's processes: stages × tensor ranks."""
+    places = {command: place for command in commands if (place := place_in_title(command))}
+    width = 1 + max((tensor for _, tensor in places.values()), default=0)
+    return {command: stage * width + tensor for command, (stage, tensor) in places.items()}

@@ -82,6 +82,26 @@ def test_py_spy_and_cuda_gdb_of_one_process_are_merged(
     assert [c["pid"] for c in found["culprits"]] == [10331]
 
 
+@pytest.mark.parametrize(
+    ("titles", "rank"),
+    [
+        (["TP0", "TP1", "TP2", "TP3"], 2),
+        (["PP0_TP0", "PP0_TP1", "PP1_TP0", "PP1_TP1"], 2),
+        (["TP0_PP0_DP0_EP0", "TP1_PP0_DP0_EP1", "TP0_PP1_DP0_EP0", "TP1_PP1_DP0_EP1"], 2),
+        (["TP0_DP1", "TP1_DP1", "TP0_DP2", "TP1_DP2"], None),
+    ],
+)
+def test_titles_give_the_world_rank_where_they_can(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], titles: list[str], rank: int | None
+) -> None:
+    for title, path in zip(titles, sorted(PLAIN.iterdir()), strict=True):
+        text = path.read_text().replace("/usr/bin/python ranks.py", f"sglang::scheduler_{title}")
+        (tmp_path / path.name).write_text(text)
+    _, found = explained(capsys, tmp_path)
+    assert found["culprit_ranks"] == ([] if rank is None else [rank])
+    assert [culprit["pid"] for culprit in found["culprits"]] == [10263]
+
+
 @pytest.mark.parametrize("how", ["name", "folder", "comment", "option", "table"])
 def test_the_rank_is_taken_from_where_it_stands(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], how: str
