@@ -96,7 +96,7 @@ def _tail(item: Described, count: int, *, whole: bool) -> list[bytes]:
                 start = line_start(file, max(0, item.found.file.size - count * _BYTES_A_LINE))
             file.seek(start)
             lines: list[bytes] = []
-            for _, data, _ in read_chunks(file, start):
+            for _, data in read_chunks(file, start):
                 lines = (lines + data.replace(b"\r", b"\n").split(b"\n"))[-200_000:]
     except READ_ERRORS as error:
         return [f"(cannot be read: {error})".encode()]

@@ -57,8 +57,8 @@ def open_log(path: Path, packed: str) -> IO[bytes]:
 
 def read_chunks(
     file: IO[bytes], start: int = 0, end: int | None = None, chunk: int = CHUNK
-) -> Iterator[tuple[int, bytes, bool]]:
-    """(offset, bytes of whole lines, whether it is the last) from ``start`` to ``end``.
+) -> Iterator[tuple[int, bytes]]:
+    """(offset, bytes of whole lines) from ``start`` to ``end``.
 
     ``start`` must be a line's first byte. The last chunk may end within a line.
     """
@@ -70,7 +70,7 @@ def read_chunks(
         position += len(data)
         if not data:
             if rest:
-                yield offset, rest, True
+                yield offset, rest
             return
         block = rest + data if rest else data
         cut = max(block.rfind(b"\n"), block.rfind(b"\r")) + 1
@@ -79,13 +79,13 @@ def read_chunks(
                 rest = block
                 continue
             # No line end in sight: look at the front, drop the middle.
-            yield offset, block[:LONGEST] + b"\n", False
+            yield offset, block[:LONGEST] + b"\n"
             offset, rest = _skip_line(file, position, end)
             position = offset
             if offset < 0:
                 return
             continue
-        yield offset, block[:cut], False
+        yield offset, block[:cut]
         offset += cut
         rest = block[cut:]
 

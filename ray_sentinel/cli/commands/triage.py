@@ -13,7 +13,6 @@ from pathlib import Path
 
 from ray_sentinel.cli.output import print_json
 from ray_sentinel.errors import UsageError
-from ray_sentinel.evidence.logs.catalogue import Catalogue
 
 HELP = "what happened to a job, from its logs"
 _WELL = frozenset({"completed", "running"})
@@ -41,20 +40,23 @@ def run(args: argparse.Namespace) -> int:
     """Read, answer, print."""
     from ray_sentinel.cli.reading_bar import reading_bar
     from ray_sentinel.cli.triage_text import print_triage
+    from ray_sentinel.logs.catalogue import load_catalogue
     from ray_sentinel.logs.find import live_session
     from ray_sentinel.logs.triage import triage_path
 
     if args.live == (args.path is not None):
         raise UsageError("give PATH or --live, one of them")
     root = live_session() if args.live else args.path
-    catalogue = _catalogue(args.catalogue, root)
+    catalogues = _own_catalogues(args.catalogue, root)
     with reading_bar() as progress:
         answer = triage_path(
             root,
-            catalogue,
+            load_catalogue(catalogues),
             live=args.live,
             checkpoints=args.checkpoints,
             progress=progress,
+            catalogues=catalogues,
+            helpers=None,
         )
     if args.json:
         print_json(answer)
@@ -63,11 +65,11 @@ def run(args: argparse.Namespace) -> int:
     return 0 if answer.kind in _WELL else 1
 
 
-def _catalogue(files: list[Path], root: Path) -> Catalogue:
+def _own_catalogues(files: list[Path], root: Path) -> list[Path]:
+    """The user's signature files: in ``log_dir``, beside the logs, and those named."""
     from ray_sentinel import config
-    from ray_sentinel.logs.catalogue import USER_FILE, load_catalogue
+    from ray_sentinel.logs.catalogue import USER_FILE
 
     own = config.load().directory() / USER_FILE
     beside = root / USER_FILE if root.is_dir() else None
-    found = [path for path in (own, beside) if path is not None and path.is_file()]
-    return load_catalogue([*found, *files])
+    return [path for path in (own, beside) if path is not None and path.is_file()] + files

@@ -145,11 +145,19 @@ class Scanner:
             raw = raw[max(0, at - start - MAX_LINE // 2) :][:MAX_LINE]
         shape = raw[:400].translate(None, _DIGITS)
         seen = self._shapes.get(shape, 0)
-        if seen >= _PATIENCE:
+        if seen >= _PATIENCE or self._only_counted(shape):
             return
         line = parse_line(raw.decode("utf-8", "replace"))
         if not self._understand(line, shape, data, start, base) and len(self._shapes) < _SHAPES:
             self._shapes[shape] = seen + 1
+
+    def _only_counted(self, shape: bytes) -> bool:
+        """Chatter that an entry knows as harmless, seen often enough: only counted from now on."""
+        known = self._known.get(shape)
+        if known is None or known[1] < _KNOWN_AFTER or not known[0].signature.harmless:
+            return False
+        self.out.counts[known[0].signature.id] += 1
+        return True
 
     def _understand(self, line: Line, shape: bytes, data: bytes, start: int, base: int) -> bool:
         text = line.text

@@ -1,0 +1,194 @@
+"""Reads one log file: hands its chunks to the scanner, and remembers where its lines are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+
+import msgspec
+
+from ray_sentinel.errors import InputError
+from ray_sentinel.evidence.logs.catalogue import Catalogue
+from ray_sentinel.evidence.logs.records import FileFacts
+from ray_sentinel.evidence.logs.scan import BLOCK, Scanner
+from ray_sentinel.evidence.logs.times import find_year
+from ray_sentinel.logs.find import Found
+from ray_sentinel.logs.reading import (
+    READ_ERRORS,
+    compression,
+    count_lines,
+    is_binary,
+    open_log,
+    read_chunks,
+)
+
+WHOLE = 24 << 20
+"""A file of so many bytes, looked at closely all over, is read for steps in whole too."""
+_STEP_HEAD, _STEP_TAIL, _STEP_WINDOW = 256 << 10, 1 << 20, 8 << 10
+_ENDS = 64 << 10
+_HEAD, _TAIL = 256 << 10, 256 << 10
+
+
+class Reach(msgspec.Struct, frozen=True):
+    """How many bytes of a file's two ends are looked at closely."""
+
+    head: int
+    tail: int
+
+
+class FileMap(msgspec.Struct):
+    """Where the chunks of a file begin, and how many lines came before."""
+
+    path: str
+    packed: str = ""
+    offsets: list[int] = []
+    lines: list[int] = []
+
+    def line_number(self, offset: int) -> int | None:
+        """The number of the line at ``offset``; None where it cannot be told any more."""
+        chunk = max((n for n, at in enumerate(self.offsets) if at <= offset), default=None)
+        if chunk is None:
+            return None
+        begin = self.offsets[chunk]
+        try:
+            with open_log(Path(self.path), self.packed) as file:
+                file.seek(begin)
+                return self.lines[chunk] + count_lines(file, offset - begin)
+        except READ_ERRORS:
+            return None  # it was there a moment ago: rotated away
+
+
+class FileAnswer(msgspec.Struct):
+    """A file's facts and its map."""
+
+    facts: FileFacts
+    where: FileMap
+
+
+def read_file(
+    index: int,
+    item: Found,
+    reach: Reach | None,
+    catalogue: Catalogue,
+    advance: Callable[[int], None] = lambda size: None,
+) -> FileAnswer:
+    """Read ``item``, closely all over or as far as ``reach``. ``advance`` is told bytes as they go.
+
+    What cannot be read becomes the facts' ``problem``; this never raises for a bad file.
+    """
+    where = FileMap(str(item.path))
+    scanner = Scanner(item.file, index, catalogue, _file_year(item.file.modified))
+    try:
+        where.packed = compression(item.path)
+        scanner.year = _dated_year(item.path, where.packed) or scanner.year
+        said = _read(item, where, scanner, reach, advance)
+    except InputError as error:
+        return FileAnswer(FileFacts(file=item.file, problem=str(error)), where)
+    except READ_ERRORS as error:
+        facts = scanner.result()
+        facts.problem = f"could be read only in part ({error}); what was read is used"
+        return FileAnswer(facts, where)
+    facts = scanner.result()
+    facts.sampled = said
+    return FileAnswer(facts, where)
+
+
+def _read(
+    item: Found,
+    where: FileMap,
+    scanner: Scanner,
+    reach: Reach | None,
+    advance: Callable[[int], None],
+) -> str:
+    with open_log(item.path, where.packed) as file:
+        if is_binary(file.read(4096)):
+            raise InputError("is binary, not a log: left out")
+        file.seek(0)
+        reader = _Reader(scanner, where, reach, None if where.packed else item.file.size)
+        for offset, data in read_chunks(file):
+            reader.take(offset, data)
+            advance(0 if where.packed else len(data))
+        reader.finish()
+    return reader.said
+
+
+class _Reader:
+    """Hands a file's chunks to the scanner, each with a look at what follows it."""
+
+    def __init__(
+        self, scanner: Scanner, where: FileMap, reach: Reach | None, size: int | None
+    ) -> None:
+        self.scanner, self.where, self.reach, self.size = scanner, where, reach, size
+        self.waiting: list[tuple[int, bytes]] = []
+        self.head, self.tail, self.tail_base = b"", b"", 0
+        self.lines = 0
+        self.passed = 0
+        self.said = ""
+        # Of a packed file the size is unknown: chunks are held back so that its end is known.
+        self.keep = 1 if size is not None or reach is None else 3
+
+    def take(self, offset: int, data: bytes) -> None:
+        """The next chunk of whole lines."""
+        self.where.offsets.append(offset)
+        self.where.lines.append(self.lines)
+        self.lines += data.count(b"\n")
+        if not self.head:
+            self.head = data[:_HEAD]
+        self.waiting.append((offset, data))
+        while len(self.waiting) > self.keep:
+            self._look(final=False)
+
+    def finish(self) -> None:
+        """The file's end."""
+        while self.waiting:
+            self._look(final=True)
+        self.scanner.ends(self.head, self.tail, self.tail_base)
+        if self.passed:
+            self.said = (
+                f"its two ends were read closely; {self.passed / 1e6:.0f} MB in its middle were "
+                "searched for the most telling words only, and sampled for steps"
+            )
+
+    def _look(self, *, final: bool) -> None:
+        offset, data = self.waiting.pop(0)
+        after = self.waiting[0][1][:BLOCK] if self.waiting else b""
+        close = self._is_close(offset, data, final=final)
+        self.scanner.feed(data + after if after else data, offset, len(data), thorough=close)
+        if not close:
+            self.passed += len(data)
+        self._sample(offset, data, final=final)
+        end = data[-_TAIL:]
+        cut = end.find(b"\n") + 1 if len(end) < len(data) else 0
+        self.tail, self.tail_base = end[cut:], offset + len(data) - len(end) + cut
+
+    def _is_close(self, offset: int, data: bytes, *, final: bool) -> bool:
+        if self.reach is None or offset < self.reach.head or final:
+            return True
+        return self.size is not None and offset + len(data) > self.size - self.reach.tail
+
+    def _sample(self, offset: int, data: bytes, *, final: bool) -> None:
+        if self.reach is None and len(data) + offset <= WHOLE:
+            self.scanner.sample(data, offset)
+            return
+        near_end = final or (self.size is not None and offset + len(data) > self.size - _STEP_TAIL)
+        if near_end:
+            start = data.find(b"\n", max(0, len(data) - _STEP_TAIL)) + 1
+            self.scanner.sample(data[start:], offset + start)
+        else:
+            window = _STEP_WINDOW if offset else _STEP_HEAD
+            self.scanner.sample(data[: data.rfind(b"\n", 0, window) + 1], offset)
+
+
+def _dated_year(path: Path, packed: str) -> int | None:
+    """The year that the file's own full dates give, from its two ends."""
+    with open_log(path, packed) as file:
+        text = file.read(_ENDS)
+        if not packed:
+            file.seek(max(0, path.stat().st_size - _ENDS))
+            text += file.read(_ENDS)
+    return find_year(text.decode("utf-8", "replace"))
+
+
+def _file_year(modified: float | None) -> int:
+    return datetime.fromtimestamp(modified or 0.0, timezone.utc).year
