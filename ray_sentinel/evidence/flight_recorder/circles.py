@@ -9,7 +9,7 @@ from itertools import islice
 import msgspec
 
 from ray_sentinel.evidence.flight_recorder.entry import Entry, Signature
-from ray_sentinel.evidence.flight_recorder.equals import Call, Equals
+from ray_sentinel.evidence.flight_recorder.equals import Call, Counter, Equals
 from ray_sentinel.evidence.flight_recorder.groups import Kind, say_ranks
 from ray_sentinel.evidence.flight_recorder.waits import Operation, Waits, few
 from ray_sentinel.evidence.flight_recorder.world import World
@@ -47,12 +47,9 @@ class Circles:
                 if verdict.culprits:
                     return verdict
                 remark = remark or (verdict.remark if verdict.mismatch else "")
-        differing = self._differs_from_equals(ranks, operations)
-        if differing.culprits:
-            return differing
-        strayed = self._strayed(ranks, operations)
-        if strayed.culprits:
-            return strayed
+        made = self.odd_calls(ranks, operations)
+        if made.culprits:
+            return made
         within = set(ranks)
         odd = [r for r in self._equals.odd_ones(ranks, self._comes_first) if r in within]
         if odd and len(odd) * 2 < len(ranks) + 1:
@@ -61,6 +58,11 @@ class Circles:
             return Judgement(mismatch=True, remark=remark)
         missing = any(operation.absent for operation in operations)
         return Judgement(mismatch=missing, remark=self._say_unclear(ranks, operations))
+
+    def odd_calls(self, ranks: Sequence[int], operations: Sequence[Operation]) -> Judgement:
+        """Which of these ranks made another call, or came by another way, than their equals."""
+        differing = self._differs_from_equals(ranks, operations)
+        return differing if differing.culprits else self._strayed(ranks, operations)
 
     def _compare(self, operation: Operation) -> Judgement:
         """Do all members that have this collective pending call the same?"""
@@ -172,14 +174,20 @@ class Circles:
 
     def _paths(self, operation: Operation) -> list[dict[object, list[int]]]:
         """For each role: the members that made this call, by what they had made before it."""
-        by_role: dict[object, dict[object, list[int]]] = {}
+        by_role: dict[object, dict[int, dict[Counter, int]]] = {}
         for rank in self._world.group(operation.group).members:
             entry = self._world.entry(rank, operation.group, operation.key[2])
-            if entry is not None:
-                path = self._equals.path(rank, entry.record)
-                role = by_role.setdefault(self._equals.role(rank), {})
-                role.setdefault(path, []).append(rank)
-        return list(by_role.values())
+            if entry is not None and not self._world.dumps[rank].cut:
+                paths = by_role.setdefault(self._equals.role(rank), {})
+                paths[rank] = self._equals.path(rank, entry.record)
+        result = []
+        for paths in by_role.values():
+            known = set.intersection(*({*path} for path in paths.values()))
+            alike: dict[object, list[int]] = {}
+            for rank, path in paths.items():
+                alike.setdefault(frozenset((key, path[key]) for key in known), []).append(rank)
+            result.append(alike)
+        return result
 
     def _own(self, rank: int, operation: Operation) -> Entry | None:
         if operation.key[0] == "p2p":

@@ -240,22 +240,38 @@ class Reasoning:
         return True
 
     def _silent(self, silent: list[int]) -> None:
-        """Rule 5, where an operation leaves no choice between several silent ranks."""
-        for operation in self.waits.operations.values():
-            among = [rank for rank in operation.silent if rank in silent]
-            if not among:
-                continue
-            if len(among) > 1:
-                self.findings.unexplained = True
-                self.findings.remarks.append(
-                    f"{self._say(operation)} waits for one of ranks {among}, which left no dump"
-                )
-                continue
-            reason = (
-                f"left no dump that says anything, and nothing else explains why "
-                f"{len(operation.held)} rank(s) wait in {self._say(operation)}"
+        """Rule 5, where nobody else can be what the silent rank waits for in its turn."""
+        silent = [rank for rank in silent if rank in self.waited]
+        if not silent:
+            return
+        others = self.findings.culprits or self.findings.unexplained or self._idle()
+        if others or len(silent) > 1:
+            self.findings.unexplained |= not self.findings.culprits
+            self.findings.remarks.append(
+                f"ranks {silent} left no dump that says anything; others wait for them, but they "
+                "may wait for another rank in their turn"
             )
-            self.findings.blame(among[0], "no-dump", reason, _CERTAINTY["no-dump"])
+            return
+        held = self.waited[silent[0]]
+        ranks = sorted({rank for operation in held for rank in operation.held})
+        made = self.circles.odd_calls(ranks, held)
+        if made.culprits:
+            for rank, why in made.culprits.items():
+                self.findings.blame(rank, "collective-mismatch", why, _CERTAINTY["no-dump"])
+            return
+        reason = (
+            f"left no dump that says anything, and nothing else explains why "
+            f"{sum(len(op.held) for op in held)} rank(s) wait in {self._say(held[0])}"
+        )
+        self.findings.blame(silent[0], "no-dump", reason, _CERTAINTY["no-dump"])
+
+    def _idle(self) -> list[int]:
+        """Ranks that have nothing pending and that nobody with a dump waits for."""
+        return [
+            rank
+            for rank, keys in self.waits.fronts.items()
+            if not keys and rank not in self.waited and not self._says_nothing(rank)
+        ]
 
     def _idle_laggards(self) -> None:
         """A device that stopped in the last operation: nobody waits, but its peers are done."""
@@ -268,7 +284,8 @@ class Reasoning:
         group = self.world.group(operation.group)
         entry = operation.entry
         if operation.key[0] == "p2p":
-            assert entry is not None
+            if entry is None:
+                return f"an operation of rank {operation.key[2]} that its dump does not show"
             return f"the counterpart of rank {operation.key[2]}'s {entry.title} ({group.label})"
         title = entry.title if entry else "an operation the ring has lost"
         return f"{title} ({group.label} number {operation.key[2]})"

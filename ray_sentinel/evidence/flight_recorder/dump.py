@@ -89,7 +89,7 @@ def _reduce(rank: int, raw: RawDump) -> RankDump:
         if entry.done:
             _keep_later(last_done, entry)
     pending = [entry for entry in folded if not entry.done]
-    from_start = _from_start(rows)
+    from_start = _from_start(rows) and not raw.problem
     first = next((number(row.get("record_id")) for row in rows), None)
     return RankDump(
         rank=rank,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from ray_sentinel.evidence.flight_recorder.groups import Kind
+from ray_sentinel.evidence.flight_recorder.groups import Group, Kind
 from ray_sentinel.evidence.flight_recorder.partners import Partners
 from ray_sentinel.evidence.flight_recorder.progress import Progress
 from ray_sentinel.evidence.flight_recorder.world import World
@@ -36,7 +36,7 @@ class Equals:
     def __init__(self, world: World, partners: Partners) -> None:
         self.world = world
         self._partners = partners
-        self._p2p_kinds = self._find_p2p_kinds()
+        self._p2p_kinds, self._visible = self._look_at_kinds()
         self.roles: dict[Role, list[int]] = {}
         self._role: dict[int, Role] = {}
         for rank in world.dumps:
@@ -55,15 +55,18 @@ class Equals:
         """The part that a rank plays."""
         return self._role[rank]
 
-    def _find_p2p_kinds(self) -> set[Kind]:
-        kinds: set[Kind] = set()
+    def _look_at_kinds(self) -> tuple[set[Kind], set[Kind]]:
+        """Kinds that carry sends and receives, and kinds of which any entry is to be seen."""
+        talking: set[Kind] = set()
+        visible: set[Kind] = set()
         for rank, dump in self.world.dumps.items():
             for entry in [*dump.pending, *dump.last_done.values()]:
-                if entry.p2p or entry.p2p_seq > 0:
-                    group = self.world.group_of(rank, entry)
-                    if group is not None:
-                        kinds.add(group.kind)
-        return kinds
+                group = self.world.group_of(rank, entry)
+                if group is not None:
+                    visible.add(group.kind)
+                    if entry.p2p or entry.p2p_seq > 0:
+                        talking.add(group.kind)
+        return talking, visible
 
     def _find_role(self, rank: int) -> Role:
         """Kinds of groups, and the place in those that form a pipeline: the stage.
@@ -71,19 +74,30 @@ class Equals:
         Where stages talk over a group of the whole world as well as over a smaller one, the place
         in the world says nothing.
         """
+        if self.world.dumps[rank].cut:
+            return ("cut", rank)
         groups = sorted(self.world.groups.of(rank), key=lambda group: group.kind)
         talking = [group for group in groups if group.kind in self._p2p_kinds]
         small = [g for g in talking if len(g.members) < len(self.world.groups.world)]
         staged = {group.id for group in small or talking}
-        return tuple(
-            (group.kind, group.positions[rank] if group.id in staged else None) for group in groups
-        )
+        return tuple((group.kind, self._part(rank, group, staged)) for group in groups)
+
+    def _part(self, rank: int, group: Group, staged: set[int]) -> int | None:
+        """What sets a rank apart from others in groups of this kind, if anything."""
+        if group.id in staged:
+            return group.positions[rank]
+        if group.kind not in self._visible:
+            # Its counter may count sends and receives, which differ from stage to stage.
+            return self.world.place(rank, group.id).collective.enqueued
+        return None
 
     def counters(self, rank: int) -> dict[Counter, Progress]:
         """How far a rank came, by kind of group."""
         if rank not in self._counters:
             result: dict[Counter, Progress] = {}
             for group in self.world.groups.of(rank):
+                if group.kind not in self._visible:
+                    continue
                 place = self.world.place(rank, group.id)
                 result[group.kind, False] = place.collective
                 if group.kind in self._p2p_kinds:
@@ -91,7 +105,7 @@ class Equals:
             self._counters[rank] = result
         return self._counters[rank]
 
-    def path(self, rank: int, record: int) -> frozenset[tuple[Counter, int]]:
+    def path(self, rank: int, record: int) -> dict[Counter, int]:
         """How much a rank had enqueued in every kind of group when it made one call.
 
         From what the dump shows before and after that call, so it needs no finished operations.
@@ -102,13 +116,13 @@ class Equals:
             group = self.world.group_of(rank, entry)
             if group is not None:
                 spans.setdefault((group.kind, entry.p2p), []).append((entry.record, entry.seq))
-        result = set()
+        result = {}
         for key, progress in self.counters(rank).items():
             later = [seq for at, seq in spans.get(key, ()) if at > record]
             count = min(later) - 1 if later else progress.enqueued
             if count is not None:
-                result.add((key, count))
-        return frozenset(result)
+                result[key] = count
+        return result
 
     def pending(self, rank: int) -> frozenset[Call]:
         """What a rank has enqueued and not completed, by kind of group and number."""

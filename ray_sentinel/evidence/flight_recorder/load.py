@@ -147,7 +147,8 @@ def _salvage(data: bytes) -> dict[str, Any]:
     result = {key: value for key, value in pairs if type(key) is str}
     if len(frames) > 2 and len(flat) % 2 == 0:
         _finish(result.get(flat[-2]), frames[2])
-    return result if result.get("pg_status") or result.get("entries") else {}
+    # Entries come last: where they have begun, all counters are whole.
+    return result if result.get("pg_status") and "entries" in result else {}
 
 
 def _finish(value: Any, frame: list[Any]) -> None:

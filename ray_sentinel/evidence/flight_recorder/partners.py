@@ -70,6 +70,8 @@ class Partners:
         world = self._world
         if peer not in world.dumps:
             return Partner(peer, "no-dump")
+        if world.dumps[peer].cut:
+            return Partner(peer, self._state_by_counts(entry, group, peer))
         theirs = self._between(peer, group, _OTHER[part.op], rank)
         if self._aligned(rank, peer, group):
             return self._by_sequence(entry, theirs, group, peer)
@@ -81,6 +83,16 @@ class Partners:
             return Partner(peer, "pending", theirs[ahead][0])
         known = world.place(peer, group.id).p2p.enqueued is not None or world.dumps[peer].status
         return Partner(peer, "absent" if known else "unknown")
+
+    def _state_by_counts(self, entry: Entry, group: Group, peer: int) -> State:
+        """Of a partner whose latest entries are lost: its counters must do, in a group of two."""
+        progress = self._world.place(peer, group.id).p2p
+        if len(group.members) == 2:
+            if progress.enqueued is not None and entry.seq > progress.enqueued:
+                return "absent"
+            if progress.done is not None and entry.seq <= progress.done:
+                return "done"
+        return "unknown"
 
     def _by_sequence(
         self, entry: Entry, theirs: list[tuple[Entry, Entry]], group: Group, peer: int

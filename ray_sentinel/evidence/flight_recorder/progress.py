@@ -11,7 +11,7 @@ import msgspec
 
 from ray_sentinel.evidence.flight_recorder.dump import RankDump, Status
 from ray_sentinel.evidence.flight_recorder.entry import Entry
-from ray_sentinel.evidence.flight_recorder.groups import Groups
+from ray_sentinel.evidence.flight_recorder.groups import Groups, Kind
 
 
 class Progress(msgspec.Struct, kw_only=True):
@@ -38,7 +38,7 @@ class Place(msgspec.Struct):
 
 
 class _Seen(msgspec.Struct):
-    """The counters that the entries of one group show, over all its members."""
+    """The counters that entries show, over all groups of one kind."""
 
     collective: tuple[int, int] | None = None
     p2p: tuple[int, int] | None = None
@@ -65,28 +65,32 @@ Table = dict[tuple[int, int], Place]
 def measure(dumps: dict[int, RankDump], groups: Groups) -> Table:
     """How far every rank came in every group that it knows."""
     entries: dict[tuple[int, int], list[Entry]] = {}
-    seen: dict[int, _Seen] = {}
+    seen: dict[Kind, _Seen] = {}
     status: dict[tuple[int, int], Status] = {}
     for rank, dump in dumps.items():
         by_pg = groups.by_pg[rank]
         for entry in [*dump.last_done.values(), *dump.pending]:
             if (ident := by_pg.get(entry.pg)) is not None:
                 entries.setdefault((rank, ident), []).append(entry)
-                seen.setdefault(ident, _Seen()).add(entry)
+                seen.setdefault(groups.groups[ident].kind, _Seen()).add(entry)
         for pg, value in dump.status.items():
             if (ident := by_pg.get(pg)) is not None:
                 status[rank, ident] = value
     table: Table = {}
     for key in {**entries, **status}:
         mine = sorted(entries.get(key, ()), key=lambda entry: entry.record)
+        if dumps[key[0]].cut:
+            # Its latest entries are lost, so only the counters show where it stands.
+            mine = []
         place = _from_entries(mine, dumps[key[0]])
         if key in status:
-            _add_status(place, mine, status[key], seen.get(key[1], _Seen()), dumps[key[0]])
+            like_it = seen.get(groups.groups[key[1]].kind, _Seen())
+            _add_status(place, mine, status[key], like_it, dumps[key[0]])
         table[key] = place
     _find_first_launches(table, entries, status)
     for rank, dump in dumps.items():
         tied = bool(dump.status) and all(pg in groups.by_pg[rank] for pg in dump.status)
-        if (dump.from_start and not dump.cut) or tied:
+        if dump.from_start or tied:
             _never_used(table, rank, groups)
     return table
 
@@ -157,7 +161,7 @@ def _add_status(
         return
     if status.enqueued is not None:
         launching = _launching(entries[-1], entries, status.enqueued) if entries else False
-        if launching and not dump.cut:
+        if launching:
             last = entries[-1]
             progress = place.of(last.p2p)
             progress.launching, progress.enqueued = last.seq, last.seq - 1

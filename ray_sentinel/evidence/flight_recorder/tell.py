@@ -28,7 +28,7 @@ def tell_waits(world: World, waits: Waits, culprits: set[int]) -> tuple[Recorder
 
 
 def _say(world: World, operation: Operation) -> str:
-    title = operation.entry.title if operation.entry else "an operation that the ring has lost"
+    title = operation.entry.title if operation.entry else "an operation that the dump has lost"
     label = world.group(operation.group).label
     return f"{title} in {label}, number {_number(operation)}"
 

@@ -65,6 +65,8 @@ class Waits:
         evicted = self._evicted(rank)
         if evicted:
             return evicted
+        if self.world.dumps[rank].cut:
+            return self._vague(rank)
         for entry in self.world.dumps[rank].pending:
             group = self.world.group_of(rank, entry)
             if group is None:
@@ -99,6 +101,24 @@ class Waits:
                     result.append(self._add(("collective", group.id, seq, 0), entry))
         return result
 
+    def _vague(self, rank: int) -> list[Key]:
+        """What a dump without its end leaves open: something is pending, but not what."""
+        by_pg = self.world.groups.by_pg[rank]
+        for pg, status in self.world.dumps[rank].status.items():
+            if status.enqueued != status.completed or by_pg.get(pg) in self._mixed():
+                return [self._add(("p2p", by_pg.get(pg, 0), rank, -1), None)]
+        return []
+
+    def _mixed(self) -> set[int | None]:
+        """Groups for both collectives and transfers: equal numbers may be of different counters."""
+        return {
+            ident
+            for rank, dump in self.world.dumps.items()
+            for entry in [*dump.last_done.values(), *dump.pending]
+            if entry.p2p_seq > 0 and entry.collective_seq > 0
+            for ident in (self.world.groups.by_pg[rank].get(entry.pg),)
+        }
+
     def _may_wait_in_launch(self, rank: int, entry: Entry) -> bool:
         """The first call in a group makes the communicator, and blocks until all have come."""
         if entry.p2p or entry.collective_seq != 1:
@@ -123,7 +143,8 @@ class Waits:
 
     def _lead_to_partners(self, operation: Operation) -> None:
         _, _, rank, _ = operation.key
-        assert operation.entry is not None
+        if operation.entry is None:
+            return
         operation.partners = self.partners.of(rank, operation.entry)
         for partner in operation.partners:
             if partner.rank == rank or partner.state == "done":
@@ -163,7 +184,14 @@ class Waits:
             operation.elsewhere = []
         elif not operation.absent and not operation.elsewhere:
             operation.inside = [r for r in waiting if key in self.fronts[r]]
-            operation.silent = silent
+            if not self._differ(operation):
+                operation.silent = silent
+
+    def _differ(self, operation: Operation) -> bool:
+        """Whether the calls of those inside differ, which explains their wait."""
+        _, ident, seq, _ = operation.key
+        calls = (self.world.entry(rank, ident, seq) for rank in operation.inside)
+        return len({entry.signature() for entry in calls if entry is not None}) > 1
 
     def _telling(self, operation: Operation, waiting: list[int], size: int) -> bool:
         """Whether completion elsewhere says that those who wait need nothing from anybody."""
