@@ -46,6 +46,7 @@ class Brain:
         self._act = act
         self._lock = threading.Lock()
         self._last = 0.0
+        self._failure = ""
         self._writer = LogWriter(folder, max_log_bytes, clock)
 
     def feed(self, event: AnyEvent) -> int:
@@ -54,12 +55,25 @@ class Brain:
             self._last = max(self._last, event.time)
             if event.time < self._last:
                 event = msgspec.structs.replace(event, time=self._last)
-            actions = self._engine.handle(event)
+            actions = self._handled(event)
             number = self._writer.put(event, self._engine.incidents(everything=True))
             # Under the lock, so that actions keep the order of their events; it only queues them.
             for action in actions:
                 self._act(action)
         return number
+
+    def _handled(self, event: AnyEvent) -> list[AnyAction]:
+        try:
+            actions = self._engine.handle(event)
+        except Exception as error:
+            # One rule's mistake must not end the watch, and must not pass unseen either.
+            log.exception("the engine failed on %s", type(event).__name__)
+            self._failure = (
+                f"the engine failed on {type(event).__name__} ({type(error).__name__}: {error}): "
+                "the coordinator's log has the traceback, the event log the way there"
+            )
+            return []
+        return actions
 
     def written(self, number: int) -> bool:
         """Whether the event with this number is in the log, or never will be."""
@@ -80,8 +94,8 @@ class Brain:
             return self._engine.status(self._clock.now())
 
     def notes(self) -> tuple[str, ...]:
-        """What is wrong with the log."""
-        return (self._writer.problem,) if self._writer.problem else ()
+        """What is wrong with the engine or the log."""
+        return tuple(filter(None, (self._failure, self._writer.problem)))
 
     def close(self) -> None:
         """Write what waits."""

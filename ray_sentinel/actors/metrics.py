@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -183,7 +184,8 @@ def key_gauges(families: Iterable[Family]) -> dict[str, float]:
         for sample in family.samples:
             if len(found) >= MOST_KEYS:
                 return found
-            found[series_name(sample)] = sample.value
+            if math.isfinite(sample.value):
+                found[series_name(sample)] = sample.value
     return found
 
 

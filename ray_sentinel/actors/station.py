@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import tempfile
 import threading
@@ -11,6 +12,7 @@ import uuid
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -31,6 +33,8 @@ from ray_sentinel.progress.own_process import raylet_above
 from ray_sentinel.progress.watch import NodeWatch
 
 log = logging.getLogger(__name__)
+
+Seen = TypeVar("Seen", RankSnapshot, Exit)
 
 MOST_EVENTS = 500
 """Events kept for the coordinator while it is away."""
@@ -64,6 +68,8 @@ class Station:
         self._ended: deque[Exit] = deque(maxlen=MOST_EXITS)
         self._events: deque[Event] = deque(maxlen=MOST_EVENTS)
         self._events_lock = threading.Lock()
+        self._unsent: tuple[Event, ...] = ()
+        """Events that the coordinator has not yet acknowledged."""
         self._collected: tuple[Family, ...] = ()
         self._from_coordinator: tuple[Family, ...] = ()
         self._targets: tuple[str, ...] = ()
@@ -167,7 +173,7 @@ class Station:
         with self._events_lock:
             killed = any(
                 event.kind == "kernel.oom" and event.attributes.get("pid") == pid
-                for event in self._events
+                for event in (*self._unsent, *self._events)
             )
         return msgspec.structs.replace(gone, oom_killed=True) if killed else gone
 
@@ -186,16 +192,17 @@ class Station:
     def _report(self, ranks: tuple[RankSnapshot, ...], now: float) -> None:
         self._sequence += 1
         with self._events_lock:
-            events = tuple(self._events)
+            self._unsent = (*self._unsent, *self._events)[-MOST_EVENTS:]
+            self._events.clear()
         snapshot = Snapshot(
             node=self.node,
             time=now,
             sequence=self._sequence,
-            ranks=ranks,
-            exits=tuple(self._exits.values()),
+            ranks=tuple(map(finite, ranks)),
+            exits=tuple(map(finite, self._exits.values())),
             collectors=self.runner.statuses(),
             gauges=key_gauges(self._collected),
-            events=events,
+            events=self._unsent,
             metrics_url=self.exporting.url,
         )
         receipt = self._send(
@@ -210,14 +217,12 @@ class Station:
         if receipt is None:
             self._from_coordinator = ()
         else:
-            self._take_receipt(receipt, len(events))
+            self._take_receipt(receipt)
 
-    def _take_receipt(self, receipt: Receipt, events: int) -> None:
+    def _take_receipt(self, receipt: Receipt) -> None:
         for order in receipt.exits:
             self._exits.pop(order, None)
-        with self._events_lock:
-            for _ in range(min(events, len(self._events))):
-                self._events.popleft()
+        self._unsent = ()
         self._from_coordinator = receipt.families
         self._targets = receipt.targets
         if receipt.raylets != self._peers:
@@ -232,6 +237,15 @@ class Station:
         return msgspec.json.encode(
             [{"targets": targets, "labels": {"job": "ray_sentinel"}}] if targets else []
         )
+
+
+def finite(seen: Seen) -> Seen:
+    """A rank or an exit without scalars that are no numbers: JSON has none, and the log is JSON."""
+    progress = seen.progress
+    if progress is None or all(map(math.isfinite, progress.scalars.values())):
+        return seen
+    kept = {name: value for name, value in progress.scalars.items() if math.isfinite(value)}
+    return msgspec.structs.replace(seen, progress=msgspec.structs.replace(progress, scalars=kept))
 
 
 def _place_of(url: str) -> str:

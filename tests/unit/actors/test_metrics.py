@@ -109,3 +109,14 @@ def test_key_gauges_are_bounded_and_escaped() -> None:
     assert found['hw_disk_free_bytes{mount="a\\"b\\\\c\\nd"}'] == 5.0
     assert len(found) == metrics.MOST_KEYS
     assert "hw_other" not in found
+
+
+def test_what_is_no_number_stays_out_of_the_log() -> None:
+    from ray_sentinel.actors.station import finite
+
+    progress = Progress(step=1, scalars={"loss": float("nan"), "lr": 0.1})
+    kept = finite(seen(0, progress)).progress
+    assert kept is not None
+    assert kept.scalars == {"lr": 0.1}
+    load = Metric("hw_load1", "gauge", "")
+    assert metrics.key_gauges([Family(load, (load(float("inf")),))]) == {}
