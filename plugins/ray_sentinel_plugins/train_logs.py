@@ -1,0 +1,204 @@
+"""What a training's own log says of its steps: step, loss, seconds, tokens per second.
+
+The logs are those that the ranks write their output to (Ray's worker logs among them), and files
+that are named. The lines of common frameworks are known; ``patterns`` adds the user's own.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from ray_sentinel.api import Collector, Context, Metric, NoData, Sample, Skip
+from ray_sentinel.api import Options as BaseOptions
+from ray_sentinel.evidence.logs.lines import parse_line
+from ray_sentinel.evidence.logs.steps import HINTS, Step, parse_step
+from ray_sentinel_plugins._files import Files
+from ray_sentinel_plugins._log_tail import LogTail
+
+SCALAR = Metric(
+    "train_scalar",
+    "gauge",
+    "A number of the training: given to step(), or (name log_...) read from its log.",
+    ("job", "rank", "name"),
+)
+
+GROUPS = ("step", "loss", "seconds", "tokens_per_second")
+MAX_LINE = 4096
+MAX_LOGS = 256
+SEARCH_SECONDS = 10.0
+
+
+class Writer(msgspec.Struct, frozen=True):
+    """Whose log it is, where that is known."""
+
+    job: str = ""
+    rank: int | None = None
+
+
+class Log:
+    """One log and what it said last, by writer."""
+
+    def __init__(self, path: Path, writer: Writer) -> None:
+        self.tail = LogTail(path)
+        self.writer = writer
+        self.said: dict[Writer, dict[str, float]] = {}
+
+
+class TrainLogsCollector(Collector):
+    """Follows the logs of the ranks on this node."""
+
+    name = "train_logs"
+    interval = 2.0
+    metrics = (SCALAR,)
+
+    class Options(BaseOptions, frozen=True):
+        """``[collectors.train_logs]``."""
+
+        files: tuple[str, ...] = ()
+        """Logs beside those of the ranks, such as the job's main log; ``*`` is understood."""
+        patterns: tuple[str, ...] = ()
+        """Regular expressions with groups named step, loss, seconds, tokens_per_second."""
+        stale_seconds: float = 3600.0
+        """What a log said that was not written to for so long is no longer served."""
+
+    def __init__(self, context: Context) -> None:
+        super().__init__(context)
+        self._options = context.options or self.Options()
+        self._files = Files(self.log, live=context.live)
+        self._patterns = [_compiled(pattern) for pattern in self._options.patterns]
+        self._logs: dict[Path, Log] = {}
+        self._search_due = 0.0
+
+    def collect(self) -> Iterator[Sample]:
+        """The newest numbers of each log. NoData where no log says any."""
+        now = time.monotonic()
+        if now >= self._search_due:
+            self._search()
+            self._search_due = now + SEARCH_SECONDS
+        for log in self._logs.values():
+            self._follow(log)
+        samples = list(self._samples())
+        if not samples:
+            raise NoData("no log of a rank here tells of a step; `files` and `patterns` add some")
+        yield from samples
+
+    def _search(self) -> None:
+        found: dict[Path, Writer] = {}
+        for rank in self.context.ranks if self.context.live else ():
+            for path in _outputs(self.context.proc, rank.process.pid):
+                known = found.get(path)
+                # Ranks that share one file: its unmarked lines are taken for the first one's.
+                if known is None or (known.rank or 0) > rank.id.rank:
+                    found[path] = Writer(rank.id.job, rank.id.rank)
+        jobs = {rank.id.job for rank in self.context.ranks}
+        named = Writer(jobs.pop() if len(jobs) == 1 else "")
+        for name in self._options.files:
+            matches = glob.glob(os.path.expanduser(name))
+            if not matches:
+                self._files.complain(name, "is not there")
+            for match in matches:
+                found.setdefault(Path(match), named)
+        for path in self._logs.keys() - found.keys():
+            del self._logs[path]
+        wanted = self._files.bounded(sorted(found), MAX_LOGS, "the logs of the ranks")
+        for path in wanted:
+            if path not in self._logs:
+                self._logs[path] = Log(path, found[path])
+
+    def _follow(self, log: Log) -> None:
+        try:
+            lines = log.tail.lines()
+        except OSError as error:
+            self._files.complain(log.tail.path, f"cannot be read: {error.strerror or error}")
+            return
+        for raw in lines:
+            if len(raw) <= MAX_LINE and (self._patterns or any(hint in raw for hint in HINTS)):
+                self._take(log, raw.decode("utf-8", "replace"))
+
+    def _take(self, log: Log, text: str) -> None:
+        line = parse_line(text)
+        numbers = self._own(line.text) or _numbers(parse_step(line.text))
+        if not numbers:
+            return
+        rank = line.origin.rank if line.origin.rank is not None else log.writer.rank
+        log.said.setdefault(Writer(log.writer.job, rank), {}).update(numbers)
+
+    def _own(self, text: str) -> dict[str, float]:
+        for pattern in self._patterns:
+            match = pattern.search(text)
+            numbers = {
+                name: number
+                for name, value in (match.groupdict() if match else {}).items()
+                if name in GROUPS and (number := _number(value)) is not None
+            }
+            if numbers:
+                return numbers
+        return {}
+
+    def _samples(self) -> Iterator[Sample]:
+        seen: set[tuple[Writer, str]] = set()
+        newest = sorted(self._logs.values(), key=lambda log: log.tail.written, reverse=True)
+        for log in newest:
+            if self._too_old(log):
+                continue
+            for writer, numbers in log.said.items():
+                for name, value in numbers.items():
+                    if (writer, name) not in seen:
+                        seen.add((writer, name))
+                        yield _sample(writer, name, value)
+
+    def _too_old(self, log: Log) -> bool:
+        # By hand, or of a captured tree, the newest there is is what is asked for.
+        by_hand = not self.context.live or self.context.state_dir is None
+        return not by_hand and time.time() - log.tail.written > self._options.stale_seconds
+
+
+def _sample(writer: Writer, name: str, value: float) -> Sample:
+    known = (("job", writer.job), ("rank", "" if writer.rank is None else str(writer.rank)))
+    labels = tuple((key, text) for key, text in known if text)
+    return Sample(SCALAR.name, (*labels, ("name", f"log_{name}")), value)
+
+
+def _numbers(step: Step | None) -> dict[str, float]:
+    """The numbers that a step line gives. A bar that stands at 0 tells of no step."""
+    if step is None:
+        return {}
+    found = {name: getattr(step, name) for name in GROUPS}
+    if step.left:
+        found.pop("step")
+    return {name: float(value) for name, value in found.items() if value is not None}
+
+
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        compiled = re.compile(pattern)
+    except re.error as error:
+        raise Skip(f"patterns: {pattern!r} is no regular expression: {error}") from None
+    if not set(compiled.groupindex) & set(GROUPS):
+        raise Skip(f"patterns: {pattern!r} names none of the groups {', '.join(GROUPS)}")
+    return compiled
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return float(text.replace(",", "")) if text else None
+    except ValueError:
+        return None
+
+
+def _outputs(proc: Path, pid: int) -> Iterable[Path]:
+    """The files that a process's stdout and stderr lead to."""
+    for number in (1, 2):
+        try:
+            target = os.readlink(proc / str(pid) / "fd" / str(number))
+        except OSError:
+            continue
+        if target.startswith("/") and not target.startswith("/dev/"):
+            yield Path(target)

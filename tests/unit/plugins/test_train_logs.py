@@ -1,0 +1,136 @@
+"""What the collector of training logs reads from lines of real frameworks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ray_sentinel.api import Context, NoData, Skip
+from ray_sentinel.model.identity import ProcessId, Rank, RankId
+from ray_sentinel_plugins._log_tail import MOST_BYTES, LogTail
+from ray_sentinel_plugins.train_logs import TrainLogsCollector
+
+MAXTEXT = (
+    "completed step: 7, seconds: 1.250, TFLOP/s/device: 300.1, Tokens/s/device: 4096.5, "
+    "total_weights: 65536, loss: 2.500\n"
+)
+
+
+def rank(number: int, pid: int) -> Rank:
+    return Rank(id=RankId("llama", 0, number), process=ProcessId("n", pid), node="n")
+
+
+def collector(tmp_path: Path, *ranks: Rank, **options: object) -> TrainLogsCollector:
+    made = TrainLogsCollector.Options(**options)
+    return TrainLogsCollector(Context(proc=tmp_path / "proc", options=made, ranks=ranks))
+
+
+def series(found: TrainLogsCollector) -> dict[str, float]:
+    return {
+        ",".join(value for _, value in sample.labels): sample.value for sample in found.collect()
+    }
+
+
+def output(tmp_path: Path, pid: int, log: Path) -> None:
+    fd = tmp_path / "proc" / str(pid) / "fd"
+    fd.mkdir(parents=True)
+    (fd / "1").symlink_to(log)
+    (fd / "2").symlink_to("/dev/null")
+
+
+def test_a_named_log(tmp_path: Path) -> None:
+    log = tmp_path / "main.log"
+    log.write_text("starting\n" + MAXTEXT)
+    found = series(collector(tmp_path, files=(str(log),)))
+    assert found == {
+        "log_step": 7,
+        "log_seconds": 1.25,
+        "log_loss": 2.5,
+        "log_tokens_per_second": 4096.5,
+    }
+
+
+def test_the_output_of_a_rank_is_found_and_followed(tmp_path: Path) -> None:
+    log = tmp_path / "worker-abc-01000000-77.out"
+    log.write_text(MAXTEXT)
+    output(tmp_path, 77, log)
+    found = collector(tmp_path, rank(3, 77))
+    assert series(found)["llama,3,log_step"] == 7
+    with log.open("a") as file:
+        file.write(MAXTEXT.replace("step: 7", "step: 8")[:20])
+    assert series(found)["llama,3,log_step"] == 7
+    with log.open("a") as file:
+        file.write(MAXTEXT.replace("step: 7", "step: 8")[20:])
+    assert series(found)["llama,3,log_step"] == 8
+
+
+def test_ranks_that_share_a_log_are_told_apart_where_lines_say_so(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text(MAXTEXT + "[rank5]: " + MAXTEXT.replace("step: 7", "step: 6"))
+    for number in (4, 5):
+        output(tmp_path, number, log)
+    found = series(collector(tmp_path, rank(5, 5), rank(4, 4)))
+    assert found["llama,4,log_step"] == 7
+    assert found["llama,5,log_step"] == 6
+
+
+def test_progress_bars(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(
+        b"\rTraining:  44%|####  | 440/1000 [01:00<02:00,  7.50it/s]"
+        b"\rTraining:  45%|####  | 450/1000 [01:02<02:00,  2.00s/it]\r"
+    )
+    found = series(collector(tmp_path, files=(str(log),)))
+    assert found["log_step"] == 450
+    assert found["log_seconds"] == 2.0
+
+
+def test_patterns_of_the_user(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("<<9>> verlust 1,024.5\n")
+    pattern = r"<<(?P<step>\d+)>> verlust (?P<loss>[\d.,]+)"
+    found = series(collector(tmp_path, files=(str(log),), patterns=(pattern,)))
+    assert found == {"log_step": 9, "log_loss": 1024.5}
+
+
+@pytest.mark.parametrize("pattern", ["(", r"(?P<schritt>\d+)"])
+def test_a_pattern_of_no_use_is_refused(tmp_path: Path, pattern: str) -> None:
+    with pytest.raises(Skip, match="patterns"):
+        collector(tmp_path, patterns=(pattern,))
+
+
+def test_evaluation_is_no_training(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("Evaluating:  45%|####  | 450/1000 [01:02<02:00,  2.00s/it]\n")
+    with pytest.raises(NoData):
+        series(collector(tmp_path, files=(str(log),)))
+
+
+def test_a_log_that_is_missing_is_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(NoData):
+        series(collector(tmp_path, files=(str(tmp_path / "no.log"),)))
+    assert "is not there" in caplog.text
+
+
+def test_a_tail_goes_on_after_rotation_and_truncation(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(b"one\ntwo\nthr")
+    tail = LogTail(log)
+    assert tail.lines() == [b"one", b"two"]
+    assert tail.lines() == []
+    log.write_bytes(b"new\n")
+    assert tail.lines() == [b"new"]
+    (tmp_path / "next").write_bytes(b"rotated\nlonger\n")
+    (tmp_path / "next").rename(log)
+    assert tail.lines() == [b"rotated", b"longer"]
+
+
+def test_a_line_without_end_is_passed_over(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(b"x" * (2 * MOST_BYTES))
+    tail = LogTail(log)
+    assert tail.lines() == []
+    with log.open("ab") as file:
+        file.write(b"x" * MOST_BYTES + b"\nend\n")
+    assert tail.lines()[-1] == b"end"
