@@ -13,6 +13,7 @@ import os
 import sys
 import traceback
 import weakref
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -119,13 +120,13 @@ def watch_over(writer: ProgressWriter, *, companion: bool = True) -> Lifecycle:
     return life
 
 
-def allow_tracing() -> bool:
+def allow_tracing(proc: Path = Path("/proc")) -> bool:
     """Where Yama restricts ptrace to ancestors, let any process of the same user trace this one.
 
     ``man 2 PR_SET_PTRACER``. Without it an agent's py-spy, which is no ancestor of the rank, would
     need CAP_SYS_PTRACE. Returns whether something was done.
     """
-    if yama_scope() != 1:
+    if yama_scope(proc) != 1:
         return False
     import ctypes
 

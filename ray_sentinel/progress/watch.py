@@ -21,6 +21,7 @@ import msgspec
 from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
 from ray_sentinel.model.progress import Exit, RankSnapshot
 from ray_sentinel.progress import pidfd
+from ray_sentinel.progress.ask import NoAnswerError, arm_watchdog
 from ray_sentinel.progress.attached import Attached
 from ray_sentinel.progress.discovery import Claim, Discovery, Found
 from ray_sentinel.progress.environment import RECORD_DIR_VARIABLE
@@ -31,6 +32,7 @@ from ray_sentinel.progress.processes import Key, Process, ProcessTable
 from ray_sentinel.progress.reader import RecordReader
 from ray_sentinel.progress.record_view import RecordView
 from ray_sentinel.progress.stale import StaleRecords
+from ray_sentinel.progress.tracing import may_trace
 from ray_sentinel.progress.who import DEFAULT_JOB
 
 MAX_COMMAND = 400
@@ -58,12 +60,16 @@ class NodeWatch:
         monotonic: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
         on_exit: Callable[[], None] | None = None,
+        tracer: bool = True,
     ) -> None:
         """``own_raylet`` is the pid of the agent's raylet; ``job`` names ranks that name none.
 
         ``on_exit`` is called in another thread when a rank ends, so that the agent can look at
-        once; it must be quick.
+        once; it must be quick. ``tracer`` is False where no tracer is installed: ranks that attach
+        are then asked to leave their stacks themselves when their interpreter is held, as they are
+        where the kernel refuses us.
         """
+        self._proc, self._tracer = proc, tracer
         self.node = node
         self._job = job or DEFAULT_JOB
         self._raylet = own_raylet
@@ -81,6 +87,7 @@ class NodeWatch:
         self._ended: set[Key] = set()
         self._attached = Attached(proc)
         self._views: dict[Key, RecordView] = {}
+        self._armed: set[RecordView] = set()
         self._processes: Mapping[int, Process] = {}
         self._order = 0
         self.hidden = 0
@@ -208,8 +215,12 @@ class NodeWatch:
         current: dict[Key, _Tracked] = {}
         for item in found:
             key = item.process.key
-            current[key] = _Tracked(rank=self._rank(item), view=self._views.get(key))
+            view = self._views.get(key)
+            current[key] = _Tracked(rank=self._rank(item), view=view)
             self._exits.watch(key)
+            if view is not None and view not in self._armed:
+                self._arm(view)
+        self._armed &= set(self._views.values())
         living = {process.key for process in table.values()}
         gone = {
             key: tracked
@@ -220,6 +231,16 @@ class NodeWatch:
         for key, tracked in gone.items():
             tracked.view = self._attached.latest.get(key, tracked.view)
         self._tracked = {**current, **gone}
+
+    def _arm(self, view: RecordView) -> None:
+        """Where no tracer may look, the rank must leave its stacks before it is too late."""
+        self._armed.add(view)
+        if self._tracer and may_trace(view.header.pid, self._proc) is not False:
+            return
+        try:
+            arm_watchdog(view)
+        except NoAnswerError as error:
+            self._attached.problems.append(str(error))
 
     def _exit(self, ended: Ended) -> Exit | None:
         tracked = self._tracked.pop(ended.key, None)

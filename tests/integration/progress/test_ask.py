@@ -20,6 +20,7 @@ from ray_sentinel.progress.ask import (
     request_stacks,
 )
 from ray_sentinel.progress.record_view import RecordView
+from ray_sentinel.progress.tracing import may_trace
 from tests.support.ranks import DEADLINE, Ranks
 
 pytestmark = pytest.mark.integration
@@ -103,6 +104,20 @@ def test_faulthandler_serves_where_the_interpreter_is_held(ranks, fault):
     assert process.poll() is None
 
 
+def test_where_we_may_not_trace_the_watchdog_is_armed_by_itself(ranks, monkeypatch):
+    monkeypatch.setattr("ray_sentinel.progress.watch.may_trace", lambda *_: False)
+    process = ranks.start("none")
+    view = view_of(ranks, process)
+    ranks.until(lambda: view.watchdog, "armed")
+
+
+def test_where_we_may_trace_it_is_not(ranks):
+    process = ranks.start("none")
+    view = view_of(ranks, process, 40)
+    assert may_trace(process.pid)
+    assert not view.watchdog
+
+
 def test_the_alarm_does_not_hold_up_forked_children(ranks):
     process = ranks.start("fork")
     view = view_of(ranks, process)
@@ -155,7 +170,10 @@ def test_the_flight_recorder_of_a_real_hang(ranks, tmp_path):
     )
     # Nobody told which rank is which; torch.distributed did, once it was up.
     ranks.until(
-        lambda: sorted(item.rank.id.rank for item in ranks.snapshots.values()) == [0, 1],
+        lambda: (
+            sorted((item.rank.id.rank, item.rank.world_size) for item in ranks.snapshots.values())
+            == [(0, 2), (1, 2)]
+        ),
         "the ranks",
     )
     for rank, process in enumerate(processes):
@@ -164,4 +182,3 @@ def test_the_flight_recorder_of_a_real_hang(ranks, tmp_path):
         assert not dump.pickled
         recorded = json.loads(dump.data)
         assert len(recorded["entries"]) == (11 if rank == 0 else 10)
-        assert ranks.of(process).rank.world_size == 2
