@@ -141,14 +141,15 @@ def _grouped(entries: Iterable[Entry]) -> dict[tuple[str, Layout, int], list[Ent
     found: dict[tuple[str, Layout, int], list[Entry]] = {}
     for entry in entries:
         parts = entry.path.split("/")
-        key = _folder_key(parts)
-        if key is None:
-            match = _FILES.match(parts[-1])
-            if match is None:
-                continue
-            key = (entry.path, "file", int(match["step"]))
-        found.setdefault(key, []).append(entry)
+        key = _folder_key(parts) or _file_key(entry.path)
+        if key is not None:
+            found.setdefault(key, []).append(entry)
     return found
+
+
+def _file_key(path: str) -> tuple[str, Layout, int] | None:
+    match = _FILES.match(path.rpartition("/")[2])
+    return (path, "file", int(match["step"])) if match else None
 
 
 def _folder_key(parts: Sequence[str]) -> tuple[str, Layout, int] | None:
