@@ -138,6 +138,23 @@ class Config(Section, frozen=True):
         return Path("~/ray_sentinel").expanduser() / (safe_name(self.job) or "default")
 
 
+def absolute(config: Config, folder: Path) -> Config:
+    """``config`` with its relative paths taken from ``folder``: it will be used elsewhere.
+
+    ``~`` stays: it means the home of whoever runs our processes.
+    """
+
+    def here(path: str) -> str:
+        return path if not path or path.startswith("~") else str(folder / path)
+
+    return msgspec.structs.replace(
+        config,
+        log_dir=here(config.log_dir),
+        agent=msgspec.structs.replace(config.agent, plugin_dir=here(config.agent.plugin_dir)),
+        capture=msgspec.structs.replace(config.capture, output_dir=here(config.capture.output_dir)),
+    )
+
+
 def safe_name(text: str) -> str:
     """``text`` as a single file name: other characters than letters, digits, ``._-`` become ``_``.
 

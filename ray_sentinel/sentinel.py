@@ -13,9 +13,10 @@ import sys
 import threading
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsFloat
 
-from ray_sentinel.config import Config, load
+from ray_sentinel.config import Config, absolute, load
 from ray_sentinel.errors import SentinelError
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def attach(
             _current.rename(job, rank, world_size)
             return _current
         try:
-            settings = _settings(config, job)
+            settings = absolute(_settings(config, job), Path.cwd())
         except SentinelError as error:
             if strict:
                 raise

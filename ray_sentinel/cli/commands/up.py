@@ -7,12 +7,13 @@ there is no cluster.
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 from rich.console import Console
 
 from ray_sentinel.cli.output import clean, print_json
 from ray_sentinel.cli.reach import add_common
-from ray_sentinel.config import Config, load
+from ray_sentinel.config import Config, absolute, load
 
 HELP = "watch the Ray cluster"
 
@@ -30,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Deploy, and wait until every node is watched."""
-    config = load(args.config, overrides=_overrides(args))
+    config = absolute(load(args.config, overrides=_overrides(args)), Path.cwd())
     from ray_sentinel.actors import cluster, deployment
     from ray_sentinel.actors.deploy_helper import wait_until_watched
 

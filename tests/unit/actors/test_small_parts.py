@@ -13,7 +13,8 @@ from ray_sentinel.actors.health import health_of
 from ray_sentinel.actors.hosts import RayNode, host_label, ray_nodes
 from ray_sentinel.actors.probe import raylet_answers
 from ray_sentinel.actors.storage import Storage
-from ray_sentinel.config import Config
+from ray_sentinel.config import Agent, Config, absolute
+from ray_sentinel.config import Capture as CaptureTable
 from ray_sentinel.engine.actions import Capture
 from ray_sentinel.errors import UnreachableError
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
@@ -201,3 +202,12 @@ def test_no_more_processes_are_paused_than_allowed() -> None:
     assert cut.suspects == tuple(ranks[:2])
     assert cut.waiters == (ranks[2],)
     assert cut.others == (ranks[3],)
+
+
+def test_relative_paths_mean_the_callers_folder() -> None:
+    given = Config(log_dir="logs", agent=Agent(plugin_dir="~/p"), capture=CaptureTable())
+    found = absolute(given, Path("/home/me"))
+    assert found.log_dir == "/home/me/logs"
+    assert found.agent.plugin_dir == "~/p"
+    assert found.capture.output_dir == ""
+    assert absolute(found, Path("/elsewhere")) == found

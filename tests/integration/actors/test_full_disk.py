@@ -1,0 +1,77 @@
+"""A file system that is full: what was recorded stays, the rest is said and kept in memory."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ray_sentinel.actors import bundle, eventlog
+from ray_sentinel.actors.brain import LogWriter
+from ray_sentinel.clock import FakeClock
+from ray_sentinel.engine.events import Tick
+from ray_sentinel.model.incident import Incident
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 64 KiB."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(folder)]
+    if subprocess.run(mount, capture_output=True, check=False, timeout=10).returncode:
+        pytest.skip("needs the right to mount: run as root")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True, timeout=10)
+
+
+def until_done(writer: LogWriter, number: int) -> None:
+    deadline = time.monotonic() + 20
+    while writer.done < number:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_the_event_log_goes_on_when_there_is_room_again(small: Path) -> None:
+    clock = FakeClock()
+    writer = LogWriter(small / "events", 1 << 30, clock)
+    number = 0
+    for moment in range(5000):
+        number = writer.put(Tick(time=float(moment)), ())
+    until_done(writer, number)
+    assert "No space left" in writer.problem
+    kept = [event.time for event in eventlog.read(small / "events")[1]]
+    assert kept == [float(n) for n in range(len(kept))], "what fitted is whole and in order"
+    assert len(kept) > 500
+
+    eventlog.segments(small / "events")[0].unlink()
+    clock.advance(60)
+    until_done(writer, writer.put(Tick(time=9999.0), ()))
+    assert writer.problem == ""
+    assert eventlog.read(small / "events")[1] == [Tick(time=9999.0)]
+    writer.close()
+
+
+def test_a_bundle_says_what_did_not_fit(small: Path) -> None:
+    incident = Incident(
+        id="0001",
+        job="j",
+        attempt=0,
+        kind="unknown",
+        severity="critical",
+        state="confirmed",
+        summary="",
+        rule="",
+        suspected_at=0.0,
+    )
+    folder = bundle.create(small, incident)
+    (problem,) = bundle.add(folder, {"a.txt": b"x" * 1000, "b.txt": b"y" * 100_000})
+    assert "b.txt" in problem
+    assert "No space left" in problem
+    assert (folder / "a.txt").read_bytes() == b"x" * 1000
+    assert sorted(path.name for path in folder.iterdir()) == ["a.txt", "incident.json"]
