@@ -64,7 +64,7 @@ def _view(source: TimeSeries, options: Options, progress: Callable[[str], None])
     if options.window is not None:
         start = max(start, options.window[0] - LEAD_SECONDS)
         end = min(end, options.window[1])
-    if end <= start:
+    if end < start:
         raise InputError(
             f"{source.title} has data from {span[0]:.0f} to {span[1]:.0f} (Unix seconds); "
             "the window asked for lies outside"

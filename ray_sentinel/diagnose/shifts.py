@@ -160,8 +160,8 @@ def _best_split(curve: Floats, size: int) -> int:
 
 def _onset(series: Floats, left: int, split: int, before: float, after: float, noise: float) -> int:
     """Walk from the split to the first value that has left the old level for good."""
-    quarter = 0.25 * abs(after - before)
-    limit = max(3.0 * noise, quarter) if 3.0 * noise < 0.5 * abs(after - before) else 2 * quarter
+    size = abs(after - before)
+    limit = max(3.0 * noise, 0.1 * size) if 3.0 * noise < 0.5 * size else 0.5 * size
     sign = 1.0 if after > before else -1.0
     away = sign * (series - before) > limit
     at = split

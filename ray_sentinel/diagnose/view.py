@@ -66,7 +66,7 @@ class View:
         self.families = frozenset(source.families())
         self.interval = scrape_interval(source, self.families, start, end)
         self.step = step or cell_size(self.interval, end - start)
-        self.times = axis(start, end, self.step)
+        self.times = axis(start, max(end, start + self.step), self.step)
         self.hidden: dict[str, Bools] = {}
         """Host → cells (T,) in which its hardware series must not be trusted."""
         self._progress = progress
@@ -132,6 +132,9 @@ class View:
     def _panel(self, quantity: Quantity, name: Name, grid: Grid) -> Panel:
         rows, values = [], []
         for labels, series in zip(grid.labels, grid.values, strict=True):
+            if quantity.group != "train":
+                # A loss that is not finite is news; a sensor that says so has said nothing.
+                series = np.where(np.isfinite(series), series, np.nan)
             if np.isnan(series).all():
                 continue
             rows.append(self._row(quantity, labels))

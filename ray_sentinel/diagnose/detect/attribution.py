@@ -20,6 +20,9 @@ LEAST_EFFECT = 0.04
 """Steps must be so much slower while the disturbance is there."""
 LEAST_EXPLAINED = 0.5
 LEAST_PRECISION = 0.4
+WEAK_PORT = 0.1
+"""Share of the worst port's effect below which a port is a bystander."""
+SLACK_SECONDS = 60.0
 TOGETHER_SECONDS = 90.0
 
 
@@ -76,14 +79,9 @@ def _fit(case: Case, candidate: Candidate) -> Attribution | None:
     effect = pace.effect(case, candidate.cells)
     explained = float((slow & cells).sum() / slow.sum())
     precision = float((slow & cells).sum() / cells.sum())
-    first = tempo.spells[0]
-    late = candidate.at - first.start
-    slack = first.uncertainty + 2 * case.cell + max(a.uncertainty for a in candidate.anomalies)
-    # One of several slow spells may have a cause of its own.
-    starts = [abs(candidate.at - spell.start) for spell in tempo.spells]
     if np.isnan(effect) or effect < LEAST_EFFECT or precision < LEAST_PRECISION:
         return None
-    if explained < LEAST_EXPLAINED or (late > slack + 60.0 and min(starts) > slack + 60.0):
+    if explained < LEAST_EXPLAINED or not _in_time(case, candidate, tempo):
         return None
     return Attribution(
         candidate=candidate,
@@ -92,6 +90,22 @@ def _fit(case: Case, candidate: Candidate) -> Attribution | None:
         precision=precision,
         recovered=_recovered(case, candidate.cells, tempo),
     )
+
+
+def _in_time(case: Case, candidate: Candidate, tempo: pace.Pace) -> bool:
+    """It began no later than some slow spell (each may have a cause of its own).
+
+    Only time in which steps were seen counts: in a checkpoint nothing can be said of either.
+    """
+    doubt = 2 * case.cell + max(anomaly.uncertainty for anomaly in candidate.anomalies)
+    for spell in tempo.spells:
+        between = case.steady & (case.times > spell.start) & (case.times < candidate.at)
+        late = float(between.sum()) * case.cell if candidate.at < spell.end else np.inf
+        early = case.steady & (case.times > candidate.at) & (case.times < spell.start)
+        slack = spell.uncertainty + doubt + SLACK_SECONDS
+        if late <= slack and (spell is tempo.spells[0] or early.sum() * case.cell <= slack):
+            return True
+    return False
 
 
 def _recovered(case: Case, cells: Bools, tempo: pace.Pace) -> bool:
@@ -115,7 +129,7 @@ def _network(case: Case) -> list[Candidate]:
         guilty = [
             port
             for port, effect in zip(ports, alone, strict=True)
-            if not np.isfinite(best) or (np.isfinite(effect) and effect >= 0.35 * best)
+            if not np.isfinite(best) or (np.isfinite(effect) and effect >= max(LEAST_EFFECT, WEAK_PORT * best))
             or port.priority == 1
         ]  # fmt: skip
         cells = np.any([port.cells for port in guilty], axis=0) if guilty else union

@@ -28,7 +28,7 @@ NEAR_THROTTLING = 95.0
 """°C at which a GPU throttles or soon will, whatever its clocks say."""
 CLOCK_DROP = 0.04
 """Share of the usual clock."""
-POWER_DROP = 0.08
+POWER_DROP = 0.12
 FIRST_SHARE = 0.1
 """The first level is the usual one if it lasts for this share of the time."""
 
@@ -121,10 +121,10 @@ def _of_row(
     worst = max(sign * (level - base) for level in levels)
     row, values = panel.rows[index], panel.values[index]
     # From where it began to leave its level, not only from where it had gone far enough.
-    first = int(np.flatnonzero(cells)[0])
+    first, doubt = int(np.flatnonzero(cells)[0]), SMOOTH_SECONDS / 2
     for shift in reversed(shifts):
         if shift.index <= first and sign * shift.size > 0:
-            first = shift.index
+            first, doubt = shift.index, max(doubt, shift.uncertainty)
             break
     last = stats.last_index(cells) or first
     usual = stats.middle(values[~cells & case.steady]) if (~cells & case.steady).any() else base
@@ -140,7 +140,7 @@ def _of_row(
         text=text,
         at=float(case.times[first]),
         until=float(case.times[last]),
-        uncertainty=max(case.cell, SMOOTH_SECONDS / 2),
+        uncertainty=max(case.cell, doubt),
         host=row.host,
         gpu=row.gpu,
         size=sign * worst,

@@ -76,7 +76,8 @@ def find(case: Case) -> Pace:
     enough = max(4, LEAST_SHARE * int(np.isfinite(steady).sum()))
     lasting = [level for level, count, *_ in levels if count >= enough and np.isfinite(level)]
     best = min(lasting) if lasting else usual
-    spells = _spells(case, levels, best)
+    doubts = {shift.index: shift.uncertainty for shift in shifts}
+    spells = _spells(case, levels, best, doubts)
     return Pace(
         known=True,
         best=best,
@@ -110,7 +111,7 @@ def _calm(values: Floats) -> Floats:
 
 
 def _spells(
-    case: Case, levels: list[tuple[float, int, int, int]], best: float
+    case: Case, levels: list[tuple[float, int, int, int]], best: float, doubts: dict[int, float]
 ) -> tuple[Spell, ...]:
     spells: list[Spell] = []
     for level, count, left, right in levels:

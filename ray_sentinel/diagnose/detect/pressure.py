@@ -107,7 +107,7 @@ def _rise(
         + f" (usually {usual:.0f})",
         at=ups[0].at,
         until=float(case.times[stats.last_index(cells) or 0]),
-        uncertainty=max(case.cell, 30.0),
+        uncertainty=max(case.cell, 30.0, ups[0].uncertainty),
         host=host,
         size=size,
         metric=panel.metric,

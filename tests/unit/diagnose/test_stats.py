@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ray_sentinel.diagnose import stats
+
+NAN, INF = float("nan"), float("inf")
+
+
+def test_missing_and_infinite_values_do_not_count() -> None:
+    values = np.array([1.0, NAN, 3.0, INF, -INF, 2.0])
+    assert stats.middle(values) == 2.0
+    assert float(stats.mean(values)) == 2.0
+    assert float(stats.largest(values)) == 3.0
+    assert float(stats.smallest(values)) == 1.0
+
+
+def test_nothing_known_is_nan_and_no_warning(recwarn: pytest.WarningsRecorder) -> None:
+    assert np.isnan(stats.middle(np.array([NAN, INF])))
+    assert np.isnan(stats.sigma(np.empty(0)))
+    assert not recwarn.list
+
+
+def test_sigma_ignores_a_minority_of_outliers() -> None:
+    rng = np.random.default_rng(1)
+    values = rng.normal(0, 2.0, 4000)
+    values[:800] = 1e9
+    assert float(stats.sigma(values)) == pytest.approx(2.0, rel=0.5)
+
+
+def test_runs_and_joined() -> None:
+    flags = np.array([True, False, True, True, False, False, True])
+    assert stats.runs(flags) == [(0, 1), (2, 4), (6, 7)]
+    assert stats.runs(stats.joined(flags, 1)) == [(0, 4), (6, 7)]
+    assert stats.runs(np.zeros(3, dtype=bool)) == []
+
+
+def test_carried_stops_at_its_limit() -> None:
+    values = np.array([NAN, 1.0, NAN, NAN, NAN, 2.0])
+    assert np.array_equal(stats.carried(values, 2), [NAN, 1, 1, 1, NAN, 2], equal_nan=True)
+    assert np.array_equal(stats.carried(values), [NAN, 1, 1, 1, 1, 2], equal_nan=True)
+
+
+def test_rolling_median_steps_over_holes_and_spikes() -> None:
+    values = np.array([1.0, NAN, 1.0, 50.0, 1.0, NAN, 1.0, 1.0])
+    assert set(stats.rolling_median(values, 3)[np.isfinite(values)]) == {1.0}
+
+
+def test_trailing_median_knows_only_the_past() -> None:
+    values = np.array([1.0] * 10 + [9.0] * 10)
+    past = stats.trailing_median(values, 5)
+    assert past[10] == 1.0
+    assert past[19] == 9.0
+    assert np.isnan(past[0])
+
+
+@pytest.mark.parametrize(
+    ("values", "usual"), [([5.0], 0.0), ([0.0, 9.0], 0.0), ([1.0, 2.0, 90.0], 2.0), ([], 0.0)]
+)
+def test_background_is_what_the_quieter_peers_do(values: list[float], usual: float) -> None:
+    assert stats.background(np.array(values)) == usual
