@@ -269,6 +269,9 @@ def test_a_dead_pid_and_a_reused_one_are_never_traced(processes: Processes) -> N
         result = run(tool, ProcessId("node1", alive.pid, other.start))
         assert result.skipped, tool
         assert "gone" in result.problem
+    outcome = sample([rank(0, ProcessId("node1", alive.pid, other.start))])
+    assert outcome.facts[0].signature == ()
+    assert "gone" in outcome.facts[0].error
 
 
 def test_a_process_killed_while_it_is_looked_at(processes: Processes) -> None:

@@ -39,7 +39,8 @@ def trace_tasks(process: ProcessId, deadline: float, limit: int = MAX_TASKS) -> 
     """The first ``limit`` tasks of a process as text and as a trace."""
     started = time.monotonic()
     stat = read_stat(process.pid)
-    if stat is None:
+    # The pid may be another process's by now.
+    if stat is None or process.start not in (0, stat.start):
         trace = StackTrace(
             process=process,
             tool="kernel",
