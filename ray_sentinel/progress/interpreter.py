@@ -20,8 +20,9 @@ STALE_AFTER = 1.5
 """Seconds without a stamp after which somebody must be at fault: three missed stamps."""
 STARVED_SHARE = 0.5
 """Share of the time that a starved thread waits for a CPU, at least."""
-IDLE_SHARE = 0.05
-"""Share of a CPU that a starved process gets, at most."""
+IDLE_SHARE = 0.02
+"""Share of a CPU that a starved process gets, at most: with more, the holder of the lock would have
+come to the point where it lets go."""
 FEW_RUNS = 2
 """A waiter for the lock is put on a CPU 200 times a second, unless it is starved itself; a sleeper
 is once, at the end of its sleep."""
@@ -54,13 +55,13 @@ def waited(now: ThreadSample, before: ThreadSample) -> float | None:
 
 
 class Scheduling(msgspec.Struct, frozen=True, kw_only=True):
-    """What the run queues did to a process between two looks."""
+    """What the run queues did to a process."""
 
-    seconds: float
-    longest_wait: float
-    """Of the thread that waited longest for a CPU, the companion left out."""
-    cpu_seconds: float
-    """Of all threads together."""
+    waited_share: float
+    """Of the time since the last look, how much the thread waited for a CPU that waited longest,
+    the companion left out."""
+    cpu_share: float
+    """CPU time of all threads together over time, since the last stamp was first seen."""
 
 
 def interpreter_state(
@@ -76,9 +77,8 @@ def interpreter_state(
 ) -> InterpreterState:
     """Judge from the age of the stamp (seconds) and from the companion's scheduler state.
 
-    ``state`` is the process's letter; ``before`` is the last look at the same companion, and
-    ``scheduling`` what happened since then; ``runs`` is how often the companion was put on a CPU
-    since it last stamped. "unknown" wherever two readings are possible.
+    ``state`` is the process's letter, ``before`` the last look at the same companion, ``runs`` how
+    often it was put on a CPU since it last stamped. "unknown" wherever two readings are possible.
     """
     if stamp_age is None or stamp_age < -CLOCK_SLACK:
         return "unknown"
@@ -106,11 +106,10 @@ def _lacks_cpu(companion: ThreadSample, before: ThreadSample | None, runs: int |
 
 
 def _holder_lacks_cpu(scheduling: Scheduling | None) -> bool:
-    if scheduling is None or scheduling.seconds <= 0:
-        return False
     return (
-        scheduling.longest_wait / scheduling.seconds >= STARVED_SHARE
-        and scheduling.cpu_seconds / scheduling.seconds < IDLE_SHARE
+        scheduling is not None
+        and scheduling.waited_share >= STARVED_SHARE
+        and scheduling.cpu_share < IDLE_SHARE
     )
 
 

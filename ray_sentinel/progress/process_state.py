@@ -41,15 +41,16 @@ class _Memory(msgspec.Struct, kw_only=True):
     """What is remembered of a process from look to look; times are monotonic seconds."""
 
     looked_at: float = 0.0
-    cpu_seconds: float = 0.0
-    """Of all threads."""
     moved: tuple[int, float, int] = (0, -1.0, -1)
     """The training thread's tid, CPU seconds and switches."""
     moved_at: float = 0.0
     threads: dict[int, ThreadSample] = {}
     stamp: float = 0.0
-    switches_at_stamp: int | None = None
-    """The companion's, when this stamp was first seen."""
+    stamped_at: float = 0.0
+    """When this stamp was first seen; what follows is as it was then."""
+    stamped_cpu: float = 0.0
+    stamped_switches: int | None = None
+    """The companion's."""
 
 
 class _Walk(msgspec.Struct, kw_only=True):
@@ -106,17 +107,17 @@ class StateReader:
         for seen, number in ((thread, tid), (companion, companion_tid)):
             if seen is not None:
                 walk.threads[number] = seen
+        runs = _runs(memory, companion, stamp, stat, now)
         interpreter = interpreter_state(
             age,
             stat.state,
             companion,
             memory.threads.get(companion_tid),
             _scheduling(memory, walk, stat, now, companion_tid),
-            runs=_runs(memory, companion, stamp),
+            runs=runs,
             frozen=frozen,
         )
-        memory.looked_at, memory.cpu_seconds = now, stat.cpu_seconds
-        memory.threads = walk.threads
+        memory.looked_at, memory.threads = now, walk.threads
         return Reading(
             state=ProcessState(
                 state=stat.state,
@@ -222,20 +223,23 @@ def _quiet(memory: _Memory, stat: Stat, thread: ThreadSample | None, tid: int, n
     return max(0.0, now - memory.moved_at)
 
 
-def _runs(memory: _Memory, companion: ThreadSample | None, stamp: float) -> int | None:
+def _runs(
+    memory: _Memory, companion: ThreadSample | None, stamp: float, stat: Stat, now: float
+) -> int | None:
     """How often the companion was put on a CPU since its stamp was first seen."""
     switches = companion.switches if companion is not None else None
     if stamp != memory.stamp:
-        memory.stamp, memory.switches_at_stamp = stamp, switches
-    if switches is None or memory.switches_at_stamp is None:
+        memory.stamp, memory.stamped_at = stamp, now
+        memory.stamped_cpu, memory.stamped_switches = stat.cpu_seconds, switches
+    if switches is None or memory.stamped_switches is None:
         return None
-    return switches - memory.switches_at_stamp
+    return switches - memory.stamped_switches
 
 
 def _scheduling(
     memory: _Memory, walk: _Walk, stat: Stat, now: float, companion_tid: int
 ) -> Scheduling | None:
-    if not memory.threads or now <= memory.looked_at:
+    if not memory.threads or now <= memory.looked_at or now <= memory.stamped_at:
         return None
     waits = [
         seconds
@@ -245,7 +249,6 @@ def _scheduling(
         and (seconds := waited(thread, before)) is not None
     ]
     return Scheduling(
-        seconds=now - memory.looked_at,
-        longest_wait=max(waits, default=0.0),
-        cpu_seconds=stat.cpu_seconds - memory.cpu_seconds,
+        waited_share=max(waits, default=0.0) / (now - memory.looked_at),
+        cpu_share=(stat.cpu_seconds - memory.stamped_cpu) / (now - memory.stamped_at),
     )

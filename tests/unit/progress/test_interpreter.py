@@ -8,7 +8,7 @@ def sample(at=10.0, state="S", wchan="futex_wait", delay=0.0, switches=100) -> T
 
 
 BEFORE = sample(at=9.0, wchan="hrtimer_nanosleep", delay=0.0, switches=0)
-QUIET = Scheduling(seconds=1.0, longest_wait=0.01, cpu_seconds=0.0)
+QUIET = Scheduling(waited_share=0.01, cpu_share=0.0)
 
 
 def test_a_fresh_stamp_needs_no_look():
@@ -40,12 +40,12 @@ def test_waiting_in_a_futex_is_waiting_for_the_lock(wchan, before):
 
 
 def test_a_spinner_in_c_with_a_cpu_of_its_own():
-    scheduling = Scheduling(seconds=1.0, longest_wait=0.02, cpu_seconds=0.98)
+    scheduling = Scheduling(waited_share=0.02, cpu_share=0.98)
     assert interpreter_state(3.0, "R", sample(), BEFORE, scheduling, runs=200) == "gil-held"
 
 
 def test_a_spinner_in_c_on_a_crowded_machine_still_holds_the_lock():
-    scheduling = Scheduling(seconds=1.0, longest_wait=0.85, cpu_seconds=0.15)
+    scheduling = Scheduling(waited_share=0.85, cpu_share=0.15)
     companion = sample(state="R", wchan="", delay=0.9, switches=4)
     assert interpreter_state(3.0, "R", companion, BEFORE, scheduling, runs=12) == "gil-held"
 
@@ -56,7 +56,7 @@ def test_a_sleeper_in_c_on_a_crowded_machine_still_holds_the_lock():
 
 
 def test_a_holder_without_a_cpu_is_starved():
-    scheduling = Scheduling(seconds=1.0, longest_wait=0.98, cpu_seconds=0.005)
+    scheduling = Scheduling(waited_share=0.98, cpu_share=0.005)
     assert interpreter_state(3.0, "R", sample(), BEFORE, scheduling, runs=9) == "starved"
 
 
