@@ -171,7 +171,9 @@ def test_the_flight_recorder_of_a_real_hang(ranks, tmp_path):
     # Nobody told which rank is which; torch.distributed did, once it was up.
     ranks.until(
         lambda: (
-            sorted((item.rank.id.rank, item.rank.world_size) for item in ranks.snapshots.values())
+            sorted(
+                (item.rank.id.rank, item.rank.world_size or 0) for item in ranks.snapshots.values()
+            )
             == [(0, 2), (1, 2)]
         ),
         "the ranks",
