@@ -126,12 +126,12 @@ def _network(case: Case) -> list[Candidate]:
         union = np.any([port.cells for port in ports], axis=0)
         alone = [_influence(case, port, ports) for port in ports]
         best = max((effect for effect in alone if np.isfinite(effect)), default=float("nan"))
+        least = max(LEAST_EFFECT, WEAK_PORT * best) if np.isfinite(best) else -np.inf
         guilty = [
             port
             for port, effect in zip(ports, alone, strict=True)
-            if not np.isfinite(best) or (np.isfinite(effect) and effect >= max(LEAST_EFFECT, WEAK_PORT * best))
-            or port.priority == 1
-        ]  # fmt: skip
+            if port.priority == 1 or least == -np.inf or effect >= least
+        ]
         cells = np.any([port.cells for port in guilty], axis=0) if guilty else union
         found.append(
             Candidate(
