@@ -11,10 +11,9 @@ import msgspec
 
 from ray_sentinel.cli.output import clean
 from ray_sentinel.errors import InputError
+from ray_sentinel.evidence.flight_recorder.dump import MAX_RANKS
 
-_NAME = re.compile(
-    r"^(?P<prefix>.*?)(?P<rank>\d{1,7})(?P<suffix>\.(json|pickle|pkl|bin|dump|trace))?$"
-)
+_NAME = re.compile(r"^(?P<prefix>.*?)(?P<rank>\d+)(?P<suffix>\.(json|pickle|pkl|bin|dump|trace))?$")
 _NOT_DUMPS = (".log", ".txt", ".md", ".py", ".html", ".gz", ".tar", ".zip", ".csv", ".yaml")
 MAX_BYTES = 2 << 30
 """Of one dump; a larger file is not read."""
@@ -72,7 +71,7 @@ def find(paths: Sequence[str], prefix: str | None = None) -> RecorderFiles:
     found: dict[str, dict[int, Path]] = {}
     for path in _candidates(paths):
         match = None if path.name.endswith(_NOT_DUMPS) else _NAME.match(path.name)
-        if match is None:
+        if match is None or len(match["rank"]) > 7 or int(match["rank"]) >= MAX_RANKS:
             ignored.append(f"{path.name}: not named PREFIX<rank>")
         elif prefix is not None and match["prefix"] != prefix:
             ignored.append(f"{path.name}: another prefix than {prefix}")

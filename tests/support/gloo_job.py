@@ -2,7 +2,7 @@
 
 As a program it is one rank: ``gloo_job.py SCENARIO RANK WORLD FOLDER``. Each rank writes
 ``FOLDER/at_RANK`` right before the call that the scenario is about; when ``FOLDER/dump`` appears,
-it writes ``FOLDER/trace_RANK.json`` (and ``FOLDER/pickle_RANK``) and ends.
+it writes ``FOLDER/trace_RANK.json`` (and ``FOLDER/pickle_RANK``), and waits for its end.
 """
 
 from __future__ import annotations
@@ -43,9 +43,8 @@ def run(scenario: str, folder: Path, world: int = WORLD) -> dict[int, bytes]:
         time.sleep(SETTLE)
         (folder / "dump").touch()
         _wait(lambda: len(list(folder.glob("trace_*.json"))) == world, "ranks did not dump")
-        for process in ranks:
-            process.wait(DEADLINE)
     finally:
+        # Not before all have dumped: a rank whose peer is gone ends with an error at once.
         for process in ranks:
             process.kill()
             process.wait()
@@ -107,8 +106,6 @@ class Rank:
         part = self.folder / f"part_{self.rank}"
         part.write_bytes(_dump_fr_trace_json())
         part.rename(self.folder / f"trace_{self.rank}.json")
-        time.sleep(1.0)
-        os._exit(0)
 
 
 def sleeper(job: Rank) -> None:

@@ -1,0 +1,46 @@
+"""Real torch jobs on gloo that hang on purpose, their real recorders, and who is named."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ray_sentinel.cli.main import main
+from ray_sentinel.evidence.flight_recorder import explain
+from tests.support import gloo_job
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("scenario", "culprits", "kind"),
+    [
+        ("sleeper", {2}, "not-enqueued"),
+        ("left_out", {3}, "collective-mismatch"),
+        ("mismatch", {1}, "collective-mismatch"),
+        ("two_groups", {0}, "not-enqueued"),
+        # gloo records no send and no receive, so that nobody can be told apart.
+        ("pipeline", set(), "cannot-tell"),
+        ("outside", set(), "waiting-outside"),
+    ],
+)
+def test_scenario(
+    scenario: str,
+    culprits: set[int],
+    kind: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    dumps = gloo_job.run(scenario, tmp_path)
+    pickles = {rank: (tmp_path / f"pickle_{rank}").read_bytes() for rank in dumps}
+    for data in (dumps, pickles):
+        facts = explain(data, world_size=gloo_job.WORLD)
+        assert {culprit.rank for culprit in facts.culprits} == culprits, facts.evidence
+        assert facts.kind == kind
+        assert facts.problems == ()
+    code = main(["explain", "flight-recorder", str(tmp_path), "--prefix", "trace_", "--json"])
+    assert json.loads(capsys.readouterr().out)["culprit_ranks"] == sorted(culprits)
+    assert code == (0 if kind == "waiting-outside" else 1)
