@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any
 
 from ray_sentinel.progress.companion import Companion
-from ray_sentinel.progress.watchdog import yama_scope
+from ray_sentinel.progress.watchdog import Watchdog, yama_scope
 from ray_sentinel.progress.writer import ProgressWriter
 
 TEARDOWN = "teardown"
@@ -39,6 +39,7 @@ class Lifecycle:
         self._previous_hook = sys.excepthook
         self._hook = self._on_exception
         self._ended = False
+        self._paused: Watchdog | None = None
 
     def install(self) -> None:
         """Install the hooks and start the companion."""
@@ -96,13 +97,14 @@ class Lifecycle:
 
     def before_fork(self) -> None:
         """Called in the parent, with the interpreter lock held."""
-        if self.companion is not None and self.companion.watchdog is not None:
-            self.companion.watchdog.pause()
+        self._paused = self.companion.watchdog if self.companion is not None else None
+        if self._paused is not None:
+            self._paused.pause()
 
     def after_fork_in_parent(self) -> None:
         """The opposite of ``before_fork``."""
-        if self.companion is not None and self.companion.watchdog is not None:
-            self.companion.watchdog.resume()
+        if self._paused is not None:
+            self._paused.resume()
 
     def after_fork_in_child(self) -> None:
         """A child never writes its parent's record."""

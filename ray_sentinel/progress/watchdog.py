@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import threading
 from pathlib import Path
 
 DELAY = 5.0
@@ -29,7 +30,8 @@ class Watchdog:
     def __init__(self, folder: int, name: str, delay: float = DELAY) -> None:
         """``folder`` is a descriptor; the file is made at once. Raises OSError."""
         self._delay = delay
-        self._paused = False
+        # Held from before a fork until after it, so that nobody sets the alarm in between.
+        self._lock = threading.Lock()
         # Not allocated ahead: it is written to by write(), which can fail but not kill.
         flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
         self._handle = os.open(name, flags, 0o600, dir_fd=folder)
@@ -37,7 +39,14 @@ class Watchdog:
 
     def arm(self) -> None:
         """Put the alarm off. What an earlier alarm left is cut away: it is over."""
-        if self._paused or self._handle < 0:
+        if self._lock.acquire(blocking=False):
+            try:
+                self._arm()
+            finally:
+                self._lock.release()
+
+    def _arm(self) -> None:
+        if self._handle < 0:
             return
         if os.fstat(self._handle).st_size:
             os.ftruncate(self._handle, 0)
@@ -45,20 +54,21 @@ class Watchdog:
 
     def pause(self) -> None:
         """Before a fork."""
-        self._paused = True
+        self._lock.acquire()
         faulthandler.cancel_dump_traceback_later()
 
     def resume(self) -> None:
         """After a fork, in the parent."""
-        self._paused = False
-        self.arm()
+        self._arm()
+        self._lock.release()
 
     def close(self) -> None:
         """Take the alarm off for good."""
-        if self._handle >= 0:
-            faulthandler.cancel_dump_traceback_later()
-            os.close(self._handle)
-            self._handle = -1
+        with self._lock:
+            if self._handle >= 0:
+                faulthandler.cancel_dump_traceback_later()
+                os.close(self._handle)
+                self._handle = -1
 
 
 def ptrace_is_forbidden(proc: Path = Path("/proc")) -> bool:

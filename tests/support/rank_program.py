@@ -19,6 +19,7 @@ from ray_sentinel.progress import lifecycle, who
 from ray_sentinel.progress.writer import ProgressWriter
 
 CLONE_VFORK = 0x4000
+AT = int(sys.argv[3])
 SYS_CLONE = {"x86_64": 56, "aarch64": 220}
 
 
@@ -105,7 +106,7 @@ def train(fault: str, seconds: float) -> None:
             return
         time.sleep(0.05)
         WRITER.step(n, loss=1 / (n + 1))
-        if n == 20:
+        if n == AT:
             FAULTS[fault](seconds)
 
 
@@ -122,7 +123,7 @@ def in_child(fault: str, seconds: float) -> None:
 
 
 def main() -> None:
-    fault, seconds = sys.argv[1], float((*sys.argv, "60")[2])
+    fault, seconds = sys.argv[1], float(sys.argv[2])
     if fault.startswith("mp-"):
         context = multiprocessing.get_context("fork")
         child = context.Process(target=in_child, args=(fault[3:], seconds))

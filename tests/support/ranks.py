@@ -34,10 +34,10 @@ class Ranks:
         self.snapshots: dict[int, RankSnapshot] = {}
 
     def start(
-        self, fault: str, rank: int = 0, *, seconds: float = 60, prefix: tuple[str, ...] = ()
+        self, fault: str, rank: int = 0, *, seconds: float = 60, at: int = 20
     ) -> subprocess.Popen[str]:
-        """Start one; it acts after about a second."""
-        return self.spawn([*prefix, sys.executable, str(PROGRAM), fault, str(seconds)], rank)
+        """Start one; it acts after ``at`` steps of 50 ms."""
+        return self.spawn([sys.executable, str(PROGRAM), fault, str(seconds), str(at)], rank)
 
     def spawn(self, arguments: list[str], rank: int | None) -> subprocess.Popen[str]:
         """Start any program, with a launcher's variables unless ``rank`` is None."""

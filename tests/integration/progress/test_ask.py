@@ -83,11 +83,12 @@ def test_of_the_dead_nothing_can_be_asked(ranks):
 
 @pytest.mark.parametrize("fault", ["gil-sleep", "gil-spin"])
 def test_faulthandler_serves_where_the_interpreter_is_held(ranks, fault):
-    process = ranks.start(fault)
+    process = ranks.start(fault, at=100)
     view = view_of(ranks, process)
     with pytest.raises(NoAnswerError, match="not armed"):
         held_stacks(view)
     arm_watchdog(view)
+    ranks.until(lambda: view.watchdog, "armed")
     text = b""
 
     def left() -> bool:
