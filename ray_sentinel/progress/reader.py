@@ -53,8 +53,11 @@ class RecordReader:
         """What was found that is no record of ours; the caller takes and clears them."""
 
     def also(self, folders: Iterable[Path]) -> None:
-        """Look into these folders too: a rank was told to use them."""
-        self._more.update(folders)
+        """Look into these folders too, unless the folders were given: a rank was told to use
+        them.
+        """
+        if self._fixed is None:
+            self._more.update(folders)
 
     def folders(self) -> tuple[Path, ...]:
         """Where is looked now."""

@@ -7,7 +7,7 @@ fresh, because it may be the one that matters. Old ones are litter, and any agen
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from ray_sentinel.progress.processes import Key
 from ray_sentinel.progress.reader import RecordReader
@@ -37,13 +37,22 @@ class StaleRecords:
         self._told[key] = now
 
     def untold(
-        self, dead: Iterable[RecordView], watched: Collection[Key], now: float
+        self,
+        dead: Iterable[RecordView],
+        watched: Collection[Key],
+        now: float,
+        mine: Callable[[RecordView], bool] = lambda _: True,
     ) -> list[RecordView]:
-        """Those of the dead that nobody watched and that died a short time ago; each once."""
+        """Those of the dead that nobody watched and that died a short time ago; each once.
+
+        ``mine`` tells whose ranks this agent watches; others are left to their own agents.
+        """
         found = []
         for view in dead:
             fresh = view.this_boot and 0 <= now - view.last_sign <= FRESH
             if view.key in self._told or view.key in watched or not fresh or view.detached:
+                continue
+            if not mine(view):
                 continue
             found.append(view)
             self.told(view.key, now)

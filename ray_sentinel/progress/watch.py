@@ -162,8 +162,15 @@ class NodeWatch:
         ]
 
     def _owns(self, process: Process) -> bool:
+        return self._owns_below(pid for pid, _ in process.lineage)
+
+    def _owned(self, view: RecordView) -> bool:
+        """Whether the process of a record, dead by now, was one of this agent's."""
+        return self._owns_below([view.header.raylet] if view.header.raylet else [])
+
+    def _owns_below(self, ancestors: Iterable[int]) -> bool:
         return owns(
-            (pid for pid, _ in process.lineage),
+            ancestors,
             self._raylet,
             self._peers | self._strangers,
             is_default_owner(self._raylet, self._peers),
@@ -273,16 +280,9 @@ class NodeWatch:
         for view in dead:
             self.records.rest(view)
         exits = []
-        for view in self._stale.untold(dead, self._tracked, self._monotonic()):
+        for view in self._stale.untold(dead, self._tracked, self._monotonic(), self._owned):
             claim = _claim(view)
-            raylets = (view.header.raylet,) if view.header.raylet else ()
-            mine = owns(
-                raylets,
-                self._raylet,
-                self._peers | self._strangers,
-                is_default_owner(self._raylet, self._peers),
-            )
-            if claim is None or not mine:
+            if claim is None:
                 continue
             words = view.progress.last_words
             at = words.time if words else self._now() - (self._monotonic() - view.last_sign)

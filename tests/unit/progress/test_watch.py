@@ -169,7 +169,7 @@ def test_children_of_a_rank(machine):
 
 def test_a_folder_that_a_rank_was_told_to_use_is_looked_into(machine, tmp_path):
     machine.rank(101, 0, RAY_SENTINEL_RECORD_DIR=str(tmp_path / "elsewhere"))
-    watch = machine.watch()
+    watch = NodeWatch(Node(id="n", host="h", address=""), proc=machine.tree.root)
     watch.poll()
     assert tmp_path / "elsewhere" in watch.records.folders()
 
