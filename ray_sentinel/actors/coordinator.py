@@ -23,6 +23,7 @@ from ray_sentinel.actors.loops import Loop
 from ray_sentinel.actors.messages import Receipt, Report, pack, unpack
 from ray_sentinel.actors.metrics import coordinator_families
 from ray_sentinel.actors.names import PROTOCOL
+from ray_sentinel.actors.prometheus import STEP_SECONDS, PrometheusKeeper
 from ray_sentinel.actors.recovery import restore
 from ray_sentinel.actors.roster import Roster
 from ray_sentinel.actors.storage import Storage
@@ -66,6 +67,9 @@ class Coordinator:
         self._start("reconcile", self._config.coordinator.reconcile_interval, self._reconcile)
         self._start("tick", self._config.coordinator.tick_interval, self._tick)
         self._start("prune", 60.0, self._prune)
+        self._prometheus = PrometheusKeeper(self._config, self._storage)
+        if self._prometheus.wanted:
+            self._start("prometheus", STEP_SECONDS, self._keep_prometheus)
         if self._config.agent.idle_release_seconds > 0 and idle.autoscales():
             self._start("idle", 10.0, self._leave_idle_nodes)
         log.info("coordinator started, pid %d, files in %s", os.getpid(), self._storage.root)
@@ -105,6 +109,9 @@ class Coordinator:
         self._brain.feed(Tick(time=now))
         self._cycle_seconds = time.monotonic() - begun
         self._last_cycle = self._clock.now()
+
+    def _keep_prometheus(self) -> None:
+        self._prometheus.step(self._roster.targets(), ray.nodes())
 
     def _leave_idle_nodes(self) -> None:
         now, limit = self._clock.now(), self._config.agent.idle_release_seconds
@@ -184,8 +191,19 @@ class Coordinator:
             unwatched=self._fleet.unwatched(now),
             time=now,
             log_dir=str(self._storage.root or ""),
-            notes=(*self._storage.notes, *self._brain.notes(), *self._roster.notes()),
+            prometheus=self._prometheus.url,
+            notes=(
+                *self._storage.notes,
+                *self._prometheus.notes,
+                *self._brain.notes(),
+                *self._roster.notes(),
+            ),
         )
+
+    async def nodes(self) -> bytes:
+        """The watched nodes' lines: a list of ``NodeStatus``."""
+        now = self._clock.now()
+        return pack(self._roster.nodes(self._fleet.nodes(), self._fleet.label, now))
 
     async def agents(self) -> bytes:
         """A list of ``AgentInfo``."""
@@ -224,4 +242,5 @@ class Coordinator:
         for loop in self._loops:
             loop.stop()
         await asyncio.to_thread(self._brain.close)
+        await asyncio.to_thread(self._prometheus.close)
         return []

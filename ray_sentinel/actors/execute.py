@@ -213,6 +213,7 @@ class Executor:
     def _publish(self, incident: Incident) -> None:
         with self._lock:
             (self._open.add if incident.state in OPEN else self._open.discard)(incident.id)
+        log.info("incident %s is %s: %s", incident.id, incident.state, incident.summary)
         folder, problems = self._folder(incident)
         if folder is not None:
             named = msgspec.structs.replace(incident, bundle=str(folder))
