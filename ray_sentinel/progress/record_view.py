@@ -54,6 +54,8 @@ class RecordView(msgspec.Struct, kw_only=True, eq=False):
     """The thread that calls ``step()``; 0 before the first call."""
     stamp: float = 0.0
     """CLOCK_MONOTONIC seconds of the companion's last stamp; 0 where there is none."""
+    stepped: float = 0.0
+    """CLOCK_MONOTONIC seconds of the end of the last step; 0 where there is none."""
     answered: int = 0
     watchdog: bool = False
     this_boot: bool = True
@@ -76,7 +78,8 @@ class RecordView(msgspec.Struct, kw_only=True, eq=False):
     @property
     def last_sign(self) -> float:
         """CLOCK_MONOTONIC seconds when the writer was last known to live."""
-        return max(self.stamp, self.header.made_monotonic)
+        spoken = self.words.at if self.words is not None else 0.0
+        return max(self.stamp, self.stepped, spoken, self.header.made_monotonic)
 
     def update(self, first: bytes, second: bytes, offset: float) -> None:
         """Take over what two copies agree on; ``offset`` is Unix minus monotonic seconds.
@@ -114,6 +117,8 @@ class RecordView(msgspec.Struct, kw_only=True, eq=False):
     def _progress(self, first: bytes, second: bytes, offset: float) -> Progress:
         steps = sorted(record.load_steps(first, second))
         last = steps[-1] if steps else None
+        if last is not None and math.isfinite(last.ended):
+            self.stepped = last.ended
         values = record.SCALARS.unpack_from(first, record.SCALARS_OFFSET)
         seconds = tuple(step.seconds for step in steps if _is_duration(step.seconds))
         return Progress(

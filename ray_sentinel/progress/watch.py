@@ -284,8 +284,7 @@ class NodeWatch:
             claim = _claim(view)
             if claim is None:
                 continue
-            words = view.progress.last_words
-            at = words.time if words else self._now() - (self._monotonic() - view.last_sign)
+            at = self._now() - (self._monotonic() - view.last_sign)
             process = Process(pid=claim.pid, start=claim.start, parent=0, command="")
             exits.append(self._make_exit(self._rank(_found(claim, process)), at, None, view))
         self._stale.clean(dead, self._tracked, self._monotonic())
