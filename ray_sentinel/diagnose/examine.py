@@ -9,7 +9,7 @@ import numpy as np
 
 from ray_sentinel.diagnose import trust
 from ray_sentinel.diagnose.case import Case, Options
-from ray_sentinel.diagnose.jobcheck import check_job, confirm_triage
+from ray_sentinel.diagnose.jobcheck import EXPECTED, check_job, confirm_triage
 from ray_sentinel.diagnose.logs import LogFacts
 from ray_sentinel.diagnose.playbooks import Playbook, playbooks
 from ray_sentinel.diagnose.plotting import plots
@@ -18,6 +18,7 @@ from ray_sentinel.diagnose.view import View
 from ray_sentinel.errors import InputError
 from ray_sentinel.model.diagnosis import Diagnosis, Inventory, Report
 
+SAID_BONUS = 0.1
 LEAD_SECONDS = 1800.0
 """Read before an explicit window, so that usual levels can be learned."""
 
@@ -44,7 +45,10 @@ def examine(
     else:
         diagnosis, others = _best(case, progress)
     progress("plots")
-    diagnosis = msgspec.structs.replace(diagnosis, plots=plots(case, diagnosis))
+    logged = tuple(fact for fact in case.logs.facts if fact.source != "monitoring")[:12]
+    diagnosis = msgspec.structs.replace(
+        diagnosis, plots=plots(case, diagnosis), logs=(*diagnosis.logs, *logged)
+    )
     return Report(
         inventory=inventory,
         diagnosis=diagnosis,
@@ -78,7 +82,9 @@ def _best(case: Case, progress: Callable[[str], None]) -> tuple[Diagnosis, tuple
         if playbook.applies(case) > 0:
             progress(playbook.TITLE)
             answers.append(playbook.run(case))
-    answers.sort(key=lambda answer: -answer.weight)
+    # Where several explain the job, the one that the log's own words point to comes first.
+    said = EXPECTED.get(case.logs.failure, frozenset())
+    answers.sort(key=lambda answer: -(answer.weight + SAID_BONUS * (answer.analysis in said)))
     if answers and answers[0].outcome == "found" and answers[0].weight > 0:
         return answers[0], tuple(answers[1:])
     return _all_clear(case, answers), tuple(answers)
@@ -124,6 +130,7 @@ def take_stock(case: Case) -> Inventory:
     fill = view.raw("train.fill")
     if not fill.empty and (filled := int((fill.values > 0).sum())):
         warnings.append(f"{filled} cells of the training series are synthetic fill; left out")
+    warnings += [fact.text for fact in case.logs.facts if fact.source == "monitoring"][:10]
     gaps = trust.gaps(case.present, view)
     if gaps:
         lost = sum(right - left + view.step for left, right in gaps)

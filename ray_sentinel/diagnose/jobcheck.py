@@ -12,15 +12,20 @@ from ray_sentinel.model.diagnosis import Diagnosis
 LOSS_TOLERANCE = 0.002
 """Relative; a log rounds."""
 
-_EXPECTED = {
-    "hang": {"hang"},
-    "heartbeat-timeout": {"heartbeat"},
-    "oom-host": {"oom"},
-    "node-fail": {"hardware", "hang"},
-    "nccl-timeout": {"network-health", "hang"},
-    "checkpoint-fs-error": {"checkpoint-fs-error"},
-    "nan-loss": {"training-stability"},
+EXPECTED: dict[str, frozenset[str]] = {
+    "hang": frozenset({"hang"}),
+    "heartbeat-timeout": frozenset({"heartbeat"}),
+    "oom-host": frozenset({"oom"}),
+    "node-fail": frozenset({"hardware", "hang"}),
+    "gpu-lost": frozenset({"hardware"}),
+    "signal-kill": frozenset({"hardware", "oom"}),
+    "unknown-death": frozenset({"hardware", "oom"}),
+    "nccl-timeout": frozenset({"network-health", "hang"}),
+    "checkpoint-fs-error": frozenset({"checkpoint-fs-error"}),
+    "nan-loss": frozenset({"training-stability"}),
+    "throughput-degradation": frozenset({"training-stability", "network-health", "gpu-health"}),
 }
+"""Class of failure in the logs → the analyses that would confirm it."""
 
 
 def check_job(case: Case) -> str:
@@ -73,7 +78,7 @@ def confirm_triage(logs: LogFacts, diagnosis: Diagnosis) -> str:
     """Whether the series confirm what the log says went wrong; empty where it says nothing."""
     if not logs.failure:
         return ""
-    expected = _EXPECTED.get(logs.failure)
+    expected = EXPECTED.get(logs.failure)
     if diagnosis.outcome == "unknown" or expected is None:
         return f"The log says {logs.failure}; the series neither confirm nor refute it."
     if diagnosis.analysis in expected and diagnosis.outcome == "found":

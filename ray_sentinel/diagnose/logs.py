@@ -33,6 +33,8 @@ class LogFacts(msgspec.Struct, frozen=True, kw_only=True):
     init_waves: dict[str, int] = {}
     """Host → waves of communicator initialisation."""
     recompilations: int = 0
+    modules: int | None = None
+    """Modules that XLA dumped."""
     summary: bool = False
     """The log ends with a JOB SUMMARY."""
     facts: tuple[Fact, ...] = ()

@@ -1,12 +1,107 @@
-"""Finds and reads a job's own logs beside its series."""
+"""Finds and reads a job's own logs beside its series. Large files are read at both ends only."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 
 from ray_sentinel.diagnose.logs import LogFacts
+from ray_sentinel.diagnose.logtext import (
+    MainLog,
+    exporter_facts,
+    init_waves,
+    merged,
+    prometheus_facts,
+    worker_facts,
+)
+from ray_sentinel.model.diagnosis import Fact
+
+HEAD, TAIL = 4 << 20, 12 << 20
+"""Bytes read from the front and from the end of a large log."""
+WORKER_BYTES = 8 << 20
+MAX_WORKERS = 512
+_MAIN = ("rank-0.log", "rank_0.log", "job.log", "train.log", "main.log", "output.log")
 
 
 def read_logs(folder: Path | None) -> LogFacts:
     """What the logs in a job's folder say; empty facts where there are none."""
-    return LogFacts()
+    if folder is None or not folder.is_dir():
+        return LogFacts()
+    main = main_log(folder)
+    facts = LogFacts()
+    if main is not None:
+        gathered = MainLog(main.name, _year(main))
+        gathered.feed(read_ends(main))
+        facts = gathered.as_facts()
+    waves, more = _workers(folder)
+    for file in sorted((folder / "metrics_exporter").glob("*.log")):
+        more += exporter_facts(file.name, file.stem, read_ends(file))
+    for file in (folder / "prometheus" / "prometheus.log", folder / "prometheus.log"):
+        if file.is_file():
+            more += prometheus_facts(file.name, read_ends(file))
+    return merged(facts, init_waves=waves, facts=(*facts.facts, *more), modules=_modules(folder))
+
+
+def main_log(folder: Path) -> Path | None:
+    """The job's main log: ``<folder>.log`` beside it, rank 0's, or the largest ``*.log`` in it."""
+    beside = folder.parent / f"{folder.name}.log"
+    if beside.is_file():
+        return beside
+    for name in _MAIN:
+        if (folder / name).is_file():
+            return folder / name
+    files = [file for file in folder.glob("*.log") if file.is_file()]
+    files += [file for file in folder.glob("*.out") if file.is_file()]
+    files = [file for file in files if file.name != "prometheus.log"]
+    return max(files, key=lambda file: file.stat().st_size, default=None)
+
+
+def read_ends(file: Path, head: int = HEAD, tail: int = TAIL) -> Iterator[str]:
+    """Lines of a file; of a large one only those of its front and of its end."""
+    try:
+        size = file.stat().st_size
+        with file.open("rb") as stream:
+            if size <= head + tail:
+                yield from _lines(stream.read(size))
+                return
+            yield from _lines(stream.read(head))
+            stream.seek(size - tail, os.SEEK_SET)
+            yield from _lines(stream.read(tail).partition(b"\n")[2])
+    except OSError:
+        # A log that cannot be read is as one that is not there; the series are still told.
+        return
+
+
+def _lines(data: bytes) -> Iterator[str]:
+    # Progress bars rewrite their line with carriage returns.
+    for line in data.replace(b"\r", b"\n").split(b"\n"):
+        if line:
+            yield line.decode("utf-8", "replace")
+
+
+def _workers(folder: Path) -> tuple[dict[str, int], list[Fact]]:
+    waves: dict[str, int] = {}
+    facts: list[Fact] = []
+    files = sorted((folder / "ray_logs").glob("*/worker-*.out"))[:MAX_WORKERS]
+    for file in files:
+        host = file.parent.name
+        count = init_waves(read_ends(file, WORKER_BYTES, 0), _year(file))
+        waves[host] = max(waves.get(host, 0), count)
+        if len(facts) < 20:
+            facts += worker_facts(f"{host}/{file.name}", read_ends(file, WORKER_BYTES, 0))
+    return {host: count for host, count in waves.items() if count}, facts
+
+
+def _modules(folder: Path) -> int | None:
+    """Modules that XLA dumped; None where it dumped none."""
+    dump = folder / "xla_dump"
+    if not dump.is_dir():
+        return None
+    names = {file.name.split(".")[0] for file in dump.iterdir() if file.name.startswith("module_")}
+    return len(names) or None
+
+
+def _year(file: Path) -> int:
+    return datetime.fromtimestamp(file.stat().st_mtime, tz=timezone.utc).year

@@ -19,17 +19,19 @@ import msgspec
 
 from ray_sentinel import config
 from ray_sentinel.cli.diagnosis import progress_bar, summary
+from ray_sentinel.cli.job_logs import gather
 from ray_sentinel.cli.output import print_json
 from ray_sentinel.diagnose.case import Options
 from ray_sentinel.diagnose.examine import examine
+from ray_sentinel.diagnose.logs import LogFacts
 from ray_sentinel.diagnose.playbooks import named
 from ray_sentinel.errors import InputError
 from ray_sentinel.model.diagnosis import Report
 from ray_sentinel.report.diagnosis_html import html
 from ray_sentinel.report.diagnosis_json import as_data
 from ray_sentinel.report.diagnosis_markdown import markdown
+from ray_sentinel.store.event_files import with_events
 from ray_sentinel.store.incident_window import incident_window
-from ray_sentinel.store.joblogs import read_logs
 from ray_sentinel.store.open import Opened, open_source
 from ray_sentinel.store.windows import parse_window
 
@@ -53,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--checkpoint-period", type=float, metavar="STEPS")
     parser.add_argument("--failed-checkpoint", type=float, metavar="STEP")
     parser.add_argument("--logs", metavar="DIR", help="the job's logs, where they lie elsewhere")
+    parser.add_argument("--no-logs", action="store_true", help="look at the series alone")
     parser.add_argument("--report", metavar="FILE", help="also write FILE.md, .html or .json")
     parser.add_argument("--prometheus", metavar="PATH", default="", help="the prometheus program")
     parser.add_argument("--port", type=int, default=0, help="of a read-only Prometheus")
@@ -71,9 +74,10 @@ def run(args: argparse.Namespace) -> int:
     with progress_bar(enabled=not args.json) as progress:
         progress(f"opening {where}")
         with opening as opened:
-            logs = read_logs(Path(args.logs) if args.logs else opened.folder)
+            folder = Path(args.logs) if args.logs else opened.folder
+            logs = LogFacts() if args.no_logs else gather(folder, progress)
             report = examine(
-                opened.source,
+                with_events(opened.source, None if args.no_logs else opened.folder),
                 logs=logs,
                 options=_options(args, opened),
                 chosen=chosen,

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -151,3 +152,26 @@ def test_a_live_jobs_data_are_copied_and_the_missing_tail_named(tmp_path: Path) 
     with open_source(str(tmp_path), binary=require("prometheus")) as opened:
         assert opened.source.families()
         assert any("live job" in note for note in opened.source.notes)
+
+
+def test_the_log_beside_the_data_names_the_heartbeat(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    truth = job(tmp_path / "123-job", "heartbeat-clean")
+    said = dict(truth.options)
+    crash = datetime.fromtimestamp(float(said["crash_at"]), tz=timezone.utc)  # type: ignore[arg-type]
+    task = int(said["accused"][0].removeprefix("node")) - 1  # type: ignore[index]
+    (tmp_path / "123-job.log").write_text(
+        "NNODES=2\nNODE_LIST=node001,node002\n"
+        f"Config param jax_distributed_heartbeat_timeout_seconds: {said['heartbeat_timeout']:.0f}\n"
+        + "".join(f"completed step: {n}, seconds: 9.0, loss: 2.0\n" for n in range(1, 50))
+        + f"{crash:%Y-%m-%d %H:%M:%S}.000000: E coordination_service_agent.cc:1] The following "
+        "tasks are unhealthy (stopped sending heartbeats):\n"
+        f"/job:jax_worker/replica:0/task:{task}\n"
+    )
+    main(["diagnose", str(tmp_path / "123-job"), "--json", "--prometheus", require("prometheus")])
+    answer = answer_of(capsys)
+    assert answer["analysis"] == "heartbeat"
+    assert answer["cause"] == "heartbeat-false-positive"
+    assert answer["culprits"] == []
+    assert "confirm" in str(answer["triage"])
