@@ -75,6 +75,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     jobs: tuple[JobStatus, ...] = ()
     time: float = 0.0
     log_dir: str = ""
+    prometheus: str = ""
+    """URL of the job's Prometheus on the coordinator's machine; empty where none runs."""
     notes: tuple[str, ...] = ()
     """What people should know: a taken port, a folder that will not outlive the pod."""
     version: int = 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -24,6 +25,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", default=None, metavar="FILE", help="a TOML file")
     parser.add_argument("--job", default="", help="name of the job; names the log folder")
     parser.add_argument("--log-dir", default="", metavar="DIR", help="where our files go")
+    parser.add_argument(
+        "--prometheus",
+        nargs="?",
+        const="",
+        metavar="PATH",
+        help="run a Prometheus for the job on the head; PATH is its program, if not on PATH there",
+    )
     parser.add_argument(
         "--timeout", type=float, default=30.0, metavar="SECONDS", help="to wait for the nodes"
     )
@@ -51,6 +59,7 @@ def run(args: argparse.Namespace) -> int:
                 "nodes": status.nodes,
                 "unwatched": status.unwatched,
                 "log_dir": status.log_dir,
+                "prometheus": status.prometheus,
                 "notes": notes,
             }
         )
@@ -60,6 +69,8 @@ def run(args: argparse.Namespace) -> int:
     console.print(f"{word} {len(status.nodes)} nodes; files go to {clean(status.log_dir)}")
     for node in status.nodes:
         console.print(f"  {clean(node.host)}  {clean(node.metrics_url)}", markup=False)
+    if status.prometheus:
+        console.print(f"Prometheus on the head: {clean(status.prometheus)}", markup=False)
     for left in status.unwatched:
         console.print(f"  {clean(left.host)} is not watched: {clean(left.reason)}", style="yellow")
     for note in notes:
@@ -67,9 +78,13 @@ def run(args: argparse.Namespace) -> int:
     return 1 if status.unwatched else 0
 
 
-def _overrides(args: argparse.Namespace) -> dict[str, str]:
-    given = {"job": args.job, "log_dir": args.log_dir}
-    return {key: value for key, value in given.items() if value}
+def _overrides(args: argparse.Namespace) -> dict[str, Any]:
+    named = {"job": args.job, "log_dir": args.log_dir}
+    given: dict[str, Any] = {key: value for key, value in named.items() if value}
+    if args.prometheus is not None:
+        binary = {"binary": args.prometheus} if args.prometheus else {}
+        given["prometheus"] = {"enabled": True, **binary}
+    return given
 
 
 def _differs(config: Config, running: bytes) -> bool:

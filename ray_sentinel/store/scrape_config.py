@@ -1,0 +1,148 @@
+"""The scrape configuration of a Prometheus that watches a job, as YAML.
+
+Three scrape jobs: our agents' gauges; the history of steps, whose samples have times of their own,
+and of which one that is too old fails its whole scrape, so that it must not share one with the
+hardware; and Ray's own metrics.
+Format: https://prometheus.io/docs/prometheus/latest/configuration/configuration/.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+import msgspec
+
+SCRAPE_SECONDS = 5
+STEPS_SECONDS = 5
+OUT_OF_ORDER = "30d"
+"""How far behind the newest sample one of a step may be: files older than the sentinel count."""
+
+RAY_FILE = "prom_metrics_service_discovery.json"
+"""In Ray's temp dir on the head: Ray's own list of its targets."""
+
+
+class Discovery(msgspec.Struct, frozen=True, kw_only=True):
+    """Where Prometheus learns whom to scrape."""
+
+    kind: Literal["http", "file"]
+    agents: str
+    """The URL of an agent's ``/sd``, or the file that lists the agents."""
+    ray: str
+    """The file that lists Ray's targets."""
+    hosts: Mapping[str, str] = {}
+    """Address → host label of Ray's nodes; needed where the file does not give the host."""
+
+
+def scrape_config(where: Discovery, *, rules: str = "") -> str:
+    """The configuration file. ``rules`` is a path with ``*`` of rule files."""
+    lines = [
+        "global:",
+        f"  scrape_interval: {SCRAPE_SECONDS}s",
+        "  evaluation_interval: 15s",
+        "storage:",
+        "  tsdb:",
+        "    # Steps come with the times at which they were done.",
+        f"    out_of_order_time_window: {OUT_OF_ORDER}",
+    ]
+    if rules:
+        lines += ["rule_files:", f"  - {_text(rules)}"]
+    lines += ["scrape_configs:"]
+    lines += _agents("ray_sentinel", "/metrics", SCRAPE_SECONDS, where)
+    lines += _agents("ray_sentinel_steps", "/steps", STEPS_SECONDS, where)
+    lines += _ray(where)
+    return "\n".join(lines) + "\n"
+
+
+def _agents(job: str, path: str, seconds: int, where: Discovery) -> list[str]:
+    lines = [
+        f"  - job_name: {job}",
+        f"    metrics_path: {path}",
+        f"    scrape_interval: {seconds}s",
+        f"    scrape_timeout: {seconds}s",
+        "    # Our series bring their own host and job.",
+        "    honor_labels: true",
+    ]
+    if where.kind == "http":
+        lines += ["    http_sd_configs:", f"      - url: {_text(where.agents)}"]
+        lines += ["        refresh_interval: 10s"]
+    else:
+        lines += ["    file_sd_configs:", f"      - files: [{_text(where.agents)}]"]
+    # /sd names a job of its own for those who use it without a configuration of ours.
+    lines += ["    relabel_configs:", "      - target_label: job", f"        replacement: {job}"]
+    return lines
+
+
+def _ray(where: Discovery) -> list[str]:
+    lines = [
+        "  - job_name: ray",
+        "    scrape_interval: 10s",
+        "    file_sd_configs:",
+        f"      - files: [{_text(where.ray)}]",
+    ]
+    if where.kind == "file":
+        return lines  # our own list of Ray's targets gives each its host
+    lines += ["    metric_relabel_configs:", *_relabel("(.+)", "$1")]
+    for address, host in sorted(where.hosts.items()):
+        if address != host:
+            lines += _relabel(re.escape(address), host.replace("$", "$$"))
+    return lines
+
+
+def _relabel(pattern: str, host: str) -> list[str]:
+    """Ray's series carry ``ip``, ours ``host``."""
+    return [
+        "      - source_labels: [ip]",
+        f"        regex: {_text(pattern)}",
+        "        target_label: host",
+        f"        replacement: {_text(host)}",
+    ]
+
+
+def _text(value: str) -> str:
+    """A YAML string: JSON's are."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def targets_file(targets: Iterable[str]) -> bytes:
+    """The file that lists the agents (file_sd)."""
+    return msgspec.json.encode([{"targets": sorted(targets), "labels": {}}])
+
+
+def ray_targets_file(hosts: Mapping[str, str]) -> bytes:
+    """The file that lists Ray's targets: ``host:port`` → host label."""
+    return msgspec.json.encode(
+        [{"targets": [place], "labels": {"host": host}} for place, host in sorted(hosts.items())]
+    )
+
+
+def pod_monitor(namespace: str = "", port: int = 9400) -> str:
+    """A PodMonitor of the Prometheus operator for clusters that KubeRay made.
+
+    The operator turns ``host``, which our series bring, into ``exported_host`` unless told not to.
+    """
+    lines = [
+        "apiVersion: monitoring.coreos.com/v1",
+        "kind: PodMonitor",
+        "metadata:",
+        "  name: ray-sentinel",
+        *([f"  namespace: {_text(namespace)}"] if namespace else []),
+        "spec:",
+        "  selector:",
+        "    matchLabels:",
+        '      ray.io/is-ray-node: "yes"',
+        "  podMetricsEndpoints:",
+    ]
+    for job, path in (("ray_sentinel", "/metrics"), ("ray_sentinel_steps", "/steps")):
+        lines += [
+            f"    - targetPort: {port}",
+            f"      path: {path}",
+            f"      interval: {SCRAPE_SECONDS}s",
+            "      honorLabels: true",
+            "      relabelings:",
+            "        - targetLabel: job",
+            f"          replacement: {job}",
+        ]
+    return "\n".join(lines) + "\n"
