@@ -22,7 +22,7 @@ _WORDS = (
     "stuck|hung|hang |progress|throughput|finite|checkpoint|train_runtime|summary|ran out|"
     "resource_exhausted|compil|barrier|dump signal|link down|link is down|amdgpu|lockup|nvswitch|"
     "too many|can't|nfs: |nvme|read-only|assert|illegal|diverged|loss scale|sending process|"
-    "closing process|received 15|net/ofi sel|using network|max retries|stopped:|is done"
+    "closing process|received 15|net/ofi sel|using network|max retries|stopped|is done"
 )
 TRIGGERS: tuple[str, ...] = tuple(_WORDS.split("|"))
 """A line is looked at closely if it holds one of these. Few, because each costs a pass over the
@@ -64,6 +64,7 @@ class Catalogue:
         self._by_name = rules
         self.by_id = {rule.signature.id: rule.signature for rule in self.rules}
         self._harmless = tuple(r for r in self.rules if r.signature.harmless)
+        self._frames = tuple(r for r in self.rules if r.signature.frames)
         self._loose: dict[str, Rule] = {}
         self._by_word = self._index()
         self.triggers = tuple(word.encode() for word in self._by_word)
@@ -73,7 +74,7 @@ class Catalogue:
         words: dict[str, dict[str, Rule]] = {word: {} for word in TRIGGERS}
         for rule in self.rules:
             name = rule.signature.id
-            if rule.signature.harmless:
+            if rule.signature.harmless or rule.signature.frames:
                 continue
             for literal in rule.literals:
                 word = next((word for word in words if word in literal), None)
@@ -122,6 +123,13 @@ class Catalogue:
             if rules and word in lower:
                 yield from rules
         yield from self._loose.values()
+
+    def search_frames(self, frames: Iterable[str]) -> Signature | None:
+        """What the place of an exception tells, by the entries for frames; None if nothing."""
+        text = "\n".join(frames)
+        lower = text.lower()
+        fits = (r.signature for r in self._frames if r.search(text, lower) is not None)
+        return max(fits, key=lambda signature: signature.weight, default=None)
 
     def harmless(self, text: str, file_kind: str = "") -> Signature | None:
         """The harmless entry that knows ``text``, or None."""

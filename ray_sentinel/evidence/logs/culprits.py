@@ -37,6 +37,8 @@ class People:
             for hit in facts.hits:
                 if hit.origin.rank is not None and (hit.origin.pid is not None or hit.origin.host):
                     self._learn(hit.origin)
+                if hit.groups.get("pid") and hit.signature.accuses == "named":
+                    self._learn(_groups(hit))
 
     def _learn(self, origin: Origin) -> None:
         if origin.pid is not None:

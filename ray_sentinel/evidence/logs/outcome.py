@@ -81,7 +81,7 @@ def _moving(
     files: Sequence[FileFacts], training: Training, now: float | None, *, live: bool
 ) -> bool:
     """The newest sign of life is fresh: the lines' own times if they have any, else the files'."""
-    if now is None:
+    if now is None or _session_ended(files, training):
         return False
     times = [f.last_time for f in files if f.last_time is not None]
     changed = [f.file.modified for f in files if f.file.modified is not None]
@@ -92,6 +92,13 @@ def _moving(
         return False
     fresh = max(_FRESH_LEAST, _FRESH_STEPS * (training.step_seconds or 0.0))
     return -86_400.0 < now - newest < fresh
+
+
+def _session_ended(files: Sequence[FileFacts], training: Training) -> bool:
+    """Ray's own processes have said that they stop, and no step came after."""
+    ends = [h.time for f in files for h in f.hits if h.signature.id == "ray-session-ended"]
+    last = max((when for when in ends if when is not None), default=None)
+    return last is not None and (training.last_time is None or last >= training.last_time)
 
 
 def silence(

@@ -43,6 +43,8 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     """The time stands on the line itself; else it is that of the last dated line before it."""
     next_time: float | None = None
     """Of the first dated line after it, if one is near."""
+    streamed: bool = False
+    """The line bears Ray's prefix: another process printed it, and it came here late."""
     repeated: int = 1
     exception: LogException | None = None
     exit: Exit | None = None
@@ -55,6 +57,9 @@ class StepSeen(msgspec.Struct, frozen=True, kw_only=True):
     offset: int
     time: float | None = None
     rank: int | None = None
+    pid: int | None = None
+    streamed: bool = False
+    """It bears Ray's prefix: it was printed by another process than the file's own."""
 
 
 class FileFacts(msgspec.Struct, kw_only=True):

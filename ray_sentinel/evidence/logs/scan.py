@@ -231,6 +231,7 @@ class Scanner:
                 signature=found.signature,
                 groups={**groups, **self._details(found, data, offsets[chosen.index])},
                 origin=origin,
+                streamed=_is_streamed(line),
                 repeated=line.repeated,
                 exception=LogException(
                     kind=chosen.kind, message=chosen.message[:500], frame=chosen.frame
@@ -251,13 +252,22 @@ class Scanner:
             if found is not None and found.signature.role in ("cause", "harmless"):
                 return raised, found
             if fallback is None:
-                name = "python-wrapper" if is_wrapper(raised.kind) else "python-exception"
-                fallback = raised, found or Found(self.catalogue.get(name), {})
+                fallback = raised, found or self._by_place(raised)
         assert fallback is not None, "a block without exceptions is not judged"
+        place = self._by_place(fallback[0])
+        if fallback[1].signature.role == "echo" and place.signature.role == "cause":
+            return fallback[0], place
         last = [r for r in block.raised if not is_wrapper(r.kind)]
         if last and fallback[1].signature.id == "python-exception":
-            return last[-1], fallback[1]
+            return last[-1], self._by_place(last[-1])
         return fallback
+
+    def _by_place(self, raised: Raised) -> Found:
+        """What the frames of an exception that no entry knows tell."""
+        if is_wrapper(raised.kind):
+            return Found(self.catalogue.get("python-wrapper"), {})
+        place = self.catalogue.search_frames(raised.frames)
+        return Found(place or self.catalogue.get("python-exception"), {})
 
     def _wider_groups(self, found: Found, chosen: Raised, lines: list[Line]) -> dict[str, str]:
         """Facts that stand on the lines after the exception's own, in a message of several."""
@@ -329,6 +339,7 @@ class Scanner:
                 signature=found.signature,
                 groups={**found.groups, **self._details(found, data, start)},
                 origin=origin,
+                streamed=_is_streamed(line),
                 repeated=line.repeated,
                 exception=exception,
                 **self._when(line.prefix + line.text, data, start),
@@ -384,7 +395,14 @@ class Scanner:
             return False
         if len(self.out.steps) < _MOST_STEPS:
             when = self._when(line.prefix + line.text, data, start)["time"]
-            seen = StepSeen(step=step, offset=base + start, time=when, rank=self._rank(line.origin))
+            seen = StepSeen(
+                step=step,
+                offset=base + start,
+                time=when,
+                rank=self._rank(line.origin),
+                pid=line.origin.pid,
+                streamed=_is_streamed(line),
+            )
             self.out.steps.append(seen)
         return True
 
@@ -403,6 +421,11 @@ class Scanner:
                 )
             )
         return True
+
+
+def _is_streamed(line: Line) -> bool:
+    """Whether the line bears Ray's prefix ``(Actor pid=...)``."""
+    return bool(line.origin.actor and line.origin.pid)
 
 
 def exit_signature(code: int | None) -> str:

@@ -50,6 +50,9 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """Regular expressions that take a match back."""
     at_startup: str = ""
     """The class instead of ``class`` while no step has been made."""
+    frames: bool = False
+    """``match`` and ``pattern`` are for the frames of a traceback ("file:line function") whose
+    exception no other entry knows."""
     files: tuple[str, ...] = ()
     """Kinds of files that it holds for ("kernel", "raylet", "nccl", ...); empty is all."""
     accuses: Accuses = "self"

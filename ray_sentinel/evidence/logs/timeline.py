@@ -22,6 +22,7 @@ _HALF_HOUR = 1800.0
 _SLACK = 240.0
 _ENOUGH = 200
 """Step lines after an error that are looked at."""
+_STREAM_SECONDS = 20.0
 SURVIVED_STEPS = 3
 """So many different steps after an error mean that training went on."""
 
@@ -123,6 +124,10 @@ def usual_seconds(steps: Sequence[StepSeen]) -> float | None:
 def steps_after(hit: Hit, files: Sequence[FileFacts], training: Training) -> int:
     """How many different steps were made after ``hit``, as far as order can be told."""
     own = _later_steps(files[hit.file].steps, hit.offset)
+    if own and _streamed(files[hit.file], hit):
+        # What other processes print reaches a Ray driver's log seconds late.
+        late = _STREAM_SECONDS / (training.step_seconds or _STREAM_SECONDS / SURVIVED_STEPS)
+        own = own if len(own) >= late else set()
     known = hit.time if hit.own_time else hit.next_time
     if own or known is None:
         return len(own)
@@ -133,6 +138,13 @@ def steps_after(hit: Hit, files: Sequence[FileFacts], training: Training) -> int
             continue
         later |= {s.step.step for s in steps if s.time is not None and s.time > known + margin}
     return len(later)
+
+
+def _streamed(facts: FileFacts, hit: Hit) -> bool:
+    """Whether the steps after ``hit`` come from other processes, through Ray's log streaming."""
+    after = [seen for seen in facts.steps if seen.offset > hit.offset]
+    own = hit.origin.pid if hit.streamed else None
+    return bool(after) and all(seen.streamed and seen.pid != own for seen in after)
 
 
 def _later_steps(steps: Sequence[StepSeen], offset: int) -> set[float | int | None]:

@@ -43,6 +43,8 @@ class Raised(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
     frame: str = ""
     """``file:line function`` of the innermost frame."""
+    frames: tuple[str, ...] = ()
+    """All frames, outermost first."""
     index: int = 0
     """Which of the lines handed in it stands on."""
     process: Origin = NOBODY
@@ -60,7 +62,8 @@ class Traceback(msgspec.Struct, frozen=True, kw_only=True):
     raised: tuple[Raised, ...]
     lines: tuple[int, ...]
     complete: bool = True
-    """False where the text ended before the exception's own line."""
+    """False where the exception's own line is missing; ``raised`` then holds what its frames say
+    under the name "Traceback"."""
 
 
 def parse_exception(text: str) -> tuple[str, str] | None:
@@ -99,7 +102,10 @@ def read_traceback(lines: Sequence[Line], start: int) -> Traceback | None:
             break
         if verdict == "take":
             taken.append(index)
-    return Traceback(raised=tuple(reader.raised), lines=tuple(taken), complete=bool(reader.raised))
+    complete = bool(reader.raised)
+    if not complete and reader.frames:
+        reader.cut_off(start)
+    return Traceback(raised=tuple(reader.raised), lines=tuple(taken), complete=complete)
 
 
 class _Reader:
@@ -110,7 +116,7 @@ class _Reader:
         self.shape = _DIGITS.sub("0", self.lead)
         self.indent = len(lead) - len(lead.lstrip()) if not self.lead else 0
         self.raised: list[Raised] = []
-        self.frame = ""
+        self.frames: list[str] = []
         self.open = True
         """Inside frames: the exception's line is still to come."""
         self.chained = False
@@ -121,20 +127,24 @@ class _Reader:
         """ "take": the line belongs to the block; "skip": perhaps not, but it may go on; "end"."""
         body = self._body(text)
         if _CHAIN.match(body) or (HEADER in body and (self.open or self.chained)):
-            self.open, self.frame, self.idle, self.chained = True, "", 0, True
+            self.open, self.frames, self.idle, self.chained = True, [], 0, True
             return "take"
         if HEADER in body:
             return "end"
         if frame := _FRAME.match(body):
             if not self.open and not is_wrapper(self.raised[-1].kind):
                 return "end"
-            self.frame = f"{frame['file']}:{frame['line']} {frame['function'] or ''}".strip()
+            self.frames.append(f"{frame['file']}:{frame['line']} {frame['function'] or ''}".strip())
             self.open, self.idle, self.chained = True, 0, False
             return "take"
         if not self.open:
             self.idle += 1
             return "end" if self.idle > _PATIENCE else "skip"
         return self._inside(body, index)
+
+    def cut_off(self, index: int) -> None:
+        """The text ended, or was torn, before the exception's own line."""
+        self._raise("Traceback", f"cut off at {self.frames[-1]}", index)
 
     def _inside(self, body: str, index: int) -> str:
         if not body.strip() or body[0] in " \t" or body.lstrip()[:1] in _BOX:
@@ -156,9 +166,16 @@ class _Reader:
         if before is not None and before.process.pid and is_wrapper(before.kind):
             process = before.process
         self.raised.append(
-            Raised(kind=kind, message=message, frame=self.frame, index=index, process=process)
+            Raised(
+                kind=kind,
+                message=message,
+                frame=self.frames[-1] if self.frames else "",
+                frames=tuple(self.frames),
+                index=index,
+                process=process,
+            )
         )
-        self.open, self.frame, self.idle, self.chained = False, "", 0, False
+        self.open, self.frames, self.idle, self.chained = False, [], 0, False
 
     def _body(self, text: str) -> str:
         if self.lead:

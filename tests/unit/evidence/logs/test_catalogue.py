@@ -58,6 +58,9 @@ def test_no_entry_names_a_section_that_is_not_there(catalogue: Catalogue) -> Non
 
 @pytest.mark.parametrize(("name", "line"), EXAMPLES)
 def test_examples_are_found(catalogue: Catalogue, name: str, line: str) -> None:
+    if catalogue.get(name).frames:
+        assert catalogue.search_frames([line]) is catalogue.get(name)
+        return
     text = parse_line(line).text
     files = catalogue.get(name).files
     kind = files[0] if files else "log"

@@ -29,6 +29,7 @@ MAY_1_10H = 1714557600.0
         "Wed May  1 10:00:00 UTC 2024",
         "[05/01/24 10:00:00] INFO x",
         "1714557600.000 x",
+        '{"label": "RAY_WORKER_FAILURE", "message": "x", "timestamp": 1714557600}',
     ],
 )
 def test_one_moment_in_many_formats(line: str) -> None:
