@@ -1,0 +1,98 @@
+"""Compare jobs with the first of them: configuration, and levels over the steps that both did.
+
+Each JOB is a job's folder, a Prometheus URL or a history file; one without series is compared by
+its logs. Exit codes: 0 no significant difference, 1 some, 2 wrong usage, 3 out of reach.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from rich.console import Console
+from rich.markdown import Markdown
+
+from ray_sentinel.cli.diagnosis import progress_bar
+from ray_sentinel.cli.job_logs import gather
+from ray_sentinel.cli.output import clean, print_json
+from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.comparison import Comparison, Side, compare
+from ray_sentinel.diagnose.logs import LogFacts
+from ray_sentinel.diagnose.view import View
+from ray_sentinel.errors import InputError, UsageError
+from ray_sentinel.report.diagnosis_markdown import table
+from ray_sentinel.store.event_files import with_events
+from ray_sentinel.store.open import open_source
+
+HELP = "compare jobs over the steps that they have in common"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's arguments."""
+    parser.add_argument("jobs", nargs="+", metavar="JOB", help="folder, URL or history file")
+    parser.add_argument("--prometheus", metavar="PATH", default="", help="the prometheus program")
+    parser.add_argument("--report", metavar="FILE", help="also write FILE.md")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Compare each further job with the first."""
+    if len(args.jobs) < 2:
+        raise UsageError("name two jobs at least")
+    with ExitStack() as stack:
+        progress = stack.enter_context(progress_bar(enabled=not args.json))
+        sides = [_side(stack, job, args.prometheus, progress) for job in args.jobs]
+        found = [compare(sides[0], side) for side in sides[1:]]
+    text = "\n\n".join(markdown(one) for one in found) + "\n"
+    if args.report:
+        try:
+            Path(args.report).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise InputError(f"{args.report} cannot be written: {error.strerror}") from None
+    if args.json:
+        print_json({"analysis": "multi-job-comparison", "comparisons": found})
+    else:
+        Console().print(Markdown(clean(text)))
+    return int(any(delta.significant for one in found for delta in one.deltas))
+
+
+def _side(stack: ExitStack, job: str, binary: str, progress: Callable[[str], None]) -> Side:
+    progress(f"opening {job}")
+    try:
+        opened = stack.enter_context(open_source(job, binary=binary))
+    except InputError:
+        logs = gather(Path(job), progress)
+        if logs == LogFacts():
+            raise
+        return Side(title=job, case=None, logs=logs)
+    source = with_events(opened.source, opened.folder)
+    logs = gather(opened.folder, progress)
+    span = source.span()
+    if span is None:
+        return Side(title=job, case=None, logs=logs)
+    return Side(title=job, case=Case(View(source, *span, progress=progress), logs), logs=logs)
+
+
+def markdown(one: Comparison) -> str:
+    """One comparison as Markdown."""
+    steps = f"{one.steps[0]:.0f} to {one.steps[1]:.0f}" if one.steps else "none"
+    rows = [
+        (delta.title, f"{delta.first:,.4g} {delta.unit}", f"{delta.second:,.4g} {delta.unit}",
+         f"{delta.relative:+.1%}", "significant" if delta.significant else "within noise")
+        for delta in one.deltas
+    ]  # fmt: skip
+    config = [(name, first, second) for name, (first, second) in one.config.items()]
+    parts = [
+        f"## Multi-Job Comparison: {one.first} vs {one.second}",
+        "### Config differences",
+        "\n".join(table(("Parameter", "Job A", "Job B"), config)) if config else "None known.",
+        f"### Overlapping step range: {steps}",
+        "### Metric comparison (steady-state averages over overlapping steps)",
+        "\n".join(table(("Metric", "Job A", "Job B", "Delta", "Significance"), rows)) or "None.",
+        "### Root cause",
+        one.root_cause,
+        *(f"- {note}" for note in one.notes),
+    ]
+    return "\n\n".join(parts)

@@ -1,0 +1,206 @@
+"""Jobs against each other: same steps, steady state, checkpoints and warm-up left out."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from ray_sentinel.diagnose import stats
+from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.logs import LogFacts
+from ray_sentinel.diagnose.series import Bools, Floats
+
+STRENGTH = 5.0
+"""Standard errors from which a difference is significant ..."""
+LEAST = 0.01
+"""... if it is this share of the first job's level at least."""
+THREADS = 5.0
+"""Runnable threads more on every host that are a leak, not chance."""
+_METRICS = (
+    ("train.throughput", "throughput"), ("train.step_time", "step time"),
+    ("rdma.retx", "RDMA retransmits"), ("rdma.ack_timeout", "RDMA ACK timeouts"),
+    ("host.procs_running", "runnable threads"), ("host.context_switches", "context switches"),
+    ("tcp.retx", "TCP retransmits"), ("io.full", "I/O pressure"), ("mem.used", "host memory"),
+    ("gpu.temp", "GPU temperature"), ("gpu.clock", "GPU core clock"), ("gpu.power", "GPU power"),
+    ("train.loss", "loss"), ("train.grad_norm", "gradient norm"),
+)  # fmt: skip
+
+
+class Side(msgspec.Struct, frozen=True, kw_only=True):
+    """One job: its case where it has series, and its log's facts."""
+
+    title: str
+    case: Case | None
+    logs: LogFacts
+
+
+class Delta(msgspec.Struct, frozen=True, kw_only=True):
+    """One measure in both jobs; NaN where a job lacks it."""
+
+    metric: str
+    title: str
+    unit: str
+    first: float
+    second: float
+    relative: float
+    significant: bool
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """One job against the first."""
+
+    first: str
+    second: str
+    config: dict[str, tuple[str, str]]
+    steps: tuple[float, float] | None
+    deltas: tuple[Delta, ...]
+    root_cause: str
+    notes: tuple[str, ...] = ()
+
+
+def compare(first: Side, second: Side) -> Comparison:
+    """What differs between two jobs, over the steps that both did."""
+    steps = overlap(first, second)
+    deltas = _deltas(first, second, steps) if steps is not None else ()
+    notes = list(_notes(first, second))
+    if steps is None:
+        notes.append("the jobs have no steps in common: nothing that was measured is comparable")
+    return Comparison(
+        first=first.title,
+        second=second.title,
+        config=config_difference(first.logs, second.logs),
+        steps=steps,
+        deltas=deltas,
+        root_cause=_root_cause(first, second, deltas),
+        notes=tuple(notes),
+    )
+
+
+def config_difference(first: LogFacts, second: LogFacts) -> dict[str, tuple[str, str]]:
+    """Parameters that differ; an absent one is "-"."""
+    one, other = ({**logs.config, **logs.arguments} for logs in (first, second))
+    names = sorted(one.keys() | other.keys())
+    return {
+        name: (one.get(name, "-"), other.get(name, "-"))
+        for name in names
+        if one.get(name) != other.get(name)
+    }
+
+
+def _range(side: Side) -> tuple[float, float] | None:
+    if side.case is not None and side.case.line.steps.size:
+        return float(side.case.line.steps.min()), float(side.case.line.steps.max())
+    steps = [step.step for step in side.logs.steps]
+    return (min(steps), max(steps)) if steps else None
+
+
+def overlap(first: Side, second: Side) -> tuple[float, float] | None:
+    """The steps that both jobs did; None where there are none."""
+    one, other = _range(first), _range(second)
+    if one is None or other is None:
+        return None
+    low, high = max(one[0], other[0]), min(one[1], other[1])
+    return (low, high) if high > low else None
+
+
+def _deltas(first: Side, second: Side, steps: tuple[float, float]) -> tuple[Delta, ...]:
+    if first.case is None or second.case is None:
+        return _logged(first, second, steps)
+    found = []
+    for key, title in _METRICS:
+        one, other = _levels(first.case, key, steps), _levels(second.case, key, steps)
+        if one.size and other.size:
+            panel = second.case.view.panel(key)
+            unit = panel.quantity.unit + ("/s" if panel.quantity.kind == "counter" else "")
+            found.append(_delta(panel.metric, title, unit, one, other))
+    return tuple(found)
+
+
+def _inside(case: Case, steps: tuple[float, float]) -> Bools:
+    with np.errstate(invalid="ignore"):
+        common = (case.line.front >= steps[0]) & (case.line.front <= steps[1])
+    return case.steady & common
+
+
+def _levels(case: Case, key: str, steps: tuple[float, float]) -> Floats:
+    """The mean over hosts and devices in each steady cell of the common steps (N,)."""
+    panel = case.view.panel(key)
+    if panel.empty:
+        return np.empty(0)
+    values = panel.rates() if panel.quantity.kind == "counter" else panel.values
+    level = stats.mean(values[:, _inside(case, steps)], axis=0)
+    return np.asarray(level[np.isfinite(level)])
+
+
+def _logged(first: Side, second: Side, steps: tuple[float, float]) -> tuple[Delta, ...]:
+    """From the log's step times alone, where a job has no series."""
+
+    def seconds(side: Side) -> Floats:
+        return np.array([
+            step.seconds for step in side.logs.steps
+            if step.seconds is not None and steps[0] + 5 < step.step <= steps[1]
+        ])  # fmt: skip
+
+    one, other = seconds(first), seconds(second)
+    return (_delta("log", "step time", "s", one, other),) if one.size and other.size else ()
+
+
+def _delta(metric: str, title: str, unit: str, one: Floats, other: Floats) -> Delta:
+    a, b = stats.middle(one), stats.middle(other)
+    error = float(np.hypot(stats.sigma(one) / one.size**0.5, stats.sigma(other) / other.size**0.5))
+    size = abs(b - a)
+    significant = size > max(STRENGTH * 1.25 * error, LEAST * abs(a)) and size > 0
+    return Delta(
+        metric=metric, title=title, unit=unit, first=a, second=b,
+        relative=(b - a) / abs(a) if a else float("nan"), significant=significant,
+    )  # fmt: skip
+
+
+def thread_leak(first: Side, second: Side) -> float:
+    """Runnable threads that every host of the second job has more than the first's; else 0."""
+    if first.case is None or second.case is None:
+        return 0.0
+    levels = []
+    for case in (first.case, second.case):
+        panel = case.view.panel("host.procs_running")
+        if panel.empty:
+            return 0.0
+        levels.append(stats.median(panel.values[:, case.steady], axis=1))
+    usual = stats.middle(levels[0])
+    return max(float(np.nanmin(levels[1])) - usual, 0.0)
+
+
+def _notes(first: Side, second: Side) -> list[str]:
+    notes = []
+    for side in (first, second):
+        if side.case is None:
+            notes.append(f"{side.title} has no series; it is compared by its logs")
+        if side.logs.restored_step is not None:
+            notes.append(f"{side.title} restored from step {side.logs.restored_step:.0f}")
+    one, other = (max(s.logs.init_waves.values(), default=0) for s in (first, second))
+    if one and other and one != other:
+        notes.append(f"communicators were made in {one} waves there, {other} here")
+    if first.logs.modules and second.logs.modules and first.logs.modules != second.logs.modules:
+        notes.append(f"XLA compiled {first.logs.modules} modules there, {second.logs.modules} here")
+    return notes
+
+
+def _root_cause(first: Side, second: Side, deltas: tuple[Delta, ...]) -> str:
+    changed = {delta.title: delta for delta in deltas if delta.significant}
+    pace = changed.get("step time") or changed.get("throughput")
+    if not deltas:
+        return "Nothing comparable was measured."
+    if pace is None:
+        return "No significant difference in speed."
+    text = f"{pace.title} differs by {pace.relative:+.1%}"
+    leak = thread_leak(first, second)
+    if (rdma := changed.get("RDMA retransmits")) and rdma.second > rdma.first:
+        return f"{text}; RDMA retransmits are the difference that slows collectives."
+    if leak >= THREADS:
+        return (
+            f"{text}; every host has {leak:.0f} runnable threads more: a leak of the software, "
+            "as of communicators kept after a restore."
+        )
+    if differing := config_difference(first.logs, second.logs):
+        return f"{text}; the configurations differ ({', '.join(list(differing)[:4])})."
+    return f"{text}; no source of contention explains it."

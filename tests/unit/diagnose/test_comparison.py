@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from ray_sentinel.diagnose.comparison import Side, compare, config_difference
+from ray_sentinel.diagnose.logs import LogFacts, LoggedStep
+from tests.support.diagnosis import case_of
+from tests.support.tsdb_scenarios.world import World
+
+
+def side(seed: int, factor: float = 1.0, threads: float = 0.0, retransmits: float = 0.0) -> Side:
+    world = World(seed=seed, hosts=3, gpus=2)
+    world.step_seconds = 8.0
+    world.slowdown *= factor
+    world.gauges["hw_procs_running"] += threads
+    world.rdma["hw_rdma_tx_retx_pkts_total"][1, 1] += retransmits
+    world.play()
+    return Side(title=f"job {seed}", case=case_of(world), logs=LogFacts())
+
+
+def test_equal_jobs_do_not_differ_in_speed() -> None:
+    found = compare(side(1), side(1))
+    assert found.root_cause == "No significant difference in speed."
+    assert found.steps is not None
+
+
+def test_bad_links_are_the_difference() -> None:
+    found = compare(side(1), side(1, factor=1.2, retransmits=500.0))
+    pace = next(delta for delta in found.deltas if delta.title == "step time")
+    assert pace.significant
+    assert 0.15 < pace.relative < 0.25
+    assert "RDMA" in found.root_cause
+
+
+def test_threads_left_behind_are_the_difference() -> None:
+    found = compare(side(1), side(1, factor=1.05, threads=17.0))
+    assert "17 runnable threads" in found.root_cause
+
+
+def test_jobs_without_series_are_compared_by_their_logs() -> None:
+    def logged(seconds: float) -> Side:
+        steps = tuple(LoggedStep(step=n, seconds=seconds + n % 3 / 100) for n in range(1, 90))
+        return Side(title=str(seconds), case=None, logs=LogFacts(steps=steps))
+
+    found = compare(logged(5.0), logged(6.0))
+    assert found.deltas[0].significant
+    assert len(found.notes) == 2
+
+
+def test_no_common_steps_and_configuration() -> None:
+    one = LogFacts(config={"a": "1", "b": "2"}, steps=(LoggedStep(step=1), LoggedStep(step=5)))
+    other = LogFacts(config={"a": "1", "b": "3"}, steps=(LoggedStep(step=9), LoggedStep(step=12)))
+    assert config_difference(one, other) == {"b": ("2", "3")}
+    found = compare(Side(title="a", case=None, logs=one), Side(title="b", case=None, logs=other))
+    assert found.steps is None
+    assert found.deltas == ()
