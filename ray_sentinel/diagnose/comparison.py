@@ -198,8 +198,8 @@ def _root_cause(first: Side, second: Side, deltas: tuple[Delta, ...]) -> str:
         return f"{text}; RDMA retransmits are the difference that slows collectives."
     if leak >= THREADS:
         return (
-            f"{text}; every host has {leak:.0f} runnable threads more: a leak of the software, "
-            "as of communicators kept after a restore."
+            f"{text}; every host has {leak:.0f} runnable threads more, which points to the "
+            "software: threads that communicators left behind, or other load on all hosts."
         )
     if differing := config_difference(first.logs, second.logs):
         return f"{text}; the configurations differ ({', '.join(list(differing)[:4])})."
