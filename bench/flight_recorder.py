@@ -1,12 +1,15 @@
 """How fast, and how exactly, flight-recorder dumps are explained.
 
     python bench/flight_recorder.py speed [--ranks 128 1024 8192] [--entries 2000]
+    python bench/flight_recorder.py exact [--seeds 10] [--format 2.9]
     python bench/flight_recorder.py beside [--seeds 3] [--dumps DIR=1,5 ...]
 
 ``speed`` writes dumps of a job (tensor 8 × data, a full ring each) with one stopped rank to a
 temporary folder, explains them in a fresh process as the command line does, and prints seconds and
-peak memory. ``beside`` explains simulated hangs, and labelled folders given as DIR=CULPRITS, with
-ray-sentinel and with PyTorch's own analyzer (torch.distributed.flight_recorder.fr_trace), and
+peak memory. ``exact`` explains simulated hangs and prints, for each layout and fault, the per cent
+of exact answers, and in how many sets an innocent was named. ``beside`` explains simulated hangs,
+and labelled folders given as DIR=CULPRITS, with ray-sentinel and with PyTorch's own analyzer
+(torch.distributed.flight_recorder.fr_trace), and
 counts culprits found, innocents named, exact answers and seconds of both.
 """
 
@@ -28,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from ray_sentinel.evidence.flight_recorder import explain  # noqa: E402
-from tests.support.recorder_sim.dumps import NCCL, write  # noqa: E402
+from tests.support.recorder_sim.dumps import FORMATS, NCCL, write  # noqa: E402
 from tests.support.recorder_sim.faults import FAULTS, simulate  # noqa: E402
 from tests.support.recorder_sim.program import LAYOUTS  # noqa: E402
 
@@ -134,7 +137,10 @@ def _row(index: int, place: int, seq: int, done: bool, group: tuple[str, str, An
 
 def speed(ranks: list[int], entries: int) -> None:
     """Print seconds and peak memory by size."""
-    print(f"{'ranks':>6} {'entries':>8} {'MB':>7} {'seconds':>8} {'peak MB':>8}  culprits")
+    print(
+        f"{'ranks':>6} {'entries':>8} {'MB':>7} {'seconds':>8} {'CPU s':>8} {'peak MB':>8}"
+        "  culprits"
+    )
     for world in ranks:
         with tempfile.TemporaryDirectory() as folder:
             size = 0
@@ -147,15 +153,17 @@ def speed(ranks: list[int], entries: int) -> None:
                 text=True,
                 check=True,
             ).stdout.split()
-            seconds, peak, culprits = float(said[0]), float(said[1]), said[2]
+            seconds, cpu, peak = map(float, said[:3])
+            culprits = said[3]
             print(
-                f"{world:>6} {entries:>8} {size / 1e6:>7.0f} {seconds:>8.2f} {peak:>8.0f}  "
-                f"{culprits}"
+                f"{world:>6} {entries:>8} {size / 1e6:>7.0f} {seconds:>8.2f} {cpu:>8.2f} "
+                f"{peak:>8.0f}  {culprits}",
+                flush=True,
             )
 
 
 def explain_one(folder: str) -> None:
-    """In a process of its own: seconds, peak memory in MB, culprits."""
+    """In a process of its own: seconds, CPU seconds, peak memory in MB, culprits."""
     from ray_sentinel.cli.recorder_files import find
 
     started = time.perf_counter()
@@ -163,7 +171,35 @@ def explain_one(folder: str) -> None:
     facts = explain(files.dumps(), world_size=files.world_size)
     seconds = time.perf_counter() - started
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(seconds, peak, ",".join(str(culprit.rank) for culprit in facts.culprits) or "none")
+    print(
+        seconds,
+        time.process_time(),
+        peak,
+        ",".join(str(culprit.rank) for culprit in facts.culprits) or "none",
+    )
+
+
+def exact(seeds: int, style: str) -> None:
+    """Print the share of exact answers by layout and fault."""
+    faults = [fault for fault in FAULTS if fault not in ("none", "outside", "device frozen")]
+    print(f"{'per cent exact':<16}" + "".join(f"{layout:>11}" for layout in LAYOUTS))
+    innocents = sets = 0
+    for fault in faults:
+        cells = []
+        for layout in LAYOUTS:
+            right = total = 0
+            for seed in range(seeds):
+                case = simulate(layout, fault, 10_000 + seed)
+                if not (case.hangs and case.culprits):
+                    continue
+                named = ours(write(case.machine, FORMATS[style]))
+                total += 1
+                right += named == case.culprits
+                innocents += bool(named - case.culprits)
+            sets += total
+            cells.append(f"{100 * right / total:>11.0f}" if total else f"{'-':>11}")
+        print(f"{fault:<16}" + "".join(cells))
+    print(f"innocents named in {innocents} of {sets} sets")
 
 
 Analyzer = Callable[[dict[int, bytes]], set[int]]
@@ -239,6 +275,9 @@ def main() -> None:
     fast = commands.add_parser("speed")
     fast.add_argument("--ranks", type=int, nargs="+", default=[128, 1024])
     fast.add_argument("--entries", type=int, default=2000)
+    right = commands.add_parser("exact")
+    right.add_argument("--seeds", type=int, default=10)
+    right.add_argument("--format", choices=FORMATS, default="2.9")
     side = commands.add_parser("beside")
     side.add_argument("--seeds", type=int, default=1)
     side.add_argument("--dumps", nargs="*", default=[], metavar="DIR=CULPRITS")
@@ -247,6 +286,8 @@ def main() -> None:
     args = parser.parse_args()
     if args.command == "speed":
         speed(args.ranks, args.entries)
+    elif args.command == "exact":
+        exact(args.seeds, args.format)
     elif args.command == "beside":
         beside(args.seeds, args.dumps)
     else:

@@ -18,7 +18,7 @@ from typing import Any
 
 WORLD = 4
 DEADLINE = 90.0
-SETTLE = 1.5
+SETTLE = 4.0
 """Seconds from the last rank's mark to the dumps: many times what a call takes to be enqueued."""
 
 

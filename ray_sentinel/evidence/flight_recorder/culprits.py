@@ -175,6 +175,15 @@ class Reasoning:
             )
             self.findings.blame(rank, "device-stuck", reason, _CERTAINTY["device-stuck"])
             return
+        alike = self.equals.stand_alike(rank, self._idle())
+        if alike:
+            self.findings.unexplained = True
+            self.findings.remarks.append(
+                f"rank {rank} is waited for, but ranks {alike[:8]} in the same position stand "
+                "where it stands and are not: they wait for something outside, or the one that "
+                "waits made a call too many"
+            )
+            return
         waiting = sum(len(operation.held) for operation in self.waited[rank])
         first = self.waited[rank][0]
         inside = self._launching(rank)

@@ -193,17 +193,28 @@ class Equals:
                     conflicts.get(other, set()).discard(stand)
         return sorted(odd)
 
+    def stand_alike(self, rank: int, others: Iterable[int]) -> list[int]:
+        """Those of the others that are equals and have enqueued exactly as much."""
+        mine = self._stand(rank)
+        return [
+            other
+            for other in others
+            if self._role[other] == self._role[rank] and self._stand(other) == mine
+        ]
+
+    def _stand(self, rank: int) -> frozenset[tuple[Counter, int]]:
+        return frozenset(
+            (key, progress.enqueued)
+            for key, progress in self.counters(rank).items()
+            if progress.enqueued is not None
+        )
+
     def _stands(self, roles: set[Role]) -> dict[Stand, list[int]]:
         """Ranks by role and by how much they have enqueued."""
         result: dict[Stand, list[int]] = {}
         for role in roles:
             for rank in self.roles[role]:
-                enqueued = frozenset(
-                    (key, progress.enqueued)
-                    for key, progress in self.counters(rank).items()
-                    if progress.enqueued is not None
-                )
-                result.setdefault((role, enqueued), []).append(rank)
+                result.setdefault((role, self._stand(rank)), []).append(rank)
         return result
 
     def _outvoted(
