@@ -2,13 +2,13 @@
 
 The folder comes from ``[collectors.tensorboard] folder`` or from the event files that the ranks
 have open. Gauges carry the newest values; the samples with a timestamp are every value that was
-written, once each, for the scrape job that keeps the history of steps.
+written, for the scrape job that keeps the history of steps.
 """
 
 from __future__ import annotations
 
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,7 +36,12 @@ READ_SECONDS = 1.0
 READ_SECONDS_BY_HAND = 4.0
 """There is no next one."""
 MAX_POINTS = 50_000
-"""Values of one collection."""
+"""Values that are handed on at one time; beyond, a file is read on when there is room again."""
+LEAST_SECONDS = 20.0
+"""A value is handed on for so long at least: several scrapes."""
+HOLD_SECONDS = 660.0
+"""And for so long where there is room: ten minutes without a Prometheus lose nothing. One that gets
+a value again, with the same time, keeps it once."""
 MAX_TIME = 1e11
 """Unix seconds; a time beyond is none."""
 
@@ -50,11 +55,28 @@ class Run:
         self.followed = FollowedFolder(folder)
         self.state = RunState()
         self.points: list[tuple[str, float, float, int]] = []
-        """(Tag, value, Unix seconds, attempt) since the last collection."""
+        """(Tag, value, Unix seconds, attempt) of each value that is handed on."""
         self.steps: list[tuple[int, float, int]] = []
         """(Step, Unix seconds, attempt) likewise."""
+        self._batches: deque[tuple[float, int, int]] = deque()
+        """(Monotonic time, points, steps) of each collection that added some."""
         self._last_step: tuple[int, int] | None = None
         self._stamps: dict[tuple[str, int], tuple[float, int]] = {}
+
+    def release(self, now: float) -> None:
+        """Let go of what was handed on for long enough; ``now`` is monotonic."""
+        known_points = sum(points for _, points, _ in self._batches)
+        known_steps = sum(steps for _, _, steps in self._batches)
+        if len(self.points) > known_points or len(self.steps) > known_steps:
+            added = (now, len(self.points) - known_points, len(self.steps) - known_steps)
+            self._batches.append(added)
+        while self._batches:
+            since, points, steps = self._batches[0]
+            limit = LEAST_SECONDS if len(self.points) >= MAX_POINTS else HOLD_SECONDS
+            if now - since < limit:
+                break
+            del self.points[:points], self.steps[:steps]
+            self._batches.popleft()
 
     def read(self, until: float, history: bool, files: Files) -> None:
         """Read what is new, until the monotonic moment; what cannot be read is said."""
@@ -131,7 +153,7 @@ class TensorboardCollector(Collector):
         self._readership.close()
 
     def collect(self) -> Iterator[Family]:
-        """The newest values, and the values since the last time. NoData where there is no run."""
+        """The newest values, and each value at its time. NoData where there is no run."""
         now = time.monotonic()
         if now >= self._search_due:
             self.search()
@@ -139,6 +161,7 @@ class TensorboardCollector(Collector):
         runs = {folder: run for folder, run in self._runs.items() if self._reads(folder, run)}
         seconds = READ_SECONDS_BY_HAND if self._by_hand else READ_SECONDS
         for run in runs.values():
+            run.release(now)
             run.read(now + seconds, self._history, self._files)
         if not runs:
             raise NoData(self._nothing())
@@ -258,7 +281,7 @@ def _gauges(state: RunState, labels: Labels, clashes: frozenset[str]) -> Iterato
 
 
 def _history(run: Run, labels: Labels, clashes: frozenset[str]) -> Iterator[Sample]:
-    """Every value since the last collection, at its own time."""
+    """Every value that is handed on now, at its own time."""
     for tag, value, stamp, attempt in run.points:
         name, tagged = _tagged(tag, labels, clashes)
         yield Sample(name, (*tagged, ("attempt", str(attempt))), value, stamp)
@@ -266,4 +289,3 @@ def _history(run: Run, labels: Labels, clashes: frozenset[str]) -> Iterator[Samp
         told = (*labels, ("attempt", str(attempt)))
         yield Sample(STEP.name, told, step, stamp)
         yield Sample(FILL.name, told, 0.0, stamp)
-    run.points, run.steps = [], []

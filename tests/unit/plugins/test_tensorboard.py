@@ -16,7 +16,13 @@ from ray_sentinel.api import Context, Family, NoData, Sample
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel_plugins._event_files.follow import FileName
 from ray_sentinel_plugins._event_files.places import Readership, open_folders
-from ray_sentinel_plugins.tensorboard import TensorboardCollector
+from ray_sentinel_plugins.tensorboard import (
+    HOLD_SECONDS,
+    LEAST_SECONDS,
+    MAX_POINTS,
+    Run,
+    TensorboardCollector,
+)
 
 
 def add(
@@ -137,7 +143,7 @@ def test_tags_of_one_name_get_a_label(
     assert "tb_loss_total: is the name for several tags" in caplog.text
 
 
-def test_every_value_is_handed_on_once_at_its_time(
+def test_every_value_is_handed_on_at_its_time(
     writer: EventFileWriter, reader: Callable[..., Reader]
 ) -> None:
     following = reader()
@@ -149,9 +155,30 @@ def test_every_value_is_handed_on_once_at_its_time(
         ("tb_loss", "0", 1001.5, 0.5),
     ]
     assert [entry[3] for entry in first if entry[0] == "tb_step"] == [1, 2]
-    assert following.history() == []
+    assert following.history() == first
     add(writer, 3, 1002.0, loss=0.25)
-    assert {entry[2] for entry in following.history()} == {1002.0}
+    assert {entry[2] for entry in following.history()} == {1000.25, 1001.5, 1002.0}
+
+
+def test_values_are_let_go_when_they_are_old_or_there_is_no_room() -> None:
+    run = Run(Path("/nowhere"))
+    run.points = [("loss", 1.0, 1000.0, 0)] * 10
+    run.steps = [(1, 1000.0, 0)]
+    run.release(now=5.0)
+    run.points += [("loss", 1.0, 1001.0, 0)] * MAX_POINTS
+    run.release(now=6.0)
+    assert len(run.points) == MAX_POINTS + 10
+    run.release(now=5.0 + LEAST_SECONDS)
+    assert len(run.points) == MAX_POINTS
+    assert run.steps == []
+    run.release(now=6.0 + LEAST_SECONDS)
+    assert run.points == []
+    run.points = [("loss", 1.0, 1002.0, 0)]
+    run.release(now=100.0)
+    run.release(now=100.0 + HOLD_SECONDS - 1)
+    assert run.points
+    run.release(now=100.0 + HOLD_SECONDS)
+    assert run.points == []
 
 
 def test_by_hand_only_the_newest_values_are_told(
