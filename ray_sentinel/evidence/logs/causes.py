@@ -104,6 +104,10 @@ def first_cause(hits: Sequence[Hit], started: bool) -> Hit | None:
 def _explains(later: Hit, winner: Hit, started: bool) -> bool:
     kind, told = class_of(later, started), class_of(winner, started)
     rank, old = tier(kind), tier(told)
+    if told == "actor-fail" and kind in ("nccl-timeout", "heartbeat-timeout"):
+        # Ray says that an actor died before that actor's own last lines are streamed.
+        dead = winner.groups.get("pid", "")
+        return dead.isdigit() and later.origin.pid == int(dead)
     if kind == "preempted" and told in _BY_PREEMPTION:
         return _within(later, winner, _ANYTIME, unknown=True)
     if later.signature.role == "symptom" and winner.signature.role == "cause":
