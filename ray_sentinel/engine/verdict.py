@@ -47,6 +47,11 @@ def judge(case: Case, now: float, *, host_of: dict[str, str], proven: bool) -> J
         return Judgement(decision="confirm", verdict=_node_lost(case, lost))
     ledger = weigh(case, now)
     named = ledger.named()
+    if proven:
+        # What is proven has only just happened: the others may be anywhere, on their way to where
+        # they will wait, or falling over what has gone. Their stacks accuse nobody yet.
+        guilty = {rank for f in case.findings.values() if f.hard for rank in f.suspects}
+        named = [process for process in named if case.job.ranks[process].rank.id in guilty]
     if not named:
         return _nobody(case, ledger, now)
     verdict = _named(case, ledger, named, host_of)

@@ -123,6 +123,15 @@ def test_what_another_agent_tells_of_a_foreign_rank_is_corrected_by_its_own() ->
     assert sim.incidents()[0].summary.startswith("rank 5 on host2 was killed by SIGKILL")
 
 
+def test_a_peer_that_falls_over_a_dead_rank_is_not_named_for_its_stack() -> None:
+    sim = Sim(attached=False)
+    sim.run(30)
+    sim.end(4, signal=9)
+    sim.stick(1, where=("main (train.py:1)", "excepthook (sys.py:1)"), activity="unknown")
+    sim.run(10)
+    assert sim.named() == [4]
+
+
 def test_only_echoes_name_nobody() -> None:
     sim = Sim()
     sim.run(30)
