@@ -22,6 +22,11 @@ PROBE_SECONDS = 2.0
 """A control store that does not accept within this time is not there: ``ray.init`` would wait for
 a minute before it said so."""
 
+_USES_TLS = "RAY_USE_TLS"
+_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
+"""How an HTTP/2 client begins: the preface and an empty SETTINGS frame."""
+_SETTINGS = b"\4"
+
 _REMEDY = "start one with `ray start --head`, or name it with --address or RAY_ADDRESS"
 
 
@@ -37,7 +42,9 @@ def candidates(
     """
     if address and address != "auto":
         return [(address, "as asked for")]
-    if (named := environ.get("RAY_ADDRESS", "")) and named != "auto":
+    named = environ.get("RAY_ADDRESS", "")
+    # It may hold the dashboard's address, for `ray job submit`: that names no cluster.
+    if named and named != "auto" and not named.startswith("http"):
         return [(named, "RAY_ADDRESS")]
     found = []
     if ancestor := address_of_ancestor(os.getpid(), proc):
@@ -65,13 +72,23 @@ def addresses_of_raylets(proc: Path = Path("/proc")) -> list[str]:
 
 
 def answers(address: str, seconds: float = PROBE_SECONDS) -> str:
-    """Empty if something accepts connections at ``host:port``, else why not."""
-    host, _, port = address.rpartition(":")
-    if "://" in address or not host or not port.isdigit():
-        return ""  # a client or a named cluster: only Ray itself can tell
+    """Empty if a gRPC server answers at ``host:port`` or ``ray://host:port``, else why not.
+
+    Both Ray's control store and its client port are gRPC, and such a server begins with a SETTINGS
+    frame (RFC 9113, 3.4); ``ray.init`` would wait for minutes for one that only accepts.
+    """
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if "://" in host or not host or not port.isdigit() or int(port) > 65535:
+        return "this is no address: HOST:PORT or ray://HOST:PORT is"
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=seconds).close()
-    except OSError as error:
+        with socket.create_connection((host.strip("[]"), int(port)), timeout=seconds) as found:
+            if _USES_TLS not in os.environ:
+                found.sendall(_PREFACE)
+                if found.recv(9)[3:4] != _SETTINGS:
+                    return "something answers there, but it is not Ray"
+    except TimeoutError:
+        return f"nothing answered within {seconds:.0f} s"
+    except (OSError, UnicodeError) as error:
         return str(error)
     return ""
 

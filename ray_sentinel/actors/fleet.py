@@ -27,7 +27,8 @@ log = logging.getLogger(__name__)
 FRESH_SECONDS = 3.0
 """An agent heard of within this time needs no ping."""
 START_SECONDS = 10.0
-"""What a starting agent may take before its node is shown as unwatched without a known reason."""
+"""A node whose agent has been silent for so long is shown as unwatched also without a known reason;
+a node that is lost is the engine's business, and found sooner."""
 SWEEP_SECONDS = 30.0
 """Between two looks for groups that nobody needs: the table of groups may be long."""
 BACKOFF_SECONDS = (2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
@@ -96,8 +97,8 @@ class Fleet:
             return ""
         if slot.problem:
             return slot.problem
-        if now - slot.since < START_SECONDS:
-            return "the agent is starting"
+        if now - max(slot.since, heard or 0.0) < START_SECONDS:
+            return "" if heard is not None else "the agent is starting"
         return f"the agent has not reported for {now - (heard or slot.since):.0f} s"
 
     def step(self, now: float) -> list[AnyEvent]:

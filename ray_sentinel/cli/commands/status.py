@@ -21,6 +21,8 @@ from ray_sentinel.model.status import Status
 HELP = "show jobs, ranks, nodes and the verdict"
 
 FOUND = ("hung", "stalled")
+SHORTEST = 0.1
+"""Seconds between two looks: whoever asks for less would only load the coordinator."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -51,8 +53,8 @@ def _watch(found: Coordinator, args: argparse.Namespace) -> int:
             # One document a line, as programs read a stream.
             sys.stdout.write(msgspec.json.encode(found.ask("status", Status)).decode() + "\n")
             sys.stdout.flush()
-            time.sleep(args.interval)
+            time.sleep(max(args.interval, SHORTEST))
     with Live(console=Console(highlight=False), auto_refresh=False, screen=False) as live:
         while True:
             live.update(status_view(found.ask("status", Status)), refresh=True)
-            time.sleep(args.interval)
+            time.sleep(max(args.interval, SHORTEST))

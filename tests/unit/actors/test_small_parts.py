@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -173,6 +174,28 @@ def test_a_cluster_that_is_not_there_is_said_at_once() -> None:
         cluster.connect("127.0.0.1:9"),
     ):
         pass
+
+
+@pytest.mark.parametrize(
+    "address", ["local", "host", "host:port", "http://h:1", "h:99999", "a\x1b:1"]
+)
+def test_what_is_no_address_is_refused(address: str) -> None:
+    with pytest.raises(UnreachableError, match="no Ray cluster answers"), cluster.connect(address):
+        pass
+
+
+def test_what_accepts_but_is_not_ray_is_not_waited_for() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        assert "within 0 s" in cluster.answers(address, 0.05)
+
+
+def test_the_dashboards_address_names_no_cluster(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "ray_current_cluster").write_text("10.0.0.3:6379")
+    environ = {"RAY_ADDRESS": "http://127.0.0.1:8265"}
+    found = cluster.candidates("", environ, tmp_path / "proc", tmp_path)
+    assert found == [("10.0.0.3:6379", str(tmp_path / "ray_current_cluster"))]
 
 
 def test_a_raylet_that_refuses_is_dead_and_one_without_a_port_unknown() -> None:
