@@ -21,7 +21,9 @@ def tree(tmp_path: Path) -> Path:
     for rank in range(4):
         (tmp_path / f"rank-{rank}.log").write_text(STEPS)
     with (tmp_path / "rank-2.log").open("a") as file:
-        file.write("Traceback (most recent call last):\n  File \"a.py\", line 3, in f\nValueError: jammed\n")
+        file.write(
+            'Traceback (most recent call last):\n  File "a.py", line 3, in f\nValueError: jammed\n'
+        )
     (tmp_path / "own.toml").write_text(
         '[[signature]]\nid = "own"\nclass = "storage"\nmatch = ["jammed"]\ncause = "Ours."\n'
     )
