@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from ray_sentinel.evidence.stacks.compare import Movement, movements
+from ray_sentinel.evidence.stacks.scene import Judgement, Scene, fault_kind, scene
 from ray_sentinel.evidence.stacks.tree import StackClass, classes, place_of, who
-from ray_sentinel.evidence.stacks.verdict import Judgement, Scene, fault_kind, judge, scene
+from ray_sentinel.evidence.stacks.verdict import judge
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.incident import Culprit, EvidenceItem, FaultKind
 from ray_sentinel.model.stacks import StackFact
