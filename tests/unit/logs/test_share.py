@@ -1,4 +1,3 @@
-# ruff: noqa: E501 - log lines are as long as they are
 """Reading with further processes gives the same answer; a helper that fails is made up for."""
 
 from __future__ import annotations
