@@ -59,7 +59,7 @@ test: lint types contracts deps
 	@$(PYTEST) $(ARGS)
 
 faults: $(VENV)/.dev deps
-	@$(PYTEST) tests/faults -m faults $(ARGS)
+	@$(PYTEST) tests/integration -m faults $(ARGS)
 
 wheel: $(VENV)/.dev
 	@$(BIN)/python -m build --no-isolation --outdir dist .

@@ -19,7 +19,7 @@ from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import JobStatus
 from tests.support.ray_cluster import RayCluster, Watched, eventually
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.timeout(400)]
 HEALTHY = Path(__file__).parents[1] / "support" / "healthy_train.py"
 WORLD = 4
 
