@@ -30,11 +30,14 @@ def train(rank: int, port: int) -> None:
 if __name__ == "__main__":
     ray.init(include_dashboard=False)
     watcher = ray_sentinel.attach(job="quickstart")
+    watcher.wait(60)
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     ranks = [train.remote(rank, port) for rank in range(WORLD)]
     deadline = time.monotonic() + 120
-    while not (incidents := watcher.incidents()) and time.monotonic() < deadline:
+    incidents = watcher.incidents()
+    while not any(found.bundle for found in incidents) and time.monotonic() < deadline:
         time.sleep(1)
+        incidents = watcher.incidents()
     print(incidents[0].summary if incidents else "no verdict came")
     print(incidents[0].bundle if incidents else "")
