@@ -182,6 +182,9 @@ class Partners:
         """Whether numbers pending at both ends are each other's counterparts; None if there is
         none."""
         places = group.positions
+        if rank not in places or peer not in places:
+            # A damaged dump may name a partner outside of its own group.
+            return None
         for one, other in ((rank, peer), (peer, rank)):
             if self.links.get(group.kind, {}).get(places[one], set()) - {places[other]}:
                 return False
