@@ -48,6 +48,8 @@ class Watchdog:
     def _arm(self) -> None:
         if self._handle < 0:
             return
+        # Waits for an alarm that is just being written: what came after the cut would stay.
+        faulthandler.cancel_dump_traceback_later()
         if os.fstat(self._handle).st_size:
             os.ftruncate(self._handle, 0)
         faulthandler.dump_traceback_later(self._delay, file=self._handle)
