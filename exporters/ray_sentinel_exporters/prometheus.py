@@ -20,8 +20,8 @@ from ray_sentinel.api import Exporter, Family
 from ray_sentinel.api import Options as BaseOptions
 from ray_sentinel.clock import Clock, SystemClock
 from ray_sentinel.model.exposition import OPENMETRICS_TYPE, TEXT_TYPE, Renderer
-from ray_sentinel_exporters.address import check_private, listen
-from ray_sentinel_exporters.server import Handler, Request, Response, Server
+from ray_sentinel.serving.address import check_private, listen
+from ray_sentinel.serving.server import Handler, Request, Response, Server
 
 log = logging.getLogger(__name__)
 

@@ -27,7 +27,7 @@ def check_private(address: str, *, public: bool) -> str:
     if not public and (ip.is_global or ip.is_unspecified):
         what = "is a public address" if ip.is_global else "means every address of this node"
         raise ConfigError(
-            f"{address} {what}, and metrics are not shown to everybody: give Ray a private address "
+            f"{address} {what}, and what we serve is not for everybody: give Ray a private address "
             "(ray start --node-ip-address), or set [agent] public = true"
         )
     return found

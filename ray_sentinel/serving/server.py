@@ -58,8 +58,9 @@ class BadRequestError(Exception):
 
 
 class Server:
-    """Serves ``routes`` (path → handler) on a socket that listens already. Handlers run on the
-    server's thread: they must return at once."""
+    """Serves ``routes`` (path → handler) on a socket that listens already. A path that ends with a
+    slash takes all below it that have no route of their own. Handlers run on the server's thread:
+    they must return at once."""
 
     def __init__(self, listening: socket.socket, routes: Mapping[str, Handler]) -> None:
         self._socket, self._routes = listening, routes
@@ -69,7 +70,7 @@ class Server:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._done: asyncio.Event | None = None
         self._started: Future[None] = Future()
-        self._thread = threading.Thread(target=self._run, name="metrics-server", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="http-server", daemon=True)
 
     def start(self) -> None:
         """Begin to serve. Raises what the system raises where it cannot."""
@@ -161,17 +162,24 @@ class Server:
             return Response(
                 body=b"only GET and HEAD\n", status=405, headers=(("Allow", "GET, HEAD"),)
             )
-        handler = self._routes.get(request.path)
+        handler = self._handler(request.path)
         if handler is None:
             known = "".join(f"{path}\n" for path in sorted(self._routes))
             return Response(body=f"not here; there are\n{known}".encode(), status=404)
         try:
             return handler(request)
-        # A handler is registered by the agent, and may raise anything: the scrape of one path
-        # fails, the server goes on.
+        # A handler is registered by others, and may raise anything: the answer to one path fails,
+        # the server goes on.
         except Exception:
             log.exception("%s failed", request.path)
-            return Response(body=b"it failed; the agent's log says why\n", status=500)
+            return Response(body=b"it failed; the log of this process says why\n", status=500)
+
+    def _handler(self, path: str) -> Handler | None:
+        found = self._routes.get(path)
+        if found is None and path != "/":
+            above = path[: path.rindex("/") + 1] if "/" in path else ""
+            found = self._routes.get(above) if above != "/" else None
+        return found
 
 
 async def _rest(reader: asyncio.StreamReader) -> bytes:
