@@ -61,6 +61,18 @@ def signal_name(code: int | None) -> str:
     return SIGNALS.get(number, f"signal {number}" if number else "")
 
 
+def exit_signature(code: int | None) -> str:
+    """The catalogue entry for a process that ended with ``code``."""
+    name = signal_name(code)
+    if name in ("SIGTERM", "SIGINT", "SIGHUP"):
+        return "exit-by-launcher"
+    if name == "SIGABRT":
+        return "exit-abort"
+    if name:
+        return "exit-by-signal"
+    return "exit-code"
+
+
 def read_table(lines: Sequence[Line], start: int, year: int) -> tuple[Exit, ...]:
     """The rows of torchrun's failure table from ``lines[start]`` on."""
     rows: list[Exit] = []

@@ -80,6 +80,11 @@ class Line(msgspec.Struct, frozen=True):
     """What was taken off the front: lines of one block have the same."""
 
 
+def is_streamed(line: Line) -> bool:
+    """Whether the line bears Ray's prefix ``(Actor pid=...)``."""
+    return bool(line.origin.actor and line.origin.pid)
+
+
 def strip_escapes(text: str) -> str:
     """``text`` without terminal escape sequences and carriage returns at its end."""
     if "\x1b" in text:

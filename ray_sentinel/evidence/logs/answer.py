@@ -1,0 +1,116 @@
+"""Puts an answer together: class, cause, culprits, evidence, progress, next steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ray_sentinel.evidence.logs.case import Case
+from ray_sentinel.evidence.logs.causes import in_order
+from ray_sentinel.evidence.logs.culprits import name_culprits
+from ray_sentinel.evidence.logs.mask import mask
+from ray_sentinel.evidence.logs.records import FileFacts, Hit
+from ray_sentinel.evidence.logs.shown import echoes, evidence
+from ray_sentinel.evidence.logs.timeline import progress
+from ray_sentinel.evidence.logs.wording import next_steps, summary
+from ray_sentinel.model.triage import (
+    FailureClass,
+    LogCulprit,
+    LogException,
+    Outcome,
+    StepProgress,
+    Triage,
+)
+
+
+def answer(
+    case: Case,
+    kind: str,
+    outcome: Outcome,
+    cause: Hit | None,
+    *,
+    confidence: float,
+    underlying: str = "",
+    quiet: bool = False,
+    after: Sequence[Hit] = (),
+) -> Triage:
+    """The answer that the job failed, or ended, as ``kind`` because of ``cause``.
+
+    ``quiet``: nothing moved for long; ``after``: the errors after the end of training;
+    ``underlying``: how a job that stood still was ended.
+    """
+    phase = case.phase.phase if case.phase else ""
+    steps = _progress(case)
+    everything = in_order([*case.fatal, *after])
+    culprits: tuple[LogCulprit, ...] = ()
+    if cause is not None and kind not in ("soft-success", "completed", "running"):
+        culprits = name_culprits(cause, kind, everything, case.files, _world(case.files))
+    rank = culprits[0].rank if culprits else None
+    advice = case.catalogue.advice_for(kind, phase)
+    told = Triage(
+        kind=_checked(kind),
+        outcome=outcome,
+        summary=summary(kind, cause, rank, steps, quiet),
+        confidence=confidence,
+        signature=cause.signature.id if cause else "",
+        cause=(cause.signature.cause if cause else "") or (advice[0].cause if advice else ""),
+        culprits=culprits,
+        evidence=evidence(case, cause, everything, [c.rank for c in culprits]),
+        next_steps=next_steps(cause, advice, steps, kind),
+        playbook=next((a.playbook for a in advice if a.playbook), ""),
+        first_error_at=cause.time if cause else None,
+        first_error_rank=rank if culprits else cause.origin.rank if cause else None,
+        underlying=underlying,
+        exception=_masked_exception(cause),
+        phase=phase,
+        progress=steps,
+        echoes=echoes(case, cause, everything),
+    )
+    return _with_job(case, told)
+
+
+def _with_job(case: Case, told: Triage) -> Triage:
+    """``told`` with what does not depend on the verdict: times, header, how files were read."""
+    files, end = case.files, case.end
+    begins = [f.first_time for f in files if f.first_time is not None]
+    since = case.phase.time if case.phase else None
+    return msgspec.structs.replace(
+        told,
+        phase_seconds=round(end - since, 1) if end and since and end >= since else None,
+        facts={key: mask(value) for f in reversed(files) for key, value in f.facts.items()},
+        started_at=min(begins, default=None),
+        ended_at=end,
+        files=len(files),
+        bytes=sum(f.file.size for f in files),
+        sampled=tuple(f"{f.file.label}: {f.sampled}" for f in files if f.sampled),
+        problems=tuple(f"{f.file.label}: {f.problem}" for f in files if f.problem),
+    )
+
+
+def _checked(kind: str) -> FailureClass:
+    return msgspec.convert(kind, FailureClass)  # type: ignore[no-any-return]
+
+
+def _masked_exception(cause: Hit | None) -> LogException | None:
+    if cause is None or cause.exception is None:
+        return None
+    raised = cause.exception
+    return msgspec.structs.replace(raised, message=mask(raised.message))
+
+
+def _world(files: Sequence[FileFacts]) -> int | None:
+    sizes = [int(f.facts["world_size"]) for f in files if f.facts.get("world_size", "").isdigit()]
+    return max(sizes, default=None)
+
+
+def _progress(case: Case) -> StepProgress:
+    totals = [int(f.facts["total_steps"]) for f in case.files if "total_steps" in f.facts]
+    saved, at = case.question.saved_step, case.question.saved_at
+    for facts in case.files:
+        for hit in facts.hits:
+            if hit.signature.id == "checkpoint-saved" and hit.groups.get("step", "").isdigit():
+                step = int(hit.groups["step"])
+                if saved is None or step > saved:
+                    saved, at = step, hit.time
+    return progress(case.training, saved, at, case.end, max(totals, default=None))

@@ -1,0 +1,62 @@
+"""One analysis under way: what is known of the job, and how a hit is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from ray_sentinel.evidence.logs.catalogue import Catalogue
+from ray_sentinel.evidence.logs.mask import mask
+from ray_sentinel.evidence.logs.outcome import Ending
+from ray_sentinel.evidence.logs.phases import PhaseSeen
+from ray_sentinel.evidence.logs.records import FileFacts, Hit
+from ray_sentinel.evidence.logs.timeline import Training
+from ray_sentinel.model.triage import LogLine
+
+LineNumber = Callable[[int, int], int | None]
+"""(file, byte offset) → the line's number from 1, or None."""
+SHOWN = 400
+"""Characters of a line that an answer shows."""
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """What the analysis is told beside the files."""
+
+    now: float | None = None
+    """The reader's time; None for an archive of unknown age."""
+    live: bool = False
+    """The files are those of a session that may still run."""
+    saved_step: int | None = None
+    """The last complete checkpoint found on disk."""
+    saved_at: float | None = None
+
+
+class Case(msgspec.Struct, kw_only=True):
+    """One analysis under way."""
+
+    files: list[FileFacts]
+    catalogue: Catalogue
+    question: Question
+    training: Training
+    ending: Ending
+    fatal: list[Hit]
+    survived: list[Hit]
+    phase: PhaseSeen | None
+    number: LineNumber
+
+    @property
+    def end(self) -> float | None:
+        """The last time that any file bears."""
+        return max((f.last_time for f in self.files if f.last_time is not None), default=None)
+
+    def show(self, hit: Hit, note: str) -> LogLine:
+        """``hit`` as a line of the answer."""
+        text = mask(hit.text)
+        return LogLine(
+            file=self.files[hit.file].file.label,
+            line=self.number(hit.file, hit.offset),
+            text=text if len(text) <= SHOWN else text[: SHOWN - 1] + "…",
+            note=note,
+            time=hit.time,
+        )

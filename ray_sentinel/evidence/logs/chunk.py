@@ -1,0 +1,82 @@
+"""A piece of a log as bytes: its lines, blocks of lines, and the times around a line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from ray_sentinel.evidence.logs.lines import Line, parse_line
+from ray_sentinel.evidence.logs.times import parse_time
+
+MAX_LINE = 6000
+"""Characters of a line that are looked at; of a longer one, those around the trigger word."""
+BLOCK = 48 * 1024
+"""Bytes after a header that may belong to its block."""
+_BACK = 6000
+"""Bytes around a line in which a dated line is looked for."""
+
+
+class When(msgspec.Struct, frozen=True, kw_only=True):
+    """The time of a line. ``own``: it stands on the line; else it is that of the last dated line
+    before it, and ``next`` that of the first one after it. Unix seconds."""
+
+    time: float | None = None
+    own: bool = False
+    next: float | None = None
+
+
+class Chunk(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes of a file. ``data[0]`` is a line's first byte, at the file's offset ``base``; a time
+    without a year is taken as one of ``year``."""
+
+    data: bytes
+    base: int
+    year: int
+
+    def line(self, start: int, at: int) -> bytes:
+        """The line from ``start`` on; of a long one what is around ``at``."""
+        end = self.data.find(b"\n", at)
+        raw = self.data[start : len(self.data) if end < 0 else end]
+        return raw[max(0, at - start - MAX_LINE // 2) :][:MAX_LINE] if len(raw) > MAX_LINE else raw
+
+    def window(self, start: int) -> tuple[list[int], list[Line]]:
+        """Offsets within ``data`` and lines of the text from ``start`` on."""
+        offsets, lines = [], []
+        for at, raw in split_lines(self.data[start : start + BLOCK]):
+            offsets.append(start + at)
+            lines.append(parse_line(raw[:MAX_LINE].decode("utf-8", "replace")))
+        return offsets, lines
+
+    def around(self, start: int, reach: int) -> list[Line]:
+        """The lines up to ``reach`` bytes before and after ``start``."""
+        part = self.data[max(0, start - reach) : start + reach].decode("utf-8", "replace")
+        return [parse_line(raw) for raw in part.split("\n")]
+
+    def when(self, text: str, start: int) -> When:
+        """The time of the line ``text`` that begins at ``start``."""
+        own = parse_time(text, self.year)
+        if own is not None:
+            return When(time=own, own=True)
+        end = self.data.find(b"\n", start)
+        after = self.data[end + 1 : end + 1 + _BACK].split(b"\n") if end >= 0 else []
+        before = self.data[max(0, start - _BACK) : start].split(b"\n")
+        return When(time=first_time(reversed(before), self.year), next=first_time(after, self.year))
+
+
+def split_lines(data: bytes) -> list[tuple[int, bytes]]:
+    """(offset, line without its end) of every line."""
+    at, found = 0, []
+    for raw in data.split(b"\n"):
+        found.append((at, raw))
+        at += len(raw) + 1
+    return found
+
+
+def first_time(lines: Iterable[bytes], year: int) -> float | None:
+    """Unix seconds of the first of ``lines`` that bears a time, or None."""
+    for raw in lines:
+        when = parse_time(raw[:200].decode("utf-8", "replace"), year) if raw else None
+        if when is not None:
+            return when
+    return None

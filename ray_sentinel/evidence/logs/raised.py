@@ -1,0 +1,64 @@
+"""What a traceback says by the catalogue: its most telling exception, and that one's entry."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ray_sentinel.evidence.logs.catalogue import Catalogue, Found
+from ray_sentinel.evidence.logs.lines import Line
+from ray_sentinel.evidence.logs.tracebacks import Raised, Traceback, first_cause, is_wrapper
+
+
+class ChainJudge:
+    """Judges chains of exceptions in a file of one kind."""
+
+    def __init__(self, catalogue: Catalogue, file_kind: str) -> None:
+        self._catalogue, self._kind = catalogue, file_kind
+
+    def judge(self, block: Traceback, lines: Sequence[Line]) -> tuple[Raised, Found]:
+        """The exception of the chain that says most, and its signature; ``block`` has one."""
+        fallback: tuple[Raised, Found] | None = None
+        for raised in first_cause(block):
+            found = self._search(raised, lines)
+            if found is not None and found.signature.role in ("cause", "harmless"):
+                return raised, found
+            if fallback is None:
+                fallback = raised, found or self._by_place(raised)
+        assert fallback is not None, "a block without exceptions is not judged"
+        place = self._by_place(fallback[0])
+        if fallback[1].signature.role == "echo" and place.signature.role == "cause":
+            return fallback[0], place
+        last = [r for r in block.raised if not is_wrapper(r.kind)]
+        if last and fallback[1].signature.id == "python-exception":
+            return last[-1], self._by_place(last[-1])
+        return fallback
+
+    def bare(self, kind: str) -> Found:
+        """The entry for an exception's line whose traceback is not there."""
+        name = "python-wrapper" if is_wrapper(kind) else "python-exception"
+        return Found(self._catalogue.get(name), {})
+
+    def groups(self, found: Found, chosen: Raised, lines: Sequence[Line]) -> dict[str, str]:
+        """Facts that stand on the lines after the exception's own too, in a message of several."""
+        groups = dict(found.groups)
+        rule = self._catalogue.rule(found.signature.id)
+        for line in lines[chosen.index + 1 : chosen.index + 5]:
+            for key, value in (rule.search(line.text, line.text.lower()) or {}).items():
+                groups.setdefault(key, value)
+        return groups
+
+    def _search(self, raised: Raised, lines: Sequence[Line]) -> Found | None:
+        """By the exception's own line, else with the lines of its message that follow it."""
+        found = self._catalogue.search(raised.text, self._kind)
+        if found is not None and found.signature.role in ("cause", "harmless"):
+            return found
+        tail = " ".join(x.text.strip() for x in lines[raised.index + 1 : raised.index + 4])
+        wider = self._catalogue.search(f"{raised.text} {tail}"[:2000], self._kind)
+        return wider if wider is not None and wider.signature.role == "cause" else found
+
+    def _by_place(self, raised: Raised) -> Found:
+        """What the frames of an exception that no entry knows tell."""
+        if is_wrapper(raised.kind):
+            return Found(self._catalogue.get("python-wrapper"), {})
+        place = self._catalogue.search_frames(raised.frames)
+        return Found(place or self._catalogue.get("python-exception"), {})

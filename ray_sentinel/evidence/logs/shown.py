@@ -1,0 +1,112 @@
+"""The lines that an answer shows: the evidence for it, and the echoes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ray_sentinel.evidence.logs.case import SHOWN, Case
+from ray_sentinel.evidence.logs.causes import in_order, tier
+from ray_sentinel.evidence.logs.mask import mask
+from ray_sentinel.evidence.logs.records import Hit
+from ray_sentinel.model.triage import Echo, LogLine
+
+_EVIDENCE = 12
+_ECHOES = 40
+_RANKS = 64
+
+
+def evidence(
+    case: Case, cause: Hit | None, hits: Sequence[Hit], ranks: Sequence[int | None]
+) -> tuple[LogLine, ...]:
+    """The first cause, what the culprits said, then one line of each other signature."""
+    if cause is None:
+        lines = [case.show(hit, "trouble") for hit in _one_each(hits, set())[:_EVIDENCE]]
+        return tuple(_last_signs(case) + lines)
+    lines = [case.show(cause, "first cause")]
+    seen = {cause.signature.id}
+    for hit in hits:
+        if hit is not cause and hit.origin.rank is not None and hit.origin.rank in ranks:
+            lines.append(case.show(hit, "of the culprit"))
+            if len(lines) >= _EVIDENCE // 2:
+                break
+    kind = cause.signature.kind
+    for hit in _one_each(hits, seen)[: _EVIDENCE - len(lines)]:
+        lines.append(case.show(hit, "same cause" if hit.signature.kind == kind else "echo"))
+    return tuple(lines)
+
+
+def _one_each(hits: Sequence[Hit], seen: set[str]) -> list[Hit]:
+    first = []
+    for hit in hits:
+        if hit.signature.id not in seen:
+            seen.add(hit.signature.id)
+            first.append(hit)
+    return first
+
+
+def _last_signs(case: Case) -> list[LogLine]:
+    """Where nothing went wrong on paper: the last step and the last line."""
+    lines = []
+    if case.ending.marker is not None:
+        lines.append(case.show(case.ending.marker, "the end of training"))
+    if case.training.steps and case.training.file is not None:
+        step, file = case.training.steps[-1], case.files[case.training.file]
+        number = f"step {step.step.step}" if step.step.step is not None else "last step line"
+        lines.append(
+            LogLine(
+                file=file.file.label,
+                line=case.number(case.training.file, step.offset),
+                text=number,
+                note="last step",
+                time=step.time,
+            )
+        )
+    ended = [(f.last_time or 0.0, i) for i, f in enumerate(case.files) if f.last_line]
+    if ended:
+        index = max(ended)[1]
+        facts = case.files[index]
+        lines.append(
+            LogLine(
+                file=facts.file.label,
+                line=case.number(index, facts.last_offset),
+                text=mask(facts.last_line)[:SHOWN],
+                note="last line",
+                time=facts.last_time,
+            )
+        )
+    return lines
+
+
+def echoes(case: Case, cause: Hit | None, hits: Sequence[Hit]) -> tuple[Echo, ...]:
+    groups: dict[tuple[str, str], list[Hit]] = {}
+    for hit in hits:
+        if cause is None or hit.signature.id != cause.signature.id:
+            groups.setdefault((hit.signature.kind, hit.signature.id), []).append(hit)
+    for hit in in_order(case.survived):
+        groups.setdefault(("survived", hit.signature.id), []).append(hit)
+    for facts in case.files:
+        for hit in facts.hits:
+            if hit.signature.role == "harmless":
+                groups.setdefault(("harmless", hit.signature.id), []).append(hit)
+    return tuple(
+        Echo(
+            kind=kind,
+            signature=name,
+            count=_count(case, kind, name, found),
+            first=case.show(found[0], kind),
+            ranks=tuple(sorted({h.origin.rank for h in found if h.origin.rank is not None}))[
+                :_RANKS
+            ],
+        )
+        for (kind, name), found in sorted(groups.items(), key=lambda item: _echo_order(item[0][0]))
+    )[:_ECHOES]
+
+
+def _count(case: Case, kind: str, name: str, found: Sequence[Hit]) -> int:
+    if kind == "survived":
+        return sum(hit.repeated for hit in found)
+    return sum(f.counts.get(name, 0) for f in case.files)
+
+
+def _echo_order(kind: str) -> int:
+    return 200 if kind == "harmless" else 100 if kind == "survived" else tier(kind)

@@ -1,0 +1,219 @@
+"""Lines that speak of trouble, made into hits: single lines, tracebacks, tables of exits."""
+
+from __future__ import annotations
+
+import re
+
+from ray_sentinel.evidence.logs.catalogue import Catalogue, Found
+from ray_sentinel.evidence.logs.chunk import MAX_LINE, Chunk, When
+from ray_sentinel.evidence.logs.exits import (
+    TABLE_MARKS,
+    Exit,
+    exit_signature,
+    read_table,
+    signal_name,
+)
+from ray_sentinel.evidence.logs.hitlist import HitList
+from ray_sentinel.evidence.logs.levels import is_quiet
+from ray_sentinel.evidence.logs.lines import Line, Origin, is_streamed, parse_line
+from ray_sentinel.evidence.logs.raised import ChainJudge
+from ray_sentinel.evidence.logs.records import FileFacts, Hit
+from ray_sentinel.evidence.logs.shapes import KnownShapes, shape_of
+from ray_sentinel.evidence.logs.signatures import Signature
+from ray_sentinel.evidence.logs.tracebacks import HEADER, parse_exception, read_traceback
+from ray_sentinel.evidence.logs.watchdog import read_work
+from ray_sentinel.model.triage import LogException
+
+_MOST_PEOPLE = 4096
+_SYSTEM = frozenset({"raylet", "gcs", "ray", "monitor"})
+_SYSTEM_CLASSES = frozenset({"oom-host", "node-fail", "gpu-lost"})
+"""Ray's own processes speak of much that is no trouble of the job's: only this counts there."""
+_SURE = 84
+"""A signature of such a weight counts also on a line that calls itself information."""
+_DETAILS = re.compile(r"^\s+(class_name|actor_id|pid|name|ip|node_id|Node Id): (.{1,200})$")
+_DETAILS_REACH = 1500
+
+
+class Trouble:
+    """Looks at single lines of a file, and adds what they say to its facts."""
+
+    def __init__(self, out: FileFacts, index: int, catalogue: Catalogue) -> None:
+        kind = out.file.kind
+        self._out, self._index, self._catalogue = out, index, catalogue
+        self._system = kind in _SYSTEM
+        self._shapes = KnownShapes(catalogue, kind)
+        self._chains = ChainJudge(catalogue, kind)
+        self._taken: set[int] = set()
+        self.hits = HitList()
+
+    def look(self, chunk: Chunk, start: int, at: int) -> None:
+        """Judge the line that begins at ``start``; a trigger word stands at ``at``."""
+        if chunk.base + start in self._taken:
+            return
+        raw = chunk.line(start, at)
+        shape = shape_of(raw)
+        if self._shapes.is_tiresome(shape):
+            return
+        if harmless := self._shapes.harmless(shape):
+            self.hits.counts[harmless] += 1
+            return
+        line = parse_line(raw.decode("utf-8", "replace"))
+        if not self._understand(line, shape, chunk, start):
+            self._shapes.tired_of(shape)
+
+    def forget_before(self, offset: int) -> None:
+        """No line before this offset of the file will be looked at any more."""
+        self._taken = {taken for taken in self._taken if taken >= offset}
+
+    def _understand(self, line: Line, shape: bytes, chunk: Chunk, start: int) -> bool:
+        text = line.text
+        if HEADER in text and (self._system or self._traceback(chunk, start)):
+            return True
+        if any(mark in text for mark in TABLE_MARKS) and self._table(chunk, start):
+            return True
+        found = self._shapes.search(text, shape)
+        if found is None:
+            return not self._system and self._bare_exception(line, chunk, start)
+        if self._is_chatter(found.signature, line):
+            return False
+        self._keep(found, line, chunk, start)
+        if "atchdog" in text or "NCCL work" in text:
+            own = line.origin.rank
+            work = read_work(text, own if own is not None else self._out.file.origin.rank)
+            if work is not None and len(self._out.works) < _MOST_PEOPLE:
+                self._out.works.append(work)
+        return True
+
+    def _is_chatter(self, signature: Signature, line: Line) -> bool:
+        if signature.role in ("note", "harmless"):
+            return False
+        if self._system and signature.kind not in _SYSTEM_CLASSES:
+            return True
+        return signature.weight < _SURE and signature.role != "echo" and is_quiet(line.text)
+
+    def _traceback(self, chunk: Chunk, start: int) -> bool:
+        offsets, lines = chunk.window(start)
+        block = read_traceback(lines, 0)
+        if block is None:
+            return False
+        self._taken.update(chunk.base + offsets[i] for i in block.lines)
+        if not block.raised:
+            return True
+        chosen, found = self._chains.judge(block, lines)
+        groups = self._chains.groups(found, chosen, lines)
+        line = lines[chosen.index]
+        what = LogException(kind=chosen.kind, message=chosen.message[:500], frame=chosen.frame)
+        self._add(
+            Found(found.signature, {**groups, **_details(found, chunk, offsets[chosen.index])}),
+            chunk.base + offsets[chosen.index],
+            chosen.text[:MAX_LINE],
+            line,
+            chunk.when(line.text, offsets[0]),
+            origin=chosen.process.filled(line.origin),
+            exception=what,
+        )
+        return True
+
+    def _bare_exception(self, line: Line, chunk: Chunk, start: int) -> bool:
+        parsed = parse_exception(line.text)
+        if parsed is None:
+            return False
+        kind, message = parsed
+        what = LogException(kind=kind, message=message[:500])
+        self._keep(self._chains.bare(kind), line, chunk, start, what)
+        return True
+
+    def _table(self, chunk: Chunk, start: int) -> bool:
+        offsets, lines = chunk.window(start)
+        rows = read_table(lines, 0, chunk.year)
+        for row in rows:
+            self._exit(row, lines[row.index], chunk, offsets[row.index])
+        if rows:
+            last = max(row.index for row in rows)
+            self._taken.update(chunk.base + offset for offset in offsets[: last + 1])
+        return bool(rows)
+
+    def _exit(self, row: Exit, line: Line, chunk: Chunk, start: int) -> None:
+        origin = Origin(rank=row.rank, local_rank=row.local_rank, pid=row.pid, host=row.host)
+        self._out.people.append(origin)
+        what = signal_name(row.code) or f"exit code {row.code}"
+        when = chunk.when(line.text, start)
+        if row.time is not None:
+            when = When(time=row.time, own=True)
+        text = f"rank {row.rank} on {row.host or '?'} (pid {row.pid}) ended with {what}"
+        self.hits.add(
+            Hit(
+                file=self._index,
+                offset=chunk.base + start,
+                text=f"{text}: {row.message}" if row.message else text,
+                signature=self._catalogue.get(exit_signature(row.code)),
+                origin=origin,
+                exit=row,
+                time=when.time,
+                own_time=when.own,
+                next_time=when.next,
+            )
+        )
+
+    def _keep(
+        self,
+        found: Found,
+        line: Line,
+        chunk: Chunk,
+        start: int,
+        exception: LogException | None = None,
+    ) -> None:
+        origin, people = line.origin, self._out.people
+        if origin.rank is not None and origin.pid is not None and len(people) < _MOST_PEOPLE:
+            people.append(origin)
+        self._add(
+            Found(found.signature, {**found.groups, **_details(found, chunk, start)}),
+            chunk.base + start,
+            line.text.strip()[:MAX_LINE],
+            line,
+            chunk.when(line.prefix + line.text, start),
+            origin=origin,
+            exception=exception,
+        )
+
+    def _add(
+        self,
+        found: Found,
+        offset: int,
+        text: str,
+        line: Line,
+        when: When,
+        *,
+        origin: Origin,
+        exception: LogException | None,
+    ) -> None:
+        self.hits.add(
+            Hit(
+                file=self._index,
+                offset=offset,
+                text=text,
+                signature=found.signature,
+                groups=found.groups,
+                origin=origin,
+                streamed=is_streamed(line),
+                repeated=line.repeated,
+                exception=exception,
+                time=when.time,
+                own_time=when.own,
+                next_time=when.next,
+            )
+        )
+
+
+def _details(found: Found, chunk: Chunk, start: int) -> dict[str, str]:
+    """What Ray prints in lines of its own around an actor's death: pid, ip, class name."""
+    if not found.signature.id.startswith("ray-actor-died"):
+        return {}
+    facts: dict[str, str] = {}
+    for line in chunk.around(start, _DETAILS_REACH):
+        match = _DETAILS.match(line.text)
+        if match is not None:
+            key = {"class_name": "actor"}.get(match[1], match[1])
+            if key in ("pid", "ip", "actor"):
+                facts.setdefault(key, match[2].strip())
+    return facts
