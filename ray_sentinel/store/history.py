@@ -1,37 +1,50 @@
-"""The embedded history: key series of a job in one SQLite file, or in memory.
+"""The embedded history: key series of a job in one SQLite file, or in memory. This is its writer.
 
-For jobs without a Prometheus. The file is in WAL mode, each append is one transaction: what was
-appended is still there after the writer was killed. It is bounded: when it reaches its size the
-oldest tenth goes. In memory (no path) only the last half hour is kept.
+For jobs without a Prometheus. A row holds what one host said at one moment: the values of a group
+of series (``hw_*``, ``train_*``, ``tb_*``, ...) as an array of doubles, in the order that its layout
+gives. 8 bytes a value: half an hour of 1,000 nodes fits into memory. A file is in WAL mode, each
+append is one transaction: what was appended is still there after the writer was killed. It is
+bounded: at its size the oldest tenth goes. In memory (no path) only the last half hour is kept.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
+import tempfile
 import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from ray_sentinel.diagnose.series import Grid, Reduce, Samples, Selector, axis, bucketed
 from ray_sentinel.errors import InputError
-from ray_sentinel.store.keys import parse_key, series_key
+from ray_sentinel.store.history_source import ABSENT, BITS, HistorySource
+from ray_sentinel.store.keys import parse_key
 
-VERSION = 1
+VERSION = 2
 MAX_BYTES = 256 << 20
 MEMORY_SECONDS = 1800.0
-CHECK_EVERY = 64
-"""Appends between two looks at the size."""
+PRUNE_SECONDS = 60.0
+"""Of the samples' time, between two looks at what is too old or too much."""
 PRUNE_SHARE = 0.1
+PAGE_BYTES = 16384
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS series (id INTEGER PRIMARY KEY, key TEXT UNIQUE, name TEXT);
-CREATE INDEX IF NOT EXISTS by_name ON series (name);
-CREATE TABLE IF NOT EXISTS samples
-  (series INTEGER, time REAL, value REAL, PRIMARY KEY (series, time)) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS layouts (id INTEGER PRIMARY KEY, keys TEXT UNIQUE);
+CREATE TABLE IF NOT EXISTS hosts (id INTEGER PRIMARY KEY, name TEXT UNIQUE);
+CREATE TABLE IF NOT EXISTS moments
+  (layout INTEGER, time REAL, host INTEGER, vals BLOB, PRIMARY KEY (layout, time, host))
+  WITHOUT ROWID;
 """
+
+
+class Layout:
+    """The order of the values in a row: ``keys``, JSON of them in the file."""
+
+    def __init__(self, number: int, keys: tuple[str, ...]) -> None:
+        self.number, self.keys = number, keys
+        self.places = {key: place for place, key in enumerate(keys)}
 
 
 class History:
@@ -53,49 +66,107 @@ class History:
         memory_only = MEMORY_SECONDS if path is None else None
         self.keep_seconds = keep_seconds if keep_seconds is not None else memory_only
         self._lock = threading.Lock()
-        self._ids: dict[str, int] = {}
-        self._appended = 0
+        self._hosts: dict[str, int] = {}
+        self._layouts: dict[tuple[str, ...], Layout] = {}
+        self._current: dict[tuple[str, str], Layout] = {}
+        """(Host, group) → the layout of its last row."""
+        self._pruned: float | None = None
         if self.path is not None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-        target = str(self.path) if self.path is not None else ":memory:"
+        self._base = self._open(str(self.path) if self.path is not None else ":memory:")
+
+    def _open(self, target: str) -> sqlite3.Connection:
         try:
-            self._base = sqlite3.connect(target, check_same_thread=False, timeout=10.0)
+            base = sqlite3.connect(target, check_same_thread=False, timeout=10.0)
+            base.execute(f"PRAGMA page_size={PAGE_BYTES}")
             # Pages that pruning frees go back to the file system bit by bit.
-            self._base.execute("PRAGMA auto_vacuum=INCREMENTAL")
-            self._base.execute("PRAGMA journal_mode=WAL")
-            self._base.execute("PRAGMA synchronous=NORMAL")
-            self._base.executescript(_SCHEMA)
-            self._base.execute(f"PRAGMA user_version={VERSION}")
-            self._ids = dict(self._base.execute("SELECT key, id FROM series"))
-        except sqlite3.DatabaseError as error:
+            base.execute("PRAGMA auto_vacuum=INCREMENTAL")
+            base.execute("PRAGMA journal_mode=WAL")
+            base.execute("PRAGMA synchronous=NORMAL")
+            base.executescript(_SCHEMA)
+            base.execute(f"PRAGMA user_version={VERSION}")
+            self._learn(base)
+        except (sqlite3.DatabaseError, ValueError) as error:
             raise InputError(f"{target} cannot be used as a history: {error}") from None
+        return base
+
+    def _learn(self, base: sqlite3.Connection) -> None:
+        """What is in the file, and nothing else, is known."""
+        self._hosts = dict(base.execute("SELECT name, id FROM hosts"))
+        self._layouts, self._current = {}, {}
+        for number, text in base.execute("SELECT id, keys FROM layouts"):
+            keys = tuple(json.loads(text))
+            self._layouts[keys] = Layout(number, keys)
 
     def append(self, time: float, host: str, gauges: Mapping[str, float]) -> None:
         """The values of one host at one moment (Unix seconds).
 
-        Keys are ``name`` or ``name{label="value"}``; ``host`` is added as a label. A key that is
-        no series raises ValueError and nothing is written.
+        Keys are ``name`` or ``name{label="value"}``; ``host`` is added as a label where a key has
+        none. A key that is no series raises ValueError and nothing is written.
         """
-        keys = {self._with_host(key, host): value for key, value in gauges.items()}
-        with self._lock, self._base:
-            rows = [(self._id(key), time, float(value)) for key, value in keys.items()]
-            self._base.executemany("INSERT OR REPLACE INTO samples VALUES (?, ?, ?)", rows)
-            self._appended += 1
-        if self._appended % CHECK_EVERY == 0:
+        groups: dict[str, dict[str, float]] = {}
+        for key, value in gauges.items():
+            groups.setdefault(key.partition("_")[0], {})[key] = value
+        with self._lock:
+            try:
+                with self._base:
+                    rows = [self._row(time, host, group, of) for group, of in groups.items()]
+                    insert = "INSERT OR REPLACE INTO moments VALUES (?, ?, ?, ?)"
+                    self._base.executemany(insert, rows)
+            except (ValueError, sqlite3.Error):
+                self._learn(self._base)
+                raise
+        if self._pruned is None or abs(time - self._pruned) >= PRUNE_SECONDS:
             self.prune(time)
 
     def prune(self, now: float) -> None:
         """Drop what is too old or too much."""
+        self._pruned = now
         with self._lock:
             if self.keep_seconds is not None:
                 self._drop_before(now - self.keep_seconds)
-            if self.path is None or self._bytes() <= self.max_bytes:
+            if self._bytes() <= self.max_bytes:
                 return
-            first, last = self._base.execute("SELECT min(time), max(time) FROM samples").fetchone()
+            first, last = self._base.execute("SELECT min(time), max(time) FROM moments").fetchone()
             if first is not None and last > first:
                 self._drop_before(first + PRUNE_SHARE * (last - first))
                 self._base.execute("PRAGMA incremental_vacuum").fetchall()
                 self._base.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    def image(self) -> bytes:
+        """A history file of what is in it now. Raises OSError where no local file can be made."""
+        with tempfile.TemporaryDirectory(prefix="ray_sentinel-") as folder:
+            place = Path(folder) / "image.db"
+            copy = sqlite3.connect(place)
+            try:
+                with self._lock:
+                    self._base.backup(copy)
+            except sqlite3.Error as error:
+                raise OSError(f"{place} cannot be written: {error}") from None
+            finally:
+                copy.close()
+            return place.read_bytes()
+
+    def save(self, path: Path) -> None:
+        """A copy as a file, whole or not at all, also on a network file system, where nothing can
+        be locked. Raises OSError where it cannot be written."""
+        spare = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            spare.write_bytes(self.image())
+            os.replace(spare, path)
+        finally:
+            spare.unlink(missing_ok=True)
+
+    def restore(self, path: Path) -> None:
+        """Take over what a file holds, in place of all that is here. Raises InputError where it is
+        no history."""
+        source = HistorySource.open(path)
+        try:
+            with self._lock:
+                source.copy_to(self._base)
+                self._learn(self._base)
+        finally:
+            source.close()
 
     def source(self) -> HistorySource:
         """The series for reading, through the same connection."""
@@ -107,117 +178,59 @@ class History:
         with self._lock:
             self._base.close()
 
-    def _with_host(self, key: str, host: str) -> str:
-        name, labels = parse_key(key)
-        return series_key(name, {"host": host, **labels} if host else labels)
+    def size(self) -> int:
+        """Bytes that it takes, in memory or on disk."""
+        with self._lock:
+            return self._bytes()
 
-    def _id(self, key: str) -> int:
-        if key not in self._ids:
-            cursor = self._base.execute(
-                "INSERT INTO series (key, name) VALUES (?, ?)", (key, parse_key(key)[0])
-            )
-            self._ids[key] = int(cursor.lastrowid or 0)
-        return self._ids[key]
+    def _row(
+        self, time: float, host: str, group: str, values: Mapping[str, float]
+    ) -> tuple[int, float, int, bytes]:
+        layout = self._current.get((host, group))
+        if layout is None or not values.keys() <= layout.places.keys():
+            layout = self._current[host, group] = self._wider(layout, values)
+        array = np.full(len(layout.keys), ABSENT, dtype=BITS).view(np.float64)
+        array[[layout.places[key] for key in values]] = list(values.values())
+        return layout.number, time, self._host(host), array.tobytes()
+
+    def _wider(self, before: Layout | None, values: Iterable[str]) -> Layout:
+        """The layout with these keys added. What has gone is kept, for it may come again, until it
+        is the larger part."""
+        new = sorted(values)
+        old = before.keys if before is not None else ()
+        keys = (*old, *sorted(set(new) - set(old)))
+        keys = tuple(new) if len(keys) > 2 * len(new) else keys
+        if keys not in self._layouts:
+            for key in new:
+                parse_key(key)
+            text = json.dumps(keys)
+            cursor = self._base.execute("INSERT INTO layouts (keys) VALUES (?)", (text,))
+            self._layouts[keys] = Layout(int(cursor.lastrowid or 0), keys)
+        return self._layouts[keys]
+
+    def _host(self, name: str) -> int:
+        if name not in self._hosts:
+            cursor = self._base.execute("INSERT INTO hosts (name) VALUES (?)", (name,))
+            self._hosts[name] = int(cursor.lastrowid or 0)
+        return self._hosts[name]
 
     def _drop_before(self, moment: float) -> None:
+        used = set()
         with self._base:
-            for (series,) in self._base.execute("SELECT id FROM series").fetchall():
-                self._base.execute(
-                    "DELETE FROM samples WHERE series = ? AND time < ?", (series, moment)
-                )
+            for layout in self._layouts.values():
+                place = (layout.number, moment)
+                self._base.execute("DELETE FROM moments WHERE layout = ? AND time < ?", place)
+                some = "SELECT 1 FROM moments WHERE layout = ? LIMIT 1"
+                if self._base.execute(some, (layout.number,)).fetchone():
+                    used.add(layout.number)
+            spare = {k: v for k, v in self._layouts.items() if v.number not in used}
+            for keys, layout in spare.items():
+                self._base.execute("DELETE FROM layouts WHERE id = ?", (layout.number,))
+                del self._layouts[keys]
+        self._current = {k: v for k, v in self._current.items() if v.number in used}
 
     def _bytes(self) -> int:
         pages = self._base.execute("PRAGMA page_count").fetchone()[0]
         free = self._base.execute("PRAGMA freelist_count").fetchone()[0]
         size = self._base.execute("PRAGMA page_size").fetchone()[0]
         return int((pages - free) * size)
-
-
-class HistorySource:
-    """Reads series from a history."""
-
-    def __init__(
-        self, base: sqlite3.Connection, title: str, lock: threading.Lock | None = None
-    ) -> None:
-        self._base, self.title = base, title
-        self.notes: list[str] = []
-        self._lock = lock or threading.Lock()
-
-    @classmethod
-    def open(cls, path: str | os.PathLike[str]) -> HistorySource:
-        """A history file, also while somebody writes it. Raises InputError where it is none."""
-        file = Path(path)
-        if not file.is_file():
-            raise InputError(f"{file}: there is no such file")
-        try:
-            base = sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True, timeout=10.0,
-                                   check_same_thread=False)  # fmt: skip
-            base.execute("SELECT id, key, name FROM series LIMIT 1").fetchall()
-            base.execute("SELECT series, time, value FROM samples LIMIT 1").fetchall()
-        except sqlite3.DatabaseError as error:
-            raise InputError(f"{file} is not a history of ours: {error}") from None
-        return cls(base, str(file))
-
-    def families(self) -> tuple[str, ...]:
-        rows = self._read("SELECT DISTINCT name FROM series ORDER BY name")
-        return tuple(str(name) for (name,) in rows)
-
-    def span(self) -> tuple[float, float] | None:
-        ends = self._read(
-            "SELECT min(low), max(high) FROM (SELECT"
-            " (SELECT min(time) FROM samples WHERE series = id) AS low,"
-            " (SELECT max(time) FROM samples WHERE series = id) AS high FROM series)"
-        )[0]
-        return (float(ends[0]), float(ends[1])) if ends[0] is not None else None
-
-    def label_sets(self, name: str, start: float, end: float) -> list[dict[str, str]]:
-        rows = self._read(
-            "SELECT key FROM series WHERE name = ? AND EXISTS"
-            " (SELECT 1 FROM samples WHERE series = id AND time BETWEEN ? AND ?)",
-            (name, start, end),
-        )
-        return [parse_key(key)[1] for (key,) in rows]
-
-    def samples(self, selector: Selector, start: float, end: float) -> list[Samples]:
-        found = []
-        for number, key in self._read(
-            "SELECT id, key FROM series WHERE name = ? ORDER BY key", (selector.name,)
-        ):
-            labels = parse_key(key)[1]
-            if not selector.matches(labels):
-                continue
-            pairs = self._read(
-                "SELECT time, value FROM samples WHERE series = ? AND time > ? AND time <= ?"
-                " ORDER BY time",
-                (number, start, end),
-            )
-            if pairs:
-                # SQLite keeps NaN as NULL.
-                array = np.array(
-                    [(t, np.nan if v is None else v) for t, v in pairs], dtype=np.float64
-                )
-                found.append(Samples(labels, array[:, 0], array[:, 1]))
-        return found
-
-    def query_range(
-        self, selector: Selector, start: float, end: float, step: float, reduce: Reduce = "last"
-    ) -> Grid:
-        times = axis(start, end, step)
-        series = self.samples(selector, float(times[0]) - step, float(times[-1]))
-        values = [bucketed(one, times, step, reduce) for one in series]
-        return Grid(
-            tuple(one.labels for one in series),
-            times,
-            np.array(values, dtype=np.float64).reshape(len(series), times.size),
-        )
-
-    def close(self) -> None:
-        """Let go of the file."""
-        self._base.close()
-
-    def _read(self, query: str, values: Iterable[object] = ()) -> list[tuple[Any, ...]]:
-        with self._lock:
-            try:
-                return self._base.execute(query, tuple(values)).fetchall()
-            except sqlite3.DatabaseError as error:
-                raise InputError(f"{self.title} cannot be read: {error}") from None

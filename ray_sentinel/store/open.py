@@ -14,7 +14,7 @@ import msgspec
 
 from ray_sentinel.diagnose.series import TimeSeries
 from ray_sentinel.errors import InputError, SentinelError
-from ray_sentinel.store.history import HistorySource
+from ray_sentinel.store.history_source import HistorySource
 from ray_sentinel.store.prometheus_api import PrometheusSource
 from ray_sentinel.store.readonly import read_only_prometheus
 from ray_sentinel.store.tsdb import find_database, inspect, is_database, listen_address

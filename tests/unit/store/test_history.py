@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -11,7 +12,8 @@ import pytest
 
 from ray_sentinel.diagnose.series import Selector
 from ray_sentinel.errors import InputError
-from ray_sentinel.store.history import History, HistorySource
+from ray_sentinel.store.history import History
+from ray_sentinel.store.history_source import HistorySource
 from ray_sentinel.store.keys import parse_key, series_key
 
 NAN = float("nan")
@@ -105,6 +107,111 @@ def test_a_bad_key_writes_nothing(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not a series"):
         history.append(1.0, "n1", {"good": 1.0, "bad{": 2.0})
     assert history.source().span() is None
+
+
+def test_what_was_written_beside_a_bad_key_is_undone_whole(tmp_path: Path) -> None:
+    history = History(tmp_path / "h.db")
+    with pytest.raises(ValueError, match="not a series"):
+        history.append(1.0, "n1", {"hw_a": 1.0, "train_b{": 2.0})
+    history.append(2.0, "n1", {"hw_a": 3.0})
+    history.close()
+    source = HistorySource.open(tmp_path / "h.db")
+    (series,) = source.samples(Selector("hw_a"), 0, 10)
+    assert (series.labels, series.values.tolist()) == ({"host": "n1"}, [3.0])
+
+
+def test_series_come_and_go_and_a_gap_is_a_gap() -> None:
+    history = History()
+    wanted: dict[str, dict[float, float]] = {}
+    for second in range(1, 40):
+        gauges = {f'hw_d{{wchan="f{second % 7}"}}': float(second), "hw_load1": 0.5}
+        if second % 3:
+            gauges['hw_gpu_power_watts{gpu="0"}'] = NAN if second % 2 else 300.0
+        history.append(float(second), "n1", gauges)
+        for key, value in gauges.items():
+            wanted.setdefault(key, {})[float(second)] = value
+    source = history.source()
+    for key, points in wanted.items():
+        name, labels = parse_key(key)
+        (series,) = source.samples(Selector(name, tuple(labels.items())), 0, 100)
+        assert series.times.tolist() == list(points)
+        np.testing.assert_array_equal(series.values, list(points.values()))
+
+
+def test_hosts_share_a_layout_and_their_own_host_label_wins() -> None:
+    history = History()
+    for host in ("n1", "n2"):
+        history.append(1.0, host, {"hw_a": 1.0, 'ray_node_b{host="other"}': 2.0})
+    assert history.source().label_sets("hw_a", 0, 2) == [{"host": "n1"}, {"host": "n2"}]
+    assert history.source().label_sets("ray_node_b", 0, 2) == [{"host": "other"}]
+
+
+def test_memory_keeps_to_its_size_too() -> None:
+    history = History(max_bytes=2 << 20)
+    names = [f"hw_m{index}" for index in range(300)]
+    for second in range(0, 1700):
+        history.append(float(second), "n1", dict.fromkeys(names, float(second)))
+    assert history.size() <= (2 << 20) * 1.1
+    span = history.source().span()
+    assert span is not None
+    assert span[1] == 1699.0
+    assert span[0] > 0
+
+
+def test_a_copy_is_whole_and_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
+    history, path = History(), tmp_path / "series.db"
+    for second in (1.0, 2.0):
+        history.append(second, "n1", {"hw_a": second})
+        history.save(path)
+        source = HistorySource.open(path)
+        assert source.span() == (1.0, second)
+        source.close()
+    assert [file.name for file in tmp_path.iterdir()] == ["series.db"]
+    with pytest.raises(FileNotFoundError):
+        history.save(tmp_path / "nowhere" / "series.db")
+
+
+def test_a_copy_is_taken_over(tmp_path: Path) -> None:
+    first = History()
+    first.append(1.0, "n1", {"hw_a": 1.0, "train_step": 5.0})
+    first.save(tmp_path / "h.db")
+    second = History()
+    second.restore(tmp_path / "h.db")
+    second.append(2.0, "n1", {"hw_a": 2.0})
+    (series,) = second.source().samples(Selector("hw_a"), 0, 9)
+    assert series.times.tolist() == [1.0, 2.0]
+    (tmp_path / "bad.db").write_bytes(b"no history" * 999)
+    with pytest.raises(InputError, match=r"bad\.db"):
+        second.restore(tmp_path / "bad.db")
+    assert second.source().families() == ("hw_a", "train_step")
+
+
+def test_a_history_cut_anywhere_is_an_error_that_names_it(tmp_path: Path) -> None:
+    history, path = History(), tmp_path / "series.db"
+    for second in range(200):
+        history.append(float(second), "n1", {f"hw_m{i}": 1.0 for i in range(50)})
+    history.save(path)
+    whole = path.read_bytes()
+    for part in (0, 1, 99, 4096, len(whole) // 3, len(whole) - 1):
+        path.write_bytes(whole[:part])
+        try:
+            source = HistorySource.open(path)
+            source.families()
+            source.samples(Selector("hw_m1"), 0, 1e9)
+        except InputError as error:
+            assert "series.db" in str(error)  # noqa: PT017
+    for seed in range(20):
+        dice = random.Random(seed)
+        data = bytearray(whole)
+        at = dice.randrange(100, len(data) - 500)
+        data[at : at + 400] = dice.randbytes(400)
+        path.write_bytes(data)
+        try:
+            source = HistorySource.open(path)
+            for name in source.families():
+                source.samples(Selector(name), 0, 1e9)
+        except InputError as error:
+            assert "series.db" in str(error)  # noqa: PT017
 
 
 @pytest.mark.parametrize(

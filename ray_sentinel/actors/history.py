@@ -1,0 +1,141 @@
+"""The embedded history of a deployment: what agents send, kept in memory, copied into a file.
+
+The last half hour of each node's key series, for jobs without a Prometheus of their own. The copy
+in ``log_dir/history`` is what ``diagnose`` reads, also when the job has ended.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from ray_sentinel.actors.metrics import KEY_SERIES, series_name
+from ray_sentinel.clock import Clock
+from ray_sentinel.errors import InputError
+from ray_sentinel.model.metrics import Family
+from ray_sentinel.store.history import MEMORY_SECONDS, History
+
+log = logging.getLogger(__name__)
+
+MEMORY_BYTES = 64 << 20
+"""Of the series in memory. 8 bytes a value: 4,600 values a second over half an hour."""
+VALUES_PER_SECOND = MEMORY_BYTES / 8 / MEMORY_SECONDS
+SHORTEST, LONGEST = 5.0, 30.0
+"""Seconds between two values of a series, in a small cluster and in a large one."""
+MOST_SERIES = 600
+"""Of one node, at most; of very many nodes, fewer of each."""
+MOST_WAITING = 20_000
+SAVE_SECONDS = 10.0
+SAVE_BYTES_PER_SECOND = 1 << 20
+"""A large history is copied more rarely: this much, on average."""
+PREFIXES = ("hw_", "train_", "tb_", "ray_cluster_")
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent is asked to send: so many series at most, every so many seconds."""
+
+    series: int = 0
+    """0: none."""
+    seconds: float = SHORTEST
+
+
+def wanted(nodes: int) -> Wanted:
+    """What so many nodes may send so that half an hour of it fits.
+
+    >>> wanted(4), wanted(1000).seconds
+    (Wanted(series=600, seconds=5.0), 30.0)
+    """
+    seconds = min(max(nodes * MOST_SERIES / VALUES_PER_SECOND, SHORTEST), LONGEST)
+    most = VALUES_PER_SECOND * seconds / max(nodes, 1)
+    return Wanted(series=min(MOST_SERIES, int(most)), seconds=seconds)
+
+
+def chosen(families: Iterable[Family], most: int) -> dict[str, float]:
+    """The series of now that are worth keeping: the key series first, then families of few series
+    before families of many (a node may have hundreds of network devices)."""
+    known = [family for family in families if family.metric.name.startswith(PREFIXES)]
+    known.sort(key=lambda family: (family.metric.name not in KEY_SERIES, len(family.samples)))
+    found: dict[str, float] = {}
+    for family in known:
+        for sample in family.samples:
+            if len(found) >= most:
+                return found
+            if sample.timestamp is None:
+                found[series_name(sample)] = sample.value
+    return found
+
+
+class HistoryKeeper:
+    """Takes what agents send; call ``step`` every second and ``save_when_due`` on another thread:
+    a log folder that hangs must not hold up what is kept in memory."""
+
+    def __init__(self, folder: Path | None, clock: Clock) -> None:
+        self._clock = clock
+        self.history = History(max_bytes=MEMORY_BYTES)
+        self.path: Path | None = None
+        if folder is not None:
+            stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(clock.now()))
+            self._go_on(folder)
+            self.path = folder / f"series-{stamp}.db"
+        self._waiting: deque[tuple[float, str, dict[str, float]]] = deque(maxlen=MOST_WAITING)
+        self._taken = self._saved = 0
+        self._save_at = 0.0
+        self.problem = ""
+
+    def _go_on(self, folder: Path) -> None:
+        """With what a coordinator kept that was killed a moment ago."""
+        try:
+            files = sorted(folder.glob("series-*.db"), key=lambda path: path.stat().st_mtime)
+            fresh = files and self._clock.now() - files[-1].stat().st_mtime < MEMORY_SECONDS
+            if fresh:
+                self.history.restore(files[-1])
+        except (OSError, InputError) as error:
+            log.warning("the history begins anew: %s", error)
+
+    def take(self, host: str, series: dict[str, float]) -> None:
+        """What a node says of now. Returns at once."""
+        if series:
+            self._waiting.append((self._clock.now(), host, series))
+
+    def step(self) -> None:
+        """Keep what was taken."""
+        while self._waiting:
+            moment, host, series = self._waiting.popleft()
+            try:
+                self.history.append(moment, host, series)
+            except ValueError as error:
+                log.warning("what %s sends is not kept: %s", host, error)
+                continue
+            self._taken += 1
+
+    def save_when_due(self) -> None:
+        """Copy it into the file, if there is news and it is time."""
+        now = self._clock.monotonic()
+        if now >= self._save_at and self._taken != self._saved:
+            self._save_at = now + max(SAVE_SECONDS, self.history.size() / SAVE_BYTES_PER_SECOND)
+            self.save()
+
+    def save(self) -> None:
+        """Copy it into the file now. A disk that is full costs nothing but the copy."""
+        if self.path is None:
+            return
+        taken = self._taken
+        try:
+            self.history.save(self.path)
+        except OSError as error:
+            self.problem = f"the history cannot be written to {self.path}: {error}"
+            log.warning("%s", self.problem)
+            return
+        self._saved, self.problem = taken, ""
+
+    def close(self) -> None:
+        """Keep and copy what is there."""
+        self.step()
+        if self._taken != self._saved:
+            self.save()
+        self.history.close()
