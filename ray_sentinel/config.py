@@ -61,6 +61,7 @@ class Coordinator(Section, frozen=True):
     reconcile_interval: float = 2.0
     tick_interval: float = 0.5
     port: int = 9401
+    """Of the page and its API, on loopback; 0 takes any."""
     lost_snapshots: int = 3
     """A node whose snapshots stay out for so many intervals is lost."""
 

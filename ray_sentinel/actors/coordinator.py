@@ -34,6 +34,8 @@ from ray_sentinel.engine.events import DumpAsked, NodeLeft, SnapshotReceived, Ti
 from ray_sentinel.errors import UsageError
 from ray_sentinel.model.metrics import Family
 from ray_sentinel.model.status import Status
+from ray_sentinel.web.page import Page
+from ray_sentinel.web.routes import Source
 
 log = logging.getLogger(__name__)
 
@@ -64,10 +66,13 @@ class Coordinator:
             self._executor(action)
         self._cycle_seconds: float | None = None
         self._last_cycle: float | None = None
+        self._prometheus = PrometheusKeeper(self._config, self._storage)
+        self._page = Page(
+            Source(self._status, self._brain.incidents), self._config.coordinator.port
+        )
         self._start("reconcile", self._config.coordinator.reconcile_interval, self._reconcile)
         self._start("tick", self._config.coordinator.tick_interval, self._tick)
         self._start("prune", 60.0, self._prune)
-        self._prometheus = PrometheusKeeper(self._config, self._storage)
         if self._prometheus.wanted:
             self._start("prometheus", STEP_SECONDS, self._keep_prometheus)
         if self._config.agent.idle_release_seconds > 0 and idle.autoscales():
@@ -191,8 +196,10 @@ class Coordinator:
             unwatched=self._fleet.unwatched(now),
             time=now,
             log_dir=str(self._storage.root or ""),
+            page=self._page.url,
             prometheus=self._prometheus.url,
             notes=(
+                *filter(None, (self._page.note,)),
                 *self._storage.notes,
                 *self._prometheus.notes,
                 *self._brain.notes(),
@@ -241,6 +248,7 @@ class Coordinator:
         """End the loops and write what waits; the caller kills the actor then."""
         for loop in self._loops:
             loop.stop()
+        self._page.close()
         await asyncio.to_thread(self._brain.close)
         await asyncio.to_thread(self._prometheus.close)
         return []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
@@ -21,6 +21,23 @@ def add_common(parser: argparse.ArgumentParser) -> None:
         help="of the Ray cluster; else RAY_ADDRESS, else the one on this machine",
     )
     parser.add_argument("--json", action="store_true", help="print JSON for programs")
+
+
+def add_url(parser: argparse.ArgumentParser) -> None:
+    """``--url``, for commands that only read."""
+    parser.add_argument(
+        "--url",
+        default="",
+        metavar="URL",
+        help="of the coordinator's page, such as through a tunnel; Ray is not needed then",
+    )
+
+
+class Asked(Protocol):
+    """A coordinator that answers, over Ray or over HTTP."""
+
+    def ask(self, method: str, kind: type[T], *arguments: Any, seconds: float = 10.0) -> T:
+        """Call a method and decode its answer. Raises UnreachableError."""
 
 
 class Coordinator:
@@ -51,3 +68,15 @@ def coordinator(address: str) -> Iterator[Coordinator]:
 
     with cluster.connect(address) as ray:
         yield Coordinator(ray, deployment.find(ray))
+
+
+@contextmanager
+def asked(args: argparse.Namespace) -> Iterator[Asked]:
+    """The coordinator of ``--url``, else of ``--address``. Raises UnreachableError."""
+    if args.url:
+        from ray_sentinel.cli.remote import RemoteCoordinator
+
+        yield RemoteCoordinator(args.url)
+        return
+    with coordinator(args.address) as found:
+        yield found

@@ -39,6 +39,8 @@ def status_view(status: Status) -> RenderableType:
         for node in status.unwatched
     ]
     parts += [Text(f"note: {clean(note)}", style="dim") for note in status.notes]
+    if status.page:
+        parts.append(Text(f"page: {clean(status.page)}", style="dim"))
     if status.log_dir:
         parts.append(Text(f"files: {clean(status.log_dir)}", style="dim"))
     return Group(*parts)

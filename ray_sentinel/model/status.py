@@ -75,6 +75,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     jobs: tuple[JobStatus, ...] = ()
     time: float = 0.0
     log_dir: str = ""
+    page: str = ""
+    """URL of the coordinator's page on its machine; empty where it is not served."""
     prometheus: str = ""
     """URL of the job's Prometheus on the coordinator's machine; empty where none runs."""
     notes: tuple[str, ...] = ()

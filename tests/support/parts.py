@@ -31,6 +31,7 @@ PACKAGES = {
     "gdb": "gdb",
     "cuda-gdb": "nvidia-cuda-gdb",
     "cc": "gcc",
+    "chromium": "chromium",
 }
 """Program → the Debian package that has it."""
 
@@ -181,11 +182,13 @@ def _install(apt: list[str], package: str) -> bool:
 def _write_wrappers() -> None:
     """Programs that look for their libraries and data in fixed places are told where they are."""
     WRAPPERS.mkdir(parents=True, exist_ok=True)
-    libraries = ":".join(
-        str(path) for path in (UNPACKED / "usr/lib").glob("*-linux-gnu*") if path.is_dir()
-    )
-    for name in ("gdb", "cuda-gdb"):
-        program = UNPACKED / "usr/bin" / name
+    usual = [path for path in (UNPACKED / "usr/lib").glob("*-linux-gnu*") if path.is_dir()]
+    beside = [path / "pulseaudio" for path in usual]  # Chromium's own libraries want it
+    libraries = ":".join(str(path) for path in (*usual, *beside) if path.is_dir())
+    for name in ("gdb", "cuda-gdb", "chromium"):
+        # Debian's /usr/bin/chromium is a script that looks for the browser in a fixed place.
+        folder = "usr/lib/chromium" if name == "chromium" else "usr/bin"
+        program = UNPACKED / folder / name
         if not program.exists():
             continue
         data = UNPACKED / "usr/share/gdb"

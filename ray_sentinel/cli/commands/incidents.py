@@ -17,7 +17,7 @@ from rich.markdown import Markdown
 from rich.table import Table
 
 from ray_sentinel.cli.output import clean, print_json
-from ray_sentinel.cli.reach import add_common, coordinator
+from ray_sentinel.cli.reach import add_common, add_url, asked
 from ray_sentinel.errors import UsageError
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.report.contract import incident_dict
@@ -29,6 +29,7 @@ HELP = "list incidents, or show one"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     add_common(parser)
+    add_url(parser)
     parser.add_argument("what", nargs="?", choices=("list", "show"), default="list")
     parser.add_argument("id", nargs="?", default="", metavar="ID")
     parser.add_argument("--job", default="", help="only this job's")
@@ -38,7 +39,7 @@ def run(args: argparse.Namespace) -> int:
     """List or show."""
     if args.what == "show" and not args.id:
         raise UsageError("which? ray-sentinel incidents show ID; the list has the IDs")
-    with coordinator(args.address) as found:
+    with asked(args) as found:
         incidents = found.ask("incidents", tuple[Incident, ...])
     if args.what == "show":
         return _show(incidents, args)

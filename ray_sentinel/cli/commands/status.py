@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.live import Live
 
 from ray_sentinel.cli.output import print_json
-from ray_sentinel.cli.reach import Coordinator, add_common, coordinator
+from ray_sentinel.cli.reach import Asked, add_common, add_url, asked
 from ray_sentinel.cli.status_view import status_view
 from ray_sentinel.model.status import Status
 
@@ -28,6 +28,7 @@ SHORTEST = 0.1
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     add_common(parser)
+    add_url(parser)
     parser.add_argument("--watch", action="store_true", help="keep showing it, until Ctrl-C")
     parser.add_argument(
         "--interval", type=float, default=1.0, metavar="SECONDS", help="between two looks"
@@ -36,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Show the status once, or over and over."""
-    with coordinator(args.address) as found:
+    with asked(args) as found:
         if args.watch:
             return _watch(found, args)
         status = found.ask("status", Status)
@@ -47,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     return 1 if status.state in FOUND else 0
 
 
-def _watch(found: Coordinator, args: argparse.Namespace) -> int:
+def _watch(found: Asked, args: argparse.Namespace) -> int:
     if args.json:
         while True:
             # One document a line, as programs read a stream.

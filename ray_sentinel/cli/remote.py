@@ -1,0 +1,52 @@
+"""A coordinator asked by HTTP: through a tunnel, or where there is no Ray to connect with.
+
+kubectl port-forward pod/HEAD 9401 &
+ray-sentinel status --url http://127.0.0.1:9401
+"""
+
+from __future__ import annotations
+
+import http.client
+import urllib.error
+import urllib.request
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+
+from ray_sentinel.errors import UnreachableError, UsageError
+
+T = TypeVar("T")
+
+PATHS = {"status": "/api/v1/status", "incidents": "/api/v1/incidents"}
+"""What can be asked by HTTP. The page is read-only: what acts on the cluster needs Ray."""
+MOST_BYTES = 256 << 20
+
+
+class RemoteCoordinator:
+    """Answers like a connection to the coordinator's actor, as far as its page can."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url if "//" in url else f"http://{url}")
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise UsageError(f"--url {url}: expected http://HOST:PORT")
+        self._root = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+
+    def ask(self, method: str, kind: type[T], *arguments: Any, seconds: float = 10.0) -> T:
+        """Ask and decode. Raises UnreachableError, and UsageError for what needs Ray."""
+        path = PATHS.get(method)
+        if path is None or arguments:
+            raise UsageError(f"{method} cannot be asked by --url: run it where Ray is reached")
+        url = self._root + path
+        try:
+            with urllib.request.urlopen(url, timeout=seconds) as answer:
+                return msgspec.json.decode(answer.read(MOST_BYTES), type=kind)
+        except urllib.error.HTTPError as error:
+            raise UnreachableError(f"{url}: {error.code} {error.reason}") from None
+        except (OSError, http.client.HTTPException) as error:
+            why = getattr(error, "reason", error) or type(error).__name__
+            raise UnreachableError(
+                f"{url}: {why}; is the tunnel up, and the port that `status` shows as page?"
+            ) from None
+        except msgspec.DecodeError:
+            raise UnreachableError(f"{url}: whoever answers there is no ray_sentinel") from None

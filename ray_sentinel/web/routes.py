@@ -1,0 +1,130 @@
+"""What the coordinator answers on :9401: one page for people, JSON for programs.
+
+=============================  ==========================================================
+``/``                          the page; it asks the API once a second
+``/api/v1/status``             a ``Status``, as ``status --json`` prints it
+``/api/v1/ranks``              its jobs alone: ``[{"job", "attempt", "ranks": [...], ...}]``
+``/api/v1/incidents``          as ``incidents --json`` prints them, oldest first
+``/api/v1/incidents/ID``       one of them
+``/incidents/ID``              its report, as ``report.html`` in its bundle
+``/healthz``                   ``ok``
+=============================  ==========================================================
+
+Everything is read-only. A request whose Host header is a name other than ``localhost`` is refused:
+a web site that points its own name at 127.0.0.1 must not read a training's state through its
+visitor's browser (DNS rebinding).
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Mapping
+from importlib import resources
+from typing import Any
+from urllib.parse import unquote
+
+import msgspec
+
+from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.status import Status
+from ray_sentinel.report.contract import incident_dict
+from ray_sentinel.report.incident_html import html
+from ray_sentinel.serving.server import Handler, Request, Response
+
+JSON = "application/json"
+STATIC = {
+    "/": ("page.html", "text/html; charset=utf-8"),
+    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
+    "/page.css": ("page.css", "text/css; charset=utf-8"),
+}
+HEADERS = (
+    ("Cache-Control", "no-store"),
+    ("X-Content-Type-Options", "nosniff"),
+    ("Referrer-Policy", "no-referrer"),
+)
+PAGE_POLICY = ("Content-Security-Policy", "default-src 'self'; frame-ancestors 'none'")
+REPORT_POLICY = (
+    "Content-Security-Policy",
+    "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
+)
+"""A report is one file with its style inside, and runs nothing."""
+
+
+class Source(msgspec.Struct, frozen=True):
+    """Where the answers come from; each call must return at once."""
+
+    status: Callable[[], Status]
+    incidents: Callable[[], tuple[Incident, ...]]
+    """All confirmed incidents, oldest first."""
+
+
+def routes(source: Source) -> dict[str, Handler]:
+    """Path → handler, for a ``Server``."""
+    plain: Mapping[str, Callable[[], Any]] = {
+        "/api/v1/status": source.status,
+        "/api/v1/ranks": lambda: source.status().jobs,
+        "/api/v1/incidents": lambda: [incident_dict(one) for one in source.incidents()],
+    }
+    made: dict[str, Handler] = {path: _json(ask) for path, ask in plain.items()}
+    for path, (name, kind) in STATIC.items():
+        made[path] = _static(name, kind)
+    made["/api/v1/incidents/"] = lambda request: _incident(source, request)
+    made["/incidents/"] = lambda request: _report(source, request)
+    made["/healthz"] = lambda _request: Response(body=b"ok\n")
+    return {path: _guarded(handler) for path, handler in made.items()}
+
+
+def local(host: str) -> bool:
+    """Whether a Host header names this machine by number or as ``localhost``."""
+    name = host.strip()
+    if name.startswith("["):
+        name = name[1:].partition("]")[0]
+    elif name.count(":") == 1:
+        name = name.partition(":")[0]
+    if name.lower().rstrip(".") == "localhost":
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _guarded(handler: Handler) -> Handler:
+    def answer(request: Request) -> Response:
+        if not local(request.headers.get("host", "localhost")):
+            return Response(body=b"ask for this page as localhost\n", status=403)
+        response = handler(request)
+        return msgspec.structs.replace(response, headers=(*response.headers, *HEADERS))
+
+    return answer
+
+
+def _json(ask: Callable[[], Any]) -> Handler:
+    return lambda _request: Response(body=msgspec.json.encode(ask()), content_type=JSON)
+
+
+def _static(name: str, kind: str) -> Handler:
+    body = resources.files(__package__).joinpath("static").joinpath(name).read_bytes()
+    return lambda _request: Response(body=body, content_type=kind, headers=(PAGE_POLICY,))
+
+
+def _find(source: Source, request: Request) -> Incident | None:
+    wanted = unquote(request.path.rpartition("/")[2])
+    return next((one for one in source.incidents() if one.id == wanted), None)
+
+
+def _incident(source: Source, request: Request) -> Response:
+    incident = _find(source, request)
+    if incident is None:
+        body = msgspec.json.encode({"error": "there is no such incident; /api/v1/incidents"})
+        return Response(body=body, content_type=JSON, status=404)
+    return Response(body=msgspec.json.encode(incident_dict(incident)), content_type=JSON)
+
+
+def _report(source: Source, request: Request) -> Response:
+    incident = _find(source, request)
+    if incident is None:
+        return Response(body=b"there is no such incident\n", status=404)
+    body = html(incident).encode("utf-8", "replace")
+    return Response(body=body, content_type="text/html; charset=utf-8", headers=(REPORT_POLICY,))

@@ -1,0 +1,143 @@
+"use strict";
+// Everything shown comes from hosts, ranks and logs: it is set as text, never as markup.
+
+const TONES = {
+  running: "good", waiting: "idle", exited: "bad", stopped: "bad", "gil-held": "bad",
+  blocked: "bad", silent: "warn", starved: "warn", paused: "warn",
+};
+const MANY = 256; // ranks: from here on, cells without numbers
+
+function el(tag, attributes = {}, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, value);
+  for (const child of children) if (child !== null && child !== undefined) node.append(child);
+  return node;
+}
+
+function age(seconds) {
+  if (seconds === null || seconds === undefined) return "–";
+  if (seconds < 100) return `${seconds.toFixed(1)} s`;
+  if (seconds < 6000) return `${(seconds / 60).toFixed(0)} min`;
+  return `${(seconds / 3600).toFixed(1)} h`;
+}
+
+function facts(pairs) {
+  const rows = pairs.filter(([, value]) => value !== "" && value !== null && value !== undefined);
+  return el("dl", { class: "facts" },
+    ...rows.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, String(value)))));
+}
+
+function table(heads, rows) {
+  return el("div", { class: "scroll" }, el("table", {},
+    el("thead", {}, el("tr", {}, ...heads.map((head) => el("th", {}, head)))),
+    el("tbody", {}, ...rows.map((cells) => el("tr", {}, ...cells.map((cell) =>
+      cell instanceof Node ? el("td", {}, cell) : el("td", {}, String(cell ?? "–"))))))));
+}
+
+function rankCell(rank) {
+  const title = `rank ${rank.rank} on ${rank.host}, pid ${rank.pid}\nstep ${rank.step ?? "–"}, ` +
+    `${rank.phase || "no phase"}, ${rank.state}\nlast step ${age(rank.step_age_seconds)} ago`;
+  return el("span", { class: `cell ${TONES[rank.state] || "idle"}`, title }, String(rank.rank));
+}
+
+function legend(ranks) {
+  const counts = new Map();
+  for (const rank of ranks) counts.set(rank.state, (counts.get(rank.state) || 0) + 1);
+  return el("div", { class: "legend" }, ...[...counts].map(([state, count]) =>
+    el("span", {}, el("i", { class: TONES[state] || "idle" }), `${count} ${state}`)));
+}
+
+function jobCard(job) {
+  const size = job.world_size ? `${job.ranks.length} of ${job.world_size}` : job.ranks.length;
+  const troubled = job.ranks.filter((rank) => !["good", "idle"].includes(TONES[rank.state] || "idle"));
+  const tone = { hung: "t-bad", stalled: "t-warn", slow: "t-warn", healthy: "t-good" }[job.state];
+  const card = el("div", { class: `card${job.state === "hung" ? " open" : ""}` },
+    el("h3", {}, job.job, " ", el("span", { class: tone || "quiet" }, job.ended ? "ended" : job.state)),
+    facts([["step", job.step ?? "–"], ["last step", `${age(job.step_age_seconds)} ago`],
+      ["usual step", job.step_seconds === null ? "" : age(job.step_seconds)], ["phase", job.phase],
+      ["ranks", size], ["attempt", job.attempt], ["expected", job.expected]]),
+    el("div", { class: job.ranks.length > MANY ? "grid many" : "grid" }, ...job.ranks.map(rankCell)),
+    legend(job.ranks));
+  if (troubled.length) {
+    card.append(table(["rank", "host", "pid", "step", "state", "last step"],
+      troubled.slice(0, 32).map((rank) => [rank.rank, rank.host, rank.pid, rank.step,
+        el("span", { class: `t-${TONES[rank.state]}` }, rank.state),
+        `${age(rank.step_age_seconds)} ago`])));
+  }
+  return card;
+}
+
+function incidentCard(incident) {
+  const open = !["resolved", "dismissed"].includes(incident.state);
+  const when = new Date(incident.suspected_at * 1000).toLocaleString();
+  const certainty = incident.confidence === null ? "" : `${Math.round(incident.confidence * 100)} %`;
+  return el("div", { class: `card${open ? " open" : ""}` },
+    el("h3", {}, el("a", { href: `/incidents/${encodeURIComponent(incident.id)}` }, incident.summary)),
+    facts([["job", incident.job], ["kind", incident.kind], ["state", incident.state],
+      ["confidence", certainty], ["since", when], ["files", incident.bundle]]));
+}
+
+function collectors(node) {
+  const list = el("span", {});
+  for (const one of node.collectors) {
+    if (one.state === "skipped") continue;
+    const well = one.state === "running" && one.success !== false;
+    list.append(el("span", { class: well ? "quiet" : "t-warn", title: one.message || "" },
+      `${one.name}${well ? "" : `: ${one.state}`} `));
+  }
+  return list;
+}
+
+function nodeTable(status) {
+  const watched = status.nodes.map((node) => [node.host + (node.is_head ? " (head)" : ""),
+    node.address, node.metrics_url || "–", `${age(node.snapshot_age_seconds)} ago`, collectors(node)]);
+  const others = status.unwatched.map((node) => [node.host, "–",
+    el("span", { class: "t-warn" }, `not watched: ${node.reason}`), "–", "–"]);
+  return table(["node", "address", "metrics", "reported", "collectors"], [...watched, ...others]);
+}
+
+function fill(id, nodes) {
+  const section = document.getElementById(id);
+  section.hidden = nodes.length === 0;
+  section.lastElementChild.replaceChildren(...nodes);
+}
+
+function headline(state, verdict, clock) {
+  document.getElementById("headline").className = state;
+  for (const [id, text] of [["state", state], ["verdict", verdict], ["clock", clock]]) {
+    const node = document.getElementById(id);
+    if (node.textContent !== text) node.textContent = text; // else a reader would read it again
+  }
+  document.title = `${state} · ray_sentinel`;
+}
+
+function show(status, incidents) {
+  headline(status.state, status.verdict, new Date(status.time * 1000).toLocaleTimeString());
+  const running = status.jobs.filter((job) => !job.ended);
+  const jobs = (running.length ? running : status.jobs).map(jobCard);
+  fill("jobs", jobs.length ? jobs : [el("p", { class: "quiet" }, "No training runs yet.")]);
+  fill("incidents", incidents.slice(-20).reverse().map(incidentCard));
+  fill("nodes", [nodeTable(status)]);
+  const notes = [...status.notes];
+  if (status.log_dir) notes.push(`files: ${status.log_dir}`);
+  if (status.prometheus) notes.push(`Prometheus: ${status.prometheus}`);
+  fill("notes", notes.map((note) => el("li", {}, note)));
+}
+
+async function ask(path) {
+  const answer = await fetch(path, { signal: AbortSignal.timeout(5000) });
+  if (!answer.ok) throw new Error(`${path}: ${answer.status}`);
+  return answer.json();
+}
+
+async function look() {
+  try {
+    const [status, incidents] = await Promise.all([ask("/api/v1/status"), ask("/api/v1/incidents")]);
+    show(status, incidents);
+  } catch (error) {
+    headline("unknown", `the coordinator does not answer (${error.message}); asking again`, "");
+  }
+  setTimeout(look, 1000);
+}
+
+look();

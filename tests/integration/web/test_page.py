@@ -1,0 +1,115 @@
+"""The page in a real browser, and its server on real sockets."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ray_sentinel.model.status import Status
+from ray_sentinel.web.page import Page
+from ray_sentinel.web.routes import Source
+from tests.support.browser import rendered
+from tests.support.page_data import HOSTILE, incident, status
+
+pytestmark = pytest.mark.integration
+
+Serve = Callable[[Callable[[], Status]], Page]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    pages: list[Page] = []
+
+    def start(ask: Callable[[], Status]) -> Page:
+        pages.append(Page(Source(ask, lambda: (incident(hostile=HOSTILE),)), port=0))
+        return pages[-1]
+
+    yield start
+    for page in pages:
+        page.close()
+
+
+def test_a_browser_shows_the_verdict_the_culprit_and_the_incident(
+    serve: Serve, tmp_path: Path
+) -> None:
+    document = rendered(serve(status).url, tmp_path)
+    assert 'class="hung"' in document
+    assert "rank 3 on node-1 is stopped by a signal" in document
+    assert document.count('class="cell') == 8
+    assert 'class="cell bad"' in document
+    assert "/incidents/0001" in document
+    assert "not watched: no agent yet" in document
+
+
+def test_hostile_text_stays_text(serve: Serve, tmp_path: Path) -> None:
+    document = rendered(serve(lambda: status(hostile=HOSTILE)).url, tmp_path)
+    assert "<title>hung" in document
+    assert "<img" not in document
+    assert "&lt;img src=x onerror" in document
+
+
+def test_a_job_of_many_ranks_fits_on_a_page(serve: Serve, tmp_path: Path) -> None:
+    document = rendered(serve(lambda: status(ranks=2048)).url, tmp_path)
+    assert document.count('class="cell') == 2048
+    assert "grid many" in document
+
+
+def test_a_failing_answer_is_said_and_the_server_goes_on(serve: Serve) -> None:
+    def fail() -> Status:
+        raise RuntimeError("no state")
+
+    page = serve(fail)
+    host, port = page.url.removeprefix("http://").rstrip("/").split(":")
+    answers = []
+    for path in ("/api/v1/status", "/api/v1/incidents", "/nowhere", "/healthz"):
+        connection = http.client.HTTPConnection(host, int(port), timeout=10)
+        connection.request("GET", path)
+        answers.append(connection.getresponse().status)
+        connection.close()
+    assert answers == [500, 200, 404, 200]
+
+
+def test_a_taken_port_is_said_and_the_next_is_used() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = other.getsockname()[1]
+        page = Page(Source(status, tuple), port=taken)
+        try:
+            assert page.url
+            assert f":{taken}/" not in page.url
+            assert f"port {taken} is taken" in page.note
+        finally:
+            page.close()
+
+
+def run_cli(*words: str) -> tuple[int, str, str]:
+    command = [sys.executable, "-m", "ray_sentinel", *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_the_command_line_reads_through_a_url_without_ray(serve: Serve) -> None:
+    url = serve(status).url
+    code, out, _ = run_cli("status", "--url", url, "--json")
+    assert (code, json.loads(out)["state"]) == (1, "hung")
+    code, out, _ = run_cli("incidents", "show", "0001", "--url", url)
+    assert code == 1
+    assert "rank 3" in out
+    assert "\x1b[31m" not in out
+
+
+def test_a_url_that_nobody_serves_says_so() -> None:
+    code, _, err = run_cli("status", "--url", "http://127.0.0.1:9")
+    assert code == 3
+    assert "127.0.0.1:9" in err
+    code, _, err = run_cli("status", "--url", "ftp://x")
+    assert code == 2
+    assert "expected http://HOST:PORT" in err

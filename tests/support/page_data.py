@@ -1,0 +1,90 @@
+"""A status and an incident that the page must show, with hostile text in every place of them."""
+
+from __future__ import annotations
+
+from ray_sentinel.model.incident import Culprit, EvidenceItem, Incident, Verdict
+from ray_sentinel.model.metrics import CollectorStatus
+from ray_sentinel.model.status import JobStatus, NodeStatus, RankStatus, Status, Unwatched
+
+HOSTILE = "<img src=x onerror=\"document.title='owned'\">&amp;\x1b[31m"
+NOW = 1_800_000_000.0
+
+
+def status(*, ranks: int = 8, hostile: str = "") -> Status:
+    """A hung job: rank 3 is stopped, the others wait."""
+    lines = tuple(
+        RankStatus(
+            rank=number,
+            host=f"node-{number % 2}{hostile}",
+            pid=4000 + number,
+            step=1204 if number != 3 else 1203,
+            state="stopped" if number == 3 else "waiting",
+            phase=f"train{hostile}",
+            step_age_seconds=14.2,
+        )
+        for number in range(ranks)
+    )
+    job = JobStatus(
+        job=f"llama{hostile}",
+        attempt=1,
+        step=1204,
+        phase="train",
+        step_age_seconds=14.2,
+        ranks=lines,
+        state="hung",
+        world_size=ranks,
+        step_seconds=0.83,
+        expected=f"train for 14 s, usual up to 2.5 s{hostile}",
+    )
+    collectors = (
+        CollectorStatus(name="host", state="running", success=True),
+        CollectorStatus(name="nvml", state="quarantined", success=False, message=hostile or "slow"),
+        CollectorStatus(name="amdgpu", state="skipped"),
+    )
+    nodes = tuple(
+        NodeStatus(
+            id=f"n{number}",
+            host=f"node-{number}",
+            address=f"10.0.0.{number + 1}",
+            metrics_url=f"http://10.0.0.{number + 1}:9400/metrics",
+            snapshot_age_seconds=0.4,
+            is_head=number == 0,
+            collectors=collectors,
+        )
+        for number in range(2)
+    )
+    return Status(
+        state="hung",
+        verdict=f"rank 3 on node-1 is stopped by a signal and 7 ranks wait for it{hostile}",
+        nodes=nodes,
+        unwatched=(Unwatched(id="n9", host="node-9", reason=f"no agent yet{hostile}"),),
+        jobs=(job,),
+        time=NOW,
+        log_dir="/data/llama",
+        notes=(f"port 9401 is taken{hostile}",),
+    )
+
+
+def incident(*, number: str = "0001", hostile: str = "") -> Incident:
+    """The stopped rank's incident."""
+    return Incident(
+        id=number,
+        job="llama",
+        attempt=1,
+        kind="rank-stopped",
+        severity="critical",
+        state="captured",
+        summary=f"rank 3 on node-1 is stopped{hostile}",
+        rule="rank.stopped",
+        suspected_at=NOW - 12.0,
+        confirmed_at=NOW - 10.5,
+        last_progress=NOW - 14.2,
+        verdict=Verdict(
+            kind="rank-stopped",
+            summary="rank 3 is stopped",
+            culprits=(Culprit(rank=3, host="node-1", pid=4003, reason=f"state T{hostile}"),),
+            confidence=0.99,
+            evidence=(EvidenceItem(source="process", text=f"T (stopped){hostile}", rank=3),),
+        ),
+        bundle=f"/data/llama/incidents/x-{number}{hostile}",
+    )

@@ -1,0 +1,80 @@
+"""What the coordinator's page and its API answer, without a socket."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ray_sentinel.serving.server import Request, Response
+from ray_sentinel.web.routes import Source, local, routes
+from tests.support.page_data import HOSTILE, incident, status
+
+
+def ask(path: str, host: str = "127.0.0.1:9401", *, hostile: str = "") -> Response:
+    source = Source(
+        status=lambda: status(hostile=hostile), incidents=lambda: (incident(hostile=hostile),)
+    )
+    table = routes(source)
+    handler = table.get(path) or table[path[: path.rindex("/") + 1]]
+    return handler(Request(method="GET", path=path, headers={"host": host}))
+
+
+def test_the_api_has_the_fields_that_programs_were_promised() -> None:
+    found = json.loads(ask("/api/v1/status").body)
+    assert found["state"] == "hung"
+    assert {"verdict", "nodes", "unwatched", "jobs"} <= set(found)
+    assert found["jobs"][0]["ranks"][3]["state"] == "stopped"
+    assert json.loads(ask("/api/v1/ranks").body) == found["jobs"]
+
+
+def test_one_incident_is_as_in_the_list() -> None:
+    (listed,) = json.loads(ask("/api/v1/incidents").body)
+    assert json.loads(ask("/api/v1/incidents/0001").body) == listed
+    assert listed["culprits"][0]["rank"] == 3
+    assert listed["confidence"] == 0.99
+
+
+@pytest.mark.parametrize("path", ["/api/v1/incidents/9", "/incidents/9", "/incidents/%00%2e"])
+def test_an_unknown_incident_is_not_found(path: str) -> None:
+    assert ask(path).status == 404
+
+
+def test_a_report_holds_no_markup_from_outside_and_may_run_nothing() -> None:
+    response = ask("/incidents/0001", hostile=HOSTILE)
+    assert b"<img" not in response.body
+    assert b"&lt;img" in response.body
+    policy = dict(response.headers)["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+
+
+@pytest.mark.parametrize("path", ["/", "/page.js", "/page.css"])
+def test_the_page_loads_nothing_from_elsewhere(path: str) -> None:
+    response = ask(path)
+    assert response.status == 200
+    assert b"http://" not in response.body
+    assert b"https://" not in response.body
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("127.0.0.1:9401", True),
+        ("localhost", True),
+        ("LOCALHOST.:8080", True),
+        ("[::1]:9401", True),
+        ("::1", True),
+        ("10.1.2.3:1", True),
+        ("evil.example:9401", False),
+        ("localhost.evil.example", False),
+        ("127.0.0.1.nip.io", False),
+        ("", False),
+    ],
+)
+def test_only_this_machine_by_number_or_as_localhost(host: str, expected: bool) -> None:
+    assert local(host) is expected
+    assert (ask("/api/v1/status", host).status == 200) is expected
+
+
+def test_what_is_shown_is_not_kept_by_a_browser() -> None:
+    assert dict(ask("/api/v1/status").headers)["Cache-Control"] == "no-store"
