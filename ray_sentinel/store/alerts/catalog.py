@@ -1,0 +1,45 @@
+"""All alert rules, and the file that Prometheus reads them from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+
+from ray_sentinel.store.alerts.gpu import GPU
+from ray_sentinel.store.alerts.host import HOST
+from ray_sentinel.store.alerts.model import Alert, AlertGroup
+from ray_sentinel.store.alerts.network import NETWORK
+from ray_sentinel.store.alerts.sentinel import SENTINEL
+from ray_sentinel.store.alerts.training import TRAINING
+
+GROUPS: tuple[AlertGroup, ...] = (SENTINEL, TRAINING, GPU, NETWORK, HOST)
+RULES_FILE = "ray_sentinel.rules.yml"
+_PREFIX = "ray_sentinel_"
+
+
+def alerts() -> tuple[Alert, ...]:
+    """Every rule."""
+    return tuple(alert for group in GROUPS for alert in group.alerts)
+
+
+def rules_file(groups: Iterable[AlertGroup] = GROUPS) -> str:
+    """The rules as YAML; texts are written as JSON strings, which YAML takes."""
+    return "\n".join(["groups:", *(line for group in groups for line in _group(group))]) + "\n"
+
+
+def _group(group: AlertGroup) -> Iterator[str]:
+    yield f"  - name: {_PREFIX}{group.name}"
+    yield "    rules:"
+    for alert in group.alerts:
+        yield f"      - alert: {alert.name}"
+        yield f"        expr: {_text(alert.expr)}"
+        if alert.wait != "0s":
+            yield f"        for: {alert.wait}"
+        yield f"        labels: {{severity: {alert.severity}}}"
+        yield "        annotations:"
+        yield f"          summary: {_text(alert.summary)}"
+        yield f"          description: {_text(alert.action)}"
+
+
+def _text(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,111 @@
+"""Cases of the rules about the sentinel itself."""
+
+from tests.support.alert_cases.case import WATCHED, Case, fires, quiet
+
+HOST = {"host": "n1", "collector": "nvml"}
+COLLECTOR = 'host="n1",collector="nvml"'
+STATE = "ray_sentinel_collector_state"
+CYCLE = "ray_sentinel_coordinator_last_cycle_timestamp_seconds"
+
+CASES: tuple[Case, ...] = (
+    fires("SentinelNotScraped", "nothing at all", {"up": "0x60"}, {}),
+    fires("SentinelNotScraped", "gone", {WATCHED: "1x10 stale"}, {}),
+    quiet("SentinelNotScraped", "one agent is enough", {WATCHED: "1x60"}),
+    quiet("SentinelNotScraped", "a gap", {WATCHED: "1x27 stale 1x9"}, at="14m30s"),
+    fires(
+        "AgentDown",
+        "one of two",
+        {
+            'up{job="ray_sentinel",instance="a:9400"}': "1x20 0x20",
+            'up{job="ray_sentinel",instance="b:9400"}': "1x40",
+        },
+        {"job": "ray_sentinel", "instance": "a:9400"},
+    ),
+    quiet(
+        "AgentDown",
+        "one scrape that failed, and another job's target",
+        {
+            'up{job="ray_sentinel",instance="a:9400"}': "1x28 0 1x20",
+            'up{job="other",instance="b:1"}': "0x60",
+        },
+    ),
+    fires(
+        "StepsNotStored",
+        "too old for the window",
+        {'up{job="ray_sentinel_steps",instance="a:9400"}': "0x60"},
+        {"job": "ray_sentinel_steps", "instance": "a:9400"},
+    ),
+    quiet("StepsNotStored", "well", {'up{job="ray_sentinel_steps",instance="a:9400"}': "1x60"}),
+    fires(
+        "NodesUnwatched",
+        "for long",
+        {'ray_sentinel_nodes_unwatched{host="n1"}': "2x60"},
+        {"host": "n1"},
+    ),
+    quiet(
+        "NodesUnwatched",
+        "a node that just joined",
+        {'ray_sentinel_nodes_unwatched{host="n1"}': "0x25 1x4 0x20"},
+    ),
+    fires("CoordinatorGone", "agents go on", {WATCHED: "1x60"}, {}),
+    quiet("CoordinatorGone", "it is there", {WATCHED: "1x60", CYCLE: "0+30x60"}),
+    quiet("CoordinatorGone", "nothing is scraped: another alert says so", {"up": "0x60"}),
+    fires("CoordinatorStandsStill", "the time of its cycle stays", {CYCLE: "0+30x10 300x60"}, {}),
+    quiet("CoordinatorStandsStill", "it goes on", {CYCLE: "0+30x60"}),
+    quiet("CoordinatorStandsStill", "its clock is an hour behind", {CYCLE: "-3600+30x60"}),
+    fires(
+        "CollectorStuck",
+        "in a driver",
+        {f'{STATE}{{{COLLECTOR},state="stuck"}}': "0x10 1x60"},
+        {**HOST, "state": "stuck"},
+    ),
+    quiet(
+        "CollectorStuck",
+        "another state",
+        {
+            f'{STATE}{{{COLLECTOR},state="stuck"}}': "0x60",
+            f'{STATE}{{{COLLECTOR},state="skipped"}}': "1x60",
+        },
+    ),
+    fires(
+        "CollectorQuarantined",
+        "for long",
+        {f'{STATE}{{{COLLECTOR},state="quarantined"}}': "1x60"},
+        {**HOST, "state": "quarantined"},
+    ),
+    quiet(
+        "CollectorQuarantined",
+        "it came back",
+        {f'{STATE}{{{COLLECTOR},state="quarantined"}}': "1x20 0x60"},
+    ),
+    fires(
+        "CollectorFails", "always", {f"ray_sentinel_collector_success{{{COLLECTOR}}}": "0x60"}, HOST
+    ),
+    quiet(
+        "CollectorFails",
+        "now and then",
+        {f"ray_sentinel_collector_success{{{COLLECTOR}}}": "0x15 1 0x20"},
+    ),
+    fires(
+        "CollectorRestartsOften",
+        "ten times",
+        {f"ray_sentinel_collector_restarts_total{{{COLLECTOR}}}": "0+1x10 10x60"},
+        HOST,
+    ),
+    quiet(
+        "CollectorRestartsOften",
+        "many, but long ago",
+        {f"ray_sentinel_collector_restarts_total{{{COLLECTOR}}}": "50x60"},
+    ),
+    fires(
+        "CollectorUnkillable",
+        "one is left",
+        {f"ray_sentinel_collector_unkillable_processes{{{COLLECTOR}}}": "1x60"},
+        HOST,
+    ),
+    quiet(
+        "CollectorUnkillable",
+        "none",
+        {f"ray_sentinel_collector_unkillable_processes{{{COLLECTOR}}}": "0x60"},
+    ),
+)

@@ -1,0 +1,61 @@
+"""The alert rules as data: complete, named once, about series that exist."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import pytest
+import yaml
+
+from ray_sentinel.store.alerts import xid
+from ray_sentinel.store.alerts.catalog import GROUPS, alerts, rules_file
+from ray_sentinel.store.alerts.model import Alert
+from tests.support.alert_cases import CASES
+from tests.support.series_names import metric_names, named_series
+
+ALERTS = alerts()
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
+def test_a_rule_has_cases_that_fire_and_that_do_not(alert: Alert) -> None:
+    own = [case for case in CASES if case.alert == alert.name]
+    assert any(case.fires for case in own)
+    assert any(not case.fires for case in own)
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
+def test_a_rule_reads_series_that_are_served(alert: Alert) -> None:
+    assert named_series(alert.expr)
+    assert named_series(alert.expr) <= metric_names() | {"up"}
+
+
+def test_names_are_used_once_and_no_case_is_an_orphan() -> None:
+    assert not [name for name, n in Counter(a.name for a in ALERTS).items() if n > 1]
+    assert {case.alert for case in CASES} == {alert.name for alert in ALERTS}
+    assert not [why for why, n in Counter((c.alert, c.why) for c in CASES).items() if n > 1]
+
+
+def test_texts_say_what_is_and_what_to_do() -> None:
+    for alert in ALERTS:
+        assert re.fullmatch(r"([A-Z][a-z]+)+", alert.name)
+        assert alert.summary
+        assert alert.action.endswith(".")
+
+
+def test_the_file_is_yaml_with_all_of_them() -> None:
+    groups = yaml.safe_load(rules_file())["groups"]
+    assert [group["name"] for group in groups] == [f"ray_sentinel_{g.name}" for g in GROUPS]
+    rules = [rule for group in groups for rule in group["rules"]]
+    assert [rule["alert"] for rule in rules] == [alert.name for alert in ALERTS]
+    assert [rule["expr"] for rule in rules] == [alert.expr for alert in ALERTS]
+    assert {rule["labels"]["severity"] for rule in rules} == {"critical", "warning", "info"}
+
+
+def test_an_xid_is_in_one_class() -> None:
+    classes = xid.RESET + xid.SERVICE + xid.APPLICATION + xid.HANDLED
+    assert len(classes) == len(set(classes))
+    # Regular expressions of Prometheus are anchored: 4 is not 48.
+    assert re.fullmatch(xid.CRITICAL, "79")
+    assert not re.fullmatch(xid.CRITICAL, "7")
+    assert re.fullmatch(xid.INFO, "13")
