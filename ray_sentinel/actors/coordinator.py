@@ -18,12 +18,14 @@ from ray_sentinel.actors.deployment import Description
 from ray_sentinel.actors.environment import forget_identity
 from ray_sentinel.actors.execute import Executor
 from ray_sentinel.actors.fleet import Fleet
+from ray_sentinel.actors.history import HistoryKeeper, wanted
 from ray_sentinel.actors.logs import write_logs
 from ray_sentinel.actors.loops import Loop
-from ray_sentinel.actors.messages import Receipt, Report, pack, unpack
+from ray_sentinel.actors.messages import Receipt, Report, Wanted, pack, unpack
 from ray_sentinel.actors.metrics import coordinator_families
 from ray_sentinel.actors.names import PROTOCOL
 from ray_sentinel.actors.prometheus import STEP_SECONDS, PrometheusKeeper
+from ray_sentinel.actors.ray_actors import RayActors
 from ray_sentinel.actors.recovery import restore
 from ray_sentinel.actors.roster import Roster
 from ray_sentinel.actors.storage import Storage
@@ -60,6 +62,7 @@ class Coordinator:
         self._loops: list[Loop] = []
         self._roster = Roster(self._config)
         self._fleet = Fleet(config, self._roster.heard)
+        self._ray_actors = RayActors()
         self._brain, pending = self._recover(deployment)
         self._hold_ticks_until = time.time() + (RECOVERY_GRACE if self._restarts() else 0.0)
         for action in pending:
@@ -67,12 +70,16 @@ class Coordinator:
         self._cycle_seconds: float | None = None
         self._last_cycle: float | None = None
         self._prometheus = PrometheusKeeper(self._config, self._storage)
+        self._history = HistoryKeeper(self._storage.folder("history"), self._clock)
         self._page = Page(
-            Source(self._status, self._brain.incidents), self._config.coordinator.port
+            Source(self._status, self._brain.incidents, self._history.image),
+            self._config.coordinator.port,
         )
         self._start("reconcile", self._config.coordinator.reconcile_interval, self._reconcile)
         self._start("tick", self._config.coordinator.tick_interval, self._tick)
         self._start("prune", 60.0, self._prune)
+        self._start("history", 1.0, self._history.step)
+        self._start("history-file", 1.0, self._history.save_when_due)
         if self._prometheus.wanted:
             self._start("prometheus", STEP_SECONDS, self._keep_prometheus)
         if self._config.agent.idle_release_seconds > 0 and idle.autoscales():
@@ -104,6 +111,7 @@ class Coordinator:
             if isinstance(event, NodeLeft):
                 self._roster.forget(event.node_id)
             self._brain.feed(event)
+        self._ray_actors.look()
 
     def _tick(self) -> None:
         now = self._clock.now()
@@ -133,8 +141,12 @@ class Coordinator:
             )
 
     def _prune(self) -> None:
-        folders = filter(None, (self._executor.root, self._storage.folder("events")))
-        keep = {*self._executor.open_bundles(), *filter(None, (self._events_folder,))}
+        places = ("events", "history")
+        folders = filter(None, (self._executor.root, *map(self._storage.folder, places)))
+        keep = {
+            *self._executor.open_bundles(),
+            *filter(None, (self._events_folder, self._history.path)),
+        }
         for path in self._storage.prune(keep, folders):
             log.info("removed %s: storage.max_bytes is exceeded", path)
 
@@ -162,14 +174,27 @@ class Coordinator:
         now = self._clock.now()
         number = self._brain.feed(SnapshotReceived(time=now, snapshot=report.snapshot))
         self._roster.take(report, now, number)
+        version, workers = self._ray_actors.on(report.snapshot.node.id, report.workers_version)
+        self._history.take(report.snapshot.node.host, report.series)
         return pack(
             Receipt(
                 exits=self._roster.acknowledged(report, self._brain.written),
                 families=self._families() if report.snapshot.node.is_head else (),
                 targets=self._roster.targets(),
                 raylets=self._roster.raylets_beside(report),
+                workers=workers,
+                workers_version=version,
+                history=self._wanted_history(),
             )
         )
+
+    def _wanted_history(self) -> Wanted:
+        """Nothing while the job's Prometheus has it all."""
+        return Wanted() if self._prometheus.url else wanted(len(self._fleet.nodes()))
+
+    async def history(self) -> bytes:
+        """The embedded history as it is now: a file that ``diagnose`` reads."""
+        return await asyncio.to_thread(self._history.image)
 
     def _families(self) -> tuple[Family, ...]:
         now = self._clock.now()
@@ -203,6 +228,7 @@ class Coordinator:
                 *self._storage.notes,
                 *self._prometheus.notes,
                 *self._brain.notes(),
+                *filter(None, (self._history.problem,)),
                 *self._roster.notes(),
             ),
         )
@@ -250,5 +276,6 @@ class Coordinator:
             loop.stop()
         self._page.close()
         await asyncio.to_thread(self._brain.close)
+        await asyncio.to_thread(self._history.close)
         await asyncio.to_thread(self._prometheus.close)
         return []

@@ -9,15 +9,11 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Iterable
 from pathlib import Path
 
-import msgspec
-
-from ray_sentinel.actors.metrics import KEY_SERIES, series_name
+from ray_sentinel.actors.messages import Wanted
 from ray_sentinel.clock import Clock
 from ray_sentinel.errors import InputError
-from ray_sentinel.model.metrics import Family
 from ray_sentinel.store.history import MEMORY_SECONDS, History
 
 log = logging.getLogger(__name__)
@@ -33,15 +29,6 @@ MOST_WAITING = 20_000
 SAVE_SECONDS = 10.0
 SAVE_BYTES_PER_SECOND = 1 << 20
 """A large history is copied more rarely: this much, on average."""
-PREFIXES = ("hw_", "train_", "tb_", "ray_cluster_")
-
-
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent is asked to send: so many series at most, every so many seconds."""
-
-    series: int = 0
-    """0: none."""
-    seconds: float = SHORTEST
 
 
 def wanted(nodes: int) -> Wanted:
@@ -53,21 +40,6 @@ def wanted(nodes: int) -> Wanted:
     seconds = min(max(nodes * MOST_SERIES / VALUES_PER_SECOND, SHORTEST), LONGEST)
     most = VALUES_PER_SECOND * seconds / max(nodes, 1)
     return Wanted(series=min(MOST_SERIES, int(most)), seconds=seconds)
-
-
-def chosen(families: Iterable[Family], most: int) -> dict[str, float]:
-    """The series of now that are worth keeping: the key series first, then families of few series
-    before families of many (a node may have hundreds of network devices)."""
-    known = [family for family in families if family.metric.name.startswith(PREFIXES)]
-    known.sort(key=lambda family: (family.metric.name not in KEY_SERIES, len(family.samples)))
-    found: dict[str, float] = {}
-    for family in known:
-        for sample in family.samples:
-            if len(found) >= most:
-                return found
-            if sample.timestamp is None:
-                found[series_name(sample)] = sample.value
-    return found
 
 
 class HistoryKeeper:
@@ -104,14 +76,22 @@ class HistoryKeeper:
 
     def step(self) -> None:
         """Keep what was taken."""
-        while self._waiting:
-            moment, host, series = self._waiting.popleft()
+        while True:
+            try:
+                moment, host, series = self._waiting.popleft()
+            except IndexError:  # empty, or another thread was faster
+                return
             try:
                 self.history.append(moment, host, series)
             except ValueError as error:
                 log.warning("what %s sends is not kept: %s", host, error)
                 continue
             self._taken += 1
+
+    def image(self) -> bytes:
+        """A history file of what is kept now. Raises OSError."""
+        self.step()
+        return self.history.image()
 
     def save_when_due(self) -> None:
         """Copy it into the file, if there is news and it is time."""

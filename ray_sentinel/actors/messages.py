@@ -14,8 +14,18 @@ from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.metrics import Family
 from ray_sentinel.model.progress import Snapshot
 from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.progress.ray_workers import RayWorker
 
 T = TypeVar("T")
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent is asked to send for the embedded history."""
+
+    series: int = 0
+    """At most so many; 0: none."""
+    seconds: float = 5.0
+    """Between two values of a series."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +40,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     protocol: int = PROTOCOL
     notes: tuple[str, ...] = ()
     """What people should know of this node: a port that was taken."""
+    workers_version: int = 0
+    """Of the ``workers`` that it knows."""
+    series: dict[str, float] = {}
+    """Values of now for the embedded history, when they are due; see ``Receipt.history``."""
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,6 +56,11 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """``host:port`` of all agents, for service discovery."""
     raylets: tuple[int, ...] = ()
     """Of the agents on the same machine, in the same PID namespace: the asking one's too."""
+    workers: tuple[RayWorker, ...] | None = None
+    """The actors' processes on the node; None where the agent knows them already."""
+    workers_version: int = 0
+    history: Wanted = Wanted()
+    """What the embedded history takes."""
 
 
 class AgentInfo(msgspec.Struct, frozen=True, kw_only=True):

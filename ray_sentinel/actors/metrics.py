@@ -74,6 +74,8 @@ KEY_SERIES = (
 )
 """What the agent sends to the coordinator: for the rules and the embedded history."""
 MOST_KEYS = 400
+HISTORY = ("hw_", "train_", "tb_", "ray_cluster_")
+"""Beginnings of the names that the embedded history takes."""
 
 
 def train_families(
@@ -185,6 +187,21 @@ def key_gauges(families: Iterable[Family]) -> dict[str, float]:
             if len(found) >= MOST_KEYS:
                 return found
             if math.isfinite(sample.value):
+                found[series_name(sample)] = sample.value
+    return found
+
+
+def history_series(families: Iterable[Family], most: int) -> dict[str, float]:
+    """The series of now that are worth keeping: the key series first, then families of few series
+    before families of many (a node may have hundreds of network devices)."""
+    known = [family for family in families if family.metric.name.startswith(HISTORY)]
+    known.sort(key=lambda family: (family.metric.name not in KEY_SERIES, len(family.samples)))
+    found: dict[str, float] = {}
+    for family in known:
+        for sample in family.samples:
+            if len(found) >= most:
+                return found
+            if sample.timestamp is None:
                 found[series_name(sample)] = sample.value
     return found
 

@@ -19,8 +19,14 @@ import msgspec
 from ray_sentinel.actors.evidence import Evidence
 from ray_sentinel.actors.exporting import Exporting
 from ray_sentinel.actors.loops import Loop
-from ray_sentinel.actors.messages import Receipt, Report
-from ray_sentinel.actors.metrics import build_family, capture_families, key_gauges, train_families
+from ray_sentinel.actors.messages import Receipt, Report, Wanted
+from ray_sentinel.actors.metrics import (
+    build_family,
+    capture_families,
+    history_series,
+    key_gauges,
+    train_families,
+)
 from ray_sentinel.actors.names import PROTOCOL
 from ray_sentinel.actors.raylets import raylets
 from ray_sentinel.actors.storage import Storage
@@ -39,6 +45,8 @@ Seen = TypeVar("Seen", RankSnapshot, Exit)
 MOST_EVENTS = 500
 """Events kept for the coordinator while it is away."""
 MOST_EXITS = 1000
+MOST_PROBLEMS = 8
+"""Of what was wrong with records and ranks, the last ones are shown."""
 ENDED_SECONDS = 120.0
 """A rank that has ended is served as not alive for so long."""
 RAYLETS_SECONDS = 10.0
@@ -71,10 +79,16 @@ class Station:
         self._unsent: tuple[Event, ...] = ()
         """Events that the coordinator has not yet acknowledged."""
         self._collected: tuple[Family, ...] = ()
+        self._measured: tuple[Family, ...] = ()
+        """What was collected, and ``train_*``."""
         self._from_coordinator: tuple[Family, ...] = ()
         self._targets: tuple[str, ...] = ()
+        self._history = Wanted()
+        self._history_due = 0.0
         self._raylet = raylet_above(os.getpid())
         self._peers: tuple[int, ...] = ()
+        self._workers_version = 0
+        self._problems: deque[str] = deque(maxlen=MOST_PROBLEMS)
         self._started = time.monotonic()
         self._raylets_due = 0.0
         self._loop: Loop | None = None
@@ -137,6 +151,7 @@ class Station:
     def _cycle(self) -> None:
         self._find_raylets()
         ranks, exits = self.watch.poll()
+        self._note_problems()
         now = time.time()
         for gone in exits:
             known = self._with_oom(gone)
@@ -147,6 +162,12 @@ class Station:
         self.runner.set_ranks([found.rank for found in ranks])
         self._publish(ranks, now)
         self._report(ranks, now)
+
+    def _note_problems(self) -> None:
+        for problem in self.watch.problems:
+            if problem not in self._problems:
+                log.warning("%s", problem)
+                self._problems.append(problem)
 
     def _find_raylets(self) -> None:
         """Whose processes are whose changes with Ray nodes on this machine: rarely."""
@@ -179,10 +200,10 @@ class Station:
 
     def _publish(self, ranks: tuple[RankSnapshot, ...], now: float) -> None:
         recent = [gone for gone in self._ended if now - gone.at < ENDED_SECONDS]
+        self._measured = (*self._collected, *train_families(ranks, recent, now))
         self.exporting.publish(
             (
-                *self._collected,
-                *train_families(ranks, recent, now),
+                *self._measured,
                 build_family(PROTOCOL),
                 *capture_families(self.evidence.runs, self.evidence.capture_seconds),
                 *self._from_coordinator,
@@ -212,6 +233,8 @@ class Station:
                 pid=os.getpid(),
                 raylet=self._raylet,
                 notes=self._notes(),
+                workers_version=self._workers_version,
+                series=self._series(),
             )
         )
         if receipt is None:
@@ -225,11 +248,23 @@ class Station:
         self._unsent = ()
         self._from_coordinator = receipt.families
         self._targets = receipt.targets
+        self._history = receipt.history
+        self._workers_version = receipt.workers_version
+        if receipt.workers is not None:
+            self.watch.set_ray_workers(receipt.workers)
         if receipt.raylets != self._peers:
             self._peers, self._raylets_due = receipt.raylets, 0.0
 
+    def _series(self) -> dict[str, float]:
+        """For the embedded history, when it is time."""
+        now = time.monotonic()
+        if not self._history.series or now < self._history_due:
+            return {}
+        self._history_due = max(self._history_due, now - 1.0) + self._history.seconds
+        return history_series(self._measured, self._history.series)
+
     def _notes(self) -> tuple[str, ...]:
-        return tuple(self.exporting.notes)
+        return (*self.exporting.notes, *self._problems)
 
     def _service_discovery(self) -> bytes:
         """Prometheus HTTP service discovery: all agents, from any of them."""

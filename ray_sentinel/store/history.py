@@ -1,8 +1,8 @@
 """The embedded history: key series of a job in one SQLite file, or in memory. This is its writer.
 
 For jobs without a Prometheus. A row holds what one host said at one moment: the values of a group
-of series (``hw_*``, ``train_*``, ``tb_*``, ...) as an array of doubles, in the order that its layout
-gives. 8 bytes a value: half an hour of 1,000 nodes fits into memory. A file is in WAL mode, each
+of series (``hw_*``, ``train_*``, ...) as an array of doubles, in the order that its layout gives.
+8 bytes a value: half an hour of 1,000 nodes fits into memory. A file is in WAL mode, each
 append is one transaction: what was appended is still there after the writer was killed. It is
 bounded: at its size the oldest tenth goes. In memory (no path) only the last half hour is kept.
 """

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import http.client
 import json
+import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -13,12 +15,13 @@ from typing import Any
 import msgspec
 
 from ray_sentinel.diagnose.series import TimeSeries
-from ray_sentinel.errors import InputError, SentinelError
+from ray_sentinel.errors import InputError, SentinelError, UnreachableError
 from ray_sentinel.store.history_source import HistorySource
 from ray_sentinel.store.prometheus_api import PrometheusSource
 from ray_sentinel.store.readonly import read_only_prometheus
 from ray_sentinel.store.tsdb import find_database, inspect, is_database, listen_address
 
+MOST_HISTORY_BYTES = 1 << 30
 HISTORY_SUFFIXES = (".db", ".sqlite", ".sqlite3")
 
 
@@ -64,15 +67,30 @@ def _open_url(where: str, binary: str, port: int, deadline: float) -> Iterator[O
         yield Opened(source, None)
         return
     folder = str(status.get("log_dir") or "")
+    here = Path(folder) if folder else None
     if url := status.get("prometheus"):
-        yield Opened(
-            PrometheusSource(str(url), deadline=deadline), Path(folder) if folder else None
-        )
-    elif folder:
-        with open_source(folder, binary=binary, port=port, deadline=deadline) as opened:
-            yield opened
-    else:
-        raise InputError(f"{where} is a coordinator that tells of no Prometheus and no log_dir")
+        yield Opened(PrometheusSource(str(url), deadline=deadline), here)
+        return
+    with tempfile.TemporaryDirectory(prefix="ray_sentinel-") as place:
+        file = Path(place) / "history.db"
+        file.write_bytes(_history_of(where, deadline))
+        history = HistorySource.open(file)
+        history.title = f"the embedded history of {where}"
+        try:
+            yield Opened(history, here if here is not None and here.is_dir() else None)
+        finally:
+            history.close()
+
+
+def _history_of(where: str, deadline: float) -> bytes:
+    """The embedded history that a coordinator keeps. Raises UnreachableError."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    url = f"{where.rstrip('/')}/api/v1/history"
+    try:
+        with opener.open(url, timeout=deadline) as answer:
+            return bytes(answer.read(MOST_HISTORY_BYTES))
+    except (OSError, http.client.HTTPException) as error:
+        raise UnreachableError(f"{url}: {error}") from None
 
 
 def coordinator_status(where: str, deadline: float) -> dict[str, Any] | None:

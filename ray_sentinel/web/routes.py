@@ -6,6 +6,7 @@
 ``/api/v1/ranks``              its jobs alone: ``[{"job", "attempt", "ranks": [...], ...}]``
 ``/api/v1/incidents``          as ``incidents --json`` prints them, oldest first
 ``/api/v1/incidents/ID``       one of them
+``/api/v1/history``            the embedded history, a file that ``diagnose`` reads
 ``/incidents/ID``              its report, as ``report.html`` in its bundle
 ``/healthz``                   ``ok``
 =============================  ==========================================================
@@ -56,6 +57,8 @@ class Source(msgspec.Struct, frozen=True):
     status: Callable[[], Status]
     incidents: Callable[[], tuple[Incident, ...]]
     """All confirmed incidents, oldest first."""
+    history: Callable[[], bytes] | None = None
+    """The embedded history as a file's bytes; raises OSError where it cannot be made."""
 
 
 def routes(source: Source) -> dict[str, Handler]:
@@ -70,6 +73,8 @@ def routes(source: Source) -> dict[str, Handler]:
         made[path] = _static(name, kind)
     made["/api/v1/incidents/"] = lambda request: _incident(source, request)
     made["/incidents/"] = lambda request: _report(source, request)
+    if (image := source.history) is not None:
+        made["/api/v1/history"] = lambda _request: _file(image)
     made["/healthz"] = lambda _request: Response(body=b"ok\n")
     return {path: _guarded(handler) for path, handler in made.items()}
 
@@ -102,6 +107,13 @@ def _guarded(handler: Handler) -> Handler:
 
 def _json(ask: Callable[[], Any]) -> Handler:
     return lambda _request: Response(body=msgspec.json.encode(ask()), content_type=JSON)
+
+
+def _file(make: Callable[[], bytes]) -> Response:
+    try:
+        return Response(body=make(), content_type="application/vnd.sqlite3")
+    except OSError as error:
+        return Response(body=f"it cannot be made: {error}\n".encode(), status=500)
 
 
 def _static(name: str, kind: str) -> Handler:

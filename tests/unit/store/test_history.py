@@ -199,7 +199,7 @@ def test_a_history_cut_anywhere_is_an_error_that_names_it(tmp_path: Path) -> Non
             source.families()
             source.samples(Selector("hw_m1"), 0, 1e9)
         except InputError as error:
-            assert "series.db" in str(error)  # noqa: PT017
+            assert "series.db" in str(error)
     for seed in range(20):
         dice = random.Random(seed)
         data = bytearray(whole)
@@ -211,7 +211,7 @@ def test_a_history_cut_anywhere_is_an_error_that_names_it(tmp_path: Path) -> Non
             for name in source.families():
                 source.samples(Selector(name), 0, 1e9)
         except InputError as error:
-            assert "series.db" in str(error)  # noqa: PT017
+            assert "series.db" in str(error)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,92 @@
+"""The embedded history of a real cluster that has no Prometheus."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from ray_sentinel.diagnose.series import Selector
+from ray_sentinel.store.history_source import HistorySource
+from tests.support.ray_cluster import RayCluster, Watched, eventually
+
+pytestmark = pytest.mark.integration
+
+
+def samples(path: Path, name: str) -> dict[str, list[float]]:
+    """Host → the moments of its samples."""
+    source = HistorySource.open(path)
+    try:
+        found = source.samples(Selector(name), 0, 1e12)
+        return {series.labels["host"]: series.times.tolist() for series in found}
+    finally:
+        source.close()
+
+
+def hosts_in(folder: Path, name: str, least: int = 1) -> set[str]:
+    files = sorted(folder.glob("history/series-*.db"), key=lambda file: file.stat().st_mtime)
+    found = samples(files[-1], name) if files else {}
+    return {host for host, times in found.items() if len(times) >= least}
+
+
+def all_hosts(watched: Watched) -> set[str]:
+    eventually(lambda: len(watched.status().nodes) == 3, "three nodes report")
+    return {node.host for node in watched.status().nodes}
+
+
+def test_every_node_is_in_it_and_diagnose_reads_it(
+    watched: Watched, ray_cluster: RayCluster, tmp_path: Path
+) -> None:
+    log_dir = tmp_path / "log"
+    nodes = all_hosts(watched)
+    eventually(lambda: hosts_in(log_dir, "hw_load1", 2) == nodes, "all nodes in the file", 60.0)
+    (tmp_path / "now.db").write_bytes(
+        watched.ray.get(_coordinator(watched.ray).history.remote(), timeout=30)
+    )
+    assert samples(tmp_path / "now.db", "hw_mem_total_bytes").keys() == nodes
+
+    done = ray_cluster.run("diagnose", str(log_dir), "--json")
+    assert done.returncode in (0, 1), done.stderr
+    found = json.loads(done.stdout)
+    assert found["window"][1] > found["window"][0] > 1e9
+    assert "history" in json.dumps(found)
+    page = watched.status().page
+    by_page = ray_cluster.run("diagnose", page, "--json")
+    assert by_page.returncode == done.returncode, by_page.stderr
+    assert json.loads(by_page.stdout)["window"][1] >= found["window"][1]
+
+
+def test_it_outlives_a_coordinator_that_is_killed_and_the_watch(
+    ray_cluster: RayCluster, tmp_path: Path
+) -> None:
+    log_dir = tmp_path / "log"
+    ray_cluster.up(log_dir)
+    with ray_cluster.connected() as ray:
+        watched = Watched(ray)
+        nodes = all_hosts(watched)
+        eventually(lambda: hosts_in(log_dir, "hw_load1") == nodes, "a first copy", 60.0)
+        (first,) = log_dir.glob("history/series-*.db")
+        begun = min(min(times) for times in samples(first, "hw_load1").values())
+        os.kill(int(json.loads(_described(watched))["pid"]), signal.SIGKILL)
+        eventually(lambda: len(list(log_dir.glob("history/*.db"))) == 2, "a second file", 60.0)
+    ray_cluster.down()
+    last = max(log_dir.glob("history/series-*.db"), key=lambda file: file.stat().st_mtime)
+    kept = samples(last, "hw_load1")
+    assert min(min(times) for times in kept.values()) == begun
+    done = ray_cluster.run("diagnose", str(log_dir), "--json")
+    assert done.returncode in (0, 1), done.stderr
+
+
+def _coordinator(ray: object) -> object:
+    from ray_sentinel.actors import deployment
+
+    return deployment.find(ray)
+
+
+def _described(watched: Watched) -> str:
+    from ray_sentinel.actors.deployment import Description
+
+    return json.dumps({"pid": watched.ask("describe", Description).pid})
