@@ -1,0 +1,115 @@
+"""Explain answers of NCCL's RAS service: dead and silent ranks, and who is behind in collectives.
+
+    ncclras -f json > poll1.json; sleep 10; ncclras -f json > poll2.json
+    ray-sentinel explain nccl-ras poll1.json poll2.json
+    echo verbose status | nc localhost 28028 | ray-sentinel explain nccl-ras /dev/stdin
+
+Text and JSON of NCCL 2.24 and later and of RCCL are read, also the malformed JSON of 2.28.9, what
+is cut, several outputs in one file, and events of monitoring mode. One poll of a job that moves
+looks like one of a job that hangs: give two, some seconds apart, oldest first.
+
+Exit code 0 when nothing is found (which RAS cannot prove: it does not count sends and receives) or
+the job moves, 1 when something is, 2 when there is no answer of RAS in the files.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from rich.console import Console
+
+from ray_sentinel.cli.output import clean, print_json
+from ray_sentinel.cli.ras_files import load, rank_table
+from ray_sentinel.errors import InputError
+from ray_sentinel.evidence.nccl_ras import explain
+from ray_sentinel.model.ras import RasCulprit, RasFacts
+
+HELP = "explain outputs of ncclras, or of STATUS on port 28028"
+
+_QUIET = ("running", "no-mismatch")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The explainer's options."""
+    parser.add_argument(
+        "paths", nargs="+", metavar="FILE", help="outputs, oldest first; or folders"
+    )
+    parser.add_argument(
+        "--ranks",
+        metavar="FILE",
+        help="JSON that tells the job's ranks by host and pid, such as of `status --json`",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Explain and print. Raises InputError where nothing can be read."""
+    ranks = rank_table(args.ranks) if args.ranks else None
+    facts = explain(_load(args.paths), ranks=ranks)
+    if not facts.polls:
+        raise InputError("; ".join(facts.problems[:4]))
+    if args.json:
+        print_json(as_dict(facts))
+    else:
+        _print(facts)
+    return 0 if facts.kind in _QUIET else 1
+
+
+def _load(paths: list[str]) -> dict[str, bytes]:
+    if paths == ["/dev/stdin"] or paths == ["-"]:
+        import sys
+
+        return {"standard input": sys.stdin.buffer.read()}
+    return load(paths)
+
+
+def as_dict(facts: RasFacts) -> dict[str, Any]:
+    """The JSON that ``--json`` prints."""
+    return {
+        "culprit_ranks": sorted({c.rank for c in facts.culprits if c.rank is not None}),
+        "culprits": facts.culprits,
+        "kind": facts.kind,
+        "confidence": facts.confidence,
+        "evidence": facts.evidence,
+        "waits": facts.waits,
+        "problems": facts.problems,
+        "library": facts.library,
+        "version": facts.version,
+        "polls": facts.polls,
+        "communicators": facts.communicators,
+    }
+
+
+def _print(facts: RasFacts) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+
+    def say(text: str, style: str = "") -> None:
+        console.print(clean(text), markup=False, style=style or None)
+
+    names = "; ".join(map(_name, facts.culprits)) or "nobody is named"
+    say(
+        f"{facts.kind}: {names}, confidence {facts.confidence:.2f}",
+        "bold red" if facts.culprits else "bold",
+    )
+    version = f"{facts.library} {facts.version}, " if facts.version else ""
+    say(
+        f"  {version}{_plural(facts.polls, 'poll')}, "
+        f"{_plural(facts.communicators, 'communicator')}",
+        "dim",
+    )
+    for line in facts.evidence:
+        say(f"  {line}")
+    for problem in facts.problems[:20]:
+        say(f"problem: {problem}", "yellow")
+
+
+def _name(culprit: RasCulprit) -> str:
+    place = f"pid {culprit.pid} on {culprit.host}" if culprit.pid is not None else ""
+    if culprit.rank is None:
+        return place or "a rank of unknown number"
+    return f"rank {culprit.rank}" + (f" ({place})" if place else "")
+
+
+def _plural(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"

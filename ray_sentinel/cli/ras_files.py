@@ -1,0 +1,91 @@
+"""Outputs of the RAS service on disk, and the table that joins processes to ranks."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ray_sentinel.errors import InputError
+
+MAX_BYTES = 256 << 20
+"""Of one file; what comes after is not read."""
+
+
+def load(paths: Sequence[str]) -> dict[str, bytes]:
+    """The files' bytes by name, in the order in which they are given; of folders, all by name.
+
+    Raises InputError where a path does not exist or there is no file at all.
+    """
+    found: dict[str, bytes] = {}
+    for path in _files(paths):
+        try:
+            if not path.is_file():
+                raise InputError(f"{path}: is not a regular file")
+            with path.open("rb") as file:
+                found[str(path)] = file.read(MAX_BYTES)
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+    if not found:
+        raise InputError(f"no files in {', '.join(paths)}")
+    return found
+
+
+def _files(paths: Sequence[str]) -> Iterator[Path]:
+    seen: set[Path] = set()
+    for text in paths:
+        path = Path(text)
+        if path.is_dir():
+            for folder, folders, names in os.walk(path):
+                folders.sort()
+                for name in sorted(names):
+                    if not name.startswith("."):
+                        yield Path(folder) / name
+        elif not path.exists():
+            raise InputError(f"{text} does not exist")
+        elif path.resolve() not in seen:
+            seen.add(path.resolve())
+            yield path
+
+
+def rank_table(path: str) -> dict[tuple[str, int], int]:
+    """(host, pid) → world rank, from ``ray-sentinel status --json``, an incident's
+    ``incident.json``, or a list of objects with ``host``, ``pid`` and ``rank``.
+
+    Raises InputError where the file cannot be read or has no such table.
+    """
+    try:
+        data: Any = json.loads(Path(path).read_bytes()[:MAX_BYTES])
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: is not JSON: {error}") from None
+    table: dict[tuple[str, int], int] = {}
+    for row in _rows(data):
+        host, pid, rank = row.get("host"), row.get("pid"), row.get("rank")
+        if isinstance(host, str) and isinstance(pid, int) and str(rank).isdecimal():
+            table[host, pid] = int(str(rank))
+    if not table:
+        raise InputError(
+            f"{path}: no ranks in it: the output of `ray-sentinel status --json`, or a list of "
+            '{"host", "pid", "rank"}, is meant'
+        )
+    return table
+
+
+def _rows(data: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(data, list):
+        yield from (row for row in data if isinstance(row, dict))
+    if not isinstance(data, dict):
+        return
+    processes = data.get("processes")
+    if isinstance(processes, dict):
+        for rank, process in processes.items():
+            if isinstance(process, dict):
+                yield {**process, "rank": rank}
+    for key in ("jobs", "ranks"):
+        for item in data[key] if isinstance(data.get(key), list) else ():
+            if isinstance(item, dict):
+                yield from _rows(item) if key == "jobs" else (item,)

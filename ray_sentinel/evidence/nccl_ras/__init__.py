@@ -1,0 +1,5 @@
+"""Answers of NCCL's and RCCL's RAS service → who hangs the job, where they can tell."""
+
+from ray_sentinel.evidence.nccl_ras.explain import explain
+
+__all__ = ["explain"]

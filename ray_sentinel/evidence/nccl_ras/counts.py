@@ -1,0 +1,114 @@
+"""Launch counts within one communicator: who is behind, who called something else.
+
+Every rank of a communicator must launch the same collectives in the same order. Counts are taken at
+the launch on the host, rank by rank while the job runs, so a difference of one or two is no news in
+a job that moves. In one that stands still, whoever has launched less is what the others wait for.
+Sends and receives are not counted at all.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from ray_sentinel.evidence.nccl_ras.meshes import Look
+from ray_sentinel.evidence.nccl_ras.poll import Member
+
+Vector = tuple[int, ...]
+
+OUTLIERS = 4
+"""The odd ones are at most one in so many, as RAS itself draws the line; one is always few."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Split:
+    """A communicator whose ranks have launched different numbers of collectives."""
+
+    look: Look
+    kind: Literal["behind", "order"]
+    """"order": they called different collectives, not only fewer."""
+    odd: tuple[Member, ...]
+    """Those furthest behind, or those who called what most did not."""
+    others: tuple[Member, ...]
+    """Those ahead of them."""
+    gap: int
+    """Collectives between the two, at least."""
+    few: bool
+    """The odd ones are few enough among the members to be the exception."""
+    text: str
+
+
+def split(look: Look) -> Split | None:
+    """How the ranks of a communicator differ; None where they do not, or nothing is known."""
+    members = [m for m in look.last.members if m.counts and m.state in ("RUNNING", "", "INIT")]
+    if len(members) < 2:
+        return None
+    names = sorted(set.intersection(*(set(member.counts) for member in members)))
+    vectors = {m.rank: tuple(m.counts[name] for name in names) for m in members}
+    classes = Counter(vectors.values())
+    if len(classes) < 2:
+        return None
+    if not _ordered(list(classes)):
+        return _order(look, members, vectors, names)
+    return _behind(look, members, vectors, names)
+
+
+def _ordered(vectors: list[Vector]) -> bool:
+    """Whether one is always less or equal in every count: the same calls, at different points."""
+    vectors = sorted(vectors, key=sum)
+    return all(
+        all(a <= b for a, b in zip(low, high, strict=True)) for low, high in pairwise(vectors)
+    )
+
+
+def _behind(
+    look: Look, members: list[Member], vectors: dict[int, Vector], names: list[str]
+) -> Split:
+    sums = {rank: sum(vector) for rank, vector in vectors.items()}
+    least = min(sums.values())
+    odd = [m for m in members if sums[m.rank] == least]
+    others = [m for m in members if sums[m.rank] > least]
+    gap = min(sums[m.rank] for m in others) - least
+    highest = max(sums.values())
+    low, high = vectors[odd[0].rank], max(vectors.values(), key=sum)
+    where = [
+        f"{name} {a} against {b}" for name, a, b in zip(names, low, high, strict=True) if a != b
+    ]
+    return Split(
+        look=look,
+        kind="behind",
+        odd=tuple(odd),
+        others=tuple(others),
+        gap=gap,
+        few=len(odd) <= max(1, look.last.size // OUTLIERS),
+        text=f"{_count(len(odd), 'rank has', 'ranks have')} launched {highest - least} fewer than "
+        f"the furthest of the other {len(others)} ({', '.join(where)})",
+    )
+
+
+def _order(
+    look: Look, members: list[Member], vectors: dict[int, Vector], names: list[str]
+) -> Split:
+    """The largest class is taken to be right; who cannot be brought into line with it is odd."""
+    usual, count = Counter(vectors.values()).most_common(1)[0]
+    odd = [m for m in members if not _ordered([vectors[m.rank], usual])]
+    others = [m for m in members if m not in odd]
+    vector = vectors[odd[0].rank]
+    where = [f"{name} {a} against {b}" for name, a, b in zip(names, vector, usual, strict=True)]
+    differing = [text for text, a, b in zip(where, vector, usual, strict=True) if a != b]
+    return Split(
+        look=look,
+        kind="order",
+        odd=tuple(odd),
+        others=tuple(others),
+        gap=max(abs(a - b) for a, b in zip(vector, usual, strict=True)),
+        few=len(odd) <= max(1, look.last.size // OUTLIERS) and count > len(odd),
+        text=f"{_count(len(odd), 'rank has', 'ranks have')} launched other collectives than "
+        f"{count} others ({', '.join(differing)})",
+    )
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number} {one if number == 1 else many}"

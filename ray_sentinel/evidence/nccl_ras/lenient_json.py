@@ -1,0 +1,137 @@
+"""JSON documents in a text that may hold other things, lack commas, or end anywhere.
+
+NCCL 2.28.9 leaves out a comma in the entries of ``missing_ranks``. Commas carry no meaning that the
+brackets, keys and values do not: a document that a strict parser refuses is read again with commas
+as spaces. A document that is cut keeps what is whole; containers left open are marked.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+CUT = "__cut__"
+"""Key in an object that the text ended in."""
+MOST_DEPTH = 32
+
+_TOKEN = re.compile(
+    r"""\s+|[,:]|(?P<open>[{\[])|(?P<close>[}\]])|(?P<string>"(?:[^"\\]|\\.)*")"""
+    r"""|(?P<number>-?\d{1,20}(?:\.\d{1,20})?(?:[eE][+-]?\d{1,3})?)"""
+    r"""|(?P<word>true|false|null|-?nan|-?inf(?:inity)?|NaN|Infinity)""",
+    re.DOTALL,
+)
+_WORDS = {"true": True, "false": False}
+_START = re.compile(r"\{\s*\"")
+_strict = json.JSONDecoder(parse_constant=lambda _: None)
+
+
+class Document(msgspec.Struct, kw_only=True):
+    """One JSON object of a text."""
+
+    value: dict[str, Any]
+    repaired: bool = False
+    """It was not valid JSON."""
+    cut: bool = False
+    """The text ended in it."""
+
+
+def documents(text: str) -> Iterator[Document]:
+    """The JSON objects of ``text`` in their order; what lies between them is passed over."""
+    at = 0
+    while (found := _START.search(text, at)) is not None:
+        document, at = _read(text, found.start())
+        yield document
+
+
+def _read(text: str, start: int) -> tuple[Document, int]:
+    try:
+        value, end = _strict.raw_decode(text, start)
+    except (ValueError, RecursionError):
+        return _Reader().read(text, start)
+    return Document(value=value), end
+
+
+class _Reader:
+    """A parser that takes what makes sense and remembers that it had to."""
+
+    def __init__(self) -> None:
+        self.root: dict[str, Any] = {}
+        self.stack: list[Any] = []
+        self.keys: list[str | None] = []
+
+    def read(self, text: str, start: int) -> tuple[Document, int]:
+        """The object that begins at ``start``, and where it ends."""
+        at = start
+        while at < len(text):
+            token = _TOKEN.match(text, at)
+            if token is None:
+                at += 1  # not JSON at all: a stray byte
+                continue
+            at = token.end()
+            if token["number"] and at == len(text):
+                break  # perhaps the first digits only
+            if self._take(token) and not self.stack:
+                return Document(value=self.root, repaired=True), at
+        for container in self.stack:
+            if isinstance(container, dict):
+                container[CUT] = True
+        return Document(value=self.root, repaired=True, cut=True), at
+
+    def _take(self, token: re.Match[str]) -> bool:
+        """Whether a container was closed."""
+        if token["open"]:
+            self._open({} if token["open"] == "{" else [])
+        elif token["close"]:
+            return self._close(dict if token["close"] == "}" else list)
+        elif token["string"]:
+            self._string(_unquoted(token["string"]))
+        elif token["number"]:
+            self._value(_number(token["number"]))
+        elif token["word"]:
+            self._value(_WORDS.get(token["word"]))
+        return False
+
+    def _open(self, container: Any) -> None:
+        if not self.stack:
+            self.root = container
+        elif len(self.stack) < MOST_DEPTH:
+            self._value(container)
+        self.stack.append(container)
+        self.keys.append(None)
+
+    def _close(self, kind: type) -> bool:
+        if not any(isinstance(container, kind) for container in self.stack):
+            return False
+        while not isinstance(self.stack.pop(), kind):
+            self.keys.pop()
+        self.keys.pop()
+        return True
+
+    def _string(self, text: str) -> None:
+        if isinstance(self.stack[-1], dict) and self.keys[-1] is None:
+            self.keys[-1] = text
+        else:
+            self._value(text)
+
+    def _value(self, value: Any) -> None:
+        container = self.stack[-1]
+        if isinstance(container, list):
+            container.append(value)
+        elif (key := self.keys[-1]) is not None:
+            container[key] = value
+            self.keys[-1] = None
+
+
+def _number(text: str) -> int | float:
+    return int(text) if text.lstrip("-").isdecimal() else float(text)
+
+
+def _unquoted(text: str) -> str:
+    try:
+        return str(json.loads(text, strict=False))
+    except ValueError:
+        return text[1:-1]

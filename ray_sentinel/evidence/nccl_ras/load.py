@@ -1,0 +1,84 @@
+"""From the bytes of files to polls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from ray_sentinel.errors import InputError
+from ray_sentinel.evidence.nccl_ras import text_format
+from ray_sentinel.evidence.nccl_ras.json_format import death_of, is_event, is_status, poll_of
+from ray_sentinel.evidence.nccl_ras.lenient_json import documents
+from ray_sentinel.evidence.nccl_ras.poll import Poll, Process
+
+MOST_BYTES = 256 << 20
+HINT = "it is no output of ncclras or rcclras, nor of STATUS on port 28028, as text or as JSON"
+
+
+def read(data: bytes, name: str = "") -> list[Poll]:
+    """The polls in one file, oldest first.
+
+    Raises InputError where there is none; it does not name the file.
+    """
+    text = data[:MOST_BYTES].decode("utf-8", "replace")
+    if "\x00" in text:
+        text = _wide(data) or text.replace("\x00", " ")
+    found, dead = _json(text, name)
+    if not found:
+        found = text_format.polls_of(text, name)
+    if dead:
+        found = [*found[:-1], _with_dead(found[-1] if found else Poll(name=name), dead)]
+    if not found:
+        raise InputError(_why_none(text))
+    return found
+
+
+def _json(text: str, name: str) -> tuple[list[Poll], dict[tuple[str, int], Process]]:
+    """Answers to STATUS, and the processes that monitoring mode has seen die."""
+    polls: list[Poll] = []
+    dead: dict[tuple[str, int], Process] = {}
+    if "{" not in text:
+        return polls, dead
+    for document in documents(text):
+        if is_status(document.value):
+            polls.append(poll_of(document, name))
+        elif is_event(document.value) and (process := death_of(document.value)) is not None:
+            dead[process.host, process.pid] = process
+    return polls, dead
+
+
+def _with_dead(poll: Poll, dead: dict[tuple[str, int], Process]) -> Poll:
+    known = {(process.host, process.pid) for process in poll.dead}
+    added = tuple(process for key, process in dead.items() if key not in known)
+    return msgspec.structs.replace(
+        poll, dead=(*poll.dead, *added), dead_count=poll.dead_count + len(added)
+    )
+
+
+def _why_none(text: str) -> str:
+    """What the file is instead, for the messages that a client prints where it fails."""
+    for mark in ("Failed to connect to the NCCL RAS", "Connection refused", "Connection timed out"):
+        if mark in text:
+            return f"holds a failed query only ({mark!r}): the service did not answer"
+    if not text.strip():
+        return "is empty: the service closed the connection without an answer"
+    return HINT
+
+
+def _wide(data: bytes) -> str:
+    """Text that a shell on Windows redirected as UTF-16."""
+    for codec in ("utf-16-le", "utf-16-be") if data[:2] in (b"\xff\xfe", b"\xfe\xff") else ():
+        try:
+            return data.decode(codec).lstrip("\ufeff")
+        except UnicodeDecodeError:
+            continue
+    return ""
+
+
+def in_order(polls: Iterable[Poll]) -> list[Poll]:
+    """Oldest first where all say their time, else as given."""
+    found = list(polls)
+    if all(poll.timestamp for poll in found):
+        found.sort(key=lambda poll: poll.timestamp)
+    return found

@@ -1,0 +1,59 @@
+"""Ranks that are not yet, or no longer, in a communicator that others use.
+
+While a communicator is made or torn down its ranks differ for a moment, and that is no fault. Only
+what two polls show alike means something.
+"""
+
+from __future__ import annotations
+
+from ray_sentinel.evidence.nccl_ras.meshes import Look
+from ray_sentinel.evidence.nccl_ras.poll import LIVE, Member
+from ray_sentinel.evidence.nccl_ras.scene import Scene, minority
+from ray_sentinel.model.ras import RasKind
+
+LEFT = ("NOCOMM", "FINALIZE", "ABORT")
+_WORDS: dict[RasKind, str] = {
+    "startup-stuck": "does not come out of the communicator's initialization",
+    "left-communicator": "has left a communicator that others are still in",
+}
+
+
+def judge_memberships(scene: Scene) -> None:
+    """Name the few that stay out of step with the others' states."""
+    for look in scene.looks:
+        by_state: dict[str, list[Member]] = {}
+        for member in look.last.members:
+            if member.state in LIVE or member.state == "NOCOMM":
+                by_state.setdefault(member.state, []).append(member)
+        if len(by_state) < 2 and "INIT" not in by_state:
+            continue
+        told = ", ".join(f"{len(found)} {state}" for state, found in sorted(by_state.items()))
+        scene.say(f"{look.last.name}: its ranks are {told}")
+        if look.first is None or not _unchanged(look):
+            scene.say(
+                "that is usual while a communicator is made or torn down; a second poll tells "
+                "whether it stays so"
+            )
+            scene.conclude("cannot-tell", 0.2)
+        elif scene.open:
+            _judge(scene, look, by_state)
+
+
+def _judge(scene: Scene, look: Look, by_state: dict[str, list[Member]]) -> None:
+    left = [member for state in LEFT for member in by_state.get(state, [])]
+    init, running = by_state.get("INIT", []), by_state.get("RUNNING", [])
+    kind: RasKind = "startup-stuck" if init else "left-communicator"
+    odd = left
+    if init:
+        odd = init if running else by_state.get("NOCOMM", [])
+    scene.conclude(kind, 0.6)
+    if odd and minority(look, len(odd)):
+        for member in odd:
+            scene.accuse(look, member, kind, _WORDS[kind])
+    else:
+        scene.say("no few ranks stand out")
+
+
+def _unchanged(look: Look) -> bool:
+    pairs = [(member, look.before(member.rank)) for member in look.last.members]
+    return all(old is not None and old.state == new.state for new, old in pairs)

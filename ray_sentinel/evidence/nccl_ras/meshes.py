@@ -1,0 +1,105 @@
+"""Several polls put together: what each communicator looked like last, and before.
+
+A process knows only the processes that it shares a communicator with, and theirs. A job whose
+communicators fall into islands has an island's view in every answer, and the polls of one moment
+from several nodes are one look. So polls are compared by communicator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ray_sentinel.evidence.nccl_ras.poll import Communicator, Member, Poll
+
+
+class Look:
+    """A communicator in the last poll that has it, and in the first (None where it was seen once).
+
+    ``apart``: seconds between the two, where the answers tell their time.
+    """
+
+    def __init__(
+        self, last: Communicator, first: Communicator | None = None, apart: float | None = None
+    ) -> None:
+        self.last = last
+        self.first = first
+        self.apart = apart
+        self._old = {member.rank: member for member in first.members} if first else {}
+
+    def before(self, rank: int) -> Member | None:
+        """The member as it was in the first poll."""
+        return self._old.get(rank)
+
+    def moved(self, member: Member) -> bool | None:
+        """Whether a rank has launched anything between the polls; None where nothing tells."""
+        old = self._old.get(member.rank)
+        if old is None:
+            return None
+        shared = old.counts.keys() & member.counts.keys()
+        return any(member.counts[name] != old.counts[name] for name in shared) if shared else None
+
+
+def looks(polls: Sequence[Poll]) -> list[Look]:
+    """All communicators that still exist, from polls in the order of their time."""
+    seen: dict[str, list[tuple[int, Communicator]]] = {}
+    for index, poll in enumerate(polls):
+        for communicator in poll.communicators:
+            seen.setdefault(communicator.key, []).append((index, communicator))
+    result = []
+    for found in _merged(seen):
+        index, last = found[-1]
+        if _gone(last, polls[index + 1 :]):
+            continue
+        begun, first = found[0]
+        once = begun == index
+        if once:
+            result.append(Look(last))
+        else:
+            result.append(Look(last, first, _apart(polls[begun], polls[index])))
+    return result
+
+
+def _merged(
+    seen: dict[str, list[tuple[int, Communicator]]],
+) -> list[list[tuple[int, Communicator]]]:
+    """Text has the first hash only: such an entry is the one JSON entry with that hash."""
+    result: dict[str, list[tuple[int, Communicator]]] = {}
+    for key, found in seen.items():
+        name = found[0][1].hash
+        full = [other for other in seen if other != key and other.startswith(f"{name}/")]
+        target = full[0] if "/" not in key and name and len(full) == 1 else key
+        result[target] = sorted([*result.get(target, []), *found], key=lambda pair: pair[0])
+    return list(result.values())
+
+
+def _gone(communicator: Communicator, later: Sequence[Poll]) -> bool:
+    """A later poll knows its processes, and not it: it was torn down, or is well again.
+
+    The text output names a communicator only while something is wrong with it.
+    """
+    places = {member.place for member in communicator.members} - {None}
+    for poll in later:
+        if poll.text:
+            if poll.rows or poll.communicators:
+                return True
+            continue
+        known = {member.place for found in poll.communicators for member in found.members}
+        if places & known:
+            return True
+    return False
+
+
+def _apart(first: Poll, last: Poll) -> float | None:
+    begun, ended = _seconds(first.timestamp), _seconds(last.timestamp)
+    return ended - begun if begun is not None and ended is not None and ended >= begun else None
+
+
+def _seconds(timestamp: str) -> float | None:
+    """Of the day and the month: enough to tell two polls of one job apart."""
+    date, _, clock = timestamp.partition(" ")
+    parts = [*date.split("-"), *clock.split(":")]
+    if len(parts) != 6 or not all(part.isdecimal() for part in parts):
+        return None
+    year, month, day, hour, minute, second = map(int, parts)
+    days = (year * 12 + month) * 31 + day
+    return float(((days * 24 + hour) * 60 + minute) * 60 + second)

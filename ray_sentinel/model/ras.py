@@ -1,0 +1,65 @@
+"""What polls of NCCL's RAS service say."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+RasKind = Literal[
+    "rank-dead",
+    "rank-unresponsive",
+    "communicator-error",
+    "not-enqueued",
+    "collective-mismatch",
+    "left-communicator",
+    "startup-stuck",
+    "stall",
+    "running",
+    "no-mismatch",
+    "cannot-tell",
+]
+"""``no-mismatch``: nothing was found, which proves nothing. ``stall``: no count moves, and nothing
+tells the ranks apart."""
+
+
+class RasCulprit(msgspec.Struct, frozen=True, kw_only=True):
+    """A rank that the others wait for. ``rank`` is None where only its process is known."""
+
+    rank: int | None
+    host: str
+    """As RAS prints it: mostly the node's address."""
+    pid: int | None
+    gpu: str = ""
+    """NVML index, as text."""
+    kind: RasKind
+    reason: str
+
+
+class RasWait(msgspec.Struct, frozen=True, kw_only=True):
+    """Ranks that went further than those they wait for, in one communicator."""
+
+    ranks: tuple[int, ...]
+    communicator: str
+    text: str
+
+
+class RasFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """The explanation of one or more polls. No culprits is an answer."""
+
+    kind: RasKind
+    culprits: tuple[RasCulprit, ...] = ()
+    waits: tuple[RasWait, ...] = ()
+    confidence: float = 0.0
+    """0..1"""
+    evidence: tuple[str, ...] = ()
+    """One sentence a line, in the order of the reasoning."""
+    problems: tuple[str, ...] = ()
+    """What could not be read or understood, with the remedy."""
+    version: str = ""
+    """Of NCCL or RCCL, as it says itself; empty where it does not."""
+    library: str = ""
+    """"NCCL", "RCCL", or empty."""
+    polls: int = 0
+    communicators: int = 0
+    """In the last poll of every job that was seen."""
