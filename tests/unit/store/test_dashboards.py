@@ -1,0 +1,181 @@
+"""The dashboards as data and as Grafana's JSON: complete, without overlaps, about real series."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ray_sentinel.cli.main import main
+from ray_sentinel.errors import InputError
+from ray_sentinel.store.dashboards.catalog import DASHBOARDS, export, file_name
+from ray_sentinel.store.dashboards.grafana import SCHEMA_VERSION, to_grafana, to_json
+from ray_sentinel.store.dashboards.model import COLUMNS, Dashboard
+from tests.support.series_names import catalogue, metric_names, named_series
+
+OF_PROMETHEUS = {"up"}
+GRAFANAS_OWN = {"__rate_interval", "datasource"}
+UNITS = {
+    "short", "none", "s", "percent", "percentunit", "bytes", "Bps", "pps", "cps", "watt", "celsius",
+    "hertz",
+}  # fmt: skip
+
+each = pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda dashboard: dashboard.name)
+
+
+def drawn(dashboard: Dashboard) -> list[dict[str, Any]]:
+    return json.loads(to_json(dashboard))["panels"]
+
+
+@each
+def test_panels_do_not_overlap_and_stay_on_the_grid(dashboard: Dashboard) -> None:
+    cells: set[tuple[int, int]] = set()
+    for panel in drawn(dashboard):
+        place = panel["gridPos"]
+        assert place["x"] >= 0
+        assert place["x"] + place["w"] <= COLUMNS
+        own = {
+            (x, y)
+            for x in range(place["x"], place["x"] + place["w"])
+            for y in range(place["y"], place["y"] + place["h"])
+        }
+        assert not own & cells, f"{panel['title']} lies over another"
+        cells |= own
+
+
+@each
+def test_lines_are_full(dashboard: Dashboard) -> None:
+    """But for the last of a row, panels that stand side by side fill the width."""
+    tops: dict[int, int] = {}
+    rows = set()
+    for panel in drawn(dashboard):
+        place = panel["gridPos"]
+        tops[place["y"]] = tops.get(place["y"], 0) + place["w"]
+        if panel["type"] == "row":
+            rows.add(place["y"])
+    last_of_a_row = {max(y for y in tops if y < row) for row in rows if row} | {max(tops)}
+    assert {y: width for y, width in tops.items() if y not in last_of_a_row} == {
+        y: COLUMNS for y in tops if y not in last_of_a_row
+    }
+
+
+@each
+def test_ids_and_letters_are_used_once(dashboard: Dashboard) -> None:
+    panels = drawn(dashboard)
+    ids = [panel["id"] for panel in panels]
+    assert len(ids) == len(set(ids))
+    for panel in panels:
+        letters = [target["refId"] for target in panel.get("targets", ())]
+        assert len(letters) == len(set(letters))
+        described = next((p for p in dashboard.panels if p.title == panel["title"]), None)
+        if panel["type"] != "row":
+            assert described is not None
+            assert [t["expr"] for t in panel["targets"]] == [q.expr for q in described.queries]
+
+
+@each
+def test_a_file_fits_what_grafana_imports(dashboard: Dashboard) -> None:
+    model = json.loads(to_json(dashboard))
+    assert model["schemaVersion"] == SCHEMA_VERSION
+    assert re.fullmatch(r"[a-zA-Z0-9_-]{1,40}", model["uid"])
+    assert "id" not in model, "a number of another Grafana's"
+    first, *others = model["templating"]["list"]
+    assert (first["type"], first["name"]) == ("datasource", "datasource")
+    asking = [*others, *(p for p in model["panels"] if p["type"] != "row")]
+    asking += [target for panel in model["panels"] for target in panel.get("targets", ())]
+    assert {item["datasource"]["uid"] for item in asking} == {"${datasource}"}
+    for panel in model["panels"]:
+        assert panel["type"] in {"row", "timeseries", "stat", "table", "state-timeline"}
+        if panel["type"] != "row":
+            steps = panel["fieldConfig"]["defaults"]["thresholds"]["steps"]
+            values = [step["value"] for step in steps]
+            assert values[0] is None
+            assert values[1:] == sorted(values[1:])
+            assert panel["fieldConfig"]["defaults"]["unit"] in UNITS
+
+
+@each
+def test_variables_that_are_used_are_there(dashboard: Dashboard) -> None:
+    text = to_json(dashboard).decode()
+    used = set(re.findall(r"\$\{?(\w+)\}?", re.sub(r"\$__all", "", text)))
+    known = {variable.name for variable in dashboard.variables}
+    assert used <= known | GRAFANAS_OWN
+    assert known <= used, "a choice that changes nothing"
+
+
+@each
+def test_series_and_labels_that_are_asked_for_are_served(dashboard: Dashboard) -> None:
+    scraped = {"scrape_duration_seconds", "scrape_samples_scraped"}
+    for panel in dashboard.panels:
+        for query in panel.queries:
+            names = named_series(query.expr)
+            assert names <= metric_names() | OF_PROMETHEUS
+            assert (
+                names
+                or "__name__" in query.expr
+                or "ALERTS" in query.expr
+                or any(name in query.expr for name in scraped)
+            )
+            labels = {
+                label for name in names & metric_names() for label in catalogue()[name].labels
+            }
+            shown = set(re.findall(r"\{\{(\w+)\}\}", query.legend))
+            general = {"host", "instance", "job", "run", "attempt", "__name__"}
+            assert shown <= labels | general, panel.title
+
+
+def test_most_of_what_is_served_is_shown() -> None:
+    asked = {
+        name
+        for dashboard in DASHBOARDS
+        for panel in dashboard.panels
+        for query in panel.queries
+        for name in named_series(query.expr)
+    }
+    unseen = metric_names() - asked
+    assert unseen <= {"tb_metrics_plugin_staleness_fill", "ray_sentinel_collector_state"}
+
+
+def test_names_are_used_once() -> None:
+    assert len({dashboard.name for dashboard in DASHBOARDS}) == len(DASHBOARDS)
+    for dashboard in DASHBOARDS:
+        titles = [panel.title for row in dashboard.rows for panel in row.panels]
+        assert len(titles) == len(set(titles)), dashboard.name
+
+
+def test_the_same_dashboard_gives_the_same_bytes(tmp_path: Path) -> None:
+    first = {path.name: path.read_bytes() for path in export(tmp_path / "a")}
+    assert {path.name: path.read_bytes() for path in export(tmp_path / "a")} == first
+    assert sorted(first) == sorted(file_name(dashboard) for dashboard in DASHBOARDS)
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == sorted(first)
+    assert json.loads(first["ray-sentinel-gpus.json"]) == to_grafana(
+        next(dashboard for dashboard in DASHBOARDS if dashboard.name == "gpus")
+    )
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="file/sub cannot be written"):
+        export(tmp_path / "file" / "sub")
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["dashboards", "export", str(tmp_path / "out"), "--json"]) == 0
+    written = json.loads(capsys.readouterr().out)["written"]
+    assert len(written) == len(DASHBOARDS)
+    assert all(Path(path).is_file() for path in written)
+    assert main(["dashboards", "list", "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert [entry["name"] for entry in listed] == [d.name for d in DASHBOARDS]
+    assert main(["dashboards", "export"]) == 2
+
+
+@each
+def test_a_panel_that_needs_hardware_says_so(dashboard: Dashboard) -> None:
+    for panel in dashboard.panels:
+        asked = {name for query in panel.queries for name in named_series(query.expr)}
+        needs = any(name.startswith(("hw_gpu_", "hw_rdma_", "hw_cgroup_mem")) for name in asked)
+        assert bool(panel.hardware) == needs, panel.title
