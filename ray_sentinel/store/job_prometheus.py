@@ -19,6 +19,7 @@ from pathlib import Path
 from ray_sentinel.clock import Clock, SystemClock
 from ray_sentinel.errors import ConfigError, MissingPartError, UnreachableError
 from ray_sentinel.process import end, reap, run, spawn
+from ray_sentinel.store.alerts.catalog import RULES_FILE, rules_file
 from ray_sentinel.store.binary import find_program
 from ray_sentinel.store.readonly import free_port
 from ray_sentinel.store.scrape_config import (
@@ -155,6 +156,7 @@ class JobPrometheus:
             self._problem = f"process {holder} holds {data}; waiting for it to end"
             self._due = self._clock.monotonic() + self._pause
             return
+        self._write(RULES_FILE, rules_file().encode())
         self._write("prometheus.yml", self._config().encode())
         try:
             self._port = free_port(self._wanted_port)
@@ -172,7 +174,9 @@ class JobPrometheus:
         where = Discovery(
             kind="file", agents=str(self.folder / "agents.json"), ray=str(self.folder / "ray.json")
         )
-        return scrape_config(where, rules=str(self.folder / "rules" / "*.yml"))
+        return scrape_config(
+            where, rules=(str(self.folder / RULES_FILE), str(self.folder / "rules" / "*.yml"))
+        )
 
     def _arguments(self, data: Path) -> list[str]:
         size = [f"--storage.tsdb.retention.size={self._max_bytes}B"] if self._max_bytes else []

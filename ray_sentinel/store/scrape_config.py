@@ -36,8 +36,8 @@ class Discovery(msgspec.Struct, frozen=True, kw_only=True):
     """Address → host label of Ray's nodes; needed where the file does not give the host."""
 
 
-def scrape_config(where: Discovery, *, rules: str = "") -> str:
-    """The configuration file. ``rules`` is a path with ``*`` of rule files."""
+def scrape_config(where: Discovery, *, rules: Iterable[str] = ()) -> str:
+    """The configuration file. ``rules`` are paths of rule files, which may have a ``*``."""
     lines = [
         "global:",
         f"  scrape_interval: {SCRAPE_SECONDS}s",
@@ -47,8 +47,8 @@ def scrape_config(where: Discovery, *, rules: str = "") -> str:
         "    # Steps come with the times at which they were done.",
         f"    out_of_order_time_window: {OUT_OF_ORDER}",
     ]
-    if rules:
-        lines += ["rule_files:", f"  - {_text(rules)}"]
+    if files := list(rules):
+        lines += ["rule_files:", *(f"  - {_text(file)}" for file in files)]
     lines += ["scrape_configs:"]
     lines += _agents("ray_sentinel", "/metrics", SCRAPE_SECONDS, where)
     lines += _agents("ray_sentinel_steps", "/steps", STEPS_SECONDS, where)

@@ -31,7 +31,7 @@ def test_addresses_become_hosts() -> None:
 
 
 def test_paths_are_quoted() -> None:
-    text = scrape_config(Discovery(kind="file", agents='/a "b": c', ray="/r"), rules="/x/*.yml")
+    text = scrape_config(Discovery(kind="file", agents='/a "b": c', ray="/r"), rules=["/x/*.yml"])
     assert '- files: ["/a \\"b\\": c"]' in text
     assert "metric_relabel_configs" not in text
 
