@@ -1,0 +1,181 @@
+"""Check before a run, on every node at once, what would make it hang or fail.
+
+Where a Ray cluster is there, all its nodes are examined, by a short-lived actor on each; else this
+machine alone. Exit codes: 0 all is well, 1 a warning or a failure (with
+--allow-warnings: failures only), 2 wrong usage, 3 the named cluster does not answer.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ray_sentinel.cli.output import print_json
+from ray_sentinel.errors import UnreachableError, UsageError
+
+if TYPE_CHECKING:
+    from ray_sentinel.doctor.check import Check, Cluster, Visit
+    from ray_sentinel.doctor.examine import Look
+    from ray_sentinel.doctor.plan import Plan
+
+HELP = "check nodes, network, GPUs and settings before a run"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    where = parser.add_argument_group("where")
+    where.add_argument("--address", default="", metavar="HOST:PORT", help="of the Ray cluster")
+    where.add_argument("--local", action="store_true", help="this machine only, without Ray")
+    needs = parser.add_argument_group("what the run needs")
+    needs.add_argument("--nodes", type=int, metavar="N", help="nodes that must have joined")
+    needs.add_argument("--gpus", type=int, metavar="N", help="GPUs in the whole cluster")
+    needs.add_argument(
+        "--env", action="append", default=[], metavar="NAME=VALUE", help="the ranks will be given"
+    )
+    needs.add_argument("--port", action="append", type=int, default=[], help="that must be free")
+    needs.add_argument("--interface", default="", help="as NCCL_SOCKET_IFNAME would say")
+    needs.add_argument(
+        "--checkpoint-dir", action="append", default=[], metavar="DIR", help="or s3://, gs://"
+    )
+    needs.add_argument("--need-gib", type=float, default=10.0, help="free in each of them")
+    needs.add_argument("--rdzv-endpoint", default="", metavar="HOST:PORT")
+    needs.add_argument("--rdzv-id", default="")
+    needs.add_argument("--rdzv-backend", default="", choices=["", "c10d", "etcd", "etcd-v2"])
+    needs.add_argument("--max-skew", type=float, default=1.0, metavar="SECONDS", help="of clocks")
+    needs.add_argument("--package", action="append", default=[], help="that must be equal")
+    needs.add_argument("--config-file", default="", metavar="YAML", help="of the training")
+    needs.add_argument("--config-like", default="", metavar="YAML", help="one known to be good")
+    how = parser.add_argument_group("how")
+    how.add_argument("--only", action="append", default=[], metavar="CHECK")
+    how.add_argument("--skip", action="append", default=[], metavar="CHECK")
+    how.add_argument(
+        "--checks", action="append", type=Path, default=[], metavar="FILE", help="your own checks"
+    )
+    how.add_argument("--list", action="store_true", help="list the checks, and do nothing")
+    how.add_argument("--deadline", type=float, default=10.0, metavar="SECONDS", help="per node")
+    how.add_argument("--allow-warnings", action="store_true", help="warnings exit 0")
+    how.add_argument("--json", action="store_true", help="print JSON for programs")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Examine, judge, print."""
+    from ray_sentinel.cli.doctor_view import print_checks, print_results
+    from ray_sentinel.doctor import catalog
+    from ray_sentinel.doctor.judge import judge, worst
+
+    plan = plan_from(args)
+    checks = catalog.all_checks(plan.sources)
+    _known(checks, (*plan.only, *plan.skip))
+    if args.list:
+        print_checks(checks, as_json=args.json)
+        return 0
+    found = _examine(args, checks, plan)
+    looks, cluster, visits, note = found.looks, found.cluster, found.visits, found.note
+    results = judge(checks, plan, looks, cluster, visits)
+    verdict = worst(results)
+    hosts = [node.host for node in cluster.joined] if cluster else list(looks)
+    if args.json:
+        print_json(
+            {
+                "outcome": verdict,
+                "nodes": hosts,
+                "cluster": cluster.address if cluster else None,
+                "note": note,
+                "results": results,
+            }
+        )
+    else:
+        print_results(results, hosts, cluster, note)
+    bad = ("failure",) if args.allow_warnings else ("failure", "warning")
+    return 1 if verdict in bad else 0
+
+
+def plan_from(args: argparse.Namespace) -> Plan:
+    """The arguments as a ``Plan``. Raises UsageError, InputError."""
+    from ray_sentinel.doctor.catalog import read_source
+    from ray_sentinel.doctor.plan import GIB, Plan
+
+    environ = {}
+    for item in args.env:
+        name, separator, value = item.partition("=")
+        if not separator or not name:
+            raise UsageError(f"--env {item}: NAME=VALUE is expected")
+        environ[name] = value
+    for port in args.port:
+        if not 0 < port < 65536:
+            raise UsageError(f"--port {port}: ports go from 1 to 65535")
+    for name in ("need_gib", "max_skew", "deadline"):
+        if not 0 <= getattr(args, name) < float("inf"):
+            raise UsageError(f"--{name.replace('_', '-')} must be a positive number")
+    return Plan(
+        nodes=args.nodes,
+        gpus=args.gpus,
+        environ=environ,
+        ports=tuple(args.port),
+        interface=args.interface,
+        checkpoints=tuple(args.checkpoint_dir),
+        need_bytes=int(args.need_gib * GIB),
+        rdzv_endpoint=args.rdzv_endpoint,
+        rdzv_id=args.rdzv_id,
+        rdzv_backend=args.rdzv_backend,
+        skew_seconds=args.max_skew,
+        packages=tuple(args.package),
+        config_file=str(Path(args.config_file).absolute()) if args.config_file else "",
+        config_like=str(Path(args.config_like).absolute()) if args.config_like else "",
+        only=tuple(args.only),
+        skip=tuple(args.skip),
+        sources=tuple(read_source(path) for path in args.checks),
+        deadline=max(1.0, args.deadline),
+    )
+
+
+def _known(checks: Sequence[Check[Any]], names: Iterable[str]) -> None:
+    import difflib
+
+    have = [check.name for check in checks]
+    for name in names:
+        if name not in have:
+            near = difflib.get_close_matches(name, have, 1)
+            hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(have)}"
+            raise UsageError(f"there is no check {name}; {hint}")
+
+
+class _Found(NamedTuple):
+    looks: dict[str, tuple[Look, ...]]
+    cluster: Cluster | None = None
+    """None where only this machine was examined."""
+    visits: tuple[Visit, ...] = ()
+    note: str = ""
+
+
+def _examine(args: argparse.Namespace, checks: Sequence[Check[Any]], plan: Plan) -> _Found:
+    from ray_sentinel.doctor.examine import examine
+    from ray_sentinel.doctor.machine import here
+
+    note = ""
+    place = here(plan)
+    if not args.local:
+        try:
+            found = _through_ray(args.address, plan)
+        except UnreachableError as error:
+            if args.address or args.nodes:
+                raise
+            note = str(error)
+        else:
+            # What concerns no node is looked at here, where the files and variables are.
+            own = examine([check for check in checks if not check.everywhere], plan, place)
+            together = {**found.looks, place.host: (*found.looks.get(place.host, ()), *own)}
+            return found._replace(looks=together)
+    return _Found({place.host: examine(checks, plan, place)}, note=note)
+
+
+def _through_ray(address: str, plan: Plan) -> _Found:
+    from ray_sentinel.actors import cluster as clusters
+    from ray_sentinel.doctor import cluster
+
+    with clusters.connect(address, ship=True) as ray:
+        found = cluster.describe(ray, ray.get_runtime_context().gcs_address)
+        looks, visits = cluster.examine_cluster(ray, found, plan)
+    return _Found(looks, found, visits)

@@ -1,0 +1,84 @@
+"""Finds the checks: ours, those of installed packages (``ray_sentinel.checks``), a user's files."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import types
+from collections.abc import Iterable, Iterator, Mapping
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from ray_sentinel.doctor import checks
+from ray_sentinel.doctor.check import Check
+from ray_sentinel.doctor.plan import Source
+from ray_sentinel.errors import InputError
+
+GROUP = "ray_sentinel.checks"
+
+
+def all_checks(sources: Iterable[Source] = ()) -> tuple[Check[Any], ...]:
+    """Every check, ours first. A later one of the same name replaces an earlier one.
+
+    Raises InputError for a user's file that cannot be loaded.
+    """
+    found: dict[str, Check[Any]] = {}
+    for check in (*_ours(), *_installed(), *(c for s in sources for c in _from_source(s))):
+        found[check.name] = check
+    return tuple(found.values())
+
+
+def read_source(path: Path) -> Source:
+    """A user's file. Raises InputError where it cannot be read."""
+    try:
+        return Source(name=path.name, text=path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: is not UTF-8 text, so no Python file") from None
+
+
+def _ours() -> Iterator[Check[Any]]:
+    for info in sorted(pkgutil.iter_modules(checks.__path__), key=lambda info: info.name):
+        yield from _in(vars(importlib.import_module(f"{checks.__name__}.{info.name}")))
+
+
+def _installed() -> Iterator[Check[Any]]:
+    for point in entry_points(group=GROUP):
+        try:
+            loaded = point.load()
+        except Exception as error:
+            # Somebody else's package may fail in any way; the message names it.
+            raise InputError(
+                f"the check {point.name} ({point.value}) cannot be loaded: {error}; mend or "
+                "uninstall the package that brings it"
+            ) from error
+        yield loaded()
+
+
+def _from_source(source: Source) -> Iterator[Check[Any]]:
+    module = types.ModuleType(f"ray_sentinel_user_check_{Path(source.name).stem}")
+    try:
+        exec(compile(source.text, source.name, "exec"), module.__dict__)
+    except Exception as error:
+        # A user's file may fail in any way; the message names the file.
+        raise InputError(f"{source.name}: cannot be loaded: {error!r}") from error
+    found = list(_in(vars(module)))
+    if not found:
+        raise InputError(
+            f"{source.name}: defines no check: make a class of ray_sentinel.doctor.check.Check"
+        )
+    yield from found
+
+
+def _in(names: Mapping[str, Any]) -> Iterator[Check[Any]]:
+    for value in names.values():
+        if (
+            inspect.isclass(value)
+            and issubclass(value, Check)
+            and value.__module__ == names["__name__"]
+            and value.name
+        ):
+            yield value()

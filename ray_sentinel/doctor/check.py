@@ -1,0 +1,152 @@
+"""What a check is. One check a file; a user's own are made the same way.
+
+    from ray_sentinel.doctor.check import Check, failure, ok
+
+    class Facts(msgspec.Struct):
+        mounted: bool
+
+    class DataIsMounted(Check[Facts]):
+        name = "data-mounted"
+        about = "the data set is mounted"
+        facts = Facts
+
+        def look(self, plan, here):
+            return Facts(mounted=os.path.ismount("/data"))
+
+        def judge(self, case):
+            for host, facts in case.seen.items():
+                if facts.mounted:
+                    yield ok("/data is mounted", host)
+                else:
+                    yield failure("/data is not mounted", "mount /data", host)
+
+``look`` runs on every node, in a process of ours, under a deadline; it may do input and output and
+must change nothing. ``judge`` runs once, where the doctor was called, and sees all nodes' facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import ClassVar, Generic, Literal, TypeVar
+
+import msgspec
+
+from ray_sentinel.clock import Clock, SystemClock
+from ray_sentinel.doctor.plan import Plan
+
+Outcome = Literal["ok", "warning", "failure", "skipped"]
+
+F = TypeVar("F", bound=msgspec.Struct)
+
+
+class Here(msgspec.Struct, frozen=True, kw_only=True):
+    """The node that a check looks at; roots and clock are handed in, so that tests turn them."""
+
+    host: str
+    address: str = ""
+    """As Ray knows it; empty without Ray."""
+    environ: Mapping[str, str] = {}
+    """What a rank started on this node would have in its environment."""
+    proc: Path = Path("/proc")
+    sys: Path = Path("/sys")
+    shm: Path = Path("/dev/shm")
+    clock: Clock = SystemClock()
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of the doctor's answer."""
+
+    check: str = ""
+    outcome: Outcome
+    seen: str
+    """What was found, as a sentence."""
+    remedy: str = ""
+    """The command or setting that mends it; empty where nothing is to be mended."""
+    host: str = ""
+    """Empty where it concerns all nodes."""
+
+
+class Joined(msgspec.Struct, frozen=True, kw_only=True):
+    """A node of the Ray cluster."""
+
+    id: str
+    host: str
+    address: str
+    gpus: float = 0.0
+    is_head: bool = False
+
+
+class Cluster(msgspec.Struct, frozen=True, kw_only=True):
+    """What Ray says of itself."""
+
+    address: str
+    joined: tuple[Joined, ...] = ()
+    free_gpus: float = 0.0
+    """GPUs that nobody has reserved."""
+    dead: tuple[str, ...] = ()
+    """Nodes that Ray lists as dead, and why."""
+
+
+class Visit(msgspec.Struct, frozen=True, kw_only=True):
+    """One node's attempt to reach another."""
+
+    visitor: str
+    host: str
+    place: str
+    """``address:port``."""
+    problem: str = ""
+    seconds: float | None = None
+    """Round trip."""
+    ahead: float | None = None
+    """Seconds that the visited clock is ahead of the visitor's, give or take half a round trip."""
+
+
+class Case(msgspec.Struct, Generic[F], frozen=True, kw_only=True):
+    """All that a check is judged by."""
+
+    plan: Plan
+    seen: Mapping[str, F]
+    """What each node's ``look`` found, by host; nodes that had nothing to look at are absent."""
+    cluster: Cluster | None = None
+    """None where only this machine was examined."""
+    visits: tuple[Visit, ...] = ()
+
+
+class Check(Generic[F]):
+    """Base of all checks."""
+
+    name: ClassVar[str] = ""
+    about: ClassVar[str] = ""
+    """What must hold, in a few words."""
+    everywhere: ClassVar[bool] = True
+    """False: looked at only where the doctor was called."""
+    facts: type[F]
+
+    def look(self, plan: Plan, here: Here) -> F | None:
+        """The facts of this node; None where there is nothing to look at."""
+        raise NotImplementedError
+
+    def judge(self, case: Case[F]) -> Iterable[Result]:
+        """What the facts of all nodes mean."""
+        raise NotImplementedError
+
+
+def ok(seen: str, host: str = "") -> Result:
+    """All is well."""
+    return Result(outcome="ok", seen=seen, host=host)
+
+
+def warning(seen: str, remedy: str, host: str = "") -> Result:
+    """The run may work, and may not."""
+    return Result(outcome="warning", seen=seen, remedy=remedy, host=host)
+
+
+def failure(seen: str, remedy: str, host: str = "") -> Result:
+    """The run cannot work so."""
+    return Result(outcome="failure", seen=seen, remedy=remedy, host=host)
+
+
+def skipped(seen: str) -> Result:
+    """Nothing to check here: says why."""
+    return Result(outcome="skipped", seen=seen)

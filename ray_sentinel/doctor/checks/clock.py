@@ -1,0 +1,76 @@
+"""The nodes' clocks agree: else logs cannot be put in order, and tokens expire."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from ray_sentinel.doctor.check import Case, Check, Here, Result, failure, ok, skipped, warning
+from ray_sentinel.doctor.plan import Plan
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """Nothing of its own: the visits tell."""
+
+
+class Clock(Check[Facts]):
+    """Judges the difference of clocks that visitors measured."""
+
+    name = "clock"
+    about = "clocks agree"
+    facts = Facts
+
+    def look(self, plan: Plan, here: Here) -> None:
+        """Nothing: visitors measure the clocks."""
+        return
+
+    def judge(self, case: Case[Facts]) -> Iterable[Result]:
+        """Each node against the first, as all others see it."""
+        measured = [visit for visit in case.visits if visit.ahead is not None]
+        if not measured:
+            yield skipped("there is no other node to compare with")
+            return
+        limit = case.plan.skew_seconds
+        offsets = _offsets(
+            [(v.visitor, v.host, v.ahead or 0.0, v.seconds or 0.0) for v in measured]
+        )
+        found = []
+        for host, (offset, doubt) in sorted(offsets.items()):
+            sure = abs(offset) - doubt
+            if sure > limit / 10:
+                tell = failure if sure > limit else warning
+                way = "ahead of" if offset > 0 else "behind"
+                found.append(
+                    tell(
+                        f"its clock is {abs(offset):.3f} s {way} the others'",
+                        "`chronyc tracking` (or `timedatectl`) there; start chronyd",
+                        host,
+                    )
+                )
+        most = max((abs(offset) for offset, _ in offsets.values()), default=0.0)
+        yield from found or [ok(f"within {most * 1000:.1f} ms")]
+
+
+def _offsets(
+    measured: list[tuple[str, str, float, float]],
+) -> dict[str, tuple[float, float]]:
+    """Host → (seconds ahead of the median clock, doubt).
+
+    The first visitor's clock is followed along the visits to all others; the median of all clocks
+    is then taken for right, so that one node that is wrong is named, and not all the others.
+    """
+    start = measured[0][0]
+    known: dict[str, tuple[float, float]] = {start: (0.0, 0.0)}
+    growing = True
+    while growing:
+        growing = False
+        for visitor, host, ahead, seconds in measured:
+            for here, there, sign in ((visitor, host, 1.0), (host, visitor, -1.0)):
+                if here in known and there not in known:
+                    base, doubt = known[here]
+                    known[there] = (base + sign * ahead, doubt + seconds / 2)
+                    growing = True
+    ordered = sorted(offset for offset, _ in known.values())
+    middle = ordered[len(ordered) // 2] if len(ordered) > 2 else 0.0
+    return {host: (offset - middle, doubt) for host, (offset, doubt) in known.items()}

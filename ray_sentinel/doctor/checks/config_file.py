@@ -1,0 +1,95 @@
+"""The training's configuration file: YAML that loads, values that can work, keys that are known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from ray_sentinel.doctor import config_rules, yaml_text
+from ray_sentinel.doctor.check import Case, Check, Here, Result, failure, ok, skipped, warning
+from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.errors import InputError
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that is wrong."""
+
+    text: str
+    remedy: str
+    fatal: bool
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What is wrong with the file."""
+
+    path: str
+    wrong: tuple[Line, ...] = ()
+    needed_nodes: int | None = None
+
+
+class ConfigFile(Check[Facts]):
+    """Read where the doctor was called."""
+
+    name = "config-file"
+    about = "the training's configuration can work"
+    facts = Facts
+    everywhere = False
+
+    def look(self, plan: Plan, here: Here) -> Facts | None:
+        """Parse and judge the file; nothing in it is executed."""
+        if not plan.config_file:
+            return None
+        found = yaml_text.read(_text(Path(plan.config_file).expanduser()))
+        like = yaml_text.read(_text(Path(plan.config_like))).data if plan.config_like else None
+        wrong = [
+            Line(
+                text=(f"line {one.line}: " if one.line else "") + one.text,
+                remedy=one.remedy,
+                fatal=one.fatal,
+            )
+            for one in found.mistakes
+        ]
+        if not any(line.fatal for line in wrong) and not isinstance(found.data, dict):
+            what = "is empty" if found.data is None else "holds no keys at its top level"
+            wrong.append(Line(text=what, remedy="write KEY: VALUE lines", fatal=True))
+        values = (
+            *config_rules.check_values(found.data),
+            *config_rules.check_keys(found.data, like),
+        )
+        wrong += [Line(text=f"{v.key} {v.text}", remedy=v.remedy, fatal=v.fatal) for v in values]
+        return Facts(
+            path=plan.config_file,
+            wrong=tuple(wrong),
+            needed_nodes=config_rules.needed_nodes(found.data),
+        )
+
+    def judge(self, case: Case[Facts]) -> Iterable[Result]:
+        """Each mistake is a line of its own."""
+        if not case.seen:
+            yield skipped("no configuration file is given (--config-file)")
+        for facts in case.seen.values():
+            for line in facts.wrong:
+                tell = failure if line.fatal else warning
+                yield tell(f"{facts.path}: {line.text}", line.remedy)
+            nodes = len(case.cluster.joined) if case.cluster else None
+            if facts.needed_nodes and nodes is not None and nodes < facts.needed_nodes:
+                yield failure(
+                    f"{facts.path}: min_nodes is {facts.needed_nodes}, and {nodes} nodes are there",
+                    "start the others, or lower min_nodes",
+                )
+            elif not facts.wrong:
+                yield ok(f"{facts.path} can be read, and its values can work")
+
+
+def _text(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    if len(data) > yaml_text.MOST_BYTES:
+        raise InputError(
+            f"{path}: is larger than {yaml_text.MOST_BYTES >> 20} MiB: no configuration"
+        )
+    return data.decode("utf-8", "replace")

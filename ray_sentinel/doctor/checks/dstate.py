@@ -1,0 +1,88 @@
+"""No process hangs in the kernel already (D state): a dead mount, or a wedged driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from ray_sentinel.doctor.check import Case, Check, Here, Result, ok, warning
+from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.progress.proc_stat import parse_stat
+
+LOOKS = 3
+BETWEEN = 0.5
+"""Seconds between two looks: whoever reads a disk is in D state for moments."""
+
+
+class Stuck(msgspec.Struct, frozen=True):
+    """One process that was in D state at every look."""
+
+    pid: int
+    command: str
+    waits_in: str
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """All of them."""
+
+    stuck: tuple[Stuck, ...]
+
+
+class DState(Check[Facts]):
+    """Looks several times; only who hangs all the time counts."""
+
+    name = "d-state"
+    about = "no process hangs in the kernel"
+    facts = Facts
+
+    def look(self, plan: Plan, here: Here) -> Facts:
+        """Three looks at /proc."""
+        stuck = _in_d_state(here.proc)
+        for _ in range(LOOKS - 1):
+            if not stuck:
+                break
+            here.clock.sleep(BETWEEN)
+            again = _in_d_state(here.proc)
+            stuck = {key: name for key, name in stuck.items() if key in again}
+        return Facts(
+            tuple(Stuck(pid, name, _wchan(here.proc, pid)) for (pid, _), name in stuck.items())
+        )
+
+    def judge(self, case: Case[Facts]) -> Iterable[Result]:
+        """Warnings: it may have nothing to do with the run."""
+        found = [
+            warning(
+                f"pid {one.pid} ({one.command}) hangs in the kernel"
+                + (f", in {one.waits_in}" if one.waits_in else ""),
+                f"cat /proc/{one.pid}/stack as root; a dead NFS mount or a wedged GPU driver goes "
+                "only with a reboot",
+                host,
+            )
+            for host, facts in case.seen.items()
+            for one in facts.stuck
+        ]
+        yield from found or [ok("none")]
+
+
+def _in_d_state(proc: Path) -> dict[tuple[int, int], str]:
+    """(pid, start) → command."""
+    found = {}
+    for path in proc.iterdir():
+        if not path.name.isdigit():
+            continue
+        try:
+            stat = parse_stat((path / "stat").read_bytes())
+        except (OSError, ValueError):
+            continue  # it has ended
+        if stat.state == "D":
+            found[stat.pid, stat.start] = stat.command
+    return found
+
+
+def _wchan(proc: Path, pid: int) -> str:
+    try:
+        return (proc / str(pid) / "wchan").read_text().strip("0\n")
+    except OSError:
+        return ""

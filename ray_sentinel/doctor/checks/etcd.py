@@ -1,0 +1,173 @@
+"""etcd is healthy, and holds no leftovers of an earlier run of the same name."""
+
+from __future__ import annotations
+
+import base64
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import msgspec
+
+from ray_sentinel.doctor.check import Case, Check, Here, Result, failure, ok, skipped, warning
+from ray_sentinel.doctor.endpoint import wish_of
+from ray_sentinel.doctor.plan import Plan
+
+SECONDS = 4.0
+MOST_BYTES = 4 << 20
+PREFIXES = ("/torch/elastic", "/torchelastic")
+"""torch's ``etcd_rendezvous_backend`` and ``etcd_rendezvous``, in this order."""
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What etcd answered."""
+
+    url: str
+    run_id: str
+    healthy: bool = False
+    version: str = ""
+    v2: bool = False
+    """It speaks the v2 API, which torch's etcd-v2 backend needs."""
+    keys: tuple[str, ...] = ()
+    problem: str = ""
+
+
+class Etcd(Check[Facts]):
+    """Asks ``/health``, ``/version`` and for keys below torch's prefixes; changes nothing."""
+
+    name = "etcd"
+    about = "etcd is healthy, and holds no stale rendezvous"
+    facts = Facts
+    everywhere = False
+
+    def look(self, plan: Plan, here: Here) -> Facts | None:
+        """Ask it, where the rendezvous is an etcd."""
+        wish = wish_of(plan, here.environ)
+        if not wish.endpoint or not wish.is_etcd or wish.problem:
+            return None
+        scheme = "https" if wish.endpoint.startswith("https:") else "http"
+        host = f"[{wish.host}]" if ":" in wish.host else wish.host
+        url = f"{scheme}://{host}:{wish.port}"
+        try:
+            health = _get(f"{url}/health")
+        except urllib.error.HTTPError as error:
+            # An unhealthy etcd says why in the body, with status 503.
+            health = _decoded(error.read(MOST_BYTES)) or {"reason": f"HTTP {error.code}"}
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "reason", error)
+            return Facts(url, wish.run_id, problem=str(reason))
+        version, v2, keys = _contents(url)
+        why = str(health.get("reason", "")) or ("" if health else "what answers is no etcd")
+        return Facts(
+            url,
+            wish.run_id,
+            healthy=str(health.get("health")).lower() == "true",
+            version=version,
+            v2=v2,
+            keys=tuple(keys),
+            problem=why,
+        )
+
+    def judge(self, case: Case[Facts]) -> Iterable[Result]:
+        """Dead, unhealthy, or with a past."""
+        if not case.seen:
+            yield skipped("the rendezvous is no etcd")
+        for facts in case.seen.values():
+            yield from _of(facts, case.plan)
+
+
+def _of(facts: Facts, plan: Plan) -> Iterator[Result]:
+    if not facts.healthy:
+        yield failure(
+            f"etcd at {facts.url} is not healthy: {facts.problem or 'it does not say why'}",
+            f"start it, and see that `curl {facts.url}/health` says true",
+        )
+        return
+    parts = {key: key.strip("/").split("/") for key in facts.keys}
+    stale = [
+        key for key, words in parts.items() if {facts.run_id, "run_" + facts.run_id} & {*words}
+    ]
+    if facts.run_id and stale:
+        yield failure(
+            f"etcd holds {len(stale)} keys of an earlier run {facts.run_id!r}: {stale[0]}",
+            f"etcdctl del --prefix {stale[0]}, or choose a new --rdzv-id for every run",
+        )
+    elif facts.keys:
+        yield warning(
+            f"etcd holds {len(facts.keys)} keys of other runs, such as {facts.keys[0]}",
+            f"when they are over: etcdctl del --prefix {PREFIXES[0]}",
+        )
+    else:
+        yield ok(f"etcd {facts.version} at {facts.url} is healthy and holds no rendezvous")
+    if not facts.v2 and plan.rdzv_backend == "etcd-v2":
+        yield failure(
+            f"etcd {facts.version} does not serve the v2 API, which --rdzv-backend=etcd-v2 needs",
+            "start etcd (before 3.6) with --enable-v2, or use --rdzv-backend=c10d",
+        )
+
+
+def _contents(url: str) -> tuple[str, bool, list[str]]:
+    """Version, whether v2 is served, and the keys below torch's prefixes, by either API."""
+    try:
+        version = str(_get(f"{url}/version").get("etcdserver", ""))
+    except (OSError, ValueError):
+        version = ""
+    keys: list[str] = []
+    v2 = False
+    for prefix in PREFIXES:
+        try:
+            keys += _keys(_get(f"{url}/v2/keys{prefix}?recursive=true").get("node", {}))
+            v2 = True
+        except urllib.error.HTTPError as error:
+            # 404 with etcd's own error code means: this server speaks v2, and has no such key.
+            v2 = v2 or _decoded(error.read(MOST_BYTES)).get("errorCode") == 100
+        except (OSError, ValueError):
+            pass  # no v2 here; the next API may answer
+        try:
+            keys += _range(url, prefix)
+        except (OSError, ValueError):
+            pass  # no v3 gateway here; what v2 said stands
+    return version, v2, sorted(set(keys))
+
+
+def _keys(node: Any) -> Iterator[str]:
+    if not isinstance(node, dict):
+        return
+    if "key" in node and not node.get("dir"):
+        yield str(node["key"])
+    for child in node.get("nodes") or ():
+        yield from _keys(child)
+
+
+def _range(url: str, prefix: str) -> list[str]:
+    """Keys only, by the v3 gateway: ``range_end`` is the prefix with its last byte raised."""
+    start = prefix.encode()
+    end = start[:-1] + bytes([start[-1] + 1])
+    question = {
+        "key": base64.b64encode(start).decode(),
+        "range_end": base64.b64encode(end).decode(),
+        "keys_only": True,
+        "limit": "1000",
+    }
+    answer = _get(f"{url}/v3/kv/range", json.dumps(question).encode())
+    return [
+        base64.b64decode(item["key"]).decode("utf-8", "replace") for item in answer.get("kvs", [])
+    ]
+
+
+def _get(url: str, data: bytes | None = None) -> dict[str, Any]:
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
+    # No proxy: etcd is in the cluster.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(request, timeout=SECONDS) as answer:
+        return _decoded(answer.read(MOST_BYTES))
+
+
+def _decoded(data: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(data)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,72 @@
+"""No GPU has errors already: uncorrected ECC, rows to be remapped, a reset that is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from ray_sentinel.doctor import nvidia_smi
+from ray_sentinel.doctor.check import Case, Check, Here, Result, failure, ok, skipped, warning
+from ray_sentinel.doctor.nvidia_smi import Gpu
+from ray_sentinel.doctor.plan import Plan
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """The GPUs of a node."""
+
+    gpus: tuple[Gpu, ...]
+
+
+class GpuErrors(Check[Facts]):
+    """Reads the driver's counters."""
+
+    name = "gpu-errors"
+    about = "no GPU has counted errors"
+    facts = Facts
+
+    def look(self, plan: Plan, here: Here) -> Facts | None:
+        """Ask nvidia-smi."""
+        smi = nvidia_smi.read()
+        return Facts(smi.gpus) if smi else None
+
+    def judge(self, case: Case[Facts]) -> Iterable[Result]:
+        """Each GPU for itself."""
+        if not any(facts.gpus for facts in case.seen.values()):
+            yield skipped("there is no NVIDIA GPU to ask")
+            return
+        found = [
+            result
+            for host, facts in case.seen.items()
+            for gpu in facts.gpus
+            for result in _errors(host, gpu)
+        ]
+        yield from found or [ok("no GPU has uncorrected errors, or waits for a reset")]
+
+
+def _errors(host: str, gpu: Gpu) -> Iterator[Result]:
+    named = f"{gpu.name} {gpu.uuid}"
+    if gpu.remap_failed:
+        yield failure(
+            f"{named}: a row of its memory could not be remapped",
+            "leave the node out, and have the GPU exchanged",
+            host,
+        )
+    if gpu.recovery:
+        yield failure(
+            f"{named}: the driver asks for: {gpu.recovery}",
+            "drain the node, then `nvidia-smi --gpu-reset` or reboot, as it asks",
+            host,
+        )
+    if gpu.remap_pending or gpu.retire_pending:
+        yield warning(
+            f"{named}: bad memory waits to be taken out of use",
+            "drain the node, then `nvidia-smi --gpu-reset`",
+            host,
+        )
+    if gpu.ecc_uncorrected:
+        yield warning(
+            f"{named}: {gpu.ecc_uncorrected} uncorrected memory errors since the driver was loaded",
+            "`nvidia-smi -q -d ECC` shows where; `dcgmi diag -r 3` tells whether it is broken",
+            host,
+        )

@@ -1,0 +1,123 @@
+"""The GPUs are there, and nobody computes on them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import msgspec
+
+from ray_sentinel.doctor import nvidia_smi
+from ray_sentinel.doctor.check import Case, Check, Here, Result, failure, ok, skipped, warning
+from ray_sentinel.doctor.plan import Plan
+
+BUSY_BYTES = 2 << 30
+"""Used memory that means somebody computes; drivers and display servers take less."""
+_AMD = "0x1002"
+
+
+class Card(msgspec.Struct, frozen=True):
+    """One GPU, of either maker."""
+
+    name: str
+    used_bytes: int | None = None
+    programs: tuple[str, ...] = ()
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """The GPUs of a node."""
+
+    cards: tuple[Card, ...]
+
+
+class Gpus(Check[Facts]):
+    """Counts what the driver shows, and compares it with Ray and with the plan."""
+
+    name = "gpus"
+    about = "GPUs are there, free, and equal on all nodes"
+    facts = Facts
+
+    def look(self, plan: Plan, here: Here) -> Facts:
+        """Ask nvidia-smi, and sysfs for AMD's."""
+        smi = nvidia_smi.read()
+        nvidia = smi.gpus if smi else ()
+        cards = [Card(f"{gpu.name} {gpu.uuid}", gpu.used_bytes, gpu.programs) for gpu in nvidia]
+        return Facts((*cards, *_amd(here)))
+
+    def judge(self, case: Case[Facts]) -> Iterable[Result]:
+        """Too few, lost to Ray, uneven, or in use."""
+        counts = {host: len(facts.cards) for host, facts in case.seen.items()}
+        total = sum(counts.values())
+        wanted = case.plan.gpus
+        if not total and not wanted:
+            yield skipped("there are no GPUs, and none are expected")
+            return
+        if wanted is not None and total < wanted:
+            yield failure(
+                f"{total} of {wanted} expected GPUs are there ({_by_host(counts)})",
+                "run `nvidia-smi` where they are missing; in Kubernetes, ask for nvidia.com/gpu",
+            )
+        else:
+            yield ok(f"{total} GPUs ({_by_host(counts)})")
+        yield from _uneven(counts)
+        yield from _ray(case, counts)
+        for host, facts in case.seen.items():
+            yield from _busy(host, facts)
+
+
+def _uneven(counts: dict[str, int]) -> Iterable[Result]:
+    usual = Counter(counts.values()).most_common(1)[0][0]
+    for host, count in counts.items():
+        if 0 < count < usual:
+            yield failure(
+                f"{count} GPUs, where the other nodes have {usual}",
+                "`nvidia-smi -L` and `lspci | grep -i nvidia` show whether one fell off the bus",
+                host,
+            )
+
+
+def _ray(case: Case[Facts], counts: dict[str, int]) -> Iterable[Result]:
+    if case.cluster is None:
+        return
+    for node in case.cluster.joined:
+        have = counts.get(node.host)
+        if have is not None and node.gpus < have:
+            yield warning(
+                f"Ray offers {node.gpus:g} of the {have} GPUs",
+                f"start Ray there with --num-gpus={have}",
+                node.host,
+            )
+    offered = sum(node.gpus for node in case.cluster.joined)
+    if case.cluster.free_gpus < offered:
+        yield warning(
+            f"{offered - case.cluster.free_gpus:g} of {offered:g} GPUs are reserved by somebody",
+            "`ray list placement-groups` and `ray list actors` show by whom",
+        )
+
+
+def _busy(host: str, facts: Facts) -> Iterable[Result]:
+    for card in facts.cards:
+        who = ", ".join(card.programs)
+        if who or (card.used_bytes or 0) > BUSY_BYTES:
+            used = f"{(card.used_bytes or 0) / (1 << 30):.1f} GiB of {card.name} are in use"
+            yield failure(
+                f"{used} by {who}" if who else f"{used} by a process that is not visible here",
+                "end the old run, or choose other GPUs with CUDA_VISIBLE_DEVICES",
+                host,
+            )
+
+
+def _amd(here: Here) -> Iterable[Card]:
+    """amdgpu's files (kernel documentation, "AMDGPU memory usage information")."""
+    for device in sorted((here.sys / "class/drm").glob("card[0-9]*/device")):
+        vendor = device / "vendor"
+        # A display connector (card0-HDMI-A-1) links to the same device.
+        if "-" in device.parent.name or not vendor.is_file():
+            continue
+        if vendor.read_text().strip() == _AMD and (used := device / "mem_info_vram_used").is_file():
+            yield Card(f"AMD {device.resolve().name}", int(used.read_text()))
+
+
+def _by_host(counts: dict[str, int]) -> str:
+    shown = [f"{host}: {count}" for host, count in list(counts.items())[:8]]
+    return ", ".join(shown) + (", ..." if len(counts) > 8 else "")

@@ -1,0 +1,122 @@
+"""The interfaces that NCCL, Gloo and tensor-parallel engines are told to use exist everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from ray_sentinel.doctor.check import Case, Check, Here, Result, failure, ok, warning
+from ray_sentinel.doctor.machine import Interface, interfaces
+from ray_sentinel.doctor.netnames import chosen, parse_wish
+from ray_sentinel.doctor.plan import Plan
+
+NCCL = "NCCL_SOCKET_IFNAME"
+VARIABLES = (NCCL, "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What a node has, and what it is told to use."""
+
+    have: tuple[Interface, ...]
+    wishes: dict[str, str]
+
+
+class Interfaces(Check[Facts]):
+    """Judges each node for itself, then compares."""
+
+    name = "interfaces"
+    about = "NCCL_, GLOO_ and TP_SOCKET_IFNAME name interfaces that are there, and equal in kind"
+    facts = Facts
+
+    def look(self, plan: Plan, here: Here) -> Facts:
+        """List them."""
+        wishes = {name: here.environ[name] for name in VARIABLES if here.environ.get(name)}
+        if plan.interface:
+            wishes[NCCL] = plan.interface
+        return Facts(interfaces(here.sys), wishes)
+
+    def judge(self, case: Case[Facts]) -> Iterable[Result]:
+        """Missing, down, set on some nodes only, different in kind."""
+        found = [
+            result
+            for host, facts in case.seen.items()
+            for name, wish in facts.wishes.items()
+            for result in _missing(host, name, wish, facts)
+        ]
+        found += [result for name in VARIABLES for result in _uneven(case, name)]
+        found += _kinds(case)
+        yield from found or [ok(_chosen_everywhere(case))]
+
+
+def _missing(host: str, name: str, wish: str, facts: Facts) -> Iterator[Result]:
+    exclude, exact, names = parse_wish(wish)
+    have = ", ".join(item.name for item in facts.have if item.kind != "loopback") or "none"
+    # Gloo and TensorPipe take whole names only; NCCL takes prefixes.
+    searched = wish if name == NCCL else "=" + ",".join(names)
+    if not exclude:
+        for item in names:
+            one = "=" + item if exact or name != NCCL else item
+            there = [other for other in facts.have if chosen(one, [other])]
+            known = [other for other in facts.have if other.name == item]
+            if not there and known:
+                yield failure(f"{name}={wish}: {item} is down", f"ip link set {item} up", host)
+            elif not there:
+                yield failure(
+                    f"{name}={wish}: there is no interface {item}; there are: {have}",
+                    f"export {name}=<one of them>, before Ray is started there",
+                    host,
+                )
+    taken = chosen(searched, facts.have)
+    if taken and not any(item.addresses for item in taken):
+        yield failure(
+            f"{name}={wish}: {taken[0].name} has no address",
+            f"give it one, or let {name} name another of: {have}",
+            host,
+        )
+    if taken and taken[0].kind == "loopback" and name == NCCL:
+        yield warning(
+            f"{name}={wish} is the loopback interface: no other node can be reached over it",
+            f"export {name}=<one of: {have}>; loopback is right on a single node only",
+            host,
+        )
+
+
+def _uneven(case: Case[Facts], name: str) -> Iterator[Result]:
+    wishes = {host: facts.wishes.get(name, "") for host, facts in case.seen.items()}
+    unset = [host for host, wish in wishes.items() if not wish]
+    if unset and len(unset) < len(wishes):
+        value = next(wish for wish in wishes.values() if wish)
+        yield failure(
+            f"{name} is {value} on some nodes, and not set on {', '.join(unset[:4])}",
+            f"export {name}={value} on all nodes, before Ray is started there",
+        )
+
+
+def _kinds(case: Case[Facts]) -> list[Result]:
+    first = {
+        host: taken[0]
+        for host, facts in case.seen.items()
+        if (taken := chosen(facts.wishes.get(NCCL, ""), facts.have))
+    }
+    by_kind = {item.kind: f"{host}: {item.name}" for host, item in first.items()}
+    if len(by_kind) < 2:
+        return []
+    story = "; ".join(f"{kind} ({one})" for kind, one in sorted(by_kind.items()))
+    return [
+        failure(
+            f"the nodes would talk over interfaces of different kinds: {story}",
+            f"export {NCCL} so that it names the same kind on every node",
+        )
+    ]
+
+
+def _chosen_everywhere(case: Case[Facts]) -> str:
+    names = {
+        taken[0].name
+        for facts in case.seen.values()
+        if (taken := chosen(facts.wishes.get(NCCL, ""), facts.have))
+    }
+    told = any(NCCL in facts.wishes for facts in case.seen.values())
+    how = f"as {NCCL} says" if told else "by NCCL's own choice: no variable is set"
+    return f"{', '.join(sorted(names)) or 'no interface'} is used, {how}"

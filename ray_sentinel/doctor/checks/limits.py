@@ -1,0 +1,91 @@
+"""Limits of the operating system: open files, processes, locked memory, the container's pids."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from ray_sentinel.doctor.check import Case, Check, Here, Result, failure, ok, warning
+from ray_sentinel.doctor.plan import Plan
+
+FILES = 65_536
+LEAST_FILES = 4_096
+PROCESSES = 16_384
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """Soft limits; None is unlimited."""
+
+    files: int | None
+    processes: int | None
+    locked_bytes: int | None
+    rdma: bool
+    """There are RDMA devices, which need locked memory."""
+    pids_left: int | None
+    """In this container; None where nothing limits it."""
+
+
+class Limits(Check[Facts]):
+    """Reads the limits that a process started here has."""
+
+    name = "limits"
+    about = "ulimits are high enough"
+    facts = Facts
+
+    def look(self, plan: Plan, here: Here) -> Facts:
+        """Our own are those of a rank: both descend from the raylet, or from the shell."""
+        return Facts(
+            files=_soft(resource.RLIMIT_NOFILE),
+            processes=_soft(resource.RLIMIT_NPROC),
+            locked_bytes=_soft(resource.RLIMIT_MEMLOCK),
+            rdma=any((here.sys / "class/infiniband").glob("*")),
+            pids_left=_pids_left(here.sys / "fs/cgroup"),
+        )
+
+    def judge(self, case: Case[Facts]) -> Iterable[Result]:
+        """Each node for itself."""
+        found = [r for host, facts in case.seen.items() for r in _of_node(host, facts)]
+        yield from found or [ok("open files, processes and locked memory are high enough")]
+
+
+def _of_node(host: str, facts: Facts) -> Iterator[Result]:
+    if facts.files is not None and facts.files < FILES:
+        tell = failure if facts.files < LEAST_FILES else warning
+        yield tell(
+            f"at most {facts.files} open files", f"ulimit -n {FILES} before Ray is started", host
+        )
+    if facts.processes is not None and facts.processes < PROCESSES:
+        yield warning(
+            f"at most {facts.processes} processes and threads of this user",
+            f"ulimit -u {PROCESSES} before Ray is started",
+            host,
+        )
+    if facts.rdma and facts.locked_bytes is not None and facts.locked_bytes < 1 << 30:
+        yield failure(
+            f"at most {facts.locked_bytes >> 10} KiB of locked memory, and RDMA pins its buffers",
+            "ulimit -l unlimited; in a container add the capability IPC_LOCK",
+            host,
+        )
+    if facts.pids_left is not None and facts.pids_left < PROCESSES // 8:
+        yield warning(
+            f"the container may start {facts.pids_left} more processes and threads",
+            "raise pids.max (docker --pids-limit, kubelet podPidsLimit)",
+            host,
+        )
+
+
+def _soft(kind: int) -> int | None:
+    value = resource.getrlimit(kind)[0]
+    return None if value == resource.RLIM_INFINITY else value
+
+
+def _pids_left(cgroup: Path) -> int | None:
+    try:
+        most = (cgroup / "pids.max").read_text().strip()
+        now = (cgroup / "pids.current").read_text().strip()
+    except OSError:
+        return None
+    return int(most) - int(now) if most.isdigit() and now.isdigit() else None

@@ -1,0 +1,98 @@
+"""Credentials and rights of ``s3://`` and ``gs://`` checkpoint places, by a listing of one key."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Sequence
+from urllib.parse import urlsplit
+
+import msgspec
+
+from ray_sentinel import process
+from ray_sentinel.doctor.check import Case, Check, Here, Result, failure, ok, skipped, warning
+from ray_sentinel.doctor.plan import Plan
+
+SECONDS = 8.0
+_TOOLS = {"s3": ("aws",), "gs": ("gcloud", "gsutil")}
+_REMEDIES = (
+    ("credential", "give credentials: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or an IAM role"),
+    ("token", "the token has expired: log in anew, or use a role of the instance"),
+    ("accessdenied", "allow s3:ListBucket, s3:GetObject, s3:PutObject and s3:DeleteObject on it"),
+    ("403", "allow s3:ListBucket, s3:GetObject, s3:PutObject and s3:DeleteObject on it"),
+    ("nosuchbucket", "create the bucket, or mend its name"),
+    ("404", "create the bucket, or mend its name"),
+    ("connect", "the node has no way to the store: look at proxy, endpoint and security group"),
+)
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """One place as seen from one node."""
+
+    url: str
+    tool: str = ""
+    """What asked; empty where no client is installed."""
+    problem: str = ""
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """All places."""
+
+    places: tuple[Place, ...]
+
+
+class ObjectStore(Check[Facts]):
+    """Lists at most one key; writes nothing, so the right to write is not proven."""
+
+    name = "object-store"
+    about = "the checkpoint store lets us in"
+    facts = Facts
+
+    def look(self, plan: Plan, here: Here) -> Facts | None:
+        """Ask with the client that is installed, in the ranks' environment."""
+        urls = [path for path in plan.checkpoints if urlsplit(path).scheme in _TOOLS]
+        return Facts(tuple(_try(url, here) for url in urls)) if urls else None
+
+    def judge(self, case: Case[Facts]) -> Iterable[Result]:
+        """No client is a warning, no entrance a failure."""
+        if not case.seen:
+            yield skipped("no checkpoint place is an object store")
+            return
+        for host, facts in case.seen.items():
+            for place in facts.places:
+                if not place.tool:
+                    wanted = " or ".join(_TOOLS[urlsplit(place.url).scheme])
+                    text = f"{place.url}: not checked, for {wanted} is not installed here"
+                    yield warning(text, f"install {wanted}", host)
+                elif place.problem:
+                    yield failure(f"{place.url}: {place.problem}", _remedy(place.problem), host)
+                else:
+                    yield ok(
+                        f"{place.url} can be listed ({place.tool}); writing was not tried", host
+                    )
+
+
+def _try(url: str, here: Here) -> Place:
+    scheme = urlsplit(url).scheme
+    program = next((name for name in _TOOLS[scheme] if shutil.which(name)), "")
+    if not program:
+        return Place(url=url)
+    done = process.run(_command(program, url), deadline=SECONDS, env=dict(here.environ))
+    if done.ok:
+        return Place(url=url, tool=program)
+    return Place(url=url, tool=program, problem=done.explain())
+
+
+def _command(program: str, url: str) -> Sequence[str]:
+    parts = urlsplit(url)
+    if program == "aws":
+        key = parts.path.strip("/")
+        command = ["aws", "s3api", "list-objects-v2", "--bucket", parts.netloc, "--max-items", "1"]
+        return [*command, *(["--prefix", key + "/"] if key else [])]
+    if program == "gcloud":
+        return ["gcloud", "storage", "buckets", "describe", f"gs://{parts.netloc}"]
+    return ["gsutil", "ls", "-b", f"gs://{parts.netloc}"]
+
+
+def _remedy(problem: str) -> str:
+    flat = problem.lower().replace(" ", "")
+    return next((remedy for word, remedy in _REMEDIES if word in flat), "run the client by hand")

@@ -1,0 +1,86 @@
+"""The ports that the run will listen on are free; who holds them is named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+import psutil
+
+from ray_sentinel.doctor.check import Case, Check, Here, Result, failure, ok, skipped
+from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.text import one_line
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """Who listens on a port. ``pid`` is None where it belongs to another user or container."""
+
+    port: int
+    address: str
+    pid: int | None = None
+    command: str = ""
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """The ports that were asked for, and those of them that are held."""
+
+    wanted: tuple[int, ...]
+    held: tuple[Holder, ...] = ()
+
+
+class Ports(Check[Facts]):
+    """Reads the kernel's table of listening sockets."""
+
+    name = "ports"
+    about = "ports are free"
+    facts = Facts
+
+    def look(self, plan: Plan, here: Here) -> Facts | None:
+        """MASTER_PORT beside those of the plan."""
+        wanted = set(plan.ports)
+        master = here.environ.get("MASTER_PORT", "")
+        if master.isascii() and master.isdigit():
+            wanted.add(int(master))
+        if not wanted:
+            return None
+        held = {}
+        for entry in psutil.net_connections("tcp"):
+            # An address that is not set has no port; one that listens has.
+            if entry.status != psutil.CONN_LISTEN or not entry.laddr:
+                continue
+            address, port = entry.laddr
+            if port in wanted:
+                held[port, address] = Holder(port, address, entry.pid, _command(entry.pid))
+        return Facts(tuple(sorted(wanted)), tuple(held.values()))
+
+    def judge(self, case: Case[Facts]) -> Iterable[Result]:
+        """Each held port is a failure."""
+        if not case.seen:
+            yield skipped("no ports are given (--port, MASTER_PORT)")
+            return
+        found = [
+            failure(
+                f"port {holder.port} ({holder.address}) is held by {_who(holder)}",
+                f"end pid {holder.pid} if it is an old run's, or take another port"
+                if holder.pid
+                else f"`ss -ltnp sport = :{holder.port}` as root shows who; or take another port",
+                host,
+            )
+            for host, facts in case.seen.items()
+            for holder in facts.held
+        ]
+        ports = sorted({port for facts in case.seen.values() for port in facts.wanted})
+        yield from found or [ok(f"free: {', '.join(map(str, ports))}")]
+
+
+def _who(holder: Holder) -> str:
+    return f"pid {holder.pid} ({holder.command})" if holder.pid else "a process not visible here"
+
+
+def _command(pid: int | None) -> str:
+    if pid is None:
+        return ""
+    try:
+        return one_line(" ".join(psutil.Process(pid).cmdline()), 120)
+    except psutil.Error:
+        return ""

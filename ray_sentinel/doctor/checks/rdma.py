@@ -1,0 +1,90 @@
+"""RDMA ports are up, and every node has as many."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from ray_sentinel.doctor.check import Case, Check, Here, Result, failure, ok, skipped, warning
+from ray_sentinel.doctor.plan import Plan
+
+
+class Port(msgspec.Struct, frozen=True):
+    """One port, with the texts of the kernel."""
+
+    name: str
+    state: str
+    physical: str
+    rate: str
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """The ports of a node."""
+
+    ports: tuple[Port, ...]
+
+
+class Rdma(Check[Facts]):
+    """Reads ``/sys/class/infiniband`` (kernel documentation, sysfs-class-infiniband)."""
+
+    name = "rdma"
+    about = "RDMA ports are up, and equal on all nodes"
+    facts = Facts
+
+    def look(self, plan: Plan, here: Here) -> Facts:
+        """All ports of all devices."""
+        found = []
+        for folder in sorted((here.sys / "class/infiniband").glob("*/ports/*")):
+            name = f"{folder.parents[1].name}/{folder.name}"
+            state, physical, rate = (_text(folder / n) for n in ("state", "phys_state", "rate"))
+            found.append(Port(name, state, physical, rate))
+        return Facts(tuple(found))
+
+    def judge(self, case: Case[Facts]) -> Iterable[Result]:
+        """Down is a failure where others of the node are up: NCCL takes them all."""
+        counts = Counter(len(facts.ports) for facts in case.seen.values())
+        if not any(counts):
+            yield skipped("there are no RDMA devices")
+            return
+        found = [
+            (failure if any(other.state.endswith("ACTIVE") for other in facts.ports) else warning)(
+                f"{port.name} is {port.state or 'unknown'} ({port.physical})",
+                "look at the cable and the switch, or leave it out with NCCL_IB_HCA",
+                host,
+            )
+            for host, facts in case.seen.items()
+            for port in facts.ports
+            if not port.state.endswith("ACTIVE")
+        ]
+        usual = counts.most_common(1)[0][0]
+        for host, facts in case.seen.items():
+            if len(facts.ports) != usual:
+                text = f"{len(facts.ports)} RDMA ports, where most nodes have {usual}"
+                found.append(failure(text, "`ibv_devinfo` and `lspci` show what is missing", host))
+        found += _rates(case)
+        yield from found or [ok(f"{usual} ports per node are up")]
+
+
+def _rates(case: Case[Facts]) -> list[Result]:
+    rates = Counter(port.rate for facts in case.seen.values() for port in facts.ports if port.rate)
+    usual = rates.most_common(1)[0][0] if rates else ""
+    return [
+        warning(
+            f"{port.name} runs at {port.rate}, most ports at {usual}",
+            "a cable or a port that trained down: `ibstat`, `mlxlink`",
+            host,
+        )
+        for host, facts in case.seen.items()
+        for port in facts.ports
+        if port.rate and rates[port.rate] < rates[usual]
+    ]
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""

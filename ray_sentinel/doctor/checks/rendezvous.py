@@ -1,0 +1,111 @@
+"""torchrun's rendezvous: its endpoint answers from every node, and all mean the same run."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from ray_sentinel.doctor.check import Case, Check, Here, Result, failure, ok, skipped, warning
+from ray_sentinel.doctor.endpoint import Wish, wish_of
+from ray_sentinel.doctor.machine import interfaces
+from ray_sentinel.doctor.plan import Plan
+
+SECONDS = 3.0
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What a node was told, and how the endpoint looks from there."""
+
+    wish: Wish
+    resolves: bool = False
+    own: bool = False
+    """The endpoint is this node."""
+    answers: bool = False
+    problem: str = ""
+
+
+class Rendezvous(Check[Facts]):
+    """Connects once from each node."""
+
+    name = "rendezvous"
+    about = "the rendezvous endpoint is the same everywhere, and answers"
+    facts = Facts
+
+    def look(self, plan: Plan, here: Here) -> Facts | None:
+        """Look the name up and connect."""
+        wish = wish_of(plan, here.environ)
+        if not wish.endpoint:
+            return Facts(wish) if wish.run_id else None
+        if wish.problem:
+            return Facts(wish, problem=wish.problem)
+        own = {address for item in interfaces(here.sys) for address in item.addresses}
+        try:
+            found = socket.getaddrinfo(wish.host, wish.port, proto=socket.IPPROTO_TCP)
+        except (OSError, UnicodeError) as error:
+            return Facts(wish, problem=f"{wish.host} cannot be looked up: {error}")
+        mine = any(str(entry[4][0]) in {*own, here.address} for entry in found)
+        try:
+            socket.create_connection((wish.host, wish.port), timeout=SECONDS).close()
+        except TimeoutError:
+            problem = f"no answer within {SECONDS:.0f} s"
+            return Facts(wish, resolves=True, own=mine, problem=problem)
+        except OSError as error:
+            problem = error.strerror or str(error)
+            return Facts(wish, resolves=True, own=mine, problem=problem)
+        return Facts(wish, resolves=True, own=mine, answers=True)
+
+    def judge(self, case: Case[Facts]) -> Iterable[Result]:
+        """An etcd must be up now; a c10d store is started by the run itself."""
+        if not any(facts.wish.endpoint for facts in case.seen.values()):
+            yield skipped("no rendezvous endpoint is given (--rdzv-endpoint, PET_RDZV_ENDPOINT)")
+            return
+        found = [*_differences(case)]
+        for host, facts in case.seen.items():
+            found += _of_node(host, facts, case)
+        first = next(iter(case.seen.values()))
+        yield from found or [ok(f"{first.wish.endpoint} is the same everywhere, and in order")]
+
+
+def _differences(case: Case[Facts]) -> Iterator[Result]:
+    for what, flag in (("endpoint", "--rdzv-endpoint"), ("run_id", "--rdzv-id")):
+        values = {host: getattr(facts.wish, what) for host, facts in case.seen.items()}
+        if len(set(values.values())) > 1:
+            story = "; ".join(f"{value or 'none'} on {host}" for host, value in values.items())
+            yield failure(
+                f"{flag} differs between nodes: {story[:300]}",
+                f"give every node the same {flag}: with different ones they never meet",
+            )
+
+
+def _of_node(host: str, facts: Facts, case: Case[Facts]) -> Iterator[Result]:
+    wish = facts.wish
+    if facts.answers and facts.own and not wish.is_etcd:
+        yield warning(
+            f"something listens on {wish.endpoint} already, perhaps an old run",
+            f"`ss -ltnp sport = :{wish.port}` shows it; end it, or take another port",
+            host,
+        )
+    if not wish.endpoint or facts.answers:
+        return
+    if not facts.resolves:
+        yield failure(f"{wish.endpoint}: {facts.problem}", "give HOST:PORT of the first node", host)
+    elif wish.is_etcd:
+        yield failure(
+            f"{wish.endpoint} does not answer: {facts.problem}",
+            "start etcd with --listen-client-urls http://0.0.0.0:2379, and open its port",
+            host,
+        )
+    elif "refused" not in facts.problem.lower():
+        yield failure(
+            f"{wish.endpoint} cannot be reached: {facts.problem}",
+            "open the port between the nodes, or take another address of the first node",
+            host,
+        )
+    elif not any(other.own for other in case.seen.values()):
+        yield warning(
+            f"{wish.endpoint} is none of the examined nodes, and nothing listens there",
+            "give the address of the first node",
+            host,
+        )

@@ -1,0 +1,62 @@
+"""Shared memory is large enough: data loaders and NCCL die of a full /dev/shm by SIGBUS."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+import msgspec
+
+from ray_sentinel.doctor.check import Case, Check, Here, Result, failure, ok, warning
+from ray_sentinel.doctor.plan import Plan
+
+LEAST = 256 << 20
+"""Container runtimes give 64 MiB unless told otherwise."""
+USUAL = 8 << 30
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """Bytes of /dev/shm; both None where there is none."""
+
+    size: int | None
+    free: int | None
+
+
+class SharedMemory(Check[Facts]):
+    """Looks at its file system."""
+
+    name = "shared-memory"
+    about = "/dev/shm is large enough"
+    facts = Facts
+
+    def look(self, plan: Plan, here: Here) -> Facts:
+        """Its size, and what is free."""
+        if not here.shm.is_dir():
+            return Facts(None, None)
+        space = os.statvfs(here.shm)
+        return Facts(space.f_blocks * space.f_frsize, space.f_bavail * space.f_frsize)
+
+    def judge(self, case: Case[Facts]) -> Iterable[Result]:
+        """Each node for itself."""
+        remedy = (
+            "docker run --shm-size=64g; in Kubernetes mount an emptyDir with medium: Memory at "
+            "/dev/shm"
+        )
+        found = []
+        for host, facts in case.seen.items():
+            if facts.size is None or facts.free is None:
+                found.append(failure("there is no /dev/shm", remedy, host))
+            elif facts.free < LEAST:
+                text = f"/dev/shm has {_mib(facts.free)} free of {_mib(facts.size)}"
+                full = facts.size >= USUAL
+                hint = "rm what old runs left in /dev/shm (`ls -la /dev/shm`)" if full else remedy
+                found.append(failure(text, hint, host))
+            elif facts.size < USUAL:
+                text = f"/dev/shm has {_mib(facts.size)}: little for data loaders with workers"
+                found.append(warning(text, remedy, host))
+        least = min((facts.free or 0 for facts in case.seen.values()), default=0)
+        yield from found or [ok(f"at least {_mib(least)} free")]
+
+
+def _mib(count: int) -> str:
+    return f"{count >> 20} MiB"

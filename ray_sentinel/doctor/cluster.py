@@ -1,0 +1,193 @@
+"""The checks on every node of a Ray cluster at once: a short-lived actor pinned to each."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ray_sentinel.clock import SystemClock
+from ray_sentinel.doctor.catalog import all_checks
+from ray_sentinel.doctor.check import Cluster, Joined, Visit
+from ray_sentinel.doctor.examine import Look, examine
+from ray_sentinel.doctor.machine import here, interfaces
+from ray_sentinel.doctor.meeting import Meeting, visit, whom_to_visit
+from ray_sentinel.doctor.netnames import chosen
+from ray_sentinel.doctor.plan import Plan
+
+START_SECONDS = 20.0
+"""For an actor to start and its looks to end, beyond the plan's deadline."""
+VISITS_SECONDS = 60.0
+_HEAD = "node:__internal_head__"
+
+
+class Examined(msgspec.Struct, frozen=True, kw_only=True):
+    """A node's answer; travels as MessagePack."""
+
+    looks: tuple[Look, ...]
+    place: tuple[str, int] | None = None
+    """Address and port where it can be visited."""
+    problem: str = ""
+    """Why it cannot be visited."""
+
+
+class Examiner:
+    """Runs on one node; the caller kills it when done."""
+
+    def __init__(self, plan: bytes, host: str, address: str) -> None:
+        self._plan = msgspec.msgpack.decode(plan, type=Plan)
+        self._here = here(self._plan, host, address)
+        self._meeting: Meeting | None = None
+
+    def examine(self) -> bytes:
+        """``Examined``."""
+        problem = ""
+        try:
+            self._meeting = Meeting(self._address(), SystemClock())
+        except OSError as error:
+            problem = error.strerror or str(error)
+        checks = [check for check in all_checks(self._plan.sources) if check.everywhere]
+        looks = examine(checks, self._plan, self._here)
+        meeting = self._meeting
+        place = (meeting.address, meeting.port) if meeting else None
+        return msgspec.msgpack.encode(Examined(looks=looks, place=place, problem=problem))
+
+    def _address(self) -> str:
+        """Of the interface that the ranks will use, else the one that Ray uses."""
+        wish = self._plan.interface or self._here.environ.get("NCCL_SOCKET_IFNAME", "")
+        named = chosen(wish, interfaces()) if wish else ()
+        found = [address for item in named for address in item.addresses]
+        return found[0] if found else self._here.address
+
+    def visit(self, places: bytes) -> bytes:
+        """Visit other nodes' (host, address, port): a tuple of ``Visit``."""
+        wanted = msgspec.msgpack.decode(places, type=tuple[tuple[str, str, int], ...])
+        clock = SystemClock()
+        return msgspec.msgpack.encode(
+            [visit(self._here.host, host, address, port, clock) for host, address, port in wanted]
+        )
+
+
+def describe(ray: Any, address: str) -> Cluster:
+    """The nodes that have joined, the head first."""
+    alive: list[Joined] = []
+    dead: list[str] = []
+    for node in ray.nodes():
+        if not node["Alive"]:
+            why = node.get("DeathReasonMessage") or "no reason is given"
+            dead.append(f"{node['NodeManagerAddress']}: {why}")
+            continue
+        resources = node["Resources"]
+        alive.append(
+            Joined(
+                id=node["NodeID"],
+                host=node["NodeManagerHostname"],
+                address=node["NodeManagerAddress"],
+                gpus=resources.get("GPU", 0.0),
+                is_head=_HEAD in resources,
+            )
+        )
+    alive.sort(key=lambda node: (not node.is_head, node.address, node.id))
+    free = ray.available_resources().get("GPU", 0.0)
+    return Cluster(address=address, joined=_unique(alive), free_gpus=free, dead=tuple(dead))
+
+
+def _unique(nodes: Sequence[Joined]) -> tuple[Joined, ...]:
+    """Nodes of one machine are told apart by their address, and then by their id."""
+    by_host = Counter(node.host for node in nodes)
+    by_place = Counter((node.host, node.address) for node in nodes)
+
+    def label(node: Joined) -> str:
+        if by_host[node.host] == 1:
+            return node.host
+        if by_place[node.host, node.address] == 1:
+            return f"{node.host} ({node.address})"
+        return f"{node.host} ({node.address}, {node.id[:8]})"
+
+    return tuple(msgspec.structs.replace(node, host=label(node)) for node in nodes)
+
+
+def examine_cluster(
+    ray: Any, cluster: Cluster, plan: Plan
+) -> tuple[dict[str, tuple[Look, ...]], tuple[Visit, ...]]:
+    """Every node's looks by host, and the visits. A node that does not answer is said so."""
+    with _examiners(ray, cluster.joined, plan) as examiners:
+        refs = {host: handle.examine.remote() for host, handle in examiners.items()}
+        raw, problems = _gather(ray, refs, plan.deadline + START_SECONDS)
+        answers = {host: msgspec.msgpack.decode(data, type=Examined) for host, data in raw.items()}
+        looks = {host: answer.looks for host, answer in answers.items()}
+        for host, problem in problems.items():
+            looks[host] = (Look(check="nodes", problem=problem),)
+        visits = _visits(ray, examiners, answers)
+    return looks, visits
+
+
+@contextlib.contextmanager
+def _examiners(ray: Any, nodes: Iterable[Joined], plan: Plan) -> Iterator[dict[str, Any]]:
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    data = msgspec.msgpack.encode(plan)
+    actor = ray.remote(Examiner)
+    made = {}
+    for node in nodes:
+        options = actor.options(
+            num_cpus=0,
+            max_restarts=0,
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False),
+        )
+        made[node.host] = options.remote(data, node.host, node.address)
+    try:
+        yield made
+    finally:
+        for handle in made.values():
+            ray.kill(handle)
+
+
+def _gather(
+    ray: Any, refs: Mapping[str, Any], seconds: float
+) -> tuple[dict[str, bytes], dict[str, str]]:
+    """Answers and problems, by host."""
+    from ray.exceptions import RayError
+
+    by_ref = {ref: host for host, ref in refs.items()}
+    ready, late = (
+        ray.wait(list(by_ref), num_returns=len(by_ref), timeout=seconds) if by_ref else ([], [])
+    )
+    problems = {by_ref[ref]: f"no answer within {seconds:.0f} s" for ref in late}
+    answers = {}
+    for ref in ready:
+        try:
+            answers[by_ref[ref]] = ray.get(ref)
+        except RayError as error:
+            lines = [line for line in str(error).splitlines() if line.strip()]
+            problems[by_ref[ref]] = lines[-1].strip() if lines else type(error).__name__
+    return answers, problems
+
+
+def _visits(
+    ray: Any, examiners: Mapping[str, Any], answers: Mapping[str, Examined]
+) -> tuple[Visit, ...]:
+    places = {host: answer.place for host, answer in answers.items() if answer.place}
+    refs = {}
+    for visitor in answers:
+        whom = whom_to_visit(list(dict.fromkeys((*places, visitor))), visitor)
+        wanted = [(host, *place) for host in whom if (place := places.get(host))]
+        if wanted:
+            refs[visitor] = examiners[visitor].visit.remote(msgspec.msgpack.encode(wanted))
+    raw, problems = _gather(ray, refs, VISITS_SECONDS)
+    found = [
+        one for data in raw.values() for one in msgspec.msgpack.decode(data, type=tuple[Visit, ...])
+    ]
+    found += [
+        Visit(visitor="", host=host, place=host, problem=f"cannot be visited: {answer.problem}")
+        for host, answer in answers.items()
+        if answer.problem
+    ]
+    found += [
+        Visit(visitor=host, host="", place="the others", problem=problem)
+        for host, problem in problems.items()
+    ]
+    return tuple(found)

@@ -1,0 +1,54 @@
+"""torchrun's rendezvous settings: options, or the ``PET_`` variables that stand for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from ray_sentinel.doctor.plan import Plan
+
+DEFAULT_PORTS = {"etcd": 2379, "etcd-v2": 2379}
+C10D_PORT = 29400
+"""torch.distributed.elastic's default for c10d."""
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """Where nodes are to meet."""
+
+    backend: str = ""
+    endpoint: str = ""
+    run_id: str = ""
+    host: str = ""
+    port: int = 0
+    problem: str = ""
+    """Why the endpoint cannot be read."""
+
+    @property
+    def is_etcd(self) -> bool:
+        """A server that must be up before the run."""
+        return self.backend.startswith("etcd")
+
+
+def wish_of(plan: Plan, environ: Mapping[str, str]) -> Wish:
+    """What the plan says, else this node's variables."""
+    backend = plan.rdzv_backend or environ.get("PET_RDZV_BACKEND", "")
+    endpoint = plan.rdzv_endpoint or environ.get("PET_RDZV_ENDPOINT", "")
+    run_id = plan.rdzv_id or environ.get("PET_RDZV_ID", "")
+    bare = endpoint.partition("://")[2] or endpoint
+    host, _, port = bare.rpartition(":")
+    if not host or (port and "]" in port):
+        host, port = bare, ""
+    # An endpoint on etcd's port is one, whoever did not say the backend.
+    if not backend:
+        backend = "etcd-v2" if port == "2379" else "c10d"
+    number = port or str(DEFAULT_PORTS.get(backend, C10D_PORT))
+    readable = number.isascii() and number.isdigit() and 0 < int(number) < 65536
+    return Wish(
+        backend=backend,
+        endpoint=endpoint,
+        run_id=run_id,
+        host=host.strip("[]"),
+        port=int(number) if readable else 0,
+        problem="" if readable else f"{port!r} is no port: HOST:PORT is expected",
+    )

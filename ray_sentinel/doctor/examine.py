@@ -1,0 +1,75 @@
+"""All checks' looks on one node, at once, each under its deadline."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from ray_sentinel.doctor.check import Check, Here
+from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.errors import SentinelError
+
+log = logging.getLogger(__name__)
+
+
+class Look(msgspec.Struct, frozen=True, kw_only=True):
+    """What one check found on one node: travels as MessagePack."""
+
+    check: str
+    facts: bytes | None = None
+    """None where there was nothing to look at, or where it went wrong."""
+    problem: str = ""
+    """Why the check could not look."""
+
+
+def examine(checks: Iterable[Check[Any]], plan: Plan, here: Here) -> tuple[Look, ...]:
+    """Look with every check that the plan wants.
+
+    A look that does not end in time is left alone, in its thread, and said.
+    """
+    wanted = [check for check in checks if plan.wants(check.name)]
+    answers: dict[str, Look] = {}
+    threads = {
+        check.name: threading.Thread(
+            target=_look, args=(check, plan, here, answers), name=f"check-{check.name}", daemon=True
+        )
+        for check in wanted
+    }
+    for thread in threads.values():
+        thread.start()
+    until = time.monotonic() + plan.deadline
+    for thread in threads.values():
+        thread.join(max(0.0, until - time.monotonic()))
+    late = f"did not end within {plan.deadline:.0f} s: what it looks at hangs"
+    return tuple(answers.get(name) or Look(check=name, problem=late) for name in threads)
+
+
+def _look(check: Check[Any], plan: Plan, here: Here, answers: dict[str, Look]) -> None:
+    try:
+        facts = check.look(plan, here)
+        data = None if facts is None else msgspec.msgpack.encode(facts)
+        answers[check.name] = Look(check=check.name, facts=data)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        answers[check.name] = Look(check=check.name, problem=f"{where}{error.strerror or error}")
+    except SentinelError as error:
+        answers[check.name] = Look(check=check.name, problem=str(error))
+    except Exception as error:  # the runner's loop: a user's check may fail in any way
+        log.debug("check %s failed", check.name, exc_info=True)
+        problem = f"the check itself failed: {type(error).__name__}: {error}"
+        answers[check.name] = Look(check=check.name, problem=problem)
+
+
+def environment_of(data: bytes) -> Mapping[str, str]:
+    """The variables in a ``/proc/<pid>/environ`` (``man 5 proc``)."""
+    pairs = (item.partition(b"=") for item in data.split(b"\0") if item)
+    return {
+        name.decode("utf-8", "replace"): value.decode("utf-8", "replace")
+        for name, separator, value in pairs
+        if separator
+    }

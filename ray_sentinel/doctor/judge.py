@@ -1,0 +1,72 @@
+"""From what was found on every node to the answer."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ray_sentinel.doctor.check import Case, Check, Cluster, Result, Visit, warning
+from ray_sentinel.doctor.examine import Look
+from ray_sentinel.doctor.plan import Plan
+
+log = logging.getLogger(__name__)
+
+_ORDER = {"failure": 0, "warning": 1, "ok": 2, "skipped": 3}
+
+
+def judge(
+    checks: Iterable[Check[Any]],
+    plan: Plan,
+    looks: Mapping[str, Sequence[Look]],
+    cluster: Cluster | None = None,
+    visits: Sequence[Visit] = (),
+) -> tuple[Result, ...]:
+    """All results, in the order of the checks; ``looks`` are by host."""
+    results: list[Result] = []
+    for check in checks:
+        if not plan.wants(check.name):
+            continue
+        seen, problems = _facts(check, looks)
+        results += (named(result, check.name) for result in problems)
+        case = Case(plan=plan, seen=seen, cluster=cluster, visits=tuple(visits))
+        results += _judged(check, case)
+    return tuple(results)
+
+
+def _facts(
+    check: Check[Any], looks: Mapping[str, Sequence[Look]]
+) -> tuple[dict[str, Any], list[Result]]:
+    seen: dict[str, Any] = {}
+    problems: list[Result] = []
+    for host, found in looks.items():
+        for look in found:
+            if look.check != check.name:
+                continue
+            if look.problem:
+                remedy = "look there by hand, or leave it out with --skip " + check.name
+                problems.append(warning(f"could not be checked: {look.problem}", remedy, host))
+            elif look.facts is not None:
+                seen[host] = msgspec.msgpack.decode(look.facts, type=check.facts)
+    return seen, problems
+
+
+def _judged(check: Check[Any], case: Case[Any]) -> list[Result]:
+    try:
+        return [named(result, check.name) for result in check.judge(case)]
+    except Exception as error:  # the runner's loop: a user's check may fail in any way
+        log.debug("check %s failed", check.name, exc_info=True)
+        text = f"the check itself failed: {type(error).__name__}: {error}"
+        return [named(warning(text, "mend the check"), check.name)]
+
+
+def named(result: Result, check: str) -> Result:
+    """The result under its check's name."""
+    return msgspec.structs.replace(result, check=check)
+
+
+def worst(results: Iterable[Result]) -> str:
+    """The worst outcome; "ok" where nothing was checked."""
+    return min((result.outcome for result in results), key=_ORDER.__getitem__, default="ok")

@@ -1,0 +1,79 @@
+"""Facts about a machine that several checks need."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+import psutil
+
+from ray_sentinel.clock import Clock, SystemClock
+from ray_sentinel.doctor.check import Here
+from ray_sentinel.doctor.examine import environment_of
+from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.progress.own_process import raylet_above
+
+_ARPHRD = {1: "ethernet", 32: "infiniband", 772: "loopback", 65534: "tunnel"}
+"""``include/uapi/linux/if_arp.h``."""
+
+
+class Interface(msgspec.Struct, frozen=True, kw_only=True):
+    """One network interface."""
+
+    name: str
+    up: bool
+    kind: str
+    """"ethernet", "virtual ethernet", "infiniband", "loopback", ..."""
+    addresses: tuple[str, ...] = ()
+    """IPv4 first, without zone."""
+
+
+def interfaces(sys: Path = Path("/sys")) -> tuple[Interface, ...]:
+    """All interfaces of this machine, or container."""
+    states = psutil.net_if_stats()
+    return tuple(
+        Interface(
+            name=name,
+            up=name in states and states[name].isup,
+            kind=_kind(sys / "class/net" / name),
+            addresses=tuple(
+                entry.address.partition("%")[0]
+                for family in (socket.AF_INET, socket.AF_INET6)
+                for entry in entries
+                if entry.family == family
+            ),
+        )
+        for name, entries in sorted(psutil.net_if_addrs().items())
+    )
+
+
+def _kind(folder: Path) -> str:
+    try:
+        kind = _ARPHRD.get(int((folder / "type").read_text()), "other")
+    except (OSError, ValueError):
+        return "unknown"
+    virtual = kind == "ethernet" and not (folder / "device").exists()
+    return "virtual ethernet" if virtual else kind
+
+
+def here(plan: Plan, host: str = "", address: str = "", clock: Clock | None = None) -> Here:
+    """This node: ranks inherit the raylet's environment where there is one, else the caller's."""
+    return Here(
+        host=host or socket.gethostname(),
+        address=address,
+        environ={**_inherited(), **plan.environ},
+        clock=clock or SystemClock(),
+    )
+
+
+def _inherited() -> Mapping[str, str]:
+    raylet = raylet_above(os.getpid())
+    if not raylet:
+        return dict(os.environ)
+    try:
+        return environment_of(Path(f"/proc/{raylet}/environ").read_bytes())
+    except OSError:
+        return dict(os.environ)

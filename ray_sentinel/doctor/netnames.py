@@ -1,0 +1,48 @@
+"""Which interfaces ``NCCL_SOCKET_IFNAME`` and its like mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ray_sentinel.doctor.machine import Interface
+
+_USUALLY_LEFT_OUT = ("lo", "docker", "virbr")
+
+
+def chosen(wish: str, have: Sequence[Interface]) -> tuple[Interface, ...]:
+    """The interfaces that NCCL would take, in the order in which it would.
+
+    A comma-separated list of prefixes; ``=`` in front makes them whole names, ``^`` excludes them
+    and ``^=`` excludes whole names (NCCL user guide, NCCL_SOCKET_IFNAME). Where nothing is asked
+    for, loopback, docker and libvirt bridges come last.
+    """
+    exclude, exact, names = parse_wish(wish)
+    if not names:
+        usual = [item for item in have if not item.name.startswith(_USUALLY_LEFT_OUT)]
+        return tuple(item for item in usual or have if item.up and item.addresses)
+    if exclude:
+        return tuple(
+            item
+            for item in have
+            if item.up and not any(_matches(item.name, name, exact) for name in names)
+        )
+    return tuple(
+        item for name in names for item in have if _matches(item.name, name, exact) and item.up
+    )
+
+
+def parse_wish(wish: str) -> tuple[bool, bool, tuple[str, ...]]:
+    """(exclude, whole names, names) of a wish.
+
+    >>> parse_wish("^=docker0,lo")
+    (True, True, ('docker0', 'lo'))
+    """
+    exclude = wish.startswith("^")
+    rest = wish.removeprefix("^")
+    exact = rest.startswith("=")
+    names = tuple(name.partition(":")[0].strip() for name in rest.removeprefix("=").split(","))
+    return exclude, exact, tuple(filter(None, names))
+
+
+def _matches(name: str, wanted: str, exact: bool) -> bool:
+    return name == wanted if exact else name.startswith(wanted)

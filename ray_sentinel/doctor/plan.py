@@ -1,0 +1,54 @@
+"""What is to be checked, and against what."""
+
+from __future__ import annotations
+
+import msgspec
+
+GIB = 1 << 30
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """A file with a user's own checks; its text travels to the nodes."""
+
+    name: str
+    text: str
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What the coming run needs. What is not given is not held against anybody."""
+
+    nodes: int | None = None
+    """Ray nodes that must have joined."""
+    gpus: int | None = None
+    """GPUs in the whole cluster."""
+    environ: dict[str, str] = {}
+    """Variables that the ranks will be given on top of each node's own."""
+    ports: tuple[int, ...] = ()
+    """TCP ports that must be free on every node."""
+    interface: str = ""
+    """What ``NCCL_SOCKET_IFNAME`` would say; empty: take the variable's word."""
+    checkpoints: tuple[str, ...] = ()
+    """Folders, or ``s3://`` and ``gs://`` places, that checkpoints are written to."""
+    need_bytes: int = 10 * GIB
+    """Free bytes that each checkpoint folder must have."""
+    rdzv_endpoint: str = ""
+    rdzv_id: str = ""
+    rdzv_backend: str = ""
+    """"c10d", "etcd", "etcd-v2" or "static"; empty: take ``PET_RDZV_BACKEND``'s word."""
+    skew_seconds: float = 1.0
+    """Difference of clocks between two nodes that is a failure; a tenth of it is a warning."""
+    packages: tuple[str, ...] = ()
+    """Distributions that must be equal on all nodes, beside the usual."""
+    config_file: str = ""
+    """The training's own YAML file."""
+    config_like: str = ""
+    """A file of the same kind that is known to be good: keys that it lacks are unknown."""
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    sources: tuple[Source, ...] = ()
+    deadline: float = 10.0
+    """Seconds that one check may look on one node."""
+
+    def wants(self, name: str) -> bool:
+        """Whether a check of this name is to be made."""
+        return name not in self.skip and (not self.only or name in self.only)

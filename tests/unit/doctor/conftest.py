@@ -1,0 +1,52 @@
+"""Looking and judging as the doctor does, on nodes that a test describes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from ray_sentinel.doctor.check import Check, Cluster, Joined, Result, Visit
+from ray_sentinel.doctor.examine import Look
+from ray_sentinel.doctor.judge import judge
+from ray_sentinel.doctor.plan import Plan
+
+Judge = Callable[..., list[Result]]
+
+
+@pytest.fixture
+def judged() -> Judge:
+    """``judged(check, {host: facts}, plan, cluster, visits)``."""
+
+    def ask(
+        check: Check[Any],
+        seen: Mapping[str, Any],
+        plan: Plan | None = None,
+        cluster: Cluster | None = None,
+        visits: tuple[Visit, ...] = (),
+    ) -> list[Result]:
+        looks = {
+            host: (Look(check=check.name, facts=msgspec.msgpack.encode(facts)),)
+            for host, facts in seen.items()
+        }
+        return list(judge([check], plan or Plan(), looks, cluster, visits))
+
+    return ask
+
+
+@pytest.fixture
+def cluster_of() -> Callable[..., Cluster]:
+    """A cluster of nodes a, b, c, ..."""
+
+    def make(
+        *hosts: str, gpus: float = 0.0, free: float = 0.0, dead: tuple[str, ...] = ()
+    ) -> Cluster:
+        joined = tuple(
+            Joined(id=host * 8, host=host, address=f"10.0.0.{n}", gpus=gpus, is_head=n == 1)
+            for n, host in enumerate(hosts, 1)
+        )
+        return Cluster(address="10.0.0.1:6379", joined=joined, free_gpus=free, dead=dead)
+
+    return make
