@@ -7,7 +7,7 @@ hangs, so a lag of one in a single poll names nobody.
 
 from __future__ import annotations
 
-from ray_sentinel.evidence.nccl_ras.counts import Split, split
+from ray_sentinel.evidence.nccl_ras.counts import Split, most_odd, split
 from ray_sentinel.evidence.nccl_ras.poll import Member
 from ray_sentinel.evidence.nccl_ras.scene import Scene
 from ray_sentinel.model.ras import RasKind, RasWait
@@ -66,6 +66,8 @@ def _judge(scene: Scene, stuck: list[Split]) -> None:
     roots = [(i, m) for i, m in odd if scene.identity(i.look, m) not in waiting]
     if roots and len(roots) < len(odd):
         scene.say("ranks that are behind in one communicator and ahead in another wait themselves")
+    if len(stuck) > 1 and any(m.place is None for item in stuck for m in item.others):
+        roots = _in_all(scene, stuck, roots)
     accused = roots or _lone_deviator(scene, stuck)
     kind: RasKind = "not-enqueued"
     if not roots or any(item.kind == "order" for item, _ in accused):
@@ -81,6 +83,14 @@ def _judge(scene: Scene, stuck: list[Split]) -> None:
             told = f"has not launched what its peers have: {item.text}"
         scene.accuse(item.look, member, kind, told)
     return None
+
+
+def _in_all(scene: Scene, stuck: list[Split], roots: list[Accused]) -> list[Accused]:
+    """Those behind everywhere: text does not say who is ahead, so others cannot be excused."""
+    everywhere = set.intersection(
+        *({scene.identity(item.look, member) for member in item.odd} for item in stuck)
+    )
+    return [(item, m) for item, m in roots if scene.identity(item.look, m) in everywhere]
 
 
 def _lone_deviator(scene: Scene, stuck: list[Split]) -> list[Accused]:
@@ -100,11 +110,15 @@ def _can_name(scene: Scene, accused: list[Accused]) -> bool:
     if not accused:
         scene.say("every rank that is behind waits elsewhere itself: a circle")
         return False
-    if not all(item.few for item, _ in accused) and len(accused) > 1:
+    by_split: dict[str, set[object]] = {}
+    for item, member in accused:
+        by_split.setdefault(item.look.last.key, set()).add(scene.identity(item.look, member))
+    everyone = set().union(*by_split.values())
+    # The excused are not counted: a group that waits for one of its own is one rank behind.
+    if any(len(by_split[i.look.last.key]) > most_odd(i.look.last.size) for i, _ in accused):
         scene.say("too many are behind to be the exception: they may wait for another")
         return False
-    identities = {scene.identity(item.look, member) for item, member in accused}
-    if len({item.look.last.key for item, _ in accused}) > 1 and len(identities) > 1:
+    if everyone not in by_split.values():
         scene.say(
             "ranks of several communicators are behind and wait in none: they may wait for each "
             "other's sends, which RAS does not count"

@@ -40,6 +40,11 @@ class Split:
     text: str
 
 
+def most_odd(size: int) -> int:
+    """How many ranks of a communicator can be the exception."""
+    return max(1, size // OUTLIERS)
+
+
 def split(look: Look) -> Split | None:
     """How the ranks of a communicator differ; None where they do not, or nothing is known."""
     members = [m for m in look.last.members if m.counts and m.state in ("RUNNING", "", "INIT")]
@@ -82,7 +87,7 @@ def _behind(
         odd=tuple(odd),
         others=tuple(others),
         gap=gap,
-        few=len(odd) <= max(1, look.last.size // OUTLIERS),
+        few=len(odd) <= most_odd(look.last.size),
         text=f"{_count(len(odd), 'rank has', 'ranks have')} launched {highest - least} fewer than "
         f"the furthest of the other {len(others)} ({', '.join(where)})",
     )
@@ -104,7 +109,7 @@ def _order(
         odd=tuple(odd),
         others=tuple(others),
         gap=max(abs(a - b) for a, b in zip(vector, usual, strict=True)),
-        few=len(odd) <= max(1, look.last.size // OUTLIERS) and count > len(odd),
+        few=len(odd) <= most_odd(look.last.size) and count > len(odd),
         text=f"{_count(len(odd), 'rank has', 'ranks have')} launched other collectives than "
         f"{count} others ({', '.join(differing)})",
     )

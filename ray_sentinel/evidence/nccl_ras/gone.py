@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from ray_sentinel.evidence.nccl_ras.poll import Poll, Process
-from ray_sentinel.evidence.nccl_ras.scene import Scene
+from ray_sentinel.evidence.nccl_ras.poll import Poll, Process, State
+from ray_sentinel.evidence.nccl_ras.scene import Scene, minority
 from ray_sentinel.model.ras import RasCulprit, RasKind
 
 DEAD = "is dead to RAS: its process has ended, or could not be reached for a minute"
+_MEMBERS: tuple[tuple[State, RasKind], ...] = (
+    ("DEAD", "rank-dead"),
+    ("UNRESPONSIVE", "rank-unresponsive"),
+)
 MUTE = "does not answer RAS: stopped, hung with all its threads, cut off, or just gone"
 
 
@@ -34,6 +38,7 @@ def judge_gone(scene: Scene) -> None:
     count = max(len(mute), sum(poll.missing_count for poll in last) - (not mute) * len(dead))
     if count > 0:
         _name(scene, mute, count, total, "rank-unresponsive")
+    _name_members(scene)
     if timeouts := sum(poll.timeouts for poll in last):
         scene.say(
             f"{timeouts} communication time-outs while RAS gathered this: a process did not answer"
@@ -49,7 +54,7 @@ def _name(scene: Scene, processes: list[Process], count: int, total: int, kind: 
         ranks = scene.names.of_process(process)
         which = f" (rank {', '.join(map(str, ranks))})" if ranks else ""
         scene.say(f"process {process.pid} on {process.host}{which} {told}")
-    if total and 2 * count > total:
+    if count < total < 2 * count:  # where it is all that we know of, others may well live
         scene.say(
             f"{count} of {total} processes at once: the one that answered may be cut off itself"
         )
@@ -63,6 +68,26 @@ def _name(scene: Scene, processes: list[Process], count: int, total: int, kind: 
     for process in processes:
         _accuse(scene, process, kind, told)
     return None
+
+
+def _name_members(scene: Scene) -> None:
+    """Missing ranks whose process the answer does not tell."""
+    if not scene.open:
+        return
+    for state, kind in _MEMBERS:
+        for look in scene.looks:
+            found = [m for m in look.last.members if m.state == state and m.place is None]
+            if (
+                not found
+                or not minority(look, len(found))
+                or scene.kind not in ("no-mismatch", kind)
+            ):
+                continue
+            told = DEAD if state == "DEAD" else MUTE
+            scene.conclude(kind, 0.9 if state == "DEAD" else 0.8)
+            for member in found:
+                scene.say(f"{scene.who(look, member)} of {look.last.name} {told}")
+                scene.accuse(look, member, kind, told)
 
 
 def _accuse(scene: Scene, process: Process, kind: RasKind, told: str) -> None:

@@ -121,23 +121,22 @@ def _communicator(raw: dict[str, Any], number: int, problems: list[str]) -> Comm
 def _present(raw: dict[str, Any]) -> Member | None:
     rank = _count(raw.get("rank"))
     status = raw.get("status")
-    if rank is None or rank >= MOST_RANKS:
+    if rank is None or rank >= MOST_RANKS or CUT in raw:
         return None
-    whole = CUT not in raw and not (isinstance(status, dict) and CUT in status)
     counts = raw.get("collective_counts")
-    flags = status if isinstance(status, dict) and whole else {}
+    flags = status if isinstance(status, dict) else {}
     return Member(
         rank=rank,
         **_place(raw),
-        state=_state(flags) if flags else ("RUNNING" if whole and status is None else ""),
+        state=_state(flags) if flags else "",
         error=_error(flags),
-        counts=_counts(counts) if whole and isinstance(counts, dict) else {},
+        counts=_counts(counts) if isinstance(counts, dict) else {},
     )
 
 
 def _absent(raw: dict[str, Any]) -> Member | None:
     rank = _count(raw.get("rank"))
-    if rank is None or rank >= MOST_RANKS:
+    if rank is None or rank >= MOST_RANKS or CUT in raw:
         return None
     status = raw.get("status")
     # Some tools that pass the output on lift the flags out of "status".
@@ -181,7 +180,7 @@ def _error(flags: dict[str, Any]) -> str:
 
 
 def _counts(raw: dict[str, Any]) -> dict[str, int]:
-    found = {name: _count(value) for name, value in raw.items() if name != CUT}
+    found = {name: _count(value) for name, value in raw.items()}
     return {name: value for name, value in found.items() if value is not None}
 
 

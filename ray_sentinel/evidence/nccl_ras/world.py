@@ -2,8 +2,9 @@
 
 A process and its GPU are the same rank in every communicator. Where somebody gives the job's ranks
 (host, pid → rank), those count. Else the communicator that holds every GPU of the job, as
-``torch.distributed``'s default group does, numbers them. Else the numbers of the largest
-communicator that a rank is in are used, and it is said so.
+``torch.distributed``'s default group does, numbers them; a process that it does not show has no
+number then. Else the numbers of the largest communicator that a rank is in are used, and it is said
+so.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Names:
         self._places: dict[Place, int] = {}
         self._world = _world(polls, found)
         self._by_key: set[str] = set()
-        for communicator in [self._world, *found] if self._world is not None else found:
+        for communicator in [self._world] if self._world is not None else found:
             for member in communicator.members:
                 if member.place is not None:
                     self._places.setdefault(member.place, member.rank)
@@ -60,8 +61,9 @@ class Names:
             return [] if rank is None else [rank]
         return sorted(
             rank
-            for (host, pid, _), rank in self._places.items()
+            for (host, pid, gpu), rank in self._places.items()
             if (host, pid) == (process.host, process.pid)
+            and (gpu in process.gpus or gpu < 0 or not process.gpus)
         )
 
     def _given(self, host: str, pid: int | None) -> int | None:

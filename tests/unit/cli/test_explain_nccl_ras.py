@@ -1,0 +1,97 @@
+"""``ray-sentinel explain nccl-ras``: files, folders, what is printed, exit codes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ray_sentinel.cli.main import main
+from ray_sentinel.cli.ras_files import rank_table
+from ray_sentinel.errors import InputError
+from tests.support.ras_sim.job import Job
+from tests.support.ras_sim.render import as_json, as_text
+
+
+def run(capsys: pytest.CaptureFixture[str], *args: str) -> tuple[int, str, str]:
+    code = main(["explain", "nccl-ras", *args])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+@pytest.fixture
+def job() -> Job:
+    made = Job(1, 2, 4)
+    made.run(20)
+    return made
+
+
+def test_json_names_the_culprit(
+    job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job.world.launch("AllReduce", 3, but=(5,))
+    (tmp_path / "1.json").write_text(as_json(job))
+    job.wait(10)
+    (tmp_path / "2.json").write_text(as_json(job))
+    code, out, _ = run(capsys, str(tmp_path), "--json")
+    found = json.loads(out)
+    assert code == 1
+    assert found["culprit_ranks"] == [5]
+    assert found["kind"] == "not-enqueued"
+    assert 0 < found["confidence"] <= 1
+    assert found["evidence"]
+    assert found["polls"] == 2
+    assert found["version"] == "2.29.3"
+
+
+def test_people_are_told_the_same(
+    job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job.peers[3].dead = True
+    file = tmp_path / "ras.txt"
+    file.write_text(as_text(job))
+    code, out, _ = run(capsys, str(file))
+    assert code == 1
+    assert out.startswith("rank-dead: rank 3")
+
+
+def test_a_job_without_findings_is_exit_code_0(
+    job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "ras.json"
+    file.write_text(as_json(job))
+    code, out, _ = run(capsys, str(file), "--json")
+    assert code == 0
+    assert json.loads(out)["culprit_ranks"] == []
+
+
+def test_other_files_are_exit_code_2_and_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "notes.md"
+    file.write_text("hello")
+    code, _, err = run(capsys, str(file))
+    assert code == 2
+    assert "notes.md" in err
+    assert run(capsys, str(tmp_path / "missing"))[0] == 2
+
+
+def test_ranks_are_joined_from_status(
+    job: Job, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job.world.launch("AllReduce", 3, but=(5,))
+    (tmp_path / "ras.json").write_text(as_json(job))
+    rows = [{"rank": 10 + p.world, "host": p.host, "pid": p.pid} for p in job.peers]
+    (tmp_path / "status").write_text(json.dumps({"jobs": [{"job": "j", "ranks": rows}]}))
+    options = ("--ranks", str(tmp_path / "status"), "--json")
+    code, out, _ = run(capsys, str(tmp_path / "ras.json"), *options)
+    assert code == 1
+    assert json.loads(out)["culprit_ranks"] == [15]
+
+
+def test_a_table_without_ranks_is_refused(tmp_path: Path) -> None:
+    for text in ("{}", "[1, 2]", "nothing"):
+        (tmp_path / "table").write_text(text)
+        with pytest.raises(InputError, match="table"):
+            rank_table(str(tmp_path / "table"))
