@@ -75,6 +75,7 @@ class Coordinator:
             Source(self._status, self._brain.incidents, self._history.image),
             self._config.coordinator.port,
         )
+        self._executor.diagnose.source = lambda: self._page.url or str(self._storage.root or "")
         self._start("reconcile", self._config.coordinator.reconcile_interval, self._reconcile)
         self._start("tick", self._config.coordinator.tick_interval, self._tick)
         self._start("prune", 60.0, self._prune)
@@ -275,6 +276,7 @@ class Coordinator:
         for loop in self._loops:
             loop.stop()
         self._page.close()
+        self._executor.diagnose.close()
         await asyncio.to_thread(self._brain.close)
         await asyncio.to_thread(self._history.close)
         await asyncio.to_thread(self._prometheus.close)

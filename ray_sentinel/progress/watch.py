@@ -29,6 +29,7 @@ from ray_sentinel.progress.exits import Ended, ExitWatch
 from ray_sentinel.progress.ownership import is_default_owner, owns
 from ray_sentinel.progress.process_state import StateReader
 from ray_sentinel.progress.processes import Key, Process, ProcessTable
+from ray_sentinel.progress.ray_workers import RayRanks, RayWorker
 from ray_sentinel.progress.reader import RecordReader
 from ray_sentinel.progress.record_view import RecordView
 from ray_sentinel.progress.stale import StaleRecords
@@ -82,7 +83,8 @@ class NodeWatch:
         self._states = StateReader(proc)
         self._exits = ExitWatch(proc, now=now, on_exit=on_exit)
         self._stale = StaleRecords(self.records)
-        self._claims: tuple[Claim, ...] = ()
+        self._ray = RayRanks(own_raylet, proc)
+        self._workers: tuple[RayWorker, ...] = ()
         self._tracked: dict[Key, _Tracked] = {}
         self._ended: set[Key] = set()
         self._attached = Attached(proc)
@@ -102,14 +104,19 @@ class NodeWatch:
         self._peers = frozenset(raylets)
         self._strangers = frozenset(strangers)
 
-    def claim(self, claims: Iterable[Claim]) -> None:
-        """Ranks that Ray knows of; replaces what was claimed before."""
-        self._claims = tuple(claims)
+    def set_ray_workers(self, workers: Iterable[RayWorker]) -> None:
+        """The actors' processes on this node, as Ray knows them; replaces those of before."""
+        self._workers = tuple(workers)
 
     @property
     def problems(self) -> tuple[str, ...]:
         """What was new and wrong since the last call: files that are no records, and the like."""
-        sources = (self.records.problems, self._attached.problems, self._stale.problems)
+        sources = (
+            self.records.problems,
+            self._attached.problems,
+            self._stale.problems,
+            self._ray.problems,
+        )
         problems = tuple(problem for source in sources for problem in source)
         for source in sources:
             source.clear()
@@ -145,8 +152,9 @@ class NodeWatch:
 
     def _discover(self, table: Mapping[int, Process]) -> list[Found]:
         attached = (_claim(view) for view in self._views.values())
+        by_ray = self._ray.claims(self._workers, table, self._views.keys(), self._monotonic())
         found = self._discovery.discover(
-            table, (*(claim for claim in attached if claim is not None), *self._claims)
+            table, (*(claim for claim in attached if claim is not None), *by_ray)
         )
         self.records.also(
             Path(folder)
@@ -184,7 +192,9 @@ class NodeWatch:
             reading = self._states.read(
                 key,
                 self._monotonic(),
-                stepping_tid=view.stepping_tid if view else 0,
+                stepping_tid=view.stepping_tid
+                if view
+                else self._ray.training_tid(item.process, self._monotonic()),
                 companion_tid=view.companion_tid if view else 0,
                 stamp=view.stamp if view else 0.0,
             )

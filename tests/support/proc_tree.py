@@ -68,6 +68,7 @@ class ProcTree:
         switches: int = 10,
         delay: float = 0.0,
         wchan: str = "0",
+        comm: str = "python3.11",
     ) -> None:
         """Make a thread of a process, or change it."""
         folder = self.root / str(pid) / "task" / str(tid)
@@ -75,6 +76,7 @@ class ProcTree:
         (folder / "stat").write_bytes(stat_line(tid, "python3.11", state, 1, tid * 10, cpu))
         (folder / "schedstat").write_text(f"{int(cpu * 1e9)} {int(delay * 1e9)} {switches}\n")
         (folder / "wchan").write_text(wchan)
+        (folder / "comm").write_text(comm + "\n")
 
     def remove(self, pid: int) -> None:
         """The process is gone."""

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.model.identity import Node
-from ray_sentinel.progress.discovery import Claim
+from ray_sentinel.progress.ray_workers import RayWorker
 from ray_sentinel.progress.watch import NodeWatch
 from tests.support.proc_tree import ProcTree
 
@@ -149,12 +149,16 @@ def test_a_raylet_without_an_agent_keeps_its_processes_and_takes_no_others(machi
 
 
 def test_what_ray_knows(machine):
-    machine.tree.process(101, 1, "ray::TrainWorker")
+    machine.tree.process(101, 1, "ray::Trainer.fit")
+    machine.tree.thread(101, 105, comm="pt_gloo_runloop")
     watch = machine.watch()
     assert seen(watch) == []
-    watch.claim([Claim(pid=101, start=0, job="j", rank=6, source="ray")])
+    watch.set_ray_workers([RayWorker(pid=101, group="train-1.Trainer", order=6, size=8)])
     ((item,), _) = watch.poll()
-    assert (item.rank.id.rank, item.rank.source) == (6, "ray")
+    assert (item.rank.id.rank, item.rank.source, item.rank.world_size) == (6, "ray", 8)
+    assert item.rank.id.job == "train-1.Trainer"
+    (problem,) = watch.problems
+    assert "train-1.Trainer" in problem
 
 
 def test_children_of_a_rank(machine):

@@ -1,0 +1,200 @@
+"""Ranks that run in Ray's workers, as tasks or actors, without a line of ours.
+
+Ray starts a worker before it knows what will run there, so nothing in the environment that the
+process started with says that it is a rank; and some versions of Ray write the process's title over
+it. So Ray is asked which actors there are, and the process which rank it is:
+
+- Ray Train's log has run and rank (``train_log``);
+- else the present environment has them (``live_environ``): ``RANK`` and its like, as set by whoever
+  called ``init_process_group``;
+- else, where threads show that the process is in a process group, ranks are counted in the order of
+  their bundles, names or starts (``RayWorker.order``), which is said in ``problems``.
+
+What was found out about a process stays until it is idle again or ends.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from ray_sentinel.progress.discovery import Claim
+from ray_sentinel.progress.environment import (
+    ROLE_VARIABLE,
+    attempt_from,
+    gpus_from,
+    job_from,
+    rank_from,
+)
+from ray_sentinel.progress.launchers import is_launcher
+from ray_sentinel.progress.live_environ import LiveEnviron
+from ray_sentinel.progress.processes import Key, Process
+from ray_sentinel.progress.train_log import TrainWords, read_words
+from ray_sentinel.progress.worker_threads import in_process_group, thread_names, training_thread
+
+YOUNG_SECONDS = 60.0
+"""A worker is looked at in every pass for so long, then every ``SELDOM_SECONDS``."""
+SELDOM_SECONDS = 5.0
+TRAIN_LOG_SECONDS = 15.0
+"""How long Ray Train may take to write its first line about a worker that has a rank."""
+
+_TITLE = re.compile(r"^ray::(?!IDLE)\w")
+_TRAIN = re.compile(r"^ray::(RayTrainWorker|_RayTrainWorker)")
+
+
+class RayWorker(msgspec.Struct, frozen=True, kw_only=True):
+    """An actor's process, as Ray describes it."""
+
+    pid: int
+    group: str
+    """Name of the actors that it belongs together with: equal for all ranks of a job."""
+    attempt: int = 0
+    order: int = 0
+    """Its place among them, from 0."""
+    size: int = 1
+    """How many of them live."""
+
+
+class _Known(msgspec.Struct, kw_only=True):
+    """What is known of one worker so far."""
+
+    since: float
+    next_look: float = 0.0
+    claim: Claim | None = None
+    training_tid: int = 0
+    thread_due: float = 0.0
+
+
+class RayRanks:
+    """Finds ranks among the workers of one raylet, look after look."""
+
+    def __init__(
+        self,
+        own_raylet: int | None,
+        proc: Path = Path("/proc"),
+        environ_of: Callable[[int], Mapping[str, str] | None] | None = None,
+    ) -> None:
+        """``own_raylet`` is the raylet's pid; ``environ_of`` reads a process's live variables."""
+        self._raylet = own_raylet
+        self._proc = proc
+        self._environ_of = environ_of or LiveEnviron(proc).read
+        self._known: dict[Key, _Known] = {}
+        self._said: set[str] = set()
+        self.problems: list[str] = []
+
+    def claims(
+        self,
+        workers: Iterable[RayWorker],
+        table: Mapping[int, Process],
+        attached: Collection[Key],
+        now: float,
+    ) -> tuple[Claim, ...]:
+        """The ranks among the processes, those in ``attached`` left out; ``now`` is monotonic."""
+        told = {worker.pid: worker for worker in workers}
+        candidates = {
+            process.key: process for process in table.values() if self._may_be_rank(process)
+        }
+        self._known = {key: known for key, known in self._known.items() if key in candidates}
+        found = []
+        for key, process in candidates.items():
+            if key in attached:
+                continue
+            known = self._known.setdefault(key, _Known(since=now))
+            if known.claim is None and now >= known.next_look:
+                young = now - known.since < YOUNG_SECONDS
+                known.next_look = now + (0.0 if young else SELDOM_SECONDS)
+                known.claim = self._decide(process, told.get(process.pid), table, now - known.since)
+            if known.claim is not None:
+                found.append(known.claim)
+        return tuple(found)
+
+    def training_tid(self, process: Process, now: float) -> int:
+        """The thread that trains, where it is not the main one; else 0."""
+        known = self._known.get(process.key)
+        if known is None or _TRAIN.match(process.title) is None:
+            return 0
+        if now >= known.thread_due:
+            known.thread_due = now + SELDOM_SECONDS
+            names = thread_names(process.pid, self._proc)
+            known.training_tid = training_thread(process.pid, names, self._proc)
+        return known.training_tid
+
+    def _may_be_rank(self, process: Process) -> bool:
+        return (
+            _TITLE.match(process.title) is not None
+            and not is_launcher(process)
+            and not process.environ.get(ROLE_VARIABLE)
+            # With a rank from the start it is found like any other process.
+            and rank_from(process.environ) is None
+            and (self._raylet is None or any(pid == self._raylet for pid, _ in process.lineage))
+        )
+
+    def _decide(
+        self, process: Process, worker: RayWorker | None, table: Mapping[int, Process], age: float
+    ) -> Claim | None:
+        environ = self._environ_of(process.pid) or {}
+        if _TRAIN.match(process.title):
+            words = read_words(process.pid, self._proc)
+            if words is not None:
+                return _claim(process, environ, worker, words=words)
+            if age < TRAIN_LOG_SECONDS:
+                return None
+        grouped = in_process_group(thread_names(process.pid, self._proc))
+        if (told := rank_from(environ)) is not None:
+            # A worker keeps the variables of the last task that set them; an actor that started
+            # its ranks as processes of their own has set them for these.
+            ranked = grouped or (worker is not None and not _has_ranks_below(process, table))
+            return _claim(process, environ, worker, rank=told.rank) if ranked else None
+        if worker is None or worker.size < 2 or not grouped:
+            return None
+        self._say(
+            f"{worker.group}: nothing tells which rank is which; they are numbered in the order "
+            "of their bundles, names or starts, which may not be theirs (set RANK in os.environ, "
+            "or call attach(rank=...))"
+        )
+        return _claim(process, environ, worker, rank=worker.order)
+
+    def _say(self, problem: str) -> None:
+        if problem not in self._said:
+            self._said.add(problem)
+            self.problems.append(problem)
+
+
+def _claim(
+    process: Process,
+    environ: Mapping[str, str],
+    worker: RayWorker | None,
+    *,
+    rank: int = 0,
+    words: TrainWords | None = None,
+) -> Claim:
+    told = rank_from(environ)
+    group = worker.group if worker is not None else ""
+    named = words.run if words is not None else job_from(environ)
+    size = told.world_size if told is not None else None
+    local = told.local_rank if told is not None else None
+    return Claim(
+        pid=process.pid,
+        start=process.start,
+        job=environ.get("RAY_SENTINEL_JOB", "") or named or group,
+        rank=words.rank if words is not None else rank,
+        attempt=attempt_from(environ) or (worker.attempt if worker is not None else 0),
+        world_size=size or (words.world_size if words else None) or _size(told is None, worker),
+        local_rank=words.local_rank if words is not None else local,
+        gpus=gpus_from(environ),
+        source="ray",
+    )
+
+
+def _size(counted: bool, worker: RayWorker | None) -> int | None:
+    return worker.size if counted and worker is not None else None
+
+
+def _has_ranks_below(process: Process, table: Mapping[int, Process]) -> bool:
+    return any(
+        process.key in other.lineage and other.interpreter and rank_from(other.environ) is not None
+        for other in table.values()
+    )

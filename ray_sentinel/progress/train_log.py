@@ -1,0 +1,91 @@
+"""Ray Train's own word about a worker: which rank of which run it is.
+
+Ray Train writes a log for each of its workers, ``train/ray-train-{app,sys}-worker-<worker id>.log``
+in the session's folder of logs, one JSON object a line. Since its second version these carry
+``run_name``, ``world_rank`` and ``local_rank`` beside the process (``LoggingManager`` of
+``ray/train/v2/_internal/logging``). The worker's id stands in the name of the file that its output
+goes to.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import msgspec
+
+MAX_READ = 1 << 20
+"""Bytes read of a log, at its end: the rank is on every line."""
+MAX_NAME = 200
+"""Characters of a run's name."""
+
+_OUTPUT = re.compile(r"^worker-(?P<worker>[0-9a-f]{16,})-[0-9a-f]{8}-\d+\.(?:out|err)$")
+_WORLD = re.compile(rb"world_size=(\d{1,7})\b")
+
+
+class TrainWords(msgspec.Struct, frozen=True, kw_only=True):
+    """What Ray Train says of one worker."""
+
+    run: str
+    rank: int
+    local_rank: int | None = None
+    world_size: int | None = None
+    """Said only where a torch process group was set up."""
+
+
+class _Line(msgspec.Struct):
+    process: int
+    run_name: str
+    world_rank: int
+    local_rank: int | None = None
+
+
+_decoder = msgspec.json.Decoder(_Line)
+
+
+def read_words(pid: int, proc: Path = Path("/proc")) -> TrainWords | None:
+    """Ray Train's word about process ``pid``; None where it said nothing, or not to us."""
+    for path in _logs(proc / str(pid)):
+        try:
+            with open(path, "rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - MAX_READ))
+                words = parse_words(file.read(MAX_READ), pid)
+        except OSError:
+            continue
+        if words is not None:
+            return words
+    return None
+
+
+def parse_words(data: bytes, pid: int) -> TrainWords | None:
+    """The last word in a log about process ``pid``; lines of another form are left out."""
+    found: TrainWords | None = None
+    for line in data.splitlines():
+        try:
+            told = _decoder.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            continue
+        if told.process != pid or told.world_rank < 0 or not told.run_name:
+            continue
+        size = _WORLD.search(line)
+        found = TrainWords(
+            run=told.run_name[:MAX_NAME],
+            rank=told.world_rank,
+            local_rank=told.local_rank,
+            world_size=int(size[1]) if size else found.world_size if found else None,
+        )
+    return found
+
+
+def _logs(folder: Path) -> list[Path]:
+    for stream in ("2", "1"):
+        try:
+            output = Path(os.readlink(folder / "fd" / stream))
+        except OSError:
+            continue
+        if match := _OUTPUT.match(output.name):
+            train = output.parent / "train"
+            worker = match["worker"]
+            return [train / f"ray-train-{kind}-worker-{worker}.log" for kind in ("app", "sys")]
+    return []

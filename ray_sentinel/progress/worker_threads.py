@@ -1,0 +1,53 @@
+"""What the threads of a Ray worker tell: whether it is in a process group, and which one trains."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from ray_sentinel.progress.proc_stat import parse_schedstat
+
+MAX_THREADS = 2048
+
+_GROUP_THREADS = ("pt_gloo_", "pt_nccl_", "pt_ucc_", "gloo_tcp_loop")
+"""PyTorch names the threads of its process groups so (``c10::setThreadName``)."""
+
+
+def thread_names(pid: int, proc: Path = Path("/proc")) -> dict[int, str]:
+    """The kernel's names of a process's threads, by thread id; empty where it is gone."""
+    folder = proc / str(pid) / "task"
+    found: dict[int, str] = {}
+    try:
+        tids = [int(name) for name in os.listdir(folder)]
+    except OSError:
+        return {}
+    for tid in tids[:MAX_THREADS]:
+        try:
+            found[tid] = (folder / str(tid) / "comm").read_text(errors="replace").strip()
+        except OSError:
+            continue
+    return found
+
+
+def in_process_group(names: Mapping[int, str]) -> bool:
+    """Whether PyTorch has opened a process group in the process with these threads."""
+    return any(name.startswith(_GROUP_THREADS) for name in names.values())
+
+
+def training_thread(pid: int, names: Mapping[int, str], proc: Path = Path("/proc")) -> int:
+    """The thread that trains in a worker of Ray Train, whose main thread serves the controller.
+
+    Python's threads have their maker's name; of those beside the main thread, the one that used
+    most CPU time so far. 0 where there is none.
+    """
+    used: dict[int, float] = {}
+    for tid, name in names.items():
+        if tid == pid or name != names.get(pid):
+            continue
+        try:
+            data = (proc / str(pid) / "task" / str(tid) / "schedstat").read_bytes()
+            used[tid] = parse_schedstat(data).cpu_seconds
+        except (OSError, ValueError):
+            continue
+    return max(used, key=lambda tid: used[tid], default=0)

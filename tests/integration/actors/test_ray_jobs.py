@@ -1,0 +1,139 @@
+"""Jobs in Ray's own workers, none of which has a line of ours: found, watched, and named."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.status import JobStatus
+from tests.support.ray_cluster import RayCluster, Watched, eventually
+
+pytestmark = pytest.mark.integration
+
+SUPPORT = Path(__file__).parents[2] / "support"
+START_SECONDS = 120.0
+"""Torch is imported in every rank, on however few CPUs there are."""
+
+
+@contextlib.contextmanager
+def job(cluster: RayCluster, folder: Path, script: str, *arguments: str) -> Iterator[None]:
+    """A driver of its own; ended with its workers."""
+    folder.mkdir()
+    environ = cluster.environ(
+        RAY_TRAIN_V2_ENABLED="1", GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1"
+    )
+    with open(folder / "driver.log", "wb") as output:
+        driver = subprocess.Popen(
+            [sys.executable, "-W", "ignore", str(SUPPORT / script), *arguments],
+            env=environ,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        yield
+    finally:
+        for path in folder.glob("rank-*"):
+            with contextlib.suppress(ProcessLookupError, ValueError):
+                os.kill(int(path.read_text()), signal.SIGCONT)
+        driver.kill()
+        driver.wait()
+
+
+def training(folder: Path, count: int) -> dict[int, int]:
+    """Pids by rank, once all ranks have taken steps."""
+
+    def pids() -> dict[int, int]:
+        found = {
+            int(path.name.removeprefix("rank-")): int(path.read_text() or 0)
+            for path in folder.glob("rank-*")
+        }
+        return found if len(found) == count and all(found.values()) else {}
+
+    try:
+        return eventually(pids, "all ranks train", START_SECONDS)
+    except AssertionError:
+        print((folder / "driver.log").read_text()[-3000:])
+        raise
+
+
+def job_of(watched: Watched, pids: dict[int, int]) -> JobStatus:
+    """The job whose ranks are these processes, each under its own number."""
+
+    def seen() -> JobStatus | None:
+        for job in watched.status().jobs:
+            if {rank.rank: rank.pid for rank in job.ranks if rank.state != "gone"} == pids:
+                return job
+        return None
+
+    return eventually(seen, f"a job of the ranks {pids}")
+
+
+def named(watched: Watched, job: str, pid: int) -> Incident:
+    """The incident that blames this process alone."""
+
+    def blamed() -> Incident | None:
+        for incident in watched.ask("incidents", tuple[Incident, ...]):
+            if incident.job == job and incident.verdict is not None:
+                assert [culprit.pid for culprit in incident.verdict.culprits] == [pid]
+                return incident
+        return None
+
+    return eventually(blamed, "the culprit is named")
+
+
+def test_ray_train(ray_cluster: RayCluster, watched: Watched, tmp_path: Path) -> None:
+    folder = tmp_path / "job"
+    with job(ray_cluster, folder, "train_job.py", str(folder), "llama-run", "3"):
+        pids = training(folder, 3)
+        found = job_of(watched, pids)
+        assert (found.job, found.world_size) == ("llama-run", 3)
+        os.kill(pids[1], signal.SIGSTOP)
+        incident = named(watched, "llama-run", pids[1])
+        assert incident.kind == "rank-stopped"
+        assert incident.verdict is not None
+        assert [culprit.rank for culprit in incident.verdict.culprits] == [1]
+
+
+def test_plain_actors_that_set_their_rank(
+    ray_cluster: RayCluster, watched: Watched, tmp_path: Path
+) -> None:
+    folder = tmp_path / "job"
+    with job(ray_cluster, folder, "actors_job.py", str(folder), "3", "environ"):
+        pids = training(folder, 3)
+        found = job_of(watched, pids)
+        assert found.world_size == 3
+        os.kill(pids[2], signal.SIGSTOP)
+        incident = named(watched, found.job, pids[2])
+        assert incident.kind == "rank-stopped"
+        assert incident.verdict is not None
+        assert [culprit.rank for culprit in incident.verdict.culprits] == [2]
+
+
+def test_plain_actors_that_tell_nobody_their_rank(
+    ray_cluster: RayCluster, watched: Watched, tmp_path: Path
+) -> None:
+    folder = tmp_path / "job"
+    with job(ray_cluster, folder, "actors_job.py", str(folder), "3", "silent"):
+        pids = training(folder, 3)
+
+        def seen() -> JobStatus | None:
+            for job in watched.status().jobs:
+                if {rank.pid for rank in job.ranks} == set(pids.values()):
+                    return job
+            return None
+
+        found = eventually(seen, "the three actors as one job")
+        assert found.job.startswith("actors_job-")
+        assert found.job.endswith(".Trainer")
+        assert sorted(rank.rank for rank in found.ranks) == [0, 1, 2]
+        assert any(found.job in note for note in watched.status().notes), "it says so"
+        os.kill(pids[2], signal.SIGSTOP)
+        assert named(watched, found.job, pids[2]).kind == "rank-stopped"
