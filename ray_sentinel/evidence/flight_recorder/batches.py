@@ -11,7 +11,8 @@ import msgspec
 
 from ray_sentinel.evidence.flight_recorder.dump import RankDump
 from ray_sentinel.evidence.flight_recorder.entry import Entry
-from ray_sentinel.evidence.flight_recorder.groups import Groups, Kind
+from ray_sentinel.evidence.flight_recorder.groups import Groups
+from ray_sentinel.evidence.flight_recorder.ties import Kind
 
 
 def settle(dumps: dict[int, RankDump], groups: Groups) -> dict[int, RankDump]:
@@ -33,12 +34,16 @@ def settle(dumps: dict[int, RankDump], groups: Groups) -> dict[int, RankDump]:
 
 
 def _batched_kinds(dumps: dict[int, RankDump], groups: Groups) -> set[Kind | None]:
-    """Kinds of groups in which sends and receives come in batches."""
+    """Kinds of groups in which sends and receives come in batches.
+
+    Every transfer raises ``op_id``, a batch as a whole raises ``p2p_seq_id``.
+    """
     return {
         _kind(rank, entry, groups)
         for rank, dump in dumps.items()
         for entry in [*dump.pending, *dump.last_done.values()]
-        if entry.p2p and entry.op == "coalesced"
+        if entry.p2p
+        and (entry.op == "coalesced" or 0 < entry.collective_seq + entry.p2p_seq < entry.op_id)
     } - {None}
 
 

@@ -10,9 +10,11 @@ import msgspec
 
 from ray_sentinel.evidence.flight_recorder.entry import Entry, Signature
 from ray_sentinel.evidence.flight_recorder.equals import Call, Counter, Equals
-from ray_sentinel.evidence.flight_recorder.groups import Kind, say_ranks
+from ray_sentinel.evidence.flight_recorder.groups import say_ranks
+from ray_sentinel.evidence.flight_recorder.ties import Kind
 from ray_sentinel.evidence.flight_recorder.waits import Operation, Waits, few
 from ray_sentinel.evidence.flight_recorder.world import World
+from ray_sentinel.model.recorder import RecorderKind
 
 _LEAST_USUAL = 2
 _MOST_VOTERS = 24
@@ -24,6 +26,8 @@ class Judgement(msgspec.Struct, frozen=True):
 
     culprits: dict[int, str] = {}
     """rank → reason."""
+    kind: RecorderKind = "collective-mismatch"
+    """Of the culprits' fault."""
     mismatch: bool = False
     """The calls differ, whoever made the wrong one."""
     remark: str = ""
@@ -56,8 +60,31 @@ class Circles:
             return Judgement(self._say_odd(odd), mismatch=True)
         if remark:
             return Judgement(mismatch=True, remark=remark)
+        for operation in operations:
+            if late := self._not_started(operation):
+                return Judgement(late, kind="device-stuck")
         missing = any(operation.absent for operation in operations)
         return Judgement(mismatch=missing, remark=self._say_unclear(ranks, operations))
+
+    def _not_started(self, operation: Operation) -> dict[int, str]:
+        """Members whose device has not begun what their peers' devices wait in.
+
+        Only where the recorder's timing is on. They are held in nothing older, so the device is
+        stuck in work that is not recorded.
+        """
+        if operation.key[0] != "collective" or operation.absent or operation.elsewhere:
+            return {}
+        calls = {rank: self._own(rank, operation) for rank in operation.inside}
+        begun = [rank for rank, entry in calls.items() if entry is not None and entry.started]
+        late = [rank for rank, entry in calls.items() if entry is not None and not entry.started]
+        if not begun or not late or len(late) > few(len(calls)):
+            return {}
+        label = self._world.group(operation.group).label
+        return {
+            rank: f"has enqueued number {operation.key[2]} in {label}, which {len(begun)} of its "
+            "peers have started, but its device has not begun it: it is stuck in earlier work"
+            for rank in late
+        }
 
     def odd_calls(self, ranks: Sequence[int], operations: Sequence[Operation]) -> Judgement:
         """Which of these ranks made another call, or came by another way, than their equals."""

@@ -14,6 +14,7 @@ import msgspec
 from ray_sentinel.evidence.flight_recorder.circles import Circles, Judgement
 from ray_sentinel.evidence.flight_recorder.equals import Equals
 from ray_sentinel.evidence.flight_recorder.graph import components
+from ray_sentinel.evidence.flight_recorder.hidden import Hidden
 from ray_sentinel.evidence.flight_recorder.waits import Key, Operation, Waits, few
 from ray_sentinel.evidence.flight_recorder.world import World
 from ray_sentinel.model.recorder import RecorderCulprit, RecorderKind
@@ -24,6 +25,7 @@ _CERTAINTY: dict[RecorderKind, float] = {
     "collective-mismatch": 0.85,
     "no-dump": 0.6,
 }
+_IDLE = 0.8
 _HIDDEN = 0.75
 _MANY_LAGGING = 64
 
@@ -53,6 +55,7 @@ class Reasoning:
         self.waits = waits
         self.equals = Equals(world, waits.partners)
         self.circles = Circles(world, waits, self.equals)
+        self.hidden = Hidden(world, waits, self.equals)
         self.findings = Findings(culprits={}, remarks=[])
         self.waited: dict[int, list[Operation]] = {}
         for operation in waits.operations.values():
@@ -75,11 +78,14 @@ class Reasoning:
             operations = [self.waits.operations[node] for node in part if isinstance(node, tuple)]
             if operations:
                 circles.append((ranks, operations))
-            elif self._says_nothing(ranks[0]):
+            elif self.world.says_nothing(ranks[0]):
                 silent.append(ranks[0])
             elif ranks[0] in self.waited:
                 self._stopped(ranks[0])
-        self._hidden()
+        for rank, reason in self.hidden.idle(self.findings.culprits).items():
+            self.findings.blame(rank, "not-enqueued", reason, _IDLE)
+        if self.findings.culprits:
+            self._hidden()
         for ranks, operations in circles:
             self._circle(ranks, operations)
         self._silent(silent)
@@ -161,11 +167,6 @@ class Reasoning:
         inside = set(part)
         return all(other in inside for node in part for other in self.edges.get(node, ()))
 
-    def _says_nothing(self, rank: int) -> bool:
-        """No dump, or one without a single entry or counter."""
-        dump = self.world.dumps.get(rank)
-        return dump is None or not (dump.pending or dump.last_done or dump.status)
-
     def _stopped(self, rank: int) -> None:
         if rank in self.laggards:
             operation = self.laggards[rank]
@@ -204,27 +205,9 @@ class Reasoning:
         return ""
 
     def _hidden(self) -> None:
-        """Rule 3. The first and last rank often do host work of their own, such as logging."""
-        if not self.findings.culprits:
-            return
-        world = self.world.groups.world
-        for rank, keys in self.waits.fronts.items():
-            if rank in self.findings.culprits or not keys:
-                continue
-            beyond = self.equals.stopped_early(rank)
-            if not beyond:
-                continue
-            if rank in (world[0], world[-1]):
-                self.findings.remarks.append(
-                    f"rank {rank} has issued less than ranks {beyond[:4]}, which wait for the same;"
-                    " the first and the last rank often do so, so it is not accused"
-                )
-                continue
-            reason = (
-                f"stopped issuing operations before rank {beyond[0]} did, which is in the same "
-                "position and waits for the same: it stopped in its own code, hidden behind another"
-            )
+        for rank, reason in self.hidden.held_back(self.findings.culprits).items():
             self.findings.blame(rank, "not-enqueued", reason, _HIDDEN)
+        self.findings.remarks += self.hidden.remarks
 
     def _circle(self, ranks: list[int], operations: list[Operation]) -> None:
         if len(ranks) == 1 and self._own_operation(ranks[0], operations):
@@ -232,8 +215,7 @@ class Reasoning:
         verdict: Judgement = self.circles.judge(ranks, operations)
         self.findings.mismatch |= verdict.mismatch
         for rank, reason in verdict.culprits.items():
-            kind: RecorderKind = "collective-mismatch"
-            self.findings.blame(rank, kind, reason, _CERTAINTY[kind])
+            self.findings.blame(rank, verdict.kind, reason, _CERTAINTY[verdict.kind])
         if not verdict.culprits:
             self.findings.unexplained = True
             self.findings.remarks.append(verdict.remark)
@@ -279,7 +261,7 @@ class Reasoning:
         return [
             rank
             for rank, keys in self.waits.fronts.items()
-            if not keys and rank not in self.waited and not self._says_nothing(rank)
+            if not keys and rank not in self.waited and not self.world.says_nothing(rank)
         ]
 
     def _idle_laggards(self) -> None:

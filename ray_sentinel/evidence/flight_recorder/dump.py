@@ -15,6 +15,7 @@ import msgspec
 
 from ray_sentinel.evidence.flight_recorder.entry import Entry, number, parse
 from ray_sentinel.evidence.flight_recorder.load import RawDump, load
+from ray_sentinel.evidence.flight_recorder.versions import modern
 
 MAX_RANKS = 1 << 20
 """Beyond this a number is no rank."""
@@ -54,6 +55,8 @@ class RankDump(msgspec.Struct, kw_only=True):
     first_record: int | None
     cut: bool = False
     """The end is missing: a truncated file."""
+    blind: bool = False
+    """Its version leaves out what would be needed to accuse anybody."""
     problem: str = ""
 
 
@@ -66,14 +69,16 @@ def read(rank: int, data: bytes) -> RankDump:
 def history(data: bytes) -> list[Entry]:
     """Every operation in the dump, batches folded, in the order of issue."""
     entries = [
-        entry for place, raw in enumerate(_entries(load(data).data)) if (entry := _try(raw, place))
+        entry
+        for place, raw in enumerate(modern(_entries(load(data).data))[0])
+        if (entry := _try(raw, place))
     ]
     entries.sort(key=lambda entry: entry.record)
     return fold(entries)
 
 
 def _reduce(rank: int, raw: RawDump) -> RankDump:
-    rows = _entries(raw.data)
+    rows, blind = modern(_entries(raw.data))
     open_rows, closed_rows = _split(rows)
     closed_batches = _closed_batches(rows) if open_rows else set()
     open_entries = [
@@ -101,6 +106,7 @@ def _reduce(rank: int, raw: RawDump) -> RankDump:
         from_start=from_start,
         first_record=first,
         cut=bool(raw.problem),
+        blind=blind,
         problem=raw.problem,
     )
 
@@ -229,7 +235,9 @@ def _from_start(rows: list[Any]) -> bool:
 def _counts(rows: list[Any]) -> dict[tuple[int, str, int], int]:
     counts: dict[tuple[int, str, int], int] = {}
     for row in rows:
-        if row.get("is_p2p") is True and (entry := _try(row, 0)) and entry.peer is not None:
+        if row.get("is_p2p") is False:
+            continue
+        if (entry := _try(row, 0)) and entry.p2p and entry.peer is not None:
             key = (entry.pg, entry.op, entry.peer)
             counts[key] = counts.get(key, 0) + 1
     return counts

@@ -81,6 +81,8 @@ class Entry(msgspec.Struct, kw_only=True):
     retired: bool = False
     """Off the work list, but nobody saw it complete: done where the library cannot tell
     completion (gloo), else timed out."""
+    started: bool = False
+    """Its device has begun it; only known where the recorder's timing is on."""
     parts: tuple[Entry, ...] = ()
     open_batch: bool = False
     """A batch whose closing entry is not in the dump."""
@@ -142,8 +144,8 @@ def number(value: Any) -> int | None:
 def parse(raw: Mapping[str, Any], place: int) -> Entry | None:
     """The entry, or None where it names no operation. ``place`` stands in for a missing record_id.
 
-    Fields changed over the versions: before 2.1 one ``seq_id`` served for both counters, and
-    ``process_group`` was a bare name or absent.
+    Fields changed over the versions: before 2.0 one ``seq_id`` served for both counters, and
+    ``process_group`` was a bare name or absent; ``is_p2p`` came later still.
     """
     title = raw.get("profiling_name")
     if not isinstance(title, str):
@@ -152,11 +154,12 @@ def parse(raw: Mapping[str, Any], place: int) -> Entry | None:
     match = _PEERS.match(name)
     op = match["op"] if match else name.split(" ", 1)[0]
     pg = number(raw.get("pg_id"))
-    sequence = number(raw.get("collective_seq_id"))
-    if sequence is None:
-        sequence = number(raw.get("seq_id")) or 0
-    p2p_seq = number(raw.get("p2p_seq_id"))
     is_p2p = raw.get("is_p2p")
+    p2p = is_p2p if isinstance(is_p2p, bool) else op in ("send", "recv")
+    sequence, p2p_seq = number(raw.get("collective_seq_id")), number(raw.get("p2p_seq_id"))
+    if sequence is None:
+        both = number(raw.get("seq_id")) or 0
+        sequence, p2p_seq = (0, both) if p2p else (both, 0)
     completed = bool(
         raw.get("state") == "completed" or number(raw.get("time_discovered_completed_ns"))
     )
@@ -164,10 +167,12 @@ def parse(raw: Mapping[str, Any], place: int) -> Entry | None:
         record=_or(number(raw.get("record_id")), place),
         pg=_or(pg, -1),
         group=_group(raw.get("process_group"), pg),
-        p2p=is_p2p if isinstance(is_p2p, bool) else op in ("send", "recv"),
+        p2p=p2p,
         collective_seq=sequence,
-        p2p_seq=_or(p2p_seq, sequence if match else 0),
+        p2p_seq=_or(p2p_seq, 0),
         op_id=_or(number(raw.get("op_id")), sequence),
+        started=raw.get("state") == "started"
+        or bool(number(raw.get("time_discovered_started_ns"))),
         op="coalesced" if _BATCH_END.match(op) else _SAME_ON_THE_WIRE.get(op, op),
         library=library,
         me=int(match["me"]) if match else None,

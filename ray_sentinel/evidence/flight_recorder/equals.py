@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from ray_sentinel.evidence.flight_recorder.groups import Group, Kind
+from ray_sentinel.evidence.flight_recorder.groups import Group
 from ray_sentinel.evidence.flight_recorder.partners import Partners
 from ray_sentinel.evidence.flight_recorder.progress import Progress
+from ray_sentinel.evidence.flight_recorder.ties import Kind
 from ray_sentinel.evidence.flight_recorder.world import World
 
 Counter = tuple[Kind, bool]
@@ -153,7 +154,11 @@ class Equals:
         Empty where as many equals stand where this rank stands: then something holds them all.
         """
         mine = self.pending(rank)
-        if not mine:
+        evicted = (
+            self.world.place(rank, g.id).collective.evicted for g in self.world.groups.of(rank)
+        )
+        if not mine or any(evicted):
+            # What the ring has lost may be what holds it.
             return []
         counters = self.counters(rank)
         classes = self._standing(self._role[rank])

@@ -121,6 +121,10 @@ def _conclude(world: World, waits: Waits, findings: Findings) -> tuple[RecorderK
             "no rank has an operation pending: the job waits for something outside, or runs"
         )
         return "waiting-outside", remarks
+    if findings.culprits and any(dump.blind for dump in world.dumps.values()):
+        findings.culprits.clear()
+        remarks.append("dumps of a version before 2.0 do not show enough of transfers and groups")
+        return "cannot-tell", remarks
     standing = [c.rank for c in findings.culprits.values() if c.kind in _STANDING]
     if len(standing) > max(_FEW, len(world.dumps) // 4) or len(standing) * 2 > len(world.dumps):
         findings.culprits.clear()

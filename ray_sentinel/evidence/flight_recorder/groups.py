@@ -13,10 +13,14 @@ from itertools import pairwise
 import msgspec
 
 from ray_sentinel.evidence.flight_recorder.dump import GroupConfig, RankDump
-
-Kind = tuple[str, int, int]
-"""Description, a number for the distances between neighbouring members, and the how-manieth of that
-sort: equal for groups that play the same part for different ranks."""
+from ray_sentinel.evidence.flight_recorder.order import creation_order
+from ray_sentinel.evidence.flight_recorder.ties import (
+    Kind,
+    Local,
+    Ties,
+    find,
+    tie,
+)
 
 
 class Group(msgspec.Struct, kw_only=True):
@@ -42,7 +46,7 @@ class Groups(msgspec.Struct, kw_only=True):
     """All groups, and each rank's own numbers for them."""
 
     groups: list[Group]
-    by_pg: dict[int, dict[int, int]]
+    by_pg: Ties
     """rank → its own creation number → group id."""
     world: tuple[int, ...]
     """Every rank that any dump mentions."""
@@ -94,8 +98,7 @@ def identify(dumps: Mapping[int, RankDump], world_size: int | None = None) -> Gr
     for group in groups:
         group.positions = {rank: place for place, rank in enumerate(group.members)}
     _name_kinds(groups, by_name)
-    by_pg = {rank: _tie(dump, by_name[rank]) for rank, dump in dumps.items()}
-    _tie_by_peers(dumps, by_name, by_pg, groups)
+    by_pg = tie(dumps, by_name, [group.kind for group in groups])
     by_rank: dict[int, list[int]] = {}
     for group in groups:
         for rank in group.members:
@@ -112,10 +115,6 @@ def _world(dumps: Mapping[int, RankDump], world_size: int | None) -> tuple[int, 
     }
     ranks = set(dumps).union(*lists.values())
     return tuple(range(max(max(ranks, default=-1) + 1, world_size or 0)))
-
-
-Local = dict[tuple[str, str], int]
-"""One rank's (name, description) → group id."""
 
 
 def _configured(dumps: Mapping[int, RankDump], groups: list[Group]) -> dict[int, Local]:
@@ -168,11 +167,6 @@ def _same_group(
     return result
 
 
-def creation_order(name: str) -> tuple[int, int, str]:
-    """Sort key: names that are counters in their order, names that are hashes after them."""
-    return (0, int(name), "") if name.isdecimal() and len(name) < 18 else (1, 0, name)
-
-
 def _seen_only(
     dumps: Mapping[int, RankDump],
     groups: list[Group],
@@ -201,14 +195,6 @@ def _seen_only(
             by_name[rank].setdefault((name, desc), ident)
 
 
-def find(local: Local, group: tuple[str, str]) -> int | None:
-    """The group that an entry names: by name and description, else by a name used once."""
-    if group in local:
-        return local[group]
-    same = {ident for (name, _), ident in local.items() if name == group[0]}
-    return same.pop() if len(same) == 1 and not group[1] else None
-
-
 def _name_kinds(groups: list[Group], by_name: dict[int, Local]) -> None:
     intern = _Intern()
     for group in groups:
@@ -225,60 +211,3 @@ def _name_kinds(groups: list[Group], by_name: dict[int, Local]) -> None:
             place = places[plain[ident]] = places.get(plain[ident], -1) + 1
             kind = groups[ident].kind
             groups[ident].kind = (kind[0], kind[1], max(place, kind[2]))
-
-
-def _tie(dump: RankDump, local: Local) -> dict[int, int]:
-    """This rank's group numbers → groups: from its entries, then by order between those."""
-    ties: dict[int, int] = {}
-    for entry in [*dump.pending, *dump.last_done.values()]:
-        ident = find(local, entry.group)
-        if ident is not None:
-            ties[entry.pg] = ident
-    loose = sorted(pg for pg in dump.status if pg not in ties)
-    if not loose:
-        return ties
-    tied = set(ties.values())
-    rest = {key: ident for key, ident in local.items() if ident not in tied}
-    if all(creation_order(name)[0] == 0 for name, _ in local):
-        _align(ties, loose, local, rest)
-    elif len(loose) == len(rest) == 1:
-        ties[loose[0]] = next(iter(rest.values()))
-    return ties
-
-
-def _align(ties: dict[int, int], loose: list[int], local: Local, rest: Local) -> None:
-    """Both lists are in order of creation: match what lies between the same two known ties."""
-    place = {ident: creation_order(name) for (name, _), ident in local.items()}
-    fixed = sorted((pg, place[ident]) for pg, ident in ties.items() if ident in place)
-    bounds = [(-1, (-1, 0, "")), *fixed, (1 << 60, (9, 0, ""))]
-    waiting = sorted(rest.values(), key=lambda ident: place[ident])
-    for (pg_low, low), (pg_high, high) in pairwise(bounds):
-        numbers = [pg for pg in loose if pg_low < pg < pg_high]
-        idents = [ident for ident in waiting if low < place[ident] < high]
-        if len(numbers) == len(idents):
-            ties.update(zip(numbers, idents, strict=True))
-
-
-def _tie_by_peers(
-    dumps: Mapping[int, RankDump],
-    by_name: dict[int, Local],
-    by_pg: dict[int, dict[int, int]],
-    groups: list[Group],
-) -> None:
-    """Ties still missing, from ranks that created groups alike: equal numbers, equal kinds."""
-    alike: dict[tuple[int, ...], dict[int, set[Kind]]] = {}
-    for rank, dump in dumps.items():
-        kinds = alike.setdefault(tuple(sorted(dump.status)), {})
-        for pg, ident in by_pg[rank].items():
-            kinds.setdefault(pg, set()).add(groups[ident].kind)
-    for rank, dump in dumps.items():
-        loose = [pg for pg in dump.status if pg not in by_pg[rank]]
-        if not loose:
-            continue
-        tied = set(by_pg[rank].values())
-        rest = [ident for ident in set(by_name[rank].values()) if ident not in tied]
-        kinds = alike[tuple(sorted(dump.status))]
-        for pg in loose:
-            fitting = [i for i in rest if {groups[i].kind} == kinds.get(pg)]
-            if len(fitting) == 1:
-                by_pg[rank][pg] = fitting[0]

@@ -115,6 +115,9 @@ def _say(error: BaseException) -> str:
 
 
 def _tree(value: Any) -> dict[str, Any]:
+    if isinstance(value, list) and value and all(isinstance(row, Mapping) for row in value):
+        # The first versions wrote the entries alone.
+        value = {"entries": [dict(row) for row in value]} if "profiling_name" in value[0] else {}
     if not isinstance(value, Mapping):
         raise InputError(
             f"holds a {type(value).__name__} where a flight-recorder dump holds a dict"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from ray_sentinel.evidence.flight_recorder.entry import Entry
-from ray_sentinel.evidence.flight_recorder.groups import Group, Kind
+from ray_sentinel.evidence.flight_recorder.groups import Group
+from ray_sentinel.evidence.flight_recorder.ties import Kind
 from ray_sentinel.evidence.flight_recorder.world import State, World
 
 _OTHER = {"send": "recv", "recv": "send"}

@@ -11,7 +11,8 @@ import msgspec
 
 from ray_sentinel.evidence.flight_recorder.dump import RankDump, Status
 from ray_sentinel.evidence.flight_recorder.entry import Entry
-from ray_sentinel.evidence.flight_recorder.groups import Groups, Kind
+from ray_sentinel.evidence.flight_recorder.groups import Groups
+from ray_sentinel.evidence.flight_recorder.ties import Kind
 
 
 class Progress(msgspec.Struct, kw_only=True):

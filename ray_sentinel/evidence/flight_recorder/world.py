@@ -60,6 +60,11 @@ class World:
             for entry in [*dump.last_done.values(), *dump.pending]
         )
 
+    def says_nothing(self, rank: int) -> bool:
+        """No dump, or one without a single entry or counter."""
+        dump = self.dumps.get(rank)
+        return dump is None or not (dump.pending or dump.last_done or dump.status)
+
     def group(self, ident: int) -> Group:
         return self.groups.groups[ident]
 

@@ -1,0 +1,97 @@
+"""Culprits that nobody is held by, because those who would wait for them wait for another first."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from ray_sentinel.evidence.flight_recorder.entry import Entry
+from ray_sentinel.evidence.flight_recorder.equals import Equals
+from ray_sentinel.evidence.flight_recorder.groups import say_ranks
+from ray_sentinel.evidence.flight_recorder.waits import Waits
+from ray_sentinel.evidence.flight_recorder.world import World
+
+_DEEPEST = 256
+"""Of a rank's pending operations, so many are looked at."""
+
+
+class Hidden:
+    """Looks for ranks that stopped of themselves behind the ones that are waited for."""
+
+    def __init__(self, world: World, waits: Waits, equals: Equals) -> None:
+        self._world = world
+        self._waits = waits
+        self._equals = equals
+        self.remarks: list[str] = []
+
+    def idle(self, known: Container[int]) -> dict[int, str]:
+        """Ranks with nothing pending that have not made a call which others made and queue for.
+
+        Nothing that is recorded holds such a rank. Empty where equals of it that nobody queues for
+        stand where it stands: then they wait for something outside. Rank → reason.
+        """
+        free = {
+            rank
+            for rank, keys in self._waits.fronts.items()
+            if not keys and rank not in known and not self._world.says_nothing(rank)
+        }
+        behind = self._missing(free)
+        return {
+            rank: why
+            for rank, why in behind.items()
+            if not self._equals.stand_alike(rank, free - behind.keys())
+        }
+
+    def _missing(self, free: set[int]) -> dict[int, str]:
+        """Which of these ranks are absent from an operation that another rank has queued."""
+        reasons: dict[int, str] = {}
+        seen: set[tuple[int, int]] = set()
+        for rank, dump in self._world.dumps.items():
+            for entry in dump.pending[:_DEEPEST] if free else ():
+                group = self._world.group_of(rank, entry)
+                if group is None or (group.id, entry.seq) in seen or self._in_launch(rank, entry):
+                    continue
+                if not entry.p2p:
+                    seen.add((group.id, entry.seq))
+                for other in free & self._absent(rank, group.id, entry):
+                    reasons.setdefault(
+                        other,
+                        f"has nothing pending and has not joined {entry.title} ({group.label} "
+                        f"number {entry.seq}), which rank {rank} has queued: it stopped in its own "
+                        "code",
+                    )
+        return reasons
+
+    def _in_launch(self, rank: int, entry: Entry) -> bool:
+        group = self._world.group_of(rank, entry)
+        assert group is not None
+        return self._world.place(rank, group.id).of(entry.p2p).launching == entry.seq
+
+    def _absent(self, rank: int, ident: int, entry: Entry) -> set[int]:
+        if not entry.p2p:
+            return {*self._world.members(ident, entry.seq)["absent"]}
+        partners = self._waits.partners.of(rank, entry)
+        return {partner.rank for partner in partners if partner.state == "absent"}
+
+    def held_back(self, known: Container[int]) -> dict[int, str]:
+        """Ranks that wait, but stopped issuing calls earlier than that wait explains.
+
+        The first and last rank often do host work of their own, such as logging: they are only
+        mentioned. Rank → reason.
+        """
+        result: dict[int, str] = {}
+        for rank, keys in self._waits.fronts.items():
+            if rank in known or not keys:
+                continue
+            beyond = self._equals.stopped_early(rank)
+            if beyond and rank in (self._world.groups.world[0], self._world.groups.world[-1]):
+                self.remarks.append(
+                    f"rank {rank} has issued less than ranks {say_ranks(beyond[:4])}, which wait "
+                    "for the same; the first and the last rank often do so, so it is not accused"
+                )
+            elif beyond:
+                result[rank] = (
+                    f"stopped issuing operations before rank {beyond[0]} did, which is in the same "
+                    "position and waits for the same: it stopped in its own code, hidden behind "
+                    "another"
+                )
+        return result
