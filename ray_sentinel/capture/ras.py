@@ -1,0 +1,85 @@
+"""Asks the RAS services of this node's ranks, where their version allows it.
+
+One answer tells of all processes that share communicators with the one that answers, so one is
+asked for each address; several jobs on a node share a port, and any of them may answer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from ray_sentinel.capture import ras_client
+from ray_sentinel.capture.nccl_library import Library, library_of
+from ray_sentinel.errors import SentinelError
+from ray_sentinel.evidence.nccl_ras.version import gate
+from ray_sentinel.model.identity import Rank
+
+POLL_SECONDS = 8.0
+
+Ask = Callable[..., bytes]
+
+
+class RasPolls(msgspec.Struct, frozen=True, kw_only=True):
+    """The answers of one node."""
+
+    polls: tuple[bytes, ...] = ()
+    problems: tuple[str, ...] = ()
+    """Why somebody was not asked, or did not answer."""
+
+
+def poll_ranks(
+    ranks: Sequence[Rank], setting: str = "auto", *, proc: str = "/proc", ask: Ask = ras_client.ask
+) -> RasPolls:
+    """Ask each RAS address of ``ranks`` once. ``setting``: "auto", "always" or "never".
+
+    Ranks without NCCL (on CPUs, or before they load it) are passed over in silence.
+    """
+    places: dict[tuple[str, int], bool] = {}
+    problems: dict[str, None] = {}
+    for rank in ranks:
+        library = library_of(rank.process.pid, proc)
+        if library is None:
+            continue
+        try:
+            place = _place(rank.process.pid, library, setting, proc)
+        except SentinelError as error:
+            problems[f"NCCL RAS: {error}"] = None
+            continue
+        places.setdefault(*place)
+    end = time.monotonic() + POLL_SECONDS
+    polls = []
+    for (host, port), json in places.items():
+        try:
+            left = max(1.0, end - time.monotonic())
+            polls.append(ask(host, port, json=json, deadline=left))
+        except SentinelError as error:
+            problems[f"NCCL RAS: {error}"] = None
+    return RasPolls(polls=tuple(polls), problems=tuple(problems))
+
+
+class _NotAskedError(SentinelError):
+    """A version, or a setting, that forbids to ask."""
+
+
+def _place(pid: int, library: Library, setting: str, proc: str) -> tuple[tuple[str, int], bool]:
+    """Where to ask, and whether for JSON. Raises SentinelError where it must not be asked."""
+    found = gate(library.version, setting, library.name)
+    if not found.ask:
+        raise _NotAskedError(found.reason)
+    environ = _environ(pid, proc)
+    if environ.get("NCCL_RAS_ENABLE", "1").strip() == "0":
+        raise _NotAskedError("the job has switched it off (NCCL_RAS_ENABLE=0)")
+    return ras_client.address(environ.get("NCCL_RAS_ADDR", "")), found.json
+
+
+def _environ(pid: int, proc: str) -> dict[str, str]:
+    try:
+        with open(f"{proc}/{pid}/environ", "rb") as file:
+            data = file.read(4 << 20)
+    except OSError:
+        return {}  # the defaults are as good a guess
+    pairs = (item.decode("utf-8", "replace").partition("=") for item in data.split(b"\0"))
+    return {name: value for name, _, value in pairs}
