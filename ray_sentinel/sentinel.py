@@ -21,6 +21,7 @@ from ray_sentinel.errors import SentinelError
 
 if TYPE_CHECKING:
     from ray_sentinel.actors.deployer import Deployer
+    from ray_sentinel.model.health import Health
     from ray_sentinel.model.incident import Incident
     from ray_sentinel.model.status import Status
     from ray_sentinel.progress.lifecycle import Lifecycle
@@ -180,14 +181,14 @@ class Sentinel:
 
         return client.call(self._address(), "incidents", tuple[Incident, ...])
 
-    def health(self) -> dict[str, Any]:
-        """``{"healthy", "issues", "ray", "progress", "collectors", ...}``; None is unknown.
+    def health(self, checkpoints: str | os.PathLike[str] | None = None) -> Health:
+        """The cluster, its GPUs, the transport in use, and the checkpoints of a folder.
 
-        Raises UnreachableError.
+        Raises UnreachableError without a cluster, InputError for a folder that cannot be listed.
         """
-        from ray_sentinel.actors.health import health_of
+        from ray_sentinel.actors.survey import ask_survey
 
-        return health_of(self.status())
+        return ask_survey(self._address(), Path(checkpoints) if checkpoints is not None else None)
 
     def dump(self) -> tuple[Incident, ...]:
         """Capture stacks of this job's ranks now; the incidents name the folders.

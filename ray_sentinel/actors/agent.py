@@ -13,9 +13,12 @@ from ray_sentinel.actors.link import CoordinatorLink
 from ray_sentinel.actors.logs import write_logs
 from ray_sentinel.actors.messages import CaptureRequest, pack, unpack
 from ray_sentinel.actors.place import this_node
+from ray_sentinel.actors.session import session_logs
 from ray_sentinel.actors.station import Station
 from ray_sentinel.actors.storage import Storage
 from ray_sentinel.config import Config, safe_name
+from ray_sentinel.inspection.node import view_node
+from ray_sentinel.model.health import NodeView
 from ray_sentinel.model.identity import Rank
 
 log = logging.getLogger(__name__)
@@ -56,6 +59,16 @@ class Agent:
         """All tools against some ranks, a ``CaptureRequest``: ``Captured``."""
         wanted = unpack(request, CaptureRequest)
         return pack(await asyncio.to_thread(self._station.evidence.capture, wanted))
+
+    async def inspect(self) -> bytes:
+        """This node looked at now: a ``NodeView``."""
+        return pack(await asyncio.to_thread(self._view))
+
+    def _view(self) -> NodeView:
+        node = self._station.node
+        return view_node(
+            host=node.host, node_id=node.id, address=node.address, session=session_logs()
+        )
 
     async def install_plugin(self, name: str, data: bytes) -> str:
         """Put a collector's file on this node; where it lies. Raises InputError."""

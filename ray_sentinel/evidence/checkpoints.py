@@ -258,6 +258,11 @@ def _tracked_steps(links: Mapping[str, str], texts: Mapping[str, str]) -> dict[s
     return found
 
 
+def is_tracker(path: str) -> bool:
+    """Whether a file names the newest checkpoint, by its name."""
+    return path.rsplit("/", 1)[-1] in _TRACKERS
+
+
 def _interval(steps: Sequence[int]) -> int | None:
     gaps = [b - a for a, b in itertools.pairwise(steps)]
     return int(statistics.median(gaps)) if gaps else None

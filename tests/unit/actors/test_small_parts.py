@@ -10,7 +10,6 @@ import pytest
 
 from ray_sentinel.actors import cluster, environment, idle
 from ray_sentinel.actors.execute import limited
-from ray_sentinel.actors.health import health_of
 from ray_sentinel.actors.hosts import RayNode, host_label, ray_nodes
 from ray_sentinel.actors.probe import raylet_answers
 from ray_sentinel.actors.storage import Storage
@@ -20,8 +19,6 @@ from ray_sentinel.engine.actions import Capture
 from ray_sentinel.errors import UnreachableError
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.model.incident import Incident
-from ray_sentinel.model.metrics import CollectorStatus
-from ray_sentinel.model.status import NodeStatus, Status, Unwatched
 
 
 def node(node_id: str, host: str, *, alive: bool = True) -> RayNode:
@@ -108,23 +105,6 @@ def test_the_oldest_go_first_and_the_open_ones_stay(tmp_path: Path) -> None:
     removed = storage.prune({folder / "open"}, [folder, tmp_path / "missing"])
     assert [path.name for path in removed] == ["old", "newer"]
     assert sorted(path.name for path in folder.iterdir()) == ["newest", "open"]
-
-
-def test_health_names_what_is_wrong() -> None:
-    failing = CollectorStatus(name="nvml", state="quarantined", message="hangs")
-    status = Status(
-        state="hung",
-        verdict="rank 3 is stopped",
-        nodes=(NodeStatus(id="n", host="h", address="a", collectors=(failing,)),),
-        unwatched=(Unwatched(id="m", host="i", reason="no msgspec"),),
-    )
-    told = health_of(status)
-    assert not told["healthy"]
-    assert told["issues"] == [
-        "rank 3 is stopped",
-        "i is not watched: no msgspec",
-        "collector h/nvml: hangs",
-    ]
 
 
 def test_our_actors_are_no_ranks() -> None:

@@ -1,0 +1,76 @@
+"""One node now: D-state processes, kernel log, versions, GPUs and who holds them, transport.
+
+NODE is a host, an address, or the beginning of a node's id; the node's agent looks. Without NODE
+this node is looked at, and no cluster is needed.
+
+Exit codes: 0 well, 1 there are blocked processes or the kernel spoke of a lost GPU or
+of memory that ran out within the last hour, 2 unknown node, 3 no cluster or no agent answers.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from rich.console import Console
+from rich.text import Text
+
+from ray_sentinel.cli.output import clean, print_json
+from ray_sentinel.cli.reach import add_common
+from ray_sentinel.errors import UsageError
+from ray_sentinel.evidence.node.judge import grave_lines
+from ray_sentinel.model.health import NodeView
+from ray_sentinel.model.status import NodeStatus, Status
+
+HELP = "look at one node: blocked processes, kernel log, GPUs, versions"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    add_common(parser)
+    parser.add_argument("node", nargs="?", metavar="NODE", default="", help="this one if left out")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Look and print."""
+    view = _remote(args.address, args.node) if args.node else _here()
+    if args.json:
+        print_json(view)
+    else:
+        _print(view)
+    return 1 if view.blocked or grave_lines(view, view.time) else 0
+
+
+def _here() -> NodeView:
+    from ray_sentinel.monitor.local import local_view
+
+    return local_view()
+
+
+def _remote(address: str, name: str) -> NodeView:
+    from ray_sentinel.actors.survey import inspect
+    from ray_sentinel.cli.reach import coordinator
+
+    with coordinator(address) as found:
+        node = choose(found.ask("status", Status), name)
+        return inspect(found.ray, node.id)
+
+
+def choose(status: Status, name: str) -> NodeStatus:
+    """The watched node that ``name`` means. Raises UsageError with the nodes that there are."""
+    exact = [node for node in status.nodes if name in (node.host, node.id, node.address)]
+    starting = [node for node in status.nodes if len(name) >= 4 and node.id.startswith(name)]
+    chosen = exact or starting
+    if len(chosen) == 1:
+        return chosen[0]
+    known = ", ".join(sorted(node.host for node in status.nodes)) or "none"
+    why = next((node.reason for node in status.unwatched if name in (node.host, node.id)), "")
+    what = f"not watched: {why}" if why else "ambiguous" if chosen else "no watched node"
+    raise UsageError(f"{name!r} is {what}; watched are: {known}")
+
+
+def _print(view: NodeView) -> None:
+    from ray_sentinel.report.health_text import node_lines
+
+    console = Console(highlight=False)
+    for number, line in enumerate(node_lines(view)):
+        console.print(Text(clean(line), style="" if number else "bold"), soft_wrap=True)

@@ -1,0 +1,1 @@
+"""One node looked at now: blocked processes, kernel log, versions, GPUs, transport, log errors."""

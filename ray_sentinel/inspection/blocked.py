@@ -1,0 +1,76 @@
+"""Tasks in uninterruptible sleep (D), with what the kernel says of where they wait.
+
+Only ``stat`` is read of every task: unlike ``cmdline`` it never waits for the process's memory
+lock, which a stuck process may hold (``man 5 proc``). A task counts if it is found in D state
+twice, a moment apart: a short wait for a disk is no trouble.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from ray_sentinel.evidence.logs.mask import mask
+from ray_sentinel.model.health import BlockedTask
+from ray_sentinel.text import one_line
+
+BETWEEN = 0.3
+"""Seconds between the two looks."""
+_MOST = 64
+_FRAMES = 24
+_KERNEL_THREAD_FLAG = 0x00200000
+"""``PF_KTHREAD`` (``include/linux/sched.h``): the kernel's own threads idle in D state."""
+
+
+def blocked_tasks(proc: Path = Path("/proc"), between: float = BETWEEN) -> tuple[BlockedTask, ...]:
+    """All tasks of user processes that stay in D state; at most 64."""
+    first = _in_d_state(proc)
+    if not first:
+        return ()
+    time.sleep(between)
+    still = sorted(first & _in_d_state(proc))
+    return tuple(_described(proc, pid, tid) for pid, tid in still[:_MOST])
+
+
+def _in_d_state(proc: Path) -> set[tuple[int, int]]:
+    found = set()
+    for entry in proc.iterdir():
+        if not entry.name.isdigit():
+            continue
+        try:
+            tids = [task.name for task in (entry / "task").iterdir()]
+        except OSError:
+            continue  # it ended while we looked
+        for tid in tids:
+            if _is_blocked(_text(entry / "task" / tid / "stat")):
+                found.add((int(entry.name), int(tid)))
+    return found
+
+
+def _is_blocked(stat: str) -> bool:
+    fields = stat.rpartition(")")[2].split()
+    if len(fields) < 7 or fields[0] != "D":
+        return False
+    return not (fields[6].isdigit() and int(fields[6]) & _KERNEL_THREAD_FLAG)
+
+
+def _described(proc: Path, pid: int, tid: int) -> BlockedTask:
+    task = proc / str(pid) / "task" / str(tid)
+    wchan = _text(task / "wchan").strip()
+    stack = [line.partition("] ")[2] or line for line in _text(task / "stack").splitlines()]
+    name = _text(task / "stat").partition("(")[2].rpartition(")")[0]
+    # ``cmdline`` may wait for the memory lock that a blocked process holds: the name has to do.
+    return BlockedTask(
+        pid=pid,
+        tid=tid,
+        name=mask(one_line(name, 64)),
+        wchan="" if wchan == "0" else one_line(wchan, 128),
+        stack=tuple(one_line(frame, 200) for frame in stack[:_FRAMES]),
+    )
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""  # gone, or not ours to read (stack needs root)

@@ -1,0 +1,58 @@
+"""All that can be seen of this node, put together; what cannot is named and stops nothing else."""
+
+from __future__ import annotations
+
+import socket
+import time
+from pathlib import Path
+
+from ray_sentinel.inspection.blocked import blocked_tasks
+from ray_sentinel.inspection.gpus import gpus_here
+from ray_sentinel.inspection.kernel_log import kernel_lines
+from ray_sentinel.inspection.rdma import device_traffic
+from ray_sentinel.inspection.session_logs import last_errors, transport_lines
+from ray_sentinel.inspection.versions import versions_here
+from ray_sentinel.logs.catalogue import load_catalogue
+from ray_sentinel.model.health import NodeView, TransportLines
+from ray_sentinel.model.triage import LogLine
+
+KERNEL_LINES = 40
+
+
+def view_node(
+    *,
+    host: str = "",
+    node_id: str = "",
+    address: str = "",
+    session: Path | None = None,
+    kernel_count: int = KERNEL_LINES,
+) -> NodeView:
+    """Look at this node. ``session`` is the Ray session whose logs are read; None for none.
+
+    Takes about a second where there are RDMA devices, and at most 30 s where the driver hangs.
+    """
+    catalogue = load_catalogue()
+    problems: list[str] = []
+    gpus, processes, trouble = gpus_here()
+    problems += [trouble] if trouble else []
+    kernel, trouble = kernel_lines(catalogue, kernel_count)
+    problems += [trouble] if trouble else []
+    transport: TransportLines = TransportLines()
+    errors: tuple[LogLine, ...] = ()
+    if session is not None:
+        transport, errors = transport_lines(session), last_errors(session, catalogue)
+    return NodeView(
+        host=host or socket.gethostname(),
+        node_id=node_id,
+        address=address,
+        time=time.time(),
+        versions=versions_here(),
+        blocked=blocked_tasks(),
+        kernel=kernel,
+        gpus=gpus,
+        gpu_processes=processes,
+        devices=device_traffic(),
+        transport=transport,
+        errors=errors,
+        problems=tuple(problems),
+    )

@@ -1,0 +1,73 @@
+"""What the logs of this node's Ray session say now: NCCL's transport, and the last errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from ray_sentinel.errors import InputError
+from ray_sentinel.evidence.logs.catalogue import Catalogue
+from ray_sentinel.evidence.logs.mask import mask
+from ray_sentinel.evidence.node.transport import HINTS, read_transport
+from ray_sentinel.logs.find import Found, find_logs
+from ray_sentinel.logs.follow import last_lines
+from ray_sentinel.logs.reading import READ_ERRORS, compression, open_log, read_chunks
+from ray_sentinel.logs.select import Wanted, describe
+from ray_sentinel.model.health import TransportLines
+from ray_sentinel.model.triage import LogLine
+from ray_sentinel.text import one_line
+
+_KINDS = frozenset({"worker", "driver", "rank", "nccl", "log", "slurm"})
+_FRONT = 8 << 20
+"""NCCL tells its transport while it starts: in the first bytes of a log."""
+_ERRORS = 8
+_MOST_FILES = 400
+_OURS = " ray_sentinel."
+"""Our own actors log into the same session."""
+
+
+def transport_lines(session: Path) -> TransportLines:
+    """NCCL's word in the logs at or below ``session``; empty where it says nothing."""
+    return read_transport(_telling(_newest(session)))
+
+
+def last_errors(session: Path, catalogue: Catalogue) -> tuple[LogLine, ...]:
+    """The last lines that speak of trouble, masked."""
+    files = describe(_newest(session))
+    shown = last_lines(files, Wanted(), catalogue, _ERRORS, errors=True)
+    return tuple(
+        LogLine(
+            file=item.label,
+            line=None,
+            text=one_line(item.line.text, 400),
+            note=item.line.kind or "error",
+        )
+        for item in shown
+        if item.line.mark == "error" and _OURS not in item.line.text
+    )[-_ERRORS:]
+
+
+def _newest(session: Path) -> list[Found]:
+    try:
+        found = [item for item in find_logs(session) if item.file.kind in _KINDS]
+    except InputError:
+        return []  # a session without a log yet
+    return sorted(found, key=lambda item: -(item.file.modified or 0.0))[:_MOST_FILES]
+
+
+def _telling(files: list[Found]) -> Iterator[LogLine]:
+    for item in files:
+        try:
+            with open_log(item.path, compression(item.path)) as file:
+                for _, data in read_chunks(file, 0, _FRONT):
+                    if any(hint in data for hint in HINTS):
+                        yield from _hinting(item.file.label, data)
+        except (InputError, *READ_ERRORS):
+            continue  # rotated away, or no text: the others may tell
+
+
+def _hinting(label: str, data: bytes) -> Iterator[LogLine]:
+    for raw in data.splitlines():
+        if any(hint in raw for hint in HINTS):
+            text = mask(one_line(raw.decode("utf-8", "replace"), 400))
+            yield LogLine(file=label, line=None, text=text)

@@ -1,0 +1,171 @@
+"""Whether a training is well: what one node shows, and the report over all of them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from ray_sentinel.model.triage import LogLine
+
+Transport = Literal["efa", "infiniband", "roce", "socket", "other", ""]
+"""What NCCL sends through between nodes; empty where nothing tells."""
+
+
+class GpuState(msgspec.Struct, frozen=True, kw_only=True):
+    """One GPU now. Absent facts are None."""
+
+    index: str
+    uuid: str = ""
+    name: str = ""
+    utilization_percent: float | None = None
+    memory_used_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    power_watts: float | None = None
+    temperature_celsius: float | None = None
+
+
+class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that holds a GPU. ``gpu`` is its index, or its uuid where that is not known."""
+
+    gpu: str
+    pid: int
+    name: str = ""
+    memory_bytes: int | None = None
+
+
+class BlockedTask(msgspec.Struct, frozen=True, kw_only=True):
+    """A task in uninterruptible sleep (D)."""
+
+    pid: int
+    tid: int
+    name: str = ""
+    command: str = ""
+    wchan: str = ""
+    """The kernel function that it waits in; empty where the kernel does not say."""
+    stack: tuple[str, ...] = ()
+    """Kernel frames, innermost first; only root may read them."""
+
+
+class KernelLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of the kernel's log. ``kind`` is a failure class, where one is known."""
+
+    text: str
+    kind: str = ""
+    time: float | None = None
+
+
+class DeviceTraffic(msgspec.Struct, frozen=True, kw_only=True):
+    """An RDMA device's port and what went through it while it was looked at, in bytes a second."""
+
+    device: str
+    port: str
+    kind: Transport
+    """"efa", "infiniband", "roce", or "other"."""
+    active: bool
+    bytes_per_second: float | None = None
+
+
+class TransportLines(msgspec.Struct, frozen=True, kw_only=True):
+    """What NCCL's own lines in a node's logs say."""
+
+    used: Transport = ""
+    """From ``via NET/...``, ``Using network ...``, ``Selected provider is ...``."""
+    network: str = ""
+    """NCCL's own name for it."""
+    fell_back: str = ""
+    """The line that says that a plugin or device could not be used."""
+    lines: tuple[LogLine, ...] = ()
+
+
+class NodeView(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be seen of one node now."""
+
+    host: str
+    node_id: str = ""
+    address: str = ""
+    time: float = 0.0
+    versions: dict[str, str] = {}
+    """``kernel``, ``os``, and drivers: ``nvidia``, ``amdgpu``, ``efa``, ``mlx5_core``, ..."""
+    blocked: tuple[BlockedTask, ...] = ()
+    kernel: tuple[KernelLine, ...] = ()
+    gpus: tuple[GpuState, ...] = ()
+    gpu_processes: tuple[GpuProcess, ...] = ()
+    devices: tuple[DeviceTraffic, ...] = ()
+    transport: TransportLines = TransportLines()
+    errors: tuple[LogLine, ...] = ()
+    """The last lines of the node's logs that speak of trouble."""
+    problems: tuple[str, ...] = ()
+    """What could not be looked at, and why."""
+
+
+class RayResources(msgspec.Struct, frozen=True, kw_only=True):
+    """What Ray has, what it gave away, and what is asked for in vain."""
+
+    gpus_total: float = 0.0
+    gpus_allotted: float = 0.0
+    cpus_total: float = 0.0
+    cpus_allotted: float = 0.0
+    demands: tuple[str, ...] = ()
+    """Requests that wait, as Ray words them."""
+    nodes: int | None = None
+
+
+class GpuHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """All GPUs together."""
+
+    count: int
+    busy: int
+    """With a utilization above a few percent."""
+    processes: int
+    avg_utilization: float | None = None
+    """Percent."""
+    power_watts: float | None = None
+    """Of all together."""
+
+
+class TransportHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """The transport in use, and how that is known."""
+
+    used: Transport
+    by: Literal["log", "counters", ""] = ""
+    devices: tuple[str, ...] = ()
+    """RDMA devices that are there: that says nothing about their use."""
+    efa_active: bool = False
+    evidence: tuple[str, ...] = ()
+
+
+class CheckpointHealth(msgspec.Struct, frozen=True, kw_only=True):
+    """The checkpoints of a folder."""
+
+    folder: str
+    latest_step: int | None = None
+    count: int = 0
+    age_seconds: float | None = None
+    interval_steps: int | None = None
+    interval_seconds: float | None = None
+    bytes: int = 0
+    problems: tuple[str, ...] = ()
+
+
+class Health(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer of ``ray-sentinel health``. A part that nobody could look at is None."""
+
+    healthy: bool
+    verdict: str
+    """One sentence."""
+    issues: tuple[str, ...] = ()
+    gpu: GpuHealth | None = None
+    ray: RayResources | None = None
+    transport: TransportHealth | None = None
+    checkpoints: CheckpointHealth | None = None
+    progress: dict[str, dict[str, int | float | str | None]] | None = None
+    """Job → state, step, step_age (seconds), step_seconds, throughput where known."""
+    collectors: dict[str, dict[str, str]] | None = None
+    """``failing``: host/name → why."""
+    logs: tuple[LogLine, ...] = ()
+    """The last error lines of all nodes."""
+    nodes: tuple[NodeView, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What could not be looked at, and the remedy."""
+    time: float = 0.0

@@ -1,0 +1,61 @@
+"""Programs run here, or in a pod by ``kubectl exec``: the monitor's functions work in both places.
+
+An empty pod name means this machine, which is a node of the cluster.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import msgspec
+
+from ray_sentinel import process
+from ray_sentinel.errors import UnreachableError
+from ray_sentinel.evidence.logs.lines import strip_escapes
+from ray_sentinel.logs.find import live_session
+
+DEADLINE = 30.0
+_POD_LOGS = "/tmp/ray/session_latest/logs"
+
+
+class Shell(msgspec.Struct, frozen=True):
+    """Where programs run: in ``pod`` of ``namespace``, or here."""
+
+    pod: str = ""
+    namespace: str = "default"
+
+    @property
+    def logs(self) -> str:
+        """Ray's folder of logs there. Raises UnreachableError where this machine has none."""
+        return _POD_LOGS if self.pod else str(live_session() / "logs")
+
+    def run(self, *argv: str, deadline: float = DEADLINE, most: int = 16 << 20) -> str:
+        """What the program prints on both streams. Raises UnreachableError if it does not end well
+        in time, saying how, and MissingPartError where kubectl is not installed.
+        """
+        done = self._done(argv, deadline, most)
+        if not done.ok:
+            where = f" in pod {self.pod}" if self.pod else ""
+            raise UnreachableError(f"{argv[0]}{where}: {done.explain()}")
+        return _text(done)
+
+    def ask(self, *argv: str, deadline: float = DEADLINE) -> tuple[bool, str]:
+        """(whether it ended well, what it prints), for programs whose failure is an answer."""
+        done = self._done(argv, deadline, 16 << 20)
+        return done.ok, _text(done)
+
+    def _done(self, argv: tuple[str, ...], deadline: float, most: int) -> process.Completed:
+        return process.run(self.command(argv), deadline=deadline, max_output=most)
+
+    def command(self, argv: tuple[str, ...]) -> list[str]:
+        """The program's whole command line."""
+        if self.pod:
+            return ["kubectl", "exec", "-n", self.namespace, self.pod, "--", *argv]
+        if argv[0] == "ray":
+            return [sys.executable, "-m", "ray.scripts.scripts", *argv[1:]]
+        return list(argv)
+
+
+def _text(done: process.Completed) -> str:
+    both = done.stdout + b"\n" + done.stderr
+    return "\n".join(strip_escapes(line) for line in both.decode("utf-8", "replace").split("\n"))

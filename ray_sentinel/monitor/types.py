@@ -1,0 +1,99 @@
+"""What the monitor's functions return: plain dictionaries with these keys."""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+JobState = Literal["RUNNING", "FAILED", "SUCCEEDED", "PENDING", "STOPPED", "UNKNOWN"]
+
+
+class GpuInfo(TypedDict):
+    """``check_gpu_utilization``. Memory in MB, utilization in percent, by GPU."""
+
+    gpu_count: int
+    gpu_utilizations: list[float]
+    memory_used: list[float]
+    memory_total: list[float]
+    processes: list[dict[str, int | float | str | None]]
+    avg_utilization: float
+    healthy: bool
+    """The check succeeded; without a GPU it did not."""
+    error: str
+
+
+class RayInfo(TypedDict):
+    """``verify_ray_resources``."""
+
+    gpus_available: float
+    gpus_used: float
+    cpus_available: float
+    cpus_used: float
+    demands: list[str]
+    """What Ray cannot satisfy."""
+    healthy: bool
+    """The check succeeded."""
+    error: str
+
+
+class EfaInfo(TypedDict):
+    """``check_efa_utilization``."""
+
+    efa_active: bool
+    transport: str
+    """"efa", "infiniband", "roce", "socket", "other", or "unknown"."""
+    devices: list[str]
+    """RDMA devices that are there, in use or not."""
+    evidence: list[str]
+    healthy: bool
+    error: str
+
+
+class CheckpointInfo(TypedDict):
+    """The checkpoints of ``get_training_health``."""
+
+    latest_step: int | None
+    count: int
+    age_seconds: float | None
+    interval_steps: int | None
+    interval_seconds: float | None
+    total_bytes: int
+    problems: list[str]
+    healthy: bool
+    error: str
+
+
+class JobProgress(TypedDict):
+    """``get_progress``: the last step and what its lines say."""
+
+    step: int | None
+    total_steps: int | None
+    step_seconds: float | None
+    steps_per_second: float | None
+    tokens_per_second: float | None
+    loss: float | None
+    step_time: float | None
+    """Unix seconds of the last step's line; None where lines bear no time."""
+
+
+class MonitorResult(TypedDict):
+    """``monitor_job``. ``duration`` in seconds."""
+
+    status: JobState
+    duration: float
+    final_step: int | None
+    stalled: bool
+    timed_out: bool
+    tokens_per_second: float | None
+
+
+class TrainingHealth(TypedDict):
+    """``get_training_health``."""
+
+    healthy: bool
+    issues: list[str]
+    gpu: GpuInfo
+    gpus: dict[str, GpuInfo]
+    """By pod."""
+    efa: EfaInfo
+    ray: RayInfo
+    checkpoints: CheckpointInfo | None

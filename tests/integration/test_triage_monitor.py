@@ -1,0 +1,102 @@
+"""A real job of ``ray job submit``, watched by its id; its GPUs are never asked for."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.support.ray_cluster import eventually
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytest.importorskip("ray", reason="needs ray: pip install ray")
+pytest.importorskip("aiohttp_cors", reason="needs Ray's dashboard: pip install 'ray[default]'")
+
+HEAD = """
+import sys, time
+import ray
+context = ray.init(num_cpus=2, num_gpus=2, include_dashboard=True, dashboard_port=0,
+                   _temp_dir=sys.argv[1])
+print("READY", context.address_info["gcs_address"], flush=True)
+sys.stdin.read()
+"""
+TRAIN = """
+import os, sys, time
+for step in range(1, 5):
+    print(f"step: {step} loss: {1 / step} time: 0.1s tokens/s: 1000", flush=True)
+    time.sleep(0.1)
+deadline = time.time() + 120
+while not os.path.exists(sys.argv[1]) and time.time() < deadline:
+    time.sleep(0.1)
+"""
+
+
+class Head(NamedTuple):
+    """A cluster of one node, with its dashboard."""
+
+    address: str
+    temp: Path
+
+
+@pytest.fixture
+def head(monkeypatch: pytest.MonkeyPatch) -> Iterator[Head]:
+    temp = Path(tempfile.mkdtemp(prefix="rsm_", dir="/tmp"))
+    child = subprocess.Popen(
+        [sys.executable, "-c", HEAD, str(temp / "ray")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert child.stdout is not None
+    ready = next((line for line in child.stdout if line.startswith("READY")), "")
+    assert ready, "Ray did not start"
+    monkeypatch.setenv("RAY_ADDRESS", ready.split()[1])
+    monkeypatch.setenv("RAY_TMPDIR", str(temp))
+    yield Head(ready.split()[1], temp)
+    child.communicate("", timeout=60)
+    shutil.rmtree(temp, ignore_errors=True)
+
+
+def test_a_submitted_job_is_watched_by_its_id(head: Head, tmp_path: Path) -> None:
+    from ray_sentinel import monitor
+
+    script, done = tmp_path / "train.py", tmp_path / "done"
+    script.write_text(textwrap.dedent(TRAIN))
+    submit = [sys.executable, "-m", "ray.scripts.scripts", "job", "submit", "--no-wait"]
+    submit += ["--submission-id", "raysubmit_watched", "--", sys.executable, str(script), str(done)]
+    subprocess.run(submit, check=True, capture_output=True, timeout=120, env=dict(os.environ))
+
+    eventually(
+        lambda: monitor.get_current_step("", "raysubmit_watched") == 4 or None, "four steps", 90.0
+    )
+    assert monitor.check_job_status("", "raysubmit_watched") == "RUNNING"
+    progress = monitor.get_progress("", "raysubmit_watched")
+    assert progress["tokens_per_second"] == 1000
+    assert not monitor.detect_stall("", "raysubmit_watched", stagnation_threshold=3600)
+    assert monitor.detect_stall("", "raysubmit_watched", stagnation_threshold=0)
+    watched = monitor.monitor_job("", "raysubmit_watched", check_interval=0.1, timeout=0.1)
+    assert watched["timed_out"]
+    assert watched["status"] == "RUNNING"
+
+    resources = monitor.verify_ray_resources("")
+    assert resources["healthy"], resources["error"]
+    assert (resources["gpus_available"], resources["gpus_used"]) == (2, 0)
+    report = monitor.get_training_health("", str(tmp_path))
+    assert not report["healthy"]
+    assert any("allotted none of its 2 GPUs" in issue for issue in report["issues"])
+
+    done.touch()
+    ended = monitor.monitor_job("", "raysubmit_watched", check_interval=0.2, timeout=60)
+    assert ended["status"] == "SUCCEEDED"
+    assert ended["final_step"] == 4
+    assert not ended["timed_out"]
+    assert monitor.check_job_status("", "raysubmit_unknown") == "UNKNOWN"

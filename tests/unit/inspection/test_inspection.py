@@ -1,0 +1,96 @@
+"""A node's files, made up in a folder, are read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ray_sentinel.inspection.blocked import blocked_tasks
+from ray_sentinel.inspection.gpus import gpus_here
+from ray_sentinel.inspection.rdma import device_traffic
+from ray_sentinel.inspection.session_logs import last_errors, transport_lines
+from ray_sentinel.inspection.versions import versions_here
+from ray_sentinel.logs.catalogue import load_catalogue
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def stat(pid: int, state: str, flags: int = 0) -> str:
+    return f"{pid} (py (x) thon) {state} 1 {pid} {pid} 0 -1 {flags} 0 0 0 0"
+
+
+def test_blocked_tasks(tmp_path: Path) -> None:
+    write(tmp_path / "7/task/7/stat", stat(7, "S"))
+    write(tmp_path / "7/task/9/stat", stat(9, "D"))
+    write(tmp_path / "7/task/9/wchan", "rpc_wait_bit_killable")
+    write(tmp_path / "7/task/9/stack", "[<0>] rpc_wait_bit_killable+0x1/0x2\n[<0>] nfs_x+0x3/0x4\n")
+    write(tmp_path / "8/task/8/stat", stat(8, "D", 0x00200000))  # a kernel thread
+    (only,) = blocked_tasks(tmp_path, between=0.0)
+    assert (only.pid, only.tid, only.name) == (7, 9, "py (x) thon")
+    assert only.wchan == "rpc_wait_bit_killable"
+    assert only.stack == ("rpc_wait_bit_killable+0x1/0x2", "nfs_x+0x3/0x4")
+
+
+def test_rdma_counts_in_words_and_bytes(tmp_path: Path) -> None:
+    efa, mlx = (tmp_path / "class/infiniband" / name / "ports/1" for name in ("efa_0", "mlx5_0"))
+    write(efa / "state", "4: ACTIVE\n")
+    write(efa / "hw_counters/rx_bytes", "100\n")
+    write(mlx / "state", "1: DOWN\n")
+    write(mlx / "link_layer", "InfiniBand\n")
+    write(mlx / "counters/port_rcv_data", "100\n")
+    first, second = device_traffic(tmp_path, window=0.0)
+    assert (first.device, first.kind, first.active) == ("efa_0", "efa", True)
+    assert (second.device, second.kind, second.active) == ("mlx5_0", "infiniband", False)
+    assert first.bytes_per_second == 0.0
+    assert device_traffic(tmp_path / "nowhere") == ()
+
+
+def test_amd_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))  # no nvidia-smi here
+    card = tmp_path / "sys/class/drm/card1/device"
+    write(card / "vendor", "0x1002\n")
+    write(card / "mem_info_vram_total", str(64 << 30))
+    write(card / "mem_info_vram_used", str(32 << 30))
+    write(card / "gpu_busy_percent", "99\n")
+    write(tmp_path / "sys/class/kfd/kfd/proc/4711/vram_123", str(1 << 30))
+    write(tmp_path / "proc/4711/comm", "python\n")
+    gpus, processes, problem = gpus_here(tmp_path / "sys", tmp_path / "proc")
+    assert problem == ""
+    assert [(g.index, g.utilization_percent) for g in gpus] == [("0", 99.0)]
+    assert [(p.pid, p.name) for p in processes] == [(4711, "python")]
+
+
+def test_versions(tmp_path: Path) -> None:
+    write(tmp_path / "proc/sys/kernel/osrelease", "6.1.0\n")
+    write(
+        tmp_path / "proc/driver/nvidia/version",
+        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5\n",
+    )
+    write(tmp_path / "etc/os-release", 'PRETTY_NAME="Debian 12"\n')
+    write(tmp_path / "sys/module/efa/version", "2.13.0\n")
+    (tmp_path / "sys/module/mlx5_core").mkdir()
+    assert versions_here(tmp_path / "proc", tmp_path) == {
+        "kernel": "6.1.0",
+        "os": "Debian 12",
+        "nvidia": "550.54.15",
+        "efa": "2.13.0",
+        "mlx5_core": "loaded",
+    }
+
+
+def test_a_sessions_logs(tmp_path: Path) -> None:
+    name = f"worker-{'ab' * 28}-01000000-77.out"
+    write(
+        tmp_path / name,
+        "h:77:80 [0] NCCL INFO NET/OFI Selected Provider is efa (found 4 nics)\n"
+        "ValueError: token=abcdefghijkl is wrong\n",
+    )
+    assert transport_lines(tmp_path).used == "efa"
+    (error,) = last_errors(tmp_path, load_catalogue())
+    assert error.file == name
+    assert "abcdefghijkl" not in error.text
+    assert transport_lines(tmp_path / "nowhere").used == ""
