@@ -59,7 +59,7 @@ test: lint types contracts deps
 	@$(PYTEST) $(ARGS)
 
 faults: $(VENV)/.dev deps
-	@$(PYTEST) tests/integration -m faults $(ARGS)
+	@FAULTS=all $(PYTEST) tests/faults $(ARGS)
 
 wheel: $(VENV)/.dev
 	@$(BIN)/python -m build --no-isolation --outdir dist .

@@ -1,9 +1,9 @@
 """How long it takes from a rank's trouble to its name, over many real trainings.
 
-    python bench/verdict.py --runs 10 [--fault gil] [--no-attach] [--step-seconds 0.3]
+    python bench/verdict.py --runs 10 [--fault gil] [--no-attach]
 
-One Ray cluster of three nodes; for each run a fresh gloo training of six ranks, the rank drawn. The
-time counts from the moment the training script notes before its trouble to ``confirmed_at``.
+One Ray cluster of three nodes; for each run a fresh gloo training, its layout and the rank drawn.
+The time counts from the moment the training script notes before its trouble to ``confirmed_at``.
 """
 
 from __future__ import annotations
@@ -12,80 +12,45 @@ import argparse
 import random
 import statistics
 import tempfile
-import time
 from pathlib import Path
-from typing import Any
 
-import msgspec
-
-from ray_sentinel.actors import deployment
-from ray_sentinel.config import Config
-from ray_sentinel.demo.cluster import three_nodes
-from ray_sentinel.demo.job import Job, write_scripts
-from ray_sentinel.demo.plan import EXPECTED, draw
-from ray_sentinel.demo.story import judge
-from ray_sentinel.model.incident import Incident
-
-LIMITS = {"sigstop": 5.0, "sigkill": 5.0, "gil": 5.0, "sleep": 15.0, "fifo": 15.0}
+from ray_sentinel.demo.catalogue import LIMITS
+from ray_sentinel.demo.cluster import Machines
+from ray_sentinel.demo.plan import SHOWN, draw
+from ray_sentinel.demo.story import watched_machines
+from ray_sentinel.demo.suite import trial
 
 
-def incidents(ray: Any, name: str) -> list[Incident]:
-    raw = deployment.ask(ray, deployment.find(ray), "incidents", seconds=30)
-    return [i for i in msgspec.msgpack.decode(raw, type=list[Incident]) if i.job == name]
-
-
-def wait(look: Any, seconds: float) -> Any:
-    deadline = time.monotonic() + seconds
-    while not (found := look()) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    return found
-
-
-def one(ray: Any, addresses: list[str], fault: str, seed: int, attach: bool) -> tuple[float, str]:
+def one(machines: Machines, fault: str, seed: int, attach: bool) -> tuple[float, str]:
     """Seconds to the verdict, and what is wrong with it."""
-    plan = draw(fault, None, seed)
-    with tempfile.TemporaryDirectory() as folder:
-        write_scripts(Path(folder), plan, attach=attach)
-        job = Job(ray, addresses, Path(folder))
-        job.start()
-        try:
-            began = wait(job.began, 180)
-            found = wait(lambda: incidents(ray, job.name), 60)
-            if not began or not found:
-                return float("inf"), "no verdict"
-            return (found[0].confirmed_at or 0.0) - began, judge(plan, found)
-        finally:
-            job.end()
+    outcome = trial(draw(fault, None, seed, attach="attach" if attach else ""), machines)
+    seconds = float("inf") if outcome.seconds is None else outcome.seconds
+    return seconds, outcome.wrong or outcome.broken
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=10)
-    parser.add_argument("--fault", action="append", choices=sorted(EXPECTED))
+    parser.add_argument("--fault", action="append", choices=SHOWN)
     parser.add_argument("--no-attach", action="store_true")
     parser.add_argument("--seed", type=int, default=random.randrange(1 << 30))
     args = parser.parse_args()
-    log_dir = tempfile.mkdtemp(prefix="bench-verdict-")
-    print(f"seed {args.seed}, attached {not args.no_attach}, files in {log_dir}")
-    with three_nodes() as (ray, addresses):
-        deployment.ensure(ray, Config(job="bench", log_dir=log_dir))
-        try:
-            for fault in args.fault or sorted(EXPECTED):
-                seconds, wrong = [], []
-                for run in range(args.runs):
-                    took, error = one(
-                        ray, addresses, fault, args.seed + run, attach=not args.no_attach
-                    )
-                    seconds.append(took)
-                    wrong += [error] if error else []
-                print(
-                    f"{fault:8} runs {len(seconds)} right {len(seconds) - len(wrong)} "
-                    f"median {statistics.median(seconds):.1f} s worst {max(seconds):.1f} s "
-                    f"(limit {LIMITS[fault]:.0f} s) {'; '.join(wrong)}",
-                    flush=True,
-                )
-        finally:
-            deployment.down(ray)
+    folder = tempfile.mkdtemp(prefix="bench-verdict-")
+    print(f"seed {args.seed}, attached {not args.no_attach}, files in {folder}")
+    with watched_machines(Path(folder)) as machines:
+        for fault in args.fault or SHOWN:
+            seconds, wrong = [], []
+            for run in range(args.runs):
+                took, error = one(machines, fault, args.seed + run, attach=not args.no_attach)
+                seconds.append(took)
+                wrong += [error] if error else []
+            limit = LIMITS[draw(fault, None, 0).expected.clock]
+            print(
+                f"{fault:8} runs {len(seconds)} right {len(seconds) - len(wrong)} "
+                f"median {statistics.median(seconds):.1f} s worst {max(seconds):.1f} s "
+                f"(limit {limit:.0f} s) {'; '.join(wrong)}",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

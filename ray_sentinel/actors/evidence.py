@@ -19,7 +19,12 @@ from ray_sentinel.errors import SentinelError
 from ray_sentinel.evidence.stacks import classify, parse
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.stacks import StackFact
-from ray_sentinel.progress.ask import held_stacks, request_flight_recorder, request_stacks
+from ray_sentinel.progress.ask import (
+    held_stacks,
+    left_flight_recorder,
+    request_flight_recorder,
+    request_stacks,
+)
 from ray_sentinel.progress.record_view import RecordView
 
 log = logging.getLogger(__name__)
@@ -84,8 +89,12 @@ class Evidence:
         view = self._record_of(rank.process.pid, rank.process.start)
         if view is None:
             return [], f"rank {rank.id.rank} on {self._host} is not attached: no flight recorder"
+        words = view.progress.last_words
         try:
-            dumps = request_flight_recorder(view, RECORDER_SECONDS)
+            if words is not None and words.kind == "exception":
+                dumps = left_flight_recorder(view)
+            else:
+                dumps = request_flight_recorder(view, RECORDER_SECONDS)
         except SentinelError as error:
             return [], f"rank {rank.id.rank} on {self._host}: {error}"
         return [Dump(rank=rank.id.rank, data=dump.data, pickled=dump.pickled) for dump in dumps], ""

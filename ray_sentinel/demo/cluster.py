@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import random
 import shutil
 import socket
 import tempfile
@@ -12,18 +13,45 @@ from collections.abc import Iterator
 from typing import Any
 
 ADDRESSES = ("127.0.0.2", "127.0.0.3")
+FIRST_GUEST = 4
+PORTS = (22_000, 32_000)
 
 
 def free_port() -> int:
-    """A port on loopback that nobody holds now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port on loopback that nobody holds, and that the kernel gives to nobody by itself."""
+    dice = random.SystemRandom()
+    while True:
+        port = dice.randrange(*PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
+class Machines:
+    """The cluster: ``addresses`` are those of its three nodes, the head first."""
+
+    def __init__(self, ray: Any, cluster: Any, folder: str) -> None:
+        self.ray = ray
+        self._cluster, self._folder = cluster, folder
+        self._guests = 0
+        nodes = sorted(ray.nodes(), key=lambda node: node["NodeManagerAddress"] in ADDRESSES)
+        self.addresses: list[str] = [node["NodeManagerAddress"] for node in nodes]
+
+    @contextlib.contextmanager
+    def guest(self) -> Iterator[str]:
+        """One more node for a while; yields its address."""
+        address = f"127.0.0.{FIRST_GUEST + self._guests}"
+        self._guests += 1
+        node = self._cluster.add_node(num_cpus=1, node_ip_address=address, temp_dir=self._folder)
+        try:
+            yield address
+        finally:
+            self._cluster.remove_node(node)
 
 
 @contextlib.contextmanager
-def three_nodes() -> Iterator[tuple[Any, list[str]]]:
-    """Start it, connect to it, and end it; yields ray and the nodes' addresses, the head first.
+def start_machines() -> Iterator[Machines]:
+    """Start the cluster, connect to it, and end it.
 
     The user's own Ray clusters are left alone: this one has ports and a session of its own.
     """
@@ -46,9 +74,15 @@ def three_nodes() -> Iterator[tuple[Any, list[str]]]:
         for address in ADDRESSES:
             cluster.add_node(num_cpus=2, node_ip_address=address, temp_dir=folder)
         ray.init(address=cluster.address, namespace="demo", **quiet)
-        nodes = sorted(ray.nodes(), key=lambda node: node["NodeManagerAddress"] in ADDRESSES)
-        yield ray, [node["NodeManagerAddress"] for node in nodes]
+        yield Machines(ray, cluster, folder)
     finally:
         ray.shutdown()
         cluster.shutdown()
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def three_nodes() -> Iterator[tuple[Any, list[str]]]:
+    """The same; yields ray and the nodes' addresses, the head first."""
+    with start_machines() as machines:
+        yield machines.ray, machines.addresses

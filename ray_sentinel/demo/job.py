@@ -1,91 +1,95 @@
-"""The training job of the demo: six ranks of a script, two on each node, as plain processes."""
+"""The training job: the ranks of a script, shared out over the nodes, as plain processes."""
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
-from importlib.resources import files
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from ray_sentinel import process
 from ray_sentinel.demo.cluster import free_port
-from ray_sentinel.demo.plan import WORLD_SIZE, Plan
 
-ATTACH = "import ray_sentinel\n\nray_sentinel.attach()\n\n"
-FUTURE = "from __future__ import annotations\n\n"
-
-
-def write_scripts(folder: Path, plan: Plan, *, attach: bool) -> None:
-    """Put the training script, its data module and the plan into ``folder``.
-
-    With ``attach`` the script has the one call that a user would add; without it, it knows nothing
-    of ray_sentinel.
-    """
-    scripts = files("ray_sentinel.demo") / "scripts"
-    train = (scripts / "train.py").read_text()
-    if attach:
-        head, future, rest = train.partition(FUTURE)
-        train = head + future + ATTACH + rest
-    (folder / "train.py").write_text(train)
-    (folder / "batches.py").write_text((scripts / "batches.py").read_text())
-    told = {"rank": plan.rank, "step": plan.step, "how": plan.fault}
-    (folder / "plan.json").write_text(json.dumps(told))
+SECONDS = 60.0
+"""For anything that is asked of a launcher."""
 
 
 class Launcher:
     """An actor on each node that starts this node's ranks and ends them."""
 
     def __init__(self) -> None:
-        self._ranks: dict[int, subprocess.Popen[bytes]] = {}
+        self._children: dict[int, subprocess.Popen[bytes]] = {}
 
-    def start(self, ranks: Sequence[int], folder: str, port: int) -> dict[int, int]:
+    def start(
+        self, ranks: Sequence[int], folder: str, script: str, variables: Mapping[str, str]
+    ) -> dict[int, int]:
         """Start some ranks; returns their pids by rank."""
         for local, rank in enumerate(ranks):
-            environment = {
-                **os.environ,
-                "RANK": str(rank),
-                "LOCAL_RANK": str(local),
-                "WORLD_SIZE": str(WORLD_SIZE),
-                "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": str(port),
-                "GLOO_SOCKET_IFNAME": "lo",
-                "OMP_NUM_THREADS": "1",
-                "TORCH_FR_BUFFER_SIZE": "2000",
-                "PYTHONUNBUFFERED": "1",
-            }
-            with open(Path(folder) / f"rank-{rank}.log", "wb") as log:
-                self._ranks[rank] = process.spawn(
-                    [sys.executable, "train.py"],
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    env=environment,
-                    cwd=folder,
-                )
-        return {rank: child.pid for rank, child in self._ranks.items()}
+            own = {"RANK": str(rank), "LOCAL_RANK": str(local)}
+            self._children[rank] = self._spawn(
+                [script], f"rank-{rank}", folder, {**variables, **own}
+            )
+        return {rank: self._children[rank].pid for rank in ranks}
+
+    def serve(self, folder: str, script: str, port: int) -> None:
+        """Start the service that the ranks ask; it is no rank."""
+        self._children[-1] = self._spawn([script, str(port)], "service", folder, {})
+
+    @staticmethod
+    def _spawn(
+        command: Sequence[str], name: str, folder: str, variables: Mapping[str, str]
+    ) -> subprocess.Popen[bytes]:
+        with open(Path(folder) / f"{name}.log", "ab") as log:
+            return process.spawn(
+                [sys.executable, *command],
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **variables},
+                cwd=folder,
+            )
 
     def ended(self) -> dict[int, int]:
-        """Exit statuses of those that have ended, by rank."""
-        return {r: code for r, child in self._ranks.items() if (code := child.poll()) is not None}
+        """Exit statuses of ranks that have ended, by rank."""
+        return {
+            rank: code
+            for rank, child in self._children.items()
+            if rank >= 0 and (code := child.poll()) is not None
+        }
+
+    def signal(self, number: int) -> None:
+        """Send a signal to all ranks that are left."""
+        for rank, child in self._children.items():
+            if rank >= 0 and child.poll() is None:
+                os.kill(child.pid, number)
 
     def end(self) -> None:
         """End what is left, also what is stopped."""
-        for child in self._ranks.values():
-            if child.poll() is None:
-                os.kill(child.pid, signal.SIGCONT)
-                process.end(child, grace=0.5)
+        for child in self._children.values():
+            process.kill(child)
+        for child in self._children.values():
+            process.end(child)
+        self._children.clear()
 
 
 class Job:
-    """The launchers of all nodes as one thing. ``addresses`` are those of the nodes."""
+    """The launchers of all nodes as one thing.
+
+    ``addresses`` are those of the nodes; ``folder`` holds what ``write_scripts`` put there.
+    """
 
     def __init__(self, ray: Any, addresses: Sequence[str], folder: Path) -> None:
         self._ray = ray
         self._folder = folder
+        told = msgspec.json.decode((folder / "plan.json").read_bytes())
+        self._scripts: dict[str, str] = told["scripts"]
+        self._culprits = len(told["how"])
+        self._answers, self._recorder = int(told["answers"]), bool(told["recorder"])
+        self.world = int(told["world"])
         self._port = free_port()
         kind = ray.remote(Launcher)
         self._launchers = [
@@ -99,36 +103,57 @@ class Job:
         return f"127.0.0.1:{self._port}"
 
     def start(self) -> dict[int, int]:
-        """Start all ranks; returns pids by rank."""
-        share = WORLD_SIZE // len(self._launchers)
-        refs = [
-            launcher.start.remote(
-                list(range(i * share, (i + 1) * share)), str(self._folder), self._port
-            )
-            for i, launcher in enumerate(self._launchers)
-        ]
-        pids: dict[int, int] = {}
-        for started in self._ray.get(refs, timeout=60):
-            pids |= started
-        return pids
+        """Start all ranks, and the service if they need one; returns pids by rank."""
+        variables = {
+            "WORLD_SIZE": str(self.world),
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(self._port),
+            "GLOO_SOCKET_IFNAME": "lo",
+            "OMP_NUM_THREADS": "1",
+            "PYTHONUNBUFFERED": "1",
+        }
+        if self._recorder:
+            variables["TORCH_FR_BUFFER_SIZE"] = "2000"
+        if self._answers:
+            port = free_port()
+            variables["SERVICE_PORT"] = str(port)
+            script = self._scripts["x_service"]
+            self._all("serve", [(str(self._folder), script, port)])
+        shares = _shares(self.world, len(self._launchers))
+        script = self._scripts["x_main"]
+        asked = [(share, str(self._folder), script, variables) for share in shares]
+        return {rank: pid for some in self._all("start", asked) for rank, pid in some.items()}
 
     def ended(self) -> dict[int, int]:
         """Exit statuses by rank."""
-        codes: dict[int, int] = {}
-        for some in self._ray.get([launcher.ended.remote() for launcher in self._launchers]):
-            codes |= some
-        return codes
+        return {rank: code for some in self._all("ended") for rank, code in some.items()}
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to all ranks."""
+        self._all("signal", [(int(number),)] * len(self._launchers))
 
     def end(self) -> None:
-        """End all ranks that are left."""
-        self._ray.get([launcher.end.remote() for launcher in self._launchers], timeout=30)
+        """End all ranks that are left, and let the launchers go."""
+        self._all("end")
+
+    def close(self) -> None:
+        """End all, for good."""
+        self.end()
+        for launcher in self._launchers:
+            self._ray.kill(launcher)
+
+    def _all(self, method: str, arguments: Sequence[tuple[Any, ...]] = ()) -> list[Any]:
+        """Ask all launchers, or the first few, each with arguments of its own."""
+        told = arguments or [()] * len(self._launchers)
+        pairs = zip(self._launchers, told, strict=False)
+        refs = [getattr(launcher, method).remote(*given) for launcher, given in pairs]
+        return list(self._ray.get(refs, timeout=SECONDS))
 
     def began(self) -> float | None:
-        """When the trouble began (Unix seconds); None before."""
-        try:
-            return float((self._folder / "began").read_text())
-        except (OSError, ValueError):
-            return None
+        """When the trouble was complete (Unix seconds); None before."""
+        told = [_number(path) for path in self._folder.glob("began-*")]
+        moments = [moment for moment in told if moment is not None]
+        return max(moments) if moments and len(moments) >= self._culprits else None
 
     def last_lines(self, rank: int, count: int = 3) -> list[str]:
         """The end of a rank's output."""
@@ -137,3 +162,18 @@ class Job:
         except OSError:
             return []
         return text.splitlines()[-count:]
+
+
+def _number(path: Path) -> float | None:
+    try:
+        return float(path.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _shares(world: int, nodes: int) -> list[list[int]]:
+    """Ranks by node, in runs as even as can be."""
+    ends = [round(world * (node + 1) / nodes) for node in range(nodes)]
+    return [
+        list(range(begin, end)) for begin, end in zip([0, *ends], ends, strict=False) if end > begin
+    ]

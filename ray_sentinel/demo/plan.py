@@ -1,49 +1,131 @@
-"""What goes wrong in the demo: drawn at random, or told."""
+"""One training and what goes wrong in it: drawn at random, or told."""
 
 from __future__ import annotations
 
 import random
+from typing import Any, Literal
 
 import msgspec
 
+from ray_sentinel.demo.catalogue import ALL, FAULTS, Fault
 from ray_sentinel.errors import UsageError
-from ray_sentinel.model.incident import FaultKind
 
-WORLD_SIZE = 6
-
-EXPECTED: dict[str, FaultKind] = {
-    "sleep": "host-stuck",
-    "sigstop": "rank-stopped",
-    "sigkill": "rank-dead",
-    "gil": "gil-held",
-    "fifo": "input-wait",
-}
-"""Fault → the kind that the verdict must give it."""
-
-FIRST_STEP, LAST_STEP = 40, 60
+SHOWN = ("fifo", "gil", "sigkill", "sigstop", "sleep")
+"""What the demo draws from where nothing is told: each is another kind."""
+FIRST_STEP, LAST_STEP = 30, 45
 """The trouble begins at a step between these: long enough to learn what is usual."""
 
+Attach = Literal["", "attach", "step"]
+"""What the script says of itself: nothing, one line at its beginning, each of its steps too."""
+MODES: tuple[Attach, ...] = ("attach", "", "step")
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """One draw."""
+
+class Course(msgspec.Struct, frozen=True, kw_only=True):
+    """How a training goes, beside what its culprits do."""
+
+    steps: int
+    spread: float = 1.3
+    """A step takes up to so many times ``step_seconds``."""
+    answers: int = 0
+    """Of the outside service to each rank; 0: there is no service."""
+    first_seconds: float = 0.0
+    """Of work before the first step."""
+    pause: str = ""
+    """What the job does for ``seconds`` after the step that was drawn."""
+    seconds: float = 0.0
+    phase: str = ""
+    """The phase in which it declares that."""
+    last: str = "nothing"
+    """After the last step: "barrier", "export" (rank 0 goes on), or nothing."""
+
+
+class Plan(Course, frozen=True, kw_only=True):
+    """One draw; the same seed gives the same."""
 
     fault: str
-    rank: int
+    layout: str
+    world: int
+    how: dict[str, str]
+    """Culprit (rank, as text) → what it does to itself."""
+    place: str
     step: int
+    step_seconds: float
+    attach: Attach
+    recorder: bool
+    """The flight recorder is on."""
+    variant: int
+    first_call: int
+    """Of the step's collectives, the first that may be changed."""
     seed: int
 
+    @property
+    def ranks(self) -> list[int]:
+        """The culprits."""
+        return sorted(map(int, self.how))
 
-def draw(fault: str = "", rank: int | None = None, seed: int | None = None) -> Plan:
+    @property
+    def expected(self) -> Fault:
+        return ALL[self.fault]
+
+
+def draw(
+    fault: str = "",
+    rank: int | None = None,
+    seed: int | None = None,
+    *,
+    layout: str = "",
+    attach: Attach | None = None,
+) -> Plan:
     """What was not told is drawn; the same ``seed`` draws the same. Raises UsageError."""
     if seed is None:
         seed = random.SystemRandom().randrange(1 << 31)
+    if fault and fault not in ALL:
+        raise UsageError(f"no fault {fault}; there are {', '.join(ALL)}")
     dice = random.Random(seed)
-    drawn_fault, drawn_rank = dice.choice(sorted(EXPECTED)), dice.randrange(WORLD_SIZE)
+    fault = fault or dice.choice(SHOWN)
+    row = ALL[fault]
+    layout = layout or dice.choice(row.layouts)
+    world = dice.choice([6, 7, 8]) if layout in ("data", "ddp", "experts") else dice.choice([6, 8])
+    if rank is not None and not 0 <= rank < world:
+        raise UsageError(f"no rank {rank}: this training has ranks 0 to {world - 1}")
+    culprits = dice.sample(range(world), len(row.ways))
+    if rank is not None and len(culprits) == 1:
+        culprits = [rank]
     step = dice.randint(FIRST_STEP, LAST_STEP)
-    if fault and fault not in EXPECTED:
-        raise UsageError(f"no fault {fault}; there are {', '.join(EXPECTED)}")
-    if rank is not None and not 0 <= rank < WORLD_SIZE:
-        raise UsageError(f"no rank {rank}: the demo has ranks 0 to {WORLD_SIZE - 1}")
+    place = dice.choice(["input", "inside"]) if row.place == "step" else row.place
+    mode: Attach = dice.choice(MODES) if attach is None else attach
     return Plan(
-        fault=fault or drawn_fault, rank=drawn_rank if rank is None else rank, step=step, seed=seed
+        fault=fault,
+        layout=layout,
+        world=world,
+        how=dict(zip(map(str, culprits), row.ways, strict=True)),
+        place=place,
+        step=step,
+        step_seconds=round(dice.uniform(0.2, 0.45), 2),
+        attach=mode,
+        recorder=dice.random() < 0.8,
+        variant=dice.randrange(12),
+        first_call=2 if layout == "pipeline" else 0,
+        seed=seed,
+        **msgspec.structs.asdict(_course(fault, step, dice)),
     )
+
+
+def _course(fault: str, step: int, dice: random.Random) -> Course:
+    usual = Course(
+        steps=100_000 if fault in FAULTS else step + 20, last=dice.choice(["barrier", "nothing"])
+    )
+    save, evaluate = dice.choice(["save", "write"]), dice.choice(["evaluate-all", "evaluate-one"])
+    special: dict[str, dict[str, Any]] = {
+        "end": {"steps": step + 1, "last": "barrier"},
+        "end-alone": {"steps": step + 1, "last": "nothing"},
+        "leave-loop": {"last": "barrier"},
+        "outside": {"answers": step},
+        "checkpoint": {"pause": save, "seconds": 30.0, "phase": "checkpoint"},
+        "checkpoint-quiet": {"pause": save, "seconds": 30.0},
+        "evaluate": {"pause": evaluate, "seconds": 30.0},
+        "slow-first": {"first_seconds": 20.0},
+        "vary": {"spread": 5.0},
+        "finish": {"steps": step + 1, "last": "export", "seconds": 12.0},
+    }
+    return msgspec.structs.replace(usual, **special.get(fault, {}))

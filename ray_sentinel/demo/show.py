@@ -8,8 +8,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from ray_sentinel.demo.plan import EXPECTED
-from ray_sentinel.demo.story import Outcome
+from ray_sentinel.demo.trial import Outcome
 from ray_sentinel.model.incident import Incident, Verdict
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.model.status import JobStatus, Status
@@ -88,9 +87,10 @@ def _stack(fact: StackFact, who: str, colour: str) -> Panel:
 
 def _truth(outcome: Outcome) -> Text:
     plan = outcome.plan
+    whom = f"rank {', '.join(map(str, plan.ranks))}" if plan.ranks else "nobody"
     told = (
-        f"what was drawn: {plan.fault} on rank {plan.rank} at step {plan.step} "
-        f"(--seed {plan.seed}), kind {EXPECTED[plan.fault]}: "
+        f"what was drawn: {plan.fault}, {whom}, step {plan.step}, layout {plan.layout} "
+        f"(--seed {plan.seed}), kind {' or '.join(plan.expected.kinds) or 'none'}: "
     )
     if outcome.right:
         return Text(told).append("the verdict is right", style="bold green")

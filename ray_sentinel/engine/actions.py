@@ -30,6 +30,14 @@ class AskRecorder(Action, frozen=True, tag="ask_recorder"):
     ranks: tuple[Rank, ...]
 
 
+class AskRas(Action, frozen=True, tag="ask_ras"):
+    """Ask the RAS service of NCCL on the nodes of ``ranks``; answered by RasExplained, unless no
+    rank has NCCL."""
+
+    incident: str
+    ranks: tuple[Rank, ...]
+
+
 class ProbeNode(Action, frozen=True, tag="probe_node"):
     """See whether a silent node's raylet still answers; answered by NodeProbed."""
 
@@ -54,4 +62,4 @@ class Publish(Action, frozen=True, tag="publish"):
     incident: Incident
 
 
-AnyAction = TakeStacks | AskRecorder | ProbeNode | Capture | Publish
+AnyAction = TakeStacks | AskRecorder | AskRas | ProbeNode | Capture | Publish

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.evidence.stacks import Movement, movement
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.incident import Finding, Incident
+from ray_sentinel.model.ras import RasFacts
 from ray_sentinel.model.recorder import RecorderFacts
 from ray_sentinel.model.stacks import StackFact
 
@@ -24,7 +26,8 @@ class Case:
         self.asked_round = 0
         self.asked_round_at = opened_at
         self.recorder: RecorderFacts | None = None
-        self.recorder_asked = False
+        self.recorder_asked_at: float | None = None
+        self.ras: RasFacts | None = None
         self.problems: list[str] = []
         self.captures = 0
         self.captured_at: float | None = None
@@ -34,6 +37,10 @@ class Case:
         """Stacks have come; rounds come in order, a late one is dropped."""
         if number > len(self.rounds):
             self.rounds.append((at, {fact.process: fact for fact in facts}))
+
+    def nobody_suspected(self) -> bool:
+        """What was found is proven, but it accuses nobody."""
+        return not any(finding.suspects for finding in self.findings.values())
 
     def answered(self) -> bool:
         """The round that was asked for last has come."""
@@ -51,9 +58,19 @@ class Case:
                 return fact
         return None
 
-    def moved(self, process: ProcessId) -> bool | None:
-        """Whether its stack changed over the last two rounds; None where there are no two."""
+    def movement(self, process: ProcessId) -> Movement:
+        """How its stack changed over the last two rounds in which it could be read.
+
+        A loop that stays within one function is movement too, unless it never leaves the CPU: work
+        reads, writes and waits now and then.
+        """
         seen = [r[process] for _, r in self.rounds if process in r and not r[process].error]
-        if len(seen) < 2:
-            return None
-        return seen[-1].signature != seen[-2].signature
+        found = movement(seen[-2:])
+        if found == "in-place" and not self.job.ranks[process].spinning:
+            return "moved"
+        return found
+
+    def moved(self, process: ProcessId) -> bool | None:
+        """Whether it went elsewhere since the round before; None where there are no two."""
+        found = self.movement(process)
+        return None if found == "unknown" else found == "moved"

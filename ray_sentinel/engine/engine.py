@@ -15,8 +15,8 @@ from ray_sentinel.config import Config
 from ray_sentinel.engine import status as status_words
 from ray_sentinel.engine.actions import (
     AnyAction,
+    AskRas,
     AskRecorder,
-    Capture,
     ProbeNode,
     Publish,
     TakeStacks,
@@ -30,27 +30,34 @@ from ray_sentinel.engine.events import (
     NodeJoined,
     NodeLeft,
     NodeProbed,
+    RasExplained,
     RecorderExplained,
     SnapshotReceived,
     StacksTaken,
     Tick,
 )
+from ray_sentinel.engine.exits import has_own_words
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.rule import load_rules
-from ray_sentinel.engine.sampling import routine_samples
+from ray_sentinel.engine.sampling import LOOK_EVERY, routine_samples
 from ray_sentinel.engine.table import CONFIRMED, OPEN, advance
+from ray_sentinel.engine.targets import capture_of
 from ray_sentinel.engine.verdict import Judgement, judge
-from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.incident import Finding, Incident, Transition
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.model.status import JobStatus, State
 
 SETTLE = 1.0
+RECORDER_OVERDUE = 2.5
 ROUND_OVERDUE = 4.0
 """Seconds after which a round of stacks that has not come is done without."""
 LOOK_AGAIN = 5.0
 """Seconds between rounds while a case waits."""
 PROBE_EVERY = 1.5
+TOOLS_SECONDS = 12.0
+"""After which tools that were sent to the ranks are believed to be done, come what may."""
+SETTLED_AFTER_TOOLS = 1.6
+"""An agent's snapshot shows what the tools did up to so many seconds before."""
 KEPT_INCIDENTS = 1000
 MOST_CAPTURES = 3
 MOST_ROUNDS = 60
@@ -92,7 +99,12 @@ class Engine:
                 return self._stacks(event, now)
             case RecorderExplained():
                 if case := self._cases.get(event.incident):
+                    case.job.disturbed_until = now + SETTLED_AFTER_TOOLS
                     case.recorder = event.facts
+                    case.problems.extend(event.problems)
+            case RasExplained():
+                if case := self._cases.get(event.incident):
+                    case.ras = event.facts or case.ras
                     case.problems.extend(event.problems)
             case CaptureDone():
                 return self._captured(event, now)
@@ -132,7 +144,7 @@ class Engine:
         for case in list(self._cases.values()):
             actions += self._follow(case, found, now)
         for job, ranks in routine_samples(self.view, set(self._jobs_with_cases()), now):
-            if now - self._sampled.get(job.key, 0.0) >= 1.2:
+            if now - self._sampled.get(job.key, 0.0) >= LOOK_EVERY:
                 self._sampled[job.key] = now
                 actions.append(TakeStacks(incident="", round=0, ranks=ranks))
         self._forget()
@@ -193,7 +205,11 @@ class Engine:
         case.findings[finding.rule] = finding
         self._incidents[incident.id] = incident
         self._cases[incident.id] = case
-        return [*self._ask_stacks(case, now), *self._ask_recorder(case)]
+        return [
+            *self._ask_stacks(case, now),
+            *self._ask_recorder(case, now),
+            *self._ask_ras(case),
+        ]
 
     def _ask_stacks(self, case: Case, now: float) -> list[AnyAction]:
         ranks = tuple(view.rank for view in case.job.live)
@@ -204,10 +220,24 @@ class Engine:
         return [TakeStacks(incident=case.incident.id, round=case.asked_round, ranks=ranks)]
 
     @staticmethod
-    def _ask_recorder(case: Case) -> list[AnyAction]:
-        ranks = tuple(view.rank for view in case.job.live if view.attached)
-        case.recorder_asked = True
-        return [AskRecorder(incident=case.incident.id, ranks=ranks)] if ranks else []
+    def _ask_recorder(case: Case, now: float) -> list[AnyAction]:
+        # One that an exception has ended left its recorder behind.
+        ranks = tuple(
+            view.rank
+            for view in case.job.ranks.values()
+            if view.attached and (view.alive or (view.exit and has_own_words(view.exit)))
+        )
+        if not ranks:
+            return []
+        case.recorder_asked_at = now
+        # The ranks write their dumps: that is no sign of their own.
+        case.job.disturbed_until = now + TOOLS_SECONDS
+        return [AskRecorder(incident=case.incident.id, ranks=ranks)]
+
+    @staticmethod
+    def _ask_ras(case: Case) -> list[AnyAction]:
+        ranks = tuple(view.rank for view in case.job.live)
+        return [AskRas(incident=case.incident.id, ranks=ranks)] if len(ranks) > 1 else []
 
     def _follow(self, case: Case, found: set[tuple[str, int, str]], now: float) -> list[AnyAction]:
         if case.incident.state == "suspected":
@@ -241,7 +271,12 @@ class Engine:
 
     @staticmethod
     def _round_settled(case: Case, now: float) -> bool:
-        """Stacks of the moment are worth a second, no more: proof does not need them."""
+        """Stacks of the moment are worth a second, no more: proof does not need them.
+
+        A finding without a suspect needs the recorders, which may show who it was.
+        """
+        if case.nobody_suspected() and case.recorder_asked_at is not None:
+            return case.recorder is not None or now - case.recorder_asked_at > RECORDER_OVERDUE
         return case.answered() or now - case.opened_at > 1.5 * SETTLE
 
     def _judge(self, case: Case, now: float, *, proven: bool) -> Judgement:
@@ -253,7 +288,13 @@ class Engine:
             return self._drop(case, judgement.why, now)
         if judgement.decision == "wait":
             due = now - case.asked_round_at >= LOOK_AGAIN
-            return [*self._ask_stacks(case, now), *self._ask_recorder(case)] if due else []
+            if not due:
+                return []
+            return [
+                *self._ask_stacks(case, now),
+                *self._ask_recorder(case, now),
+                *self._ask_ras(case),
+            ]
         verdict = judgement.verdict
         blamed = {(culprit.rank, culprit.pid) for culprit in verdict.culprits}
         views = [
@@ -283,27 +324,11 @@ class Engine:
         return []
 
     def _capture(self, case: Case, now: float) -> list[AnyAction]:
-        suspects = set(case.incident.suspects)
-        live = case.job.live
-        chosen = [view.rank for view in live if view.rank.id in suspects]
-        waiters: dict[tuple[str, ...], Rank] = {}
-        for view in live:
-            fact = case.latest(view.rank.process)
-            if view.rank.id not in suspects and fact is not None:
-                waiters.setdefault(fact.signature, view.rank)
-        picked = {rank.process for rank in (*chosen, *waiters.values())}
-        others = [view.rank for view in live if view.rank.process not in picked]
         case.captures += 1
         case.captured_at = now
         case.capturing = True
-        return [
-            Capture(
-                incident=case.incident,
-                suspects=tuple(chosen),
-                waiters=tuple(waiters.values()),
-                others=tuple(others),
-            )
-        ]
+        case.job.disturbed_until = now + self.config.capture.deadline + TOOLS_SECONDS
+        return [capture_of(case)]
 
     def _watch_the_end(
         self, case: Case, found: set[tuple[str, int, str]], now: float
@@ -353,6 +378,7 @@ class Engine:
         if case is None:
             return []
         case.capturing = False
+        case.job.disturbed_until = now + SETTLED_AFTER_TOOLS
         case.problems.extend(event.problems)
         bundle = event.bundle or case.incident.bundle
         captured = advance(case.incident, "captured", now, "; ".join(event.problems[:3]))

@@ -10,6 +10,7 @@ import msgspec
 
 from ray_sentinel.model.identity import Node
 from ray_sentinel.model.progress import Snapshot
+from ray_sentinel.model.ras import RasFacts
 from ray_sentinel.model.recorder import RecorderFacts
 from ray_sentinel.model.stacks import StackFact
 
@@ -71,6 +72,14 @@ class RecorderExplained(EngineEvent, frozen=True, tag="recorder"):
     problems: tuple[str, ...] = ()
 
 
+class RasExplained(EngineEvent, frozen=True, tag="ras"):
+    """What NCCL's RAS says of a job; ``facts`` is None where nobody could be asked."""
+
+    incident: str
+    facts: RasFacts | None
+    problems: tuple[str, ...] = ()
+
+
 class CaptureDone(EngineEvent, frozen=True, tag="captured"):
     """The bundle is on disk (or could not be written: ``problems`` says why)."""
 
@@ -96,6 +105,7 @@ AnyEvent = (
     | NodeProbed
     | StacksTaken
     | RecorderExplained
+    | RasExplained
     | CaptureDone
     | DumpAsked
 )

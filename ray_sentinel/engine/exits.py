@@ -18,6 +18,16 @@ PEER_LOST = re.compile(
 )
 """What ranks say when somebody else has gone: echoes, wherever they come first."""
 
+MISMATCH = re.compile(
+    r"doesn't match expected size|op\.preamble\.length|collective mismatch|Detected mismatch"
+    r"|message truncated|MPI_ERR_TRUNCATE|Mismatched (ranks|data types|sizes)",
+    re.IGNORECASE,
+)
+"""What gloo (``gloo/transport/tcp/pair.cc``, ``torch/csrc/distributed/c10d``) and MPI say when two
+ranks are in different collectives, or in the same one with other sizes."""
+
+FINAL_LINES = 12
+
 SIGNAL_NAMES = {1: "SIGHUP", 2: "SIGINT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE",
                 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}  # fmt: skip
 
@@ -51,12 +61,45 @@ def violence(exit_: Exit) -> int:
     return 1
 
 
+def has_own_words(exit_: Exit) -> bool:
+    """An exception ended it, and it said which."""
+    return exit_.last_words is not None and exit_.last_words.kind == "exception"
+
+
 def is_echo(exit_: Exit) -> bool:
     """It ended because a peer had gone, by its own words, or because it was told to."""
-    if exit_.signal in ASKED_TO_END:
-        return True
-    words = exit_.last_words
-    return words is not None and words.kind == "exception" and bool(PEER_LOST.search(words.text))
+    return exit_.signal in ASKED_TO_END or bool(PEER_LOST.search(final_words(exit_)))
+
+
+def is_mismatch(exit_: Exit) -> bool:
+    """It ended because it and a peer were not in the same collective: either may be wrong."""
+    return bool(MISMATCH.search(final_words(exit_)))
+
+
+def is_unclear(exit_: Exit) -> bool:
+    """It ended by a mismatch, or aborted without a word as communication libraries do: in an
+    innocent rank as often as not."""
+    return is_mismatch(exit_) or (exit_.signal == SIGABRT and not final_words(exit_))
+
+
+def is_cause(exit_: Exit) -> bool:
+    """Nothing speaks for its being the fault of another."""
+    return not is_echo(exit_) and not is_unclear(exit_)
+
+
+def has_final_words(exit_: Exit) -> bool:
+    """It is known what it said at its end."""
+    return bool(final_words(exit_))
+
+
+def final_words(exit_: Exit) -> str:
+    """What it said at its end: the exception, or else what its standard error ends with."""
+    if exit_.last_words is not None and exit_.last_words.kind == "exception":
+        return exit_.last_words.text
+    _, _, tail = exit_.last_output.rpartition("Traceback (most recent call last)")
+    # The calls that a traceback lists are indented; they say nothing of the reason.
+    lines = [line for line in tail.splitlines() if line[:1].strip()]
+    return "\n".join(lines[-FINAL_LINES:])
 
 
 def describe_exit(exit_: Exit) -> str:

@@ -15,6 +15,7 @@ LEARNING_SECONDS = 8.0
 """So long a job must have moved with all its ranks there before its silence means anything, where
 nobody reports steps."""
 STARTUP_QUIET_SECONDS = 60.0
+"""So long nothing may move while a job starts up or ends."""
 GAP = 0.5
 """Shorter quiet spells of a job without steps are not remembered, in seconds."""
 
@@ -36,6 +37,8 @@ class JobView:
         self.busy_seconds = 0.0
         self.complete_since: float | None = None
         self.ended_at: float | None = None
+        self.disturbed_until = 0.0
+        """So long our own tools may make its ranks work and write."""
         self._last_moved = now
         self._phases: dict[ProcessId, tuple[str, float]] = {}
 
@@ -73,7 +76,8 @@ class JobView:
         if view is None:
             self.ranks[process] = view = RankView(snapshot, node, at, node_time)
         else:
-            for seconds in view.update(snapshot, at, node_time):
+            disturbed = at < self.disturbed_until
+            for seconds in view.update(snapshot, at, node_time, disturbed=disturbed):
                 self.pace.add(seconds)
         self._note_phase(process, view, at)
 
@@ -118,9 +122,21 @@ class JobView:
             self.ended_at = now
 
     def moved_at(self) -> float:
-        """When any live rank last moved; for a job that ended, when it last did."""
+        """When the job last moved; for one that ended, when it last did.
+
+        That any rank got on is enough. That a rank's main thread works says little while all others
+        stand still (it may spin): so work counts as soon as half of the ranks do it.
+        """
         views = self.live or list(self.ranks.values())
-        return max((view.moved_at for view in views), default=self.first_seen)
+        if not views:
+            return self.first_seen
+        signs = sorted((view.moved_at for view in views), reverse=True)
+        return max(signs[len(signs) // 2], *(view.advanced_at for view in views))
+
+    def works_apart(self) -> bool:
+        """Some rank gives signs of life that do not count as movement of the job."""
+        moved = self.moved_at()
+        return any(view.spinning or view.moved_at > moved + GAP for view in self.live)
 
     def silence(self, now: float) -> float:
         """Seconds since anything in the job moved."""
@@ -146,10 +162,15 @@ class JobView:
 
     def patience(self) -> float:
         """How long its silence may last before it is suspicious, in seconds."""
-        if not self.training():
+        if not self.training() or self.ending():
             return STARTUP_QUIET_SECONDS
         pace = self.pace if len(self.pace) else self.gaps
         return pace.patience(self.hang.silence_seconds, self.hang.silence_factor)
+
+    def ending(self) -> bool:
+        """Most of its ranks have left in peace: what is left tidies up."""
+        left = sum(view.left_in_peace for view in self.ranks.values())
+        return 2 * left > len(self.ranks)
 
     def brisk(self, least: float) -> float:
         """A shorter patience, for evidence that is hard but may be a moment's."""

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from ray_sentinel.engine.ranks import RankView
+from ray_sentinel.evidence.stacks.compare import Movement
+from ray_sentinel.evidence.stacks.scene import fault_kind as kind_of_stack
 from ray_sentinel.model.incident import FaultKind
 from ray_sentinel.model.recorder import RecorderKind
-from ray_sentinel.model.stacks import Activity, StackFact
-
-BY_ACTIVITY: dict[Activity, FaultKind] = {
-    "input-wait": "input-wait",
-    "network-wait": "input-wait",
-    "storage-wait": "storage-wait",
-    "checkpoint": "storage-wait",
-    "lock-wait": "lock-deadlock",
-    "device-wait": "device-stuck",
-    "gil-wait": "gil-held",
-    "compile": "startup-stuck",
-    "startup": "startup-stuck",
-}
+from ray_sentinel.model.stacks import StackFact
 
 BY_RECORDER: dict[RecorderKind, FaultKind] = {
     "device-stuck": "device-stuck",
@@ -26,31 +18,38 @@ BY_RECORDER: dict[RecorderKind, FaultKind] = {
 
 
 def fault_kind(
-    view: RankView, fact: StackFact | None, stuck: bool, recorder: RecorderKind | None
+    view: RankView, fact: StackFact | None, movement: Movement, recorder: RecorderKind | None
 ) -> FaultKind:
-    """The most certain word on why a rank stands still. ``stuck``: no stack of it changed."""
-    if view.exit is not None:
+    """The most certain word on why a rank stands still. ``movement``: of its stack."""
+    if view.exit is not None and recorder != "collective-mismatch":
         return "oom-killed" if view.exit.oom_killed else "rank-dead"
-    if not view.alive:
+    if not view.alive and recorder != "collective-mismatch":
         return "rank-dead"
     if "stopped" in view.state_since:
         return "rank-stopped"
-    if "gil-held" in view.state_since or _keeps_gil(view, fact, stuck):
+    if "gil-held" in view.state_since or _keeps_gil(view, fact, movement):
         return "gil-held"
     if "blocked" in view.state_since:
         return "kernel-blocked"
     if recorder in BY_RECORDER:
         return BY_RECORDER[recorder]
-    if fact is not None and fact.activity in BY_ACTIVITY:
-        return BY_ACTIVITY[fact.activity]
-    if "starved" in view.state_since:
+    return _from_stack(view, fact, movement)
+
+
+def _from_stack(view: RankView, fact: StackFact | None, movement: Movement) -> FaultKind:
+    if fact is None:
+        return "cpu-spin" if view.spinning else "host-stuck"
+    # A tool sees the GIL held or a thread active for a moment in everyday work.
+    told = msgspec.structs.replace(fact, keeps_gil=False)
+    found = kind_of_stack(told, movement)
+    if found == "host-stuck" and "starved" in view.state_since:
         return "starved"
-    return "cpu-spin" if view.spinning else "host-stuck"
+    return "cpu-spin" if found == "host-stuck" and view.spinning else found
 
 
-def _keeps_gil(view: RankView, fact: StackFact | None, stuck: bool) -> bool:
+def _keeps_gil(view: RankView, fact: StackFact | None, movement: Movement) -> bool:
     # A rank with a companion thread tells by its stamp; without one, the same frame holding the
     # GIL at every look does.
-    if fact is None or not fact.holds_gil or not stuck:
+    if fact is None or not (fact.holds_gil or fact.keeps_gil) or movement != "stuck":
         return False
     return view.process.interpreter in ("unknown", "gil-held")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
+from ray_sentinel.engine.exits import is_abnormal
 from ray_sentinel.model.progress import Exit, ProcessState, Progress, RankSnapshot
 from ray_sentinel.model.stacks import StackFact
 
@@ -26,17 +27,22 @@ class RankView:
         self.first_seen = at
         self.seen_at = at
         self.moved_at = at
+        """The last sign of life, be it that its main thread was given a CPU."""
+        self.advanced_at = at
+        """The last sign that it got on: a step, a phase, another place in the code, data moved."""
         self.observed_since = at
         self.node_time = node_time
         self.exit: Exit | None = None
         self.exited_at: float | None = None
         self.gone_at: float | None = None
         self.spinning = False
+        self.idle = False
+        """None of its threads does anything."""
         self.state_since: dict[str, float] = {}
         self.looks: deque[StackFact] = deque(maxlen=5)
         """The last stacks of it, oldest first; ``at`` on the coordinator's clock."""
         if (progress := snapshot.progress) is not None and (age := self._age(progress)) is not None:
-            self.moved_at = at - age
+            self.moved_at = self.advanced_at = at - age
 
     @property
     def alive(self) -> bool:
@@ -53,6 +59,11 @@ class RankView:
         return progress is not None and progress.steps_recorded > 0
 
     @property
+    def left_in_peace(self) -> bool:
+        """It has ended, and nothing speaks of an error."""
+        return not self.alive and (self.exit is None or not is_abnormal(self.exit))
+
+    @property
     def process(self) -> ProcessState:
         return self.snapshot.process
 
@@ -64,8 +75,13 @@ class RankView:
     def phase(self) -> str:
         return self.snapshot.progress.phase if self.snapshot.progress else ""
 
-    def update(self, snapshot: RankSnapshot, at: float, node_time: float) -> list[float]:
-        """Take a newer snapshot; returns the durations (s) of the steps that ended since."""
+    def update(
+        self, snapshot: RankSnapshot, at: float, node_time: float, *, disturbed: bool = False
+    ) -> list[float]:
+        """Take a newer snapshot; returns the durations (s) of the steps that ended since.
+
+        ``disturbed``: our own tools are at it, so that what it does is no sign of its own.
+        """
         before, self.snapshot = self.snapshot, snapshot
         elapsed = max(node_time - self.node_time, 1e-3)
         self.rank = snapshot.rank
@@ -74,20 +90,29 @@ class RankView:
         ended = self._new_steps(before.progress, snapshot.progress)
         self._note_states(at)
         self.spinning = self._main_share(before, elapsed) > SPIN_CPU_SHARE
+        used = self.process.cpu_seconds - before.process.cpu_seconds
+        self.idle = used / elapsed < IDLE_CPU_SHARE
         if self.counts_steps:
             age = self._age(snapshot.progress) if snapshot.progress else None
             if age is not None:
-                self.moved_at = max(self.moved_at, at - age)
-        elif self._worked(before, elapsed):
-            self.moved_at = at
+                self._advanced(at - age)
+        elif not disturbed:
+            if self._moved_data(before, elapsed):
+                self._advanced(at)
+            elif self._worked(before, elapsed):
+                self.moved_at = at
         return ended
+
+    def _advanced(self, at: float) -> None:
+        self.advanced_at = max(self.advanced_at, at)
+        self.moved_at = max(self.moved_at, at)
 
     def look(self, fact: StackFact) -> None:
         """Take newer stacks. Another place in the code is movement where nobody counts steps."""
         if fact.error:
             return
         if self.looks and self.looks[-1].signature != fact.signature and not self.counts_steps:
-            self.moved_at = max(self.moved_at, fact.at)
+            self._advanced(fact.at)
         self.looks.append(fact)
 
     def held(self, state: str, now: float) -> float:
@@ -111,11 +136,12 @@ class RankView:
     def _main_share(self, before: RankSnapshot, elapsed: float) -> float:
         return (self.process.main_cpu_seconds - before.process.main_cpu_seconds) / elapsed
 
+    def _moved_data(self, before: RankSnapshot, elapsed: float) -> bool:
+        moved = self.process.io_bytes - before.process.io_bytes
+        return moved / elapsed > IO_BYTES_PER_SECOND
+
     def _worked(self, before: RankSnapshot, elapsed: float) -> bool:
         switches = (self.process.main_switches - before.process.main_switches) / elapsed
-        moved_bytes = (self.process.io_bytes - before.process.io_bytes) / elapsed
-        if moved_bytes > IO_BYTES_PER_SECOND:
-            return True
         if self.spinning:
             return False
         share = self._main_share(before, elapsed)

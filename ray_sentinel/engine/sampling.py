@@ -8,7 +8,8 @@ from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.model.identity import Rank
 
-QUIET_SECONDS = 1.8
+LEAST_QUIET = 1.2
+LOOK_EVERY = 1.2
 MOST_QUIET_LOOKS = 4
 """Looks at a job that does nothing are few: the case that follows takes its own."""
 
@@ -25,8 +26,8 @@ def routine_samples(
         if job.key in busy or job.counts_steps or not job.live or not job.training():
             continue
         silence = job.silence(now)
-        if silence < QUIET_SECONDS:
+        quiet = 0.5 * job.brisk(2 * LEAST_QUIET)
+        if silence < quiet:
             continue
-        polling = any(rank.spinning for rank in job.live)
-        if polling or silence < QUIET_SECONDS + 1.3 * MOST_QUIET_LOOKS:
+        if job.works_apart() or silence < quiet + LOOK_EVERY * MOST_QUIET_LOOKS:
             yield job, tuple(rank.rank for rank in job.live)

@@ -13,20 +13,24 @@ from ray_sentinel.engine.case import Case
 from ray_sentinel.engine.kinds import fault_kind
 from ray_sentinel.engine.ledger import Ledger
 from ray_sentinel.engine.ranks import RankView
+from ray_sentinel.engine.ras import ras_mismatch, weigh_ras
+from ray_sentinel.evidence.stacks.scene import Scene, scene
+from ray_sentinel.evidence.stacks.tree import place_of
+from ray_sentinel.evidence.stacks.verdict import judge
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.incident import FaultKind
 from ray_sentinel.model.recorder import RecorderKind
 from ray_sentinel.model.stacks import StackFact
 
 AWAY = 3.0
-"""Elsewhere, in known code, while others wait in a collective."""
-AWAY_UNKNOWN = 2.6
-"""Elsewhere, in frames that no table names."""
+"""Apart from what the others wait in, as surely as stacks can tell it."""
+SURE = 0.6
+"""The confidence from which stacks count in full; the least that names a rank is 0.5."""
 MOVED = -2.0
+WAITS = -2.0
 LEFT_BEFORE = 2.0
 """Seconds before the last movement in which a leaving rank may still be what is waited for."""
 MINORITY = 1 / 3
-HELPLESS = frozenset({"compile", "checkpoint", "startup"})
 
 
 def weigh(case: Case, now: float) -> Ledger:
@@ -35,6 +39,7 @@ def weigh(case: Case, now: float) -> Ledger:
     _from_findings(case, ledger)
     _from_exits(case, ledger, now)
     _from_recorder(case, ledger)
+    weigh_ras(case, ledger, views_by_rank(case))
     _from_stacks(case, ledger)
     _from_steps(case, ledger)
     return ledger
@@ -62,6 +67,9 @@ def _from_exits(case: Case, ledger: Ledger, now: float) -> None:
     """Ranks that left in peace, or nobody knows how, while others wait on."""
     if not case.job.live or any(f.rule == "rank.exited" for f in case.findings.values()):
         return
+    if case.job.ending():
+        _from_the_end(case, ledger)
+        return
     since = case.job.moved_at() - max(LEFT_BEFORE, case.job.pace.usual or 0.0)
     for view in case.job.ranks.values():
         ended = view.exited_at if view.exited_at is not None else view.gone_at
@@ -72,6 +80,17 @@ def _from_exits(case: Case, ledger: Ledger, now: float) -> None:
         number = view.rank.id.rank
         text = f"rank {number} left {ago} while {len(case.job.live)} ranks still run"
         ledger.add(view.rank.process, "exit", text, AWAY, number)
+
+
+def _from_the_end(case: Case, ledger: Ledger) -> None:
+    """Most have ended in peace: who is still there, and waits for nobody, hangs on the way out."""
+    ended = sum(view.left_in_peace for view in case.job.ranks.values())
+    for view in case.job.live:
+        fact = case.latest(view.rank.process)
+        if fact is not None and not fact.waits_for_others:
+            number = view.rank.id.rank
+            text = f"rank {number} is still there, and {ended} others have ended"
+            ledger.add(view.rank.process, "exit", text, AWAY, number)
 
 
 def _from_recorder(case: Case, ledger: Ledger) -> None:
@@ -103,37 +122,26 @@ def _from_stacks(case: Case, ledger: Ledger) -> None:
         for view in case.job.live
         if (fact := case.latest(view.rank.process)) is not None
     }
-    waiters = [p for p, fact in facts.items() if fact.waits_for_others]
-    away = _away(facts, waiters, len(case.job.live))
-    for process, fact in facts.items():
-        number = case.job.ranks[process].rank.id.rank
-        place = fact.label or (fact.signature[-1] if fact.signature else "somewhere")
-        if process in away:
-            known = fact.waits_for_others is False or fact.activity not in ("unknown", "compute")
-            weight = AWAY if known and waiters else AWAY_UNKNOWN
-            text = f"rank {number} is {place} while {len(waiters) or 'the other'} ranks wait"
-            ledger.add(process, "stacks", text, weight, number)
-            if case.moved(process):
-                ledger.add(process, "stacks", f"rank {number} moves: slow", MOVED, number)
-        elif fact.waits_for_others:
-            ledger.add(process, "stacks", f"rank {number} waits: {place}", -2.0, number)
-    _from_unreadable(case, ledger, facts, waiters)
+    seen = scene(tuple(facts.values()), {process: case.movement(process) for process in facts})
+    judgement = judge(seen)
+    accused = {fact.process for fact in judgement.culprits}
+    for fact in judgement.culprits:
+        number = case.job.ranks[fact.process].rank.id.rank
+        weight = AWAY * min(1.0, judgement.confidence / SURE)
+        ledger.add(fact.process, "stacks", _apart(number, fact, seen), weight, number)
+        if seen.moved(fact):
+            ledger.add(fact.process, "stacks", f"rank {number} moves: slow", MOVED, number)
+    for fact in seen.waiting:
+        if fact.process not in accused:
+            number = case.job.ranks[fact.process].rank.id.rank
+            ledger.add(fact.process, "stacks", f"rank {number} waits: {fact.label}", WAITS, number)
+    _from_unreadable(case, ledger, facts, [fact.process for fact in seen.waiting])
 
 
-def _away(facts: dict[ProcessId, StackFact], waiters: list[ProcessId], live: int) -> set[ProcessId]:
-    """The ranks outside of what the others wait in: a minority, or nobody can tell."""
-    if waiters:
-        away = {p for p, fact in facts.items() if not fact.waits_for_others}
-        # Most of the job elsewhere and a few in a collective is a job at work, or one that waits
-        # for something else: the few are early, the many are no culprits.
-        return away if len(away) <= max(1, live // 2) else set()
-    classes = Counter(fact.signature for fact in facts.values())
-    if not classes:
-        return set()
-    signature, count = classes.most_common(1)[0]
-    away = {p for p, fact in facts.items() if fact.signature != signature}
-    alike = count >= 2 and len(away) <= MINORITY * len(facts)
-    return away if alike else set()
+def _apart(number: int, fact: StackFact, seen: Scene) -> str:
+    place = fact.label or place_of(fact) or "somewhere"
+    crowd = len(seen.waiting) - bool(fact.waits_for_others)
+    return f"rank {number} is {place} while {crowd or 'the other'} ranks wait"
 
 
 def _from_unreadable(
@@ -171,7 +179,7 @@ def recorder_kind(case: Case, rank: int) -> RecorderKind | None:
     for culprit in case.recorder.culprits if case.recorder else ():
         if culprit.rank == rank:
             return culprit.kind
-    return None
+    return "collective-mismatch" if ras_mismatch(case, rank) else None
 
 
 def kind_of(case: Case, view: RankView) -> FaultKind:
@@ -180,5 +188,6 @@ def kind_of(case: Case, view: RankView) -> FaultKind:
         if finding.hard and finding.kind != "unknown" and view.rank.id in finding.suspects:
             return finding.kind
     fact = case.latest(view.rank.process)
-    stuck = case.moved(view.rank.process) is False
-    return fault_kind(view, fact, stuck, recorder_kind(case, view.rank.id.rank))
+    movement = case.movement(view.rank.process)
+    kind = fault_kind(view, fact, movement, recorder_kind(case, view.rank.id.rank))
+    return "startup-stuck" if kind == "host-stuck" and not case.job.training() else kind

@@ -13,7 +13,7 @@ from ray_sentinel.engine.ledger import Ledger, confidence
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.suspects import kind_of, weigh
 from ray_sentinel.engine.wording import NEXT_STEPS, PHRASES
-from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.incident import Culprit, FaultKind, Finding, Verdict
 from ray_sentinel.model.stacks import StackFact
 
@@ -23,6 +23,8 @@ SPARED_PATIENCES = 4.0
 SLOW_PATIENCES = 4.0
 """So long a rank whose stack changes is slow; after that it goes round in a circle."""
 BLIND_PATIENCES = 2.0
+STANDING_PATIENCES = 1.3
+"""Where every rank waits in a collective, and none of their threads does anything."""
 MOST_STACKS = 12
 BLIND_SECONDS_UNATTACHED = 120.0
 
@@ -51,6 +53,7 @@ def judge(case: Case, now: float, *, host_of: dict[str, str], proven: bool) -> J
         # What is proven has only just happened: the others may be anywhere, on their way to where
         # they will wait, or falling over what has gone. Their stacks accuse nobody yet.
         guilty = {rank for f in case.findings.values() if f.hard for rank in f.suspects}
+        guilty = guilty or _told_by_recorder(case)
         named = [process for process in named if case.job.ranks[process].rank.id in guilty]
     if not named:
         return _nobody(case, ledger, now)
@@ -58,6 +61,12 @@ def judge(case: Case, now: float, *, host_of: dict[str, str], proven: bool) -> J
     if proven or any(not case.job.ranks[p].alive for p in named):
         return Judgement(decision="confirm", verdict=verdict)
     return _in_time(case, named, verdict, now)
+
+
+def _told_by_recorder(case: Case) -> set[RankId]:
+    """Whom the recorders accuse: they remember what was before."""
+    blamed = {culprit.rank for culprit in case.recorder.culprits} if case.recorder else set()
+    return {view.rank.id for view in case.job.ranks.values() if view.rank.id.rank in blamed}
 
 
 def _in_time(case: Case, named: list[ProcessId], verdict: Verdict, now: float) -> Judgement:
@@ -154,7 +163,7 @@ def _nobody(case: Case, ledger: Ledger, now: float) -> Judgement:
     job = case.job
     proven_echo = next((f for f in case.findings.values() if f.rule == "rank.exited"), None)
     if proven_echo is not None:
-        verdict = _verdict(case, ledger, "unknown", proven_echo.summary)
+        verdict = _verdict(case, ledger, proven_echo.kind, proven_echo.summary)
         return Judgement(decision="confirm", verdict=verdict)
     silence, patience = job.silence(now), job.patience()
     facts = [f for view in job.live if (f := case.latest(view.rank.process)) is not None]
@@ -176,11 +185,19 @@ def _nobody(case: Case, ledger: Ledger, now: float) -> Judgement:
         "wait in collectives and nothing tells them apart (device or network)"
     )
     limit = BLIND_PATIENCES * patience
-    if not job.counts_steps:
+    if _all_stand(case, facts):
+        limit = STANDING_PATIENCES * patience
+    elif not job.counts_steps:
         limit = max(limit, BLIND_SECONDS_UNATTACHED)
     verdict = _verdict(case, ledger, "unknown", summary)
     decision: Decision = "confirm" if silence >= limit else "wait"
     return Judgement(decision=decision, verdict=verdict, why="cannot tell who")
+
+
+def _all_stand(case: Case, facts: Sequence[StackFact]) -> bool:
+    everyone = len(facts) == len(case.job.live) > 1 and all(f.waits_for_others for f in facts)
+    still = all(case.moved(view.rank.process) is False for view in case.job.live)
+    return everyone and still and all(view.idle for view in case.job.live)
 
 
 def _stacks(case: Case, named: Sequence[ProcessId]) -> tuple[StackFact, ...]:

@@ -98,6 +98,8 @@ class Exit(msgspec.Struct, frozen=True, kw_only=True):
     was_attached: bool = False
     progress: Progress | None = None
     """Its last progress."""
+    last_output: str = ""
+    """The end of its standard error, where that is a file of its own; empty where not known."""
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):

@@ -54,13 +54,22 @@ def request_flight_recorder(
     Blocks up to ``timeout`` seconds. Raises NoAnswerError.
     """
     _ask(view, Wish.FLIGHT_RECORDER, timeout, sleep)
+    found = left_flight_recorder(view)
+    if not found:
+        raise NoAnswerError(_why(view))
+    return found
+
+
+def left_flight_recorder(view: RecordView) -> tuple[RecorderDump, ...]:
+    """The flight recorders that lie there already: a rank leaves them when an exception ends it.
+
+    Raises NoAnswerError where they cannot be read.
+    """
     found = []
     for answer in (RECORDER_PICKLE_ANSWER, RECORDER_JSON_ANSWER):
         data = _read(view, answer)
         if data:
             found.append(RecorderDump(data=data, pickled=answer == RECORDER_PICKLE_ANSWER))
-    if not found:
-        raise NoAnswerError(_why(view))
     return tuple(found)
 
 

@@ -9,6 +9,7 @@ life.end()                                        # or nothing: the exit is reco
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import sys
 import traceback
@@ -17,9 +18,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from ray_sentinel.progress import answers
 from ray_sentinel.progress.companion import Companion
+from ray_sentinel.progress.directory import write_whole
+from ray_sentinel.progress.requests import answer_name
 from ray_sentinel.progress.watchdog import Watchdog, yama_scope
 from ray_sentinel.progress.writer import ProgressWriter
+
+log = logging.getLogger(__name__)
 
 TEARDOWN = "teardown"
 """The phase that begins when the interpreter starts to exit."""
@@ -67,7 +73,21 @@ class Lifecycle:
         self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
         self.writer.last_words("exception", _describe(error))
+        self._leave_recorder()
         self._previous_hook(kind, error, trace)
+
+    def _leave_recorder(self) -> None:
+        """Nobody can ask for it afterwards, and it may show whose fault the exception is."""
+        path, folder = self.writer.path, self.writer.directory
+        if path is None or folder < 0:
+            return
+        try:
+            for answer, data in answers.flight_recorder().items():
+                write_whole(folder, answer_name(path.name, answer), data)
+        except answers.AnswerError:
+            return  # no PyTorch, or no recorder in it
+        except OSError as failure:
+            log.warning("the flight recorder could not be left: %s", failure)
 
     def _on_exit(self) -> None:
         if self._ended or not self.writer.attached:

@@ -1,4 +1,4 @@
-"""Real gloo trainings on a real cluster: who is named when a rank hangs, and who never is."""
+"""Real gloo trainings on a real cluster: the demo, and healthy jobs beside each other."""
 
 from __future__ import annotations
 
@@ -12,52 +12,31 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.demo.job import Job, write_scripts
-from ray_sentinel.demo.plan import EXPECTED, Plan
-from ray_sentinel.demo.story import judge
+from ray_sentinel.demo.plan import draw
+from ray_sentinel.demo.stage import silent
+from ray_sentinel.demo.story import run
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import JobStatus
 from tests.support.ray_cluster import RayCluster, Watched, eventually
 
-pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 HEALTHY = Path(__file__).parents[1] / "support" / "healthy_train.py"
 WORLD = 4
-
-
-def addresses(watched: Watched) -> list[str]:
-    return [node["NodeManagerAddress"] for node in watched.ray.nodes() if node["Alive"]]
 
 
 def incidents(watched: Watched, job: str) -> list[Incident]:
     return [found for found in watched.ask("incidents", list[Incident]) if found.job == job]
 
 
-@pytest.mark.parametrize("attach", [True, False], ids=["attached", "not-attached"])
-@pytest.mark.parametrize("fault", sorted(EXPECTED))
-def test_the_rank_in_trouble_is_named(
-    fault: str, attach: bool, watched: Watched, tmp_path: Path
-) -> None:
-    # Any rank will do, but the same one in every run of a case.
-    rank = (sorted(EXPECTED).index(fault) * 2 + attach) % 6
-    plan = Plan(fault=fault, rank=rank, step=40, seed=0)
-    write_scripts(tmp_path, plan, attach=attach)
-    job = Job(watched.ray, addresses(watched), tmp_path)
-    job.start()
-    try:
-        eventually(lambda: job.began() is not None, "the trouble begins", 180)
-        found = eventually(lambda: incidents(watched, job.name), "an incident", 60)
-        found = eventually(
-            lambda: [i for i in incidents(watched, job.name) if i.bundle] or None, "a bundle", 90
-        )
-        assert judge(plan, found) == ""
-        assert found[0].job == job.name
-        folder = Path(found[0].bundle)
-        assert json.loads((folder / "incident.json").read_text())["culprits"][0]["rank"] == rank
-        assert f"rank {rank}" in (folder / "report.md").read_text()
-        if fault != "sigkill":
-            assert list(folder.glob("pyspy_*.txt"))
-    finally:
-        job.end()
+def test_the_demo_names_the_rank_and_leaves_a_report(tmp_path: Path) -> None:
+    outcome = run(draw("fifo", seed=11, attach="attach"), tmp_path, tell=silent)
+    assert outcome.wrong == ""
+    assert outcome.incident is not None
+    folder = Path(outcome.incident.bundle)
+    (rank,) = outcome.plan.ranks
+    assert json.loads((folder / "incident.json").read_text())["culprits"][0]["rank"] == rank
+    assert f"rank {rank}" in (folder / "report.md").read_text()
+    assert list(folder.glob("pyspy_*.txt"))
 
 
 class HealthyJob:

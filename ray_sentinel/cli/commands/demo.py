@@ -20,14 +20,17 @@ from ray_sentinel.report.contract import incident_dict
 
 if TYPE_CHECKING:
     from ray_sentinel.demo.plan import Plan
-    from ray_sentinel.demo.story import Outcome
+    from ray_sentinel.demo.trial import Outcome
 
 HELP = "watch a real training job hang, and be told who did it"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--fault", default="", metavar="NAME", help="sleep, sigstop, sigkill, gil "
-                        "or fifo; drawn at random otherwise")  # fmt: skip
+    parser.add_argument("--fault", default="", metavar="NAME", help="what goes wrong, as in "
+                        "docs/faults.md: sleep, sigstop, gil, fifo, skip, two-kinds, outside, ...; "
+                        "drawn at random otherwise")  # fmt: skip
+    layouts = ["data", "ddp", "tensor", "pipeline", "experts"]
+    parser.add_argument("--layout", default="", choices=layouts, help="how the ranks work together")
     parser.add_argument("--rank", type=int, help="the rank that gets stuck; drawn otherwise")
     parser.add_argument("--seed", type=int, help="draw the same again")
     parser.add_argument(
@@ -38,11 +41,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from ray_sentinel.demo.plan import draw
+    from ray_sentinel.demo.plan import Attach, draw
 
     if importlib.util.find_spec("torch") is None:
         raise MissingPartError("the demo trains with PyTorch: pip install 'ray-sentinel[demo]'")
-    plan = draw(args.fault, args.rank, args.seed)
+    mode: Attach = "" if args.no_attach else "attach"
+    plan = draw(args.fault, args.rank, args.seed, layout=args.layout, attach=mode)
     folder = Path(args.folder) if args.folder else Path(tempfile.mkdtemp(prefix="sentinel-demo-"))
     folder.mkdir(parents=True, exist_ok=True)
     outcome = _quiet(args, plan, folder) if args.json else _shown(args, plan, folder)
@@ -60,7 +64,6 @@ def _shown(args: argparse.Namespace, plan: Plan, folder: Path) -> Outcome:
         outcome = story.run(
             plan,
             folder,
-            attach=not args.no_attach,
             tell=lambda status, note: live.update(show.progress(status, note)),
         )
     show.verdict(console, outcome)
@@ -71,7 +74,7 @@ def _quiet(args: argparse.Namespace, plan: Plan, folder: Path) -> Outcome:
     from ray_sentinel.demo import story
 
     started = time.time()
-    outcome = story.run(plan, folder, attach=not args.no_attach, tell=lambda status, note: None)
+    outcome = story.run(plan, folder, tell=lambda status, note: None)
     print_json(
         {
             "right": outcome.right,

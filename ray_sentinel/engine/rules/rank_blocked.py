@@ -12,8 +12,8 @@ from ray_sentinel.model.incident import EvidenceItem, Finding
 class RankBlockedThresholds(Thresholds, frozen=True, kw_only=True):
     """``seconds`` in state D without a break, and least silence of the job."""
 
-    seconds: float = 3.0
-    silence_seconds: float = 3.0
+    seconds: float = 2.0
+    silence_seconds: float = 2.5
 
 
 class RankBlocked(Rule):
@@ -54,4 +54,5 @@ class RankBlocked(Rule):
                     for rank in blocked
                 ),
                 hard=True,
+                settled=True,
             )

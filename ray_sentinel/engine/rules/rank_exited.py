@@ -9,8 +9,11 @@ from ray_sentinel.engine.exits import (
     ASKED_TO_END,
     KILLED,
     describe_exit,
+    has_final_words,
     is_abnormal,
-    is_echo,
+    is_cause,
+    is_mismatch,
+    is_unclear,
     violence,
 )
 from ray_sentinel.engine.jobs import JobView
@@ -27,6 +30,11 @@ class RankExitedThresholds(Thresholds, frozen=True, kw_only=True):
     """Kills within so short a time of the first have one cause from outside."""
     cross_node_seconds: float = 0.1
     """Orders closer than this are not read off two clocks."""
+    left_seconds: float = 5.0
+    """So long before the first of its peers fell, a rank that left may be what they missed."""
+
+
+ALL_KILLED_WITHIN = 2.0
 
 
 class RankExited(Rule):
@@ -46,8 +54,10 @@ class RankExited(Rule):
         abnormal = [(at, exit_) for at, exit_ in job.exits if is_abnormal(exit_)]
         if not abnormal or now - abnormal[0][0] < self.thresholds.settle_seconds:
             return None
-        if self._asked_to_end(job, abnormal[0][0]):
+        if self._asked_to_end(job, abnormal[0][0]) or self._all_killed(job):
             return None
+        if leavers := self._leavers(job, abnormal):
+            return self._left(job, leavers, abnormal)
         first = self._first_causes(abnormal)
         if not first:
             return self._only_echoes(job, abnormal)
@@ -79,7 +89,11 @@ class RankExited(Rule):
 
     def _first_causes(self, abnormal: list[tuple[float, Exit]]) -> list[tuple[float, Exit]]:
         """The exits that are no echo: the first, and what was killed together with it."""
-        own = [(at, exit_) for at, exit_ in abnormal if not is_echo(exit_)]
+        own = [(at, exit_) for at, exit_ in abnormal if is_cause(exit_)]
+        if is_unclear(abnormal[0][1]):
+            # Whoever fell into a mismatch first is not thereby its cause, and those that follow
+            # are echoes, whatever they say; but what was killed was killed.
+            own = [(at, exit_) for at, exit_ in own if violence(exit_) == KILLED]
         if not own:
             return []
         at, first = own[0]
@@ -113,15 +127,79 @@ class RankExited(Rule):
             if (at, exit_) not in first
         )
 
-    def _only_echoes(self, job: JobView, abnormal: list[tuple[float, Exit]]) -> Finding:
+    def _leavers(
+        self, job: JobView, abnormal: list[tuple[float, Exit]]
+    ) -> list[tuple[float, Exit]]:
+        """Ranks that left in peace right before all the others lost a peer: it was them."""
+        if any(is_cause(exit_) and has_final_words(exit_) for _, exit_ in abnormal):
+            return []
+        if any(violence(exit_) == KILLED for _, exit_ in abnormal):
+            return []
+        begin = abnormal[0][0]
+        found = [
+            (at, exit_)
+            for at, exit_ in job.exits
+            if not is_abnormal(exit_)
+            and begin - self.thresholds.left_seconds <= at
+            and at <= begin + self.thresholds.cross_node_seconds
+        ]
+        few = len(found) < len(abnormal) and len(found) <= len(job.ranks) // 2
+        return found if few else []
+
+    def _left(
+        self,
+        job: JobView,
+        leavers: list[tuple[float, Exit]],
+        abnormal: list[tuple[float, Exit]],
+    ) -> Finding:
+        names = ", ".join(str(exit_.rank.id.rank) for _, exit_ in leavers)
+        evidence = tuple(
+            EvidenceItem(
+                source="exit",
+                text=f"rank {exit_.rank.id.rank} {describe_exit(exit_)} while the job went on, and "
+                f"{len(abnormal)} ranks lost a peer right after it",
+                rank=exit_.rank.id.rank,
+                weight=6.0,
+                at=at,
+            )
+            for at, exit_ in leavers
+        )
         return Finding(
             rule=self.name,
             job=job.job,
             attempt=job.attempt,
-            kind="unknown",
+            kind="rank-dead",
             severity="critical",
-            summary=f"{job.job}: {len(abnormal)} ranks lost a peer and ended; "
-            "who was lost cannot be told",
+            summary=f"rank {names} of {job.job} left while the others went on",
+            suspects=tuple(exit_.rank.id for _, exit_ in leavers),
+            evidence=evidence + self._echoes(abnormal, leavers),
+            hard=True,
+            settled=True,
+        )
+
+    @staticmethod
+    def _all_killed(job: JobView) -> bool:
+        """Every rank was killed within a moment: somebody ended the whole job."""
+        moments = [at for at, exit_ in job.exits if violence(exit_) == KILLED]
+        if any(exit_.oom_killed for _, exit_ in job.exits) or len(moments) < len(job.ranks):
+            return False
+        return len(moments) > 1 and max(moments) - min(moments) <= ALL_KILLED_WITHIN
+
+    def _only_echoes(self, job: JobView, abnormal: list[tuple[float, Exit]]) -> Finding:
+        mismatch = any(is_mismatch(exit_) for _, exit_ in abnormal)
+        summary = (
+            "ranks were in different collectives, or with other sizes; whose call was wrong cannot "
+            "be told"
+            if mismatch
+            else f"{len(abnormal)} ranks lost a peer and ended; who was lost cannot be told"
+        )
+        return Finding(
+            rule=self.name,
+            job=job.job,
+            attempt=job.attempt,
+            kind="collective-mismatch" if mismatch else "unknown",
+            severity="critical",
+            summary=f"{job.job}: {summary}",
             evidence=tuple(
                 EvidenceItem(
                     source="exit",

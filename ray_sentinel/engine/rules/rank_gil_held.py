@@ -50,6 +50,7 @@ class RankGilHeld(Rule):
                     for rank in holders
                 ),
                 hard=True,
+                settled=True,
             )
 
 

@@ -38,7 +38,7 @@ class RankGilSeen(Rule):
     def _holds(self, rank: RankView) -> bool:
         if rank.process.interpreter in ("runs", "starved"):
             return False
-        looks = [look for look in rank.looks if look.at >= rank.moved_at]
+        looks = [look for look in rank.looks if look.at >= rank.advanced_at]
         if not looks or looks[-1].at - looks[0].at < self.thresholds.seconds:
             return False
         place = {look.signature for look in looks}

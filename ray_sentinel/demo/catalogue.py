@@ -1,0 +1,131 @@
+"""Every fault that can be played, and what the sentinel must make of it.
+
+This table is written first: it says what is true, whatever the sentinel says.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from ray_sentinel.model.incident import FaultKind
+
+Clock = Literal["hard", "silence", "start-up", "outside", "healthy"]
+Layout = Literal["data", "ddp", "tensor", "pipeline", "experts"]
+
+LAYOUTS: tuple[Layout, ...] = ("data", "ddp", "tensor", "pipeline", "experts")
+DATA: tuple[Layout, ...] = ("data", "ddp")
+
+LIMITS: dict[Clock, float] = {"hard": 5.0, "silence": 15.0, "start-up": 90.0, "outside": 75.0}
+"""Seconds from the trouble to the name, or to the word that there is nobody to name. Silence is
+told from a slow step after max(10 s, 3 steps); none of the trainings has steps of 3 s."""
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """One row. ``ways`` is what each culprit does to itself, one for each culprit."""
+
+    what: str
+    kinds: tuple[FaultKind, ...] = ()
+    """What it may be called; empty for what is healthy."""
+    ways: tuple[str, ...] = ()
+    clock: Clock = "silence"
+    layouts: tuple[Layout, ...] = LAYOUTS
+    place: Literal["step", "start", "end", "input"] = "step"
+    """``step``: before or amid the collectives of a step, drawn."""
+
+
+def _hard(what: str, kind: FaultKind, *ways: str) -> Fault:
+    return Fault(what=what, kinds=(kind,), ways=ways, clock="hard")
+
+
+def _silent(what: str, kind: FaultKind, *ways: str) -> Fault:
+    return Fault(what=what, kinds=(kind,), ways=ways)
+
+
+def _mismatch(what: str, way: str) -> Fault:
+    return Fault(what=what, kinds=("collective-mismatch",), ways=(way,))
+
+
+FAULTS: dict[str, Fault] = {
+    "exception": _hard("ends with an exception", "rank-dead", "exception"),
+    "sigkill": _hard("is killed", "rank-dead", "sigkill"),
+    "sigstop": _hard("is stopped", "rank-stopped", "sigstop"),
+    "gil": _hard("sleeps in C and keeps the GIL", "gil-held", "gil"),
+    "gil-spin": _hard("spins in C and keeps the GIL", "gil-held", "gil-spin"),
+    "kernel": _hard("is blocked in the kernel, state D", "kernel-blocked", "kernel"),
+    "leave": Fault(
+        what="leaves the loop early and ends with status 0",
+        kinds=("rank-dead",),
+        ways=("leave",),
+        clock="hard",
+        place="input",
+    ),
+    "two-killed": _hard("two ranks are killed", "rank-dead", "sigkill", "sigkill"),
+    "two-stopped": _hard("two ranks are stopped", "rank-stopped", "sigstop", "sigstop"),
+    "sleep": _silent("sleeps in code of its own", "host-stuck", "sleep"),
+    "deadlock": _silent("waits for a lock that nobody releases", "lock-deadlock", "deadlock"),
+    "fifo": _silent("reads from a FIFO that nobody writes to", "input-wait", "fifo"),
+    "socket": _silent("reads from a socket that gives nothing", "input-wait", "socket"),
+    "spin": _silent("spins in C without the GIL", "cpu-spin", "spin"),
+    "loop": _silent("goes round in a Python loop", "cpu-spin", "loop"),
+    "loader": _silent("waits for a dataloader's worker that sleeps", "input-wait", "loader"),
+    "skip": _mismatch("leaves out a collective", "skip"),
+    "order": _mismatch("calls two collectives in the other order", "order"),
+    "shape": _mismatch("gives a collective a tensor of another size", "shape"),
+    "dtype": _mismatch("gives a collective another dtype", "dtype"),
+    "leave-loop": Fault(
+        what="leaves the loop early and waits at the last barrier",
+        kinds=("collective-mismatch",),
+        ways=("leave-loop",),
+        place="input",
+    ),
+    "two-sleep": _silent("two ranks sleep in code of their own", "host-stuck", "sleep", "sleep"),
+    "two-kinds": Fault(
+        what="one reads from a FIFO, one goes round in a loop",
+        kinds=("input-wait", "cpu-spin"),
+        ways=("fifo", "loop"),
+        layouts=DATA,
+    ),
+    "start": Fault(
+        what="sleeps before the process group is there",
+        kinds=("startup-stuck",),
+        ways=("sleep",),
+        clock="start-up",
+        place="start",
+    ),
+    "end": Fault(
+        what="sleeps after the last step, and the others wait at a barrier",
+        kinds=("host-stuck",),
+        ways=("sleep",),
+        place="end",
+    ),
+    "end-alone": Fault(
+        what="sleeps after the last step, and the others have ended",
+        kinds=("host-stuck",),
+        ways=("sleep",),
+        clock="start-up",
+        place="end",
+    ),
+    "outside": Fault(
+        what="all ranks wait for a service that does not answer", kinds=("stall",), clock="outside"
+    ),
+}
+
+HEALTHY: dict[str, Fault] = {
+    name: Fault(what=what, clock="healthy")
+    for name, what in {
+        "checkpoint": "a long checkpoint in its phase",
+        "checkpoint-quiet": "a long checkpoint that nobody declares",
+        "evaluate": "a long evaluation that nobody declares",
+        "slow-first": "a first step that takes 20 s",
+        "vary": "steps that vary by a factor of 5",
+        "pause": "all ranks are stopped for a while",
+        "finish": "the job ends, and one rank takes its time",
+        "restart": "the job is ended and started again",
+        "resize": "it is started again with another number of ranks",
+        "join": "a node joins",
+    }.items()
+}
+
+ALL: dict[str, Fault] = {**FAULTS, **HEALTHY}

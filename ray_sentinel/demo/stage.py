@@ -1,0 +1,68 @@
+"""The coordinator as the demo and the fault suite see it: as any user does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from ray_sentinel.actors import deployment
+from ray_sentinel.errors import SentinelError
+from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.status import Status
+
+POLL = 0.25
+AGENTS_SECONDS = 60.0
+CALL_SECONDS = 30.0
+
+Tell = Callable[[Status | None, str], None]
+
+
+def silent(status: Status | None, note: str) -> None:
+    """A ``Tell`` that says nothing."""
+
+
+class Stage:
+    """One look after the other at one job. Other jobs may run, and have incidents of their own."""
+
+    def __init__(self, ray: Any, tell: Tell = silent) -> None:
+        self._ray = ray
+        self._tell = tell
+        self.job = ""
+        self.status: Status | None = None
+
+    def look(self, note: str) -> Status:
+        """The newest status, shown with a note."""
+        self.status = msgspec.msgpack.decode(self._ask("status"), type=Status)
+        self._tell(self.status, note)
+        return self.status
+
+    def incidents(self) -> list[Incident]:
+        """Confirmed incidents of the job."""
+        told = msgspec.msgpack.decode(self._ask("incidents"), type=list[Incident])
+        return [incident for incident in told if incident.job == self.job]
+
+    def until(self, seconds: float, note: str, ready: Callable[[], bool]) -> bool:
+        """Look again and again until ``ready`` or for ``seconds``; False if it never was."""
+        deadline = time.monotonic() + seconds
+        while not ready():
+            if time.monotonic() > deadline:
+                return False
+            self.look(note)
+            time.sleep(POLL)
+        return True
+
+    def wait_for_agents(self, count: int) -> None:
+        """Until so many nodes are watched. Raises SentinelError where they are not in time."""
+        note = "starting an agent on each node"
+        if not self.until(AGENTS_SECONDS, note, lambda: self._nodes() >= count):
+            raise SentinelError("not all nodes are watched: see `ray-sentinel status`")
+
+    def _nodes(self) -> int:
+        return len(self.status.nodes) if self.status else 0
+
+    def _ask(self, method: str) -> bytes:
+        handle = deployment.find(self._ray)
+        return bytes(deployment.ask(self._ray, handle, method, seconds=CALL_SECONDS))

@@ -1,0 +1,169 @@
+"""The fault suite: many trainings on one cluster, one JSON line for each.
+
+    python -m ray_sentinel.demo.suite --seed 7 --seconds 280 [--fault sigstop ...] [--out FILE]
+
+Every fault comes once in each round, with its layout, ranks, step and names drawn by the seed. A
+round that does not fit into ``--seconds`` is ended early; ``--skip`` goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ray_sentinel.demo.catalogue import ALL, FAULTS, LIMITS
+from ray_sentinel.demo.cluster import Machines
+from ray_sentinel.demo.plan import MODES, Plan, draw
+from ray_sentinel.demo.stage import Stage
+from ray_sentinel.demo.story import watched_machines
+from ray_sentinel.demo.trial import Outcome, play
+from ray_sentinel.errors import SentinelError
+
+
+class Line(msgspec.Struct, frozen=True, kw_only=True):
+    """One trial's result, as it is written."""
+
+    fault: str
+    layout: str
+    world: int
+    attach: str
+    recorder: bool
+    seed: int
+    job: str
+    clock: str
+    expected: list[int]
+    expected_kinds: list[str]
+    named: list[int]
+    kind: str
+    seconds: float | None
+    in_time: bool
+    exact: bool
+    right_kind: bool
+    innocents: list[int]
+    false_alarms: int
+    wrong: str
+    broken: str
+    summary: str = ""
+
+
+def line(outcome: Outcome) -> Line:
+    """What a trial came to. Early incidents and those of healthy jobs are false alarms."""
+    plan, row = outcome.plan, outcome.plan.expected
+    healthy = row.clock == "healthy"
+    early = [i for i in outcome.incidents if (i.confirmed_at or 0.0) < (outcome.began or 0.0)]
+    kind = outcome.incident.kind if outcome.incident else ""
+    limit = LIMITS.get(row.clock)
+    return Line(
+        fault=plan.fault,
+        layout=plan.layout,
+        world=plan.world,
+        attach=plan.attach or "no",
+        recorder=plan.recorder,
+        seed=plan.seed,
+        job=outcome.job,
+        clock=row.clock,
+        expected=plan.ranks,
+        expected_kinds=list(row.kinds),
+        named=outcome.named,
+        kind=kind,
+        seconds=outcome.seconds,
+        in_time=limit is None or (outcome.seconds is not None and outcome.seconds <= limit),
+        exact=outcome.named == plan.ranks,
+        right_kind=not kind if healthy else kind in row.kinds,
+        innocents=sorted(set(outcome.named) - set(plan.ranks)),
+        false_alarms=len(outcome.incidents) if healthy else len(early),
+        wrong=outcome.wrong,
+        broken=outcome.broken,
+        summary=outcome.incident.summary if outcome.incident else "",
+    )
+
+
+def plans(faults: Iterable[str], seed: int) -> Iterator[Plan]:
+    """Without end: each fault once a round, every round drawn anew; attached two times of three."""
+    names = list(faults)
+    for number in count():
+        fault = names[number % len(names)]
+        turn = number // len(names)
+        mode = MODES[(number + turn) % len(MODES)]
+        yield draw(fault, seed=seed + number, attach=mode)
+
+
+def trial(plan: Plan, machines: Machines) -> Outcome:
+    """One trial in a folder of its own; what comes to nothing is told, not raised."""
+    with tempfile.TemporaryDirectory(prefix="fault-") as folder:
+        try:
+            return play(plan, machines, Stage(machines.ray), Path(folder))
+        except (SentinelError, OSError) as error:
+            return Outcome(plan=plan, broken=str(error))
+
+
+def sweep(
+    drawn: Iterable[Plan], machines: Machines, *, parallel: int, seconds: float
+) -> Iterator[Outcome]:
+    """Play plan after plan, some at a time, until ``seconds`` have gone; in their order."""
+    end = time.monotonic() + seconds
+
+    def guarded(plan: Plan) -> Outcome | None:
+        return trial(plan, machines) if time.monotonic() < end else None
+
+    with ThreadPoolExecutor(parallel) as pool:
+        pending: list[Any] = []
+        for plan in drawn:
+            pending.append(pool.submit(guarded, plan))
+            if len(pending) >= parallel:
+                outcome = pending.pop(0).result()
+                if outcome is None:
+                    break
+                yield outcome
+        for future in pending:
+            if (outcome := future.result()) is not None:
+                yield outcome
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Exit code 0 where every verdict was right, 1 where one was not."""
+    parser = argparse.ArgumentParser(prog="ray_sentinel.demo.suite", description=__doc__)
+    parser.add_argument("--fault", action="append", choices=sorted(ALL), metavar="NAME",
+                        help="only this one; may be given more than once")  # fmt: skip
+    parser.add_argument("--no-healthy", action="store_true", help="faults only")
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--skip", type=int, default=0, help="trials of this seed already played")
+    parser.add_argument("--count", type=int, default=len(ALL), help="trials")
+    parser.add_argument("--seconds", type=float, default=3600.0, help="begin none after these")
+    parser.add_argument("--parallel", type=int, default=1, help="trainings at a time")
+    parser.add_argument("--out", type=Path, help="append the lines here as well")
+    parser.add_argument("--log-dir", type=Path, help="where the sentinel's files are kept")
+    args = parser.parse_args(arguments)
+    faults = args.fault or (list(FAULTS) if args.no_healthy else list(ALL))
+    drawn = (
+        plan
+        for number, plan in zip(range(args.count), plans(faults, args.seed), strict=False)
+        if number >= args.skip
+    )
+    right = True
+    with tempfile.TemporaryDirectory(prefix="fault-suite-") as temporary:
+        folder = args.log_dir or Path(temporary)
+        with watched_machines(folder) as machines:
+            told = sweep(drawn, machines, parallel=args.parallel, seconds=args.seconds)
+            for outcome in told:
+                right &= outcome.right
+                written = msgspec.json.encode(line(outcome)).decode()
+                sys.stdout.write(written + "\n")
+                sys.stdout.flush()
+                if args.out is not None:
+                    with args.out.open("a") as file:
+                        file.write(written + "\n")
+    return 0 if right else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,205 @@
+"""One training from its start to the verdict, on a cluster that is watched already."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from ray_sentinel.demo.catalogue import LIMITS
+from ray_sentinel.demo.cluster import Machines
+from ray_sentinel.demo.job import Job
+from ray_sentinel.demo.plan import Plan
+from ray_sentinel.demo.program import write_scripts
+from ray_sentinel.demo.stage import Stage
+from ray_sentinel.errors import SentinelError
+from ray_sentinel.model.incident import Incident
+
+BEGIN_SECONDS = 180.0
+"""Until the trouble begins: torch is imported by each rank, on however few CPUs there are."""
+HEALTHY_SECONDS = 150.0
+LATE_SECONDS = 15.0
+"""After the limit, to tell late from never."""
+SETTLE_SECONDS = 4.0
+"""After the verdict, for others that would be wrong; and after the end of a healthy job."""
+REPORT_SECONDS = 90.0
+PAUSE_SECONDS = 14.0
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """How it went. ``seconds`` from the trouble's beginning to the first incident."""
+
+    plan: Plan
+    job: str = ""
+    incidents: tuple[Incident, ...] = ()
+    began: float | None = None
+    seconds: float | None = None
+    wrong: str = ""
+    """What is wrong with the verdict; empty where it is right."""
+    broken: str = ""
+    """Why the trial itself came to nothing; empty where it did not."""
+
+    @property
+    def right(self) -> bool:
+        return not self.wrong and not self.broken
+
+    @property
+    def attached(self) -> bool:
+        return bool(self.plan.attach)
+
+    @property
+    def incident(self) -> Incident | None:
+        return self.incidents[0] if self.incidents else None
+
+    @property
+    def named(self) -> list[int]:
+        """All that any incident accuses."""
+        return accused(self.incidents)
+
+
+def play(
+    plan: Plan, machines: Machines, stage: Stage, folder: Path, *, report: bool = False
+) -> Outcome:
+    """Write the program, run it, wait for the verdict and end it.
+
+    With ``report`` also wait for the bundle. Raises SentinelError where the training does not come
+    to the place of the trouble.
+    """
+    write_scripts(folder, plan)
+    job = Job(machines.ray, machines.addresses, folder)
+    stage.job = job.name
+    try:
+        job.start()
+        began = _until_begun(plan, job, stage)
+        if plan.expected.clock == "healthy":
+            _let_it_run(plan, job, machines, stage)
+        else:
+            _until_named(plan, stage, report=report)
+        told = conclude(plan, stage.incidents(), began)
+        return msgspec.structs.replace(told, job=job.name)
+    finally:
+        job.close()
+
+
+def conclude(plan: Plan, incidents: list[Incident], began: float) -> Outcome:
+    """Hold the incidents of a trial against its plan."""
+    first = incidents[0].confirmed_at if incidents else None
+    return Outcome(
+        plan=plan,
+        incidents=tuple(incidents),
+        began=began,
+        seconds=None if first is None else round(first - began, 2),
+        wrong=judge(plan, incidents),
+    )
+
+
+def accused(incidents: tuple[Incident, ...] | list[Incident]) -> list[int]:
+    """The ranks that any of the verdicts names."""
+    verdicts = [incident.verdict for incident in incidents if incident.verdict is not None]
+    return sorted({c.rank for verdict in verdicts for c in verdict.culprits if c.rank is not None})
+
+
+def judge(plan: Plan, incidents: list[Incident]) -> str:
+    """What is wrong with the incidents, held against what was drawn; empty where nothing is."""
+    if plan.expected.clock == "healthy":
+        told = [f"{i.kind}: {i.summary}" for i in incidents]
+        return f"a false alarm: {'; '.join(told)}" if told else ""
+    if len(incidents) != 1 or incidents[0].verdict is None:
+        return f"{len(incidents)} incidents instead of one"
+    if (named := accused(incidents)) != plan.ranks:
+        return f"it names {named}"
+    if incidents[0].kind not in plan.expected.kinds:
+        return f"it says {incidents[0].kind}"
+    return ""
+
+
+def _until_begun(plan: Plan, job: Job, stage: Stage) -> float:
+    how = "attached" if plan.attach else "the script knows nothing of ray_sentinel"
+    note = f"{plan.world} ranks train over gloo on three nodes ({how}); one will get stuck"
+    deaths: dict[int, int] = {}
+
+    def ready() -> bool:
+        deaths.update(job.ended())
+        return job.began() is not None or bool(deaths)
+
+    stage.until(BEGIN_SECONDS, note, ready)
+    began = job.began()
+    if began is None:
+        raise SentinelError(f"the training did not come to its trouble: {_last_words(job, deaths)}")
+    return began
+
+
+def _last_words(job: Job, deaths: dict[int, int]) -> str:
+    return "; ".join(
+        f"rank {rank} ended with status {code}: {' / '.join(job.last_lines(rank))}"
+        for rank, code in sorted(deaths.items())[:2]
+    )
+
+
+def _until_named(plan: Plan, stage: Stage, *, report: bool) -> None:
+    limit = LIMITS[plan.expected.clock] + LATE_SECONDS
+    note = "something has gone wrong; waiting for the verdict"
+    if not stage.until(limit, note, lambda: bool(stage.incidents())):
+        return
+    note = "there is a verdict; collecting evidence for the report"
+    _for(stage, SETTLE_SECONDS, note)
+    if report:
+        stage.until(REPORT_SECONDS, note, lambda: all(i.bundle for i in stage.incidents()))
+
+
+def _let_it_run(plan: Plan, job: Job, machines: Machines, stage: Stage) -> None:
+    note = f"a healthy training: {plan.expected.what}"
+    _INTERLUDES.get(plan.fault, _nothing)(job, machines, stage, note)
+    if not stage.until(HEALTHY_SECONDS, note, lambda: len(job.ended()) >= job.world):
+        raise SentinelError("the healthy training did not end in time")
+    if any(job.ended().values()):
+        raise SentinelError(f"the healthy training failed: {_last_words(job, job.ended())}")
+    _for(stage, SETTLE_SECONDS, note)
+
+
+def _nothing(job: Job, machines: Machines, stage: Stage, note: str) -> None:
+    """The program does it all."""
+
+
+def _pause(job: Job, machines: Machines, stage: Stage, note: str) -> None:
+    job.signal(signal.SIGSTOP)
+    _for(stage, PAUSE_SECONDS, note)
+    job.signal(signal.SIGCONT)
+
+
+def _restart(job: Job, machines: Machines, stage: Stage, note: str) -> None:
+    job.signal(signal.SIGTERM)
+    if not stage.until(30, note, lambda: len(job.ended()) >= job.world):
+        raise SentinelError("the ranks do not end when they are asked to")
+    job.start()
+
+
+def _resize(job: Job, machines: Machines, stage: Stage, note: str) -> None:
+    job.signal(signal.SIGTERM)
+    if not stage.until(30, note, lambda: len(job.ended()) >= job.world):
+        raise SentinelError("the ranks do not end when they are asked to")
+    job.world = 6 if job.world == 8 else 8
+    job.start()
+
+
+def _join(job: Job, machines: Machines, stage: Stage, note: str) -> None:
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(machines.guest())
+        _for(stage, 12, note)
+
+
+_INTERLUDES: dict[str, Callable[[Job, Machines, Stage, str], None]] = {
+    "pause": _pause,
+    "restart": _restart,
+    "resize": _resize,
+    "join": _join,
+}
+
+
+def _for(stage: Stage, seconds: float, note: str) -> None:
+    end = time.monotonic() + seconds
+    stage.until(seconds + 5, note, lambda: time.monotonic() > end)

@@ -1,0 +1,39 @@
+"""One cluster for all trainings of the fault suite; some of them run at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+
+from ray_sentinel.demo.plan import Plan
+from ray_sentinel.demo.story import watched_machines
+from ray_sentinel.demo.suite import trial
+from ray_sentinel.demo.trial import Outcome
+
+PARALLEL = 3
+
+Played = Callable[[Plan], Outcome]
+
+
+@pytest.fixture(scope="session")
+def played(tmp_path_factory: pytest.TempPathFactory, drawn: list[Plan]) -> Iterator[Played]:
+    """Gives the outcome of a plan; all that were collected are played in their order."""
+    with (
+        watched_machines(tmp_path_factory.mktemp("faults")) as machines,
+        ThreadPoolExecutor(PARALLEL) as pool,
+    ):
+        futures: dict[tuple[str, int], Future[Outcome]] = {
+            (plan.fault, plan.seed): pool.submit(trial, plan, machines) for plan in drawn
+        }
+        yield lambda plan: futures[plan.fault, plan.seed].result()
+        for future in futures.values():
+            future.cancel()
+
+
+@pytest.fixture(scope="session")
+def drawn(request: pytest.FixtureRequest) -> list[Plan]:
+    """The plans of all tests that were collected, as their parameter ``plan``."""
+    specs = [getattr(item, "callspec", None) for item in request.session.items]
+    return [spec.params["plan"] for spec in specs if spec and "plan" in spec.params]

@@ -1,0 +1,59 @@
+"""Every fault on a real Ray cluster with a real gloo training: who is named, and who never is.
+
+A few in everyday tests; all of the table, attached and not, with ``FAULTS=all`` (``make faults``),
+and another draw with ``FAULTS_SEED``.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from ray_sentinel.demo.catalogue import ALL
+from ray_sentinel.demo.plan import Plan, draw
+from ray_sentinel.demo.suite import line
+from tests.faults.conftest import Played
+
+pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.timeout(1200)]
+
+FEW: tuple[tuple[str, str, bool], ...] = (
+    ("evaluate", "data", False),
+    ("sigkill", "pipeline", False),
+    ("sigstop", "experts", True),
+    ("gil", "ddp", False),
+    ("fifo", "tensor", False),
+    ("two-sleep", "data", True),
+    ("skip", "tensor", True),
+    ("checkpoint-quiet", "ddp", True),
+    ("exception", "ddp", False),
+)
+SEED = int(os.environ.get("FAULTS_SEED", "1"))
+
+
+def plans() -> list[Plan]:
+    if os.environ.get("FAULTS") != "all":
+        return [
+            draw(fault, seed=SEED + n, layout=layout, attach="attach" if attached else "")
+            for n, (fault, layout, attached) in enumerate(FEW)
+        ]
+    modes = (("attach", 0), ("", 1000))
+    return [
+        draw(fault, seed=SEED + n + offset, attach=mode)  # type: ignore[arg-type]
+        for mode, offset in modes
+        for n, fault in enumerate(ALL)
+    ]
+
+
+def name(plan: Plan) -> str:
+    return f"{plan.fault}-{plan.layout}-{plan.attach or 'not-attached'}"
+
+
+@pytest.mark.parametrize("plan", plans(), ids=name)
+def test_the_verdict_is_right(plan: Plan, played: Played) -> None:
+    told = line(played(plan))
+    assert told.broken == ""
+    assert told.innocents == []
+    assert told.false_alarms == 0
+    assert told.wrong == "", told
+    assert told.in_time, told
