@@ -11,13 +11,12 @@ from collections.abc import Mapping
 from ray_sentinel.engine.case import Case
 from ray_sentinel.engine.ledger import Ledger
 from ray_sentinel.engine.ranks import RankView
-from ray_sentinel.model.ras import RasKind
 
 SOURCE = "nccl-ras"
-WEIGHT = 5.0
-"""Times the confidence of what RAS shows: a lag seen once is just enough to name a rank."""
+WEIGHT = 6.0
+"""Times the confidence of what RAS shows. A lag that lasts over two polls outweighs a stack that
+looks like waiting; one that was seen once does not."""
 WAITS = -2.0
-SAYS_NOTHING: frozenset[RasKind] = frozenset({"running", "no-mismatch", "cannot-tell", "stall"})
 
 
 def weigh_ras(case: Case, ledger: Ledger, by_rank: Mapping[int, RankView]) -> None:
