@@ -14,6 +14,7 @@ import msgspec
 
 from ray_sentinel.actors.messages import Captured, CaptureRequest, Dump, Dumps, Sampled
 from ray_sentinel.capture import session
+from ray_sentinel.capture.recorder_dumps import NoDumpError, Recorders
 from ray_sentinel.config import Config
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.evidence.stacks import classify, parse
@@ -45,6 +46,7 @@ class Evidence:
         self._record_of = record_of
         self._intrusive = threading.Lock()
         self._pool = ThreadPoolExecutor(self._plan.parallel, thread_name_prefix="ray-sentinel-ask")
+        self._recorders = Recorders()
         self.runs: Counter[tuple[str, str]] = Counter()
         """How often each tool ran, by (tool, outcome)."""
         self.capture_seconds: float | None = None
@@ -52,6 +54,7 @@ class Evidence:
 
     def sample(self, ranks: Sequence[Rank]) -> Sampled:
         """One round of harmless stacks, read and classified."""
+        self._recorders.note(ranks)
         found = session.sample(ranks, parallel=self._plan.parallel, deadline=SAMPLE_SECONDS)
         by_process = {rank.process: rank for rank in ranks}
         facts = self._pool.map(
@@ -76,7 +79,7 @@ class Evidence:
         return fact
 
     def flight_recorder(self, ranks: Iterable[Rank]) -> Dumps:
-        """The flight recorders of ranks that attached."""
+        """Flight recorders: by the companion thread of ranks that attached, else by the watchdog."""
         found: list[Dump] = []
         problems: list[str] = []
         for dumps, problem in self._pool.map(self._recorder, ranks):
@@ -87,17 +90,25 @@ class Evidence:
 
     def _recorder(self, rank: Rank) -> tuple[list[Dump], str]:
         view = self._record_of(rank.process.pid, rank.process.start)
-        if view is None:
-            return [], f"rank {rank.id.rank} on {self._host} is not attached: no flight recorder"
-        words = view.progress.last_words
         try:
+            if view is None:
+                raise NoDumpError("it is not attached")
+            words = view.progress.last_words
             if words is not None and words.kind == "exception":
                 dumps = left_flight_recorder(view)
             else:
                 dumps = request_flight_recorder(view, RECORDER_SECONDS)
         except SentinelError as error:
-            return [], f"rank {rank.id.rank} on {self._host}: {error}"
+            try:
+                return [self._by_watchdog(rank)], ""
+            except SentinelError as second:
+                why = f"no flight recorder: {error}; {second}"
+                return [], f"rank {rank.id.rank} on {self._host}: {why}"
         return [Dump(rank=rank.id.rank, data=dump.data, pickled=dump.pickled) for dump in dumps], ""
+
+    def _by_watchdog(self, rank: Rank) -> Dump:
+        data = self._recorders.dump(rank, RECORDER_SECONDS)
+        return Dump(rank=rank.id.rank, data=data, pickled=data[:1] == b"\x80")
 
     def capture(self, request: CaptureRequest) -> Captured:
         """Run all tools; suspects and waiters may be paused, one at a time on this node."""

@@ -25,6 +25,8 @@ class RecorderFiles(msgspec.Struct, kw_only=True):
     paths: dict[int, Path]
     ignored: list[str] = []
     """Files that were left out, with the reason."""
+    others: list[dict[int, Path]] = []
+    """Further whole sets of the same ranks under other names, such as another library's."""
 
     @property
     def world_size(self) -> int:
@@ -38,6 +40,10 @@ class RecorderFiles(msgspec.Struct, kw_only=True):
     def dumps(self) -> Mapping[int, bytes]:
         """The files' bytes by rank, each read when it is looked up."""
         return _Lazy(self.paths)
+
+    def beside(self) -> list[Mapping[int, bytes]]:
+        """The same for the further sets."""
+        return [_Lazy(paths) for paths in self.others]
 
 
 class _Lazy(Mapping[int, bytes]):
@@ -82,7 +88,8 @@ def find(paths: Sequence[str], prefix: str | None = None) -> RecorderFiles:
             f"no flight-recorder dumps in {', '.join(paths)}: they are files named PREFIX<rank>, "
             "such as _dump_0, with .json, .pickle or no suffix"
         )
-    return RecorderFiles(paths=_choose(found, ignored), ignored=ignored)
+    chosen, others = _choose(found, ignored)
+    return RecorderFiles(paths=chosen, ignored=ignored, others=others)
 
 
 def _candidates(paths: Sequence[str]) -> Iterator[Path]:
@@ -111,21 +118,26 @@ def _add(ranks: dict[int, Path], rank: int, path: Path, ignored: list[str]) -> N
         )
 
 
-def _choose(found: dict[str, dict[int, Path]], ignored: list[str]) -> dict[int, Path]:
-    """The largest set by prefix, and every other set that repeats none of its ranks.
+def _choose(
+    found: dict[str, dict[int, Path]], ignored: list[str]
+) -> tuple[dict[int, Path], list[dict[int, Path]]]:
+    """The largest set by prefix with every set that repeats none of its ranks; and the others.
 
     Single files beside a real set are strays, not ranks.
     """
     prefixes = sorted(found, key=lambda prefix: (-len(found[prefix]), prefix))
     result = dict(found[prefixes[0]])
+    others: list[dict[int, Path]] = []
     for prefix in prefixes[1:]:
         more = found[prefix]
         stray = len(more) == 1 < len(found[prefixes[0]])
-        if stray or result.keys() & more.keys():
-            ignored += [
-                f"{path.name}: prefix {prefix or '(none)'}, the dumps' is {prefixes[0] or '(none)'}"
-                for path in more.values()
-            ]
-        else:
+        if not stray and not result.keys() & more.keys():
             result |= more
-    return dict(sorted(result.items()))
+            continue
+        if not stray:
+            others.append(dict(sorted(more.items())))
+        ignored += [
+            f"{path.name}: prefix {prefix or '(none)'}, the dumps' is {prefixes[0] or '(none)'}"
+            for path in more.values()
+        ]
+    return dict(sorted(result.items())), others

@@ -23,6 +23,7 @@ from ray_sentinel.cli.output import clean, print_json
 from ray_sentinel.cli.recorder_files import RecorderFiles, find
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.flight_recorder import explain
+from ray_sentinel.evidence.flight_recorder.libraries import combine, library
 from ray_sentinel.model.recorder import RecorderFacts, RecorderWait
 
 HELP = "explain PyTorch flight-recorder dumps"
@@ -45,6 +46,8 @@ def run(args: argparse.Namespace) -> int:
     files = find(args.paths, args.prefix)
     earlier = find([args.earlier], args.prefix).dumps() if args.earlier else None
     facts = explain(files.dumps(), names=files.names, world_size=files.world_size, earlier=earlier)
+    if files.others and facts.ranks:
+        facts = _with_other_libraries(facts, files)
     if not facts.ranks:
         raise InputError("no dump could be read: " + "; ".join(facts.problems[:4]))
     if args.json:
@@ -52,6 +55,13 @@ def run(args: argparse.Namespace) -> int:
     else:
         _print(facts, files)
     return 0 if facts.kind in _HEALTHY else 1
+
+
+def _with_other_libraries(facts: RecorderFacts, files: RecorderFiles) -> RecorderFacts:
+    """Another library's dumps of the same ranks show who waits there."""
+    mine = library(files.dumps())
+    sets = [dumps for dumps in files.beside() if library(dumps) not in ("", mine)]
+    return combine([facts, *(explain(dumps) for dumps in sets)]) if sets else facts
 
 
 def as_dict(facts: RecorderFacts, files: RecorderFiles) -> dict[str, Any]:

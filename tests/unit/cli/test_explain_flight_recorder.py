@@ -10,6 +10,9 @@ import pytest
 from ray_sentinel.cli.main import main
 from ray_sentinel.cli.recorder_files import find
 from ray_sentinel.errors import InputError
+from tests.support.recorder_fleet.clock import Clockwork, Fault
+from tests.support.recorder_fleet.shape import Axes, build
+from tests.support.recorder_fleet.write import HANDS, Hand, encode, one
 from tests.support.recorder_sim.dumps import FORMATS, NCCL, write
 from tests.support.recorder_sim.faults import simulate
 
@@ -117,3 +120,19 @@ def test_a_number_too_large_for_a_rank_is_no_dump(tmp_path: Path) -> None:
     for name in ("fr_0", "fr_1", "fr_20240131"):
         (tmp_path / name).write_bytes(b"")
     assert find([str(tmp_path)]).world_size == 2
+
+
+def test_dumps_of_two_libraries_in_one_folder_are_read_together(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rank 2 stands still for NCCL, but waits in gloo for rank 5, which stands still in both."""
+    shape = build(Axes(dp=8))
+    nccl = Clockwork(shape, [Fault(2, "host", 9), Fault(5, "host", 9)], 1)
+    gloo = Clockwork(shape, [Fault(5, "host", 6)], 2)
+    for rank in range(8):
+        now = (one(nccl, rank, HANDS["2.9"], 99.0), one(gloo, rank, Hand(library="gloo"), 99.0))
+        (tmp_path / f"nccl_trace_rank_{rank}").write_bytes(encode(now[0], HANDS["2.9"]))
+        (tmp_path / f"gloo_trace_rank_{rank}").write_bytes(encode(now[1], HANDS["2.9"]))
+    code, out = run(capsys, str(tmp_path), "--json")
+    assert json.loads(out)["culprit_ranks"] == [5]
+    assert code == 1

@@ -1,0 +1,180 @@
+"""Flight recorders of ranks that did not attach: by PyTorch's own pipe, and from disk.
+
+PyTorch's watchdog writes ``<prefix><rank>`` when it gives up, or when somebody writes into
+``<pipe><rank>.pipe`` (``c10d::DumpPipe``, ``c10d::DebugInfoWriter``). Both names come from the
+rank's environment, which is read while the rank lives, so that what it left can be found later.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from ray_sentinel.errors import SentinelError
+from ray_sentinel.model.identity import Rank
+from ray_sentinel.progress.proc_stat import TICK, parse_stat
+
+MAX_DUMP = 256 << 20
+"""Bytes read of one dump."""
+_POLL = 0.1
+_MOST_KNOWN = 4096
+_CLOCKS = 2.0
+"""Seconds by which a shared file system's clock may be behind."""
+_PREFIXES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
+_PIPE = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
+
+
+class NoDumpError(SentinelError):
+    """A rank's recorder cannot be had: says why."""
+
+
+class Places(msgspec.Struct, frozen=True, kw_only=True):
+    """Where one rank's PyTorch writes its flight recorder."""
+
+    files: tuple[Path, ...]
+    """Where the dump may lie; the variable's place, else the versions' defaults."""
+    pipe: Path | None = None
+    """The pipe that asks for a dump, where the job has set one up."""
+
+
+def places(rank: int, environ: Mapping[str, str]) -> Places:
+    """From the environment that the rank's process was started with."""
+    prefixes = [environ[name] for name in _PREFIXES if environ.get(name)][:1]
+    if not prefixes:
+        cache = environ.get("XDG_CACHE_HOME") or f"{environ.get('HOME', '/root')}/.cache"
+        prefixes = [
+            f"{cache}/torch/comm_lib_trace_rank_",
+            f"{cache}/torch/nccl_trace_rank_",
+            "/tmp/nccl_trace_rank_",
+        ]
+    pipe = environ.get(_PIPE)
+    return Places(
+        files=tuple(Path(f"{prefix}{rank}") for prefix in prefixes),
+        pipe=Path(f"{pipe}{rank}.pipe") if pipe else None,
+    )
+
+
+def read_environ(pid: int, proc: str = "/proc") -> dict[str, str]:
+    """The environment that a process was started with. Raises NoDumpError where it is hidden."""
+    try:
+        data = Path(f"{proc}/{pid}/environ").read_bytes()
+    except OSError as error:
+        why = f"the environment of pid {pid} cannot be read: {error.strerror}"
+        raise NoDumpError(why) from error
+    pairs = (item.partition(b"=") for item in data.split(b"\0") if item)
+    return {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}
+
+
+def on_disk(where: Places, since: float) -> bytes:
+    """The dump that lies there, if it is not older than ``since`` (Unix seconds); else empty.
+
+    Raises NoDumpError where there is one that cannot be read.
+    """
+    for path in where.files:
+        found = _look(path)
+        if found is not None and found.st_mtime >= since:
+            return _read(path)
+    return b""
+
+
+def by_pipe(
+    where: Places,
+    timeout: float,
+    *,
+    now: Callable[[], float] = time.time,
+    sleep: Callable[[float], None] = time.sleep,
+) -> bytes:
+    """Ask the rank's watchdog for a dump and wait for it. Raises NoDumpError.
+
+    The watchdog looks at the pipe about once a second, and writes its file in one go.
+    """
+    if where.pipe is None:
+        raise NoDumpError(f"{_PIPE} is not set: its watchdog cannot be asked for a dump")
+    before = {path: found.st_mtime_ns for path in where.files if (found := _look(path))}
+    _poke(where.pipe)
+    end = now() + timeout
+    size: dict[Path, int] = {}
+    while now() < end:
+        sleep(_POLL)
+        for path in where.files:
+            found = _look(path)
+            if found is None or found.st_mtime_ns == before.get(path):
+                continue
+            if found.st_size and size.get(path) == found.st_size:
+                return _read(path)
+            size[path] = found.st_size
+    raise NoDumpError(f"its watchdog, asked through {where.pipe}, wrote nothing in {timeout:g} s")
+
+
+def _poke(pipe: Path) -> None:
+    try:
+        handle = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise NoDumpError(f"{pipe} cannot be opened: {error.strerror}") from error
+    try:
+        if not stat.S_ISFIFO(os.fstat(handle).st_mode):
+            raise NoDumpError(f"{pipe} is no pipe")
+        os.write(handle, b"1\n")
+    except OSError as error:
+        raise NoDumpError(f"{pipe} cannot be written: {error.strerror}") from error
+    finally:
+        os.close(handle)
+
+
+def _look(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except OSError:
+        return None
+
+
+def _read(path: Path) -> bytes:
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(handle, "rb") as file:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise NoDumpError(f"{path} is no file")
+            return file.read(MAX_DUMP)
+    except OSError as error:
+        raise NoDumpError(f"{path} cannot be read: {error.strerror}") from error
+
+
+class Recorders:
+    """Remembers where ranks write their recorders, so that they are found when a rank is gone."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], tuple[Places, float]] = {}
+
+    def note(self, ranks: Iterable[Rank]) -> None:
+        """Look at living ranks once each."""
+        for rank in ranks:
+            key = (rank.process.pid, rank.process.start)
+            if key not in self._known and (found := _places_of(rank)) is not None:
+                while len(self._known) >= _MOST_KNOWN:
+                    del self._known[next(iter(self._known))]
+                self._known[key] = found
+
+    def dump(self, rank: Rank, timeout: float) -> bytes:
+        """What the rank's watchdog left on disk, or writes when asked. Raises NoDumpError."""
+        self.note([rank])
+        known = self._known.get((rank.process.pid, rank.process.start))
+        if known is None:
+            raise NoDumpError("it is not attached, and its environment cannot be read")
+        where, since = known
+        return on_disk(where, since) or by_pipe(where, timeout)
+
+
+def _places_of(rank: Rank) -> tuple[Places, float] | None:
+    """... and when its process was started: an older file is another run's."""
+    try:
+        environ = read_environ(rank.process.pid)
+        started = parse_stat(Path(f"/proc/{rank.process.pid}/stat").read_bytes()).start * TICK
+        up = float(Path("/proc/uptime").read_text().split()[0])
+    except (NoDumpError, OSError, ValueError):
+        return None
+    return places(rank.id.rank, environ), time.time() - up + started - _CLOCKS

@@ -1,0 +1,124 @@
+"""Flight recorders by the watchdog's pipe and from disk."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ray_sentinel.capture.recorder_dumps import (
+    NoDumpError,
+    Places,
+    Recorders,
+    by_pipe,
+    on_disk,
+    places,
+    read_environ,
+)
+from ray_sentinel.model.identity import ProcessId, Rank, RankId
+from ray_sentinel.progress.proc_stat import parse_stat
+
+
+class Watchdog:
+    """Stands in for PyTorch's: reads its pipe as time passes, and writes its file in two parts."""
+
+    def __init__(self, where: Places) -> None:
+        assert where.pipe is not None
+        os.mkfifo(where.pipe)
+        self.handle = os.open(where.pipe, os.O_RDONLY | os.O_NONBLOCK)
+        self.file = where.files[0]
+        self.time = 0.0
+        self.parts: list[bytes] = []
+        self.asked = b""
+
+    def sleep(self, seconds: float) -> None:
+        self.time += seconds
+        try:
+            said = os.read(self.handle, 128)
+        except BlockingIOError:
+            said = b""
+        if said:
+            self.asked += said
+            self.parts = [b"half", b"half and half"]
+        if self.parts:
+            self.file.write_bytes(self.parts.pop(0))
+
+
+def test_where_a_rank_writes_comes_from_its_environment() -> None:
+    found = places(3, {"TORCH_NCCL_DEBUG_INFO_TEMP_FILE": "/x/_dump_", "HOME": "/home/u"})
+    assert found == Places(files=(Path("/x/_dump_3"),))
+    both = {"TORCH_FR_DUMP_TEMP_FILE": "/y/fr_", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": "/x/_dump_"}
+    assert places(0, both).files == (Path("/y/fr_0"),)
+    plain = places(1, {"HOME": "/home/u", "TORCH_NCCL_DEBUG_INFO_PIPE_FILE": "/tmp/p_"})
+    assert Path("/home/u/.cache/torch/comm_lib_trace_rank_1") in plain.files
+    assert Path("/tmp/nccl_trace_rank_1") in plain.files
+    assert plain.pipe == Path("/tmp/p_1.pipe")
+
+
+def test_the_watchdog_is_asked_and_its_whole_file_is_read(tmp_path: Path) -> None:
+    where = Places(files=(tmp_path / "fr_0",), pipe=tmp_path / "p_0.pipe")
+    (tmp_path / "fr_0").write_bytes(b"an older dump")
+    os.utime(tmp_path / "fr_0", (1.0, 1.0))
+    watchdog = Watchdog(where)
+    data = by_pipe(where, 5.0, now=lambda: watchdog.time, sleep=watchdog.sleep)
+    assert data == b"half and half"
+    assert watchdog.asked == b"1\n"
+
+
+def test_a_pipe_without_a_reader_or_without_an_answer_is_said(tmp_path: Path) -> None:
+    where = Places(files=(tmp_path / "fr_0",), pipe=tmp_path / "p_0.pipe")
+    with pytest.raises(NoDumpError, match="cannot be opened"):
+        by_pipe(where, 1.0)
+    watchdog = Watchdog(where)
+
+    def later(seconds: float) -> None:
+        watchdog.time += seconds
+
+    with pytest.raises(NoDumpError, match="wrote nothing"):
+        by_pipe(where, 1.0, now=lambda: watchdog.time, sleep=later)
+    with pytest.raises(NoDumpError, match="is not set"):
+        by_pipe(Places(files=()), 1.0)
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(NoDumpError, match="is no pipe"):
+        by_pipe(Places(files=(), pipe=tmp_path / "file"), 1.0)
+    assert (tmp_path / "file").read_bytes() == b""
+
+
+def test_an_older_run_s_file_is_not_taken(tmp_path: Path) -> None:
+    where = Places(files=(tmp_path / "fr_0",))
+    assert on_disk(where, 0.0) == b""
+    (tmp_path / "fr_0").write_bytes(b"dump")
+    os.utime(tmp_path / "fr_0", (100.0, 100.0))
+    assert on_disk(where, 50.0) == b"dump"
+    assert on_disk(where, 150.0) == b""
+
+
+def test_a_rank_s_environment_is_read_while_it_lives() -> None:
+    assert read_environ(os.getpid())
+    with pytest.raises(NoDumpError, match="cannot be read"):
+        read_environ(2**22 + 1)
+    gone = Rank(
+        id=RankId(job="j", attempt=0, rank=0), process=ProcessId(host="h", pid=2**22 + 1, start=1)
+    )
+    with pytest.raises(NoDumpError, match="environment cannot be read"):
+        Recorders().dump(gone, 0.1)
+
+
+def test_what_a_watchdog_left_is_found_for_a_rank_that_never_attached(tmp_path: Path) -> None:
+    environ = {**os.environ, "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": str(tmp_path / "_dump_")}
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env=environ)
+    try:
+        stat = Path(f"/proc/{child.pid}/stat").read_bytes()
+        process = ProcessId(host="h", pid=child.pid, start=parse_stat(stat).start)
+        rank = Rank(id=RankId(job="j", attempt=0, rank=7), process=process)
+        recorders = Recorders()
+        with pytest.raises(NoDumpError, match="PIPE_FILE"):
+            recorders.dump(rank, 0.1)
+        (tmp_path / "_dump_7").write_bytes(b"left behind")
+    finally:
+        child.kill()
+        child.wait()
+    assert recorders.dump(rank, 0.1) == b"left behind"
