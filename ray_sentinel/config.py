@@ -18,7 +18,7 @@ import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -96,9 +96,19 @@ class Capture(Section, frozen=True):
     """Capture everything once, so long after the job was first seen; 0 = off."""
     output_dir: str = ""
     """Where bundles go instead of ``<log_dir>/incidents``."""
+    series_seconds: float = 25.0
+    """After a capture, until the job's time series are diagnosed for the report: two cycles of the
+    collectors, so that the series reach into the hang. 0 = never."""
     native: bool = True
     gdb: bool = False
     cuda_gdb: bool = True
+
+
+class NcclRas(Section, frozen=True):
+    """Asking NCCL's RAS service while a case is open."""
+
+    poll: Literal["auto", "always", "never"] = "auto"
+    """"auto" asks versions that are known to survive it (2.29.2 and later)."""
 
 
 class Storage(Section, frozen=True):
@@ -126,6 +136,7 @@ class Config(Section, frozen=True):
     coordinator: Coordinator = Coordinator()
     hang: Hang = Hang()
     capture: Capture = Capture()
+    nccl_ras: NcclRas = NcclRas()
     storage: Storage = Storage()
     prometheus: Prometheus = Prometheus()
     rules: dict[str, dict[str, Any]] = {}

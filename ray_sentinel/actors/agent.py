@@ -16,6 +16,7 @@ from ray_sentinel.actors.place import this_node
 from ray_sentinel.actors.session import session_logs
 from ray_sentinel.actors.station import Station
 from ray_sentinel.actors.storage import Storage
+from ray_sentinel.capture.ras import poll_ranks
 from ray_sentinel.config import Config, safe_name
 from ray_sentinel.inspection.node import view_node
 from ray_sentinel.model.health import NodeView
@@ -54,6 +55,12 @@ class Agent:
         """The flight recorders of some ranks: ``Dumps``."""
         wanted = unpack(ranks, tuple[Rank, ...])
         return pack(await asyncio.to_thread(self._station.evidence.flight_recorder, wanted))
+
+    async def nccl_ras(self, ranks: bytes) -> bytes:
+        """What NCCL's RAS service says, asked from here for some ranks: ``RasPolls``."""
+        wanted = unpack(ranks, tuple[Rank, ...])
+        setting = self._station.config.nccl_ras.poll
+        return pack(await asyncio.to_thread(poll_ranks, wanted, setting))
 
     async def capture(self, request: bytes) -> bytes:
         """All tools against some ranks, a ``CaptureRequest``: ``Captured``."""
