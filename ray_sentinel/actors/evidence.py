@@ -79,7 +79,7 @@ class Evidence:
         return fact
 
     def flight_recorder(self, ranks: Iterable[Rank]) -> Dumps:
-        """Flight recorders: by the companion thread of ranks that attached, else by the watchdog."""
+        """Flight recorders, by the companion thread of ranks that attached, or by the watchdog."""
         found: list[Dump] = []
         problems: list[str] = []
         for dumps, problem in self._pool.map(self._recorder, ranks):

@@ -47,6 +47,10 @@ class Watchdog:
             self.file.write_bytes(self.parts.pop(0))
 
 
+def rank_of(process: ProcessId) -> Rank:
+    return Rank(id=RankId(job="j", attempt=0, rank=7), process=process, node="n")
+
+
 def test_where_a_rank_writes_comes_from_its_environment() -> None:
     found = places(3, {"TORCH_NCCL_DEBUG_INFO_TEMP_FILE": "/x/_dump_", "HOME": "/home/u"})
     assert found == Places(files=(Path("/x/_dump_3"),))
@@ -112,8 +116,8 @@ def test_what_a_watchdog_left_is_found_for_a_rank_that_never_attached(tmp_path: 
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env=environ)
     try:
         stat = Path(f"/proc/{child.pid}/stat").read_bytes()
-        process = ProcessId(host="h", pid=child.pid, start=parse_stat(stat).start)
-        rank = Rank(id=RankId(job="j", attempt=0, rank=7), process=process)
+        start = parse_stat(stat).start
+        rank = rank_of(ProcessId(host="h", pid=child.pid, start=start))
         recorders = Recorders()
         with pytest.raises(NoDumpError, match="PIPE_FILE"):
             recorders.dump(rank, 0.1)
