@@ -21,6 +21,7 @@ from ray_sentinel.evidence.logs.lines import parse_line
 from ray_sentinel.evidence.logs.steps import HINTS, Step, parse_step
 from ray_sentinel_plugins._files import Files
 from ray_sentinel_plugins._log_tail import LogTail
+from ray_sentinel_plugins._ray.raylets import any_raylet, own_raylet
 
 SCALAR = Metric(
     "train_scalar",
@@ -29,10 +30,20 @@ SCALAR = Metric(
     ("job", "rank", "name"),
 )
 
+RAYLET = Metric(
+    "train_raylet_log_timestamp_seconds",
+    "gauge",
+    "When this node's raylet last wrote to raylet.out: it goes on while the cluster lives.",
+)
+
 GROUPS = ("step", "loss", "seconds", "tokens_per_second")
+_HINTS = (*HINTS, b"shards:")
 MAX_LINE = 4096
 MAX_LOGS = 256
 SEARCH_SECONDS = 10.0
+_SHARDS = re.compile(r"(?i)\bloading (?:[\w-]+ ){0,3}shards: *(\d{1,3})%")
+"""Weights that are being read: sglang's ``Multi-thread loading shards:  40% Completed``, vLLM's
+``Loading safetensors checkpoint shards``, Transformers' ``Loading checkpoint shards``."""
 
 
 class Writer(msgspec.Struct, frozen=True):
@@ -56,7 +67,7 @@ class TrainLogsCollector(Collector):
 
     name = "train_logs"
     interval = 2.0
-    metrics = (SCALAR,)
+    metrics = (SCALAR, RAYLET)
 
     class Options(BaseOptions, frozen=True):
         """``[collectors.train_logs]``."""
@@ -84,7 +95,7 @@ class TrainLogsCollector(Collector):
             self._search_due = now + SEARCH_SECONDS
         for log in self._logs.values():
             self._follow(log)
-        samples = list(self._samples())
+        samples = [*self._samples(), *self._raylet()]
         if not samples:
             raise NoData("no log of a rank here tells of a step; `files` and `patterns` add some")
         yield from samples
@@ -119,12 +130,12 @@ class TrainLogsCollector(Collector):
             self._files.complain(log.tail.path, f"cannot be read: {error.strerror or error}")
             return
         for raw in lines:
-            if len(raw) <= MAX_LINE and (self._patterns or any(hint in raw for hint in HINTS)):
+            if len(raw) <= MAX_LINE and (self._patterns or any(hint in raw for hint in _HINTS)):
                 self._take(log, raw.decode("utf-8", "replace"))
 
     def _take(self, log: Log, text: str) -> None:
         line = parse_line(text)
-        numbers = self._own(line.text) or _numbers(parse_step(line.text))
+        numbers = self._own(line.text) or loading(line.text) or _numbers(parse_step(line.text))
         if not numbers:
             return
         rank = line.origin.rank if line.origin.rank is not None else log.writer.rank
@@ -154,6 +165,20 @@ class TrainLogsCollector(Collector):
                         seen.add((writer, name))
                         yield _sample(writer, name, value)
 
+    def _raylet(self) -> Iterator[Sample]:
+        """Of the raylet above this process, or of this machine's when run by hand."""
+        if not self.context.live:
+            return
+        raylet = own_raylet(self._files, self.context.proc, os.getpid())
+        if raylet is None and self.context.state_dir is None:
+            raylet = any_raylet(self._files, self.context.proc)
+        if raylet is not None and raylet.output:
+            try:
+                yield RAYLET(os.stat(raylet.output).st_mtime)
+            except OSError as error:
+                why = error.strerror or error
+                self._files.complain(raylet.output, f"its time of writing is unknown: {why}")
+
     def _too_old(self, log: Log) -> bool:
         # By hand, or of a captured tree, the newest there is is what is asked for.
         by_hand = not self.context.live or self.context.state_dir is None
@@ -164,6 +189,17 @@ def _sample(writer: Writer, name: str, value: float) -> Sample:
     known = (("job", writer.job), ("rank", "" if writer.rank is None else str(writer.rank)))
     labels = tuple((key, text) for key, text in known if text)
     return Sample(SCALAR.name, (*labels, ("name", f"log_{name}")), value)
+
+
+def loading(text: str) -> dict[str, float]:
+    """How much of the weights is loaded, 0 to 1, if the line tells.
+
+    >>> loading("Multi-thread loading shards:  40% Completed | 2/5 [00:01<00:02]")
+    {'shards_loaded_ratio': 0.4}
+    """
+    found = _SHARDS.search(text)
+    share = int(found.group(1)) / 100 if found else None
+    return {"shards_loaded_ratio": share} if share is not None and share <= 1 else {}
 
 
 def _numbers(step: Step | None) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,35 @@ def test_a_named_log(tmp_path: Path) -> None:
         "log_loss": 2.5,
         "log_tokens_per_second": 4096.5,
     }
+
+
+@pytest.mark.parametrize(
+    ("line", "share"),
+    [
+        ("Multi-thread loading shards:  40% Completed | 2/5 [00:09<00:13,  4.5s/it]", 0.4),
+        ("Loading safetensors checkpoint shards:  25% Completed | 1/4 [00:00<00:01]", 0.25),
+        ("Loading checkpoint shards: 100%|##########| 3/3 [00:04<00:00,  1.41s/it]", 1.0),
+    ],
+)
+def test_how_much_of_the_weights_is_loaded(tmp_path: Path, line: str, share: float) -> None:
+    log = tmp_path / "main.log"
+    log.write_text(f"[2026-01-01 10:00:00 TP0] {line}\r")
+    assert series(collector(tmp_path, files=(str(log),))) == {"log_shards_loaded_ratio": share}
+
+
+def test_when_the_raylet_last_wrote(tmp_path: Path) -> None:
+    output = tmp_path / "raylet.out"
+    output.write_text("alive\n")
+    os.utime(output, (1_700_000_000, 1_700_000_000))
+    folder = tmp_path / "proc" / "10"
+    folder.mkdir(parents=True)
+    command = ("/x/raylet", "--gcs-address=a:1", f"--stdout_filepath={output}")
+    (folder / "cmdline").write_text("\0".join(command))
+    (sample,) = collector(tmp_path).collect()
+    assert (sample.name, sample.value) == ("train_raylet_log_timestamp_seconds", 1_700_000_000)
+    output.unlink()
+    with pytest.raises(NoData):
+        list(collector(tmp_path).collect())
 
 
 def test_the_output_of_a_rank_is_found_and_followed(tmp_path: Path) -> None:
