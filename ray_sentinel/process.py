@@ -143,11 +143,13 @@ def spawn(
     cwd: str | os.PathLike[str] | None = None,
     pass_fds: Sequence[int] = (),
     death_signal: bool = True,
+    outlives_us: bool = False,
 ) -> subprocess.Popen[bytes]:
     """Start a long-lived child in its own session; it is killed when this process ends.
 
     ``death_signal=False`` is for a child that itself ends with its whole group when its stdin
     closes: the kernel's signal would reach the child alone, and before it could do so.
+    ``outlives_us`` is for one that is to be found again by the next life of this process.
     Raises MissingPartError if the program is not there, OSError if it cannot be started.
     """
     program = argv[0] if os.sep in argv[0] else shutil.which(argv[0])
@@ -155,7 +157,7 @@ def spawn(
         raise MissingPartError(f"{argv[0]} is not installed, or not on PATH")
     command = [program, *argv[1:]]
     child = _spawner.popen(
-        dying_with_us(command) if death_signal else command,
+        dying_with_us(command) if death_signal and not outlives_us else command,
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,
@@ -166,7 +168,8 @@ def spawn(
         close_fds=True,
         bufsize=0,
     )
-    _children[child.pid] = child
+    if not outlives_us:
+        _children[child.pid] = child
     return child
 
 

@@ -1,0 +1,87 @@
+"""Run a training command, watch it, and restart it from its latest good checkpoint.
+
+    ray-sentinel run --checkpoint-dir /ckpt/job -- torchrun --nproc-per-node 8 train.py \\
+        --resume {checkpoint}
+
+{checkpoint}, {step} and {attempt} in CMD are replaced, and are in its environment as
+RAY_SENTINEL_CHECKPOINT, RAY_SENTINEL_STEP and RAY_SENTINEL_ATTEMPT. Exit codes: 0 CMD ended well, 1
+it failed and was given up, 2 wrong usage or no such program, 128 + N stopped by signal N.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from ray_sentinel.cli.output import clean, print_json
+
+HELP = "run a command, restart it from its checkpoints"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    parser.usage = "ray-sentinel run [options] -- CMD ..."
+    what = parser.add_argument_group("what")
+    what.add_argument("--job", default="", help="its name; else the program's")
+    what.add_argument(
+        "--checkpoint-dir", action="append", default=[], metavar="DIR",
+        help="where it saves; several are tiers, the fastest first",
+    )  # fmt: skip
+    again = parser.add_argument_group("starting again")
+    again.add_argument("--max-retries", type=int, default=10, metavar="N", help="without progress")
+    again.add_argument("--retry-delay", type=float, default=10.0, metavar="SECONDS", help="doubled")
+    again.add_argument("--max-delay", type=float, default=900.0, metavar="SECONDS")
+    again.add_argument(
+        "--always-restart", action="store_true", help="also for what a restart cannot cure"
+    )
+    hang = parser.add_argument_group("hangs")
+    hang.add_argument(
+        "--stagnation-threshold", type=float, default=300.0, metavar="SECONDS",
+        help="without a step, where the sentinel has not said so before; 0 = never",
+    )  # fmt: skip
+    hang.add_argument("--startup-threshold", type=float, default=1800.0, metavar="SECONDS")
+    hang.add_argument("--grace", type=float, default=30.0, metavar="SECONDS", help="before SIGKILL")
+    hang.add_argument("--page", default=None, metavar="URL", help="of the coordinator; '' = none")
+    tell = parser.add_argument_group("output")
+    tell.add_argument(
+        "--max-output-mib", type=int, default=256, metavar="N", help="of a file; each attempt has 2"
+    )
+    tell.add_argument("--quiet", action="store_true", help="output goes to the file only")
+    tell.add_argument("--json", action="store_true", help="print the result as JSON, on stdout")
+    parser.add_argument("cmd", nargs=argparse.REMAINDER, metavar="-- CMD", help="what to run")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Supervise until it is over."""
+    from ray_sentinel import guardian
+
+    command = args.cmd[1:] if args.cmd[:1] == ["--"] else args.cmd
+    shown = None if args.quiet else (sys.stderr if args.json else sys.stdout).buffer
+    result = guardian.run(
+        command,
+        job=args.job,
+        checkpoint_dir=args.checkpoint_dir,
+        page=args.page,
+        terminal=shown,
+        max_output=args.max_output_mib << 20,
+        say=_say,
+        max_retries=args.max_retries,
+        retry_delay=args.retry_delay,
+        max_delay=args.max_delay,
+        always_restart=args.always_restart,
+        stagnation_threshold=args.stagnation_threshold,
+        startup_threshold=args.startup_threshold,
+        grace=args.grace,
+    )
+    if args.json:
+        print_json(result)
+    _say(f"{'done' if result.success else 'ended'}: {result.reason}")
+    if result.stopped_by:
+        return 128 + result.stopped_by
+    return 0 if result.success else 1
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"ray-sentinel {time.strftime('%H:%M:%S')}  {clean(text)}\n")
+    sys.stderr.flush()

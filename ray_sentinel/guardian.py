@@ -1,0 +1,240 @@
+"""``run()`` and ``auto_restart()``: a training command supervised, with all that we know.
+
+The loop is in ``ray_sentinel.supervise``; here it is given eyes (the coordinator's page, the ranks'
+records), tools (py-spy), and a reader for what the command printed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+
+from ray_sentinel.capture import session
+from ray_sentinel.config import Config, load, safe_name
+from ray_sentinel.errors import SentinelError, UsageError
+from ray_sentinel.logs.catalogue import load_catalogue
+from ray_sentinel.logs.checkpoints import scan_checkpoints
+from ray_sentinel.logs.triage import triage_path
+from ray_sentinel.model.identity import ProcessId, Rank, RankId
+from ray_sentinel.progress.reader import RecordReader
+from ray_sentinel.supervise.course import Result
+from ray_sentinel.supervise.curable import normalised
+from ray_sentinel.supervise.descendants import descendants
+from ray_sentinel.supervise.folder import State
+from ray_sentinel.supervise.parts import Parts, Sighting
+from ray_sentinel.supervise.policy import Failure, Policy
+from ray_sentinel.supervise.supervisor import Supervisor, Task
+
+PAGE_SECONDS = 3.0
+MOST_CAPTURED = 64
+"""Processes whose stacks are taken where no agent does it."""
+NO_HANG = frozenset({"slow", "starved", "paused", "sentinel", "asked", "stall"})
+"""Incidents that a restart would not cure, or that end by themselves."""
+SURE = 0.5
+"""A class of failure with less confidence is not acted upon."""
+
+
+def run(
+    command: Sequence[str],
+    *,
+    job: str = "",
+    checkpoint_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
+    config: Config | None = None,
+    page: str | None = None,
+    environ: Mapping[str, str] | None = None,
+    cwd: str | os.PathLike[str] = "",
+    terminal: BinaryIO | None = None,
+    max_output: int = 256 << 20,
+    say: Callable[[str], None] | None = None,
+    notify: Callable[[str, str], None] | None = None,
+    **policy: Any,
+) -> Result:
+    """Start ``command``, watch it, restart it from its latest good checkpoint; blocks.
+
+    ``checkpoint_dir`` may be several places, the fastest first. ``page`` is the coordinator's
+    address ("" for none; None for the configured port on this machine). ``policy`` are fields of
+    ``supervise.policy.Policy``, such as ``max_retries``. Raises UsageError where the command or an
+    argument cannot be used, or where somebody supervises the job already.
+    """
+    rules = _policy(policy)
+    given = [checkpoint_dir] if isinstance(checkpoint_dir, str | os.PathLike) else checkpoint_dir
+    settings = config or load(overrides={"job": job} if job else None)
+    name = (
+        job or settings.job or safe_name(os.path.basename(command[0] if command else "")) or "job"
+    )
+    root = msgspec.structs.replace(settings, job=name).directory()
+    task = Task(
+        argv=tuple(command),
+        job=name,
+        folder=root / "run" / (safe_name(name) or "job"),
+        checkpoint_dirs=tuple(Path(one).expanduser().absolute() for one in given),
+        cwd=str(cwd),
+        environ={**os.environ, **(environ or {}), "RAY_SENTINEL_LOG_DIR": str(root)},
+        max_output=max(max_output, 1 << 16),
+    )
+    where = f"http://127.0.0.1:{settings.coordinator.port}" if page is None else page
+    reader = RecordReader(None)
+    parts = Parts(
+        explain=explain,
+        scan=scan_checkpoints,
+        watch=(lambda job: look_at_page(where, job)) if where else None,
+        capture=lambda state, folder, why: capture(settings, state, folder, why),
+        steps=lambda job, attempt: last_step(reader, job, attempt),
+        clear=what_is_held,
+        say=say or (lambda text: None),
+        notify=notify or (lambda event, text: None),
+    )
+    try:
+        return Supervisor(task, rules, parts, terminal=terminal).run()
+    finally:
+        reader.close()
+
+
+def _policy(fields: Mapping[str, Any]) -> Policy:
+    known = {field.name for field in msgspec.structs.fields(Policy)}
+    for name in fields.keys() - known:
+        raise UsageError(f"run() knows no {name}; there are: {', '.join(sorted(known))}")
+    try:
+        made = msgspec.convert(dict(fields), Policy, strict=False)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"run(): {error}") from None
+    for field in msgspec.structs.fields(Policy):
+        value = getattr(made, field.name)
+        if not 0 <= value < float("inf"):
+            raise UsageError(f"run(): {field.name} must be a number of at least 0, and is {value}")
+    return made
+
+
+def explain(folder: Path, state: State) -> Failure | None:
+    """What became of an attempt: from its exit status, and from what it printed."""
+    if state.code == 0:
+        return None
+    seconds = (state.ended_at or state.started_at) - state.started_at
+    plain = Failure(
+        kind="signal" if state.signal else "exit",
+        text=state.problem or _how_it_ended(state),
+        code=state.code,
+        signal=state.signal,
+        seconds=seconds,
+    )
+    try:
+        answer = triage_path(folder / "output.log", load_catalogue())
+    except SentinelError:
+        return plain  # it printed nothing
+    said = answer.exception
+    exception = normalised(f"{said.kind}: {said.message}") if said else ""
+    sure = answer.confidence >= SURE and answer.kind not in (
+        "unknown-death",
+        "running",
+        "completed",
+    )
+    return msgspec.structs.replace(
+        plain,
+        kind=answer.kind if sure else plain.kind,
+        text=f"{answer.summary}; {plain.text}" if sure else plain.text,
+        exception=exception,
+        step=answer.progress.last_step,
+    )
+
+
+def _how_it_ended(state: State) -> str:
+    if state.signal:
+        name = signal.Signals(state.signal).name if state.signal in list(signal.Signals) else ""
+        return f"killed by signal {state.signal} {name}".strip()
+    if state.code is None:
+        return "it was killed together with its keeper"
+    return f"it ended with status {state.code}"
+
+
+def look_at_page(page: str, job: str) -> Sighting:
+    """What the coordinator says of a job. An unreachable coordinator says nothing."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(f"{page.rstrip('/')}/api/v1/incidents", timeout=PAGE_SECONDS) as answer:
+            found = json.loads(answer.read(16 << 20))
+    except (OSError, ValueError):
+        return Sighting()
+    for incident in reversed(found if isinstance(found, list) else []):
+        kind, state = str(incident.get("kind")), str(incident.get("state"))
+        if incident.get("job") != job or kind in NO_HANG:
+            continue
+        if state in ("confirmed", "captured", "explained"):
+            bundle = str(incident.get("bundle") or "") if state != "confirmed" else ""
+            summary = str(incident.get("summary") or incident.get("verdict") or kind)
+            return Sighting(hang=f"{summary} (incident {incident.get('id')})", bundle=bundle)
+    return Sighting()
+
+
+def capture(config: Config, state: State, folder: Path, why: str) -> str:
+    """Stacks of all processes of the attempt, where no agent takes them; the folder they are in."""
+    ranks = [
+        Rank(
+            id=RankId(job="", attempt=0, rank=number),
+            process=ProcessId(host=os.uname().nodename, pid=one.pid, start=one.start),
+            node="",
+        )
+        for number, one in enumerate(descendants(state.keeper)[:MOST_CAPTURED])
+    ]
+    plan = session.Plan.from_config(config.capture)
+    outcome = session.sample(ranks, parallel=plan.parallel)
+    bundle = folder / "hang"
+    bundle.mkdir(exist_ok=True)
+    (bundle / "why.txt").write_text("\n".join([why, *outcome.problems]) + "\n", encoding="utf-8")
+    for name, data in outcome.files.items():
+        (bundle / name).write_bytes(data)
+    return str(bundle)
+
+
+def last_step(reader: RecordReader, job: str, attempt: int) -> int | None:
+    """The least last step of the job's ranks: all have made it."""
+    found = [
+        view.progress.step
+        for view in reader.scan()
+        if view.identity is not None
+        and view.identity.job == job
+        and view.identity.attempt >= attempt
+        and view.words is None
+        and view.progress.step is not None
+    ]
+    return min(found, default=None)
+
+
+def what_is_held(state: State) -> str:
+    """What an ended attempt still holds: processes, and GPUs that its processes are seen on."""
+    alive = descendants(state.keeper)
+    if alive:
+        return f"pid {alive[0].pid} ({alive[0].command}) of the old attempt still runs"
+    return ""
+
+
+def auto_restart(
+    command: Sequence[str],
+    job_name: str = "",
+    checkpoint_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
+    max_retries: int = 10,
+    retry_delay: float = 60,
+    stagnation_threshold: float = 300,
+    **more: Any,
+) -> dict[str, Any]:
+    """``run()`` with a plain answer: ``success``, ``final_step``, ``total_retries``, ``reason``,
+    and ``time_lost_seconds``."""
+    result = run(
+        command,
+        job=job_name,
+        checkpoint_dir=checkpoint_dir,
+        max_retries=max_retries,
+        retry_delay=retry_delay,
+        stagnation_threshold=stagnation_threshold,
+        terminal=more.pop("terminal", sys.stdout.buffer if hasattr(sys.stdout, "buffer") else None),
+        **more,
+    )
+    return dict(msgspec.to_builtins(result))

@@ -1,0 +1,52 @@
+"""The best checkpoint to start from: the latest step that is whole, from whatever tier has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+
+import msgspec
+
+from ray_sentinel.errors import SentinelError
+from ray_sentinel.evidence.checkpoints import CheckpointFacts
+from ray_sentinel.supervise.loadable import problem_of
+from ray_sentinel.supervise.policy import Checkpoint
+
+Scan = Callable[[Path], CheckpointFacts]
+
+
+class Choice(msgspec.Struct, frozen=True, kw_only=True):
+    """What was chosen, and what was left out on the way."""
+
+    checkpoint: Checkpoint | None = None
+    skipped: tuple[str, ...] = ()
+    """"path: why", newest first."""
+    unreadable: tuple[str, ...] = ()
+    """Tiers that could not be listed, and why."""
+
+
+def choose(tiers: Sequence[Path], without: Collection[str], scan: Scan) -> Choice:
+    """The latest good one; of equal steps the earlier tier's, which is the faster one."""
+    found: list[tuple[int, int, Checkpoint]] = []
+    skipped: list[str] = []
+    unreadable: list[str] = []
+    for order, root in enumerate(tiers):
+        try:
+            facts = scan(root)
+        except SentinelError as error:
+            unreadable.append(str(error))
+            continue
+        for item in facts.checkpoints:
+            # On a file system of our own, the path is relative to the folder.
+            path = str(root / item.path)
+            if not item.complete:
+                skipped.append(f"{path}: {item.why}")
+            elif path not in without:
+                one = Checkpoint(path=path, step=item.step, modified=item.modified)
+                found.append((item.step, -order, one))
+    for _, _, one in sorted(found, key=lambda entry: entry[:2], reverse=True):
+        if problem := problem_of(Path(one.path)):
+            skipped.append(problem)
+            continue
+        return Choice(checkpoint=one, skipped=tuple(skipped), unreadable=tuple(unreadable))
+    return Choice(skipped=tuple(skipped), unreadable=tuple(unreadable))

@@ -1,0 +1,54 @@
+"""The command of an attempt: placeholders filled in, and the environment that it is given."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+
+from ray_sentinel.errors import UsageError
+from ray_sentinel.supervise.policy import Checkpoint
+
+
+def resolved(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> str:
+    """The program's path. Raises UsageError where it is not there, or may not be executed."""
+    if not argv:
+        raise UsageError("no command is given: ray-sentinel run [options] -- CMD ...")
+    name = argv[0]
+    path = environ.get("PATH")
+    if found := shutil.which(name, path=path):
+        return os.path.abspath(found)
+    there = os.path.exists(name) if os.sep in name else shutil.which(name, os.F_OK, path)
+    if os.path.isdir(name):
+        raise UsageError(f"{name}: is a folder, no program")
+    if there:
+        raise UsageError(f"{name}: is not executable: chmod +x {name}, or name its interpreter")
+    raise UsageError(f"{name}: there is no such program{'' if os.sep in name else ' on PATH'}")
+
+
+def filled(argv: Sequence[str], attempt: int, checkpoint: Checkpoint | None) -> list[str]:
+    """``{checkpoint}``, ``{step}`` and ``{attempt}`` replaced in every argument.
+
+    Without a checkpoint the first is empty, and the step 0. Other braces stay as they are.
+    """
+    values = {
+        "{checkpoint}": checkpoint.path if checkpoint else "",
+        "{step}": str(checkpoint.step if checkpoint else 0),
+        "{attempt}": str(attempt),
+    }
+    out = []
+    for argument in argv:
+        for name, value in values.items():
+            argument = argument.replace(name, value)
+        out.append(argument)
+    return out
+
+
+def variables(job: str, attempt: int, checkpoint: Checkpoint | None) -> dict[str, str]:
+    """What the attempt is told through its environment."""
+    told = {
+        "RAY_SENTINEL_JOB": job,
+        "RAY_SENTINEL_ATTEMPT": str(attempt),
+        "RAY_SENTINEL_STEP": str(checkpoint.step if checkpoint else 0),
+    }
+    return {**told, "RAY_SENTINEL_CHECKPOINT": checkpoint.path} if checkpoint else told

@@ -1,0 +1,373 @@
+"""The course of a supervised command: events in, actions out. Pure.
+
+    choosing ──Offered──▶ starting ──Started──▶ running ──Exited──▶ waiting, or finished
+                                                   │
+                                                HangSeen
+                                                   ▼
+                                               capturing ──Captured──▶ ending ──Exited──▶ waiting
+
+    waiting ──Tick──▶ clearing ──Cleared──▶ choosing
+
+``Course.handle`` is the only thing that changes the state. Times come with the events.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+from ray_sentinel.supervise.curable import incurable
+from ray_sentinel.supervise.policy import Checkpoint, Failure, Policy
+
+Phase = Literal[
+    "choosing", "starting", "running", "capturing", "ending", "waiting", "clearing", "finished"
+]
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of all events."""
+
+    time: float
+
+
+class Started(Event, frozen=True):
+    """The attempt's process runs: just started, or found running by a new supervisor."""
+
+
+class Progressed(Event, frozen=True):
+    """A later step than any of this attempt was made."""
+
+    step: int
+
+
+class Saved(Event, frozen=True):
+    """A later checkpoint than the one that this attempt started from is complete."""
+
+    step: int
+
+
+class HangSeen(Event, frozen=True):
+    """Confirmed by the sentinel, or no progress for too long."""
+
+    why: str
+
+
+class Captured(Event, frozen=True):
+    """The evidence is safe, or could not be had."""
+
+    bundle: str = ""
+
+
+class Exited(Event, frozen=True):
+    """The attempt's process has ended, and what it left behind is gone too.
+
+    ``failure`` is None where it ended well.
+    """
+
+    failure: Failure | None
+    last_saved: float | None = None
+    """When the last good checkpoint was written; what came after it is lost."""
+
+
+class Unkillable(Event, frozen=True):
+    """It did not go even by SIGKILL."""
+
+    pid: int
+
+
+class StopAsked(Event, frozen=True):
+    """The supervisor was told to end: by a signal, or by its caller."""
+
+    signal: int
+
+
+class Cleared(Event, frozen=True):
+    """Whether what the old attempt held is free; ``problem`` says what is not."""
+
+    problem: str = ""
+
+
+class Offered(Event, frozen=True):
+    """What can be started from: None for the beginning. ``problem``: nothing can be."""
+
+    checkpoint: Checkpoint | None = None
+    problem: str = ""
+
+
+class Tick(Event, frozen=True):
+    """Time has passed."""
+
+
+class Action(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of all actions."""
+
+
+class Choose(Action, frozen=True):
+    """Say which checkpoint is the best, without these; answered by Offered."""
+
+    without: frozenset[str] = frozenset()
+
+
+class Launch(Action, frozen=True):
+    """Start the command; answered by Started."""
+
+    attempt: int
+    checkpoint: Checkpoint | None
+
+
+class Capture(Action, frozen=True):
+    """Secure the evidence; answered by Captured."""
+
+    why: str
+
+
+class End(Action, frozen=True):
+    """End the attempt gracefully; answered by Exited or Unkillable."""
+
+    signal: int = 15
+
+
+class Clear(Action, frozen=True):
+    """See whether GPUs, ports and actors are free; answered by Cleared."""
+
+
+class Say(Action, frozen=True):
+    """Tell people. ``event`` is set where they are to be notified too."""
+
+    text: str
+    event: str = ""
+
+
+class Finish(Action, frozen=True):
+    """It is over."""
+
+    result: Result
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of it all."""
+
+    success: bool
+    reason: str
+    final_step: int | None
+    total_retries: int
+    time_lost_seconds: float
+    """Between the last checkpoint before each failure, or the attempt's start, and the restart."""
+    stopped_by: int | None = None
+    """The signal that the supervisor was given."""
+
+
+class Ledger(msgspec.Struct, kw_only=True):
+    """What must survive the supervisor: kept on disk between two lives."""
+
+    attempt: int = 0
+    retries_left: int = 0
+    total_retries: int = 0
+    best_step: int | None = None
+    time_lost: float = 0.0
+    attempt_started: float = 0.0
+    failed_at: float | None = None
+    last_saved: float | None = None
+    checkpoint: Checkpoint | None = None
+    left_out: list[str] = []
+    failures: list[Failure] = []
+    """Since the last progress."""
+
+
+class Course:
+    """One supervised command."""
+
+    def __init__(
+        self,
+        policy: Policy,
+        ledger: Ledger | None = None,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        """``draw`` gives numbers in [0, 1)."""
+        self.policy = policy
+        self.ledger = ledger or Ledger(retries_left=policy.max_retries)
+        self.phase: Phase = "choosing"
+        self._draw = draw
+        self._step: int | None = None
+        self._due = 0.0
+        self._since = 0.0
+        self._hang = ""
+        self._stop: int | None = None
+
+    def begin(self) -> list[Action]:
+        """Start the first attempt."""
+        return [self._choose()]
+
+    def handle(self, event: Event) -> list[Action]:
+        """What is to be done now."""
+        if self.phase == "finished":
+            return []
+        match event:
+            case Offered():
+                return self._offered(event)
+            case Started():
+                self.phase = "running"
+                self.ledger.attempt_started = event.time
+                return [] if self._stop is None else self._end()
+            case Progressed() | Saved():
+                return self._moved(event)
+            case HangSeen():
+                return self._hang_seen(event)
+            case Captured():
+                return self._end() if self.phase == "capturing" else []
+            case Exited():
+                return self._exited(event)
+            case Unkillable():
+                text = f"pid {event.pid} hangs in the kernel and cannot be ended: reboot its node"
+                return self._finish(False, text)
+            case StopAsked():
+                return self._stop_asked(event)
+            case Cleared():
+                return self._cleared(event)
+            case Tick():
+                return self._tick(event)
+        return []
+
+    def _choose(self) -> Choose:
+        self.phase = "choosing"
+        return Choose(without=frozenset(self.ledger.left_out))
+
+    def _offered(self, event: Offered) -> list[Action]:
+        if self._stop is not None:
+            return self._stopped()
+        if event.problem:
+            return self._finish(False, event.problem)
+        if self.ledger.failed_at is not None:
+            lost_since = self.ledger.last_saved or self.ledger.attempt_started
+            lost_since = max(lost_since, self.ledger.attempt_started)
+            self.ledger.time_lost += max(0.0, event.time - lost_since)
+            self.ledger.failed_at = None
+        self.ledger.checkpoint = event.checkpoint
+        self._step = None
+        self.phase = "starting"
+        return [Launch(attempt=self.ledger.attempt, checkpoint=event.checkpoint)]
+
+    def _moved(self, event: Progressed | Saved) -> list[Action]:
+        if self.phase not in ("running", "capturing"):
+            return []
+        if isinstance(event, Progressed):
+            self._step = event.step
+            best = self.ledger.best_step
+            self.ledger.best_step = event.step if best is None else max(best, event.step)
+            return []
+        start = self.ledger.checkpoint.step if self.ledger.checkpoint else -1
+        if event.step > start and self.ledger.failures:
+            # Saved progress: what failed before has been got past.
+            self.ledger.failures.clear()
+            self.ledger.retries_left = self.policy.max_retries
+            return [Say(text=f"step {event.step} is saved: the retry budget is full again")]
+        return []
+
+    def _hang_seen(self, event: HangSeen) -> list[Action]:
+        if self.phase != "running":
+            return []
+        self.phase = "capturing"
+        self._since = event.time
+        self._hang = event.why
+        return [Say(text=f"hang: {event.why}", event="hang"), Capture(why=event.why)]
+
+    def _end(self) -> list[Action]:
+        self.phase = "ending"
+        return [End(signal=self._stop or 15)]
+
+    def _exited(self, event: Exited) -> list[Action]:
+        self.ledger.last_saved = event.last_saved
+        if self._stop is not None:
+            return self._stopped()
+        failure = event.failure
+        if failure is None:
+            if not self._hang:
+                return self._finish(True, "the command ended with status 0")
+            failure = Failure(kind="hang", text=self._hang, step=self._step)
+        elif self._hang:
+            failure = msgspec.structs.replace(failure, kind="hang", text=self._hang, exception="")
+        self._hang = ""
+        if failure.step is None and self._step is not None:
+            failure = msgspec.structs.replace(failure, step=self._step)
+        if failure.kind == "soft-success":
+            return self._finish(True, f"training was complete: {failure.text}")
+        return self._failed(failure, event.time)
+
+    def _failed(self, failure: Failure, now: float) -> list[Action]:
+        ledger = self.ledger
+        left_out = self._leave_out(failure)
+        why = "" if self.policy.always_restart else incurable(failure, ledger.failures)
+        ledger.failures.append(failure)
+        ledger.failed_at = now
+        if why:
+            return self._finish(False, f"not restarted, because {why}")
+        if ledger.retries_left <= 0:
+            text = f"given up after {self.policy.max_retries} restarts without progress: "
+            return self._finish(False, text + failure.text)
+        ledger.retries_left -= 1
+        ledger.total_retries += 1
+        ledger.attempt += 1
+        delay = self._delay(len(ledger.failures))
+        self._due = now + delay
+        self.phase = "waiting"
+        said = f"attempt {ledger.attempt - 1} failed ({failure.text}); restart in {delay:.0f} s"
+        return [*left_out, Say(text=said, event="restart")]
+
+    def _leave_out(self, failure: Failure) -> list[Action]:
+        start = self.ledger.checkpoint
+        if failure.kind != "checkpoint-load" or start is None:
+            return []
+        self.ledger.left_out.append(start.path)
+        return [Say(text=f"{start.path} does not load and is left out")]
+
+    def _delay(self, failures: int) -> float:
+        doubled = self.policy.retry_delay * 2.0 ** min(failures - 1, 30)
+        spread = 1.0 + self.policy.jitter * (2.0 * self._draw() - 1.0)
+        return min(doubled * spread, self.policy.max_delay)
+
+    def _stop_asked(self, event: StopAsked) -> list[Action]:
+        first, self._stop = self._stop is None, event.signal
+        if self.phase in ("running", "capturing", "ending"):
+            # A second request while it ends does not wait for the grace.
+            return self._end() if first else [End(signal=9)]
+        return [] if self.phase == "starting" else self._stopped()
+
+    def _stopped(self) -> list[Action]:
+        return self._finish(False, f"stopped by signal {self._stop}")
+
+    def _cleared(self, event: Cleared) -> list[Action]:
+        if self.phase != "clearing":
+            return []
+        if not event.problem:
+            return [self._choose()]
+        if event.time - self._since > self.policy.clear_seconds:
+            return self._finish(False, f"not restarted, because {event.problem}")
+        self.phase = "waiting"
+        self._due = event.time + 2.0
+        return []
+
+    def _tick(self, event: Tick) -> list[Action]:
+        late = self.policy.capture_seconds
+        if self.phase == "capturing" and event.time - self._since > late:
+            return [Say(text=f"the capture did not end within {late:.0f} s"), *self._end()]
+        if self.phase == "waiting" and event.time >= self._due:
+            if self._since < (self.ledger.failed_at or 0.0):
+                self._since = event.time
+            self.phase = "clearing"
+            return [Clear()]
+        return []
+
+    def _finish(self, success: bool, reason: str) -> list[Action]:
+        self.phase = "finished"
+        result = Result(
+            success=success,
+            reason=reason,
+            final_step=self.ledger.best_step if self._step is None else self._step,
+            total_retries=self.ledger.total_retries,
+            time_lost_seconds=self.ledger.time_lost,
+            stopped_by=self._stop,
+        )
+        return [Finish(result=result)]

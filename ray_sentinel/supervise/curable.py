@@ -1,0 +1,52 @@
+"""Which failures a restart cannot cure. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ray_sentinel.supervise.policy import Failure
+
+QUICK_SECONDS = 20.0
+"""An attempt that ends sooner and makes no step has not got through its start."""
+_MISSING = re.compile(
+    r"\b(?:ModuleNotFoundError|ImportError|SyntaxError|IndentationError|FileNotFoundError"
+    r"|NotADirectoryError|IsADirectoryError|PermissionError|NameError)\b"
+)
+_CONFIGURATION = frozenset({"config", "missing-env"})
+_NOT_STARTED = {126: "the command is not executable", 127: "the command was not found"}
+
+
+def incurable(failure: Failure, earlier: Sequence[Failure]) -> str:
+    """Why a restart would fail in the same way; empty where it may help.
+
+    ``earlier`` are the failures since the last progress, oldest first.
+    """
+    if failure.code in _NOT_STARTED and failure.step is None:
+        return _NOT_STARTED[failure.code]
+    if failure.kind in _CONFIGURATION and failure.step is None:
+        return f"it is a matter of configuration: {failure.text}"
+    if _MISSING.search(failure.exception) and failure.step is None:
+        return f"what it needs is missing: {failure.exception}"
+    if failure.code == 2 and failure.step is None and failure.seconds < QUICK_SECONDS:
+        return "it ended with status 2 at once, as programs do that are called wrongly"
+    if failure.kind in ("hang", "preempted", "cancelled", "node-fail", "checkpoint-load"):
+        return ""
+    if failure.exception and any(_same(failure, other) for other in earlier):
+        at = f"at step {failure.step}" if failure.step is not None else "before the first step"
+        return f"the same exception {at} as before: {failure.exception}"
+    return ""
+
+
+def _same(one: Failure, other: Failure) -> bool:
+    return one.exception == other.exception and one.step == other.step
+
+
+def normalised(exception: str) -> str:
+    """An exception without what differs from run to run: addresses, counts, times.
+
+    >>> normalised("RuntimeError: bad value 0x7f3a at 12:30:01 in rank 17")
+    'RuntimeError: bad value N at N:N:N in rank N'
+    """
+    flat = re.sub(r"\b0x[0-9a-fA-F]+\b|\d+(?:\.\d+)?", "N", exception)
+    return " ".join(flat.split())[:300]

@@ -1,0 +1,51 @@
+"""All processes below one, by ``/proc``; those of Ray itself, and what is below them, left out."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import msgspec
+
+from ray_sentinel.progress.own_process import start_ticks
+from ray_sentinel.progress.proc_stat import Stat, parse_stat
+
+RAY = frozenset({"raylet", "gcs_server"})
+
+
+class Process(msgspec.Struct, frozen=True):
+    """One process; ``start`` tells it from a later one with its pid."""
+
+    pid: int
+    start: int
+    command: str
+
+    def signal(self, number: int) -> None:
+        """Signal it, if it is still the same process."""
+        try:
+            if start_ticks(self.pid) == self.start:
+                os.kill(self.pid, number)
+        except (OSError, ValueError):
+            pass  # it has ended
+
+
+def descendants(root: int, proc: Path = Path("/proc")) -> list[Process]:
+    """Children, their children and so on, that live; zombies are left out."""
+    children: dict[int, list[Stat]] = {}
+    for path in proc.iterdir():
+        if path.name.isdigit():
+            try:
+                stat = parse_stat((path / "stat").read_bytes())
+            except (OSError, ValueError):
+                continue  # it has ended
+            children.setdefault(stat.parent, []).append(stat)
+    found: list[Process] = []
+    below = [root]
+    while below:
+        for stat in children.get(below.pop(), []):
+            if stat.command in RAY:
+                continue
+            below.append(stat.pid)
+            if stat.state not in ("Z", "X"):
+                found.append(Process(stat.pid, stat.start, stat.command))
+    return found

@@ -1,0 +1,78 @@
+"""Whether a checkpoint's files are whole, by their structure; nothing in them is executed.
+
+A ``.pt`` of torch is a zip file, whose directory stands at its end (APPNOTE.TXT, 4.3.16): a file
+that was cut off has none. A ``.safetensors`` begins with the length of a JSON header that says how
+long the data is (safetensors' format). Other files must only not be empty.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+MOST_FILES = 20_000
+MOST_HEADER = 100 << 20
+_TORCH = (".pt", ".pth", ".bin", ".ckpt", ".distcp")
+_ZIP = b"PK\x03\x04"
+
+
+def problem_of(path: Path) -> str:
+    """Why a checkpoint (a file or a folder) cannot load; empty where it seems whole."""
+    try:
+        for file in _files(path):
+            if problem := _problem(file):
+                return f"{file}: {problem}"
+    except OSError as error:
+        return f"{error.filename or path}: {error.strerror}"
+    return ""
+
+
+def _files(path: Path) -> Iterator[Path]:
+    if not path.is_dir():
+        yield path
+        return
+    count = 0
+    for folder, _, names in os.walk(path):
+        for name in sorted(names):
+            count += 1
+            if count > MOST_FILES:
+                return  # what is left is not looked at: it would take minutes
+            if name.endswith((*_TORCH, ".safetensors")):
+                yield Path(folder, name)
+
+
+def _problem(file: Path) -> str:
+    size = file.stat().st_size
+    if size == 0:
+        return "is empty"
+    with file.open("rb") as data:
+        begin = data.read(8)
+        if file.suffix == ".safetensors":
+            return _safetensors(begin, data.read(_length(begin)), size)
+    # A legacy .pt is a pickle, and .distcp is a row of zip files: only what begins as one zip file
+    # must end as one.
+    if begin[:4] == _ZIP and file.suffix != ".distcp" and not zipfile.is_zipfile(file):
+        return "was cut off: the zip file has no directory"
+    return ""
+
+
+def _length(begin: bytes) -> int:
+    length = int(struct.unpack("<Q", begin)[0]) if len(begin) == 8 else 0
+    return length if length <= MOST_HEADER else 0
+
+
+def _safetensors(begin: bytes, header: bytes, size: int) -> str:
+    length = _length(begin)
+    if not length or len(header) < length:
+        return "was cut off inside its header"
+    try:
+        entries = json.loads(header)
+        ends = [int(e["data_offsets"][1]) for n, e in entries.items() if n != "__metadata__"]
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+        return "has a header that cannot be read"
+    missing = 8 + length + max(ends, default=0) - size
+    return f"was cut off: {missing} bytes are missing" if missing > 0 else ""

@@ -1,0 +1,41 @@
+"""What a supervisor is given: how to explain, watch, capture, clear and tell. All may block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from ray_sentinel.supervise.choose import Scan
+from ray_sentinel.supervise.folder import State
+from ray_sentinel.supervise.policy import Failure
+
+
+class Sighting(msgspec.Struct, frozen=True, kw_only=True):
+    """What the sentinel says of a job now."""
+
+    hang: str = ""
+    """One sentence where it has confirmed that the job hangs; else empty."""
+    bundle: str = ""
+    """The folder with the evidence, once it has been captured."""
+
+
+class Parts(msgspec.Struct, frozen=True, kw_only=True):
+    """Handed in, so that the loop knows neither Ray nor files of others."""
+
+    explain: Callable[[Path, State], Failure | None]
+    """From an attempt's folder and end to its failure; None where it ended well."""
+    scan: Scan
+    """Lists a checkpoint folder; raises SentinelError."""
+    watch: Callable[[str], Sighting] | None = None
+    """By job. None where nobody watches."""
+    capture: Callable[[State, Path, str], str] = lambda state, folder, why: ""
+    """Evidence of the attempt's processes into a folder, where the sentinel has none."""
+    steps: Callable[[str, int], int | None] = lambda job, attempt: None
+    """The last step in the ranks' own records."""
+    clear: Callable[[State], str] = lambda state: ""
+    """What the old attempt still holds; empty where all is free."""
+    say: Callable[[str], None] = lambda text: None
+    notify: Callable[[str, str], None] = lambda event, text: None
+    """(event, sentence): "hang", "restart", "failed", "success", "stopped"."""

@@ -1,0 +1,93 @@
+"""Follows the command's output file: to the terminal, and for its steps."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import BinaryIO
+
+from ray_sentinel.evidence.logs.lines import parse_line
+from ray_sentinel.evidence.logs.steps import parse_step
+from ray_sentinel.supervise.folder import OUTPUT
+
+MOST = 1 << 20
+"""Bytes that are taken in one look; a command that writes faster is shown in part."""
+LAST = 1 << 14
+"""Bytes at the end of a look in which steps are searched."""
+
+
+class Tail:
+    """One attempt's output. Not thread-safe."""
+
+    def __init__(self, folder: Path, to: BinaryIO | None, *, from_end: bool = False) -> None:
+        """``from_end``: what is there already was shown by an earlier supervisor."""
+        self.path = folder / OUTPUT
+        self._to = to
+        self._handle = -1
+        self._offset = 0
+        self._from_end = from_end
+        self.step: int | None = None
+        """The last step that the output tells of."""
+
+    def look(self) -> bool:
+        """Take what is new. Returns whether there was anything."""
+        if self._handle < 0 and not self._open():
+            return False
+        data = self._new()
+        if not data and self._turned():
+            data = self._new() if self._open() else b""
+        if not data:
+            return False
+        self._show(data)
+        self._find_step(data[-LAST:])
+        return True
+
+    def _open(self) -> bool:
+        try:
+            handle = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return False
+        self.close()
+        self._handle = handle
+        self._offset = os.fstat(handle).st_size if self._from_end else 0
+        self._from_end = False
+        return True
+
+    def _turned(self) -> bool:
+        """Whether the keeper has begun a new file."""
+        try:
+            return os.stat(self.path).st_ino != os.fstat(self._handle).st_ino
+        except OSError:
+            return False
+
+    def _new(self) -> bytes:
+        size = os.fstat(self._handle).st_size
+        if size - self._offset > MOST:
+            skipped = size - self._offset - MOST
+            self._show(f"\n[{skipped} bytes are not shown; they are in {self.path}]\n".encode())
+            self._offset = size - MOST
+        data = os.pread(self._handle, MOST, self._offset)
+        self._offset += len(data)
+        return data
+
+    def _show(self, data: bytes) -> None:
+        if self._to is None:
+            return
+        try:
+            self._to.write(data)
+            self._to.flush()
+        except OSError:
+            self._to = None  # the terminal has gone; the file has it all
+
+    def _find_step(self, data: bytes) -> None:
+        for line in reversed(data.decode("utf-8", "replace").replace("\r", "\n").split("\n")):
+            found = parse_step(parse_line(line).text)
+            if found is not None and found.step is not None:
+                self.step = found.step
+                return
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1

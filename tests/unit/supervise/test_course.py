@@ -1,0 +1,266 @@
+"""The course of a supervised command: what follows from what."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from ray_sentinel.clock import FakeClock
+from ray_sentinel.supervise import course as states
+from ray_sentinel.supervise.course import Action, Course, Ledger, Result
+from ray_sentinel.supervise.policy import Checkpoint, Failure, Policy
+
+A = TypeVar("A", bound=Action)
+
+
+class Play:
+    """A course, its clock, and checkpoints by step."""
+
+    def __init__(self, *steps: int, ledger: Ledger | None = None, **policy: Any) -> None:
+        self.clock = FakeClock()
+        self.course = Course(Policy(**{"jitter": 0.0, **policy}), ledger, draw=lambda: 0.5)
+        self.checkpoints = {f"/c/step_{step}": step for step in steps}
+        self.launched: list[tuple[int, int | None]] = []
+        """(attempt, step of its checkpoint)."""
+        self.cleared = ""
+        self.log: list[Action] = []
+
+    def begin(self) -> None:
+        self._do(self.course.begin())
+
+    def feed(self, kind: type[states.Event], **fields: Any) -> list[Action]:
+        actions = self.course.handle(kind(time=self.clock.now(), **fields))
+        self._do(actions)
+        return actions
+
+    def _do(self, actions: list[Action]) -> None:
+        self.log += actions
+        for action in actions:
+            match action:
+                case states.Choose():
+                    good = {p: s for p, s in self.checkpoints.items() if p not in action.without}
+                    best = max(good, key=good.__getitem__, default=None)
+                    found = Checkpoint(path=best, step=good[best]) if best else None
+                    problem = "" if found or not action.without else "none loads"
+                    self.feed(states.Offered, checkpoint=found, problem=problem)
+                case states.Launch():
+                    start = action.checkpoint.step if action.checkpoint else None
+                    self.launched.append((action.attempt, start))
+                    self.feed(states.Started)
+                case states.Clear():
+                    self.feed(states.Cleared, problem=self.cleared)
+
+    def fail(self, kind: str = "python-exception", **fields: Any) -> None:
+        text = fields.pop("text", "it failed")
+        self.feed(states.Exited, failure=Failure(kind=kind, text=text, **fields))
+
+    def wait(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+        self.feed(states.Tick)
+
+    def until_done(self) -> Result:
+        return self.last(states.Finish).result
+
+    def last(self, kind: type[A]) -> A:
+        return [action for action in self.log if isinstance(action, kind)][-1]
+
+
+def test_a_command_that_ends_well() -> None:
+    play = Play()
+    play.begin()
+    play.feed(states.Progressed, step=30)
+    play.feed(states.Exited, failure=None)
+    result = play.until_done()
+    assert (result.success, result.final_step, result.total_retries) == (True, 30, 0)
+
+
+def test_a_crash_is_followed_by_a_restart_from_the_latest_checkpoint() -> None:
+    play = Play(5, 10, retry_delay=10)
+    play.begin()
+    play.fail(exception="RuntimeError: x", step=12)
+    assert play.course.phase == "waiting"
+    play.wait(9)
+    assert play.launched == [(0, 10)]
+    play.wait(1.1)
+    assert play.launched == [(0, 10), (1, 10)]
+
+
+def test_the_delay_doubles_up_to_its_cap_and_is_drawn_within_the_jitter() -> None:
+    play = Play(retry_delay=10, max_delay=60)
+    play.begin()
+    delays = []
+    for attempt in range(5):
+        play.fail(kind="node-fail")
+        begun = play.clock.now()
+        while len(play.launched) == attempt + 1:
+            play.wait(1.0)
+        delays.append(play.clock.now() - begun)
+    assert delays == [10, 20, 40, 60, 60]
+    for draw, expected in ((0.0, 8.0), (0.999999, 12.0)):
+        course = Course(Policy(retry_delay=10, jitter=0.2), draw=lambda draw=draw: draw)
+        assert abs(course._delay(1) - expected) < 0.01
+
+
+def test_a_crash_loop_is_given_up_and_progress_refills_the_budget() -> None:
+    play = Play(max_retries=3, retry_delay=1)
+    play.begin()
+    for number in range(3):
+        play.fail(kind="node-fail")
+        play.wait(100)
+        assert len(play.launched) == number + 2
+    play.feed(states.Progressed, step=11)
+    assert play.course.ledger.retries_left == 0, "a step that is not saved may be lost again"
+    play.feed(states.Saved, step=11)
+    assert play.course.ledger.retries_left == 3
+    for _ in range(3):
+        play.fail(kind="node-fail")
+        play.wait(100)
+    play.fail(kind="node-fail")
+    result = play.until_done()
+    assert not result.success
+    assert "given up after 3 restarts" in result.reason
+    assert result.total_retries == 6
+
+
+def test_the_same_exception_at_the_same_step_twice_is_not_tried_again() -> None:
+    play = Play(retry_delay=1)
+    play.begin()
+    play.fail(exception="ValueError: bad batch N", step=7)
+    play.wait(10)
+    play.fail(exception="ValueError: bad batch N", step=8)
+    play.wait(100)
+    play.fail(exception="ValueError: bad batch N", step=7)
+    assert "same exception at step 7" in play.until_done().reason
+
+
+def test_what_a_restart_cannot_cure_and_that_one_may_want_it_all_the_same() -> None:
+    missing = {"exception": "ModuleNotFoundError: No module named 'verl'", "code": 1}
+    play = Play()
+    play.begin()
+    play.fail(**missing)
+    assert "what it needs is missing" in play.until_done().reason
+    stubborn = Play(always_restart=True, retry_delay=1)
+    stubborn.begin()
+    stubborn.fail(**missing)
+    stubborn.wait(10)
+    assert len(stubborn.launched) == 2
+
+
+def test_a_hang_is_captured_first_then_ended_then_restarted() -> None:
+    play = Play(4, retry_delay=1)
+    play.begin()
+    assert [type(a) for a in play.feed(states.HangSeen, why="rank 3 sleeps")] == [
+        states.Say,
+        states.Capture,
+    ]
+    assert play.feed(states.HangSeen, why="again") == []
+    assert [type(a) for a in play.feed(states.Captured)] == [states.End]
+    play.fail(kind="signal", signal=15, exception="KeyboardInterrupt: ")
+    assert play.course.ledger.failures[-1].kind == "hang"
+    play.wait(10)
+    assert play.launched == [(0, 4), (1, 4)]
+
+
+def test_a_hang_whose_capture_hangs_is_ended_all_the_same() -> None:
+    play = Play(capture_seconds=60)
+    play.begin()
+    play.feed(states.HangSeen, why="silence")
+    play.wait(59)
+    assert play.course.phase == "capturing"
+    play.wait(2)
+    assert play.course.phase == "ending"
+
+
+def test_a_hanging_command_that_ends_with_status_0_when_told_is_restarted() -> None:
+    play = Play(retry_delay=1)
+    play.begin()
+    play.feed(states.HangSeen, why="silence")
+    play.feed(states.Captured)
+    play.feed(states.Exited, failure=None)
+    assert play.course.phase == "waiting"
+
+
+def test_a_checkpoint_that_does_not_load_is_left_out() -> None:
+    play = Play(5, 10, 15, retry_delay=1)
+    play.begin()
+    for expected in (10, 5):
+        play.fail(kind="checkpoint-load", exception="RuntimeError: cut off")
+        play.wait(100)
+        assert play.launched[-1][1] == expected
+    play.fail(kind="checkpoint-load")
+    play.wait(100)
+    assert play.until_done().reason == "none loads"
+
+
+def test_time_is_lost_since_the_last_checkpoint() -> None:
+    play = Play(5, retry_delay=10)
+    play.begin()
+    play.clock.advance(100)
+    saved = play.clock.now()
+    play.clock.advance(50)
+    play.feed(states.Exited, failure=Failure(kind="node-fail", text="gone"), last_saved=saved)
+    play.wait(10)
+    play.feed(states.Exited, failure=None)
+    assert play.until_done().time_lost_seconds == 60
+
+
+def test_stopping_while_it_runs_ends_it_and_does_not_restart() -> None:
+    play = Play()
+    play.begin()
+    assert play.feed(states.StopAsked, signal=2) == [states.End(signal=2)]
+    assert play.feed(states.StopAsked, signal=2) == [states.End(signal=9)]
+    play.fail(kind="signal", signal=9)
+    result = play.until_done()
+    assert (result.success, result.stopped_by) == (False, 2)
+
+
+def test_stopping_while_it_waits() -> None:
+    play = Play()
+    play.begin()
+    play.fail(kind="node-fail")
+    play.feed(states.StopAsked, signal=15)
+    assert play.until_done().stopped_by == 15
+    assert play.feed(states.Tick) == []
+
+
+def test_what_the_old_attempt_holds_is_waited_for_and_not_for_ever() -> None:
+    play = Play(retry_delay=1, clear_seconds=30)
+    play.begin()
+    play.cleared = "GPU 0 is in use by pid 7"
+    play.fail(kind="node-fail")
+    play.wait(1.1)
+    for _ in range(5):
+        play.wait(2.1)
+    assert len(play.launched) == 1
+    play.cleared = ""
+    play.wait(2.1)
+    assert len(play.launched) == 2
+    play.cleared = "GPU 0 is in use by pid 7"
+    play.fail(kind="node-fail")
+    for _ in range(30):
+        play.wait(2.1)
+    assert "GPU 0 is in use" in play.until_done().reason
+
+
+def test_training_that_is_complete_but_for_its_teardown_is_a_success() -> None:
+    play = Play()
+    play.begin()
+    play.fail(kind="soft-success", text="teardown failed")
+    assert play.until_done().success
+
+
+def test_what_cannot_be_killed_is_said() -> None:
+    play = Play()
+    play.begin()
+    play.feed(states.Unkillable, pid=77)
+    assert "pid 77 hangs in the kernel" in play.until_done().reason
+
+
+def test_a_later_life_goes_on_with_the_ledger() -> None:
+    ledger = Ledger(attempt=4, retries_left=1, total_retries=4, best_step=9)
+    play = Play(ledger=ledger, max_retries=10, retry_delay=1)
+    play.feed(states.Started)
+    play.fail(kind="node-fail")
+    play.wait(10)
+    assert play.launched == [(5, None)]
+    play.fail(kind="node-fail")
+    assert "given up" in play.until_done().reason

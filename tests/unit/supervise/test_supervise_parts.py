@@ -1,0 +1,161 @@
+"""Placeholders, checkpoints that load, tiers, incurable failures, and movement."""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from ray_sentinel.errors import UsageError
+from ray_sentinel.logs.checkpoints import scan_checkpoints
+from ray_sentinel.supervise.choose import choose
+from ray_sentinel.supervise.command import filled, resolved, variables
+from ray_sentinel.supervise.curable import incurable, normalised
+from ray_sentinel.supervise.loadable import problem_of
+from ray_sentinel.supervise.movement import Movement
+from ray_sentinel.supervise.policy import Checkpoint, Failure, Policy
+
+
+def test_placeholders() -> None:
+    found = Checkpoint(path="/c/a b\nstep_7", step=7)
+    argv = ["t.py", "--resume={checkpoint}", "{step}/{attempt}", "{other}", "{'a': 1}"]
+    assert filled(argv, 2, found)[1:] == ["--resume=/c/a b\nstep_7", "7/2", "{other}", "{'a': 1}"]
+    assert filled(argv, 0, None)[1:3] == ["--resume=", "0/0"]
+    assert "RAY_SENTINEL_CHECKPOINT" not in variables("job", 0, None)
+    assert variables("job", 2, found)["RAY_SENTINEL_CHECKPOINT"] == found.path
+
+
+def test_commands_that_cannot_be_started(tmp_path: Path) -> None:
+    script = tmp_path / "train.sh"
+    script.write_text("#!/bin/sh\n")
+    with pytest.raises(UsageError, match="no such program on PATH"):
+        resolved(["no-such-program-here"])
+    with pytest.raises(UsageError, match=r"no such program$"):
+        resolved([str(tmp_path / "none")])
+    with pytest.raises(UsageError, match="chmod"):
+        resolved([str(script)])
+    with pytest.raises(UsageError, match="folder"):
+        resolved([str(tmp_path)])
+    with pytest.raises(UsageError, match="-- CMD"):
+        resolved([])
+    script.chmod(0o755)
+    assert resolved([str(script)]) == str(script)
+
+
+def torch_file(path: Path) -> Path:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as file:
+        file.writestr("archive/data.pkl", b"x" * 5000)
+    path.write_bytes(data.getvalue())
+    return path
+
+
+def safetensors(path: Path) -> Path:
+    header = json.dumps({"w": {"dtype": "F32", "shape": [9], "data_offsets": [0, 36]}}).encode()
+    path.write_bytes(struct.pack("<Q", len(header)) + header + bytes(36))
+    return path
+
+
+@pytest.mark.parametrize("make", [torch_file, safetensors])
+@pytest.mark.parametrize("kept", [0, 5, 12, 60])
+def test_files_that_were_cut_off(tmp_path: Path, make, kept: int) -> None:
+    name = "model.safetensors" if make is safetensors else "model.pt"
+    file = make(tmp_path / name)
+    assert problem_of(tmp_path) == ""
+    file.write_bytes(file.read_bytes()[:kept])
+    assert name in problem_of(tmp_path)
+
+
+def test_other_files_and_what_is_gone(tmp_path: Path) -> None:
+    (tmp_path / "optimizer.pt").write_bytes(b"\x80\x02legacy pickle")
+    (tmp_path / "notes.txt").touch()
+    assert problem_of(tmp_path) == ""
+    assert "No such file" in problem_of(tmp_path / "none")
+    (tmp_path / "bad.safetensors").write_bytes(struct.pack("<Q", 1 << 60))
+    assert "header" in problem_of(tmp_path)
+
+
+def test_the_best_checkpoint_of_all_tiers(tmp_path: Path) -> None:
+    fast, slow = tmp_path / "fast", tmp_path / "slow"
+    for root, step in ((fast, 30), (fast, 20), (slow, 20), (slow, 10)):
+        folder = root / f"step_{step}"
+        folder.mkdir(parents=True)
+        torch_file(folder / "model.pt")
+    found = choose([fast, slow], (), scan_checkpoints)
+    assert found.checkpoint is not None
+    assert found.checkpoint.path == str(fast / "step_30")
+    (fast / "step_30/model.pt").write_bytes(b"PK\x03\x04cut")
+    found = choose([fast, slow], (), scan_checkpoints)
+    assert found.checkpoint is not None
+    assert found.checkpoint.path == str(fast / "step_20")
+    assert "was cut off" in found.skipped[0]
+    found = choose([fast, slow, tmp_path / "none"], {str(fast / "step_20")}, scan_checkpoints)
+    assert found.checkpoint is not None
+    assert found.checkpoint.path == str(slow / "step_20")
+    assert "none" in found.unreadable[0]
+
+
+def test_a_checkpoint_that_is_being_written_is_left_out(tmp_path: Path) -> None:
+    for step in (10, 20):
+        folder = tmp_path / f"step_{step}"
+        folder.mkdir()
+        torch_file(folder / "model.pt")
+    (tmp_path / "step_20/shard.tmp").touch()
+    found = choose([tmp_path], (), scan_checkpoints)
+    assert found.checkpoint is not None
+    assert found.checkpoint.step == 10
+
+
+@pytest.mark.parametrize(
+    ("failure", "says"),
+    [
+        (Failure(kind="exit", text="", code=127), "not found"),
+        (Failure(kind="exit", text="", code=126), "not executable"),
+        (Failure(kind="exit", text="", code=2, seconds=1.0), "called wrongly"),
+        (Failure(kind="missing-env", text="RANK is missing", code=1), "configuration"),
+        (Failure(kind="x", text="", exception="FileNotFoundError: data.bin", code=1), "missing"),
+    ],
+)
+def test_failures_that_a_restart_cannot_cure(failure: Failure, says: str) -> None:
+    assert says in incurable(failure, [])
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        Failure(kind="exit", text="", code=2, seconds=500.0),
+        Failure(kind="exit", text="", code=2, seconds=1.0, step=10),
+        Failure(kind="x", text="", exception="FileNotFoundError: shard-N", code=1, step=500),
+        Failure(kind="signal", text="", signal=9),
+        Failure(kind="nccl-timeout", text="", code=1),
+    ],
+)
+def test_failures_that_it_may_cure(failure: Failure) -> None:
+    assert incurable(failure, []) == ""
+
+
+def test_equal_exceptions_are_equal_whatever_their_numbers() -> None:
+    one = normalised("RuntimeError: CUDA error at 0x7f00 on rank 3")
+    assert one == normalised("RuntimeError: CUDA error at 0x7fff on rank 12")
+    assert one != normalised("RuntimeError: NCCL error at 0x7fff on rank 12")
+
+
+def test_movement() -> None:
+    policy = Policy(stagnation_threshold=100, startup_threshold=500)
+    moves = Movement(policy, 0.0)
+    moves.spoke(400.0)
+    assert moves.stagnates(899.0) == ""
+    assert "no output" in moves.stagnates(901.0)
+    assert moves.stepped(1, 950.0)
+    assert moves.stepped(2, 960.0)
+    assert not moves.stepped(2, 1000.0)
+    moves.spoke(1050.0)
+    assert moves.stagnates(1059.0) == "", "output alone is no progress once there are steps"
+    assert "after step 2" in moves.stagnates(1061.0)
+    moves.saved(1061.0)
+    assert moves.stagnates(1100.0) == ""
+    assert Movement(Policy(startup_threshold=0), 0.0).stagnates(1e9) == ""
