@@ -17,13 +17,13 @@ from ray_sentinel_plugins import _gpu_metrics as gpu_metrics
 
 ENERGY_UNIT = 2.0**-16
 """Joules (15.259 µJ)."""
-ENERGY_AT = {(1, 4): 24, (1, 6): 16, (1, 7): 24, (1, 8): 24}
+ENERGY_AT = {(1, 4): 24, (1, 5): 88, (1, 6): 16, (1, 7): 24, (1, 8): 24}
 """Offsets of ``energy_accumulator``. Revision 1.3 does not say its unit; see ``MI200``."""
 RESIDENCY_AT = {(1, 6): 36, (1, 7): 44, (1, 8): 44}
 """Offsets of the throttlers' accumulated residencies: prochot, power, and three thermal ones."""
 STATUS_AT = {(1, 3): 112}
 """Offset of ``indep_throttle_status``, which has 16 bits for each kind of throttler."""
-SIZES = {(1, 3): 120, (1, 4): 288, (1, 6): 1664, (1, 7): 2208, (1, 8): 3360}
+SIZES = {(1, 3): 120, (1, 4): 288, (1, 5): 360, (1, 6): 1664, (1, 7): 2208, (1, 8): 3360}
 MI200 = frozenset({"0x7408", "0x740c", "0x740f", "0x7410"})
 """Device ids of cards with revision 1.3 whose firmware counts energy in ``ENERGY_UNIT``."""
 MI200_ENERGY_AT = 24
