@@ -6,9 +6,10 @@ Nothing is ever overwritten by another incident: where the name is taken, a numb
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from hashlib import sha256
 from pathlib import Path
@@ -104,6 +105,15 @@ def add(folder: Path, files: Mapping[str, bytes]) -> list[str]:
         except OSError as error:
             problems.append(f"{path} could not be written: {error.strerror}")
     return problems
+
+
+def read(folder: Path, names: Iterable[str]) -> dict[str, bytes]:
+    """Those of the named files that are there and can be read."""
+    found: dict[str, bytes] = {}
+    for name in names:
+        with contextlib.suppress(OSError):
+            found[name] = (folder / name).read_bytes()
+    return found
 
 
 def _store(path: Path, data: bytes, seen: dict[bytes, Path]) -> None:

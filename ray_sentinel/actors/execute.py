@@ -19,6 +19,7 @@ import ray
 from ray.exceptions import RayError
 
 from ray_sentinel.actors import bundle
+from ray_sentinel.actors.diagnosing import SeriesDiagnoser
 from ray_sentinel.actors.fleet import Fleet, last_line
 from ray_sentinel.actors.messages import (
     Captured,
@@ -30,10 +31,12 @@ from ray_sentinel.actors.messages import (
     unpack,
 )
 from ray_sentinel.actors.probe import raylet_answers
+from ray_sentinel.actors.ras import RasWitness
 from ray_sentinel.actors.storage import Storage
 from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import (
     AnyAction,
+    AskRas,
     AskRecorder,
     Capture,
     ProbeNode,
@@ -51,6 +54,7 @@ from ray_sentinel.engine.table import OPEN
 from ray_sentinel.evidence import flight_recorder
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.incident import Incident
+from ray_sentinel.report import series
 from ray_sentinel.report.bundle import rendered
 
 log = logging.getLogger(__name__)
@@ -83,6 +87,9 @@ class Executor:
         self._captures = ThreadPoolExecutor(WORKERS, thread_name_prefix="ray-sentinel-capture")
         self._reports = ThreadPoolExecutor(1, thread_name_prefix="ray-sentinel-report")
         self._lock = threading.Lock()
+        self.diagnose = SeriesDiagnoser(config.capture.series_seconds, self._add_diagnosis)
+        self._latest: dict[str, Incident] = {}
+        self._ras = RasWitness(self._ask_ras)
         self._bundles: dict[str, Path] = {}
         self._open: set[str] = set()
         for incident in incidents:
@@ -110,6 +117,9 @@ class Executor:
                 self.feed(self._take_stacks(action))
             case AskRecorder():
                 self.feed(self._ask_recorder(action))
+            case AskRas():
+                if (answer := self._ras(action)) is not None:
+                    self.feed(answer)
             case ProbeNode():
                 self.feed(self._probe(action))
             case Capture():
@@ -137,6 +147,10 @@ class Executor:
         return RecorderExplained(
             time=time.time(), incident=action.incident, facts=facts, problems=tuple(problems)
         )
+
+    def _ask_ras(self, ranks: tuple[Rank, ...], seconds: float) -> tuple[list[bytes], list[str]]:
+        answers, problems = self._ask("nccl_ras", _by_node(ranks), seconds)
+        return list(answers.values()), problems
 
     def _dumps(self, ranks: Iterable[Rank]) -> tuple[list[Dump], list[str]]:
         answers, problems = self._ask("flight_recorder", _by_node(ranks), RECORDER_SECONDS)
@@ -175,6 +189,8 @@ class Executor:
         dumps, dump_problems = self._dumps(everyone)
         files |= {f"flight_recorder/{_dump_name(dump)}": dump.data for dump in dumps}
         folder, lost = self._store(action.incident, files)
+        if folder is not None:
+            self.diagnose(action.incident)
         return CaptureDone(
             time=time.time(),
             incident=action.incident.id,
@@ -210,14 +226,26 @@ class Executor:
             self._bundles[incident.id] = made
             return made, []
 
+    def _add_diagnosis(self, incident: Incident, files: dict[str, bytes]) -> None:
+        if not files:
+            return
+        _, problems = self._store(incident, files)
+        for problem in problems:
+            log.warning("incident %s: %s", incident.id, problem)
+        with self._lock:
+            latest = self._latest.get(incident.id, incident)
+        self(Publish(incident=latest))
+
     def _publish(self, incident: Incident) -> None:
         with self._lock:
+            self._latest[incident.id] = incident
             (self._open.add if incident.state in OPEN else self._open.discard)(incident.id)
         log.info("incident %s is %s: %s", incident.id, incident.state, incident.summary)
         folder, problems = self._folder(incident)
         if folder is not None:
             named = msgspec.structs.replace(incident, bundle=str(folder))
-            problems += bundle.add(folder, rendered(named, _names(folder)))
+            said = series.read(bundle.read(folder, (series.FILE,)))
+            problems += bundle.add(folder, rendered(named, _names(folder), said))
         for problem in problems:
             log.warning("incident %s: %s", incident.id, problem)
 

@@ -181,6 +181,7 @@ def carried_both(values: Floats) -> Floats:
 
 def smoothed(values: Floats, width: int) -> Floats:
     """Running mean over ``width`` cells of (T,), holes left out; NaN where all are holes."""
+    width = min(width, values.size)
     if width <= 1:
         return values
     known = np.isfinite(values)

@@ -6,11 +6,15 @@ from typing import Any
 
 import msgspec
 
+from ray_sentinel.model.diagnosis import Diagnosis
 from ray_sentinel.model.incident import Incident
 
+SERIES_KEYS = ("analysis", "outcome", "cause", "root_cause", "confidence", "culprits")
 
-def incident_dict(incident: Incident) -> dict[str, Any]:
-    """Plain data: the whole record, with ``culprits``, ``confidence`` and ``evidence`` on top.
+
+def incident_dict(incident: Incident, diagnosis: Diagnosis | None = None) -> dict[str, Any]:
+    """Plain data: the whole record, with ``culprits``, ``confidence`` and ``evidence`` on top, and
+    as ``diagnosis`` what the job's time series say, where they were asked.
 
     ``culprits`` are ``{"rank", "host", "pid", "reason"}``, ``confidence`` is 0..1 (None before
     there is a verdict), ``evidence`` are ``{"source", "text", "rank", "weight", "at"}``; times are
@@ -21,9 +25,13 @@ def incident_dict(incident: Incident) -> dict[str, Any]:
     plain["culprits"] = verdict.get("culprits", [])
     plain["confidence"] = verdict.get("confidence")
     plain["evidence"] = verdict.get("evidence", [])
+    if diagnosis is not None:
+        whole = msgspec.to_builtins(diagnosis)
+        plain["diagnosis"] = {key: whole[key] for key in SERIES_KEYS}
     return plain
 
 
-def incident_json(incident: Incident) -> bytes:
+def incident_json(incident: Incident, diagnosis: Diagnosis | None = None) -> bytes:
     """``incident.json``: the same, indented. Reads back as an ``Incident``."""
-    return msgspec.json.format(msgspec.json.encode(incident_dict(incident)), indent=2) + b"\n"
+    data = msgspec.json.encode(incident_dict(incident, diagnosis))
+    return msgspec.json.format(data, indent=2) + b"\n"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from html import escape
 
+from ray_sentinel.model.diagnosis import Diagnosis
 from ray_sentinel.model.incident import Incident, Verdict
 from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.report import series
 from ray_sentinel.report.incident_markdown import frames
 from ray_sentinel.report.words import moment, percent, plain, since
 
@@ -25,13 +27,16 @@ dd { margin: 0 } dt { opacity: .7 }
 """
 
 
-def html(incident: Incident) -> str:
-    """The whole page; every text from outside is escaped."""
+def html(incident: Incident, diagnosis: Diagnosis | None = None) -> str:
+    """The whole page; every text from outside is escaped. ``diagnosis`` is what the job's time
+    series say."""
     verdict = incident.verdict
     body = [f"<h1>{_text(incident.summary)}</h1>", _facts(incident)]
     if verdict is not None:
         body += [_culprits(verdict), _list("What to do", verdict.next_steps), _evidence(verdict)]
         body += [_list("What the others wait for", verdict.waiting), _stacks(verdict)]
+    if diagnosis is not None:
+        body.append(_list("What the time series say", tuple(series.lines(diagnosis))))
     body.append(_timeline(incident))
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ray_sentinel.model.diagnosis import Diagnosis
 from ray_sentinel.model.incident import Incident, Verdict
 from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.report import series
 from ray_sentinel.report.words import moment, percent, plain, since
 
 MOST_FRAMES = 40
 
 
-def markdown(incident: Incident, files: tuple[str, ...] = ()) -> str:
-    """The report as Markdown; ``files`` are the names beside it in the bundle."""
-    return "\n".join(_lines(incident, files)) + "\n"
+def markdown(
+    incident: Incident, files: tuple[str, ...] = (), diagnosis: Diagnosis | None = None
+) -> str:
+    """The report as Markdown; ``files`` are the names beside it in the bundle, and ``diagnosis``
+    is what the job's time series say."""
+    return "\n".join(_lines(incident, files, diagnosis)) + "\n"
 
 
-def _lines(incident: Incident, files: tuple[str, ...]) -> Iterator[str]:
+def _lines(
+    incident: Incident, files: tuple[str, ...], diagnosis: Diagnosis | None
+) -> Iterator[str]:
     verdict = incident.verdict
     yield f"# {plain(incident.summary)}"
     yield ""
@@ -28,6 +35,9 @@ def _lines(incident: Incident, files: tuple[str, ...]) -> Iterator[str]:
         waiting = [f"- {plain(line)}" for line in verdict.waiting]
         yield from _section("What the others wait for", waiting)
         yield from _stacks(verdict)
+    if diagnosis is not None:
+        told = [f"- {line}" for line in series.lines(diagnosis)]
+        yield from _section("What the time series say", told)
     yield from _timeline(incident)
     yield from _section("Files", [f"- `{name}`" for name in files])
 

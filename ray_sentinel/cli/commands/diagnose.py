@@ -56,7 +56,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--failed-checkpoint", type=float, metavar="STEP")
     parser.add_argument("--logs", metavar="DIR", help="the job's logs, where they lie elsewhere")
     parser.add_argument("--no-logs", action="store_true", help="look at the series alone")
-    parser.add_argument("--report", metavar="FILE", help="also write FILE.md, .html or .json")
+    parser.add_argument(
+        "--report",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="also write FILE.md, .html or .json; may be given several times",
+    )
     parser.add_argument("--prometheus", metavar="PATH", default="", help="the prometheus program")
     parser.add_argument("--port", type=int, default=0, help="of a read-only Prometheus")
     parser.add_argument("--deadline", type=float, default=30.0, help="of one query, in seconds")
@@ -88,8 +94,8 @@ def run(args: argparse.Namespace) -> int:
                 seconds=time.monotonic() - started,
                 source_seconds=getattr(opened.source, "seconds_waiting", 0.0),
             )
-    if args.report:
-        write_report(Path(args.report), report)
+    for file in args.report:
+        write_report(Path(file), report)
     if args.json:
         print_json(as_data(report))
     else:

@@ -60,3 +60,9 @@ def test_trailing_median_knows_only_the_past() -> None:
 )
 def test_background_is_what_the_quieter_peers_do(values: list[float], usual: float) -> None:
     assert stats.background(np.array(values)) == usual
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 5, 50])
+def test_a_running_mean_has_the_length_of_its_series(width: int) -> None:
+    for size in (0, 1, 2, 4, 9):
+        assert stats.smoothed(np.ones(size), width).tolist() == [1.0] * size

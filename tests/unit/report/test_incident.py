@@ -5,7 +5,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from ray_sentinel.model.diagnosis import Culprit as SeriesCulprit
+from ray_sentinel.model.diagnosis import Diagnosis, Fact, Link
 from ray_sentinel.model.incident import Incident
+from ray_sentinel.report import series
 from ray_sentinel.report.bundle import rendered
 from ray_sentinel.report.contract import incident_dict
 from tests.support.engine_sim import Sim
@@ -57,3 +60,45 @@ def test_an_incident_without_a_verdict_still_has_a_report(incident: Incident) ->
     files = rendered(bare)
     assert b"unknown" in files["report.md"]
     assert incident_dict(bare)["culprits"] == []
+
+
+def test_what_the_series_say_is_in_all_three_files(incident: Incident) -> None:
+    diagnosis = Diagnosis(
+        analysis="network-health",
+        playbook="network-health",
+        outcome="found",
+        cause="rdma-link",
+        root_cause="mlx5_3 of host2 retransmits <b>",
+        confidence=0.9,
+        culprits=(SeriesCulprit(host="host2", device="mlx5_3"),),
+        chain=(Link(role="root", text="retransmits rise", at=1000.0),),
+        evidence=(Fact(text="12,000 packets a second"),),
+    )
+    files = rendered(incident, (), diagnosis)
+    kept = msgspec.json.decode(files["incident.json"])["diagnosis"]
+    assert kept["culprits"][0]["device"] == "mlx5_3"
+    assert kept["cause"] == "rdma-link"
+    for name in ("report.md", "report.html"):
+        text = files[name].decode()
+        assert "What the time series say" in text
+        assert "12,000 packets a second" in text
+        assert "00:16:40.0 UTC: root: retransmits rise" in text
+    assert b"&lt;b&gt;" in files["report.html"]
+
+
+def test_series_that_explain_nothing_are_said_to(incident: Incident) -> None:
+    diagnosis = Diagnosis(
+        analysis="health-check",
+        playbook="all",
+        outcome="healthy",
+        cause="none",
+        root_cause="Healthy: no playbook found a fault.",
+        confidence=0.7,
+    )
+    assert b"They explain nothing here" in rendered(incident, (), diagnosis)["report.md"]
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"analysis": 3}'])
+def test_a_damaged_diagnosis_is_left_out(data: bytes) -> None:
+    assert series.read({series.FILE: data}) is None
+    assert series.read({}) is None

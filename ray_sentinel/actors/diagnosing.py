@@ -1,0 +1,82 @@
+"""What the job's time series say about an incident: ``diagnose`` over the half hour before it.
+
+It runs as a program of its own, with a deadline and a low priority: reading a large TSDB must cost
+the coordinator neither memory nor time, and no mistake in a playbook can end the watch.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from ray_sentinel import process
+from ray_sentinel.model.incident import Incident
+
+log = logging.getLogger(__name__)
+
+BEFORE_SECONDS = 1800.0
+DEADLINE = 180.0
+REPORTS = ("diagnosis.json", "diagnosis.md", "diagnosis.html")
+WITHOUT = frozenset({"asked", "sentinel"})
+"""Kinds that no series explain."""
+
+
+class SeriesDiagnoser:
+    """Called with an incident that was captured; ``done`` gets its files ``seconds`` later or more.
+
+    Each incident is diagnosed once, one at a time, on a thread of its own.
+    """
+
+    def __init__(self, seconds: float, done: Callable[[Incident, dict[str, bytes]], None]) -> None:
+        self.source: Callable[[], str] = lambda: ""
+        """URL or folder of the series; empty where there are none. Set by the coordinator."""
+        self._seconds, self._done = seconds, done
+        self._seen: set[str] = set()
+        self._closing = threading.Event()
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="ray-sentinel-diagnose")
+
+    def __call__(self, incident: Incident) -> None:
+        if self._seconds <= 0 or incident.kind in WITHOUT or incident.id in self._seen:
+            return
+        self._seen.add(incident.id)
+        self._pool.submit(self._guarded, incident, time.monotonic() + self._seconds)
+
+    def close(self) -> None:
+        """Give up what waits."""
+        self._closing.set()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _guarded(self, incident: Incident, due: float) -> None:
+        if self._closing.wait(max(due - time.monotonic(), 0.0)):
+            return
+        try:
+            self._done(incident, diagnosed(self.source(), incident, time.time()))
+        except Exception:  # on its own thread nobody else would hear of it; the watch goes on
+            log.exception("incident %s: its series could not be diagnosed", incident.id)
+
+
+def diagnosed(source: str, incident: Incident, now: float) -> dict[str, bytes]:
+    """The reports of ``diagnose`` by file name; without an answer, empty, and the log says why."""
+    if not source:
+        return {}
+    start = min(incident.last_progress or incident.suspected_at, incident.suspected_at)
+    with tempfile.TemporaryDirectory(prefix="ray_sentinel-") as place:
+        reports = [word for name in REPORTS for word in ("--report", str(Path(place) / name))]
+        ended = process.run(
+            [
+                *("nice", "-n", "10", sys.executable, "-m", "ray_sentinel", "diagnose", source),
+                *("--window", f"{start - BEFORE_SECONDS:.3f}..{now:.3f}", "--no-logs", *reports),
+            ],
+            deadline=DEADLINE,
+        )
+        # Its exit code tells whether something was found; only the files tell that it got there.
+        written = [path for name in REPORTS if (path := Path(place) / name).exists()]
+        if not written:
+            log.warning("incident %s: diagnose of %s: %s", incident.id, source, ended.explain())
+        return {path.name: path.read_bytes() for path in written}
