@@ -39,7 +39,7 @@ YOUNG_SECONDS = 60.0
 """A worker is looked at in every pass for so long, then every ``SELDOM_SECONDS``."""
 SELDOM_SECONDS = 5.0
 TRAIN_LOG_SECONDS = 15.0
-"""How long Ray Train may take to write its first line about a worker that has a rank."""
+"""How long a process group may be there before Ray Train's log has a line about its rank."""
 
 _TITLE = re.compile(r"^ray::(?!IDLE)\w")
 _TRAIN = re.compile(r"^ray::(RayTrainWorker|_RayTrainWorker)")
@@ -63,6 +63,8 @@ class _Known(msgspec.Struct, kw_only=True):
 
     since: float
     next_look: float = 0.0
+    grouped_at: float | None = None
+    """When it was first seen in a process group."""
     claim: Claim | None = None
     training_tid: int = 0
     thread_due: float = 0.0
@@ -106,7 +108,7 @@ class RayRanks:
             if known.claim is None and now >= known.next_look:
                 young = now - known.since < YOUNG_SECONDS
                 known.next_look = now + (0.0 if young else SELDOM_SECONDS)
-                known.claim = self._decide(process, told.get(process.pid), table, now - known.since)
+                known.claim = self._decide(process, known, told.get(process.pid), table, now)
             if known.claim is not None:
                 found.append(known.claim)
         return tuple(found)
@@ -133,16 +135,23 @@ class RayRanks:
         )
 
     def _decide(
-        self, process: Process, worker: RayWorker | None, table: Mapping[int, Process], age: float
+        self,
+        process: Process,
+        known: _Known,
+        worker: RayWorker | None,
+        table: Mapping[int, Process],
+        now: float,
     ) -> Claim | None:
         environ = self._environ_of(process.pid) or {}
+        grouped = in_process_group(thread_names(process.pid, self._proc))
+        if grouped and known.grouped_at is None:
+            known.grouped_at = now
         if _TRAIN.match(process.title):
             words = read_words(process.pid, self._proc)
             if words is not None:
                 return _claim(process, environ, worker, words=words)
-            if age < TRAIN_LOG_SECONDS:
+            if known.grouped_at is None or now - known.grouped_at < TRAIN_LOG_SECONDS:
                 return None
-        grouped = in_process_group(thread_names(process.pid, self._proc))
         if (told := rank_from(environ)) is not None:
             # A worker keeps the variables of the last task that set them; an actor that started
             # its ranks as processes of their own has set them for these.

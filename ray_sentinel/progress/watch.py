@@ -26,6 +26,7 @@ from ray_sentinel.progress.attached import Attached
 from ray_sentinel.progress.discovery import Claim, Discovery, Found
 from ray_sentinel.progress.environment import RECORD_DIR_VARIABLE
 from ray_sentinel.progress.exits import Ended, ExitWatch
+from ray_sentinel.progress.last_output import LastOutput
 from ray_sentinel.progress.ownership import is_default_owner, owns
 from ray_sentinel.progress.process_state import StateReader
 from ray_sentinel.progress.processes import Key, Process, ProcessTable
@@ -83,6 +84,7 @@ class NodeWatch:
         self._states = StateReader(proc)
         self._exits = ExitWatch(proc, now=now, on_exit=on_exit)
         self._stale = StaleRecords(self.records)
+        self._outputs = LastOutput(proc)
         self._ray = RayRanks(own_raylet, proc)
         self._workers: tuple[RayWorker, ...] = ()
         self._tracked: dict[Key, _Tracked] = {}
@@ -123,8 +125,8 @@ class NodeWatch:
         return problems
 
     def record(self, pid: int, start: int) -> RecordView | None:
-        """The record of a rank that is attached, as last read."""
-        return self._views.get((pid, start))
+        """The record of a rank that is attached, or that has just ended, as last read."""
+        return self._views.get((pid, start)) or self._attached.latest.get((pid, start))
 
     def children(self, pid: int, start: int) -> tuple[Process, ...]:
         """All living descendants of a rank: dataloader workers, compilers, helpers."""
@@ -248,6 +250,8 @@ class NodeWatch:
         for key, tracked in gone.items():
             tracked.view = self._attached.latest.get(key, tracked.view)
         self._tracked = {**current, **gone}
+        self._outputs.forget(self._tracked.keys())
+        self._outputs.note(current.keys())
 
     def _arm(self, view: RecordView) -> None:
         """Where no tracer may look, the rank must leave its stacks before it is too late."""
@@ -282,6 +286,7 @@ class NodeWatch:
             last_words=view.progress.last_words if view else None,
             was_attached=view is not None and not view.detached,
             progress=view.progress if view else None,
+            last_output=self._outputs.read((rank.process.pid, rank.process.start)),
         )
 
     def _late(self, table: Mapping[int, Process], views: Iterable[RecordView]) -> list[Exit]:

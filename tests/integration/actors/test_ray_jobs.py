@@ -73,7 +73,11 @@ def job_of(watched: Watched, pids: dict[int, int]) -> JobStatus:
                 return job
         return None
 
-    return eventually(seen, f"a job of the ranks {pids}")
+    try:
+        return eventually(seen, f"a job of the ranks {pids}")
+    except AssertionError:
+        print(watched.status())
+        raise
 
 
 def named(watched: Watched, job: str, pid: int) -> Incident:

@@ -90,8 +90,12 @@ def test_ray_train_says_run_and_rank_also_where_memory_is_closed(machine):
 
 
 def test_ray_train_is_given_time_to_say_it(machine):
-    machine.worker(101, "ray::RayTrainWorker", grouped=True, RANK="1", WORLD_SIZE="2")
+    told = {"RANK": "1", "WORLD_SIZE": "2"}
+    machine.worker(101, "ray::RayTrainWorker", **told)
     assert machine.look(actor(101, 0, 2)) == []
+    assert machine.look(actor(101, 0, 2), after=10 * TRAIN_LOG_SECONDS) == [], "not yet in a group"
+    machine.worker(101, "ray::RayTrainWorker", grouped=True)
+    assert machine.look(actor(101, 0, 2), after=SELDOM_SECONDS) == []
     found = machine.look(actor(101, 0, 2), after=TRAIN_LOG_SECONDS)
     assert found == [("train-1.Trainer", 1, 101)]
 
