@@ -1,0 +1,88 @@
+"""When each rank called each collective, from flight-recorder dumps of all ranks.
+
+A dump tells for every collective its group, its number in it, and when the rank called it
+(``time_created_ns``, wall clock). Where the recorder's timing is on (NCCL with
+TORCH_NCCL_ENABLE_TIMING=1) it also tells how long the device was in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from ray_sentinel.errors import InputError
+from ray_sentinel.evidence.flight_recorder.entry import NEEDS_EVERYONE, number, parse
+from ray_sentinel.evidence.flight_recorder.load import load
+
+Floats = npt.NDArray[np.float64]
+
+
+class Table(msgspec.Struct, kw_only=True, eq=False):
+    """The collectives of one group that all of its ranks have recorded."""
+
+    group: str
+    ranks: tuple[int, ...]
+    created: Floats
+    """Unix seconds, collectives × ranks, in their order."""
+    durations: Floats | None = None
+    """Seconds on the device, likewise; None where nobody measured."""
+
+
+_Call = tuple[float, float]
+
+
+def read(dumps: Mapping[int, bytes], names: Mapping[int, str]) -> tuple[Table | None, list[str]]:
+    """The group that tells most, as a table; None where no group has enough in common.
+
+    What could not be read is said in the second part.
+    """
+    calls: dict[str, dict[int, dict[int, _Call]]] = {}
+    problems: list[str] = []
+    for rank in sorted(dumps):
+        try:
+            found = _calls(dumps[rank])
+        except InputError as error:
+            problems.append(f"{names.get(rank, f'dump {rank}')} {error}")
+            continue
+        for group, by_number in found.items():
+            calls.setdefault(group, {})[rank] = by_number
+    tables = [table for group, of in calls.items() if (table := _table(group, of)) is not None]
+    return max(tables, key=lambda t: (len(t.ranks), len(t.created)), default=None), problems
+
+
+def _calls(data: bytes) -> dict[str, dict[int, _Call]]:
+    entries = load(data).data.get("entries")
+    found: dict[str, dict[int, _Call]] = {}
+    for place, raw in enumerate(entries if isinstance(entries, list) else ()):
+        entry = parse(raw, place) if isinstance(raw, Mapping) else None
+        if entry is None or entry.p2p or entry.op not in NEEDS_EVERYONE:
+            continue
+        created = number(raw.get("time_created_ns"))
+        if created:
+            calls = found.setdefault("/".join(entry.group), {})
+            calls[entry.collective_seq] = (created / 1e9, _duration(raw))
+    return found
+
+
+def _duration(raw: Mapping[Any, Any]) -> float:
+    value = raw.get("duration_ms")
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0:
+        return value / 1000.0
+    return float("nan")
+
+
+def _table(group: str, of: dict[int, dict[int, _Call]]) -> Table | None:
+    if len(of) < 2:
+        return None
+    ranks = tuple(sorted(of))
+    shared = sorted(set.intersection(*(set(calls) for calls in of.values())))
+    if len(shared) < 2:
+        return None
+    both = np.array([[of[rank][seq] for rank in ranks] for seq in shared], dtype=np.float64)
+    measured = np.isfinite(both[:, :, 1])
+    durations = np.where(measured, both[:, :, 1], 0.0) if measured.mean() > 0.8 else None
+    return Table(group=group, ranks=ranks, created=both[:, :, 0], durations=durations)

@@ -1,0 +1,163 @@
+"""From dumps to a straggler, or to the answer that there is none.
+
+A rank is slow if its busy time is above the others' median by a margin that matters and by one that
+chance does not make: the spread of the sums over runs of intervals gives the standard error, pooled
+over the ranks. All slow ranks on one host, and none of that host fast, is a slow node.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from ray_sentinel.evidence.stragglers.arrivals import Table, read
+from ray_sentinel.evidence.stragglers.busy import Times, blocks, times
+from ray_sentinel.model.straggler import Busy, StragglerFacts, StragglerKind
+
+LEAST_RATIO = 1.12
+"""Less than an eighth more busy than the others is no straggler."""
+LEAST_Z = 4.0
+LEAST_ROUNDS = 8
+LEAST_SHARE = 0.02
+"""Of the wall time that ranks must be busy at all, at the median, for ratios to mean anything."""
+BLOCKS = 10
+FEW = 4
+"""The slow are at most one in so many; one is always few among three."""
+
+
+def explain(
+    dumps: Mapping[int, bytes],
+    *,
+    names: Mapping[int, str] | None = None,
+    hosts: Mapping[int, str] | None = None,
+    offsets: Mapping[int, float] | None = None,
+    window: int = 0,
+) -> StragglerFacts:
+    """Who is slow, from each rank's flight-recorder dump (rank → pickle or JSON).
+
+    ``hosts`` tells a slow node from a slow rank. ``offsets`` are seconds to add to the clock of
+    each rank's host; without, clocks are taken to agree. ``window`` limits it to the last so many
+    collectives. Never raises for what a dump holds.
+    """
+    table, problems = read(dumps, names or {})
+    if table is None or len(table.created) - 1 < LEAST_ROUNDS:
+        return StragglerFacts(
+            kind="cannot-tell",
+            evidence=("the dumps have too few collectives of all ranks in common",),
+            problems=tuple(problems),
+        )
+    return judge(table, hosts=hosts or {}, offsets=offsets, window=window, problems=problems)
+
+
+def judge(
+    table: Table,
+    *,
+    hosts: Mapping[int, str],
+    offsets: Mapping[int, float] | None = None,
+    window: int = 0,
+    problems: list[str] | None = None,
+) -> StragglerFacts:
+    """The same, from a table."""
+    shifts = np.array([(offsets or {}).get(rank, 0.0) for rank in table.ranks])
+    seen = times(table, shifts if shifts.any() else None)
+    if window:
+        seen = seen.latest(window)
+    seconds = float(seen.wall.sum())
+    lines = _lines(table, seen, seconds, hosts)
+    slow = [line for line in lines if line.ratio >= LEAST_RATIO and line.z >= LEAST_Z]
+    kind, host = _kind(lines, slow, seconds)
+    named = slow if kind in ("slow-rank", "slow-node") else []
+    columns = [table.ranks.index(line.rank) for line in named]
+    cost = seen.saved_without(columns) / seconds if named and seconds else 0.0
+    return StragglerFacts(
+        kind=kind,
+        ranks=tuple(sorted(line.rank for line in named)),
+        host=host,
+        cost=round(cost, 4),
+        confidence=_confidence(named),
+        seconds=round(seconds, 3),
+        rounds=len(seen.wall),
+        busy=tuple(lines),
+        evidence=tuple(_evidence(kind, named, host, cost, table, len(seen.wall), seconds)),
+        problems=tuple(problems or ()),
+    )
+
+
+def _lines(table: Table, seen: Times, seconds: float, hosts: Mapping[int, str]) -> list[Busy]:
+    sums = blocks(seen.busy, BLOCKS)
+    total = sums.sum(axis=0)
+    # One number for all ranks: a spread that is small by luck makes no rank significant.
+    spread = float(np.median(sums.std(axis=0, ddof=1))) * np.sqrt(len(sums))
+    lines = []
+    for column, rank in enumerate(table.ranks):
+        usual = float(np.median(np.delete(total, column)))
+        above = float(total[column]) - usual
+        lines.append(
+            Busy(
+                rank=rank,
+                host=hosts.get(rank, ""),
+                share=round(float(total[column]) / seconds, 4) if seconds else 0.0,
+                ratio=round(float(total[column]) / usual, 4) if usual > 0 else 1.0,
+                z=round(above / spread, 2) if spread > 0 else (99.0 if above > 0 else 0.0),
+            )
+        )
+    return sorted(lines, key=lambda line: -line.share)
+
+
+def _kind(lines: list[Busy], slow: list[Busy], seconds: float) -> tuple[StragglerKind, str]:
+    usual = float(np.median([line.share for line in lines]))
+    if seconds <= 0 or (not slow and usual < LEAST_SHARE):
+        return "cannot-tell", ""
+    if not slow:
+        return "even", ""
+    host = slow[0].host
+    of_host = [line for line in lines if line.host == host]
+    if host and len(of_host) > 1 and len(of_host) < len(lines) and _all_of(of_host, slow):
+        return "slow-node", host
+    if len(slow) <= max(1, len(lines) // FEW) and len(lines) > 2:
+        return "slow-rank", ""
+    return "imbalance", ""
+
+
+def _all_of(of_host: list[Busy], slow: list[Busy]) -> bool:
+    """Every rank of a host is slow, and no rank of another."""
+    return {line.rank for line in of_host} == {line.rank for line in slow}
+
+
+def _confidence(named: list[Busy]) -> float:
+    if not named:
+        return 0.0
+    least = min(line.z for line in named)
+    return round(min(0.99, 1.0 - math.pow(0.5, least / 2.0)), 2)
+
+
+def _evidence(
+    kind: StragglerKind,
+    named: list[Busy],
+    host: str,
+    cost: float,
+    table: Table,
+    rounds: int,
+    seconds: float,
+) -> list[str]:
+    lines = [
+        f"{rounds} collectives of {len(table.ranks)} ranks in {table.group}, over {seconds:.1f} s"
+    ]
+    lines += [
+        f"rank {line.rank} is busy {line.ratio:.2f} times as long as the others' median "
+        f"({line.z:.1f} standard errors), and hardly waits"
+        for line in named
+    ]
+    if kind == "slow-node":
+        lines.append(f"they are all ranks of {host}, and no other rank is slow: look at the node")
+    if named:
+        lines.append(f"without that, the job would take {100 * cost:.0f} % less time")
+    if kind == "imbalance":
+        lines.append("many ranks are slower than the others: uneven work rather than a straggler")
+    if kind == "even":
+        lines.append("no rank is slower than the others by more than chance makes")
+    if table.durations is None and "nccl" in table.group:
+        lines.append("devices were not timed: a slow device may not show in the calls of its host")
+    return lines
