@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 from ray_sentinel.config import Config
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.phases import PhaseBook
@@ -85,16 +87,28 @@ class ClusterView:
             if job.ended_at is not None and now - job.ended_at > FORGET_ENDED_SECONDS:
                 del self.jobs[key]
 
+    def recall(self, phases: Mapping[str, Mapping[str, Iterable[float]]]) -> None:
+        """Take over what earlier runs of jobs have shown of their phases: job → phase → seconds."""
+        for job, learned in phases.items():
+            self._book(job).recall(learned)
+
+    def learned(self) -> dict[str, dict[str, tuple[float, ...]]]:
+        """What is known of every job's phases, in the form that ``recall`` takes."""
+        found = {job: book.learned() for job, book in self._books.items()}
+        return {job: phases for job, phases in found.items() if phases}
+
     def host_of(self, node_id: str) -> str:
         """The host label of a node, or its id where it was never seen."""
         view = self.nodes.get(node_id)
         return view.node.host if view else node_id
 
+    def _book(self, job: str) -> PhaseBook:
+        return self._books.setdefault(job, PhaseBook(self.config.hang.phase_budgets))
+
     def _job(self, job: str, attempt: int, now: float) -> JobView:
         view = self.jobs.get((job, attempt))
         if view is None or self._is_new_generation(view, now):
-            book = self._books.setdefault(job, PhaseBook(self.config.hang.phase_budgets))
-            fresh = JobView(job, attempt, now, self.config.hang, book)
+            fresh = JobView(job, attempt, now, self.config.hang, self._book(job))
             self.jobs[job, attempt] = fresh
             return fresh
         return view

@@ -30,6 +30,7 @@ from ray_sentinel.engine.events import (
     NodeJoined,
     NodeLeft,
     NodeProbed,
+    PhasesRecalled,
     RasExplained,
     RecorderExplained,
     SnapshotReceived,
@@ -39,7 +40,7 @@ from ray_sentinel.engine.events import (
 from ray_sentinel.engine.exits import has_own_words
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.rule import load_rules
-from ray_sentinel.engine.sampling import LOOK_EVERY, routine_samples
+from ray_sentinel.engine.sampling import routine_samples
 from ray_sentinel.engine.table import CONFIRMED, OPEN, advance
 from ray_sentinel.engine.targets import capture_of
 from ray_sentinel.engine.verdict import Judgement, judge
@@ -110,6 +111,8 @@ class Engine:
                 return self._captured(event, now)
             case DumpAsked():
                 return self._dump(event, now)
+            case PhasesRecalled():
+                self.view.recall(event.phases)
         return []
 
     def incidents(self, *, everything: bool = False) -> tuple[Incident, ...]:
@@ -143,8 +146,8 @@ class Engine:
             del self._answered[key]
         for case in list(self._cases.values()):
             actions += self._follow(case, found, now)
-        for job, ranks in routine_samples(self.view, set(self._jobs_with_cases()), now):
-            if now - self._sampled.get(job.key, 0.0) >= LOOK_EVERY:
+        for job, ranks, every in routine_samples(self.view, set(self._jobs_with_cases()), now):
+            if now - self._sampled.get(job.key, 0.0) >= every:
                 self._sampled[job.key] = now
                 actions.append(TakeStacks(incident="", round=0, ranks=ranks))
         self._forget()

@@ -90,6 +90,12 @@ class CaptureDone(EngineEvent, frozen=True, tag="captured"):
     """From the deeper tools, where they say more than the rounds did."""
 
 
+class PhasesRecalled(EngineEvent, frozen=True, tag="phases_recalled"):
+    """What earlier runs have shown of their jobs' phases: job → phase → seconds."""
+
+    phases: dict[str, dict[str, tuple[float, ...]]]
+
+
 class DumpAsked(EngineEvent, frozen=True, tag="dump_asked"):
     """Somebody asked for a capture by hand. ``job`` empty: of all jobs."""
 
@@ -108,4 +114,5 @@ AnyEvent = (
     | RasExplained
     | CaptureDone
     | DumpAsked
+    | PhasesRecalled
 )

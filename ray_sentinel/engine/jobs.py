@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ray_sentinel.config import Hang
 from ray_sentinel.engine.pace import Pace
-from ray_sentinel.engine.phases import TRAINING, PhaseBook
+from ray_sentinel.engine.phases import STARTING, TRAINING, PhaseBook, infer
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.progress import Exit, RankSnapshot
@@ -143,9 +143,9 @@ class JobView:
         return max(0.0, now - self.moved_at())
 
     def protected_phase(self, now: float) -> str:
-        """A declared phase, other than training, whose budget still holds; "" where there is none.
+        """A phase, other than training, whose budget still holds; "" where there is none.
 
-        One rank's phase protects all: the others wait for its checkpoint at a barrier.
+        One rank's declared phase protects all: the others wait for its checkpoint at a barrier.
         """
         for view in self.live:
             progress = view.progress
@@ -154,7 +154,20 @@ class JobView:
             spent = view.node_time - progress.phase_since + (now - view.seen_at)
             if spent < self.book.budget(progress.phase):
                 return progress.phase
-        return ""
+        seen = "" if self.training() else self.seen_phase()
+        return seen if seen and self.silence(now) < self.book.budget(seen) else ""
+
+    def seen_phase(self) -> str:
+        """A start-up phase that nobody declared, but that most ranks' stacks show."""
+        looks = [
+            view.looks[-1]
+            for view in self.live
+            if view.looks and view.looks[-1].at >= view.advanced_at
+        ]
+        if 2 * len(looks) <= len(self.live) or any(view.phase for view in self.live):
+            return ""
+        phase = infer(looks)
+        return phase if phase in STARTING else ""
 
     def training(self) -> bool:
         """It has been seen to train: a step was counted, or it moved for a while, complete."""
@@ -182,7 +195,7 @@ class JobView:
         named = [view.phase for view in self.live if view.phase]
         if named:
             return max(set(named), key=named.count)
-        return "train" if self.training() else "startup"
+        return "train" if self.training() else self.seen_phase() or "startup"
 
     def forgive(self) -> None:
         """An incident is over: the exits that it explained are not brought up again."""

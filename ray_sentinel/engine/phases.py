@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 
 from ray_sentinel.engine.pace import Pace
+from ray_sentinel.model.stacks import StackFact
 
 TRAINING = frozenset({"", "train"})
 """Silence here is measured in steps; a rank that declares nothing is taken to be training once it
@@ -32,6 +34,15 @@ narrows them down."""
 DEFAULT_BUDGET = 1800.0
 LEARNED_FACTOR = 3.0
 LEAST_LEARNED = 60.0
+
+MOST_PHASES = 64
+MOST_KEPT = 16
+"""Durations of one phase that outlive the cluster."""
+LONGEST = 7 * 86_400.0
+"""Seconds; a longer duration was no phase."""
+
+STARTING = frozenset({"import", "process_group", "model_load", "compile", "graph_capture"})
+"""Phases that stacks alone can show while a job starts up."""
 
 
 class PhaseBook:
@@ -61,3 +72,59 @@ class PhaseBook:
         """The longest time that ``phase`` was seen to take, in seconds."""
         seen = self._seen.get(phase)
         return seen.quantile(1.0) if seen else None
+
+    def learned(self) -> dict[str, tuple[float, ...]]:
+        """For each phase up to 16 durations in seconds, from the shortest to the longest seen."""
+        return {
+            phase: tuple(dict.fromkeys(seen.quantile(i / (MOST_KEPT - 1)) or 0.0 for i in _KEPT))
+            for phase, seen in list(self._seen.items())[-MOST_PHASES:]
+        }
+
+    def recall(self, learned: Mapping[str, Iterable[float]]) -> None:
+        """Take over what ``learned`` gave before; what can be no duration is left out."""
+        for phase, durations in list(learned.items())[:MOST_PHASES]:
+            for seconds in list(durations)[:MOST_KEPT]:
+                if 0.0 < seconds < LONGEST:
+                    self.add(phase, seconds)
+
+
+_KEPT = range(MOST_KEPT)
+
+
+def infer(facts: Iterable[StackFact]) -> str:
+    """The start-up phase that more than half of the ranks' stacks show; "" where there is none."""
+    seen = [_phase_of(fact) for fact in facts]
+    if not seen:
+        return ""
+    (phase, count), *_ = Counter(seen).most_common(1)
+    return phase if 2 * count > len(seen) else ""
+
+
+def _phase_of(fact: StackFact) -> str:
+    if fact.activity == "compile":
+        return "compile"
+    if fact.activity == "checkpoint":
+        # Before the first step there is nothing to save.
+        return "model_load"
+    if fact.activity == "startup":
+        return next((phase for word, phase in _STARTS.items() if word in fact.label), "")
+    return ""
+
+
+_STARTS = {
+    "graph": "graph_capture",
+    "import": "import",
+    "ranks to join": "process_group",
+}
+"""Words of the stacks' labels for start-up → phase."""
+
+
+def say_duration(seconds: float) -> str:
+    """For people: "40 s", "4 min", "1 h 20 min"."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 90:
+        return f"{minutes} min"
+    hours, rest = divmod(minutes, 60)
+    return f"{hours} h {rest} min" if rest else f"{hours} h"

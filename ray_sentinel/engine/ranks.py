@@ -13,8 +13,9 @@ IDLE_SWITCHES_PER_SECOND = 3.0
 IDLE_CPU_SHARE = 0.02
 SPIN_CPU_SHARE = 0.85
 """A main thread that burns a whole CPU may be computing or polling: it tells nothing by itself."""
-IO_BYTES_PER_SECOND = 4096.0
-"""Reads and writes above this are work: a model load, a checkpoint, a data set."""
+IO_BYTES_PER_SECOND = 65_536.0
+"""Reads and writes above this are work: a model load, a checkpoint, a data set. PyTorch's store,
+polled every 10 ms by a rank that waits for the others to join, moves 5 kB/s."""
 
 
 class RankView:
@@ -39,7 +40,7 @@ class RankView:
         self.idle = False
         """None of its threads does anything."""
         self.state_since: dict[str, float] = {}
-        self.looks: deque[StackFact] = deque(maxlen=5)
+        self.looks: deque[StackFact] = deque(maxlen=8)
         """The last stacks of it, oldest first; ``at`` on the coordinator's clock."""
         if (progress := snapshot.progress) is not None and (age := self._age(progress)) is not None:
             self.moved_at = self.advanced_at = at - age

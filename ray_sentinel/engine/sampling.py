@@ -6,18 +6,23 @@ from collections.abc import Iterator
 
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.model.identity import Rank
 
 LEAST_QUIET = 1.2
 LOOK_EVERY = 1.2
+HOLDER_EVERY = 0.4
+"""Who has the GIL is looked at alone, and more often: it may be in C, or in a loop."""
 MOST_QUIET_LOOKS = 4
 """Looks at a job that does nothing are few: the case that follows takes its own."""
 
 
 def routine_samples(
     view: ClusterView, busy: set[tuple[str, int]], now: float
-) -> Iterator[tuple[JobView, tuple[Rank, ...]]]:
-    """Jobs without step counts that have gone quiet: a look at their stacks is due.
+) -> Iterator[tuple[JobView, tuple[Rank, ...], float]]:
+    """Jobs without step counts that have gone quiet: a look at some ranks' stacks is due.
+
+    Yields the job, the ranks, and how many seconds must have passed since the last look.
 
     A main thread that polls a device burns a CPU whether the job gets on or not; only another
     stack shows that it moves. Ranks that count steps need no look.
@@ -29,5 +34,14 @@ def routine_samples(
         quiet = 0.5 * job.brisk(2 * LEAST_QUIET)
         if silence < quiet:
             continue
-        if job.works_apart() or silence < quiet + LOOK_EVERY * MOST_QUIET_LOOKS:
-            yield job, tuple(rank.rank for rank in job.live)
+        holders = tuple(rank.rank for rank in job.live if _may_keep_gil(rank))
+        if holders and silence < quiet + LOOK_EVERY * MOST_QUIET_LOOKS:
+            yield job, holders, HOLDER_EVERY
+        elif job.works_apart() or silence < quiet + LOOK_EVERY * MOST_QUIET_LOOKS:
+            yield job, tuple(rank.rank for rank in job.live), LOOK_EVERY
+
+
+def _may_keep_gil(rank: RankView) -> bool:
+    """The last look at it, since it got on last, saw it with the GIL."""
+    last = rank.looks[-1] if rank.looks else None
+    return last is not None and bool(last.holds_gil) and last.at >= rank.advanced_at

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.engine.phases import say_duration
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.table import CONFIRMED
 from ray_sentinel.model.incident import Incident
@@ -78,15 +79,15 @@ def _state(job: JobView, mine: list[Incident], silence: float, now: float) -> St
 
 
 def _expected(job: JobView, now: float) -> str:
-    """What takes long now and how long it may: "checkpoint for 20 s, usual up to 40 s"."""
+    """What takes long now and how long it may: "graph_capture for 4 min, usual up to 9 min"."""
     phase = job.protected_phase(now)
     if not phase:
         return ""
     since = [v.progress.phase_since for v in job.live if v.progress and v.phase == phase]
-    begun = min((moment for moment in since if moment is not None), default=now)
-    usual = job.book.usual(phase)
-    known = f"usual up to {usual:.0f} s" if usual else f"allowed {job.book.budget(phase):.0f} s"
-    return f"{phase} for {max(0.0, now - begun):.0f} s, {known}"
+    begun = min((moment for moment in since if moment is not None), default=job.moved_at())
+    usual, budget = job.book.usual(phase), job.book.budget(phase)
+    known = f"usual up to {say_duration(usual)}" if usual else f"allowed {say_duration(budget)}"
+    return f"{phase} for {say_duration(max(0.0, now - begun))}, {known}"
 
 
 def _rank(view: ClusterView, rank: RankView, now: float) -> RankStatus:

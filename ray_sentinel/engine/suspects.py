@@ -31,6 +31,8 @@ WAITS = -2.0
 LEFT_BEFORE = 2.0
 """Seconds before the last movement in which a leaving rank may still be what is waited for."""
 MINORITY = 1 / 3
+JOIN = "init_process_group ("
+"""As a place begins in which ranks of PyTorch meet for the first time."""
 
 
 def weigh(case: Case, now: float) -> Ledger:
@@ -190,4 +192,15 @@ def kind_of(case: Case, view: RankView) -> FaultKind:
     fact = case.latest(view.rank.process)
     movement = case.movement(view.rank.process)
     kind = fault_kind(view, fact, movement, recorder_kind(case, view.rank.id.rank))
-    return "startup-stuck" if kind == "host-stuck" and not case.job.training() else kind
+    early = not case.job.training() or joining(case)
+    return "startup-stuck" if kind == "host-stuck" and early else kind
+
+
+def joining(case: Case) -> bool:
+    """Some rank still waits for others to join the job."""
+    facts = (case.latest(view.rank.process) for view in case.job.live)
+    return any(fact is not None and fact.waits_for_others and _joins(fact) for fact in facts)
+
+
+def _joins(fact: StackFact) -> bool:
+    return any(place.startswith(JOIN) for place in fact.signature)

@@ -9,9 +9,10 @@ import msgspec
 
 from ray_sentinel.engine.case import Case
 from ray_sentinel.engine.exits import describe_exit
+from ray_sentinel.engine.jobs import STARTUP_QUIET_SECONDS
 from ray_sentinel.engine.ledger import Ledger, confidence
 from ray_sentinel.engine.ranks import RankView
-from ray_sentinel.engine.suspects import kind_of, weigh
+from ray_sentinel.engine.suspects import joining, kind_of, weigh
 from ray_sentinel.engine.wording import NEXT_STEPS, PHRASES
 from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.incident import Culprit, FaultKind, Finding, Verdict
@@ -76,6 +77,8 @@ def _in_time(case: Case, named: list[ProcessId], verdict: Verdict, now: float) -
     spared = any(fact is not None and fact.activity in SPARED for fact in facts)
     if spared and silence < SPARED_PATIENCES * patience:
         return Judgement(decision="wait", verdict=verdict, why="saving, loading or compiling")
+    if joining(case) and silence < STARTUP_QUIET_SECONDS:
+        return Judgement(decision="wait", verdict=verdict, why="the ranks are still gathering")
     if any(case.moved(process) for process in named) and silence < SLOW_PATIENCES * patience:
         return Judgement(decision="wait", verdict=verdict, why="slow: its stack still changes")
     return Judgement(decision="confirm", verdict=verdict)

@@ -19,6 +19,8 @@ class RankGilSeenThresholds(Thresholds, frozen=True, kw_only=True):
 
     seconds: float = 1.0
     silence_seconds: float = 2.0
+    running_looks: int = 5
+    """Equal looks that it takes where the rank is on a CPU; asleep, two are enough."""
 
 
 class RankGilSeen(Rule):
@@ -41,10 +43,12 @@ class RankGilSeen(Rule):
         looks = [look for look in rank.looks if look.at >= rank.advanced_at]
         if not looks or looks[-1].at - looks[0].at < self.thresholds.seconds:
             return False
-        place = {look.signature for look in looks}
-        return len(place) == 1 and all(
-            look.holds_gil and look.activity not in SPARED for look in looks
-        )
+        if not all(look.holds_gil and look.activity not in SPARED for look in looks):
+            return False
+        # A loop in Python goes from line to line, and is back in time for a second look or two.
+        asleep = any(look.keeps_gil or look.active is False for look in looks)
+        enough = asleep or len(looks) >= self.thresholds.running_looks
+        return enough and len({look.signature for look in looks}) == 1
 
     def _finding(self, job: JobView, holders: list[RankView], now: float) -> Finding:
         names = ", ".join(str(rank.rank.id.rank) for rank in holders)

@@ -170,6 +170,11 @@ class Reasoning:
     def _stopped(self, rank: int) -> None:
         if rank in self.laggards:
             operation = self.laggards[rank]
+            if other := self._called_otherwise(rank, operation):
+                reason = f"is in {self._say(operation)} where its peers completed {other}"
+                kind: RecorderKind = "collective-mismatch"
+                self.findings.blame(rank, kind, reason, _CERTAINTY[kind])
+                return
             reason = (
                 f"has not completed {self._say(operation)}, which its peers have completed: its "
                 "device, or the watchdog that looks at it, stopped"
@@ -219,6 +224,23 @@ class Reasoning:
         if not verdict.culprits:
             self.findings.unexplained = True
             self.findings.remarks.append(verdict.remark)
+
+    def _called_otherwise(self, rank: int, operation: Operation) -> str:
+        """What all peers that completed an operation called it, if this rank called another."""
+        _, group, seq, _ = operation.key
+        called = {
+            other: entry
+            for other, dump in self.world.dumps.items()
+            for entry in (*dump.last_done.values(), *(dump.pending if other == rank else ()))
+            if not entry.p2p and entry.seq == seq
+            if (found := self.world.group_of(other, entry)) is not None and found.id == group
+        }
+        mine = called.pop(rank, None)
+        if mine is None or not called:
+            return ""
+        if any(entry.signature() == mine.signature() for entry in called.values()):
+            return ""
+        return next(iter(called.values())).title
 
     def _own_operation(self, rank: int, operations: list[Operation]) -> bool:
         """A rank in an operation that involves nobody else, while others wait for it."""

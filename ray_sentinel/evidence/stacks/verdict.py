@@ -212,6 +212,31 @@ def _other_collective(view: Scene) -> Judgement | None:
     )
 
 
+def _left_the_crowd(view: Scene) -> Judgement | None:
+    """Most stand in one place where they may wait for others, and a few wait in a collective.
+
+    So it looks when the backward pass hides the collective that all are in, but the few: had they
+    done their part in it, it would have ended. Only where nobody does anything.
+    """
+    few, crowd = view.waiting, view.doubtful
+    if not few or view.elsewhere or view.unread or len(crowd) < max(2, 2 * len(few)):
+        return None
+    if len({fact.signature for fact in crowd}) > 1 or any(fact.active for fact in crowd):
+        return None
+    if not all(map(view.still, few + crowd)):
+        return None
+    return Judgement(
+        kind="collective-mismatch",
+        confidence=0.5,
+        culprits=few,
+        reasons=(
+            f"{len(crowd)} of {len(view.facts)} stand in one place: {places(crowd)}",
+            *(f"{who([fact])} waits in {fact.operation or 'a collective'} at {place_of(fact)}"
+              for fact in few),
+        ),
+    )  # fmt: skip
+
+
 def _all_wait(view: Scene) -> Judgement | None:
     """Everybody waits for somebody: the cause is not in these stacks."""
     if not view.waiting or view.elsewhere or len(view.waiting) <= len(view.doubtful):
@@ -311,6 +336,7 @@ _RULES: tuple[Callable[[Scene], Judgement | None], ...] = (
     _not_waiting,
     _beside_doubtful,
     _device,
+    _left_the_crowd,
     _doubtful,
     _other_collective,
     _all_wait,
