@@ -50,8 +50,8 @@ class Machines:
 
 
 @contextlib.contextmanager
-def start_machines() -> Iterator[Machines]:
-    """Start the cluster, connect to it, and end it.
+def start_machines(addresses: tuple[str, ...] = ADDRESSES) -> Iterator[Machines]:
+    """Start the cluster (a head, and a node on each of ``addresses``), connect to it, and end it.
 
     The user's own Ray clusters are left alone: this one has ports and a session of its own.
     """
@@ -71,7 +71,7 @@ def start_machines() -> Iterator[Machines]:
     logging.getLogger("ray").setLevel(logging.ERROR)
     cluster = Cluster(initialize_head=True, head_node_args=head)
     try:
-        for address in ADDRESSES:
+        for address in addresses:
             cluster.add_node(num_cpus=2, node_ip_address=address, temp_dir=folder)
         ray.init(address=cluster.address, namespace="demo", **quiet)
         yield Machines(ray, cluster, folder)
@@ -79,10 +79,3 @@ def start_machines() -> Iterator[Machines]:
         ray.shutdown()
         cluster.shutdown()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def three_nodes() -> Iterator[tuple[Any, list[str]]]:
-    """The same; yields ray and the nodes' addresses, the head first."""
-    with start_machines() as machines:
-        yield machines.ray, machines.addresses
