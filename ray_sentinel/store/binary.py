@@ -1,14 +1,43 @@
-"""Where the prometheus and promtool programs are."""
+"""Where the prometheus and promtool programs are, and what those that are there can do."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 
+import msgspec
+
 from ray_sentinel.errors import MissingPartError
+from ray_sentinel.process import run
 
 CACHE = Path("~/.cache/ray_sentinel/bin")
+PROBE_SECONDS = 60.0
+"""The program is 100 MB and more, and may lie on a slow file system."""
+OUT_OF_ORDER = (2, 39)
+"""The first version that takes samples which are older than the newest."""
+_VERSION = re.compile(r"^prometheus, version (\d+)\.(\d+)\.(\d+)", re.MULTILINE)
+_FLAG = re.compile(r"--(?:\[no-\])?([a-z][\w.-]+)")
+
+
+class Program(msgspec.Struct, frozen=True):
+    """A Prometheus that can be run."""
+
+    path: str
+    version: tuple[int, int, int]
+    flags: frozenset[str]
+    """Without their dashes, as its help names them."""
+
+    @property
+    def takes_old_samples(self) -> bool:
+        """Whether steps can be stored at the times at which they were done."""
+        return self.version >= OUT_OF_ORDER
+
+    @property
+    def version_text(self) -> str:
+        """As people write it: 2.53.4."""
+        return ".".join(map(str, self.version))
 
 
 def find_program(name: str = "prometheus", option: str = "") -> str:
@@ -29,6 +58,21 @@ def find_program(name: str = "prometheus", option: str = "") -> str:
     if os.access(cached, os.X_OK):
         return str(cached)
     raise MissingPartError(
-        f"the program {name} is not installed: `apt-get install prometheus`, or unpack a release "
-        f"of Prometheus into {CACHE}, or name it with --prometheus PATH"
+        f"the program {name} is not installed: `apt-get install prometheus`, or "
+        f"`ray-sentinel prometheus download` (into {CACHE}), or name it: --prometheus PATH with "
+        "`up`, --binary PATH elsewhere"
     )
+
+
+def probe(path: str) -> Program:
+    """Ask a program what it is. Raises MissingPartError where it is no Prometheus."""
+    told = run([path, "--version"], deadline=PROBE_SECONDS)
+    text = (told.stdout + told.stderr).decode("utf-8", "replace")
+    found = _VERSION.search(text)
+    if found is None:
+        said = text.strip().splitlines()[:1] or [told.explain()]
+        raise MissingPartError(f"{path} is not Prometheus: it says {said[0][:200]!r}")
+    major, minor, patch = (int(number) for number in found.groups())
+    helped = run([path, "--help"], deadline=PROBE_SECONDS)
+    flags = frozenset(_FLAG.findall((helped.stdout + helped.stderr).decode("utf-8", "replace")))
+    return Program(path, (major, minor, patch), flags)

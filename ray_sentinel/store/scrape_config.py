@@ -23,6 +23,9 @@ OUT_OF_ORDER = "30d"
 RAY_FILE = "prom_metrics_service_discovery.json"
 """In Ray's temp dir on the head: Ray's own list of its targets."""
 
+RAY_PATH = "/api/prometheus/sd"
+"""The same list, of Ray's dashboard."""
+
 
 class Discovery(msgspec.Struct, frozen=True, kw_only=True):
     """Where Prometheus learns whom to scrape."""
@@ -32,26 +35,37 @@ class Discovery(msgspec.Struct, frozen=True, kw_only=True):
     """The URL of an agent's ``/sd``, or the file that lists the agents."""
     ray: str
     """The file that lists Ray's targets."""
+    ray_dashboard: str = ""
+    """Where Ray's dashboard lists them instead, for a Prometheus that cannot read the file."""
+    ray_token_file: str = ""
+    """The file with the cluster's token, where the dashboard asks for one."""
     hosts: Mapping[str, str] = {}
     """Address → host label of Ray's nodes; needed where the file does not give the host."""
 
 
-def scrape_config(where: Discovery, *, rules: Iterable[str] = ()) -> str:
-    """The configuration file. ``rules`` are paths of rule files, which may have a ``*``."""
+def scrape_config(where: Discovery, *, rules: Iterable[str] = (), old_samples: bool = True) -> str:
+    """The configuration file. ``rules`` are paths of rule files, which may have a ``*``.
+
+    ``old_samples`` False is for a Prometheus before 2.39: it stores no step of the past.
+    """
     lines = [
         "global:",
         f"  scrape_interval: {SCRAPE_SECONDS}s",
         "  evaluation_interval: 15s",
-        "storage:",
-        "  tsdb:",
-        "    # Steps come with the times at which they were done.",
-        f"    out_of_order_time_window: {OUT_OF_ORDER}",
     ]
+    if old_samples:
+        lines += [
+            "storage:",
+            "  tsdb:",
+            "    # Steps come with the times at which they were done.",
+            f"    out_of_order_time_window: {OUT_OF_ORDER}",
+        ]
     if files := list(rules):
         lines += ["rule_files:", *(f"  - {_text(file)}" for file in files)]
     lines += ["scrape_configs:"]
     lines += _agents("ray_sentinel", "/metrics", SCRAPE_SECONDS, where)
-    lines += _agents("ray_sentinel_steps", "/steps", STEPS_SECONDS, where)
+    if old_samples:
+        lines += _agents("ray_sentinel_steps", "/steps", STEPS_SECONDS, where)
     lines += _ray(where)
     return "\n".join(lines) + "\n"
 
@@ -79,8 +93,7 @@ def _ray(where: Discovery) -> list[str]:
     lines = [
         "  - job_name: ray",
         "    scrape_interval: 10s",
-        "    file_sd_configs:",
-        f"      - files: [{_text(where.ray)}]",
+        *_ray_discovery(where),
     ]
     if where.kind == "file":
         return lines  # our own list of Ray's targets gives each its host
@@ -88,6 +101,22 @@ def _ray(where: Discovery) -> list[str]:
     for address, host in sorted(where.hosts.items()):
         if address != host:
             lines += _relabel(re.escape(address), host.replace("$", "$$"))
+    return lines
+
+
+def _ray_discovery(where: Discovery) -> list[str]:
+    if not where.ray_dashboard:
+        return ["    file_sd_configs:", f"      - files: [{_text(where.ray)}]"]
+    lines = [
+        "    http_sd_configs:",
+        f"      - url: {_text(where.ray_dashboard.rstrip('/') + RAY_PATH)}",
+    ]
+    if where.ray_token_file:
+        # The dashboard wants it; the nodes' metrics ports do not.
+        lines += [
+            "        authorization:",
+            f"          credentials_file: {_text(where.ray_token_file)}",
+        ]
     return lines
 
 

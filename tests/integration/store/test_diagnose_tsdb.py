@@ -16,7 +16,8 @@ import pytest
 from ray_sentinel.cli.main import main
 from ray_sentinel.errors import UnreachableError
 from ray_sentinel.store.open import open_source
-from ray_sentinel.store.readonly import free_port, read_only_prometheus
+from ray_sentinel.store.ports import free_port
+from ray_sentinel.store.readonly import read_only_prometheus
 from ray_sentinel.store.tsdb import inspect
 from tests.support.diagnosis import faults
 from tests.support.parts import require

@@ -20,7 +20,8 @@ import pytest
 
 from ray_sentinel.errors import ConfigError, MissingPartError
 from ray_sentinel.store.job_prometheus import JobPrometheus
-from ray_sentinel.store.readonly import free_port, read_only_prometheus
+from ray_sentinel.store.ports import free_port
+from ray_sentinel.store.readonly import read_only_prometheus
 from ray_sentinel.store.scrape_config import Discovery, scrape_config
 from tests.support.parts import require
 

@@ -1,0 +1,1 @@
+"""The parts of `ray-sentinel prometheus`, one a file."""

@@ -1,0 +1,33 @@
+"""Waiting until somebody closes a command that serves."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class ClosedError(BaseException):
+    """Ctrl-C, SIGTERM, or the terminal has gone: not an error, and caught by nobody on the way."""
+
+
+@contextmanager
+def until_closed() -> Iterator[None]:
+    """Leave the block tidily at the first signal that asks for it; a second does not hurry."""
+
+    def close(_number: int, _frame: FrameType | None) -> None:
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+        raise ClosedError
+
+    before = {number: signal.signal(number, close) for number in SIGNALS}
+    try:
+        yield
+    except ClosedError:
+        pass
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,95 @@
+"""`prometheus config`: the scrape configuration for a Prometheus of the user's own."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from ray_sentinel.cli.output import print_json
+from ray_sentinel.errors import UnreachableError
+
+if TYPE_CHECKING:
+    from ray_sentinel.store.scrape_config import Discovery
+
+HELP = "print the scrape configuration for a Prometheus of your own"
+RAY_TEMP = "/tmp/ray"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.add_argument("--kubernetes", action="store_true", help="print a PodMonitor instead")
+    parser.add_argument("--namespace", default="", help="of the PodMonitor")
+    parser.add_argument("--sd", default="", metavar="URL", help="an agent's /sd")
+    parser.add_argument(
+        "--rules", action="append", default=[], metavar="PATH", help="rule files to name in it"
+    )
+    parser.add_argument(
+        "--ray-temp-dir", default=RAY_TEMP, metavar="DIR", help="Ray's, on the head"
+    )
+    parser.add_argument(
+        "--ray-dashboard",
+        default="",
+        metavar="URL",
+        help="Ray's dashboard, which tells Ray's own targets to a Prometheus elsewhere",
+    )
+    parser.add_argument(
+        "--ray-token-file",
+        default="",
+        metavar="FILE",
+        help="the cluster's token, where Ray asks for one (~/.ray/auth_token)",
+    )
+    parser.add_argument("--address", default="", metavar="HOST:PORT", help="of the Ray cluster")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print it."""
+    text = _text(args)
+    if args.json:
+        print_json({"config": text})
+    else:
+        sys.stdout.write(text)
+    return 0
+
+
+def _text(args: argparse.Namespace) -> str:
+    from ray_sentinel.store.scrape_config import pod_monitor, scrape_config
+
+    if args.kubernetes:
+        return pod_monitor(args.namespace)
+    return scrape_config(_discovery(args), rules=args.rules)
+
+
+def _discovery(args: argparse.Namespace) -> Discovery:
+    from ray_sentinel.store.scrape_config import RAY_FILE, Discovery
+
+    url, hosts = (args.sd, {}) if args.sd else from_cluster(args.address)
+    return Discovery(
+        kind="http",
+        agents=url,
+        ray=f"{args.ray_temp_dir.rstrip('/')}/{RAY_FILE}",
+        ray_dashboard=args.ray_dashboard,
+        ray_token_file=args.ray_token_file,
+        hosts=hosts,
+    )
+
+
+def from_cluster(address: str) -> tuple[str, dict[str, str]]:
+    """An agent's ``/sd`` and the nodes' names, from the coordinator.
+
+    Raises UnreachableError where nobody watches, or no agent serves yet.
+    """
+    from ray_sentinel.cli.reach import coordinator
+    from ray_sentinel.model.status import Status
+
+    try:
+        with coordinator(address) as found:
+            status = found.ask("status", Status)
+    except UnreachableError as error:
+        raise UnreachableError(
+            f"{error}; without a watched cluster, name an agent: --sd http://HOST:9400/sd"
+        ) from None
+    urls = [node.metrics_url for node in status.nodes if node.metrics_url]
+    if not urls:
+        raise UnreachableError("no agent serves metrics yet; try again in a few seconds")
+    return urls[0].removesuffix("/metrics") + "/sd", {n.address: n.host for n in status.nodes}

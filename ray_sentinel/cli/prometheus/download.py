@@ -1,0 +1,37 @@
+"""`prometheus download`: one pinned release into our cache."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from ray_sentinel.cli.output import clean, print_json
+
+HELP = "get the program: a pinned release, checked against its checksum"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.add_argument(
+        "--archive",
+        default="",
+        metavar="FILE",
+        help="a copy of the release from elsewhere",
+    )
+    parser.add_argument("--to", default="", metavar="DIR", help="where to, if not our cache")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Get it, and say where it is."""
+    from ray_sentinel.store.download import PINNED, download
+
+    written = download(
+        Path(args.to).expanduser() if args.to else None,
+        archive=Path(args.archive).expanduser() if args.archive else None,
+    )
+    if args.json:
+        print_json({"version": PINNED.version, "written": [str(path) for path in written]})
+    else:
+        sys.stdout.write("".join(f"{clean(str(path))}\n" for path in written))
+    return 0

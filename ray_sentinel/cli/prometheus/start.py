@@ -1,0 +1,106 @@
+"""`prometheus start DIR`: a job's Prometheus in the foreground, beside any cluster."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ray_sentinel.cli.output import clean, print_json
+from ray_sentinel.cli.prometheus.closing import until_closed
+from ray_sentinel.cli.prometheus.config import RAY_TEMP, from_cluster
+from ray_sentinel.errors import MissingPartError, UnreachableError
+
+if TYPE_CHECKING:
+    from ray_sentinel.store.job_prometheus import JobPrometheus
+
+HELP = "run a Prometheus for a job here, until Ctrl-C"
+STEP_SECONDS = 2.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.add_argument(
+        "folder", metavar="DIR", help="the job's folder; data and log go to its prometheus/"
+    )
+    parser.add_argument("--sd", default="", metavar="URL", help="an agent's /sd")
+    parser.add_argument("--address", default="", metavar="HOST:PORT", help="of the Ray cluster")
+    parser.add_argument("--binary", default="", metavar="PATH", help="the program")
+    parser.add_argument(
+        "--download", action="store_true", help="get the program first, if there is none"
+    )
+    parser.add_argument("--port", type=int, default=9190, help="the first to try")
+    parser.add_argument("--retention", default="30d", help="how long data are kept")
+    parser.add_argument(
+        "--ray-temp-dir", default=RAY_TEMP, metavar="DIR", help="Ray's, for its own metrics"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Start, watch, and end it."""
+    from ray_sentinel.store.job_prometheus import JobPrometheus
+    from ray_sentinel.store.targets import Targets, ray_targets
+
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(message)s")
+    url, hosts = (args.sd, {}) if args.sd else from_cluster(args.address)
+    server = JobPrometheus(
+        Path(args.folder).expanduser().absolute() / "prometheus",
+        binary=args.binary or _downloaded(wanted=args.download),
+        port=args.port,
+        retention=args.retention,
+    )
+    targets = Targets(url)
+    ray = Path(args.ray_temp_dir)
+    try:
+        with until_closed():
+            _until_it_answers(server, targets.look(), ray_targets(ray, hosts))
+            _say(server, as_json=args.json)
+            while True:
+                time.sleep(STEP_SECONDS)
+                server.step(targets.look(), ray_targets(ray, hosts))
+    finally:
+        server.close()
+    return 0
+
+
+def _downloaded(*, wanted: bool) -> str:
+    """The option that names the program; empty where it is found without."""
+    from ray_sentinel.store.binary import find_program
+    from ray_sentinel.store.download import download
+
+    try:
+        return find_program("prometheus")
+    except MissingPartError:
+        if not wanted:
+            raise
+    return str(download()[0])
+
+
+def _until_it_answers(
+    server: JobPrometheus,
+    agents: tuple[str, ...],
+    ray: Mapping[str, str],
+    seconds: float = 60.0,
+) -> None:
+    """Raises UnreachableError, with what it says, where it does not in time."""
+    end = time.monotonic() + seconds
+    while True:
+        server.step(agents, ray)
+        if server.ready():
+            return
+        if time.monotonic() > end:
+            raise UnreachableError("; ".join(server.notes) or "Prometheus does not answer")
+        time.sleep(0.2)
+
+
+def _say(server: JobPrometheus, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"url": server.url, "notes": server.notes})
+    else:
+        lines = [f"Prometheus is at {server.url}", *server.notes, "Ctrl-C ends it"]
+        sys.stdout.write("".join(f"{clean(line)}\n" for line in lines))
+    sys.stdout.flush()

@@ -1,0 +1,47 @@
+"""`prometheus view DIR`: a job's data, finished or running, in a Prometheus of its own."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from ray_sentinel.cli.output import clean, print_json
+from ray_sentinel.cli.prometheus.closing import until_closed
+
+HELP = "open a job's data read-only, until Ctrl-C"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.add_argument("folder", metavar="DIR", help="the job's folder, or its Prometheus's data")
+    parser.add_argument("--binary", default="", metavar="PATH", help="the program")
+    parser.add_argument("--port", type=int, default=0, help="the first to try")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Open, and wait."""
+    from ray_sentinel.store.readonly import read_only_prometheus
+    from ray_sentinel.store.tsdb import find_database
+
+    database = find_database(Path(args.folder).expanduser())
+    with (
+        until_closed(),
+        read_only_prometheus(database, binary=args.binary, port=args.port) as opened,
+    ):
+        _say(opened, as_json=args.json)
+        while True:
+            signal.pause()
+    return 0
+
+
+def _say(opened: tuple[str, Any, list[str]], *, as_json: bool) -> None:
+    url, database, notes = opened
+    if as_json:
+        print_json({"url": url, "data": database.path, "span": database.span, "notes": notes})
+    else:
+        lines = [f"{database.path} is open at {url}", *notes, "Ctrl-C closes it"]
+        sys.stdout.write("".join(f"{clean(line)}\n" for line in lines))
+    sys.stdout.flush()

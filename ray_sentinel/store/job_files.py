@@ -1,0 +1,123 @@
+"""The files beside a job's Prometheus: what it is told, and what it says."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from ray_sentinel.store.alerts.catalog import RULES_FILE, rules_file
+from ray_sentinel.store.scrape_config import (
+    Discovery,
+    ray_targets_file,
+    scrape_config,
+    targets_file,
+)
+
+log = logging.getLogger(__name__)
+
+MAX_LOG_BYTES = 16 << 20
+LOW_BYTES = 64 << 20
+"""With less free space than this, what is scraped is lost sooner or later."""
+_BAD_RULES = "loading groups failed"
+_FAULT = re.compile(r"level=(?:error|ERROR)|fatal|panic|error:")
+
+RuleFiles = tuple[tuple[str, int, int], ...]
+
+
+class JobFiles:
+    """The folder of a job's Prometheus. Writing raises OSError."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._written: dict[str, bytes] = {}
+
+    @property
+    def data(self) -> Path:
+        """Where its database is."""
+        return self.folder / "data"
+
+    @property
+    def log(self) -> Path:
+        """What it says."""
+        return self.folder / "prometheus.log"
+
+    @property
+    def config(self) -> Path:
+        """What it reads at its start."""
+        return self.folder / "prometheus.yml"
+
+    def write_targets(self, agents: tuple[str, ...], ray: Mapping[str, str]) -> None:
+        """Whom it scrapes; Prometheus looks at these files by itself."""
+        self._write("agents.json", targets_file(agents))
+        self._write("ray.json", ray_targets_file(ray))
+
+    def write_config(self, *, old_samples: bool, own_rules: bool) -> None:
+        """What it is told at its start, with our rules, and with the user's where they are good."""
+        where = Discovery(
+            kind="file", agents=str(self.folder / "agents.json"), ray=str(self.folder / "ray.json")
+        )
+        rules = [str(self.folder / RULES_FILE)]
+        if own_rules:
+            rules.append(str(self.folder / "rules" / "*.yml"))
+        self._write(RULES_FILE, rules_file().encode())
+        text = scrape_config(where, rules=rules, old_samples=old_samples)
+        self._write(self.config.name, text.encode())
+
+    def user_rules(self) -> RuleFiles:
+        """The user's rule files: name, size and time of change."""
+        found = []
+        for path in sorted((self.folder / "rules").glob("*.yml")):
+            try:
+                status = path.stat()
+            except OSError:
+                continue  # it has just gone
+            found.append((path.name, status.st_size, status.st_mtime_ns))
+        return tuple(found)
+
+    def free_bytes(self) -> int | None:
+        """Space that is left for the data; None where that cannot be told."""
+        try:
+            return shutil.disk_usage(self.folder).free
+        except OSError:
+            return None
+
+    def bound_log(self) -> None:
+        """Keep the log, and one before it, below ``MAX_LOG_BYTES``."""
+        try:
+            if self.log.stat().st_size > MAX_LOG_BYTES:
+                shutil.copyfile(self.log, self.log.with_suffix(".log.1"))
+                os.truncate(self.log, 0)  # it is written by appending
+        except OSError as error:
+            log.debug("the log of prometheus was not cut: %s", error)
+
+    def last_words(self) -> str:
+        """The line of the log that says best why it ended; empty where there is none."""
+        try:
+            with self.log.open("rb") as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - 8192))
+                lines = file.read().decode("utf-8", "replace").strip().splitlines()
+        except OSError:
+            return ""
+        for sign in (_BAD_RULES, _FAULT):
+            for line in reversed(lines):
+                if sign in line if isinstance(sign, str) else sign.search(line):
+                    return line[-400:]
+        return lines[-1][-400:] if lines else ""
+
+    def blames_rules(self, words: str) -> bool:
+        """Whether its last words are about the user's rules."""
+        return _BAD_RULES in words and str(self.folder / "rules") in words
+
+    def _write(self, name: str, data: bytes) -> None:
+        """Replace a file whole, if it is another now."""
+        if self._written.get(name) == data and (self.folder / name).exists():
+            return
+        self.folder.mkdir(parents=True, exist_ok=True)
+        scratch = self.folder / f".{name}.new"
+        scratch.write_bytes(data)
+        scratch.replace(self.folder / name)
+        self._written[name] = data
