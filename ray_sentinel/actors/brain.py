@@ -93,6 +93,11 @@ class Brain:
         with self._lock:
             return self._engine.status(self._clock.now())
 
+    def learned_phases(self) -> dict[str, dict[str, tuple[float, ...]]]:
+        """What is known of every job's phases: job → phase → seconds."""
+        with self._lock:
+            return self._engine.view.learned()
+
     def notes(self) -> tuple[str, ...]:
         """What is wrong with the engine or the log."""
         return tuple(filter(None, (self._failure, self._writer.problem)))

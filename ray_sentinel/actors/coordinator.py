@@ -24,15 +24,17 @@ from ray_sentinel.actors.loops import Loop
 from ray_sentinel.actors.messages import Receipt, Report, Wanted, pack, unpack
 from ray_sentinel.actors.metrics import coordinator_families
 from ray_sentinel.actors.names import PROTOCOL
+from ray_sentinel.actors.phase_file import PhaseFile
 from ray_sentinel.actors.prometheus import STEP_SECONDS, PrometheusKeeper
 from ray_sentinel.actors.ray_actors import RayActors
 from ray_sentinel.actors.recovery import restore
 from ray_sentinel.actors.roster import Roster
 from ray_sentinel.actors.storage import Storage
+from ray_sentinel.actors.timed import WHY, TimedCapture
 from ray_sentinel.clock import SystemClock
 from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import AnyAction
-from ray_sentinel.engine.events import DumpAsked, NodeLeft, SnapshotReceived, Tick
+from ray_sentinel.engine.events import DumpAsked, NodeLeft, PhasesRecalled, SnapshotReceived, Tick
 from ray_sentinel.errors import UsageError
 from ray_sentinel.model.metrics import Family
 from ray_sentinel.model.status import Status
@@ -67,6 +69,12 @@ class Coordinator:
         self._hold_ticks_until = time.time() + (RECOVERY_GRACE if self._restarts() else 0.0)
         for action in pending:
             self._executor(action)
+        self._timed = TimedCapture(self._config.capture.wait_seconds)
+        self._phase_file = PhaseFile(self._storage.root)
+        phases = self._phase_file.load()
+        if phases and not self._brain.learned_phases():
+            # A restarted coordinator has them from its log.
+            self._brain.feed(PhasesRecalled(time=self._clock.now(), phases=phases))
         self._cycle_seconds: float | None = None
         self._last_cycle: float | None = None
         self._prometheus = PrometheusKeeper(self._config, self._storage)
@@ -79,6 +87,9 @@ class Coordinator:
         self._start("reconcile", self._config.coordinator.reconcile_interval, self._reconcile)
         self._start("tick", self._config.coordinator.tick_interval, self._tick)
         self._start("prune", 60.0, self._prune)
+        self._start("phases", 20.0, self._save_phases)
+        if self._timed.wanted:
+            self._start("timed-capture", 1.0, self._capture_when_due)
         self._start("history", 1.0, self._history.step)
         self._start("history-file", 1.0, self._history.save_when_due)
         if self._prometheus.wanted:
@@ -123,6 +134,15 @@ class Coordinator:
         self._brain.feed(Tick(time=now))
         self._cycle_seconds = time.monotonic() - begun
         self._last_cycle = self._clock.now()
+
+    def _save_phases(self) -> None:
+        self._phase_file.save(self._brain.learned_phases())
+
+    def _capture_when_due(self) -> None:
+        now = self._clock.now()
+        _, _, jobs = self._brain.status()
+        for job in self._timed.due(jobs, self._brain.incidents(), now):
+            self._brain.feed(DumpAsked(time=now, job=job, why=WHY))
 
     def _keep_prometheus(self) -> None:
         self._prometheus.step(self._roster.targets(), ray.nodes())
@@ -229,7 +249,7 @@ class Coordinator:
                 *self._storage.notes,
                 *self._prometheus.notes,
                 *self._brain.notes(),
-                *filter(None, (self._history.problem,)),
+                *filter(None, (self._history.problem, self._phase_file.problem)),
                 *self._roster.notes(),
             ),
         )
@@ -277,6 +297,7 @@ class Coordinator:
             loop.stop()
         self._page.close()
         self._executor.diagnose.close()
+        await asyncio.to_thread(self._save_phases)
         await asyncio.to_thread(self._brain.close)
         await asyncio.to_thread(self._history.close)
         await asyncio.to_thread(self._prometheus.close)

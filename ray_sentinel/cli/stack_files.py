@@ -19,6 +19,7 @@ from ray_sentinel.evidence.stacks.sources import (
     from_path,
     rank_in_text,
     ranks_of_titles,
+    ranks_on_one_host,
 )
 from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.stacks import StackFact, StackTrace
@@ -61,7 +62,7 @@ def load(paths: Sequence[str]) -> StackFiles:
             while len(files.rounds) <= round_:
                 files.rounds.append([])
             files.rounds[round_].append(trace)
-    _rank_by_title(files)
+    _rank_by_command(files)
     if not files.read:
         reasons = "; ".join(files.skipped[:5])
         raise InputError(
@@ -166,21 +167,30 @@ def _ranked(
     return msgspec.structs.replace(trace, rank=RankId("", 0, rank))
 
 
-def _rank_by_title(files: StackFiles) -> None:
-    """Give a rank to engine processes that nothing else gave one, if all titles tell it."""
-    unknown = [t for found in files.rounds for t in found if t.rank is None]
+def _rank_by_command(files: StackFiles) -> None:
+    """Give a rank to processes that nothing else gave one, if titles or command lines do."""
+    every = [trace for found in files.rounds for trace in found]
+    unknown = [trace for trace in every if trace.rank is None]
     ranks = ranks_of_titles(trace.command for trace in unknown)
-    if not ranks:
+    local: dict[tuple[str, int], int] = {}
+    if len(unknown) == len(every) and not ranks:
+        local = ranks_on_one_host((t.process.host, t.process.pid, t.command) for t in unknown)
+    if not ranks and not local:
         return
     files.rounds = [
-        [
-            msgspec.structs.replace(trace, rank=RankId("", 0, ranks[trace.command]))
-            if trace.rank is None and trace.command in ranks
-            else trace
-            for trace in found
-        ]
+        [_numbered(trace, ranks.get(trace.command, local.get(_key(trace)))) for trace in found]
         for found in files.rounds
     ]
+
+
+def _key(trace: StackTrace) -> tuple[str, int]:
+    return trace.process.host, trace.process.pid
+
+
+def _numbered(trace: StackTrace, rank: int | None) -> StackTrace:
+    if trace.rank is not None or rank is None:
+        return trace
+    return msgspec.structs.replace(trace, rank=RankId("", 0, rank))
 
 
 def _rank_table(path: Path) -> dict[tuple[str, int], int]:

@@ -26,6 +26,7 @@ _RANK_IN_HEAD = re.compile(
 )
 # Local ranks and ranks of nodes are not the job's ranks.
 _OTHER_RANK = re.compile(r"(?:local|node|group|tp|pp|dp|ep|cp)[-_ ]?rank", re.IGNORECASE)
+_LOCAL = re.compile(r"--?local[-_]rank[= ](\d{1,3})(?!\d)")
 _TITLE = re.compile(r"(?<![A-Za-z])(TP|PP|DP|EP|CP)_?(\d{1,5})(?!\d)")
 _ENGINE = re.compile(r"sglang::scheduler|VLLM::Worker|vllm.*Worker_TP", re.IGNORECASE)
 
@@ -85,3 +86,24 @@ def ranks_of_titles(commands: Iterable[str]) -> dict[str, int]:
     places = {command: place for command in commands if (place := place_in_title(command))}
     width = 1 + max((tensor for _, tensor in places.values()), default=0)
     return {command: stage * width + tensor for command, (stage, tensor) in places.items()}
+
+
+def local_rank(command: str) -> int | None:
+    """The rank within its node that a launcher put on the command line (``--local_rank=3``)."""
+    match = _LOCAL.search(command)
+    return int(match[1]) if match else None
+
+
+def ranks_on_one_host(commands: Iterable[tuple[str, int, str]]) -> dict[tuple[str, int], int]:
+    """World ranks by (host, pid), where all processes are of one host: the ranks within it.
+
+    ``commands`` are (host, pid, command line). Empty where two processes claim one rank, or where
+    several hosts are seen: then a node's ranks are not the job's.
+    """
+    found = {
+        (host, pid): rank
+        for host, pid, command in commands
+        if (rank := local_rank(command)) is not None
+    }
+    one_host = len({host for host, _ in found}) == 1
+    return found if one_host and len(set(found.values())) == len(found) else {}

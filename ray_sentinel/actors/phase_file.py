@@ -1,0 +1,64 @@
+"""What jobs' phases took, kept beside the incidents, so that a job's next run knows it."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+log = logging.getLogger(__name__)
+
+NAME = "phases.json"
+MOST_JOBS = 64
+MAX_BYTES = 1 << 20
+
+Phases = dict[str, dict[str, tuple[float, ...]]]
+"""Job → phase → seconds."""
+
+
+class PhaseFile:
+    """``<log_dir>/phases.json``: the last 64 jobs' phases. Nothing here raises."""
+
+    def __init__(self, root: Path | None) -> None:
+        self._path = root / NAME if root else None
+        self._saved: Phases = {}
+        self.problem = ""
+        """Why nothing is kept."""
+
+    def load(self) -> Phases:
+        """What was kept; nothing where there is no file, or a damaged one."""
+        if self._path is None:
+            return {}
+        try:
+            with self._path.open("rb") as file:
+                self._saved = msgspec.json.decode(file.read(MAX_BYTES), type=Phases)
+        except FileNotFoundError:
+            return {}
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+            log.warning("%s is not readable (%s): phases are learned anew", self._path, error)
+            return {}
+        return self._saved
+
+    def save(self, learned: Mapping[str, Mapping[str, tuple[float, ...]]]) -> None:
+        """Keep what was learned beside what is there; writes only what is new."""
+        if self._path is None:
+            return
+        phases = {**self._saved}
+        for job, found in learned.items():
+            phases.pop(job, None)
+            phases[job] = dict(found)
+        while len(phases) > MOST_JOBS:
+            del phases[next(iter(phases))]
+        if phases == self._saved:
+            return
+        part = self._path.with_name(f".{NAME}.{os.getpid()}")
+        try:
+            part.write_bytes(msgspec.json.encode(phases))
+            part.replace(self._path)
+        except OSError as error:
+            self.problem = f"{self._path} cannot be written ({error.strerror})"
+            return
+        self._saved, self.problem = phases, ""

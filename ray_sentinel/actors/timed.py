@@ -1,0 +1,44 @@
+"""``capture.wait_seconds``: capture a job once, so long after it was first seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.status import JobStatus
+
+WHY = "capture.wait_seconds has passed"
+
+
+class TimedCapture:
+    """Says which jobs are due. ``wait_seconds`` of 0 is off."""
+
+    def __init__(self, wait_seconds: float) -> None:
+        self._wait = wait_seconds
+        self._seen: dict[tuple[str, int], float] = {}
+        self._done: set[tuple[str, int]] = set()
+
+    @property
+    def wanted(self) -> bool:
+        """Whether it is on."""
+        return self._wait > 0
+
+    def due(
+        self, jobs: Iterable[JobStatus], incidents: Iterable[Incident], now: float
+    ) -> list[str]:
+        """Jobs whose time has come, each attempt once.
+
+        ``incidents`` tell of an earlier coordinator's captures, so that its successor does not
+        capture again.
+        """
+        for incident in incidents:
+            if WHY in incident.summary:
+                self._done.add((incident.job, incident.attempt))
+        found = []
+        for job in jobs:
+            key = (job.job, job.attempt)
+            begun = self._seen.setdefault(key, now)
+            if key not in self._done and not job.ended and now - begun >= self._wait:
+                self._done.add(key)
+                found.append(job.job)
+        return found

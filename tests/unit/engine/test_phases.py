@@ -1,0 +1,86 @@
+"""Phases: how long each may stay silent, what is learned, and what stacks show of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from ray_sentinel.config import Config
+from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.phases import MOST_KEPT, PhaseBook, infer, say_duration
+from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.stacks import Activity, StackFact
+
+
+def fact(pid: int, activity: Activity, label: str = "") -> StackFact:
+    return StackFact(process=ProcessId("h", pid), tool="py-spy", activity=activity, label=label)
+
+
+def test_a_phase_has_its_built_in_budget_until_it_was_seen_twice() -> None:
+    book = PhaseBook()
+    assert book.budget("model_load") == 1800.0
+    book.add("model_load", 300.0)
+    assert book.budget("model_load") == 1800.0
+    book.add("model_load", 420.0)
+    assert book.budget("model_load") == 1260.0
+    assert book.usual("model_load") == 420.0
+    assert PhaseBook({"model_load": 99.0}).budget("model_load") == 99.0
+
+
+def test_what_was_learned_lives_on_in_the_next_run() -> None:
+    book = PhaseBook()
+    for seconds in range(1, 401):
+        book.add("graph_capture", float(seconds))
+    kept = book.learned()
+    assert len(kept["graph_capture"]) <= MOST_KEPT
+    assert (min(kept["graph_capture"]), max(kept["graph_capture"])) == (1.0, 400.0)
+    again = PhaseBook()
+    again.recall(kept)
+    assert again.usual("graph_capture") == 400.0
+    assert again.budget("graph_capture") == 1200.0
+    assert again.learned() == kept
+
+
+def test_durations_that_can_be_none_are_not_taken_over() -> None:
+    book = PhaseBook()
+    book.recall({"compile": [-1.0, 0.0, 1e12, float("nan"), 30.0]})
+    assert book.learned() == {"compile": (30.0,)}
+
+
+def test_books_are_kept_by_job() -> None:
+    view = ClusterView(Config())
+    view.recall({"a": {"compile": [100.0, 110.0]}, "b": {}})
+    assert view.learned() == {"a": {"compile": (100.0, 110.0)}}
+
+
+@pytest.mark.parametrize(
+    ("activity", "label", "phase"),
+    [
+        ("compile", "compiling", "compile"),
+        ("checkpoint", "in a checkpoint", "model_load"),
+        ("startup", "capturing device graphs", "graph_capture"),
+        ("startup", "importing a module", "import"),
+        ("startup", "waiting for the other ranks to join", "process_group"),
+        ("collective-wait", "in all_reduce", ""),
+        ("input-wait", "waiting for the next batch of data", ""),
+    ],
+)
+def test_most_stacks_show_the_phase(activity: Activity, label: str, phase: str) -> None:
+    most = [fact(1, activity, label), fact(2, activity, label), fact(3, "lock-wait")]
+    assert infer(most) == phase
+    assert infer(most[1:]) == ""
+    assert infer([]) == ""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.4, "0 s"),
+        (89, "89 s"),
+        (240, "4 min"),
+        (3600, "60 min"),
+        (7200, "2 h"),
+        (6000, "1 h 40 min"),
+    ],
+)
+def test_durations_for_people(seconds: float, text: str) -> None:
+    assert say_duration(seconds) == text
