@@ -135,11 +135,39 @@ MACHINES = Row(
         ),
     ),
 )
+RAY = Row(
+    "Ray",
+    (
+        graph(
+            "Resources given out",
+            "percentunit",
+            (
+                "sum by (resource) (ray_cluster_resource_used)"
+                " / sum by (resource) (ray_cluster_resource)",
+                "{{resource}}",
+            ),
+            most=1.0,
+        ),
+        graph(
+            "Resources waited for",
+            "none",
+            ("sum by (resource) (ray_cluster_resource_asked)", "{{resource}}"),
+            about="By tasks, actors and placement groups. What stays here cannot be had.",
+        ),
+        graph(
+            "Nodes and actors",
+            "none",
+            ("sum by (state) (ray_cluster_nodes)", "nodes {{state}}"),
+            ("sum by (state) (ray_cluster_actors)", "actors {{state}}"),
+            ("sum by (cause) (ray_cluster_dead_actors)", "actors dead: {{cause}}"),
+        ),
+    ),
+)
 
 OVERVIEW = Dashboard(
     name="overview",
     title="Job overview",
     about="Does the job go on, and is everything watched?",
-    rows=(NOW, PROGRESS, MACHINES),
+    rows=(NOW, PROGRESS, MACHINES, RAY),
     variables=(JOB, HOST),
 )
