@@ -33,6 +33,15 @@ class Case:
         self.captured_at: float | None = None
         self.capturing = False
 
+    @property
+    def about_ourselves(self) -> bool:
+        """Its incident is of the sentinel, not of the job."""
+        return self.incident.rule.startswith("sentinel.")
+
+    def key(self, rule: str) -> tuple[str, int, str]:
+        """Names one of its findings: job, attempt, rule."""
+        return (self.job.job, self.job.attempt, rule)
+
     def take_round(self, at: float, number: int, facts: tuple[StackFact, ...]) -> None:
         """Stacks have come; rounds come in order, a late one is dropped."""
         if number > len(self.rounds):

@@ -12,16 +12,16 @@ from collections.abc import Iterable
 import msgspec
 
 from ray_sentinel.config import Config
+from ray_sentinel.engine import asking
 from ray_sentinel.engine import status as status_words
 from ray_sentinel.engine.actions import (
     AnyAction,
-    AskRas,
-    AskRecorder,
     ProbeNode,
     Publish,
     TakeStacks,
 )
 from ray_sentinel.engine.case import Case
+from ray_sentinel.engine.casebook import ASKED, CaseBook, why_over
 from ray_sentinel.engine.cluster import ClusterView, NodeView
 from ray_sentinel.engine.events import (
     AnyEvent,
@@ -37,14 +37,11 @@ from ray_sentinel.engine.events import (
     StacksTaken,
     Tick,
 )
-from ray_sentinel.engine.exits import has_own_words
-from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.rule import load_rules
 from ray_sentinel.engine.sampling import routine_samples
-from ray_sentinel.engine.table import CONFIRMED, OPEN, advance
-from ray_sentinel.engine.targets import capture_of
+from ray_sentinel.engine.table import CONFIRMED, advance
 from ray_sentinel.engine.verdict import Judgement, judge
-from ray_sentinel.model.incident import Finding, Incident, Transition
+from ray_sentinel.model.incident import Finding, Incident
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.model.status import JobStatus, State
 
@@ -55,13 +52,9 @@ ROUND_OVERDUE = 4.0
 LOOK_AGAIN = 5.0
 """Seconds between rounds while a case waits."""
 PROBE_EVERY = 1.5
-TOOLS_SECONDS = 12.0
-"""After which tools that were sent to the ranks are believed to be done, come what may."""
 SETTLED_AFTER_TOOLS = 1.6
 """An agent's snapshot shows what the tools did up to so many seconds before."""
-KEPT_INCIDENTS = 1000
 MOST_CAPTURES = 3
-MOST_ROUNDS = 60
 
 
 class Engine:
@@ -74,11 +67,7 @@ class Engine:
         self.config = config or Config()
         self.view = ClusterView(self.config)
         self._rules = load_rules(self.config)
-        self._incidents: dict[str, Incident] = {incident.id: incident for incident in incidents}
-        self._cases: dict[str, Case] = {}
-        self._answered: dict[tuple[str, int, str], JobView] = {}
-        """Findings that have had their incident, until they are no longer made."""
-        self._number = len(self._incidents)
+        self.book = CaseBook(incidents)
         self._sampled: dict[tuple[str, int], float] = {}
         self._now = 0.0
 
@@ -98,15 +87,8 @@ class Engine:
                 self._node_changed(event, now)
             case StacksTaken():
                 return self._stacks(event, now)
-            case RecorderExplained():
-                if case := self._cases.get(event.incident):
-                    case.job.disturbed_until = now + SETTLED_AFTER_TOOLS
-                    case.recorder = event.facts
-                    case.problems.extend(event.problems)
-            case RasExplained():
-                if case := self._cases.get(event.incident):
-                    case.ras = event.facts or case.ras
-                    case.problems.extend(event.problems)
+            case RecorderExplained() | RasExplained():
+                self._explained(event, now)
             case CaptureDone():
                 return self._captured(event, now)
             case DumpAsked():
@@ -115,9 +97,20 @@ class Engine:
                 self.view.recall(event.phases)
         return []
 
+    def _explained(self, event: RecorderExplained | RasExplained, now: float) -> None:
+        case = self.book.cases.get(event.incident)
+        if case is None:
+            return
+        case.problems.extend(event.problems)
+        if isinstance(event, RecorderExplained):
+            case.job.disturbed_until = now + SETTLED_AFTER_TOOLS
+            case.recorder = event.facts
+        else:
+            case.ras = event.facts or case.ras
+
     def incidents(self, *, everything: bool = False) -> tuple[Incident, ...]:
         """All that were confirmed, the newest last; with ``everything`` suspicions too."""
-        told = self._incidents.values()
+        told = self.book.incidents.values()
         return tuple(i for i in told if everything or i.confirmed_at is not None)
 
     def status(self, now: float) -> tuple[State, str, tuple[JobStatus, ...]]:
@@ -142,15 +135,14 @@ class Engine:
             for finding in rule.evaluate(self.view, now):
                 found.add((finding.job, finding.attempt, finding.rule))
                 actions += self._found(finding, now)
-        for key in [key for key in self._answered if key not in found]:
-            del self._answered[key]
-        for case in list(self._cases.values()):
+        self.book.still_found(found)
+        for case in list(self.book.cases.values()):
             actions += self._follow(case, found, now)
         for job, ranks, every in routine_samples(self.view, set(self._jobs_with_cases()), now):
             if now - self._sampled.get(job.key, 0.0) >= every:
                 self._sampled[job.key] = now
                 actions.append(TakeStacks(incident="", round=0, ranks=ranks))
-        self._forget()
+        self.book.forget()
         return actions
 
     def _probes(self, now: float) -> list[AnyAction]:
@@ -164,83 +156,20 @@ class Engine:
         return asked
 
     def _jobs_with_cases(self) -> Iterable[tuple[str, int]]:
-        return (case.job.key for case in self._cases.values())
+        return (case.job.key for case in self.book.cases.values())
 
     def _found(self, finding: Finding, now: float) -> list[AnyAction]:
-        key = (finding.job, finding.attempt, finding.rule)
         job = self.view.jobs[finding.job, finding.attempt]
-        if self._answered.get(key) is job or self._is_echo(job, finding):
+        if self.book.is_answered(finding, job):
             return []
-        case = next((c for c in self._cases.values() if c.job is job), None)
+        case = self.book.case_for(finding, job)
         if case is not None:
             if case.incident.state == "suspected":
                 if finding.hard and not case.hard:
                     case.hard, case.opened_at = True, now
                 case.findings[finding.rule] = finding
             return []
-        return self._open(finding, job, now)
-
-    def _is_echo(self, job: JobView, finding: Finding) -> bool:
-        """The job has not moved since its incident: what ends now ends because of that."""
-        for incident in reversed(self._incidents.values()):
-            same = (incident.job, incident.attempt) == job.key and incident.confirmed_at is not None
-            if same and incident.suspected_at >= job.first_seen and incident.kind != "asked":
-                return job.moved_at() <= (incident.confirmed_at or 0.0)
-        return False
-
-    def _open(self, finding: Finding, job: JobView, now: float) -> list[AnyAction]:
-        self._number += 1
-        incident = Incident(
-            id=f"{self._number:04d}",
-            job=job.job,
-            attempt=job.attempt,
-            kind=finding.kind,
-            severity=finding.severity,
-            state="suspected",
-            summary=finding.summary,
-            rule=finding.rule,
-            suspected_at=now,
-            last_progress=job.moved_at(),
-            suspects=finding.suspects,
-            history=(Transition(now, "suspected", finding.summary),),
-        )
-        case = Case(incident, job, now, finding.hard)
-        case.findings[finding.rule] = finding
-        self._incidents[incident.id] = incident
-        self._cases[incident.id] = case
-        return [
-            *self._ask_stacks(case, now),
-            *self._ask_recorder(case, now),
-            *self._ask_ras(case),
-        ]
-
-    def _ask_stacks(self, case: Case, now: float) -> list[AnyAction]:
-        ranks = tuple(view.rank for view in case.job.live)
-        if not ranks or case.asked_round >= MOST_ROUNDS:
-            return []
-        case.asked_round += 1
-        case.asked_round_at = now
-        return [TakeStacks(incident=case.incident.id, round=case.asked_round, ranks=ranks)]
-
-    @staticmethod
-    def _ask_recorder(case: Case, now: float) -> list[AnyAction]:
-        # One that an exception has ended left its recorder behind.
-        ranks = tuple(
-            view.rank
-            for view in case.job.ranks.values()
-            if view.attached and (view.alive or (view.exit and has_own_words(view.exit)))
-        )
-        if not ranks:
-            return []
-        case.recorder_asked_at = now
-        # The ranks write their dumps: that is no sign of their own.
-        case.job.disturbed_until = now + TOOLS_SECONDS
-        return [AskRecorder(incident=case.incident.id, ranks=ranks)]
-
-    @staticmethod
-    def _ask_ras(case: Case) -> list[AnyAction]:
-        ranks = tuple(view.rank for view in case.job.live)
-        return [AskRas(incident=case.incident.id, ranks=ranks)] if len(ranks) > 1 else []
+        return asking.everything(self.book.open(finding, job, now), now)
 
     def _follow(self, case: Case, found: set[tuple[str, int, str]], now: float) -> list[AnyAction]:
         if case.incident.state == "suspected":
@@ -253,7 +182,7 @@ class Engine:
         self, case: Case, found: set[tuple[str, int, str]], now: float
     ) -> list[AnyAction]:
         for rule in list(case.findings):
-            if _key(case, rule) not in found:
+            if case.key(rule) not in found:
                 del case.findings[rule]
         hard = any(finding.hard for finding in case.findings.values())
         if not case.findings:
@@ -269,7 +198,7 @@ class Engine:
             return []
         if case.asked_round < 2:
             due = now - case.asked_round_at >= self.config.hang.confirm_seconds
-            return self._ask_stacks(case, now) if due else []
+            return asking.stacks(case, now) if due else []
         return self._decide(case, self._judge(case, now, proven=False), now)
 
     @staticmethod
@@ -293,11 +222,7 @@ class Engine:
             due = now - case.asked_round_at >= LOOK_AGAIN
             if not due:
                 return []
-            return [
-                *self._ask_stacks(case, now),
-                *self._ask_recorder(case, now),
-                *self._ask_ras(case),
-            ]
+            return asking.everything(case, now)
         verdict = judgement.verdict
         blamed = {(culprit.rank, culprit.pid) for culprit in verdict.culprits}
         views = [
@@ -305,55 +230,35 @@ class Engine:
             for view in case.job.ranks.values()
             if (view.rank.id.rank, view.rank.process.pid) in blamed
         ]
-        self._keep(
+        self.book.confirm(
             case,
             msgspec.structs.replace(
                 advance(case.incident, "confirmed", now, verdict.summary),
                 kind=verdict.kind,
-                severity="warning" if verdict.kind == "stall" else "critical",
+                severity="warning" if verdict.kind in ("stall", "sentinel") else "critical",
                 summary=verdict.summary,
                 verdict=verdict,
                 suspects=tuple(view.rank.id for view in views),
                 processes={str(view.rank.id.rank): view.rank.process for view in views},
             ),
         )
-        for rule in case.findings:
-            self._answered[_key(case, rule)] = case.job
         return [Publish(incident=case.incident), *self._capture(case, now)]
 
-    def _drop(self, case: Case, why: str, now: float) -> list[AnyAction]:
-        self._keep(case, advance(case.incident, "dismissed", now, why))
-        del self._cases[case.incident.id]
-        return []
-
     def _capture(self, case: Case, now: float) -> list[AnyAction]:
-        case.captures += 1
-        case.captured_at = now
-        case.capturing = True
-        case.job.disturbed_until = now + self.config.capture.deadline + TOOLS_SECONDS
-        return [capture_of(case)]
+        if case.about_ourselves:
+            return []
+        return [asking.capture(case, now, self.config.capture.deadline)]
+
+    def _drop(self, case: Case, why: str, now: float) -> list[AnyAction]:
+        self.book.drop(case, why, now)
+        return []
 
     def _watch_the_end(
         self, case: Case, found: set[tuple[str, int, str]], now: float
     ) -> list[AnyAction]:
-        job, incident = case.job, case.incident
-        why = ""
-        if job.ended_at is not None:
-            why = "the job has ended"
-        elif self.view.jobs.get(job.key) is not job:
-            why = "the job was started again"
-        elif job.moved_at() > (incident.confirmed_at or now) + 0.5 and not any(
-            _key(case, rule) in found for rule in case.findings
-        ):
-            why = "the job moves again"
-        elif incident.rule == "user.dump" and incident.state == "explained":
-            why = "captured as asked"
+        why = why_over(case, self.view.jobs.get(case.job.key), found)
         if why and not case.capturing:
-            self._keep(case, advance(incident, "resolved", now, why))
-            del self._cases[incident.id]
-            job.forgive()
-            for rule in case.findings:
-                self._answered.pop(_key(case, rule), None)
+            self.book.resolve(case, why, now)
             return [Publish(incident=case.incident)]
         again = now - (case.captured_at or now) >= self.config.capture.cooldown_seconds
         if again and not case.capturing and case.captures < MOST_CAPTURES and not why:
@@ -363,7 +268,7 @@ class Engine:
     def _stacks(self, event: StacksTaken, now: float) -> list[AnyAction]:
         facts = tuple(msgspec.structs.replace(fact, at=now) for fact in event.facts)
         self._look(facts)
-        case = self._cases.get(event.incident)
+        case = self.book.cases.get(event.incident)
         if case is None:
             return []
         case.take_round(now, event.round, facts)
@@ -377,7 +282,7 @@ class Engine:
                 job.ranks[process].look(by_process[process])
 
     def _captured(self, event: CaptureDone, now: float) -> list[AnyAction]:
-        case = self._cases.get(event.incident)
+        case = self.book.cases.get(event.incident)
         if case is None:
             return []
         case.capturing = False
@@ -386,40 +291,24 @@ class Engine:
         bundle = event.bundle or case.incident.bundle
         captured = advance(case.incident, "captured", now, "; ".join(event.problems[:3]))
         explained = advance(captured, "explained", now, bundle)
-        self._keep(case, msgspec.structs.replace(explained, bundle=bundle))
+        self.book.keep(case, msgspec.structs.replace(explained, bundle=bundle))
         return [Publish(incident=case.incident)]
 
     def _dump(self, event: DumpAsked, now: float) -> list[AnyAction]:
         actions: list[AnyAction] = []
         for job in self.view.jobs.values():
-            busy = any(case.job is job for case in self._cases.values())
+            busy = any(not case.about_ourselves for case in self.book.of(job))
             if not job.live or (event.job and event.job != job.job) or busy:
                 continue
             finding = Finding(
-                rule="user.dump",
+                rule=ASKED,
                 job=job.job,
                 attempt=job.attempt,
                 kind="asked",
                 severity="info",
                 summary=f"{job.job}: {event.why}",
             )
-            self._open(finding, job, now)
-            case = next(c for c in self._cases.values() if c.job is job)
-            self._keep(case, advance(case.incident, "confirmed", now, event.why))
+            case = self.book.open(finding, job, now)
+            self.book.keep(case, advance(case.incident, "confirmed", now, event.why))
             actions += self._capture(case, now)
         return actions
-
-    def _keep(self, case: Case, incident: Incident) -> None:
-        case.incident = incident
-        self._incidents[incident.id] = incident
-
-    def _forget(self) -> None:
-        while len(self._incidents) > KEPT_INCIDENTS:
-            oldest = next((i for i, it in self._incidents.items() if it.state not in OPEN), None)
-            if oldest is None:
-                return
-            del self._incidents[oldest]
-
-
-def _key(case: Case, rule: str) -> tuple[str, int, str]:
-    return (case.job.job, case.job.attempt, rule)

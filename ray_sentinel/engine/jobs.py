@@ -133,6 +133,10 @@ class JobView:
         signs = sorted((view.moved_at for view in views), reverse=True)
         return max(signs[len(signs) // 2], *(view.advanced_at for view in views))
 
+    def paused(self, now: float) -> bool:
+        """Every process is stopped: somebody paused the job, and nobody hangs."""
+        return all(rank.held("stopped", now) or rank.held("traced", now) for rank in self.live)
+
     def works_apart(self) -> bool:
         """Some rank gives signs of life that do not count as movement of the job."""
         moved = self.moved_at()

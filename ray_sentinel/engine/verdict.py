@@ -45,9 +45,11 @@ def judge(case: Case, now: float, *, host_of: dict[str, str], proven: bool) -> J
 
     Pure: the same case gives the same judgement.
     """
-    lost = next((f for f in case.findings.values() if f.rule == "node.lost"), None)
+    lost = case.findings.get("node.lost")
     if lost is not None and proven:
         return Judgement(decision="confirm", verdict=_node_lost(case, lost))
+    if case.about_ourselves:
+        return Judgement(decision="confirm", verdict=_blind(next(iter(case.findings.values()))))
     ledger = weigh(case, now)
     named = ledger.named()
     if proven:
@@ -164,7 +166,7 @@ def _ranks(numbers: list[int]) -> str:
 def _nobody(case: Case, ledger: Ledger, now: float) -> Judgement:
     """No rank has enough against it: a stall, a blind spot, or no fault at all."""
     job = case.job
-    proven_echo = next((f for f in case.findings.values() if f.rule == "rank.exited"), None)
+    proven_echo = case.findings.get("rank.exited")
     if proven_echo is not None:
         verdict = _verdict(case, ledger, proven_echo.kind, proven_echo.summary)
         return Judgement(decision="confirm", verdict=verdict)
@@ -180,7 +182,7 @@ def _nobody(case: Case, ledger: Ledger, now: float) -> Judgement:
     outside = case.recorder is not None and case.recorder.kind == "waiting-outside"
     if outside or (facts and not any(fact.waits_for_others for fact in facts)):
         summary = f"all {len(job.live)} ranks of {job.job} wait for something outside the job"
-        late = silence >= max(job.hang.stall_seconds, BLIND_PATIENCES * patience)
+        late = "stall.outside" in case.findings
         verdict = _verdict(case, ledger, "stall", summary)
         return Judgement(decision="confirm" if late else "wait", verdict=verdict, why="stall")
     summary = (
@@ -234,6 +236,16 @@ def _verdict(case: Case, ledger: Ledger, kind: FaultKind, summary: str) -> Verdi
         waiting=_waiting(case, set()),
         next_steps=NEXT_STEPS[kind],
         stacks=_stacks(case, ()),
+    )
+
+
+def _blind(finding: Finding) -> Verdict:
+    return Verdict(
+        kind="sentinel",
+        summary=finding.summary,
+        confidence=0.9,
+        evidence=finding.evidence,
+        next_steps=NEXT_STEPS["sentinel"],
     )
 
 

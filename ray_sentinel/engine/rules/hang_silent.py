@@ -31,10 +31,7 @@ class HangSilent(Rule):
 
     @staticmethod
     def _counts(job: JobView, now: float) -> bool:
-        if job.protected_phase(now):
-            return False
-        # A job in which every process is stopped was paused by somebody: nobody hangs.
-        return not all(rank.held("stopped", now) or rank.held("traced", now) for rank in job.live)
+        return not job.protected_phase(now) and not job.paused(now)
 
     @staticmethod
     def _expected(job: JobView, silence: float) -> str:

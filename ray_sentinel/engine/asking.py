@@ -1,0 +1,70 @@
+"""What a case asks for: stacks, recorders, captures. Each notes in the case that it was asked."""
+
+from __future__ import annotations
+
+from ray_sentinel.engine.actions import AnyAction, AskRas, AskRecorder, Capture, TakeStacks
+from ray_sentinel.engine.case import Case
+from ray_sentinel.engine.exits import has_own_words
+from ray_sentinel.model.identity import Rank
+
+MOST_ROUNDS = 60
+TOOLS_SECONDS = 12.0
+"""After which tools that were sent to the ranks are believed to be done, come what may."""
+
+
+def everything(case: Case, now: float) -> list[AnyAction]:
+    """All harmless evidence."""
+    return [*stacks(case, now), *recorders(case, now), *_ras(case)]
+
+
+def stacks(case: Case, now: float) -> list[AnyAction]:
+    """One more round of stacks."""
+    ranks = tuple(view.rank for view in case.job.live)
+    if not ranks or case.asked_round >= MOST_ROUNDS:
+        return []
+    case.asked_round += 1
+    case.asked_round_at = now
+    return [TakeStacks(incident=case.incident.id, round=case.asked_round, ranks=ranks)]
+
+
+def recorders(case: Case, now: float) -> list[AnyAction]:
+    """The flight recorders, also of ranks that an exception has ended: they left theirs behind."""
+    ranks = tuple(
+        view.rank
+        for view in case.job.ranks.values()
+        if view.attached and (view.alive or (view.exit and has_own_words(view.exit)))
+    )
+    if not ranks:
+        return []
+    case.recorder_asked_at = now
+    # The ranks write their dumps: that is no sign of their own.
+    case.job.disturbed_until = now + TOOLS_SECONDS
+    return [AskRecorder(incident=case.incident.id, ranks=ranks)]
+
+
+def _ras(case: Case) -> list[AnyAction]:
+    ranks = tuple(view.rank for view in case.job.live)
+    return [AskRas(incident=case.incident.id, ranks=ranks)] if len(ranks) > 1 else []
+
+
+def capture(case: Case, now: float, deadline: float) -> Capture:
+    """All tools; every live rank is in exactly one of the three lists."""
+    case.captures += 1
+    case.captured_at = now
+    case.capturing = True
+    case.job.disturbed_until = now + deadline + TOOLS_SECONDS
+    suspects = set(case.incident.suspects)
+    live = case.job.live
+    chosen = [view.rank for view in live if view.rank.id in suspects]
+    waiters: dict[tuple[str, ...], Rank] = {}
+    for view in live:
+        fact = case.latest(view.rank.process)
+        if view.rank.id not in suspects and fact is not None:
+            waiters.setdefault(fact.signature, view.rank)
+    picked = {rank.process for rank in (*chosen, *waiters.values())}
+    return Capture(
+        incident=case.incident,
+        suspects=tuple(chosen),
+        waiters=tuple(waiters.values()),
+        others=tuple(view.rank for view in live if view.rank.process not in picked),
+    )

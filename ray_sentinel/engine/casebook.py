@@ -1,0 +1,134 @@
+"""All incidents and the cases that are open: what is kept of them, and when they end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from ray_sentinel.engine.case import Case
+from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.engine.table import OPEN, advance
+from ray_sentinel.model.incident import Finding, Incident, Transition
+
+KEPT_INCIDENTS = 1000
+OURSELVES = "sentinel."
+"""Rules about the sentinel itself: their incidents say nothing of the job, and hide nothing of it.
+"""
+ASKED = "user.dump"
+
+Key = tuple[str, int, str]
+"""Job, attempt, rule."""
+
+
+class CaseBook:
+    """Changed only by the engine. At most one case is open for a job, and one for each rule about
+    ourselves."""
+
+    def __init__(self, incidents: Iterable[Incident]) -> None:
+        self.incidents: dict[str, Incident] = {incident.id: incident for incident in incidents}
+        self.cases: dict[str, Case] = {}
+        self._answered: dict[Key, JobView] = {}
+        """Findings that have had their incident, until they are no longer made."""
+        self._number = len(self.incidents)
+
+    def open(self, finding: Finding, job: JobView, now: float) -> Case:
+        """A new incident, suspected, and its case."""
+        self._number += 1
+        incident = Incident(
+            id=f"{self._number:04d}",
+            job=job.job,
+            attempt=job.attempt,
+            kind=finding.kind,
+            severity=finding.severity,
+            state="suspected",
+            summary=finding.summary,
+            rule=finding.rule,
+            suspected_at=now,
+            last_progress=job.moved_at(),
+            suspects=finding.suspects,
+            history=(Transition(now, "suspected", finding.summary),),
+        )
+        case = self.cases[incident.id] = Case(incident, job, now, finding.hard)
+        case.findings[finding.rule] = finding
+        self.incidents[incident.id] = incident
+        return case
+
+    def keep(self, case: Case, incident: Incident) -> None:
+        """The case's incident has changed."""
+        case.incident = incident
+        self.incidents[incident.id] = incident
+
+    def confirm(self, case: Case, incident: Incident) -> None:
+        """It is sure; what was found is answered until it is found no more."""
+        self.keep(case, incident)
+        for rule in case.findings:
+            self._answered[case.key(rule)] = case.job
+
+    def drop(self, case: Case, why: str, now: float) -> None:
+        """It was nothing."""
+        self.keep(case, advance(case.incident, "dismissed", now, why))
+        del self.cases[case.incident.id]
+
+    def resolve(self, case: Case, why: str, now: float) -> None:
+        """It is over."""
+        self.keep(case, advance(case.incident, "resolved", now, why))
+        del self.cases[case.incident.id]
+        if not case.about_ourselves:
+            case.job.forgive()
+        for rule in case.findings:
+            self._answered.pop(case.key(rule), None)
+
+    def case_for(self, finding: Finding, job: JobView) -> Case | None:
+        """The open case that a finding belongs to."""
+        ours = finding.rule.startswith(OURSELVES)
+        for case in self.of(job):
+            if case.about_ourselves == ours and (not ours or case.incident.rule == finding.rule):
+                return case
+        return None
+
+    def of(self, job: JobView) -> Iterator[Case]:
+        """The open cases of a job."""
+        return (case for case in self.cases.values() if case.job is job)
+
+    def is_answered(self, finding: Finding, job: JobView) -> bool:
+        """It has had its incident, or it follows from one: the job has not moved since."""
+        if self._answered.get((finding.job, finding.attempt, finding.rule)) is job:
+            return True
+        if finding.rule.startswith(OURSELVES):
+            return False
+        for incident in reversed(self.incidents.values()):
+            if (incident.job, incident.attempt) != job.key or incident.confirmed_at is None:
+                continue
+            if incident.suspected_at < job.first_seen or incident.kind in ("asked", "sentinel"):
+                continue
+            return job.moved_at() <= incident.confirmed_at
+        return False
+
+    def still_found(self, found: set[Key]) -> None:
+        """Findings that are made no more may be answered anew when they come back."""
+        for key in self._answered.keys() - found:
+            del self._answered[key]
+
+    def forget(self) -> None:
+        """Let the oldest of too many go; none that is open."""
+        while len(self.incidents) > KEPT_INCIDENTS:
+            oldest = next((i for i, it in self.incidents.items() if it.state not in OPEN), None)
+            if oldest is None:
+                return
+            del self.incidents[oldest]
+
+
+def why_over(case: Case, latest: JobView | None, found: set[Key]) -> str:
+    """Why a confirmed incident is over; "" while it is not. ``latest``: the job as it is now."""
+    job, incident = case.job, case.incident
+    still = any(case.key(rule) in found for rule in case.findings)
+    if job.ended_at is not None:
+        return "the job has ended"
+    if latest is not job:
+        return "the job was started again"
+    if case.about_ourselves:
+        return "" if still else "the job is watched again"
+    if job.moved_at() > (incident.confirmed_at or 0.0) + 0.5 and not still:
+        return "the job moves again"
+    if incident.rule == ASKED and incident.state == "explained":
+        return "captured as asked"
+    return ""

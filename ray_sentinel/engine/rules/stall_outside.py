@@ -1,0 +1,60 @@
+"""stall.outside: all ranks stand still outside of any collective: they wait for something else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.engine.rule import Rule, Thresholds
+from ray_sentinel.model.incident import EvidenceItem, Finding
+
+PATIENCES = 2.0
+
+
+class StallOutsideThresholds(Thresholds, frozen=True, kw_only=True):
+    """``seconds``: least silence of the job; ``hang.stall_seconds`` where it is not set."""
+
+    seconds: float | None = None
+
+
+class StallOutside(Rule):
+    """Names nobody: a service, a file system or a scheduler that all wait for is no rank."""
+
+    name = "stall.outside"
+    Thresholds = StallOutsideThresholds
+
+    def evaluate(self, view: ClusterView, now: float) -> Iterator[Finding]:
+        for job in view.jobs.values():
+            silence = job.silence(now)
+            least = self.thresholds.seconds or job.hang.stall_seconds
+            late = silence >= max(least, PATIENCES * job.patience())
+            spared = job.protected_phase(now) or job.paused(now)
+            if late and not spared and _all_outside(job):
+                yield Finding(
+                    rule=self.name,
+                    job=job.job,
+                    attempt=job.attempt,
+                    kind="stall",
+                    severity="warning",
+                    summary=f"all {len(job.live)} ranks of {job.job} wait for something outside "
+                    "the job",
+                    evidence=(
+                        EvidenceItem(
+                            source="stacks",
+                            text=f"no rank is in a collective, and none has moved for "
+                            f"{silence:.0f} s",
+                        ),
+                    ),
+                )
+
+
+def _all_outside(job: JobView) -> bool:
+    """Whether every rank was seen, since the job last moved, where it waits for no other."""
+    moved = job.moved_at()
+    looks = [view.looks[-1] for view in job.live if view.looks and view.looks[-1].at >= moved]
+    if not looks or len(looks) < len(job.live):
+        return False
+    if all(look.activity == "idle" for look in looks):
+        return False  # it has nothing to do
+    return not any(look.waits_for_others for look in looks)
