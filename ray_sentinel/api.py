@@ -78,6 +78,9 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     """The ranks on this node when the collection began."""
     log_dir: Path | None = None
     environ: Mapping[str, str] = os.environ
+    handed_on: float | None = None
+    """``time.monotonic()`` of the last moment at which a Prometheus took what is served with a time
+    of its own; None where none did yet."""
     live: bool = True
     """False when run on a captured tree: only what is in the tree may be read."""
 

@@ -25,6 +25,7 @@ from ray_sentinel.serving.server import Handler, Request, Response, Server
 
 log = logging.getLogger(__name__)
 
+SCRAPE_HEADER = "x-prometheus-scrape-timeout-seconds"
 GZIP_LEVEL = 1
 """Text like this shrinks twelvefold already at the lowest level."""
 _WANTED_FOR = 150
@@ -116,11 +117,13 @@ class PrometheusExporter(Exporter):
         self._routes: dict[str, Handler] = {
             "/": self._index,
             "/metrics": lambda request: self._page(self._metrics, request),
-            "/steps": lambda request: self._page(self._steps, request),
+            "/steps": self._history,
             "/healthz": self._health,
         }
         self._server: Server | None = None
         self._url = ""
+        self.handed_on: float | None = None
+        """When a Prometheus last took the steps, on the monotonic clock."""
 
     @property
     def url(self) -> str:
@@ -166,6 +169,13 @@ class PrometheusExporter(Exporter):
             return Response(body=f"nothing was collected {since}\n".encode(), status=503)
         page = pages[wants_openmetrics(request.headers.get("accept", ""))]
         return page.response(packed=accepts_gzip(request.headers.get("accept-encoding", "")))
+
+    def _history(self, request: Request) -> Response:
+        response = self._page(self._steps, request)
+        # Every Prometheus says how long it waits; somebody who only looks does not.
+        if response.status == 200 and SCRAPE_HEADER in request.headers:
+            self.handed_on = self._clock.monotonic()
+        return response
 
     def _health(self, _request: Request) -> Response:
         age = self._age()

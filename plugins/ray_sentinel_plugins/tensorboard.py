@@ -7,10 +7,13 @@ written, for the scrape job that keeps the history of steps.
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict, deque
 from collections.abc import Iterator
 from pathlib import Path
+
+import msgspec
 
 from ray_sentinel.api import Collector, Context, Family, Metric, NoData, Sample
 from ray_sentinel.api import Options as BaseOptions
@@ -39,32 +42,59 @@ MAX_POINTS = 50_000
 """Values that are handed on at one time; beyond, a file is read on when there is room again."""
 LEAST_SECONDS = 20.0
 """A value is handed on for so long at least: several scrapes."""
+SETTLED_SECONDS = 90.0
+"""And for so long where there is room: one that scrapes rarely gets it too. One that gets a value
+again, with the same time, keeps it once."""
 HOLD_SECONDS = 660.0
-"""And for so long where there is room: ten minutes without a Prometheus lose nothing. One that gets
-a value again, with the same time, keeps it once."""
+"""While nobody scrapes a value is held for so long: ten minutes without a Prometheus lose nothing.
+Where there is no more room, the files are read on when there is."""
+START_SECONDS = 120.0
+"""In which a first Prometheus may come; after that, one that never came is not waited for where
+there is no more room."""
+OLDEST_SECONDS = 30 * 86400.0 - 3600.0
+"""What Prometheus takes at most, by the configuration that we make for it; a single older sample
+fails the whole scrape."""
 MAX_TIME = 1e11
 """Unix seconds; a time beyond is none."""
 
 Labels = tuple[tuple[str, str], ...]
 
 
+class Writer(msgspec.Struct, frozen=True):
+    """Who wrote an event file: the how-manieth process that did, and its host, if the file's name
+    tells. The host is part of the series, so that they stay the same whichever agent reads."""
+
+    attempt: int
+    host: str = ""
+
+    @property
+    def labels(self) -> Labels:
+        """What its values are told apart by."""
+        attempt = ("attempt", str(self.attempt))
+        return (("host", clean(self.host.split(".")[0])), attempt) if self.host else (attempt,)
+
+
 class Run:
     """One folder of event files and what was read from it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, begun: float = 0.0) -> None:
         self.followed = FollowedFolder(folder)
         self.state = RunState()
-        self.points: list[tuple[str, float, float, int]] = []
-        """(Tag, value, Unix seconds, attempt) of each value that is handed on."""
-        self.steps: list[tuple[int, float, int]] = []
-        """(Step, Unix seconds, attempt) likewise."""
+        self.points: list[tuple[str, float, float, Writer]] = []
+        """(Tag, value, Unix seconds, writer) of each value that is handed on."""
+        self.steps: list[tuple[int, float, Writer]] = []
+        """(Step, Unix seconds, writer) likewise."""
+        self.too_old = 0
+        """Values that no Prometheus would take."""
+        self._begun = begun
         self._batches: deque[tuple[float, int, int]] = deque()
         """(Monotonic time, points, steps) of each collection that added some."""
         self._last_step: tuple[int, int] | None = None
         self._stamps: dict[tuple[str, int], tuple[float, int]] = {}
 
-    def release(self, now: float) -> None:
-        """Let go of what was handed on for long enough; ``now`` is monotonic."""
+    def release(self, now: float, handed_on: float | None) -> None:
+        """Let go of what was handed on for long enough; ``now`` and ``handed_on``, the last moment
+        at which somebody took it, are monotonic."""
         known_points = sum(points for _, points, _ in self._batches)
         known_steps = sum(steps for _, _, steps in self._batches)
         if len(self.points) > known_points or len(self.steps) > known_steps:
@@ -72,8 +102,11 @@ class Run:
             self._batches.append(added)
         while self._batches:
             since, points, steps = self._batches[0]
-            limit = LEAST_SECONDS if len(self.points) >= MAX_POINTS else HOLD_SECONDS
-            if now - since < limit:
+            full = len(self.points) >= MAX_POINTS
+            least = LEAST_SECONDS if full else SETTLED_SECONDS
+            taken = handed_on is not None and handed_on - since >= least
+            nobody = handed_on is None and now - max(self._begun, since) >= START_SECONDS
+            if not (taken or (nobody and full) or now - since >= HOLD_SECONDS):
                 break
             del self.points[:points], self.steps[:steps]
             self._batches.popleft()
@@ -96,20 +129,26 @@ class Run:
 
     def _read_file(self, file: FollowedFile, until: float, history: bool) -> None:
         file.caught_up = False
+        writer = Writer(file.attempt, file.host)
         while time.monotonic() < until and len(self.points) < MAX_POINTS and not file.caught_up:
+            oldest = time.time() - OLDEST_SECONDS
             for event in file.read():
-                self._take(event, file.attempt, history)
+                self._take(event, writer, oldest if history else math.inf)
 
-    def _take(self, event: Event, attempt: int, history: bool) -> None:
+    def _take(self, event: Event, writer: Writer, oldest: float) -> None:
         taken = self.state.take(event)
-        if not history or not taken or not 0 < event.wall_time < MAX_TIME:
+        if not taken or not 0 < event.wall_time < MAX_TIME or oldest == math.inf:
             return
+        if event.wall_time < oldest:
+            self.too_old += len(taken)
+            return
+        attempt = writer.attempt
         for tag, value in taken:
-            self.points.append((tag, value, self._stamp(tag, event.wall_time, attempt), attempt))
+            self.points.append((tag, value, self._stamp(tag, event.wall_time, attempt), writer))
         step = self.state.step
         if step is not None and (step, attempt) != self._last_step:
             self._last_step = (step, attempt)
-            self.steps.append((step, self._stamp("", event.wall_time, attempt), attempt))
+            self.steps.append((step, self._stamp("", event.wall_time, attempt), writer))
 
     def _stamp(self, tag: str, wall_time: float, attempt: int) -> float:
         """The value's own time in whole milliseconds, as they are stored; one millisecond after
@@ -161,7 +200,7 @@ class TensorboardCollector(Collector):
         runs = {folder: run for folder, run in self._runs.items() if self._reads(folder, run)}
         seconds = READ_SECONDS_BY_HAND if self._by_hand else READ_SECONDS
         for run in runs.values():
-            run.release(now)
+            run.release(now, self.context.handed_on)
             run.read(now + seconds, self._history, self._files)
         if not runs:
             raise NoData(self._nothing())
@@ -190,7 +229,7 @@ class TensorboardCollector(Collector):
             found = open_folders(self.context.proc, self._pids()) if self.context.live else set()
         for folder in sorted(found - self._runs.keys()):
             self.log.info("following the event files in %s", clean(str(folder)))
-            self._runs[folder] = Run(folder)
+            self._runs[folder] = Run(folder, time.monotonic())
 
     def _pids(self) -> list[int]:
         if self._by_hand:
@@ -258,6 +297,12 @@ class TensorboardCollector(Collector):
             self._files.complain(folder, "holds corrupt records, which are left out")
         if self._by_hand and not run.followed.caught_up:
             self._files.complain(folder, f"was not read to its end in {READ_SECONDS_BY_HAND:g} s")
+        if run.too_old:
+            self._files.complain(
+                folder,
+                f"holds values of more than {OLDEST_SECONDS / 86400:.0f} days ago, which "
+                "no Prometheus takes; they are not handed on",
+            )
         if run.state.too_many:
             self._files.complain(folder, f"holds more than {MAX_TAGS} tags; the rest is left out")
         if any(file.oversize for file in run.followed.files.values()):
@@ -282,10 +327,10 @@ def _gauges(state: RunState, labels: Labels, clashes: frozenset[str]) -> Iterato
 
 def _history(run: Run, labels: Labels, clashes: frozenset[str]) -> Iterator[Sample]:
     """Every value that is handed on now, at its own time."""
-    for tag, value, stamp, attempt in run.points:
+    for tag, value, stamp, writer in run.points:
         name, tagged = _tagged(tag, labels, clashes)
-        yield Sample(name, (*tagged, ("attempt", str(attempt))), value, stamp)
-    for step, stamp, attempt in run.steps:
-        told = (*labels, ("attempt", str(attempt)))
+        yield Sample(name, (*tagged, *writer.labels), value, stamp)
+    for step, stamp, writer in run.steps:
+        told = (*labels, *writer.labels)
         yield Sample(STEP.name, told, step, stamp)
         yield Sample(FILL.name, told, 0.0, stamp)

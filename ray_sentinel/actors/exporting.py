@@ -72,6 +72,12 @@ class Exporting:
         """Where metrics can be scraped on this node; empty where nothing serves them."""
         return next((exporter.url for exporter in self._running if exporter.url), "")
 
+    @property
+    def handed_on(self) -> float | None:
+        """When samples with a time of their own were last taken, on the monotonic clock."""
+        moments = [getattr(exporter, "handed_on", None) for exporter in self._running]
+        return max((moment for moment in moments if moment is not None), default=None)
+
     def publish(self, families: Iterable[Family]) -> None:
         """Hand the families to all exporters."""
         families = tuple(families)

@@ -165,7 +165,9 @@ class Worker:
         """One collection, whatever it does."""
         self._warnings.texts.clear()
         collector = self._collector
-        collector.context = msgspec.structs.replace(collector.context, ranks=ask.ranks)
+        collector.context = msgspec.structs.replace(
+            collector.context, ranks=ask.ranks, handed_on=ask.handed_on
+        )
         gathering = Gathering(
             self._metrics,
             self._setup.limits,

@@ -81,6 +81,8 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True, tag="ask"):
     deadline: float
     """Seconds from now."""
     ranks: tuple[Rank, ...] = ()
+    handed_on: float | None = None
+    """See ``Context.handed_on``; the clock is the machine's, and so the same in every process."""
 
 
 class Stop(msgspec.Struct, frozen=True, tag="stop"):

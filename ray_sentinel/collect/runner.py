@@ -150,6 +150,10 @@ class Runner:
         """The ranks of this node, for the runs to come."""
         self._around.ranks = tuple(ranks)
 
+    def set_handed_on(self, moment: float | None) -> None:
+        """When samples with a time of their own were last taken, for the runs to come."""
+        self._around.handed_on = moment
+
     def statuses(self) -> tuple[CollectorStatus, ...]:
         """How every collector fares, by name."""
         return self._statuses

@@ -57,6 +57,7 @@ class Surroundings(msgspec.Struct, kw_only=True):
     start_deadline: float = 30.0
     live: bool = True
     ranks: tuple[Rank, ...] = ()
+    handed_on: float | None = None
 
 
 class Version:
@@ -233,7 +234,14 @@ class Version:
         self._sequence += 1
         self._asked_at = now
         deadline = self.schedule.timing.deadline
-        self._worker.send(Ask(sequence=self._sequence, deadline=deadline, ranks=self._around.ranks))
+        self._worker.send(
+            Ask(
+                sequence=self._sequence,
+                deadline=deadline,
+                ranks=self._around.ranks,
+                handed_on=self._around.handed_on,
+            )
+        )
         self.schedule.asked(now)
 
     def _check(self, now: float) -> None:

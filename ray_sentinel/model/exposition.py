@@ -98,7 +98,8 @@ class _Block:
 class Renderer:
     """Renders families for one host in one format; keeps what can be used again.
 
-    ``history`` selects the samples that have a timestamp; without it they are left out.
+    ``history`` selects the samples that have a timestamp; without it they are left out. What
+    happened on another host keeps that host's name, whoever tells of it.
     Not for use by two threads at once.
     """
 
@@ -163,7 +164,10 @@ class Renderer:
     def _prefix(self, name: str, labels: Labels) -> str:
         pairs = {"host": self._host}
         for key, value in labels:
-            pairs.setdefault(label_name(key), escape(value))
+            if self._history and key == "host":
+                pairs["host"] = escape(value)
+            else:
+                pairs.setdefault(label_name(key), escape(value))
         return name + "{" + ",".join(f'{key}="{value}"' for key, value in pairs.items()) + "} "
 
     def _header(self, metric: Metric, taken: set[str]) -> str:

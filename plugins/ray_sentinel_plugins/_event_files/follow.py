@@ -51,9 +51,10 @@ def parse_name(name: str) -> FileName | None:
 class FollowedFile:
     """One event file and how far it was read."""
 
-    def __init__(self, path: Path, attempt: int) -> None:
+    def __init__(self, path: Path, attempt: int, host: str = "") -> None:
         self.path = path
         self.attempt = attempt
+        self.host = host
         self.offset = 0
         self.corrupt = 0
         """Places where records were lost."""
@@ -149,7 +150,9 @@ class FollowedFolder:
         names = [parse_name(name) for name in os.listdir(self.path)]
         for name in sorted(found for found in names if found is not None):
             if name.name not in self.files:
-                self.files[name.name] = FollowedFile(self.path / name.name, self._attempt(name))
+                self.files[name.name] = FollowedFile(
+                    self.path / name.name, self._attempt(name), name.host
+                )
                 self.newest = max(name, self.newest or name)
         gone = self.files.keys() - {name.name for name in names if name is not None}
         for old in gone:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -107,19 +106,19 @@ class ControlStore:
 
 def demands(state: Any) -> dict[str, float]:
     """The resources that are waited for, of a ``ClusterResourceState``."""
-    asked: Counter[str] = Counter()
+    asked: dict[str, float] = {}
     for request in state.pending_resource_requests:
         _add(asked, request.request.resources_bundle, request.count)
     for gang in state.pending_gang_resource_requests:
         for part in gang.requests:
             _add(asked, part.resources_bundle, 1)
-    return dict(asked)
+    return asked
 
 
-def _add(asked: Counter[str], bundle: Mapping[str, float], count: int) -> None:
+def _add(asked: dict[str, float], bundle: Mapping[str, float], count: int) -> None:
     for resource, amount in bundle.items():
         if plain(resource):
-            asked[resource] += amount * count
+            asked[resource] = asked.get(resource, 0.0) + amount * count
 
 
 def plain(resource: str) -> bool:

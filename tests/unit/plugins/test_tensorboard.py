@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,19 +15,36 @@ from tensorboard.util import tensor_util
 
 from ray_sentinel.api import Context, Family, NoData, Sample
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
+from ray_sentinel_plugins import tensorboard
 from ray_sentinel_plugins._event_files.follow import FileName
 from ray_sentinel_plugins._event_files.places import Readership, open_folders
 from ray_sentinel_plugins.tensorboard import (
     HOLD_SECONDS,
     LEAST_SECONDS,
     MAX_POINTS,
+    OLDEST_SECONDS,
+    SETTLED_SECONDS,
+    START_SECONDS,
     Run,
     TensorboardCollector,
+    Writer,
 )
 
 
+@pytest.fixture(autouse=True)
+def _any_time_is_young_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests' values are of 1970, but where their age is what is tested."""
+    monkeypatch.setattr(tensorboard, "OLDEST_SECONDS", 1e11)
+
+
 def add(
-    writer: EventFileWriter, step: int, time: float = 0.0, /, *, tensor: bool = False, **tags: float
+    writer: EventFileWriter,
+    step: int,
+    moment: float = 0.0,
+    /,
+    *,
+    tensor: bool = False,
+    **tags: float,
 ) -> None:
     """One event with these tags; ``__`` stands for a slash."""
     values = [
@@ -35,7 +53,7 @@ def add(
         else Summary.Value(tag=tag.replace("__", "/"), simple_value=value)
         for tag, value in tags.items()
     ]
-    when = time or 1000.0 + step
+    when = moment or 1000.0 + step
     writer.add_event(EventProto(wall_time=when, step=step, summary=Summary(value=values)))
     writer.flush()
 
@@ -160,25 +178,78 @@ def test_every_value_is_handed_on_at_its_time(
     assert {entry[2] for entry in following.history()} == {1000.25, 1001.5, 1002.0}
 
 
-def test_values_are_let_go_when_they_are_old_or_there_is_no_room() -> None:
-    run = Run(Path("/nowhere"))
-    run.points = [("loss", 1.0, 1000.0, 0)] * 10
-    run.steps = [(1, 1000.0, 0)]
-    run.release(now=5.0)
-    run.points += [("loss", 1.0, 1001.0, 0)] * MAX_POINTS
-    run.release(now=6.0)
-    assert len(run.points) == MAX_POINTS + 10
-    run.release(now=5.0 + LEAST_SECONDS)
-    assert len(run.points) == MAX_POINTS
-    assert run.steps == []
-    run.release(now=6.0 + LEAST_SECONDS)
+def holding(points: int, since: float, begun: float = 0.0) -> Run:
+    """A run with so many values that came at that moment."""
+    run = Run(Path("/nowhere"), begun)
+    run.points = [("loss", 1.0, 1000.0, Writer(0))] * points
+    run.steps = [(1, 1000.0, Writer(0))]
+    run.release(since, None)
+    return run
+
+
+@pytest.mark.parametrize(
+    ("points", "now", "handed_on", "kept"),
+    [
+        # Nobody has ever scraped: ten minutes, but for a backlog after the time of starting.
+        (10, 659.0, None, True),
+        (10, 660.0, None, False),
+        (MAX_POINTS, START_SECONDS - 1, None, True),
+        (MAX_POINTS, START_SECONDS, None, False),
+        # Scraped: a while after they were taken.
+        (10, SETTLED_SECONDS, SETTLED_SECONDS - 1, True),
+        (10, SETTLED_SECONDS + 1, SETTLED_SECONDS, False),
+        (MAX_POINTS, LEAST_SECONDS + 1, LEAST_SECONDS, False),
+        (MAX_POINTS, LEAST_SECONDS + 1, LEAST_SECONDS - 1, True),
+        # Whoever scraped went away before: they are held, and the files are not read on.
+        (10, 659.0, -1.0, True),
+        (MAX_POINTS, 659.0, -1.0, True),
+        (MAX_POINTS, 660.0, -1.0, False),
+    ],
+)
+def test_how_long_values_are_handed_on(
+    points: int, now: float, handed_on: float | None, kept: bool
+) -> None:
+    run = holding(points, 0.0)
+    run.release(now, handed_on)
+    assert (bool(run.points), bool(run.steps)) == (kept, kept)
+
+
+def test_each_batch_is_let_go_in_its_turn() -> None:
+    run = holding(10, 5.0)
+    run.points += [("loss", 1.0, 1001.0, Writer(0))] * 7
+    run.release(6.0, None)
+    run.release(100.0, 5.0 + SETTLED_SECONDS)
+    assert (len(run.points), run.steps) == (7, [])
+    run.release(5.0 + HOLD_SECONDS, None)
+    assert len(run.points) == 7
+    run.release(6.0 + HOLD_SECONDS, None)
     assert run.points == []
-    run.points = [("loss", 1.0, 1002.0, 0)]
-    run.release(now=100.0)
-    run.release(now=100.0 + HOLD_SECONDS - 1)
-    assert run.points
-    run.release(now=100.0 + HOLD_SECONDS)
-    assert run.points == []
+
+
+def test_what_no_prometheus_takes_keeps_nothing_else_out(
+    writer: EventFileWriter,
+    reader: Callable[..., Reader],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(tensorboard, "OLDEST_SECONDS", OLDEST_SECONDS)
+    now = time.time()
+    add(writer, 1, now - OLDEST_SECONDS - 60, loss=1.0)
+    add(writer, 2, now - OLDEST_SECONDS + 600, loss=2.0)
+    following = reader()
+    assert {entry[3] for entry in following.history() if entry[0] == "tb_loss"} == {2.0}
+    assert following.gauges()["tb_step"] == 2
+    assert "30 days" in caplog.text
+
+
+def test_the_host_is_the_writers_whoever_reads(
+    writer: EventFileWriter, reader: Callable[..., Reader], tmp_path: Path
+) -> None:
+    add(writer, 1, loss=1.0)
+    (path,) = (tmp_path / "tb").iterdir()
+    path.rename(path.with_name("events.out.tfevents.1700000000.node7.example.com.12.0"))
+    history = [sample for sample in reader().samples() if sample.timestamp is not None]
+    assert {dict(sample.labels)["host"] for sample in history} == {"node7"}
 
 
 def test_by_hand_only_the_newest_values_are_told(
