@@ -16,6 +16,7 @@ from ray_sentinel.store.scrape_config import (
     scrape_config,
     targets_file,
 )
+from ray_sentinel.store.tsdb import ULID
 
 log = logging.getLogger(__name__)
 
@@ -23,6 +24,7 @@ MAX_LOG_BYTES = 16 << 20
 LOW_BYTES = 64 << 20
 """With less free space than this, what is scraped is lost sooner or later."""
 _BAD_RULES = "loading groups failed"
+_NO_STORAGE = "opening storage failed"
 _FAULT = re.compile(r"level=(?:error|ERROR)|fatal|panic|error:")
 
 RuleFiles = tuple[tuple[str, int, int], ...]
@@ -111,6 +113,20 @@ class JobFiles:
     def blames_rules(self, words: str) -> bool:
         """Whether its last words are about the user's rules."""
         return _BAD_RULES in words and str(self.folder / "rules") in words
+
+    def set_aside(self, words: str) -> list[str]:
+        """Move the blocks that its last words call corrupt out of its way; where they are now.
+
+        Nothing is deleted: with one such block in its place it would not start at all.
+        """
+        moved = []
+        for block in self.data.iterdir() if _NO_STORAGE in words and self.data.is_dir() else ():
+            if ULID.match(block.name) and block.name in words:
+                target = self.folder / "broken" / block.name
+                target.parent.mkdir(exist_ok=True)
+                block.rename(target)
+                moved.append(str(target))
+        return moved
 
     def _write(self, name: str, data: bytes) -> None:
         """Replace a file whole, if it is another now."""

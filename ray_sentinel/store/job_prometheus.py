@@ -63,6 +63,7 @@ class JobPrometheus:
         self._started, self._due, self._pause = 0.0, 0.0, FIRST_PAUSE
         self._rules = self.files.user_rules()
         self._own_rules = True
+        self._aside: list[str] = []
         self._problem = self._disk = ""
         self._closed = False
 
@@ -124,6 +125,8 @@ class JobPrometheus:
             yield f"the job's Prometheus was restarted {self.restarts} times"
         for problem in filter(None, (self._problem, self._disk)):
             yield f"the job's Prometheus: {problem}"
+        for path in self._aside:
+            yield f"the job's Prometheus: a corrupt block was moved to {path}"
         if not self._own_rules:
             yield f"the job's Prometheus runs without the rules in {self.files.folder / 'rules'}"
 
@@ -145,12 +148,24 @@ class JobPrometheus:
             self._problem,
             self._pause,
         )
-        if self.files.blames_rules(words):
-            self._own_rules = False
         self._child = None
+        self._mend(words)
         self._due = self._clock.monotonic() + self._pause
         self._pause = min(2 * self._pause, LONGEST_PAUSE)
         self.restarts += 1
+
+    def _mend(self, words: str) -> None:
+        """Take away what it said it cannot start with."""
+        if self.files.blames_rules(words):
+            self._own_rules = False
+        try:
+            moved = self.files.set_aside(words)
+        except OSError as error:
+            log.warning("a corrupt block cannot be moved away: %s", error)
+            return
+        for path in moved:
+            log.warning("a corrupt block was moved to %s", path)
+        self._aside += moved
 
     def _look_at_rules(self) -> None:
         """Have it read the user's rules again when they were changed."""

@@ -66,6 +66,12 @@ def scrape_config(where: Discovery, *, rules: Iterable[str] = (), old_samples: b
     lines += _agents("ray_sentinel", "/metrics", SCRAPE_SECONDS, where)
     if old_samples:
         lines += _agents("ray_sentinel_steps", "/steps", STEPS_SECONDS, where)
+        lines += [
+            "    # A step is the same whichever agent read it: they take over from each other.",
+            "    metric_relabel_configs:",
+            "      - action: labeldrop",
+            "        regex: instance",
+        ]
     lines += _ray(where)
     return "\n".join(lines) + "\n"
 
@@ -174,4 +180,10 @@ def pod_monitor(namespace: str = "", port: int = 9400) -> str:
             "        - targetLabel: job",
             f"          replacement: {job}",
         ]
+    # A step is the same whichever pod's agent read it.
+    lines += [
+        "      metricRelabelings:",
+        "        - action: labeldrop",
+        "          regex: instance|pod|container|endpoint",
+    ]
     return "\n".join(lines) + "\n"
