@@ -81,6 +81,17 @@ def write_file(path: Path, data: bytes) -> None:
         raise
 
 
+def begin_look(folder: Path) -> str:
+    """Where the files of one more capture go: the folder itself, then ``look_2/``, ``look_3/``.
+
+    So an incident's first look is never overwritten by a later one.
+    """
+    if not any(folder.glob("*_*_*.txt")):
+        return ""
+    taken = [int(p.name[5:]) for p in folder.glob("look_*") if p.name[5:].isdecimal()]
+    return f"look_{max(taken, default=1) + 1}/"
+
+
 def add(folder: Path, files: Mapping[str, bytes]) -> list[str]:
     """Add what the tools brought; returns one line for each file that could not be written.
 

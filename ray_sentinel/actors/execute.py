@@ -52,6 +52,7 @@ from ray_sentinel.engine.events import (
 )
 from ray_sentinel.engine.table import OPEN
 from ray_sentinel.evidence import flight_recorder
+from ray_sentinel.evidence.stacks.same import fold
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.report import series
@@ -184,11 +185,11 @@ class Executor:
         seconds = self._config.capture.deadline + GATHER_SECONDS
         answers, problems = self._ask("capture", requests, seconds)
         captured = [unpack(data, Captured) for data in answers.values()]
-        files = {name: data for answer in captured for name, data in answer.files.items()}
+        files = fold({name: data for answer in captured for name, data in answer.files.items()})
         everyone = (*action.suspects, *action.waiters, *action.others)
         dumps, dump_problems = self._dumps(everyone)
         files |= {f"flight_recorder/{_dump_name(dump)}": dump.data for dump in dumps}
-        folder, lost = self._store(action.incident, files)
+        folder, lost = self._store(action.incident, files, look=True)
         if folder is not None:
             self.diagnose(action.incident)
         return CaptureDone(
@@ -204,9 +205,15 @@ class Executor:
             facts=tuple(fact for answer in captured for fact in answer.facts),
         )
 
-    def _store(self, incident: Incident, files: dict[str, bytes]) -> tuple[Path | None, list[str]]:
+    def _store(
+        self, incident: Incident, files: dict[str, bytes], *, look: bool = False
+    ) -> tuple[Path | None, list[str]]:
+        """Put files into the bundle; a later ``look`` at the same hang beside the earlier ones."""
         folder, problems = self._folder(incident)
-        return folder, problems + (bundle.add(folder, files) if folder else [])
+        if folder is None:
+            return None, problems
+        begun = bundle.begin_look(folder) if look else ""
+        return folder, problems + bundle.add(folder, {begun + n: d for n, d in files.items()})
 
     def _folder(self, incident: Incident) -> tuple[Path | None, list[str]]:
         """The incident's folder, made with the first thing that goes into it."""

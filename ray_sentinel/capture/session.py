@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 
 from ray_sentinel.capture import guard
+from ray_sentinel.capture.states import uses_cuda
 from ray_sentinel.capture.tracer import Traced, Tracer, all_tracers
 from ray_sentinel.capture.tracers.kernel import trace_tasks
 from ray_sentinel.config import Capture, safe_name
@@ -119,6 +120,9 @@ def _look_deeper(
             left = end - time.monotonic()
             if missing[tracer.name]:
                 result = guard.skipped(tracer, rank.process, missing[tracer.name], absent=True)
+            elif tracer.name == "cuda-gdb" and uses_cuda(rank.process.pid) is False:
+                # It would stop the process for seconds, and find nothing that gdb does not.
+                continue
             elif left < 1.0:
                 reason = f"{tracer.name}: not run: the {deadline:g} s of this node were used up"
                 result = guard.skipped(tracer, rank.process, reason)

@@ -63,3 +63,23 @@ def tracer_of(pid: int) -> int:
     """The pid of whoever traces the process; 0 for nobody or unknown."""
     value = status_field(pid, "TracerPid")
     return int(value) if value.isdigit() else 0
+
+
+def uses_cuda(pid: int, proc: str = "/proc") -> bool | None:
+    """Whether the process has an NVIDIA device open; None where its files are hidden from us.
+
+    Its memory map would tell too, but reading that can hang with the process.
+    """
+    folder = f"{proc}/{pid}/fd"
+    try:
+        names = os.listdir(folder)
+    except OSError:
+        return None
+    for name in names:
+        try:
+            target = os.readlink(f"{folder}/{name}")
+        except OSError:
+            continue  # closed meanwhile
+        if target.startswith(("/dev/nvidia", "/dev/dxg")):
+            return True
+    return False

@@ -14,6 +14,7 @@ import msgspec
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.stacks import Reader, by_process, classify_process
 from ray_sentinel.evidence.stacks.formats import named, parse, recognise
+from ray_sentinel.evidence.stacks.same import refers_to, unfold
 from ray_sentinel.evidence.stacks.sources import (
     Source,
     from_path,
@@ -138,7 +139,7 @@ def _read(
     if len(data) > MAX_BYTES:
         files.skipped.append(f"{path}: only the first {MAX_BYTES >> 20} MiB are read")
         data = data[:MAX_BYTES]
-    text = data.decode("utf-8", "replace")
+    text = _with_equal_stacks(path, data.decode("utf-8", "replace"))
     source = from_path(str(path))
     if recognise(text) is None and named(source.tool) is None:
         files.skipped.append(f"{path}: holds no stacks")
@@ -148,6 +149,18 @@ def _read(
     traces = parse(text, ProcessId(host, source.pid), hint=source.tool)
     files.read.append(str(path))
     return tuple(_ranked(trace, source, text, ranks) for trace in traces)
+
+
+def _with_equal_stacks(path: Path, text: str) -> str:
+    """The text, with the stacks of the file beside it that it says are the same."""
+    name = refers_to(text)
+    if not name or name == path.name:
+        return text
+    try:
+        with path.with_name(name).open("rb") as file:
+            return unfold(text, file.read(MAX_BYTES).decode("utf-8", "replace"))
+    except OSError:
+        return text  # it says nothing then, and is listed as a file without stacks
 
 
 def _nameless(text: str) -> bool:

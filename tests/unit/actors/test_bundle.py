@@ -82,3 +82,13 @@ def test_a_full_disk_is_said(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("a file where a folder must be")
     (problem,) = bundle.add(tmp_path, {"f/a": b"x"})
     assert "could not be written" in problem
+
+
+def test_a_later_look_does_not_overwrite_the_first(tmp_path: Path) -> None:
+    assert bundle.begin_look(tmp_path) == ""
+    bundle.add(tmp_path, {"pyspy_n_1.txt": b"first", "report.md": b"r"})
+    assert bundle.begin_look(tmp_path) == "look_2/"
+    bundle.add(tmp_path, {"look_2/pyspy_n_1.txt": b"second"})
+    assert bundle.begin_look(tmp_path) == "look_3/"
+    assert (tmp_path / "pyspy_n_1.txt").read_bytes() == b"first"
+    assert (tmp_path / "look_2" / "pyspy_n_1.txt").read_bytes() == b"second"

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 from ray_sentinel.capture.environment import clean_environment, find_program
 from ray_sentinel.capture.session import Plan, capture, sample
+from ray_sentinel.capture.states import uses_cuda
 from ray_sentinel.capture.tracer import all_tracers
 from ray_sentinel.config import Capture
 
@@ -40,3 +44,14 @@ def test_a_debugger_is_not_blinded_by_our_environment() -> None:
 def test_programs_beside_the_interpreter_are_found() -> None:
     assert find_program("py-spy")
     assert find_program("no-such-program-anywhere") is None
+
+
+def test_a_process_without_a_device_open_uses_no_cuda(tmp_path: Path) -> None:
+    assert uses_cuda(os.getpid()) is False
+    fds = tmp_path / "7" / "fd"
+    fds.mkdir(parents=True)
+    (fds / "0").symlink_to("/dev/null")
+    assert uses_cuda(7, str(tmp_path)) is False
+    (fds / "9").symlink_to("/dev/nvidiactl")
+    assert uses_cuda(7, str(tmp_path)) is True
+    assert uses_cuda(8, str(tmp_path)) is None

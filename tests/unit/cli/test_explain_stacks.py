@@ -13,6 +13,7 @@ import pytest
 from ray_sentinel.cli.main import main
 from ray_sentinel.cli.stack_files import load
 from ray_sentinel.errors import InputError
+from ray_sentinel.evidence.stacks.same import fold
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "stacks"
 PLAIN = FIXTURES / "gloo_plain" / "plain"
@@ -212,3 +213,41 @@ def test_nobody_apart_is_exit_code_0_or_a_stall(
         shutil.copy(PLAIN / name, tmp_path)
     code, found = explained(capsys, tmp_path)
     assert (code, found["culprits"]) == (0, [])
+
+
+def test_equal_stacks_that_are_kept_once_are_read_for_every_rank(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    waits = "    all_reduce (torch/distributed/distributed_c10d.py:2810)\n" + "".join(
+        f"    step_{depth} (/app/train.py:{depth})\n" for depth in range(20)
+    )
+    reads = waits.replace("all_reduce (torch/distributed/distributed_c10d.py", "take (/app/feed.py")
+    files = {
+        f"pyspy_n_{70 + rank}.txt": (
+            f"# rank: {rank}\nProcess {70 + rank}: train\n\n"
+            f'Thread {70 + rank} (idle): "MainThread"\n{reads if rank == 2 else waits}'
+        ).encode()
+        for rank in range(6)
+    }
+    for name, data in fold(files).items():
+        (tmp_path / name).write_bytes(data)
+    assert (tmp_path / "pyspy_n_75.txt").stat().st_size < 200
+    found = explained(capsys, tmp_path)[1]
+    assert found["culprit_ranks"] == [2]
+    assert len(found["processes"]) == 6
+
+
+def test_on_one_host_the_launcher_s_local_rank_is_the_rank(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for host in ("a", "b"):
+        for rank in range(4):
+            waits = "all_reduce (torch/distributed/distributed_c10d.py:2)"
+            frame = "take (/app/feed.py:9)" if rank == 1 else waits
+            (tmp_path / f"pyspy_{host}_{80 + rank}.txt").write_text(
+                f"Process {80 + rank}: python -u train.py --local_rank={rank}\n\n"
+                f'Thread {80 + rank} (idle): "MainThread"\n    {frame}\n    main (/app/r.py:3)\n'
+            )
+    one_host = sorted(tmp_path.glob("pyspy_a_*"))
+    assert explained(capsys, *one_host)[1]["culprit_ranks"] == [1]
+    assert explained(capsys, tmp_path)[1]["culprit_ranks"] == []

@@ -1,0 +1,53 @@
+"""Equal stacks of many ranks, kept once: the other files only say whose theirs are equal to.
+
+A file that stands for another begins like any py-spy dump of its process and then names the other
+file, which lies beside it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from hashlib import sha256
+
+_PREFIX = "pyspy_"
+_HEAD = re.compile(rb"\A(?:#[^\n]*\n)*Process \d+[^\n]*\n")
+_THREAD = re.compile(rb"^Thread (?:0x[0-9a-fA-F]+|\d+)", re.MULTILINE)
+_SAME = re.compile(r"^Stacks: the same as in (?P<name>pyspy_[\w.-]+)\s*$", re.MULTILINE)
+_LEAST = 400
+"""Bytes; a shorter file is kept as it is."""
+
+
+def fold(files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The files, with py-spy's stacks that another file of these has already put into one line.
+
+    Process and thread numbers do not count; functions, files, lines, names and states do.
+    """
+    kept: dict[bytes, str] = {}
+    result: dict[str, bytes] = {}
+    for name in sorted(files):
+        data = files[name]
+        head = _HEAD.match(data)
+        if head is None or len(data) < _LEAST or not name.startswith(_PREFIX):
+            result[name] = data
+            continue
+        digest = sha256(_THREAD.sub(b"Thread", data[head.end() :])).digest()
+        first = kept.setdefault(digest, name)
+        same = head[0] + f"\nStacks: the same as in {first}\n".encode()
+        result[name] = data if first == name else same
+    return result
+
+
+def refers_to(text: str) -> str:
+    """The name of the file whose stacks this one's are the same as, or ""."""
+    match = _SAME.search(text[:4_000])
+    return match["name"] if match else ""
+
+
+def unfold(text: str, other: str) -> str:
+    """``text`` with the stacks of the file that it names."""
+    head = _HEAD.match(text.encode())
+    tail = _HEAD.match(other.encode())
+    if head is None or tail is None:
+        return text
+    return head[0].decode() + other.encode()[tail.end() :].decode("utf-8", "replace")
