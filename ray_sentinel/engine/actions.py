@@ -38,6 +38,16 @@ class AskRas(Action, frozen=True, tag="ask_ras"):
     ranks: tuple[Rank, ...]
 
 
+class AskArrivals(Action, frozen=True, tag="ask_arrivals"):
+    """See when the ranks of a job that goes on called their collectives; answered by
+    StragglersFound. ``offsets`` are seconds to add to the clocks of some ranks' hosts."""
+
+    job: str
+    attempt: int
+    ranks: tuple[Rank, ...]
+    offsets: dict[int, float] = {}
+
+
 class ProbeNode(Action, frozen=True, tag="probe_node"):
     """See whether a silent node's raylet still answers; answered by NodeProbed."""
 
@@ -62,4 +72,4 @@ class Publish(Action, frozen=True, tag="publish"):
     incident: Incident
 
 
-AnyAction = TakeStacks | AskRecorder | AskRas | ProbeNode | Capture | Publish
+AnyAction = TakeStacks | AskRecorder | AskRas | AskArrivals | ProbeNode | Capture | Publish

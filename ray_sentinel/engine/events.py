@@ -13,6 +13,7 @@ from ray_sentinel.model.progress import Snapshot
 from ray_sentinel.model.ras import RasFacts
 from ray_sentinel.model.recorder import RecorderFacts
 from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.model.straggler import StragglerFacts
 
 LOG_VERSION = 1
 
@@ -80,6 +81,14 @@ class RasExplained(EngineEvent, frozen=True, tag="ras"):
     problems: tuple[str, ...] = ()
 
 
+class StragglersFound(EngineEvent, frozen=True, tag="stragglers"):
+    """Who is slow in a job that goes on; ``facts`` is None where no rank has a recorder."""
+
+    job: str
+    attempt: int
+    facts: StragglerFacts | None
+
+
 class CaptureDone(EngineEvent, frozen=True, tag="captured"):
     """The bundle is on disk (or could not be written: ``problems`` says why)."""
 
@@ -112,6 +121,7 @@ AnyEvent = (
     | StacksTaken
     | RecorderExplained
     | RasExplained
+    | StragglersFound
     | CaptureDone
     | DumpAsked
     | PhasesRecalled

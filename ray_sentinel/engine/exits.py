@@ -96,9 +96,9 @@ def final_words(exit_: Exit) -> str:
     """What it said at its end: the exception, or else what its standard error ends with."""
     if exit_.last_words is not None and exit_.last_words.kind == "exception":
         return exit_.last_words.text
-    before, _, tail = exit_.last_output.rpartition("Traceback (most recent call last)")
+    _, listed, tail = exit_.last_output.rpartition("Traceback (most recent call last)")
     # The calls that a traceback lists are indented; they say nothing of the reason.
-    lines = [line for line in tail.splitlines() if line[:1].strip() or not before]
+    lines = [line for line in tail.splitlines() if line[:1].strip() or not listed]
     return "\n".join(lines[-FINAL_LINES:])
 
 

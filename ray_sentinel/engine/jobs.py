@@ -201,6 +201,13 @@ class JobView:
             return max(set(named), key=named.count)
         return "train" if self.training() else self.seen_phase() or "startup"
 
+    def exits_and_dying(self) -> list[tuple[float, Exit]]:
+        """Exits since the last incident, and those that are only a matter of seconds."""
+        told = {exit_.rank.process for _, exit_ in self.exits}
+        dying = [view.dying() for view in self.live if view.rank.process not in told]
+        known = [*self.exits, *(end for end in dying if end is not None)]
+        return sorted(known, key=lambda pair: (pair[0], pair[1].order))
+
     def forgive(self) -> None:
         """An incident is over: the exits that it explained are not brought up again."""
         self.exits.clear()

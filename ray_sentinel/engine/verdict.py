@@ -125,7 +125,9 @@ def _reason(case: Case, view: RankView, kind: FaultKind) -> str:
 
 
 def _phrase(view: RankView, kind: FaultKind) -> str:
-    return describe_exit(view.exit) if view.exit is not None else PHRASES[kind]
+    dying = view.dying()
+    exit_ = view.exit or (dying[1] if dying is not None and kind == "rank-dead" else None)
+    return describe_exit(exit_) if exit_ is not None else PHRASES[kind]
 
 
 def _others(case: Case, culprits: int) -> str:

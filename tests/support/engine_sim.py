@@ -65,6 +65,10 @@ class SimRank:
     activity: Activity = "compute"
     waits: bool | None = False
     holds_gil: bool | None = None
+    active: bool | None = None
+    words: str = ""
+    """An exception that is ending it, though its process is still there."""
+    words_at: float = START
     job: str = "job"
     attempt: int = 0
 
@@ -135,7 +139,13 @@ class Sim:
             setattr(rank, name, value)
 
     def end(
-        self, number: int, *, code: int | None = None, signal: int | None = None, words: str = ""
+        self,
+        number: int,
+        *,
+        code: int | None = None,
+        signal: int | None = None,
+        words: str = "",
+        output: str = "",
     ) -> None:
         """A rank's process ends now."""
         rank = self.rank(number)
@@ -154,6 +164,7 @@ class Sim:
                 signal=signal,
                 last_words=last,
                 was_attached=rank.attached,
+                last_output=output,
             )
         )
         if rank.node not in self.dead_nodes:
@@ -177,6 +188,7 @@ class Sim:
             label=rank.activity,
             waits_for_others=rank.waits,
             holds_gil=rank.holds_gil,
+            active=rank.active,
         )
 
     def _identity(self, rank: SimRank) -> Rank:
@@ -242,6 +254,11 @@ class Sim:
                 phase=rank.phase,
                 phase_since=rank.phase_since - self.skew,
                 attached_at=rank.started - self.skew,
+                last_words=(
+                    LastWords(time=rank.words_at - self.skew, kind="exception", text=rank.words)
+                    if rank.words
+                    else None
+                ),
             )
         return RankSnapshot(
             rank=self._identity(rank),

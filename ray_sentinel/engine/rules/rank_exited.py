@@ -45,16 +45,19 @@ class RankExited(Rule):
 
     def evaluate(self, view: ClusterView, now: float) -> Iterator[Finding]:
         for job in view.jobs.values():
-            if job.exits and not self._a_node_is_missing(view, job, now):
-                finding = self._judge(view, job, now)
+            exits = job.exits_and_dying()
+            if exits and not self._a_node_is_missing(view, job, now):
+                finding = self._judge(view, job, exits, now)
                 if finding is not None:
                     yield finding
 
-    def _judge(self, view: ClusterView, job: JobView, now: float) -> Finding | None:
-        abnormal = [(at, exit_) for at, exit_ in job.exits if is_abnormal(exit_)]
+    def _judge(
+        self, view: ClusterView, job: JobView, exits: list[tuple[float, Exit]], now: float
+    ) -> Finding | None:
+        abnormal = [(at, exit_) for at, exit_ in exits if is_abnormal(exit_)]
         if not abnormal or now - abnormal[0][0] < self.thresholds.settle_seconds:
             return None
-        if self._asked_to_end(job, abnormal[0][0]) or self._all_killed(job):
+        if self._asked_to_end(exits[0], abnormal[0][0]) or self._all_killed(job):
             return None
         if leavers := self._leavers(job, abnormal):
             return self._left(job, leavers, abnormal)
@@ -213,9 +216,9 @@ class RankExited(Rule):
             settled=True,
         )
 
-    def _asked_to_end(self, job: JobView, first_abnormal: float) -> bool:
+    def _asked_to_end(self, first: tuple[float, Exit], first_abnormal: float) -> bool:
         """A launcher or a person ended the job: the first exit of all answers such a signal."""
-        at, exit_ = job.exits[0]
+        at, exit_ = first
         return (
             exit_.signal in ASKED_TO_END and at <= first_abnormal + self.thresholds.settle_seconds
         )

@@ -1,0 +1,104 @@
+"""Looking for stragglers in jobs that go on: now and then, and what was found lately.
+
+A look costs each rank a dump of its flight recorder (some 10 ms in a thread of its own), so it is
+rare, only while the job trains without a case, and rarer still where there are no recorders.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterator
+
+from ray_sentinel.config import Stragglers
+from ray_sentinel.engine.actions import AskArrivals
+from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.events import StragglersFound
+from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.model.status import StragglerStatus
+from ray_sentinel.model.straggler import StragglerFacts
+
+LEAST_RANKS = 3
+LEAST_STEPS = 20
+BARREN_FACTOR = 10
+"""A job without recorders is asked so many times more rarely."""
+HEAT = 60
+"""Looks that are remembered."""
+STALE_LOOKS = 3
+"""What was found so many looks ago is no longer said."""
+SKEW = 0.1
+"""Seconds. Smaller offsets between clocks are rather the way of a snapshot to us."""
+
+Key = tuple[str, int]
+
+
+class StragglerWatch:
+    """Changed only by the engine."""
+
+    def __init__(self, settings: Stragglers) -> None:
+        self._settings = settings
+        self._next: dict[Key, float] = {}
+        self._found: dict[Key, deque[tuple[float, StragglerFacts]]] = {}
+
+    def due(self, view: ClusterView, busy: Collection[Key], now: float) -> Iterator[AskArrivals]:
+        """Whom to look at now. ``busy``: jobs with a case."""
+        interval = self._settings.interval_seconds
+        for key in [key for key in self._next if key not in view.jobs]:
+            del self._next[key]
+            self._found.pop(key, None)
+        for job in view.jobs.values() if interval > 0 else ():
+            if now < self._next.setdefault(job.key, now + interval):
+                continue
+            if job.key in busy or not self._wanted(job, now):
+                continue
+            self._next[job.key] = now + interval
+            ranks = tuple(rank.rank for rank in job.live if rank.attached)
+            yield AskArrivals(
+                job=job.job, attempt=job.attempt, ranks=ranks, offsets=offsets(view, job)
+            )
+
+    def _wanted(self, job: JobView, now: float) -> bool:
+        attached = sum(rank.attached for rank in job.live)
+        return (
+            LEAST_RANKS <= attached <= self._settings.most_ranks
+            and len(job.pace) >= LEAST_STEPS
+            and not job.protected_phase(now)
+            and job.silence(now) < job.patience() / 2
+        )
+
+    def take(self, event: StragglersFound, now: float) -> None:
+        """What a look has found."""
+        key = (event.job, event.attempt)
+        if event.facts is None:
+            self._next[key] = now + BARREN_FACTOR * self._settings.interval_seconds
+        else:
+            self._found.setdefault(key, deque(maxlen=HEAT)).append((now, event.facts))
+
+    def status(self, key: Key, now: float) -> StragglerStatus | None:
+        """For ``status``: the last look, and the heat of it over time."""
+        found = self._found.get(key)
+        if not found:
+            return None
+        at, facts = found[-1]
+        if now - at > STALE_LOOKS * self._settings.interval_seconds:
+            return None
+        return StragglerStatus(
+            kind=facts.kind,
+            ranks=facts.ranks,
+            host=facts.host or next((b.host for b in facts.busy if b.rank in facts.ranks), ""),
+            cost_percent=round(100 * facts.cost, 1),
+            confidence=facts.confidence,
+            at=at,
+            heat=tuple((when, round(100 * old.cost, 1)) for when, old in found),
+            evidence=facts.evidence,
+        )
+
+
+def offsets(view: ClusterView, job: JobView) -> dict[int, float]:
+    """Seconds to add to each rank's clock, where its host's is clearly off."""
+    found = {
+        rank.rank.id.rank: node.offset
+        for rank in job.live
+        if (node := view.nodes.get(rank.node)) is not None
+    }
+    least = min(found.values(), default=0.0)
+    return {rank: offset for rank, offset in found.items() if offset - least > SKEW}

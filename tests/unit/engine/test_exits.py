@@ -1,0 +1,122 @@
+"""Whose exit it was: causes, echoes, mismatches, those that left, and the end of the whole job."""
+
+from __future__ import annotations
+
+import pytest
+
+from ray_sentinel.engine.exits import final_words, is_echo, is_mismatch, is_unclear
+from ray_sentinel.model.identity import ProcessId, Rank, RankId
+from ray_sentinel.model.incident import FaultKind
+from ray_sentinel.model.progress import Exit
+from ray_sentinel.model.recorder import RecorderCulprit, RecorderFacts
+from tests.support.engine_sim import Sim
+
+LOST = "RuntimeError: [pair.cc:553] Connection closed by peer [127.0.0.1]:899"
+GLOO = (
+    "step 31\n"
+    "terminate called after throwing an instance of 'gloo::EnforceNotMet'\n"
+    "  what():  [enforce fail at gloo/transport/tcp/pair.cc:456] op.preamble.length <= op.nbytes. "
+    "96 vs 48. Received data size doesn't match expected size.\n"
+)
+TRACEBACK = (
+    "Traceback (most recent call last):\n"
+    '  File "train.py", line 3, in broken_pipe_test\n'
+    "    heartbeat()\n"
+    "IndexError: list index out of range\n"
+)
+
+
+def ended(output: str, signal: int | None = None, code: int | None = None) -> Exit:
+    rank = Rank(id=RankId("job", 0, 1), process=ProcessId("host", 1, 1), node="n")
+    return Exit(rank=rank, at=0.0, order=1, signal=signal, code=code, last_output=output)
+
+
+def kind_and_named(sim: Sim) -> tuple[FaultKind, list[int | None]]:
+    (incident,) = sim.incidents()
+    return incident.kind, sim.named()
+
+
+def test_what_a_traceback_lists_is_no_reason() -> None:
+    assert final_words(ended(TRACEBACK, code=1)).endswith("\nIndexError: list index out of range")
+    assert "heartbeat" not in final_words(ended(TRACEBACK, code=1))
+    assert not is_echo(ended(TRACEBACK, code=1))
+
+
+def test_standard_error_tells_an_echo_and_a_mismatch() -> None:
+    assert is_echo(ended("Traceback (most recent call last):\n  File 'x'\n" + LOST, code=1))
+    assert is_mismatch(ended(GLOO, signal=6))
+    assert is_unclear(ended("", signal=6))
+    assert not is_unclear(ended("malloc(): corrupted top size\n", signal=6))
+
+
+@pytest.mark.parametrize("attached", [True, False])
+def test_who_falls_into_a_mismatch_first_is_not_blamed(attached: bool) -> None:
+    sim = Sim(attached=attached)
+    sim.run(30)
+    sim.end(2, signal=6, output=GLOO)
+    for number in (0, 1, 3):
+        sim.end(number, code=1, words=LOST if attached else "")
+    sim.run(10)
+    assert kind_and_named(sim) == ("collective-mismatch", [])
+
+
+def test_the_recorders_that_the_dead_left_tell_whose_call_was_wrong() -> None:
+    sim = Sim()
+    sim.recorder = RecorderFacts(
+        kind="collective-mismatch",
+        confidence=0.85,
+        culprits=(RecorderCulprit(rank=3, kind="collective-mismatch", reason="another size"),),
+    )
+    sim.run(30)
+    sim.end(2, signal=6, output=GLOO)
+    for number in (0, 1, 3, 4, 5):
+        sim.end(number, code=1, words=LOST)
+    sim.run(10)
+    assert kind_and_named(sim) == ("collective-mismatch", [3])
+
+
+@pytest.mark.parametrize("attached", [True, False])
+def test_who_leaves_before_all_others_fall_is_named(attached: bool) -> None:
+    sim = Sim(attached=attached)
+    sim.run(30)
+    sim.end(4, code=0)
+    sim.run(1)
+    for number in (0, 1, 2, 3, 5):
+        sim.end(number, code=1, words=LOST if attached else "")
+    sim.run(10)
+    assert kind_and_named(sim) == ("rank-dead", [4])
+
+
+def test_a_rank_that_falls_by_itself_is_named_though_another_left_before() -> None:
+    sim = Sim()
+    sim.run(30)
+    sim.end(4, code=0)
+    sim.end(1, code=1, words="ValueError: bad batch")
+    sim.run(10)
+    assert kind_and_named(sim) == ("rank-dead", [1])
+
+
+def test_a_job_that_is_killed_as_a_whole_is_no_incident() -> None:
+    sim = Sim()
+    sim.run(30)
+    for number in range(6):
+        sim.end(number, signal=9)
+    sim.run(20)
+    assert sim.incidents() == ()
+
+
+def test_an_exception_is_named_before_its_process_has_gone() -> None:
+    sim = Sim()
+    sim.run(30)
+    sim.rank(3).words = "ValueError: bad batch"
+    sim.rank(3).words_at = sim.now
+    sim.rank(3).stuck = True
+    began = sim.now
+    sim.run(5)
+    assert kind_and_named(sim) == ("rank-dead", [3])
+    confirmed = sim.incidents()[0].confirmed_at
+    assert confirmed is not None
+    assert confirmed - began <= 4
+    sim.end(3, code=1, words="ValueError: bad batch")
+    sim.run(20)
+    assert len(sim.incidents()) == 1
