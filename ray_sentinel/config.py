@@ -112,6 +112,15 @@ class NcclRas(Section, frozen=True):
     """"auto" asks versions that are known to survive it (2.29.2 and later)."""
 
 
+class Stragglers(Section, frozen=True):
+    """Looking for slow ranks in jobs that go on."""
+
+    interval_seconds: float = 60.0
+    """Between two looks at a job; 0 = never."""
+    most_ranks: int = 256
+    """Larger jobs are not looked at: every rank's recorder would be fetched."""
+
+
 class Storage(Section, frozen=True):
     """What we keep on disk."""
 
@@ -138,6 +147,7 @@ class Config(Section, frozen=True):
     hang: Hang = Hang()
     capture: Capture = Capture()
     nccl_ras: NcclRas = NcclRas()
+    stragglers: Stragglers = Stragglers()
     storage: Storage = Storage()
     prometheus: Prometheus = Prometheus()
     rules: dict[str, dict[str, Any]] = {}

@@ -36,6 +36,7 @@ from ray_sentinel.actors.storage import Storage
 from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import (
     AnyAction,
+    AskArrivals,
     AskRas,
     AskRecorder,
     Capture,
@@ -49,9 +50,10 @@ from ray_sentinel.engine.events import (
     NodeProbed,
     RecorderExplained,
     StacksTaken,
+    StragglersFound,
 )
 from ray_sentinel.engine.table import OPEN
-from ray_sentinel.evidence import flight_recorder
+from ray_sentinel.evidence import flight_recorder, stragglers
 from ray_sentinel.evidence.stacks.same import fold
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.incident import Incident
@@ -118,6 +120,8 @@ class Executor:
                 self.feed(self._take_stacks(action))
             case AskRecorder():
                 self.feed(self._ask_recorder(action))
+            case AskArrivals():
+                self.feed(self._find_stragglers(action))
             case AskRas():
                 if (answer := self._ras(action)) is not None:
                     self.feed(answer)
@@ -147,6 +151,17 @@ class Executor:
         facts = flight_recorder.explain(by_rank, world_size=size or None) if by_rank else None
         return RecorderExplained(
             time=time.time(), incident=action.incident, facts=facts, problems=tuple(problems)
+        )
+
+    def _find_stragglers(self, action: AskArrivals) -> StragglersFound:
+        dumps, _ = self._dumps(action.ranks)
+        by_rank = {dump.rank: dump.data for dump in reversed(dumps)}
+        hosts = {rank.id.rank: rank.process.host for rank in action.ranks}
+        facts = None
+        if by_rank:
+            facts = stragglers.explain(by_rank, hosts=hosts, offsets=action.offsets)
+        return StragglersFound(
+            time=time.time(), job=action.job, attempt=action.attempt, facts=facts
         )
 
     def _ask_ras(self, ranks: tuple[Rank, ...], seconds: float) -> tuple[list[bytes], list[str]]:

@@ -35,10 +35,12 @@ from ray_sentinel.engine.events import (
     RecorderExplained,
     SnapshotReceived,
     StacksTaken,
+    StragglersFound,
     Tick,
 )
 from ray_sentinel.engine.rule import load_rules
 from ray_sentinel.engine.sampling import routine_samples
+from ray_sentinel.engine.straggling import StragglerWatch
 from ray_sentinel.engine.table import CONFIRMED, advance
 from ray_sentinel.engine.verdict import Judgement, judge
 from ray_sentinel.model.incident import Finding, Incident
@@ -69,6 +71,7 @@ class Engine:
         self._rules = load_rules(self.config)
         self.book = CaseBook(incidents)
         self._sampled: dict[tuple[str, int], float] = {}
+        self._stragglers = StragglerWatch(self.config.stragglers)
         self._now = 0.0
 
     def handle(self, event: AnyEvent) -> list[AnyAction]:
@@ -89,6 +92,8 @@ class Engine:
                 return self._stacks(event, now)
             case RecorderExplained() | RasExplained():
                 self._explained(event, now)
+            case StragglersFound():
+                self._stragglers.take(event, now)
             case CaptureDone():
                 return self._captured(event, now)
             case DumpAsked():
@@ -115,7 +120,7 @@ class Engine:
 
     def status(self, now: float) -> tuple[State, str, tuple[JobStatus, ...]]:
         """The state of the whole, one sentence, and each job's lines."""
-        return status_words.describe(self.view, self.incidents(), now)
+        return status_words.describe(self.view, self.incidents(), now, self._stragglers)
 
     def _node_changed(self, event: NodeLeft | NodeProbed, now: float) -> None:
         node = self.view.nodes.get(event.node_id)
@@ -142,6 +147,7 @@ class Engine:
             if now - self._sampled.get(job.key, 0.0) >= every:
                 self._sampled[job.key] = now
                 actions.append(TakeStacks(incident="", round=0, ranks=ranks))
+        actions += self._stragglers.due(self.view, set(self._jobs_with_cases()), now)
         self.book.forget()
         return actions
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.phases import say_duration
 from ray_sentinel.engine.ranks import RankView
+from ray_sentinel.engine.straggling import StragglerWatch
 from ray_sentinel.engine.table import CONFIRMED
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import JobStatus, RankStatus, State
@@ -16,11 +19,20 @@ ORDER: tuple[State, ...] = ("healthy", "unknown", "slow", "stalled", "hung")
 
 
 def describe(
-    view: ClusterView, incidents: tuple[Incident, ...], now: float
+    view: ClusterView,
+    incidents: tuple[Incident, ...],
+    now: float,
+    stragglers: StragglerWatch | None = None,
 ) -> tuple[State, str, tuple[JobStatus, ...]]:
     """The worst state of all jobs, the sentence that goes with it, and each job."""
     open_ones = [incident for incident in incidents if incident.state in CONFIRMED]
-    jobs = tuple(_job(view, job, open_ones, now) for job in view.jobs.values())
+    jobs = tuple(
+        msgspec.structs.replace(
+            _job(view, job, open_ones, now),
+            straggler=stragglers.status(job.key, now) if stragglers else None,
+        )
+        for job in view.jobs.values()
+    )
     running = [job for job in jobs if not job.ended]
     if not jobs:
         return "unknown", "no training job has been seen yet", ()
@@ -42,7 +54,19 @@ def _sentence(job: JobStatus) -> str:
     if job.state == "slow":
         return f"{job.job} has not moved for {age}"
     where = f"at step {job.step}" if job.step is not None else f"in {job.phase}"
-    return f"{job.job} is well: {len(job.ranks)} ranks {where}"
+    return f"{job.job} is well: {len(job.ranks)} ranks {where}{_slowed(job)}"
+
+
+def _slowed(job: JobStatus) -> str:
+    found = job.straggler
+    if found is None or not found.ranks:
+        return ""
+    whom = (
+        f"all ranks of {found.host}"
+        if found.kind == "slow-node"
+        else "rank " + ", ".join(map(str, found.ranks))
+    )
+    return f"; {whom} slows it down by {found.cost_percent:.0f} %"
 
 
 def _job(view: ClusterView, job: JobView, open_ones: list[Incident], now: float) -> JobStatus:

@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from ray_sentinel.model.metrics import CollectorStatus
+from ray_sentinel.model.straggler import StragglerKind
 
 State = Literal["healthy", "slow", "stalled", "hung", "unknown"]
 
@@ -26,6 +27,22 @@ class RankStatus(msgspec.Struct, frozen=True, kw_only=True):
     role: str = ""
 
 
+class StragglerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Who slows a job down that goes on, as the last look at its collectives shows."""
+
+    kind: StragglerKind
+    ranks: tuple[int, ...] = ()
+    host: str = ""
+    """Of the slow rank, or the slow node."""
+    cost_percent: float = 0.0
+    """Of the wall time that would be saved without."""
+    confidence: float = 0.0
+    at: float = 0.0
+    heat: tuple[tuple[float, float], ...] = ()
+    """(Unix time, cost in percent) of the looks so far, oldest first."""
+    evidence: tuple[str, ...] = ()
+
+
 class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     """One job's lines."""
 
@@ -42,6 +59,8 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     expected: str = ""
     """What is expected next: "checkpoint for 20 s, usual up to 40 s"."""
     ended: bool = False
+    straggler: StragglerStatus | None = None
+    """None where nobody has looked lately."""
 
 
 class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):

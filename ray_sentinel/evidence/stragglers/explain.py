@@ -1,6 +1,6 @@
 """From dumps to a straggler, or to the answer that there is none.
 
-A rank is slow if its busy time is above the others' median by a margin that matters and by one that
+A rank is slow if its busy time is above the ranks' median by a margin that matters and by one that
 chance does not make: the spread of the sums over runs of intervals gives the standard error, pooled
 over the ranks. All slow ranks on one host, and none of that host fast, is a slow node.
 """
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ray_sentinel.evidence.stragglers.arrivals import Table, read
+from ray_sentinel.evidence.stragglers.arrivals import Floats, Table, read
 from ray_sentinel.evidence.stragglers.busy import Times, blocks, times
 from ray_sentinel.model.straggler import Busy, StragglerFacts, StragglerKind
 
@@ -87,23 +87,39 @@ def judge(
 
 def _lines(table: Table, seen: Times, seconds: float, hosts: Mapping[int, str]) -> list[Busy]:
     sums = blocks(seen.busy, BLOCKS)
-    total = sums.sum(axis=0)
-    # One number for all ranks: a spread that is small by luck makes no rank significant.
-    spread = float(np.median(sums.std(axis=0, ddof=1))) * np.sqrt(len(sums))
+    # What delays all ranks alike (the machine, the network) is nobody's, and no noise either.
+    above = sums - np.median(sums, axis=1, keepdims=True)
+    typical, error = _trimmed(above)
+    usual = float(np.mean(np.median(sums, axis=1)))
     lines = []
     for column, rank in enumerate(table.ranks):
-        usual = float(np.median(np.delete(total, column)))
-        above = float(total[column]) - usual
+        excess = float(typical[column])
         lines.append(
             Busy(
                 rank=rank,
                 host=hosts.get(rank, ""),
-                share=round(float(total[column]) / seconds, 4) if seconds else 0.0,
-                ratio=round(float(total[column]) / usual, 4) if usual > 0 else 1.0,
-                z=round(above / spread, 2) if spread > 0 else (99.0 if above > 0 else 0.0),
+                share=round(float(seen.busy[:, column].sum()) / seconds, 4) if seconds else 0.0,
+                ratio=round(1.0 + excess / usual, 4) if usual > 0 else 1.0,
+                z=round(excess / error, 2) if error > 0 else (99.0 if excess > 0 else 0.0),
             )
         )
     return sorted(lines, key=lambda line: -line.share)
+
+
+def _trimmed(above: Floats) -> tuple[Floats, float]:
+    """Each column's mean without its highest and its lowest value, and the standard error.
+
+    A single hiccup of the machine makes nobody slow. The error is one number for all ranks: a
+    spread that is small by luck makes no rank significant. Its formula is the usual one of trimmed
+    means: the winsorized deviation over (1 - 2 * the share cut at each end) * sqrt(n).
+    """
+    ordered = np.sort(above, axis=0)
+    count = len(ordered)
+    if count < 5:
+        return np.asarray(ordered.mean(axis=0)), math.inf
+    winsorized = np.clip(ordered, ordered[1], ordered[-2])
+    deviation = math.sqrt(float(winsorized.var(axis=0, ddof=1).mean()))
+    return ordered[1:-1].mean(axis=0), deviation / ((1.0 - 2.0 / count) * math.sqrt(count))
 
 
 def _kind(lines: list[Busy], slow: list[Busy], seconds: float) -> tuple[StragglerKind, str]:

@@ -1,0 +1,84 @@
+"""Find who slows a job down, in PyTorch flight-recorder dumps of all its ranks.
+
+    ray-sentinel explain stragglers dumps/
+    ray-sentinel explain stragglers dumps/ --ranks status.json --json
+
+From when each rank called each collective, or how long its device was in it where that was timed,
+follows how long each rank was busy, and how long it waited for others. Clocks of hosts are taken to
+agree.
+
+Exit code 0 when nobody is slow, 1 when somebody is, 2 when no dump can be read.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from rich.console import Console
+
+from ray_sentinel.cli.output import clean, print_json
+from ray_sentinel.cli.ras_files import rank_table
+from ray_sentinel.cli.recorder_files import find
+from ray_sentinel.errors import InputError
+from ray_sentinel.evidence.stragglers import explain
+from ray_sentinel.model.straggler import StragglerFacts
+
+HELP = "find slow ranks in PyTorch flight-recorder dumps"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The explainer's options."""
+    parser.add_argument("paths", nargs="+", metavar="PATH", help="a folder of dumps, or the files")
+    parser.add_argument("--prefix", help="only files with this name before the rank")
+    parser.add_argument(
+        "--ranks", metavar="FILE", help="JSON that tells the ranks' hosts, as of `status --json`"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Explain and print. Raises InputError where nothing can be read."""
+    files = find(args.paths, args.prefix)
+    table = rank_table(args.ranks) if args.ranks else {}
+    hosts = {rank: host for (host, _), rank in table.items()}
+    facts = explain(files.dumps(), names=files.names, hosts=hosts)
+    if facts.problems and len(facts.problems) == len(files.paths):
+        raise InputError("no dump could be read: " + "; ".join(facts.problems[:4]))
+    if args.json:
+        print_json(as_dict(facts))
+    else:
+        _print(facts)
+    return 1 if facts.ranks else 0
+
+
+def as_dict(facts: StragglerFacts) -> dict[str, Any]:
+    """The JSON that ``--json`` prints."""
+    return {
+        "culprit_ranks": facts.ranks,
+        "kind": facts.kind,
+        "confidence": facts.confidence,
+        "evidence": facts.evidence,
+        "host": facts.host,
+        "cost_percent": round(100 * facts.cost, 1),
+        "seconds": facts.seconds,
+        "rounds": facts.rounds,
+        "busy": facts.busy,
+        "problems": facts.problems,
+    }
+
+
+def _print(facts: StragglerFacts) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    ranks = ", ".join(map(str, facts.ranks))
+    who = f"rank {ranks}" if ranks else "nobody is named"
+    line = f"{facts.kind}: {who}, confidence {facts.confidence:.2f}"
+    console.print(clean(line), markup=False, style="bold red" if ranks else "bold")
+    for text in facts.evidence:
+        console.print(clean(f"  {text}"), markup=False)
+    for busy in facts.busy[:16]:
+        where = f" on {busy.host}" if busy.host else ""
+        text = f"  rank {busy.rank}{where}: busy {busy.share:.0%}, {busy.ratio:.2f} of the usual"
+        console.print(clean(text), markup=False)
+    for problem in facts.problems[:10]:
+        console.print(clean(f"problem: {problem}"), markup=False, style="yellow")

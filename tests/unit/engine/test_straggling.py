@@ -1,0 +1,79 @@
+"""Jobs that go on are looked at now and then, and what was found is said in status."""
+
+from __future__ import annotations
+
+from ray_sentinel.config import Config, Stragglers
+from ray_sentinel.engine.actions import AnyAction, AskArrivals
+from ray_sentinel.engine.events import StragglersFound
+from ray_sentinel.model.straggler import StragglerFacts
+from tests.support.engine_sim import Sim
+
+
+class SlowSim(Sim):
+    """A simulated job whose recorders show ``facts``."""
+
+    facts: StragglerFacts | None = None
+    looks: list[float]
+
+    def __init__(self, **how: object) -> None:
+        super().__init__(**how)  # type: ignore[arg-type]
+        self.looks = []
+
+    def _answer(self, action: AnyAction) -> None:
+        if isinstance(action, AskArrivals):
+            self.looks.append(self.now)
+            event = StragglersFound(
+                time=self.now + 0.2, job=action.job, attempt=action.attempt, facts=self.facts
+            )
+            self.pending.append((event.time, event))
+        super()._answer(action)
+
+
+SLOW = StragglerFacts(kind="slow-rank", ranks=(3,), cost=0.25, confidence=0.9)
+
+
+def test_a_straggler_is_told_in_status_with_its_cost_and_its_heat() -> None:
+    sim = SlowSim()
+    sim.facts = SLOW
+    sim.run(200)
+    _, sentence, (job,) = sim.engine.status(sim.now)
+    assert len(sim.looks) == 3
+    assert job.straggler is not None
+    assert job.straggler.ranks == (3,)
+    assert job.straggler.cost_percent == 25.0
+    assert len(job.straggler.heat) == 3
+    assert "rank 3 slows it down by 25 %" in sentence
+    assert not sim.incidents()
+
+
+def test_what_is_old_is_no_longer_said() -> None:
+    sim = SlowSim()
+    sim.facts = SLOW
+    sim.run(70)
+    sim.held = True  # from here on the job is not looked at: it has a case
+    sim.run(300)
+    assert sim.engine.status(sim.now)[2][0].straggler is None
+
+
+def test_jobs_without_recorders_are_asked_rarely() -> None:
+    sim = SlowSim()
+    sim.run(600)
+    assert len(sim.looks) <= 2
+
+
+def test_it_can_be_switched_off_and_small_jobs_are_left_alone() -> None:
+    off = SlowSim(config=Config(stragglers=Stragglers(interval_seconds=0.0)))
+    off.run(150)
+    two = SlowSim(world=2, nodes=1)
+    two.run(150)
+    large = SlowSim(config=Config(stragglers=Stragglers(most_ranks=4)))
+    large.run(150)
+    assert not off.looks
+    assert not two.looks
+    assert not large.looks
+
+
+def test_ranks_that_do_not_attach_are_not_asked() -> None:
+    sim = SlowSim(attached=False)
+    sim.run(150)
+    assert not sim.looks
