@@ -18,17 +18,16 @@ import msgspec
 from ray_sentinel import process
 from ray_sentinel.actors import cluster, deployment
 from ray_sentinel.actors.names import NAMESPACE, agent_name
+from ray_sentinel.actors.resources import ray_resources
 from ray_sentinel.errors import SentinelError, UnreachableError
 from ray_sentinel.evidence.node.judge import Seen, checkpoint_health, judge
-from ray_sentinel.evidence.node.ray_status import read_status
 from ray_sentinel.inspection.node import view_node
 from ray_sentinel.logs.checkpoints import scan_checkpoints
-from ray_sentinel.model.health import CheckpointHealth, Health, NodeView, RayResources
+from ray_sentinel.model.health import CheckpointHealth, Health, NodeView
 from ray_sentinel.model.status import Status
 
 VIEW_SECONDS = 45.0
 """An agent's look at its node may wait for a driver that hangs."""
-_STATUS_SECONDS = 30.0
 _HELPER_SECONDS = 120.0
 _MOST_NODES = 1000
 
@@ -43,11 +42,13 @@ def survey(ray: Any, checkpoints: Path | None = None) -> Health:
     notes: list[str] = []
     status = _status(ray, notes)
     views = _views(ray, status, notes) if status is not None else (view_node(),)
+    resources, problem = ray_resources(ray)
+    notes += [problem] if problem else []
     return judge(
         Seen(
             status=status,
             nodes=views,
-            resources=resources(ray),
+            resources=resources,
             checkpoints=saved,
             notes=tuple(notes),
             time=time.time(),
@@ -68,30 +69,6 @@ def inspect(ray: Any, node_id: str) -> NodeView:
     if not views:
         raise UnreachableError(notes[0])
     return views[0]
-
-
-def resources(ray: Any) -> RayResources:
-    """What Ray has and gave away; what waits in vain, where ``ray status`` can be asked."""
-    have, free = ray.cluster_resources(), ray.available_resources()
-    told = _told_status(ray.get_runtime_context().gcs_address)
-
-    def given(name: str) -> float:
-        return max(0.0, round(float(have.get(name, 0.0)) - float(free.get(name, 0.0)), 4))
-
-    return RayResources(
-        gpus_total=have.get("GPU", 0.0),
-        gpus_allotted=given("GPU"),
-        cpus_total=have.get("CPU", 0.0),
-        cpus_allotted=given("CPU"),
-        demands=told.demands if told is not None else (),
-        nodes=sum(1 for node in ray.nodes() if node.get("Alive")),
-    )
-
-
-def _told_status(address: str) -> RayResources | None:
-    argv = [sys.executable, "-m", "ray.scripts.scripts", "status", "--address", address]
-    done = process.run(argv, deadline=_STATUS_SECONDS)
-    return read_status(done.stdout.decode("utf-8", "replace")) if done.ok else None
 
 
 def _status(ray: Any, notes: list[str]) -> Status | None:

@@ -65,13 +65,19 @@ def _finished(case: Case, after: list[Hit]) -> Triage:
     nan = _nan_at_end(case)
     if nan is not None:
         return answer(case, "nan-loss", "completed", nan, confidence=0.8)
-    worst = first_cause([h for h in noise if is_trouble(h) or h.exit is not None], True)
+    worst = first_cause([h for h in noise if _is_bad_end(h)], True)
     if worst is not None:
         return answer(case, "soft-success", "completed", worst, confidence=0.8, after=after)
     slow = slowdown(case.training.steps)
     if slow is not None:
         return _slow(case, slow, "completed")
     return answer(case, "completed", "completed", None, confidence=0.9)
+
+
+def _is_bad_end(hit: Hit) -> bool:
+    """Trouble, or a process that did not end by itself."""
+    died = hit.signature.role == "echo" and hit.signature.kind == "signal-kill"
+    return is_trouble(hit) or hit.exit is not None or died
 
 
 def _unfinished(case: Case) -> Triage:

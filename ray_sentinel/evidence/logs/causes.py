@@ -158,6 +158,9 @@ def ended_by_signal(hit: Hit) -> str:
     code = hit.groups.get("code", "")
     if code.lstrip("-").isdigit():
         return signal_name(int(code))
+    said = hit.groups.get("signal", "")
+    if said.startswith("SIG"):
+        return said
     return {"Killed": "SIGKILL", "Segmentation fault": "SIGSEGV", "Bus error": "SIGBUS"}.get(
-        hit.groups.get("signal", ""), ""
+        said, ""
     )

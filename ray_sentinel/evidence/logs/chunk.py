@@ -48,6 +48,17 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
             lines.append(parse_line(raw[:MAX_LINE].decode("utf-8", "replace")))
         return offsets, lines
 
+    def lines_from(self, start: int, count: int) -> list[Line]:
+        """At most ``count`` lines from ``start`` on."""
+        part = self.data[start : start + count * MAX_LINE].split(b"\n", count)[:count]
+        return [parse_line(raw[:MAX_LINE].decode("utf-8", "replace")) for raw in part]
+
+    def line_before(self, start: int) -> Line:
+        """The line before the one that begins at ``start``; an empty one at the front."""
+        end = max(0, start - 1)
+        begin = self.data.rfind(b"\n", 0, end) + 1
+        return parse_line(self.data[begin:end][:MAX_LINE].decode("utf-8", "replace"))
+
     def around(self, start: int, reach: int) -> list[Line]:
         """The lines up to ``reach`` bytes before and after ``start``."""
         part = self.data[max(0, start - reach) : start + reach].decode("utf-8", "replace")

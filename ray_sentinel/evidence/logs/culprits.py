@@ -20,6 +20,8 @@ _IP = re.compile(r"\b(?:ip|IP|address|IP address)[:=]? ?(\d{1,3}(?:\.\d{1,3}){3}
 _COMMON_FATE = frozenset(
     {"config", "missing-env", "etcd", "topology-change", "cancelled", "preempted"}
 )
+_SAME_EVENT = 120.0
+"""Seconds within which two lines of one class tell of the same failure."""
 _WAITING = frozenset({"nccl-timeout", "hang"})
 
 
@@ -77,8 +79,8 @@ def name_culprits(
         if accused:
             return tuple(_culprit(o, people, "its heartbeats stopped") for o in accused)
     origin = _spoken_of(cause, files)
-    if _empty(origin):
-        origin = _said_again(cause, hits, files)
+    if origin.rank is None and origin.pid is None and origin.local_rank is None:
+        origin = _joined(origin, _said_again(cause, hits, files))
     if _empty(origin):
         origin = _by_exit(kind, hits)
     if _empty(origin):
@@ -128,9 +130,21 @@ def _said_again(cause: Hit, hits: Sequence[Hit], files: Sequence[FileFacts]) -> 
         if not same or hit.exit is not None or hit.signature.role == "echo":
             continue
         origin = _spoken_of(hit, files)
-        if not _empty(origin):
+        if not _empty(origin) and _near(hit, cause):
             return origin
     return NOBODY
+
+
+def _near(one: Hit, other: Hit) -> bool:
+    """Not so far apart that two things happened."""
+    if one.time is None or other.time is None:
+        return True
+    return abs(one.time - other.time) <= _SAME_EVENT
+
+
+def _joined(known: Origin, again: Origin) -> Origin:
+    """What another line says of the same thing, unless it speaks of another place."""
+    return known.filled(again) if _empty(known) or _same_place(known, again) else known
 
 
 def _groups(hit: Hit) -> Origin:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ray_sentinel.evidence.logs.catalogue import Catalogue, Found
+from ray_sentinel.evidence.logs.levels import level
 from ray_sentinel.evidence.logs.lines import Line
 from ray_sentinel.evidence.logs.tracebacks import Raised, Traceback, first_cause, is_wrapper
+
+_MESSAGE_LINES = 4
 
 
 class ChainJudge:
@@ -42,7 +45,7 @@ class ChainJudge:
         """Facts that stand on the lines after the exception's own too, in a message of several."""
         groups = dict(found.groups)
         rule = self._catalogue.rule(found.signature.id)
-        for line in lines[chosen.index + 1 : chosen.index + 5]:
+        for line in _message_after(chosen, lines):
             for key, value in (rule.search(line.text, line.text.lower()) or {}).items():
                 groups.setdefault(key, value)
         return groups
@@ -52,7 +55,7 @@ class ChainJudge:
         found = self._catalogue.search(raised.text, self._kind)
         if found is not None and found.signature.role in ("cause", "harmless"):
             return found
-        tail = " ".join(x.text.strip() for x in lines[raised.index + 1 : raised.index + 4])
+        tail = " ".join(line.text.strip() for line in _message_after(raised, lines))
         wider = self._catalogue.search(f"{raised.text} {tail}"[:2000], self._kind)
         return wider if wider is not None and wider.signature.role == "cause" else found
 
@@ -62,3 +65,13 @@ class ChainJudge:
             return Found(self._catalogue.get("python-wrapper"), {})
         place = self._catalogue.search_frames(raised.frames)
         return Found(place or self._catalogue.get("python-exception"), {})
+
+
+def _message_after(raised: Raised, lines: Sequence[Line]) -> Iterator[Line]:
+    """The lines that may belong to the exception's message: of the same process, and none that
+    begins an entry of the log by itself."""
+    own = lines[raised.index]
+    for line in lines[raised.index + 1 : raised.index + 1 + _MESSAGE_LINES]:
+        if line.origin != own.origin or level(line.text) or not line.text.strip():
+            return
+        yield line

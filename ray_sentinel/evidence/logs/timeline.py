@@ -11,6 +11,7 @@ import itertools
 import statistics
 from collections import Counter
 from collections.abc import Sequence
+from datetime import datetime, timezone
 
 import msgspec
 
@@ -19,6 +20,9 @@ from ray_sentinel.evidence.logs.records import FileFacts, Hit, StepSeen
 from ray_sentinel.model.triage import StepProgress
 
 _HALF_HOUR = 1800.0
+_HALF_YEAR = 180 * 86_400.0
+_SAME_JOB = 14 * 86_400.0
+"""The logs of one job end within so many seconds of each other."""
 _SLACK = 240.0
 _ENOUGH = 200
 """Step lines after an error that are looked at."""
@@ -34,7 +38,33 @@ def clock_shifts(files: Sequence[FileFacts]) -> list[float]:
         return [0.0] * len(files)
     anchor = max(dated, key=lambda f: (f.last_time or 0) - (f.first_time or 0))
     first, last = anchor.first_time or 0.0, anchor.last_time or 0.0
-    return [_shift(f.first_time, f.last_time, first, last) for f in files]
+    return [
+        _year_shift(f.last_time, last) or _shift(f.first_time, f.last_time, first, last)
+        for f in files
+    ]
+
+
+def _year_shift(last: float | None, to_last: float) -> float:
+    """A log without years (syslog) whose year was guessed wrongly."""
+    if last is None or abs(to_last - last) < _HALF_YEAR:
+        return 0.0
+    here, there = _utc(last), _utc(to_last)
+    moved = [_in_year(here, year) for year in (there.year - 1, there.year, there.year + 1)]
+    best = min(filter(None, moved), key=lambda when: abs(when.timestamp() - to_last), default=None)
+    if best is None or abs(best.timestamp() - to_last) > _SAME_JOB:
+        return 0.0
+    return best.timestamp() - last
+
+
+def _utc(when: float) -> datetime:
+    return datetime.fromtimestamp(when, timezone.utc)
+
+
+def _in_year(when: datetime, year: int) -> datetime | None:
+    try:
+        return when.replace(year=year)
+    except ValueError:
+        return None  # the 29th of February
 
 
 def _shift(first: float | None, last: float | None, to_first: float, to_last: float) -> float:

@@ -32,6 +32,10 @@ _SURE = 84
 """A signature of such a weight counts also on a line that calls itself information."""
 _DETAILS = re.compile(r"^\s+(class_name|actor_id|pid|name|ip|node_id|Node Id): (.{1,200})$")
 _DETAILS_REACH = 1500
+_ANNOUNCED = 2
+"""Lines after one that ends with a colon, such as a list of tasks."""
+_SNIPPET = re.compile(r"\[Rank (?P<rank>\d+)(?: Error Snippet)?\]:?")
+"""``ray.train``'s heading of each failed worker's traceback."""
 
 
 class Trouble:
@@ -108,11 +112,17 @@ class Trouble:
             chunk.base + offsets[chosen.index],
             chosen.text[:MAX_LINE],
             line,
-            chunk.when(line.text, offsets[0]),
-            origin=chosen.process.filled(line.origin),
+            self._raised_at(chunk, line, lines[0], offsets[0]),
+            origin=_heading(chunk, start) or chosen.process.filled(line.origin),
             exception=what,
         )
         return True
+
+    @staticmethod
+    def _raised_at(chunk: Chunk, line: Line, head: Line, start: int) -> When:
+        """The exception's own time, else that of its traceback's first line."""
+        own = chunk.when(line.prefix + line.text, start)
+        return own if own.own else chunk.when(head.prefix + head.text, start)
 
     def _bare_exception(self, line: Line, chunk: Chunk, start: int) -> bool:
         parsed = parse_exception(line.text)
@@ -167,7 +177,7 @@ class Trouble:
         if origin.rank is not None and origin.pid is not None and len(people) < _MOST_PEOPLE:
             people.append(origin)
         self._add(
-            Found(found.signature, {**found.groups, **_details(found, chunk, start)}),
+            Found(found.signature, self._groups(found, chunk, start)),
             chunk.base + start,
             line.text.strip()[:MAX_LINE],
             line,
@@ -175,6 +185,16 @@ class Trouble:
             origin=origin,
             exception=exception,
         )
+
+    def _groups(self, found: Found, chunk: Chunk, start: int) -> dict[str, str]:
+        """What the line names; what it announces may stand on the lines that follow it."""
+        groups = {**found.groups, **_details(found, chunk, start)}
+        if groups or found.signature.accuses != "named":
+            return groups
+        own, *after = chunk.lines_from(start, 1 + _ANNOUNCED)
+        more = [line.text.strip() for line in after if line.origin == own.origin]
+        text = " ".join([own.text, *more])[:MAX_LINE]
+        return self._catalogue.rule(found.signature.id).search(text, text.lower()) or {}
 
     def _add(
         self,
@@ -203,6 +223,12 @@ class Trouble:
                 next_time=when.next,
             )
         )
+
+
+def _heading(chunk: Chunk, start: int) -> Origin | None:
+    """Whose traceback the controller of a Ray Train run repeats: it says so in the line before."""
+    match = _SNIPPET.match(chunk.line_before(start).text.strip())
+    return Origin(rank=int(match["rank"])) if match is not None else None
 
 
 def _details(found: Found, chunk: Chunk, start: int) -> dict[str, str]:

@@ -34,6 +34,9 @@ _LAST = re.compile(
     re.IGNORECASE,
 )
 
+_MANY = 7
+"""So many ranks with one missing among them are no chance."""
+
 
 class RankWork(msgspec.Struct, frozen=True, kw_only=True):
     """What one rank's watchdog said of one process group. Absent facts are None."""
@@ -105,9 +108,21 @@ def laggards(works: Iterable[RankWork], world_size: int | None = None) -> tuple[
             only[rank] = _joined(only.get(rank), work)
     found: dict[int, Laggard] = {}
     for group, ranks in sorted(by_group.items()):
-        for laggard in _judge(group, ranks, world_size if group in ("", "0") else None):
+        world = (world_size or _guessed_world(ranks)) if _is_default(group) else None
+        for laggard in _judge(group, ranks, world):
             found.setdefault(laggard.rank, laggard)
     return tuple(found.values())
+
+
+def _is_default(group: str) -> bool:
+    """The process group of all ranks has the number 0; old versions print none."""
+    return group.partition(":")[0] in ("", "0")
+
+
+def _guessed_world(ranks: dict[int, RankWork]) -> int | None:
+    """All of 0..n but one have reported: then there are n + 1 ranks."""
+    most = max(ranks, default=-1) + 1
+    return most if len(ranks) >= _MANY and most - len(ranks) == 1 else None
 
 
 def _judge(group: str, ranks: dict[int, RankWork], world_size: int | None) -> list[Laggard]:
