@@ -8,13 +8,20 @@ import os
 import random
 import shutil
 import socket
+import subprocess
+import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from typing import Any
+
+from ray_sentinel import process
+from ray_sentinel.errors import SentinelError
 
 ADDRESSES = ("127.0.0.2", "127.0.0.3")
 FIRST_GUEST = 4
 PORTS = (22_000, 32_000)
+GUEST_SECONDS = 30.0
 
 
 def free_port() -> int:
@@ -30,23 +37,37 @@ def free_port() -> int:
 class Machines:
     """The cluster: ``addresses`` are those of its three nodes, the head first."""
 
-    def __init__(self, ray: Any, cluster: Any, folder: str) -> None:
+    def __init__(self, ray: Any, cluster: Any) -> None:
         self.ray = ray
-        self._cluster, self._folder = cluster, folder
+        self._cluster = cluster
         self._guests = 0
         nodes = sorted(ray.nodes(), key=lambda node: node["NodeManagerAddress"] in ADDRESSES)
         self.addresses: list[str] = [node["NodeManagerAddress"] for node in nodes]
 
     @contextlib.contextmanager
     def guest(self) -> Iterator[str]:
-        """One more node for a while; yields its address."""
+        """One more node for a while; yields its address. Any thread may call.
+
+        Raises SentinelError where the node does not come up.
+        """
         address = f"127.0.0.{FIRST_GUEST + self._guests}"
         self._guests += 1
-        node = self._cluster.add_node(num_cpus=1, node_ip_address=address, temp_dir=self._folder)
+        command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--num-cpus=1"]
+        command += [f"--address={self._cluster.address}", f"--node-ip-address={address}"]
+        command += ["--disable-usage-stats"]
+        child = process.spawn(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
+            self._wait_for(address)
             yield address
         finally:
-            self._cluster.remove_node(node)
+            process.end(child, grace=GUEST_SECONDS)
+
+    def _wait_for(self, address: str) -> None:
+        deadline = time.monotonic() + GUEST_SECONDS
+        while not any(n["Alive"] and n["NodeManagerAddress"] == address for n in self.ray.nodes()):
+            if time.monotonic() > deadline:
+                raise SentinelError(f"the node {address} did not join within {GUEST_SECONDS:g} s")
+            time.sleep(0.2)
 
 
 @contextlib.contextmanager
@@ -74,7 +95,7 @@ def start_machines(addresses: tuple[str, ...] = ADDRESSES) -> Iterator[Machines]
         for address in addresses:
             cluster.add_node(num_cpus=2, node_ip_address=address, temp_dir=folder)
         ray.init(address=cluster.address, namespace="demo", **quiet)
-        yield Machines(ray, cluster, folder)
+        yield Machines(ray, cluster)
     finally:
         ray.shutdown()
         cluster.shutdown()

@@ -112,8 +112,8 @@ class Job:
             "OMP_NUM_THREADS": "1",
             "PYTHONUNBUFFERED": "1",
         }
-        if self._recorder:
-            variables["TORCH_FR_BUFFER_SIZE"] = "2000"
+        # Newer PyTorch records by itself, older ones only where they are told to.
+        variables["TORCH_FR_BUFFER_SIZE"] = "2000" if self._recorder else "0"
         if self._answers:
             port = free_port()
             variables["SERVICE_PORT"] = str(port)

@@ -19,6 +19,8 @@ from ray_sentinel.model.incident import Culprit, FaultKind, Finding, Verdict
 from ray_sentinel.model.stacks import StackFact
 
 SPARED = frozenset({"compile", "checkpoint", "startup"})
+MOMENTARY = frozenset({"rank.gil-held", "rank.gil-seen", "rank.blocked", "hang.silent"})
+"""Rules whose proof is of a moment, and may be everyday work that ends."""
 SPARED_PATIENCES = 4.0
 """A rank that compiles, saves or loads is given so many patiences more."""
 SLOW_PATIENCES = 4.0
@@ -61,6 +63,8 @@ def judge(case: Case, now: float, *, host_of: dict[str, str], proven: bool) -> J
     if not named:
         return _nobody(case, ledger, now)
     verdict = _named(case, ledger, named, host_of)
+    if proven and set(case.findings) <= MOMENTARY and _spared(case, named, now):
+        return Judgement(decision="wait", verdict=verdict, why="saving, loading or compiling")
     if proven or any(not case.job.ranks[p].alive for p in named):
         return Judgement(decision="confirm", verdict=verdict)
     return _in_time(case, named, verdict, now)
@@ -75,15 +79,21 @@ def _told_by_recorder(case: Case) -> set[RankId]:
 def _in_time(case: Case, named: list[ProcessId], verdict: Verdict, now: float) -> Judgement:
     """Whether what is named stands still for long enough to say so."""
     silence, patience = case.job.silence(now), case.job.patience()
-    facts = [case.latest(process) for process in named]
-    spared = any(fact is not None and fact.activity in SPARED for fact in facts)
-    if spared and silence < SPARED_PATIENCES * patience:
+    if _spared(case, named, now):
         return Judgement(decision="wait", verdict=verdict, why="saving, loading or compiling")
     if joining(case) and silence < STARTUP_QUIET_SECONDS:
         return Judgement(decision="wait", verdict=verdict, why="the ranks are still gathering")
     if any(case.moved(process) for process in named) and silence < SLOW_PATIENCES * patience:
         return Judgement(decision="wait", verdict=verdict, why="slow: its stack still changes")
     return Judgement(decision="confirm", verdict=verdict)
+
+
+def _spared(case: Case, named: list[ProcessId], now: float) -> bool:
+    """Whether a rank does what keeps the GIL, or sits in the kernel, in everyday work."""
+    if case.job.silence(now) >= SPARED_PATIENCES * case.job.patience():
+        return False
+    facts = [case.latest(process) for process in named]
+    return any(fact is not None and fact.activity in SPARED for fact in facts)
 
 
 def _named(case: Case, ledger: Ledger, named: list[ProcessId], host_of: dict[str, str]) -> Verdict:

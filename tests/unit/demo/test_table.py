@@ -1,0 +1,91 @@
+"""From the incidents of a trial to its line, and from lines to the table."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ray_sentinel.demo.plan import Plan, draw
+from ray_sentinel.demo.suite import line, plans
+from ray_sentinel.demo.table import markdown, missed
+from ray_sentinel.demo.trial import Outcome, conclude
+from ray_sentinel.model.incident import Culprit, FaultKind, Incident, Verdict
+
+BEGAN = 1_000.0
+
+
+def incident(named: list[int], kind: FaultKind, at: float) -> Incident:
+    culprits = tuple(Culprit(rank=rank, host="h", pid=rank, reason="") for rank in named)
+    return Incident(
+        id="0001",
+        job="job",
+        attempt=0,
+        kind=kind,
+        severity="critical",
+        state="confirmed",
+        summary="",
+        rule="hang.silent",
+        suspected_at=at,
+        confirmed_at=at,
+        verdict=Verdict(kind=kind, summary="", culprits=culprits),
+    )
+
+
+def outcome(plan: Plan, *incidents: Incident) -> Outcome:
+    return conclude(plan, list(incidents), BEGAN)
+
+
+def test_the_right_name_in_time() -> None:
+    plan = draw("sleep", rank=3, seed=1)
+    told = line(outcome(plan, incident([3], "host-stuck", BEGAN + 13)))
+    assert (told.exact, told.right_kind, told.in_time, told.innocents) == (True, True, True, [])
+    assert told.wrong == ""
+    assert missed([told]) == ""
+    assert "| `sleep` | 1 | 1 | 1 | 1 | 1 | 13.0, 13.0 | 0, 0 |" in markdown([told])
+
+
+def test_an_innocent_beside_the_culprit_is_seen() -> None:
+    plan = draw("sleep", rank=3, seed=1)
+    told = line(outcome(plan, incident([2, 3], "cpu-spin", BEGAN + 20)))
+    assert (told.exact, told.right_kind, told.in_time) == (False, False, False)
+    assert told.innocents == [2]
+    assert "| 0 of 1 | 0 of 1 | 20.0, 20.0 | 1, 0 |" in markdown([told])
+
+
+def test_a_second_incident_and_an_early_one_are_wrong() -> None:
+    plan = draw("sleep", rank=3, seed=1)
+    early = incident([3], "host-stuck", BEGAN - 5)
+    later = incident([3], "host-stuck", BEGAN + 12)
+    told = line(outcome(plan, early, later))
+    assert told.wrong == "2 incidents instead of one"
+    assert told.false_alarms == 1
+
+
+def test_any_incident_of_a_healthy_job_is_a_false_alarm() -> None:
+    plan = draw("evaluate", seed=1)
+    assert line(outcome(plan)).false_alarms == 0
+    told = line(outcome(plan, incident([], "stall", BEGAN + 50)))
+    assert told.false_alarms == 1
+    assert told.wrong.startswith("a false alarm")
+
+
+def test_nobody_is_the_right_answer_where_all_wait_outside() -> None:
+    plan = draw("outside", seed=1)
+    told = line(outcome(plan, incident([], "stall", BEGAN + 46)))
+    assert (told.exact, told.right_kind, told.wrong) == (True, True, "")
+    assert line(outcome(plan)).wrong == "0 incidents instead of one"
+
+
+def test_broken_trials_count_for_nothing() -> None:
+    plan = draw("sleep", seed=1)
+    told = line(Outcome(plan=plan, broken="no port"))
+    assert "1 trials did not come to their trouble" in markdown([told])
+    assert "`sleep` | " not in markdown([told])
+
+
+def test_a_sweep_takes_every_fault_once_a_round_and_all_modes_in_turn() -> None:
+    drawn = plans(["sleep", "gil", "fifo"], 10)
+    taken = [next(drawn) for _ in range(9)]
+    assert [plan.fault for plan in taken[:3]] == ["sleep", "gil", "fifo"]
+    assert {plan.attach for plan in taken if plan.fault == "gil"} == {"", "attach", "step"}
+    assert len({plan.seed for plan in taken}) == 9
+    assert msgspec.structs.asdict(taken[0])["seed"] == 10
