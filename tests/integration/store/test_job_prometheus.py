@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import http.server
-import json
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
-import urllib.parse
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,41 +15,12 @@ import pytest
 
 from ray_sentinel.errors import ConfigError, MissingPartError
 from ray_sentinel.store.job_prometheus import JobPrometheus
-from ray_sentinel.store.ports import free_port
 from ray_sentinel.store.readonly import read_only_prometheus
 from ray_sentinel.store.scrape_config import Discovery, scrape_config
 from tests.support.parts import require
+from tests.support.scraped import Agent, until, values
 
 pytestmark = pytest.mark.integration
-
-SECONDS = 60.0
-
-
-class Agent(http.server.ThreadingHTTPServer):
-    """Serves what it is told to, as an agent would."""
-
-    def __init__(self) -> None:
-        self.pages = {"/metrics": 'hw_load1{host="node1"} 0.5\n', "/steps": ""}
-        agent = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                body = agent.pages[self.path].encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "text/plain; version=0.0.4")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        super().__init__(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.serve_forever, daemon=True).start()
-
-    @property
-    def place(self) -> str:
-        return f"127.0.0.1:{self.server_port}"
 
 
 @pytest.fixture
@@ -69,24 +35,6 @@ def job(tmp_path: Path) -> Iterator[JobPrometheus]:
     server = JobPrometheus(tmp_path / "prometheus", binary=require("prometheus"))
     yield server
     server.close()
-
-
-def until(look: Callable[[], Any], what: str, step: Callable[[], None] = lambda: None) -> Any:
-    end = time.monotonic() + SECONDS
-    while time.monotonic() < end:
-        if found := look():
-            return found
-        step()
-        time.sleep(0.1)
-    raise AssertionError(f"not within {SECONDS:.0f} s: {what}")
-
-
-def values(url: str, query: str) -> list[tuple[float, float]]:
-    """All samples that a query over a range gives."""
-    path = f"{url}/api/v1/query?" + urllib.parse.urlencode({"query": query})
-    with urllib.request.urlopen(path, timeout=10) as answer:
-        result = json.load(answer)["data"]["result"]
-    return [(float(t), float(v)) for series in result for t, v in series["values"]]
 
 
 def test_scrapes_agents_and_keeps_steps_at_their_times(job: JobPrometheus, agent: Agent) -> None:
@@ -205,23 +153,3 @@ def test_promtool_takes_the_configuration(kind: Any, tmp_path: Path) -> None:
         [require("promtool"), "check", "config", str(path)], capture_output=True, text=True
     )
     assert checked.returncode == 0, checked.stdout + checked.stderr
-
-
-def test_view_opens_and_closes(job: JobPrometheus, agent: Agent, tmp_path: Path) -> None:
-    job.step((agent.place,), {})
-    until(job.ready, "it answers")
-    until(lambda: values(job.url, "hw_load1[1m]"), "gauges")
-    job.close()
-    port = free_port(9300)
-    command = [sys.executable, "-m", "ray_sentinel.cli.main", "prometheus", "view", str(tmp_path)]
-    options = ["--binary", require("prometheus"), "--port", str(port), "--json"]
-    view = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True)
-    assert view.stdout is not None
-    text = ""
-    while line := view.stdout.readline():
-        text += line
-        if line.rstrip() == "}":
-            break
-    assert values(json.loads(text)["url"], "hw_load1[10m]")
-    view.send_signal(signal.SIGINT)
-    assert view.wait(timeout=20) == 0

@@ -10,7 +10,6 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,20 +17,9 @@ from ray_sentinel.clock import FakeClock
 from ray_sentinel.store import job_prometheus
 from ray_sentinel.store.job_prometheus import JobPrometheus
 from tests.support.parts import require
+from tests.support.scraped import until
 
 pytestmark = pytest.mark.integration
-
-SECONDS = 90.0
-
-
-def until(look: Callable[[], Any], what: str, step: Callable[[], None] = lambda: None) -> Any:
-    end = time.monotonic() + SECONDS
-    while time.monotonic() < end:
-        if found := look():
-            return found
-        step()
-        time.sleep(0.1)
-    raise AssertionError(f"not within {SECONDS:.0f} s: {what}")
 
 
 @pytest.fixture

@@ -1,0 +1,113 @@
+"""HTTP to a Prometheus: few words, a deadline, and errors that say what to do."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ray_sentinel.errors import InputError, UnreachableError
+
+RETRIES = 3
+
+
+class PrometheusHttp:
+    """Asks the Prometheus at ``url``. ``deadline`` is for one request, in seconds.
+
+    Raises UnreachableError where it does not answer, InputError where what answers is none.
+    """
+
+    def __init__(self, url: str, deadline: float, headers: Mapping[str, str] | None = None) -> None:
+        self.url = url.rstrip("/")
+        self.deadline = deadline
+        self.seconds_waiting = 0.0
+        """Time spent until answers arrived: Prometheus's own."""
+        self._headers = {"Accept": "application/json", **(headers or {})}
+        self._open = _opener(self.url)
+
+    def data(self, path: str, query: Mapping[str, str] | None = None) -> Any:
+        """What is under ``data`` of an answer."""
+        body = self.get(path, query or {})
+        try:
+            return json.loads(body)["data"]
+        except (ValueError, KeyError, TypeError):
+            raise InputError(
+                f"{self.url} answers, but not as a Prometheus does; is the address right?"
+            ) from None
+
+    def text(self, path: str) -> str:
+        """A page as text, such as ``/metrics``; empty where it is not served."""
+        try:
+            return self.get(path, {}).decode("utf-8", "replace")
+        except (UnreachableError, InputError):
+            return ""
+
+    def get(self, path: str, query: Mapping[str, str]) -> bytes:
+        """The body of an answer."""
+        url = f"{self.url}{path}"
+        if query:
+            url += "?" + urllib.parse.urlencode(query)
+        request = urllib.request.Request(url, headers=self._headers)
+        problem = ""
+        for attempt in range(RETRIES):
+            if attempt:
+                time.sleep(0.2 * 2**attempt)
+            started = time.monotonic()
+            try:
+                with self._open(request, timeout=self.deadline) as answer:
+                    return bytes(answer.read())
+            except urllib.error.HTTPError as error:
+                problem = self._refused(error)
+            except TimeoutError:
+                raise UnreachableError(self._slow(path)) from None
+            except urllib.error.URLError as error:
+                if isinstance(error.reason, TimeoutError):
+                    raise UnreachableError(self._slow(path)) from None
+                problem = str(error.reason)
+            except (http.client.HTTPException, ConnectionError, OSError) as error:
+                problem = str(error) or type(error).__name__
+            finally:
+                self.seconds_waiting += time.monotonic() - started
+        raise UnreachableError(
+            f"{self.url} does not answer: {problem}. Is the address right, and is the Prometheus "
+            "of this job running? A finished job's folder can be given instead."
+        )
+
+    def _slow(self, path: str) -> str:
+        return (
+            f"{self.url}{path} gave no answer within {self.deadline:.0f} s; "
+            "try a shorter --window or a longer --deadline"
+        )
+
+    def _refused(self, error: urllib.error.HTTPError) -> str:
+        """A reason to try again, for what may pass; raises for what will not."""
+        text = error.read(2000).decode("utf-8", "replace")
+        try:
+            reason = json.loads(text).get("error", "")
+        except (ValueError, AttributeError):
+            reason = ""
+        if error.code in {404, 405} or (error.code == 400 and not reason):
+            raise InputError(
+                f"{self.url} answers, but not as a Prometheus does (HTTP {error.code}); "
+                "is the address right?"
+            ) from None
+        if error.code in {401, 403}:
+            raise UnreachableError(f"{self.url} refuses us (HTTP {error.code})") from None
+        if error.code in {400, 422}:
+            raise UnreachableError(f"{self.url}: query failed: {reason or text[:200]}") from None
+        return f"HTTP {error.code} {reason or text[:200]}".strip()
+
+
+def _opener(url: str) -> Callable[..., Any]:
+    """How to open ``url``: a proxy of the environment is not asked for this very machine."""
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise InputError(f"{url} is not the address of a Prometheus: http://HOST:PORT is meant")
+    near = parts.hostname == "localhost" or parts.hostname.startswith("127.")
+    handlers = [urllib.request.ProxyHandler({})] if near else []
+    return urllib.request.build_opener(*handlers).open
