@@ -122,11 +122,16 @@ class RankView:
         self.advanced_at = max(self.advanced_at, at)
         self.moved_at = max(self.moved_at, at)
 
-    def look(self, fact: StackFact) -> None:
-        """Take newer stacks. Another place in the code is movement where nobody counts steps."""
+    def look(self, fact: StackFact, job_moved: float) -> None:
+        """Take newer stacks. Another place in the code is movement where nobody counts steps.
+
+        ``job_moved``: when the job last moved; that a look before that was elsewhere is no news.
+        """
         if fact.error:
             return
-        if self.looks and self.looks[-1].signature != fact.signature and not self.counts_steps:
+        last = self.looks[-1] if self.looks else None
+        news = last is not None and last.at >= job_moved and last.signature != fact.signature
+        if news and not self.counts_steps:
             self._advanced(fact.at)
         self.looks.append(fact)
 

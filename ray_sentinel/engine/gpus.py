@@ -1,0 +1,146 @@
+"""The GPUs of a job, and what each draws at work and at rest: learned, or what its model draws.
+
+Utilisation says that a kernel is there; a kernel that polls for its peers shows 100 %. Power tells
+work from polling: a GPU that waits draws little more than one at rest. Levels are the GPU's own,
+since cards of one model differ and so do their jobs; until it was seen at work, the model's count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import msgspec
+
+from ray_sentinel.engine.alerting import at_work
+from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.engine.telemetry import NodeTelemetry
+
+POWER = "hw_gpu_power_watts"
+UTILISATION = "hw_gpu_utilization_ratio"
+WINDOW = 20.0
+LEARN = 0.1
+"""The part that one look adds to what was learned."""
+BUSY = 0.9
+IDLE = 0.05
+WAIT_SHARE = 0.4
+"""Up to which part of the way from rest to work power is that of waiting."""
+
+MODELS: tuple[tuple[str, float, float], ...] = (
+    # name, watts at rest, watts at work in training (reports of their users; cards differ)
+    ("MI355", 250.0, 900.0),
+    ("MI350", 240.0, 800.0),
+    ("MI325", 150.0, 750.0),
+    ("MI300", 140.0, 630.0),
+    ("GB200", 180.0, 950.0),
+    ("B200", 160.0, 860.0),
+    ("H200", 95.0, 620.0),
+    ("H100", 90.0, 600.0),
+    ("H800", 90.0, 600.0),
+    ("A100", 60.0, 330.0),
+    ("A800", 60.0, 330.0),
+)
+
+GpuState = Literal["working", "waiting", "resting", "unclear"]
+
+
+class Gpu(msgspec.Struct, frozen=True, kw_only=True):
+    """One GPU of a job at one moment. Watts; utilisation 0..1."""
+
+    node: str
+    host: str
+    index: str
+    power: float | None
+    utilisation: float | None
+    rest: float
+    work: float
+
+    @property
+    def state(self) -> GpuState:
+        """Busy-waiting is full utilisation at a power near rest."""
+        if self.power is None or self.utilisation is None or self.work <= 0:
+            return "unclear"
+        low = self.power <= self.rest + WAIT_SHARE * max(self.work - self.rest, 0.0)
+        if self.utilisation <= IDLE:
+            return "resting" if low else "unclear"
+        if not low:
+            return "working"
+        return "waiting" if self.utilisation >= BUSY else "unclear"
+
+
+class GpuLevels:
+    """What was learned of each GPU. Changed only by the engine."""
+
+    def __init__(self) -> None:
+        self._work: dict[tuple[str, str], float] = {}
+        self._rest: dict[tuple[str, str], float] = {}
+
+    def learn(self, view: ClusterView, now: float) -> None:
+        """Look at all jobs: those at work show what work draws, idle GPUs what rest draws."""
+        for job in view.jobs.values():
+            working = at_work(job, now)
+            for node_id, index, node in places(view, job, now):
+                key = (node_id, index)
+                power = _level(node, POWER, index, now)
+                use = _level(node, UTILISATION, index, now)
+                if power is None or use is None:
+                    continue
+                if use <= IDLE:
+                    self._rest[key] = min(power, self._rest.get(key, power))
+                elif working and use >= 0.3:
+                    old = self._work.get(key)
+                    self._work[key] = power if old is None else old + LEARN * (power - old)
+
+    def gpus(self, view: ClusterView, job: JobView, now: float) -> list[Gpu]:
+        """The job's GPUs as they are now."""
+        found = []
+        for node_id, index, node in places(view, job, now):
+            rest, work = model_levels(node, index, now)
+            key = (node_id, index)
+            found.append(
+                Gpu(
+                    node=node_id,
+                    host=view.host_of(node_id),
+                    index=index,
+                    power=_level(node, POWER, index, now),
+                    utilisation=_level(node, UTILISATION, index, now),
+                    rest=self._rest.get(key, rest),
+                    work=self._work.get(key, work),
+                )
+            )
+        return found
+
+
+def places(
+    view: ClusterView, job: JobView, now: float
+) -> Iterator[tuple[str, str, NodeTelemetry]]:
+    """(node, GPU index, series) of the GPUs that the job's ranks were given; where they do not
+    say, all GPUs of their nodes."""
+    given: dict[str, set[str]] = {}
+    silent: set[str] = set()
+    for rank in job.live:
+        given.setdefault(rank.node, set()).update(rank.rank.gpus)
+        if not rank.rank.gpus:
+            silent.add(rank.node)
+    for node_id, own in sorted(given.items()):
+        node = view.telemetry.of(node_id)
+        every = {labels["gpu"] for labels, _ in node.get(POWER, now) if "gpu" in labels}
+        every |= {labels["gpu"] for labels, _ in node.get(UTILISATION, now) if "gpu" in labels}
+        for index in sorted(every if node_id in silent else every & own):
+            yield node_id, index, node
+
+
+def model_levels(node: NodeTelemetry, index: str, now: float) -> tuple[float, float]:
+    """Watts at rest and at work of the GPU's model; (0, 0) for an unknown one."""
+    for labels, _ in node.get("hw_gpu_info", now):
+        if labels.get("gpu") == index:
+            for name, rest, work in MODELS:
+                if name in labels.get("name", "").upper():
+                    return rest, work
+    return 0.0, 0.0
+
+
+def _level(node: NodeTelemetry, name: str, index: str, now: float) -> float | None:
+    series = node.one(name, now, gpu=index)
+    return series.level(now, WINDOW, least=2) if series is not None else None

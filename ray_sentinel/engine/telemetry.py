@@ -1,0 +1,154 @@
+"""The key series of each node over the last minutes, and the events that its collectors told.
+
+Agents send the values of now; here they become short histories. A counter's absolute value says
+nothing (it may be old from boot): only what it rose by since it was first seen.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections import deque
+from collections.abc import Iterator, Mapping
+
+from ray_sentinel.model.metrics import Event
+from ray_sentinel.model.progress import Snapshot
+
+EVERY = 4.0
+"""Seconds between two samples that are kept."""
+KEPT = 300
+"""Samples of a series: some twenty minutes."""
+MOST_EVENTS = 500
+GONE = 60.0
+"""Seconds after which a series that is no longer sent is not there any more."""
+
+Labels = tuple[tuple[str, str], ...]
+_LABEL = re.compile(r'([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"')
+
+
+class Series:
+    """One series: times on the coordinator's clock, oldest first."""
+
+    def __init__(self) -> None:
+        self.samples: deque[tuple[float, float]] = deque(maxlen=KEPT)
+
+    def add(self, at: float, value: float) -> None:
+        """One more sample."""
+        self.samples.append((at, value))
+
+    @property
+    def last(self) -> float:
+        return self.samples[-1][1]
+
+    @property
+    def at(self) -> float:
+        return self.samples[-1][0]
+
+    def within(self, now: float, seconds: float) -> list[float]:
+        """The values of the last ``seconds``."""
+        return [value for at, value in self.samples if now - at <= seconds]
+
+    def level(self, now: float, seconds: float, least: int = 4) -> float | None:
+        """The median of the last ``seconds``; None with fewer than ``least`` samples."""
+        values = self.within(now, seconds)
+        return statistics.median(values) if len(values) >= least else None
+
+    def covers(self, now: float, seconds: float) -> bool:
+        """It was sampled over (nearly) all of the last ``seconds``."""
+        return len(self.samples) > 1 and now - self.samples[0][0] >= seconds - EVERY
+
+    def rise(self, now: float, seconds: float) -> float:
+        """By how much a counter rose over the last ``seconds``; a fall is a restart, from 0."""
+        total, before = 0.0, None
+        for at, value in self.samples:
+            if before is not None and now - at <= seconds:
+                total += value - before if value >= before else value
+            before = value
+        return total
+
+    def rose_at(self, now: float, seconds: float) -> float | None:
+        """When it first rose within the last ``seconds``."""
+        before = None
+        for at, value in self.samples:
+            if before is not None and value > before and now - at <= seconds:
+                return at
+            before = value
+        return None
+
+    def rate(self, now: float, seconds: float) -> float | None:
+        """Rise per second over the last ``seconds``; None where that is not covered."""
+        return self.rise(now, seconds) / seconds if self.covers(now, seconds) else None
+
+    def usual_rate(self, now: float, skip: float) -> float | None:
+        """Rise per second over all that was before the last ``skip`` seconds."""
+        older = [(at, value) for at, value in self.samples if now - at > skip]
+        if len(older) < 4 or older[-1][0] - older[0][0] < skip:
+            return None
+        rises = (max(0.0, b[1] - a[1]) for a, b in zip(older, older[1:], strict=False))
+        return sum(rises) / (older[-1][0] - older[0][0])
+
+
+class NodeTelemetry:
+    """The series of one node."""
+
+    def __init__(self) -> None:
+        self.series: dict[str, dict[Labels, Series]] = {}
+        self.events: deque[tuple[float, Event]] = deque(maxlen=MOST_EVENTS)
+        """(coordinator's time, event)"""
+        self.sampled_at = 0.0
+        self._seen: set[tuple[float, str]] = set()
+
+    def get(self, name: str, now: float) -> Iterator[tuple[dict[str, str], Series]]:
+        """The series of a metric that are still sent, with their labels."""
+        for labels, series in self.series.get(name, {}).items():
+            if now - series.at <= GONE:
+                yield dict(labels), series
+
+    def one(self, name: str, now: float, **labels: str) -> Series | None:
+        """The series with just these labels among its own; None where there is none."""
+        wanted = labels.items()
+        return next((s for found, s in self.get(name, now) if wanted <= found.items()), None)
+
+
+class Telemetry:
+    """All nodes. Changed only by the cluster view."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, NodeTelemetry] = {}
+        self._parsed: dict[str, tuple[str, Labels]] = {}
+
+    def take(self, snapshot: Snapshot, now: float, offset: float) -> None:
+        """What a snapshot brought; ``offset``: the coordinator's clock minus the node's."""
+        node = self.nodes.setdefault(snapshot.node.id, NodeTelemetry())
+        for event in snapshot.events:
+            known = (event.time, event.message)
+            if known not in node._seen:
+                node._seen.add(known)
+                node.events.append((min(now, event.time + offset), event))
+        if len(node._seen) > 4 * MOST_EVENTS:
+            node._seen = {(event.time, event.message) for _, event in node.events}
+        if now - node.sampled_at < EVERY:
+            return
+        node.sampled_at = now
+        for key, value in _finite(snapshot.gauges):
+            name, labels = self._parse(key)
+            node.series.setdefault(name, {}).setdefault(labels, Series()).add(now, value)
+
+    def of(self, node_id: str) -> NodeTelemetry:
+        """A node's series; none where it is not known."""
+        return self.nodes.get(node_id) or NodeTelemetry()
+
+    def _parse(self, key: str) -> tuple[str, Labels]:
+        known = self._parsed.get(key)
+        if known is None:
+            name, _, rest = key.partition("{")
+            known = name, tuple(sorted(_LABEL.findall(rest)))
+            if len(self._parsed) < 200_000:
+                self._parsed[key] = known
+        return known
+
+
+def _finite(gauges: Mapping[str, float]) -> Iterator[tuple[str, float]]:
+    for key, value in gauges.items():
+        if value == value and abs(value) != float("inf"):
+            yield key, value
