@@ -86,9 +86,9 @@ def train(kind: str, args: argparse.Namespace, address: str) -> float:
 
 
 def ours() -> float:
-    """CPU seconds that our processes have used so far."""
+    """CPU seconds that our processes below this one have used so far."""
     total = 0.0
-    for process in psutil.process_iter():
+    for process in psutil.Process().children(recursive=True):
         try:
             line = " ".join(process.cmdline())
             if "ray_sentinel" in line or "ray::Agent" in line or "ray::Coordinator" in line:
