@@ -47,7 +47,7 @@ def _lines(answer: Triage) -> Iterator[tuple[str, str]]:
         for number, step in enumerate(answer.next_steps, 1):
             yield "", f"  {number}. {step}"
     if answer.playbook:
-        yield "", f"then: ray-sentinel diagnose --analysis {answer.playbook}"
+        yield "", f"then: ray-sentinel diagnose --playbook {answer.playbook}"
     for note in (*answer.sampled, *answer.problems):
         yield "dim", f"note: {note}"
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from ray_sentinel.errors import InputError
+from ray_sentinel.logs.zst import open_zst
 
 CHUNK = 1 << 20
 LONGEST = 1 << 20
@@ -23,21 +23,22 @@ _OPENERS: dict[str, Callable[..., Any]] = {
     ".xz": lzma.open,
     ".lzma": lzma.open,
     ".bz2": bz2.open,
+    ".zst": open_zst,
 }
-_MAGIC = ((b"\x1f\x8b", ".gz"), (b"\xfd7zXZ\x00", ".xz"), (b"BZh", ".bz2"))
+_MAGIC = (
+    (b"\x1f\x8b", ".gz"),
+    (b"\xfd7zXZ\x00", ".xz"),
+    (b"BZh", ".bz2"),
+    (b"\x28\xb5\x2f\xfd", ".zst"),
+)
 _TEXT = bytes({7, 8, 9, 10, 12, 13, 27} | set(range(0x20, 0x7F)) | set(range(0x80, 0x100)))
 READ_ERRORS = (OSError, EOFError, lzma.LZMAError, zlib.error)
 
 
 def compression(path: Path) -> str:
-    """``.gz``, ``.xz``, ``.bz2`` by the file's first bytes, else empty.
-
-    Raises InputError for Zstandard, which Python cannot read by itself.
-    """
+    """``.gz``, ``.xz``, ``.bz2``, ``.zst`` by the file's first bytes, else empty."""
     with path.open("rb") as file:
         front = file.read(8)
-    if front.startswith(b"\x28\xb5\x2f\xfd"):
-        raise InputError(f"{path}: is compressed with zstd; unpack it first (zstd -d)")
     return next((suffix for magic, suffix in _MAGIC if front.startswith(magic)), "")
 
 
@@ -48,7 +49,7 @@ def is_binary(front: bytes) -> bool:
 
 
 def open_log(path: Path, packed: str) -> IO[bytes]:
-    """The file's plain bytes. Raises OSError."""
+    """The file's plain bytes. Raises OSError, and InputError for zstd where nothing unpacks it."""
     if packed:
         opened: IO[bytes] = _OPENERS[packed](path, "rb")
         return opened

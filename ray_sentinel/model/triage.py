@@ -125,7 +125,7 @@ class Triage(msgspec.Struct, frozen=True, kw_only=True):
     evidence: tuple[LogLine, ...] = ()
     next_steps: tuple[str, ...] = ()
     playbook: str = ""
-    """What to give ``ray-sentinel diagnose --analysis``; empty where none fits."""
+    """What to give ``ray-sentinel diagnose --playbook``; empty where none fits."""
     first_error_at: float | None = None
     first_error_rank: int | None = None
     underlying: str = ""

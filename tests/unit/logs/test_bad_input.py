@@ -55,7 +55,32 @@ def test_a_cut_archive_is_used_as_far_as_it_goes(tmp_path: Path, catalogue: Cata
     assert any("train.log.gz" in problem for problem in answer.problems)
 
 
-def test_zstd_is_refused_with_the_remedy(tmp_path: Path, catalogue: Catalogue) -> None:
+def test_zstd_is_read(tmp_path: Path, catalogue: Catalogue) -> None:
+    zstandard = pytest.importorskip("zstandard", reason="needs zstandard: pip install zstandard")
+    pack = zstandard.ZstdCompressor().compress
+    # Rotated files are often appended to frame by frame.
+    (tmp_path / "train.log.zst").write_bytes(pack(STEPS.encode()) + pack(FAILURE.encode()))
+    answer = triage_path(tmp_path, catalogue, now=0.0)
+    assert answer.kind == "oom-gpu"
+    assert answer.problems == ()
+    plain = tmp_path / "plain.log"
+    plain.write_text(STEPS + FAILURE)
+    assert answer.evidence[0].line == triage_path(plain, catalogue, now=0.0).evidence[0].line
+
+
+def test_broken_zstd_is_named(tmp_path: Path, catalogue: Catalogue) -> None:
+    pytest.importorskip("zstandard", reason="needs zstandard: pip install zstandard")
+    (tmp_path / "a.log.zst").write_bytes(b"\x28\xb5\x2f\xfd" + b"\xff" * 40)
+    (tmp_path / "b.log").write_text(STEPS + FAILURE)
+    answer = triage_path(tmp_path, catalogue, now=0.0)
+    assert answer.kind == "oom-gpu"
+    assert any("a.log.zst" in problem for problem in answer.problems)
+
+
+def test_zstd_that_nothing_unpacks_is_named_with_the_remedy(
+    tmp_path: Path, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ray_sentinel.logs.zst._module", lambda name: None)
     (tmp_path / "a.log.zst").write_bytes(b"\x28\xb5\x2f\xfd\x00\x00\x00\x00\x00")
     (tmp_path / "b.log").write_text(STEPS + FAILURE)
     answer = triage_path(tmp_path, catalogue, now=0.0)

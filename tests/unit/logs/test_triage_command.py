@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.cli.main import main
+from ray_sentinel.diagnose.playbooks import playbooks
+from ray_sentinel.logs.catalogue import load_catalogue
 
 STEPS = "".join(f"2025-01-02 10:00:{n:02d} step {n} loss 2.0 time 1.0s\n" for n in range(40))
 BOOM = '[rank3]: Traceback (most recent call last):\n[rank3]:   File "a.py", line 3, in f\n[rank3]: ValueError: boom\n'
@@ -111,3 +113,10 @@ def test_checkpoints_tell_what_is_lost(
     _, out, _ = run(log, "--checkpoints", tmp_path / "ckpt", "--json", capsys=capsys)
     progress = json.loads(out)["progress"]
     assert (progress["checkpoint_step"], progress["lost_steps"]) == (30, 9)
+
+
+def test_every_playbook_that_triage_names_is_there() -> None:
+    known = {playbook.NAME for playbook in playbooks()}
+    named = {advice.playbook for advice in load_catalogue().advice if advice.playbook}
+    assert named
+    assert named <= known
