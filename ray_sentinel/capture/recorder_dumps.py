@@ -66,6 +66,8 @@ def read_environ(pid: int, proc: str = "/proc") -> dict[str, str]:
     except OSError as error:
         why = f"the environment of pid {pid} cannot be read: {error.strerror}"
         raise NoDumpError(why) from error
+    if not data:
+        raise NoDumpError(f"the environment of pid {pid} is not there (yet): it starts or ends")
     pairs = (item.partition(b"=") for item in data.split(b"\0") if item)
     return {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}
 

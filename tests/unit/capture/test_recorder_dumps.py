@@ -104,17 +104,22 @@ def test_a_rank_s_environment_is_read_while_it_lives() -> None:
     assert read_environ(os.getpid())
     with pytest.raises(NoDumpError, match="cannot be read"):
         read_environ(2**22 + 1)
-    gone = Rank(
-        id=RankId(job="j", attempt=0, rank=0), process=ProcessId(host="h", pid=2**22 + 1, start=1)
-    )
+    gone = rank_of(ProcessId(host="h", pid=2**22 + 1, start=1))
     with pytest.raises(NoDumpError, match="environment cannot be read"):
         Recorders().dump(gone, 0.1)
 
 
 def test_what_a_watchdog_left_is_found_for_a_rank_that_never_attached(tmp_path: Path) -> None:
     environ = {**os.environ, "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": str(tmp_path / "_dump_")}
-    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, env=environ)
+    child = subprocess.Popen(
+        [sys.executable, "-c", "print(flush=True); input()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=environ,
+    )
     try:
+        assert child.stdout is not None
+        child.stdout.readline()
         stat = Path(f"/proc/{child.pid}/stat").read_bytes()
         start = parse_stat(stat).start
         rank = rank_of(ProcessId(host="h", pid=child.pid, start=start))
