@@ -37,6 +37,8 @@ from ray_sentinel.supervise.supervisor import Supervisor, Task
 PAGE_SECONDS = 3.0
 MOST_CAPTURED = 64
 """Processes whose stacks are taken where no agent does it."""
+MOST_DEEPER = 4
+"""... and of so many native ones too, each of which may take a second."""
 NO_HANG = frozenset({"slow", "starved", "paused", "sentinel", "asked", "stall"})
 """Incidents that a restart would not cure, or that end by themselves."""
 SURE = 0.5
@@ -185,7 +187,8 @@ def capture(config: Config, state: State, folder: Path, why: str) -> str:
         for number, one in enumerate(descendants(state.keeper)[:MOST_CAPTURED])
     ]
     plan = session.Plan.from_config(config.capture)
-    outcome = session.sample(ranks, parallel=plan.parallel)
+    # They are about to be ended: the tools that pause them do no harm any more.
+    outcome = session.capture(ranks[:MOST_DEEPER], (), ranks, plan)
     bundle = folder / "hang"
     bundle.mkdir(exist_ok=True)
     (bundle / "why.txt").write_text("\n".join([why, *outcome.problems]) + "\n", encoding="utf-8")

@@ -8,7 +8,7 @@
 
     waiting ──Tick──▶ clearing ──Cleared──▶ choosing
 
-``Course.handle`` is the only thing that changes the state. Times come with the events.
+Only ``begin``, ``resume`` and ``handle`` change the state. Times come with the events.
 """
 
 from __future__ import annotations
@@ -200,6 +200,11 @@ class Course:
     def begin(self) -> list[Action]:
         """Start the first attempt."""
         return [self._choose()]
+
+    def resume(self) -> list[Action]:
+        """Go on with an attempt that runs, or ran, since an earlier life of the supervisor."""
+        self.phase = "starting"
+        return []
 
     def handle(self, event: Event) -> list[Action]:
         """What is to be done now."""

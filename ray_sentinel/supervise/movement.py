@@ -8,9 +8,11 @@ from ray_sentinel.supervise.policy import Policy
 class Movement:
     """One attempt. Times are any clock's seconds."""
 
-    def __init__(self, policy: Policy, now: float) -> None:
+    def __init__(self, policy: Policy, now: float, start: int = 0) -> None:
+        """``start`` is the step that the attempt starts from."""
         self._policy = policy
         self._moved = now
+        self._start = start
         self._steps = 0
         self.step: int | None = None
         """The last step."""
@@ -36,8 +38,8 @@ class Movement:
     def stagnates(self, now: float) -> str:
         """A sentence where it has not moved for too long; else empty."""
         quiet = now - self._moved
-        # One step may be left over in what the output shows of an earlier attempt.
-        known = self._steps > 1
+        # The first step compiles kernels, and may be announced before it is made.
+        known = self._steps > 1 or (self.step is not None and self.step > self._start + 1)
         limit = self._policy.stagnation_threshold if known else self._policy.startup_threshold
         if limit <= 0 or quiet <= limit:
             return ""

@@ -89,7 +89,7 @@ class Supervisor:
         self._folder.lock()
         before = self._catch_signals()
         try:
-            self._do(self._take_back() or self._course.begin())
+            self._do(self._course.resume() if self._take_back() else self._course.begin())
             while self._result is None:
                 self._turn()
             return self._result
@@ -115,23 +115,23 @@ class Supervisor:
         before: dict[int, Any] = {number: signal.signal(number, stop) for number in STOPPING}
         return before | {number: signal.signal(number, pass_on) for number in PASSED_ON}
 
-    def _take_back(self) -> list[Action]:
-        """Go on where an earlier life of the supervisor was killed; empty for a new beginning."""
+    def _take_back(self) -> bool:
+        """Whether an earlier life of the supervisor was killed over an attempt."""
         told = self._folder.told()
         if told is None:
-            return []
+            return False
         if told.result is not None:
             self._course.ledger.attempt = told.ledger.attempt + 1
-            return []
+            return False
         self._course = Course(self._policy, told.ledger)
         state = self._folder.state(told.ledger.attempt)
         if state is None:
-            return []
+            return False
         if told.argv != self._task.argv and state.ended_at is None:
             self._parts.say(f"what runs is: {' '.join(told.argv)}")
         self._parts.say(f"taking back attempt {told.ledger.attempt}, pid {state.child}")
         self._follow(told.ledger.attempt, state, from_end=True)
-        return [states.Say(text="the supervisor is back")]
+        return True
 
     def _turn(self) -> None:
         """One look at everything."""
@@ -333,7 +333,9 @@ class Supervisor:
             self._tail.close()
         folder = self._folder.attempt(attempt)
         self._tail = Tail(folder, self._terminal, from_end=from_end)
-        self._movement = Movement(self._policy, self._clock.now())
+        checkpoint = self._course.ledger.checkpoint
+        start = checkpoint.step if checkpoint else 0
+        self._movement = Movement(self._policy, self._clock.now(), start)
         self._state, self._started = state, False
         self._ending_since = self._explaining_since = None
 

@@ -154,7 +154,10 @@ def test_a_checkpoint_that_only_torch_finds_bad_is_left_out(job: Job) -> None:
     job.run(FAULTS="0:16:raise", cmd=[sys.executable, str(TRAIN), str(job.saved), "15"])
     import torch
 
-    torch.save({"model": {}, "optimizer": {}, "step": 15}, job.saved / "step_15/model.pt")
+    torch.save(
+        {"model": {"other": torch.zeros(300)}, "optimizer": {}, "step": 15},
+        job.saved / "step_15/model.pt",
+    )
     code, result, seen = job.run()
     assert code == 0, seen
     assert result["total_retries"] == 1
