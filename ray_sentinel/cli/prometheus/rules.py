@@ -10,16 +10,19 @@ from ray_sentinel.cli.output import print_json
 HELP = "print the alert rules"
 
 
-def add_arguments(_parser: argparse.ArgumentParser) -> None:
-    """It has no options of its own."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options."""
+    parser.add_argument("--kubernetes", action="store_true", help="print a PrometheusRule instead")
+    parser.add_argument("--namespace", default="", help="of the PrometheusRule")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print them: as the file that Prometheus reads, or as JSON."""
-    from ray_sentinel.store.alerts.catalog import alerts, rules_file
+    from ray_sentinel.store.alerts.catalog import alerts, prometheus_rule, rules_file
 
+    text = prometheus_rule(args.namespace) if args.kubernetes else rules_file()
     if args.json:
-        print_json({"rules": alerts(), "file": rules_file()})
+        print_json({"rules": alerts(), "file": text})
     else:
-        sys.stdout.write(rules_file())
+        sys.stdout.write(text)
     return 0

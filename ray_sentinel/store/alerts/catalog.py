@@ -27,6 +27,20 @@ def rules_file(groups: Iterable[AlertGroup] = GROUPS) -> str:
     return "\n".join(["groups:", *(line for group in groups for line in _group(group))]) + "\n"
 
 
+def prometheus_rule(namespace: str = "") -> str:
+    """The rules as a PrometheusRule of the Prometheus operator (v1)."""
+    lines = [
+        "apiVersion: monitoring.coreos.com/v1",
+        "kind: PrometheusRule",
+        "metadata:",
+        "  name: ray-sentinel",
+        *([f"  namespace: {_text(namespace)}"] if namespace else []),
+        "spec:",
+        *(f"  {line}" for line in rules_file().splitlines()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def _group(group: AlertGroup) -> Iterator[str]:
     yield f"  - name: {_PREFIX}{group.name}"
     yield "    rules:"

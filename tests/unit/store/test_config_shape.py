@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from ray_sentinel.cli.main import main
+from ray_sentinel.store.alerts.catalog import prometheus_rule, rules_file
 from ray_sentinel.store.scrape_config import Discovery, pod_monitor, scrape_config
 
 SPEC = {"selector", "podMetricsEndpoints", "namespaceSelector"}
@@ -42,6 +43,13 @@ def test_a_pod_monitor_has_the_operators_fields() -> None:
         for rule in [*endpoint["relabelings"], *endpoint.get("metricRelabelings", [])]:
             assert set(rule) <= RELABELING
     assert "namespace" not in yaml.safe_load(pod_monitor())["metadata"]
+
+
+def test_a_prometheus_rule_has_the_rules_under_its_spec() -> None:
+    found = yaml.safe_load(prometheus_rule("ml"))
+    assert (found["apiVersion"], found["kind"]) == ("monitoring.coreos.com/v1", "PrometheusRule")
+    assert found["metadata"] == {"name": "ray-sentinel", "namespace": "ml"}
+    assert found["spec"] == yaml.safe_load(rules_file())
 
 
 def test_names_are_texts_whatever_is_in_them() -> None:
