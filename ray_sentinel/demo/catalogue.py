@@ -87,6 +87,12 @@ FAULTS: dict[str, Fault] = {
         ways=("fifo", "loop"),
         layouts=DATA,
     ),
+    "two-clocks": Fault(
+        what="one is stopped, one reads from a FIFO",
+        kinds=("rank-stopped",),
+        ways=("sigstop", "fifo"),
+        layouts=DATA,
+    ),
     "start": Fault(
         what="sleeps before the process group is there",
         kinds=("startup-stuck",),

@@ -75,11 +75,16 @@ def play(
     try:
         job.start()
         began = _until_begun(plan, job, stage)
+        complete: float | None = None
         if plan.expected.clock == "healthy":
             _let_it_run(plan, job, machines, stage)
         else:
-            _until_named(plan, stage, report=report)
+            complete = _until_named(plan, stage, report=report)
         told = conclude(plan, stage.incidents(), began)
+        if len(plan.ranks) > 1 and complete is not None and told.seconds is not None:
+            # The first name may come before the last.
+            seconds = max(told.seconds, round(complete - began, 2))
+            told = msgspec.structs.replace(told, seconds=seconds)
         return msgspec.structs.replace(told, job=job.name)
     finally:
         job.close()
@@ -140,15 +145,24 @@ def _last_words(job: Job, deaths: dict[int, int]) -> str:
     )
 
 
-def _until_named(plan: Plan, stage: Stage, *, report: bool) -> None:
+def _until_named(plan: Plan, stage: Stage, *, report: bool) -> float | None:
+    """When all were named, as far as looking now and then can tell; None if that never was."""
     limit = LIMITS[plan.expected.clock] + LATE_SECONDS
     note = "something has gone wrong; waiting for the verdict"
-    if not stage.until(limit, note, lambda: bool(stage.incidents())):
-        return
+    if not stage.until(limit, note, lambda: _complete(plan, stage)):
+        return None
+    complete = time.time()
     note = "there is a verdict; collecting evidence for the report"
     _for(stage, SETTLE_SECONDS, note)
     if report:
         stage.until(REPORT_SECONDS, note, lambda: all(i.bundle for i in stage.incidents()))
+    return complete
+
+
+def _complete(plan: Plan, stage: Stage) -> bool:
+    """Whether there is a verdict, and it names as many as it should."""
+    incidents = stage.incidents()
+    return bool(incidents) and len(accused(incidents)) >= len(plan.ranks)
 
 
 def _let_it_run(plan: Plan, job: Job, machines: Machines, stage: Stage) -> None:

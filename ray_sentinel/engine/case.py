@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.evidence.stacks import Movement, movement
 from ray_sentinel.model.identity import ProcessId
-from ray_sentinel.model.incident import Finding, Incident
+from ray_sentinel.model.incident import Finding, Incident, Verdict
 from ray_sentinel.model.ras import RasFacts
 from ray_sentinel.model.recorder import RecorderFacts
 from ray_sentinel.model.stacks import StackFact
 
+MILD = frozenset({"stall", "sentinel"})
+"""Kinds that accuse no rank."""
 Round = dict[ProcessId, StackFact]
 
 
@@ -29,6 +33,10 @@ class Case:
         self.recorder_asked_at: float | None = None
         self.ras: RasFacts | None = None
         self.problems: list[str] = []
+        self.later_rounds = 0
+        """Of stacks, after what was proven was named."""
+        self.complete = False
+        """Nobody else is looked for."""
         self.captures = 0
         self.captured_at: float | None = None
         self.capturing = False
@@ -41,6 +49,24 @@ class Case:
     def key(self, rule: str) -> tuple[str, int, str]:
         """Names one of its findings: job, attempt, rule."""
         return (self.job.job, self.job.attempt, rule)
+
+    def with_verdict(self, incident: Incident, verdict: Verdict) -> Incident:
+        """An incident of this case as a verdict tells it."""
+        blamed = {(culprit.rank, culprit.pid) for culprit in verdict.culprits}
+        views = [
+            view
+            for view in self.job.ranks.values()
+            if (view.rank.id.rank, view.rank.process.pid) in blamed
+        ]
+        return msgspec.structs.replace(
+            incident,
+            kind=verdict.kind,
+            severity="warning" if verdict.kind in MILD else "critical",
+            summary=verdict.summary,
+            verdict=verdict,
+            suspects=tuple(view.rank.id for view in views),
+            processes={str(view.rank.id.rank): view.rank.process for view in views},
+        )
 
     def take_round(self, at: float, number: int, facts: tuple[StackFact, ...]) -> None:
         """Stacks have come; rounds come in order, a late one is dropped."""

@@ -57,6 +57,8 @@ PROBE_EVERY = 1.5
 SETTLED_AFTER_TOOLS = 1.6
 """An agent's snapshot shows what the tools did up to so many seconds before."""
 MOST_CAPTURES = 3
+LASTING = frozenset({"rank-stopped", "gil-held", "kernel-blocked"})
+"""Kinds of proven faults in which no process ends, so that nobody falls over anybody."""
 
 
 class Engine:
@@ -230,24 +232,8 @@ class Engine:
                 return []
             return asking.everything(case, now)
         verdict = judgement.verdict
-        blamed = {(culprit.rank, culprit.pid) for culprit in verdict.culprits}
-        views = [
-            view
-            for view in case.job.ranks.values()
-            if (view.rank.id.rank, view.rank.process.pid) in blamed
-        ]
-        self.book.confirm(
-            case,
-            msgspec.structs.replace(
-                advance(case.incident, "confirmed", now, verdict.summary),
-                kind=verdict.kind,
-                severity="warning" if verdict.kind in ("stall", "sentinel") else "critical",
-                summary=verdict.summary,
-                verdict=verdict,
-                suspects=tuple(view.rank.id for view in views),
-                processes={str(view.rank.id.rank): view.rank.process for view in views},
-            ),
-        )
+        confirmed = advance(case.incident, "confirmed", now, verdict.summary)
+        self.book.confirm(case, case.with_verdict(confirmed, verdict))
         return [Publish(incident=case.incident), *self._capture(case, now)]
 
     def _capture(self, case: Case, now: float) -> list[AnyAction]:
@@ -269,7 +255,31 @@ class Engine:
         again = now - (case.captured_at or now) >= self.config.capture.cooldown_seconds
         if again and not case.capturing and case.captures < MOST_CAPTURES and not why:
             return self._capture(case, now)
-        return []
+        silent = case.key("hang.silent") in found
+        return self._look_for_more(case, now) if silent and not case.complete else []
+
+    def _look_for_more(self, case: Case, now: float) -> list[AnyAction]:
+        """Beside one that was proven and is still there, another may stand still unproven: two
+        more rounds of stacks tell, once silence is long enough to mean something."""
+        if case.incident.kind not in LASTING:
+            return []
+        waited = now - case.asked_round_at
+        if not case.answered() and waited < ROUND_OVERDUE:
+            return []
+        if case.later_rounds < 2:
+            if waited < self.config.hang.confirm_seconds:
+                return []
+            case.later_rounds += 1
+            return asking.stacks(case, now)
+        case.complete = True
+        more = self._judge(case, now, proven=False).verdict
+        told = case.incident.verdict
+        known = {culprit.pid for culprit in told.culprits} if told else set()
+        if not known < {culprit.pid for culprit in more.culprits}:
+            return []
+        verdict = msgspec.structs.replace(more, kind=case.incident.kind)
+        self.book.keep(case, case.with_verdict(case.incident, verdict))
+        return [Publish(incident=case.incident)]
 
     def _stacks(self, event: StacksTaken, now: float) -> list[AnyAction]:
         facts = tuple(msgspec.structs.replace(fact, at=now) for fact in event.facts)

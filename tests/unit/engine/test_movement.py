@@ -1,0 +1,99 @@
+"""What counts as movement of a job, and what does not."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ray_sentinel.engine.ranks import RankView
+from ray_sentinel.model.identity import ProcessId, Rank, RankId
+from ray_sentinel.model.progress import ProcessState, RankSnapshot
+from ray_sentinel.model.stacks import StackFact
+from tests.support.engine_sim import Sim
+
+PROCESS = ProcessId("host", 1, 1)
+IDLE = RankSnapshot(
+    rank=Rank(id=RankId("job", 0, 0), process=PROCESS, node="n"),
+    process=ProcessState(state="S"),
+)
+
+
+def after(**changes: object) -> RankSnapshot:
+    return msgspec.structs.replace(IDLE, process=msgspec.structs.replace(IDLE.process, **changes))
+
+
+def look(at: float, where: str) -> StackFact:
+    return StackFact(process=PROCESS, at=at, signature=(where,))
+
+
+def test_data_that_moves_is_a_sign_and_a_few_bytes_are_none() -> None:
+    view = RankView(IDLE, "n", 0.0, 0.0)
+    view.update(after(io_bytes=5_000), 1.0, 1.0)
+    assert view.advanced_at == 0.0
+    view.update(after(io_bytes=5_000_000), 2.0, 2.0)
+    assert view.advanced_at == 2.0
+
+
+def test_what_our_own_tools_cause_is_no_sign() -> None:
+    view = RankView(IDLE, "n", 0.0, 0.0)
+    view.update(after(io_bytes=5_000_000, main_switches=500), 1.0, 1.0, disturbed=True)
+    assert (view.moved_at, view.advanced_at) == (0.0, 0.0)
+
+
+def test_work_is_a_sign_of_life_and_not_of_getting_on() -> None:
+    view = RankView(IDLE, "n", 0.0, 0.0)
+    view.update(after(main_switches=500, main_cpu_seconds=0.3), 1.0, 1.0)
+    assert (view.moved_at, view.advanced_at) == (1.0, 0.0)
+
+
+def test_another_place_in_the_code_is_news_only_where_nothing_moved_in_between() -> None:
+    view = RankView(IDLE, "n", 0.0, 0.0)
+    view.look(look(1.0, "here"), job_moved=0.0)
+    view.look(look(5.0, "there"), job_moved=4.0)
+    assert view.advanced_at == 0.0
+    view.look(look(6.0, "elsewhere"), job_moved=4.0)
+    assert view.advanced_at == 6.0
+
+
+def test_a_spinner_on_a_busy_node_does_not_make_its_job_move() -> None:
+    sim = Sim(attached=False)
+    sim.run(30)
+    sim.stick(2, activity="unknown", waits=None, active=True)
+    began = sim.now
+    while sim.now < began + 16 and not sim.incidents():
+        sim.rank(2).cpu += 0.2  # far from a whole CPU: others want it, too
+        sim.rank(2).switches += 40
+        sim.run(0.5)
+    assert sim.named() == [2]
+    assert sim.incidents()[0].kind == "cpu-spin"
+
+
+def test_the_second_culprit_is_named_after_the_first_that_was_proven() -> None:
+    sim = Sim()
+    sim.run(30)
+    sim.stick(1, state="T")
+    sim.stick(4, activity="input-wait")
+    sim.run(5)
+    assert sim.named() == [1]
+    sim.run(12)
+    assert sim.named() == [1, 4]
+    assert sim.incidents()[0].kind == "rank-stopped"
+
+
+def test_one_that_is_stopped_alone_stays_alone() -> None:
+    sim = Sim()
+    sim.run(30)
+    sim.stick(1, state="T")
+    sim.run(40)
+    assert sim.named() == [1]
+
+
+def test_what_is_left_of_a_job_that_ends_has_its_time() -> None:
+    sim = Sim()
+    sim.run(30)
+    sim.stick(3)
+    for number in (0, 1, 2, 4, 5):
+        sim.end(number, code=0)
+    sim.run(45)
+    assert sim.incidents() == ()
+    sim.run(30)
+    assert sim.named() == [3]
