@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from pathlib import Path
 
 import pytest
 import yaml
@@ -11,6 +12,7 @@ import yaml
 from ray_sentinel.store.alerts import xid
 from ray_sentinel.store.alerts.catalog import GROUPS, alerts, rules_file
 from ray_sentinel.store.alerts.model import Alert
+from ray_sentinel.store.dashboards.catalog import DASHBOARDS
 from tests.support.alert_cases import CASES
 from tests.support.series_names import metric_names, named_series
 
@@ -59,3 +61,10 @@ def test_an_xid_is_in_one_class() -> None:
     assert re.fullmatch(xid.CRITICAL, "79")
     assert not re.fullmatch(xid.CRITICAL, "7")
     assert re.fullmatch(xid.INFO, "13")
+
+
+def test_the_page_for_users_names_every_rule() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "dashboards.md").read_text()
+    named = set(re.findall(r"`([A-Z]\w+)`", page))
+    assert named == {alert.name for alert in ALERTS}
+    assert all(dashboard.title in page for dashboard in DASHBOARDS)
