@@ -17,6 +17,10 @@ import msgspec
 
 log = logging.getLogger(__name__)
 
+FAMILY_VARIABLE = "RAY_SENTINEL_FAMILY"
+"""Differs for each process that the runner starts. Children inherit it: a daemon that left session
+and parent behind is known by it."""
+
 
 class Group(msgspec.Struct, frozen=True):
     """A process group and session, named by the pid of its leader and that one's start time (clock
@@ -24,6 +28,8 @@ class Group(msgspec.Struct, frozen=True):
 
     pid: int
     start: int
+    family: str = ""
+    """Value of ``FAMILY_VARIABLE`` in all that descends from it, also in sessions of their own."""
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,14 +90,38 @@ class Ledger:
         return found
 
 
-def group_of(pid: int) -> Group:
+def group_of(pid: int, family: str = "") -> Group:
     """The group that the living process ``pid`` leads."""
     stat = _stat(pid)
-    return Group(pid, stat.start if stat is not None else 0)
+    return Group(pid, stat.start if stat is not None else 0, family)
 
 
 def members(group: Group) -> list[int]:
-    """The pids of the group and of its session that are there; the dead unreaped do not count."""
+    """The pids of the group, its session and its family that are there; the dead unreaped do not
+    count."""
+    return sorted({*_in_session(group), *_in_family(group.family)})
+
+
+def _in_family(family: str) -> list[int]:
+    if not family:
+        return []
+    mark = f"{FAMILY_VARIABLE}={family}".encode()
+    found = []
+    for name in os.listdir("/proc"):
+        stat = _stat(int(name)) if name.isdigit() else None
+        if stat is None or stat.state in "ZX":
+            continue
+        try:
+            with open(f"/proc/{name}/environ", "rb") as file:
+                variables = file.read()
+        except OSError:
+            continue  # gone, or another user's and so not of this family
+        if mark in variables.split(b"\0"):
+            found.append(int(name))
+    return found
+
+
+def _in_session(group: Group) -> list[int]:
     leader = _stat(group.pid)
     if leader is not None and leader.start != group.start:
         return []  # the number is another's by now

@@ -6,13 +6,14 @@ import os
 import selectors
 import subprocess
 import sys
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO
 
 import msgspec
 
 from ray_sentinel import process
-from ray_sentinel.collect.ledger import Group, Ledger, group_of, kill, members
+from ray_sentinel.collect.ledger import FAMILY_VARIABLE, Group, Ledger, group_of, kill, members
 from ray_sentinel.collect.pipes import End, Log
 from ray_sentinel.collect.protocol import (
     FrameError,
@@ -26,11 +27,14 @@ from ray_sentinel.collect.protocol import (
 from ray_sentinel.progress.environment import IDENTITY_VARIABLES, ROLE_VARIABLE
 
 
-def child_environment(environ: Mapping[str, str], path: Sequence[str]) -> dict[str, str]:
+def child_environment(
+    environ: Mapping[str, str], path: Sequence[str], family: str
+) -> dict[str, str]:
     """The variables that a collector's process starts with: what the agent can import it can too,
-    and nothing takes it for a rank."""
+    nothing takes it for a rank, and what it starts is known by ``family``."""
     found = {name: value for name, value in environ.items() if name not in IDENTITY_VARIABLES}
     found[ROLE_VARIABLE] = "collector"
+    found[FAMILY_VARIABLE] = family
     found["PYTHONPATH"] = os.pathsep.join(os.path.abspath(entry) for entry in path)
     found["OMP_NUM_THREADS"] = "1"
     return found
@@ -62,14 +66,15 @@ class Worker:
         self._name, self._handlers, self._ledger = setup.source.name, handlers, ledger
         self._frames: Frames[FromChild] = Frames(FromChild)
         self._outbox = bytearray()
+        family = uuid.uuid4().hex
         self._child = process.spawn(
             [sys.executable, "-m", "ray_sentinel.collect.child", self._name],
             stdin=subprocess.PIPE,
-            env=child_environment(environ, sys.path),
+            env=child_environment(environ, sys.path, family),
             cwd="/",
             death_signal=False,
         )
-        self._leader = group_of(self._child.pid)
+        self._leader = group_of(self._child.pid, family)
         self._groups: tuple[Group, ...] = ()
         ledger.write(self._name, self._leader)
         self._log = Log(selector, _pipe(self._child.stderr), handlers.log)

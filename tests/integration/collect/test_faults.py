@@ -206,7 +206,10 @@ def test_forks_and_sleeps_is_killed_with_all_it_started(
                     if sys.version_info >= (3, 11) else child
                 if os.fork() == 0:
                     time.sleep(1000)
-                pids = [child.pid, other.pid, os.getpid()]
+                # A daemon: a session of its own, and no parent that could be followed.
+                shell = "setsid sleep 1000 > /dev/null & echo $!"
+                away = subprocess.check_output(["sh", "-c", shell], text=True)
+                pids = [child.pid, other.pid, os.getpid(), int(away)]
                 with open({str(tmp_path / "pids")!r}, "w") as file:
                     file.write(" ".join(map(str, pids)))
                 time.sleep(1000)
