@@ -15,6 +15,7 @@ import msgspec
 from ray_sentinel.actors.messages import Captured, CaptureRequest, Dump, Dumps, Sampled
 from ray_sentinel.capture import session
 from ray_sentinel.capture.recorder_dumps import NoDumpError, Recorders
+from ray_sentinel.capture.tracer import all_tracers
 from ray_sentinel.config import Config
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.evidence.stacks import classify, parse
@@ -35,6 +36,11 @@ COMPANION_SECONDS = 0.7
 RECORDER_SECONDS = 5.0
 
 RecordOf = Callable[[int, int], RecordView | None]
+
+
+def missing_tracer() -> str:
+    """Why stacks cannot be taken from outside on this node; empty where they can."""
+    return all_tracers()["py-spy"].available()
 
 
 class Evidence:

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import msgspec
 
-from ray_sentinel.actors.evidence import Evidence
+from ray_sentinel.actors.evidence import Evidence, missing_tracer
 from ray_sentinel.actors.exporting import Exporting
 from ray_sentinel.actors.loops import Loop
 from ray_sentinel.actors.messages import Receipt, Report, Wanted
@@ -92,8 +92,15 @@ class Station:
         self._started = time.monotonic()
         self._raylets_due = 0.0
         self._loop: Loop | None = None
+        missing = missing_tracer()
+        if missing:
+            self._problems.append(f"{missing}; ranks that attached give their own stacks instead")
         self.watch = NodeWatch(
-            node, own_raylet=self._raylet or None, job=config.job, on_exit=self._look_now
+            node,
+            own_raylet=self._raylet or None,
+            job=config.job,
+            on_exit=self._look_now,
+            tracer=not missing,
         )
         self.evidence = Evidence(node.host, config, self.watch.record)
         self.exporting = Exporting(config, node.host, node.address)
@@ -160,6 +167,7 @@ class Station:
         while len(self._exits) > MOST_EXITS:
             self._exits.pop(next(iter(self._exits)))
         self.runner.set_ranks([found.rank for found in ranks])
+        self.runner.set_handed_on(self.exporting.handed_on)
         self._publish(ranks, now)
         self._report(ranks, now)
 

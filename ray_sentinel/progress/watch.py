@@ -92,6 +92,7 @@ class NodeWatch:
         self._attached = Attached(proc)
         self._views: dict[Key, RecordView] = {}
         self._armed: set[RecordView] = set()
+        self._refusal_said = False
         self._processes: Mapping[int, Process] = {}
         self._order = 0
         self.hidden = 0
@@ -256,8 +257,15 @@ class NodeWatch:
     def _arm(self, view: RecordView) -> None:
         """Where no tracer may look, the rank must leave its stacks before it is too late."""
         self._armed.add(view)
-        if self._tracer and may_trace(view.header.pid, self._proc) is not False:
+        allowed = may_trace(view.header.pid, self._proc)
+        if self._tracer and allowed is not False:
             return
+        if allowed is False and not self._refusal_said:
+            self._refusal_said = True
+            self._attached.problems.append(
+                f"this node's agent may not trace pid {view.header.pid}: stacks come from the "
+                "ranks that attached, and the others' are missing; give the agent CAP_SYS_PTRACE"
+            )
         try:
             arm_watchdog(view)
         except NoAnswerError as error:
