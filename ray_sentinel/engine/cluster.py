@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from ray_sentinel.config import Config
+from ray_sentinel.engine.gpus import GpuLevels
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.phases import PhaseBook
+from ray_sentinel.engine.scalars import Scalars
+from ray_sentinel.engine.telemetry import Telemetry
 from ray_sentinel.model.identity import Node
 from ray_sentinel.model.progress import Snapshot
 
@@ -57,6 +60,9 @@ class ClusterView:
         self.nodes: dict[str, NodeView] = {}
         self.jobs: dict[tuple[str, int], JobView] = {}
         self._books: dict[str, PhaseBook] = {}
+        self.telemetry = Telemetry()
+        self.gpu_levels = GpuLevels()
+        self.scalars = Scalars()
 
     def take(self, snapshot: Snapshot, now: float) -> None:
         """Spread a node's snapshot over the jobs."""
@@ -64,6 +70,7 @@ class ClusterView:
         if node is None:
             node = self.nodes[snapshot.node.id] = NodeView(snapshot.node, now)
         node.take(snapshot, now)
+        self.telemetry.take(snapshot, now, node.offset)
         # The moment of the snapshot on our clock, so that a late one does not look like silence.
         at = min(now, snapshot.time + node.offset)
         for rank in snapshot.ranks:
@@ -72,7 +79,10 @@ class ClusterView:
             )
         for exit_ in snapshot.exits:
             job = self.jobs.get((exit_.rank.id.job, exit_.rank.id.attempt))
-            ended = min(now, exit_.at + node.offset)
+            # What it said last tells when it went; the process of a large job goes long after.
+            words = exit_.last_words
+            spoken = words.time if words is not None and words.kind != "detach" else exit_.at
+            ended = min(now, min(exit_.at, spoken) + node.offset)
             # An agent also finds records of ranks that ended before anybody watched: history.
             if job is not None and (exit_.rank.process in job.ranks or ended >= job.first_seen):
                 job.take_exit(exit_, ended)

@@ -60,13 +60,13 @@ class RankView:
         return progress is not None and progress.steps_recorded > 0
 
     def dying(self) -> tuple[float, Exit] | None:
-        """When it said that an exception ends it, as an exit, though its process is still there.
+        """When it said its last words, as an exit, though its process is still there.
 
         A large process on a busy node takes seconds to go. A rank that has got on since is not
         dying, whatever it said.
         """
         words = self.progress.last_words if self.progress else None
-        if not self.alive or words is None or words.kind != "exception":
+        if not self.alive or words is None or words.kind == "detach":
             return None
         at = self.seen_at - (self.node_time - words.time)
         if self.counts_steps and self.advanced_at > at + 0.1:

@@ -11,6 +11,7 @@ from ray_sentinel.engine.case import Case
 from ray_sentinel.engine.exits import describe_exit
 from ray_sentinel.engine.jobs import STARTUP_QUIET_SECONDS
 from ray_sentinel.engine.ledger import Ledger, confidence
+from ray_sentinel.engine.long_work import takes_long
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.suspects import joining, kind_of, weigh
 from ray_sentinel.engine.wording import NEXT_STEPS, PHRASES
@@ -93,7 +94,7 @@ def _spared(case: Case, named: list[ProcessId], now: float) -> bool:
     if case.job.silence(now) >= SPARED_PATIENCES * case.job.patience():
         return False
     facts = [case.latest(process) for process in named]
-    return any(fact is not None and fact.activity in SPARED for fact in facts)
+    return any(f is not None and (f.activity in SPARED or takes_long(f)) for f in facts)
 
 
 def _named(case: Case, ledger: Ledger, named: list[ProcessId], host_of: dict[str, str]) -> Verdict:

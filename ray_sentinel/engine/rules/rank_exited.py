@@ -59,7 +59,7 @@ class RankExited(Rule):
             return None
         if self._asked_to_end(exits[0], abnormal[0][0]) or self._all_killed(job):
             return None
-        if leavers := self._leavers(job, abnormal):
+        if leavers := self._leavers(job, exits, abnormal):
             return self._left(job, leavers, abnormal)
         first = self._first_causes(abnormal)
         if not first:
@@ -131,7 +131,10 @@ class RankExited(Rule):
         )
 
     def _leavers(
-        self, job: JobView, abnormal: list[tuple[float, Exit]]
+        self,
+        job: JobView,
+        exits: list[tuple[float, Exit]],
+        abnormal: list[tuple[float, Exit]],
     ) -> list[tuple[float, Exit]]:
         """Ranks that left in peace right before all the others lost a peer: it was them."""
         if any(is_cause(exit_) and has_final_words(exit_) for _, exit_ in abnormal):
@@ -141,7 +144,7 @@ class RankExited(Rule):
         begin = abnormal[0][0]
         found = [
             (at, exit_)
-            for at, exit_ in job.exits
+            for at, exit_ in exits
             if not is_abnormal(exit_)
             and begin - self.thresholds.left_seconds <= at
             and at <= begin + self.thresholds.cross_node_seconds
