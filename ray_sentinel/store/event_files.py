@@ -1,26 +1,17 @@
-"""Scalars of TensorBoard event files, whole and at once: the ground truth of the training series.
-
-A file is a sequence of records (length, masked CRC-32C of it, data, masked CRC-32C of the data;
-``tensorflow/core/lib/io/record_writer.h``) of ``Event`` messages (``tensorflow/core/util/
-event.proto``). Only what a scalar needs is read; a torn tail ends a file.
-"""
+"""Scalars of TensorBoard event files, whole and at once: the truth about the training series."""
 
 from __future__ import annotations
 
 import re
-import struct
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
 from ray_sentinel.diagnose.series import Grid, Reduce, Samples, Selector, TimeSeries
+from ray_sentinel.store.event_records import read_scalars
 from ray_sentinel.store.memory import MemorySource
 
-MAX_BYTES = 512 << 20
-"""Of one file; a larger one is not read, for it holds more than scalars."""
 MAX_DEPTH = 4
-_LENGTH = struct.Struct("<Q")
 
 
 def find_event_files(folder: Path) -> list[Path]:
@@ -47,108 +38,6 @@ def find_event_files(folder: Path) -> list[Path]:
 _SKIPPED = frozenset({"prometheus", "ray_logs", "xla_dump", "incidents", "checkpoints"})
 
 
-def read_scalars(file: Path) -> Iterator[tuple[float, int, str, float]]:
-    """(wall time, step, tag, value) of each scalar; stops at the first torn or broken record."""
-    data = file.read_bytes() if file.stat().st_size <= MAX_BYTES else b""
-    at = 0
-    while at + 12 <= len(data):
-        (length,) = _LENGTH.unpack_from(data, at)
-        end = at + 12 + length
-        if end + 4 > len(data):
-            return
-        try:
-            yield from _event(memoryview(data)[at + 12 : end])
-        except (ValueError, IndexError, struct.error):
-            return
-        at = end + 4
-
-
-def _fields(data: memoryview) -> Iterator[tuple[int, int, memoryview]]:
-    """(number, wire type, content) of a protobuf message's fields."""
-    at = 0
-    while at < len(data):
-        key, at = _varint(data, at)
-        number, kind = key >> 3, key & 7
-        if kind == 0:
-            start = at
-            _, at = _varint(data, at)
-            yield number, kind, data[start:at]
-            continue
-        if kind == 2:
-            size, at = _varint(data, at)
-        elif kind in {1, 5}:
-            size = 8 if kind == 1 else 4
-        else:
-            raise ValueError("unknown wire type")
-        if at + size > len(data):
-            raise ValueError("truncated field")
-        yield number, kind, data[at : at + size]
-        at += size
-
-
-def _varint(data: memoryview, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        value |= (byte & 0x7F) << shift
-        at += 1
-        if byte < 0x80:
-            return value, at
-        shift += 7
-        if shift > 63:
-            raise ValueError("varint too long")
-
-
-def _event(data: memoryview) -> Iterator[tuple[float, int, str, float]]:
-    time, step, summaries = 0.0, 0, []
-    for number, _, content in _fields(data):
-        if number == 1:
-            time = struct.unpack("<d", content)[0]
-        elif number == 2:
-            step = _varint(content, 0)[0]
-        elif number == 5:
-            summaries.append(content)
-    for summary in summaries:
-        for number, _, value in _fields(summary):
-            if number == 1 and (scalar := _value(value)) is not None:
-                yield time, step, *scalar
-
-
-def _value(data: memoryview) -> tuple[str, float] | None:
-    """Tag and value of a ``Summary.Value``: ``simple_value``, or a tensor of one number."""
-    tag, value = "", None
-    for number, kind, content in _fields(data):
-        if number == 1:
-            tag = bytes(content).decode("utf-8", "replace")
-        elif number == 2 and kind == 5:
-            value = float(struct.unpack("<f", content)[0])
-        elif number == 8:
-            value = _tensor(content)
-    return (tag, value) if tag and value is not None else None
-
-
-def _tensor(data: memoryview) -> float | None:
-    kind, raw, floats, doubles = 0, b"", b"", b""
-    for number, _, content in _fields(data):
-        if number == 1:
-            kind = _varint(content, 0)[0]
-        elif number == 2:
-            # A shape with dimensions is no scalar.
-            if any(True for _ in _fields(content)):
-                return None
-        elif number == 4:
-            raw = bytes(content)
-        elif number == 5:
-            floats = bytes(content)
-        elif number == 6:
-            doubles = bytes(content)
-    if kind == 1:
-        return float(struct.unpack("<f", (raw or floats)[:4])[0]) if raw or floats else None
-    if kind == 2:
-        return float(struct.unpack("<d", (raw or doubles)[:8])[0]) if raw or doubles else None
-    return None
-
-
 def metric_of(tag: str) -> str:
     """The series name of a tag.
 
@@ -161,11 +50,12 @@ def metric_of(tag: str) -> str:
 def load_events(files: list[Path], host: str = "") -> MemorySource:
     """All scalars of some event files as ``tb_*`` series, with ``tb_step``."""
     points: dict[str, dict[float, float]] = {}
+    notes: list[str] = []
     for file in files:
-        for time, step, tag, value in read_scalars(file):
+        for time, step, tag, value in read_scalars(file, notes):
             points.setdefault(metric_of(tag), {})[time] = value
             points.setdefault("tb_step", {})[time] = float(step)
-    source = MemorySource("event files")
+    source = MemorySource("event files", notes)
     for name, values in points.items():
         times = np.array(sorted(values))
         source.add(name, {"host": host} if host else {}, times, [values[t] for t in times])
@@ -178,7 +68,11 @@ class WithEvents:
     def __init__(self, source: TimeSeries, events: MemorySource) -> None:
         self._source, self._events = source, events
         self.title = source.title
-        self.notes = [*source.notes, "training series are read from the event files"]
+        self.notes = [
+            *source.notes,
+            "training series are read from the event files",
+            *events.notes,
+        ]
         self._ours = set(events.families())
 
     @property

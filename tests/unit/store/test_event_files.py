@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +14,9 @@ from ray_sentinel.store.event_files import (
     find_event_files,
     load_events,
     metric_of,
-    read_scalars,
     with_events,
 )
+from ray_sentinel.store.event_records import MAX_BYTES, read_scalars
 from ray_sentinel.store.memory import MemorySource
 
 
@@ -52,6 +53,41 @@ def test_torn_and_random_files_give_what_they_have(tmp_path: Path) -> None:
     for _ in range(50):
         (tmp_path / "noise").write_bytes(dice.randbytes(500))
         assert len(list(read_scalars(tmp_path / "noise"))) <= 100
+
+
+def test_a_damaged_record_is_left_out_and_said(tmp_path: Path) -> None:
+    file = written(tmp_path)
+    whole = file.read_bytes()
+    count = len(list(read_scalars(file)))
+    value = whole.index(b"learning/loss", len(whole) // 2)
+    file.write_bytes(whole[:value] + b"X" + whole[value + 1 :])
+    notes: list[str] = []
+    found = list(read_scalars(file, notes))
+    assert len(found) == count - 1
+    assert notes == [f"1 records of {file.name} are damaged and were left out"]
+    assert {tag for _, _, tag, _ in found} == {"learning/loss", "perf/step_time_seconds"}
+
+
+def test_a_damaged_length_ends_a_file(tmp_path: Path) -> None:
+    file = written(tmp_path)
+    whole = bytearray(file.read_bytes())
+    (length,) = struct.unpack_from("<Q", whole)
+    whole[16 + length] ^= 1
+    file.write_bytes(whole)
+    notes: list[str] = []
+    assert not list(read_scalars(file, notes))
+    assert "is damaged at byte" in notes[0]
+
+
+def test_what_is_too_large_or_gone_is_said(tmp_path: Path) -> None:
+    large = tmp_path / "events.out.tfevents.1.a"
+    with large.open("wb") as sparse:
+        sparse.truncate(MAX_BYTES + 1)
+    notes: list[str] = []
+    assert not list(read_scalars(large, notes))
+    assert not list(read_scalars(tmp_path / "gone", notes))
+    assert "larger than 512 MiB" in notes[0]
+    assert "No such file" in notes[1]
 
 
 def test_they_take_the_place_of_gappy_series(tmp_path: Path) -> None:
