@@ -1,0 +1,75 @@
+"""`ray-sentinel up --prometheus` on a real cluster of three nodes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import urllib.parse
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ray_sentinel.store.readonly import read_only_prometheus
+from ray_sentinel.store.tsdb import lock_holder
+from tests.support.parts import require
+from tests.support.ray_cluster import RayCluster, Watched, eventually
+from tests.support.scraped import values
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(420)]
+
+SECONDS = 120.0
+
+
+def labels(url: str, query: str, name: str) -> set[str]:
+    """The values of a label among the series of a query."""
+    path = f"{url}/api/v1/query?" + urllib.parse.urlencode({"query": query})
+    with urllib.request.urlopen(path, timeout=10) as answer:
+        found: list[Any] = json.load(answer)["data"]["result"]
+    return {series["metric"].get(name, "") for series in found}
+
+
+def test_it_watches_all_of_a_cluster_and_ends_with_it(
+    ray_cluster: RayCluster, tmp_path: Path
+) -> None:
+    log_dir = tmp_path / "log"
+    done = ray_cluster.run(
+        "up", "--log-dir", str(log_dir), "--prometheus", require("prometheus"), "--json"
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    data = log_dir / "prometheus" / "data"
+    try:
+        with ray_cluster.connected() as ray:
+            watched = Watched(ray)
+            eventually(lambda: watched.status().prometheus, "it is in the status", SECONDS)
+            url = watched.status().prometheus
+            hosts = {node.host for node in watched.status().nodes}
+            eventually(
+                lambda: labels(url, "hw_load1", "host") == hosts, "all agents are scraped", SECONDS
+            )
+            eventually(
+                lambda: labels(url, 'up{job="ray"} == 1', "host") == hosts,
+                "Ray's own metrics of all nodes, by our names of hosts",
+                SECONDS,
+            )
+            assert "" not in labels(url, '{job="ray",__name__=~"ray_.+"}', "host")
+            first = lock_holder(data / "lock")
+            assert first > 0
+            os.kill(first, signal.SIGKILL)
+            eventually(
+                lambda: any("was restarted 1 times" in note for note in watched.status().notes),
+                "its restart is in the status",
+                SECONDS,
+            )
+            eventually(
+                lambda: lock_holder(data / "lock") not in (0, first), "it is there again", SECONDS
+            )
+    finally:
+        ray_cluster.down()
+    eventually(lambda: lock_holder(data / "lock") == 0, "it ended", SECONDS)
+    with read_only_prometheus(data, binary=require("prometheus")) as (viewed, _, _):
+        assert values(viewed, "hw_load1[30m]")
+    said = "".join(path.read_text() for path in (log_dir / "logs").rglob("*coordinator*"))
+    assert f"(pid {first}) ended with status -9" in said
