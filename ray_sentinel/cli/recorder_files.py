@@ -11,7 +11,7 @@ import msgspec
 
 from ray_sentinel.cli.output import clean
 from ray_sentinel.errors import InputError
-from ray_sentinel.evidence.flight_recorder.dump import MAX_RANKS
+from ray_sentinel.evidence.flight_recorder.tables import MAX_RANKS
 
 _NAME = re.compile(r"^(?P<prefix>.*?)(?P<rank>\d+)(?P<suffix>\.(json|pickle|pkl|bin|dump|trace))?$")
 _NOT_DUMPS = (".log", ".txt", ".md", ".py", ".html", ".gz", ".tar", ".zip", ".csv", ".yaml")

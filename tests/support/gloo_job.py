@@ -158,6 +158,46 @@ def pipeline(job: Rank) -> None:
     job.all_reduce(32)
 
 
+def objects(job: Rank) -> None:
+    """Rank 1 sleeps before an exchange of objects, which is several collectives in one call."""
+    job.here()
+    if job.rank == 1:
+        job.sleep()
+    job.dist.all_gather_object([None] * job.world, {"rank": job.rank})
+
+
+def two_sleepers(job: Rank) -> None:
+    """Rank 1 sleeps before the low half's all-reduce, rank 2 before the high half's."""
+    job.here()
+    if job.rank in (1, 2):
+        job.sleep()
+    job.all_reduce(8, job.mine)
+    job.all_reduce(32)
+
+
+def in_flight(job: Rank) -> None:
+    """Everybody queues three operations, but rank 3 only one of them: it stopped in between."""
+    tensors = [job.torch.ones(8) for _ in range(3)]
+    works = []
+    for number, tensor in enumerate(tensors):
+        if number == 1:
+            job.here()
+            if job.rank == 3:
+                job.sleep()
+        works.append(job.dist.all_reduce(tensor, async_op=True))
+    for work in works:
+        work.wait()
+
+
+def one_too_many(job: Rank) -> None:
+    """Rank 2 makes one all-reduce more in the group of all, and waits in it for the others."""
+    job.here()
+    if job.rank == 2:
+        job.all_reduce(8)
+    job.all_reduce(8, job.mine)
+    job.sleep()
+
+
 def outside(job: Rank) -> None:
     """Everybody waits for something that no recorder sees."""
     job.here()
@@ -166,7 +206,18 @@ def outside(job: Rank) -> None:
 
 SCENARIOS: dict[str, Callable[[Rank], None]] = {
     function.__name__: function
-    for function in (sleeper, left_out, mismatch, two_groups, pipeline, outside)
+    for function in (
+        sleeper,
+        left_out,
+        mismatch,
+        two_groups,
+        pipeline,
+        objects,
+        two_sleepers,
+        in_flight,
+        one_too_many,
+        outside,
+    )
 }
 
 

@@ -15,7 +15,8 @@ from ray_sentinel.evidence.flight_recorder.circles import Circles, Judgement
 from ray_sentinel.evidence.flight_recorder.equals import Equals
 from ray_sentinel.evidence.flight_recorder.graph import components
 from ray_sentinel.evidence.flight_recorder.hidden import Hidden
-from ray_sentinel.evidence.flight_recorder.waits import Key, Operation, Waits, few
+from ray_sentinel.evidence.flight_recorder.lag import Lag
+from ray_sentinel.evidence.flight_recorder.waits import Key, Operation, Waits
 from ray_sentinel.evidence.flight_recorder.world import World
 from ray_sentinel.model.recorder import RecorderCulprit, RecorderKind
 
@@ -27,7 +28,6 @@ _CERTAINTY: dict[RecorderKind, float] = {
 }
 _IDLE = 0.8
 _HIDDEN = 0.75
-_MANY_LAGGING = 64
 
 
 class Findings(msgspec.Struct):
@@ -55,6 +55,7 @@ class Reasoning:
         self.waits = waits
         self.equals = Equals(world, waits.partners)
         self.circles = Circles(world, waits, self.equals)
+        self.lag = Lag(world)
         self.hidden = Hidden(world, waits, self.equals)
         self.findings = Findings(culprits={}, remarks=[])
         self.waited: dict[int, list[Operation]] = {}
@@ -108,7 +109,7 @@ class Reasoning:
         for rank, keys in self.waits.fronts.items():
             self.edges[rank] = list(keys)
         for rank, operation in behind.items():
-            self.edges[rank] = self._explain_laggard(rank, operation, dead)
+            self.edges[rank] = self.lag.explain(rank, operation, dead)
             if not self.edges[rank]:
                 self.laggards[rank] = operation
         for node in [*self.edges]:
@@ -117,51 +118,6 @@ class Reasoning:
                     self.edges[key] = [*self.waits.operations[key].next]
                     for rank in self.waits.operations[key].next:
                         self.edges.setdefault(rank, [])
-
-    def _explain_laggard(self, rank: int, operation: Operation, dead: set[int]) -> list[int | Key]:
-        """Whom a laggard waits for: the dead that share all its unfinished work, or nobody."""
-        if rank in dead:
-            return []
-        shared = self._blamed_for_lag(rank, operation, dead)
-        if shared:
-            return list(shared)
-        group = self.world.group(operation.group)
-        if len(operation.behind) <= few(len(group.members)):
-            return []
-        if self._lags_alone(rank):
-            return []
-        return [other for other in operation.behind if other != rank]
-
-    def _blamed_for_lag(self, rank: int, operation: Operation, dead: set[int]) -> list[int]:
-        members = self.world.group(operation.group).members
-        behind = set(operation.behind)
-        gone = {r for r in members if r not in self.world.dumps}
-        candidates = ((behind & dead) | gone) - {rank}
-        if operation.key[0] == "p2p":
-            candidates = {p.rank for p in operation.partners} & (dead | gone)
-        for ident, seq in self._lagging(rank):
-            if not candidates:
-                break
-            states = self.world.members(ident, seq)
-            candidates &= {*states["pending"], *states["no-dump"]}
-        return sorted(candidates)
-
-    def _lagging(self, rank: int) -> list[tuple[int, int]]:
-        """Collectives that are pending here and done elsewhere."""
-        result = []
-        for entry in self.world.dumps[rank].pending[:_MANY_LAGGING]:
-            group = self.world.group_of(rank, entry)
-            if group is not None and not entry.p2p and entry.needs_everyone:
-                members = self.world.members(group.id, entry.seq)
-                if members["done"] and rank in members["pending"]:
-                    result.append((group.id, entry.seq))
-        return result
-
-    def _lags_alone(self, rank: int) -> bool:
-        return any(
-            self.world.members(ident, seq)["pending"] == [rank]
-            for ident, seq in self._lagging(rank)
-        )
 
     def _is_end(self, part: list[int | Key]) -> bool:
         inside = set(part)
@@ -240,7 +196,8 @@ class Reasoning:
             return ""
         if any(entry.signature() == mine.signature() for entry in called.values()):
             return ""
-        return next(iter(called.values())).title
+        title: str = next(iter(called.values())).title
+        return title
 
     def _own_operation(self, rank: int, operations: list[Operation]) -> bool:
         """A rank in an operation that involves nobody else, while others wait for it."""

@@ -6,34 +6,20 @@ a thousand ranks fit into memory. ``history`` parses the rest again for the few 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 from ray_sentinel.evidence.flight_recorder.entry import Entry, number, parse
 from ray_sentinel.evidence.flight_recorder.load import RawDump, load
+from ray_sentinel.evidence.flight_recorder.tables import (
+    GroupConfig,
+    Status,
+    read_configs,
+    read_status,
+)
 from ray_sentinel.evidence.flight_recorder.versions import modern
-
-MAX_RANKS = 1 << 20
-"""Beyond this a number is no rank."""
-
-
-class GroupConfig(msgspec.Struct, frozen=True):
-    """A process group as one rank describes it. ``ranks`` is None where the dump does not say."""
-
-    name: str
-    desc: str
-    ranks: tuple[int, ...] | None
-
-
-class Status(msgspec.Struct, frozen=True):
-    """Last enqueued and last completed sequence number; None where unknown (written as -1)."""
-
-    enqueued: int | None
-    completed: int | None
 
 
 class RankDump(msgspec.Struct, kw_only=True):
@@ -98,8 +84,8 @@ def _reduce(rank: int, raw: RawDump) -> RankDump:
     first = next((number(row.get("record_id")) for row in rows), None)
     return RankDump(
         rank=rank,
-        configs=_configs(raw.data.get("pg_config")),
-        status=_status(raw.data.get("pg_status")),
+        configs=read_configs(raw.data.get("pg_config")),
+        status=read_status(raw.data.get("pg_status")),
         pending=pending,
         last_done=last_done,
         counts=_counts(rows) if from_start else {},
@@ -241,59 +227,3 @@ def _counts(rows: list[Any]) -> dict[tuple[int, str, int], int]:
             key = (entry.pg, entry.op, entry.peer)
             counts[key] = counts.get(key, 0) + 1
     return counts
-
-
-def _configs(value: Any) -> dict[str, GroupConfig]:
-    if not isinstance(value, Mapping):
-        return {}
-    result = {}
-    for key, item in value.items():
-        config = item if isinstance(item, Mapping) else {}
-        name = str(config.get("name", key))
-        result[name] = GroupConfig(name, str(config.get("desc", "")), _ranks(config.get("ranks")))
-    return result
-
-
-def _ranks(value: Any) -> tuple[int, ...] | None:
-    """Global ranks, written as the text of a list ("[0, 2]") or as a list; None if there are none.
-
-    In the order of the group: the position in it is the rank within the group.
-    """
-    if isinstance(value, str):
-        return _ranks_of_text(value)
-    if isinstance(value, list | tuple):
-        ranks = [rank for item in value if (rank := number(item)) is not None]
-        return _plausible(ranks)
-    return None
-
-
-@lru_cache(maxsize=1 << 14)
-def _ranks_of_text(text: str) -> tuple[int, ...] | None:
-    # Every member writes the same text: a thousand ranks then share one tuple.
-    return _plausible([int(digits) for digits in re.findall(r"\d{1,9}", text)])
-
-
-def _plausible(ranks: list[int]) -> tuple[int, ...] | None:
-    """None for what can be no list of ranks: no job has a million."""
-    if not all(0 <= rank < MAX_RANKS for rank in ranks):
-        return None
-    return tuple(dict.fromkeys(ranks)) or None
-
-
-def _status(value: Any) -> dict[int, Status]:
-    if not isinstance(value, Mapping):
-        return {}
-    result = {}
-    for key, item in value.items():
-        pg = number(key)
-        if pg is not None and isinstance(item, Mapping):
-            result[pg] = Status(
-                _counter(item.get("last_enqueued_collective")),
-                _counter(item.get("last_completed_collective")),
-            )
-    return result
-
-
-def _counter(value: Any) -> int | None:
-    result = number(value)
-    return result if result is not None and result >= 0 else None

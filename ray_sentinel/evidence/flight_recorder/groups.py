@@ -12,8 +12,9 @@ from itertools import pairwise
 
 import msgspec
 
-from ray_sentinel.evidence.flight_recorder.dump import GroupConfig, RankDump
+from ray_sentinel.evidence.flight_recorder.dump import RankDump
 from ray_sentinel.evidence.flight_recorder.order import creation_order
+from ray_sentinel.evidence.flight_recorder.tables import GroupConfig
 from ray_sentinel.evidence.flight_recorder.ties import (
     Kind,
     Local,

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import msgspec
 
-from ray_sentinel.evidence.flight_recorder.dump import RankDump, Status
+from ray_sentinel.evidence.flight_recorder.dump import RankDump
 from ray_sentinel.evidence.flight_recorder.entry import Entry
 from ray_sentinel.evidence.flight_recorder.groups import Groups
+from ray_sentinel.evidence.flight_recorder.tables import Status
 from ray_sentinel.evidence.flight_recorder.ties import Kind
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from ray_sentinel.evidence.flight_recorder.dump import Status, read
+from ray_sentinel.evidence.flight_recorder.dump import read
 from ray_sentinel.evidence.flight_recorder.groups import identify
 from ray_sentinel.evidence.flight_recorder.progress import measure
+from ray_sentinel.evidence.flight_recorder.tables import Status
 
 
 def row(record: int, title: str, coll: int, p2p: int = 0, **fields: object) -> dict[str, object]:

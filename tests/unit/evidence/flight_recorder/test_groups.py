@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ray_sentinel.evidence.flight_recorder.dump import GroupConfig, RankDump, Status
+from ray_sentinel.evidence.flight_recorder.dump import RankDump
 from ray_sentinel.evidence.flight_recorder.entry import Entry
 from ray_sentinel.evidence.flight_recorder.groups import identify, say_ranks
+from ray_sentinel.evidence.flight_recorder.tables import GroupConfig, Status
 
 
 def dump(rank: int, configs: list[tuple[str, str, Any]], **fields: Any) -> RankDump:
