@@ -15,6 +15,7 @@ from ray_sentinel.engine.cluster import ClusterView, NodeView
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.rule import Rule
 from ray_sentinel.engine.telemetry import NodeTelemetry
+from ray_sentinel.engine.working import at_work
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.incident import Finding
 
@@ -48,6 +49,8 @@ class AlertBook:
         if now - self._looked < LOOK_EVERY:
             return
         self._looked = now
+        view.gpu_levels.learn(view, now)
+        view.scalars.look(view.jobs.values(), now)
         for rule in self._rules:
             for alert in rule.look(view, now):
                 old = self._open.get(alert.key)
@@ -73,13 +76,6 @@ def watched(view: ClusterView) -> Iterator[tuple[NodeView, NodeTelemetry]]:
         node = view.nodes.get(node_id)
         if node is not None and node.left_at is None:
             yield node, view.telemetry.of(node_id)
-
-
-def at_work(job: JobView, now: float) -> bool:
-    """It trains, gets on, and is in no phase of another kind: its levels mean something."""
-    if not job.live or not job.training() or job.protected_phase(now):
-        return False
-    return job.silence(now) <= max(5.0, 2.0 * (job.pace.usual or 0.0))
 
 
 def jobs_at_work(view: ClusterView, now: float) -> list[JobView]:

@@ -6,6 +6,7 @@ import msgspec
 
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.evidence.stacks import Movement, movement
+from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.incident import Finding, Incident, Verdict
 from ray_sentinel.model.ras import RasFacts
@@ -32,6 +33,8 @@ class Case:
         self.recorder: RecorderFacts | None = None
         self.recorder_asked_at: float | None = None
         self.ras: RasFacts | None = None
+        self.alerts: tuple[Alert, ...] = ()
+        """Of telemetry rules, that last now: about the job and its hosts."""
         self.problems: list[str] = []
         self.later_rounds = 0
         """Of stacks, after what was proven was named."""

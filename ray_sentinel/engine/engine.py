@@ -20,6 +20,7 @@ from ray_sentinel.engine.actions import (
     Publish,
     TakeStacks,
 )
+from ray_sentinel.engine.alerting import AlertBook
 from ray_sentinel.engine.case import Case
 from ray_sentinel.engine.casebook import ASKED, CaseBook, why_over
 from ray_sentinel.engine.cluster import ClusterView, NodeView
@@ -38,6 +39,7 @@ from ray_sentinel.engine.events import (
     StragglersFound,
     Tick,
 )
+from ray_sentinel.engine.hardware import blame_hardware
 from ray_sentinel.engine.rule import load_rules
 from ray_sentinel.engine.sampling import routine_samples
 from ray_sentinel.engine.straggling import StragglerWatch
@@ -74,6 +76,7 @@ class Engine:
         self.book = CaseBook(incidents)
         self._sampled: dict[tuple[str, int], float] = {}
         self._stragglers = StragglerWatch(self.config.stragglers)
+        self._alerts = AlertBook(self._rules)
         self._now = 0.0
 
     def handle(self, event: AnyEvent) -> list[AnyAction]:
@@ -122,7 +125,9 @@ class Engine:
 
     def status(self, now: float) -> tuple[State, str, tuple[JobStatus, ...]]:
         """The state of the whole, one sentence, and each job's lines."""
-        return status_words.describe(self.view, self.incidents(), now, self._stragglers)
+        return status_words.describe(
+            self.view, self.incidents(), now, self._stragglers, self._alerts
+        )
 
     def _node_changed(self, event: NodeLeft | NodeProbed, now: float) -> None:
         node = self.view.nodes.get(event.node_id)
@@ -142,6 +147,7 @@ class Engine:
             for finding in rule.evaluate(self.view, now):
                 found.add((finding.job, finding.attempt, finding.rule))
                 actions += self._found(finding, now)
+        self._alerts.look(self.view, now)
         self.book.still_found(found)
         for case in list(self.book.cases.values()):
             actions += self._follow(case, found, now)
@@ -221,7 +227,8 @@ class Engine:
 
     def _judge(self, case: Case, now: float, *, proven: bool) -> Judgement:
         hosts = {node_id: node.node.host for node_id, node in self.view.nodes.items()}
-        return judge(case, now, host_of=hosts, proven=proven)
+        case.alerts = self._alerts.of(self.view, case.job)
+        return blame_hardware(judge(case, now, host_of=hosts, proven=proven), case)
 
     def _decide(self, case: Case, judgement: Judgement, now: float) -> list[AnyAction]:
         if judgement.decision == "dismiss":

@@ -8,14 +8,16 @@ since cards of one model differ and so do their jobs; until it was seen at work,
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from ray_sentinel.engine.alerting import at_work
-from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.telemetry import NodeTelemetry
+from ray_sentinel.engine.working import at_work
+
+if TYPE_CHECKING:
+    from ray_sentinel.engine.cluster import ClusterView
 
 POWER = "hw_gpu_power_watts"
 UTILISATION = "hw_gpu_utilization_ratio"
@@ -112,9 +114,7 @@ class GpuLevels:
         return found
 
 
-def places(
-    view: ClusterView, job: JobView, now: float
-) -> Iterator[tuple[str, str, NodeTelemetry]]:
+def places(view: ClusterView, job: JobView, now: float) -> Iterator[tuple[str, str, NodeTelemetry]]:
     """(node, GPU index, series) of the GPUs that the job's ranks were given; where they do not
     say, all GPUs of their nodes."""
     given: dict[str, set[str]] = {}
@@ -127,6 +127,11 @@ def places(
         node = view.telemetry.of(node_id)
         every = {labels["gpu"] for labels, _ in node.get(POWER, now) if "gpu" in labels}
         every |= {labels["gpu"] for labels, _ in node.get(UTILISATION, now) if "gpu" in labels}
+        own = own | {
+            labels["gpu"]
+            for labels, _ in node.get("hw_gpu_info", now)
+            if "gpu" in labels and labels.get("uuid") in own
+        }
         for index in sorted(every if node_id in silent else every & own):
             yield node_id, index, node
 

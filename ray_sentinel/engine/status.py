@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ray_sentinel.engine.alerting import AlertBook
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.phases import say_duration
@@ -23,6 +24,7 @@ def describe(
     incidents: tuple[Incident, ...],
     now: float,
     stragglers: StragglerWatch | None = None,
+    alerts: AlertBook | None = None,
 ) -> tuple[State, str, tuple[JobStatus, ...]]:
     """The worst state of all jobs, the sentence that goes with it, and each job."""
     open_ones = [incident for incident in incidents if incident.state in CONFIRMED]
@@ -30,6 +32,7 @@ def describe(
         msgspec.structs.replace(
             _job(view, job, open_ones, now),
             straggler=stragglers.status(job.key, now) if stragglers else None,
+            alerts=alerts.of(view, job) if alerts else (),
         )
         for job in view.jobs.values()
     )

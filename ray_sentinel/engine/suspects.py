@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 
 from ray_sentinel.engine.case import Case
+from ray_sentinel.engine.hardware import weigh_alerts
 from ray_sentinel.engine.kinds import fault_kind
 from ray_sentinel.engine.ledger import Ledger
 from ray_sentinel.engine.ranks import RankView
@@ -42,6 +43,7 @@ def weigh(case: Case, now: float) -> Ledger:
     _from_exits(case, ledger, now)
     _from_recorder(case, ledger)
     weigh_ras(case, ledger, views_by_rank(case))
+    weigh_alerts(case, ledger, views_by_rank(case))
     _from_stacks(case, ledger)
     _from_steps(case, ledger)
     return ledger

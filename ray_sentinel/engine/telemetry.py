@@ -10,6 +10,7 @@ import re
 import statistics
 from collections import deque
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 
 from ray_sentinel.model.metrics import Event
 from ray_sentinel.model.progress import Snapshot
@@ -84,7 +85,7 @@ class Series:
         older = [(at, value) for at, value in self.samples if now - at > skip]
         if len(older) < 4 or older[-1][0] - older[0][0] < skip:
             return None
-        rises = (max(0.0, b[1] - a[1]) for a, b in zip(older, older[1:], strict=False))
+        rises = (max(0.0, b[1] - a[1]) for a, b in pairwise(older))
         return sum(rises) / (older[-1][0] - older[0][0])
 
 

@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 
+from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.metrics import CollectorStatus
 from ray_sentinel.model.straggler import StragglerKind
 
@@ -59,6 +60,8 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     expected: str = ""
     """What is expected next: "checkpoint for 20 s, usual up to 40 s"."""
     ended: bool = False
+    alerts: tuple[Alert, ...] = ()
+    """What telemetry shows to be wrong with the job, its hosts and its devices now."""
     straggler: StragglerStatus | None = None
     """None where nobody has looked lately."""
 

@@ -1,0 +1,80 @@
+"""gpu.idle: GPUs that a running job was given and that do nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ray_sentinel.engine.alerting import AlertRule, ranks_of_gpu
+from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.gpus import IDLE, UTILISATION, Gpu
+from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.engine.rule import Thresholds
+from ray_sentinel.model.alert import Alert
+
+VRAM = "hw_gpu_vram_used_bytes"
+
+
+class GpuIdleThresholds(Thresholds, frozen=True, kw_only=True):
+    """``seconds`` without work; ``startup_seconds`` that a job may take to begin;
+    ``empty_bytes`` of memory below which nothing was loaded onto a GPU."""
+
+    seconds: float = 180.0
+    startup_seconds: float = 1200.0
+    empty_bytes: float = 2e9
+
+
+class GpuIdle(AlertRule):
+    """A job may be "running" for hours without a GPU: its processes cannot see any, or wait."""
+
+    name = "gpu.idle"
+    Thresholds = GpuIdleThresholds
+
+    def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
+        for job in view.jobs.values():
+            begun = job.training() or now - job.first_seen > self.thresholds.startup_seconds
+            if not job.live or not begun or job.protected_phase(now):
+                continue
+            if now - job.first_seen < self.thresholds.seconds:
+                continue
+            gpus = view.gpu_levels.gpus(view, job, now)
+            idle = [gpu for gpu in gpus if self._idle(view, gpu, now)]
+            told = all(rank.rank.gpus for rank in job.live)
+            # Nobody said which GPUs the job was given: some may be left over by design.
+            if idle and (told or len(idle) == len(gpus)):
+                yield self._alert(view, job, gpus, idle, now)
+
+    def _idle(self, view: ClusterView, gpu: Gpu, now: float) -> bool:
+        series = view.telemetry.of(gpu.node).one(UTILISATION, now, gpu=gpu.index)
+        if series is None or not series.covers(now, self.thresholds.seconds):
+            return False
+        return max(series.within(now, self.thresholds.seconds)) <= IDLE
+
+    def _alert(
+        self, view: ClusterView, job: JobView, gpus: list[Gpu], idle: list[Gpu], now: float
+    ) -> Alert:
+        one = idle[0] if len(idle) == 1 else None
+        return Alert(
+            rule=self.name,
+            severity="warning",
+            job=job.job,
+            host=one.host if one else "",
+            gpu=one.index if one else "",
+            ranks=ranks_of_gpu(view, one.node, one.index) if one else (),
+            text=f"{len(idle)} of {len(gpus)} GPUs have done nothing for "
+            f"{self.thresholds.seconds:.0f} s: {self._why(view, job, idle, now)}",
+        )
+
+    def _why(self, view: ClusterView, job: JobView, idle: list[Gpu], now: float) -> str:
+        loaded = [
+            series.last > self.thresholds.empty_bytes
+            for gpu in idle
+            if (series := view.telemetry.of(gpu.node).one(VRAM, now, gpu=gpu.index)) is not None
+        ]
+        moving = job.silence(now) < job.patience()
+        if loaded and not any(loaded):
+            if moving:
+                return "nothing is loaded onto them; the steps go on elsewhere (on CPUs?)"
+            return "nothing is loaded onto them: the processes may not see any GPU"
+        if moving:
+            return "they hold memory, and the steps go on without them"
+        return "they hold memory, and the job waits for something (input, a service)"

@@ -1,0 +1,48 @@
+"""gpu.throttle: a GPU's clocks are held down for heat or for want of power."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ray_sentinel.engine.alerting import AlertRule, ranks_of_gpu, watched
+from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.rule import Thresholds
+from ray_sentinel.model.alert import Alert
+
+HARMFUL = ("thermal", "hw_slowdown", "power_brake", "ppt", "current")
+"""In the names of reasons. Idle clocks and the everyday power cap are none."""
+
+
+class GpuThrottleThresholds(Thresholds, frozen=True, kw_only=True):
+    """``share`` of the last ``seconds``."""
+
+    seconds: float = 60.0
+    share: float = 0.5
+
+
+class GpuThrottle(AlertRule):
+    """A thermal straggler: all ranks wait for its GPU in every step."""
+
+    name = "gpu.throttle"
+    Thresholds = GpuThrottleThresholds
+
+    def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
+        limits = self.thresholds
+        for node, telemetry in watched(view):
+            found: dict[str, list[str]] = {}
+            for labels, series in telemetry.get("hw_gpu_throttle_reason", now):
+                reason = labels.get("reason", "")
+                values = series.within(now, limits.seconds)
+                held = sum(values) >= limits.share * len(values) and len(values) >= 4
+                if held and any(word in reason for word in HARMFUL):
+                    found.setdefault(labels.get("gpu", ""), []).append(reason)
+            for gpu, reasons in found.items():
+                yield Alert(
+                    rule=self.name,
+                    severity="warning",
+                    kind="slow",
+                    host=node.node.host,
+                    gpu=gpu,
+                    ranks=ranks_of_gpu(view, node.node.id, gpu),
+                    text=f"is throttled: {', '.join(sorted(reasons))}",
+                )

@@ -1,0 +1,61 @@
+"""gpu.xid: the driver reports an error of a GPU (an Xid), or that it has fallen off the bus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ray_sentinel.engine.alerting import AlertRule, ranks_of_gpu, watched
+from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.rule import Thresholds
+from ray_sentinel.model.alert import Alert
+from ray_sentinel.model.metrics import Event
+
+LOST = "kernel.gpu_lost"
+# NVIDIA's catalogue of Xids: what needs a reset or a repair, and what the application did itself.
+FATAL = frozenset({
+    "46", "48", "54", "62", "64", "74", "79", "95", "109", "110", "119", "120", "121", "136",
+    "140", "143", "144", "145", "146", "147", "148", "149", "150", "151", "154", "155", "156",
+})  # fmt: skip
+APPLICATION = frozenset({"13", "31", "43", "45", "68", "69"})
+ECC = frozenset({"48", "63", "64", "92", "94", "95"})
+
+
+class GpuXidThresholds(Thresholds, frozen=True, kw_only=True):
+    """``seconds`` for which an error is shown."""
+
+    seconds: float = 900.0
+
+
+class GpuXid(AlertRule):
+    """Fatal ones explain a job that stops; others are shown with what they mean."""
+
+    name = "gpu.xid"
+    Thresholds = GpuXidThresholds
+
+    def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
+        for node, telemetry in watched(view):
+            for at, event in telemetry.events:
+                if now - at <= self.thresholds.seconds and event.kind in (LOST, "kernel.xid"):
+                    yield self._alert(view, node.node.id, node.node.host, at, event)
+
+    def _alert(self, view: ClusterView, node: str, host: str, at: float, event: Event) -> Alert:
+        xid = event.attributes.get("xid", "79" if event.kind == LOST else "")
+        gpu = event.attributes.get("gpu", "")
+        pci = event.attributes.get("pci", "")
+        lost = event.kind == LOST or xid == "79"
+        fatal = lost or xid in FATAL
+        what = "has fallen off the bus" if lost else f"Xid {xid}"
+        if xid in APPLICATION:
+            what += " (mostly the application's own fault)"
+        elif xid in ECC and not lost:
+            what += " (memory error)"
+        return Alert(
+            rule=self.name,
+            severity="critical" if fatal else "warning",
+            kind="device-lost" if lost else "device-stuck" if fatal else "unknown",
+            host=host,
+            gpu=gpu or pci,
+            ranks=ranks_of_gpu(view, node, gpu) if gpu else (),
+            text=f"{what}: {event.message[:200]}",
+            since=at,
+        )

@@ -1,0 +1,54 @@
+"""host.cpu_contention: far more threads want a CPU than while the job worked as usual."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ray_sentinel.engine.alerting import AlertRule, jobs_at_work, watched
+from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.rule import Thresholds
+from ray_sentinel.model.alert import Alert
+
+
+class HostCpuContentionThresholds(Thresholds, frozen=True, kw_only=True):
+    """``factor`` times the usual number of runnable threads and ``above`` it, at the median over
+    ``seconds``; what is usual is learned from at least ``learn_seconds`` before."""
+
+    seconds: float = 60.0
+    factor: float = 2.0
+    above: float = 16.0
+    learn_seconds: float = 180.0
+
+
+class HostCpuContention(AlertRule):
+    """Something else runs on the host; the ranks there are late to every collective."""
+
+    name = "host.cpu_contention"
+    Thresholds = HostCpuContentionThresholds
+
+    def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
+        limits = self.thresholds
+        started = {
+            rank.node: job.first_seen for job in jobs_at_work(view, now) for rank in job.live
+        }
+        for node, telemetry in watched(view):
+            series = telemetry.one("hw_procs_running", now)
+            begun = started.get(node.node.id)
+            if series is None or begun is None:
+                continue
+            level = series.level(now, limits.seconds)
+            before = sorted(
+                v for at, v in series.samples if at > begun and now - at > 2 * limits.seconds
+            )
+            learned = now - begun - 2 * limits.seconds >= limits.learn_seconds
+            if level is None or len(before) < 12 or not learned:
+                continue
+            usual = before[len(before) // 2]
+            if level > max(limits.factor * usual, usual + limits.above):
+                yield Alert(
+                    rule=self.name,
+                    severity="warning",
+                    kind="slow",
+                    host=node.node.host,
+                    text=f"{level:.0f} threads want a CPU, usual {usual:.0f}",
+                )

@@ -1,0 +1,39 @@
+"""host.disk_full: a watched file system is (nearly) full."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ray_sentinel.engine.alerting import AlertRule, watched
+from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.rule import Thresholds
+from ray_sentinel.model.alert import Alert
+
+
+class HostDiskFullThresholds(Thresholds, frozen=True, kw_only=True):
+    """Less than ``share`` of it is free, and less than ``bytes``."""
+
+    share: float = 0.03
+    bytes: float = 20e9
+
+
+class HostDiskFull(AlertRule):
+    """The next checkpoint fails, and Ray stops placing work at 95 %."""
+
+    name = "host.disk_full"
+    Thresholds = HostDiskFullThresholds
+
+    def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
+        for node, telemetry in watched(view):
+            for labels, free in telemetry.get("hw_disk_free_bytes", now):
+                mount = labels.get("mount", "")
+                total = telemetry.one("hw_disk_total_bytes", now, mount=mount)
+                share = free.last / total.last if total and total.last > 0 else 0.0
+                if share < self.thresholds.share and free.last < self.thresholds.bytes:
+                    yield Alert(
+                        rule=self.name,
+                        severity="warning",
+                        host=node.node.host,
+                        port=mount,
+                        text=f"{mount}: {free.last / 1e9:.1f} GB are free ({share:.1%})",
+                    )

@@ -1,0 +1,42 @@
+"""host.dstate: processes pile up in state D, all in one kernel function."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ray_sentinel.engine.alerting import AlertRule, watched
+from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.rule import Thresholds
+from ray_sentinel.model.alert import Alert
+
+
+class HostDstateThresholds(Thresholds, frozen=True, kw_only=True):
+    """``processes`` in one function, at the median over ``seconds``."""
+
+    seconds: float = 60.0
+    processes: float = 4.0
+
+
+class HostDstate(AlertRule):
+    """A mount that hangs, or a driver; a function of the GPU driver points to it."""
+
+    name = "host.dstate"
+    Thresholds = HostDstateThresholds
+
+    def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
+        limits = self.thresholds
+        for node, telemetry in watched(view):
+            for labels, series in telemetry.get("hw_dstate_processes", now):
+                level = series.level(now, limits.seconds)
+                if (
+                    level is not None
+                    and series.covers(now, limits.seconds)
+                    and level >= limits.processes
+                ):
+                    yield Alert(
+                        rule=self.name,
+                        severity="warning",
+                        host=node.node.host,
+                        text=f"{level:.0f} processes are blocked in the kernel, in "
+                        f"{labels.get('wchan') or '?'}",
+                    )

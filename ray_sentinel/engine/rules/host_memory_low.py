@@ -1,0 +1,65 @@
+"""host.memory_low: a host, or its container, is about to run out of memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ray_sentinel.engine.alerting import AlertRule, watched
+from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.rule import Thresholds
+from ray_sentinel.engine.telemetry import NodeTelemetry, Series
+from ray_sentinel.model.alert import Alert
+
+
+class HostMemoryLowThresholds(Thresholds, frozen=True, kw_only=True):
+    """``share`` of the memory left; or the trend of the last ``seconds`` leads to none within
+    ``horizon_seconds``, with less than ``trend_share`` left."""
+
+    share: float = 0.04
+    seconds: float = 300.0
+    horizon_seconds: float = 900.0
+    trend_share: float = 0.3
+
+
+class HostMemoryLow(AlertRule):
+    """The next step after this is host.oom_kill."""
+
+    name = "host.memory_low"
+    Thresholds = HostMemoryLowThresholds
+
+    def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
+        for node, telemetry in watched(view):
+            for total, left in self._pools(telemetry, now):
+                share = left.last / total if total > 0 else 1.0
+                end = self._runs_out(left, now)
+                soon = end is not None and share < self.thresholds.trend_share
+                if share < self.thresholds.share or soon:
+                    when = f", at this rate none in {end / 60:.0f} min" if end is not None else ""
+                    yield Alert(
+                        rule=self.name,
+                        severity="warning",
+                        host=node.node.host,
+                        text=f"{share:.0%} of {total / 2**30:.0f} GiB are left{when}",
+                    )
+
+    @staticmethod
+    def _pools(telemetry: NodeTelemetry, now: float) -> Iterator[tuple[float, Series]]:
+        total = telemetry.one("hw_mem_total_bytes", now)
+        left = telemetry.one("hw_mem_available_bytes", now)
+        if total is not None and left is not None:
+            yield total.last, left
+
+    def _runs_out(self, left: Series, now: float) -> float | None:
+        """Seconds to the end, by the fall of the last while; None where it does not end soon."""
+        if not left.covers(now, self.thresholds.seconds):
+            return None
+        values = left.within(now, self.thresholds.seconds)
+        third = max(1, len(values) // 3)
+        first, last = sum(values[:third]) / third, sum(values[-third:]) / third
+        middle = sum(values[third:-third] or values) / len(values[third:-third] or values)
+        # Steady, not one leap: a loaded dataset stays.
+        falls = first > middle > last and first - middle < 3.0 * (middle - last)
+        speed = (first - last) / (self.thresholds.seconds * 2.0 / 3.0)
+        if not falls or speed <= 0 or last / speed > self.thresholds.horizon_seconds:
+            return None
+        return float(last / speed)

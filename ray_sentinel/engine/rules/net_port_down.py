@@ -1,0 +1,49 @@
+"""net.port_down: an RDMA port that was up has gone down."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ray_sentinel.engine.alerting import AlertRule, watched
+from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.rule import Thresholds
+from ray_sentinel.engine.telemetry import Series
+from ray_sentinel.model.alert import Alert
+
+
+class NetPortDownThresholds(Thresholds, frozen=True, kw_only=True):
+    """``samples`` in a row that show it down."""
+
+    samples: int = 2
+
+
+class NetPortDown(AlertRule):
+    """A port that was never up is not cabled, by design."""
+
+    name = "net.port_down"
+    Thresholds = NetPortDownThresholds
+
+    def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
+        for node, telemetry in watched(view):
+            for labels, series in telemetry.get("hw_rdma_port_state", now):
+                since = self._down_since(series)
+                if since is not None:
+                    port = f"{labels.get('device', '')}/{labels.get('port', '')}".strip("/")
+                    yield Alert(
+                        rule=self.name,
+                        severity="critical",
+                        kind="network",
+                        host=node.node.host,
+                        port=port,
+                        text="the port is down; it was up before",
+                        since=since,
+                    )
+
+    def _down_since(self, series: Series) -> float | None:
+        """When it went down; None where it is up, or never was."""
+        since, count = None, 0
+        for at, value in reversed(series.samples):
+            if value >= 1:
+                return since if count >= self.thresholds.samples else None
+            since, count = at, count + 1
+        return None

@@ -1,0 +1,39 @@
+"""train.checkpoint_overdue: the job has not saved for far longer than it used to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ray_sentinel.engine.alerting import AlertRule
+from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.rule import Thresholds
+from ray_sentinel.engine.working import at_work
+from ray_sentinel.model.alert import Alert
+
+
+class TrainCheckpointOverdueThresholds(Thresholds, frozen=True, kw_only=True):
+    """``factor`` times the longest of the last intervals between declared checkpoints."""
+
+    factor: float = 2.0
+
+
+class TrainCheckpointOverdue(AlertRule):
+    """Every step since the last one is lost if the job fails now."""
+
+    name = "train.checkpoint_overdue"
+    Thresholds = TrainCheckpointOverdueThresholds
+
+    def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
+        for job in view.jobs.values():
+            saves = view.scalars.saves.get(job.key)
+            if saves is None or len(saves) < 3 or not at_work(job, now):
+                continue
+            gaps = [b - a for a, b in zip(saves, list(saves)[1:], strict=False)]
+            if now - saves[-1] > self.thresholds.factor * max(gaps):
+                yield Alert(
+                    rule=self.name,
+                    severity="warning",
+                    job=job.job,
+                    text=f"the last checkpoint is {now - saves[-1]:.0f} s ago; so far they came "
+                    f"every {max(gaps):.0f} s at least",
+                )

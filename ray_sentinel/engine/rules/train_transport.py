@@ -1,0 +1,55 @@
+"""train.transport: the collective library talks over TCP sockets on a host with RDMA ports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ray_sentinel.engine.alerting import AlertRule, watched
+from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.rule import Thresholds
+from ray_sentinel.model.alert import Alert
+
+PORTS = "hw_rdma_port_state"
+TRAFFIC = "hw_rdma_tx_bytes_total"
+
+
+class TrainTransportThresholds(Thresholds, frozen=True, kw_only=True):
+    """Within ``seconds`` of training, less than ``bytes`` over RDMA and more than ``tcp_bytes``
+    over the network devices."""
+
+    seconds: float = 120.0
+    bytes: float = 1e6
+    tcp_bytes: float = 20e9
+
+
+class TrainTransport(AlertRule):
+    """A device that is there and up does not mean that it is used (NET/Socket in NCCL's log)."""
+
+    name = "train.transport"
+    Thresholds = TrainTransportThresholds
+
+    def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
+        limits = self.thresholds
+        moving = {
+            rank.node
+            for job in view.jobs.values()
+            for rank in job.live
+            if job.training() and job.silence(now) < job.patience()
+        }
+        for node, telemetry in watched(view):
+            if node.node.id not in moving:
+                continue
+            up = any(series.last >= 1 for _, series in telemetry.get(PORTS, now))
+            rdma = [s for _, s in telemetry.get(TRAFFIC, now) if s.covers(now, limits.seconds)]
+            tcp = [s for _, s in telemetry.get("hw_net_tx_bytes_total", now)]
+            over_rdma = sum(series.rise(now, limits.seconds) for series in rdma)
+            over_tcp = sum(series.rise(now, limits.seconds) for series in tcp)
+            if up and rdma and over_rdma < limits.bytes and over_tcp > limits.tcp_bytes:
+                yield Alert(
+                    rule=self.name,
+                    severity="warning",
+                    kind="slow",
+                    host=node.node.host,
+                    text=f"{over_tcp / 1e9:.0f} GB went over sockets within {limits.seconds:.0f} "
+                    "s, and nothing over the RDMA ports that are up",
+                )

@@ -1,0 +1,117 @@
+"""What ranks tell of their training over time: scalars, step times, and when they saved."""
+
+from __future__ import annotations
+
+import statistics
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from ray_sentinel.engine.jobs import JobView
+
+if TYPE_CHECKING:
+    from ray_sentinel.engine.cluster import ClusterView
+
+KEPT = 240
+LEAST = 12
+"""Values before the judged ones that make a usual level."""
+SAVING = "checkpoint"
+
+Key = tuple[str, int]
+
+
+class Track:
+    """The last values of one thing, one for each step that was seen."""
+
+    def __init__(self) -> None:
+        self.values: list[float] = []
+        self.at = 0.0
+        self.step = -1
+        self.best: float | None = None
+
+    def add(self, now: float, value: float) -> None:
+        """One more value."""
+        self.values.append(value)
+        self.at = now
+        if len(self.values) > 2 * KEPT:
+            del self.values[:KEPT]
+
+    def lost_for(self, now: float) -> float:
+        """Seconds since there was a value."""
+        return now - self.at
+
+
+class Scalars:
+    """All jobs. Changed only by the engine."""
+
+    def __init__(self) -> None:
+        self.tracks: dict[tuple[Key, int, str], Track] = {}
+        self.steps: dict[Key, Track] = {}
+        self.saves: dict[Key, deque[float]] = {}
+        self._saving: set[Key] = set()
+
+    def look(self, jobs: Iterable[JobView], now: float) -> None:
+        """Take what the ranks' records show now."""
+        known = set()
+        for job in jobs:
+            known.add(job.key)
+            self._take_saves(job, now)
+            self._take_steps(job, now)
+            for view in job.live:
+                if view.progress is not None:
+                    self._take(job.key, view.rank.id.rank, view.progress.scalars,
+                               view.progress.steps_recorded, now)  # fmt: skip
+        self.tracks = {key: track for key, track in self.tracks.items() if key[0] in known}
+
+    def _take(self, job: Key, rank: int, scalars: dict[str, float], step: int, now: float) -> None:
+        for name, value in scalars.items():
+            track = self.tracks.setdefault((job, rank, name), Track())
+            if step != track.step:
+                track.step = step
+                track.add(now, value)
+            elif track.values and value == track.values[-1]:
+                track.at = now
+
+    def _take_steps(self, job: JobView, now: float) -> None:
+        """The median of what the ranks' last steps took; steps with a save in them left out."""
+        if job.protected_phase(now):
+            return
+        recent = [
+            statistics.median(view.progress.recent_step_seconds[-8:])
+            for view in job.live
+            if view.progress is not None and len(view.progress.recent_step_seconds) >= 8
+        ]
+        step = job.step if job.step is not None else -1
+        track = self.steps.setdefault(job.key, Track())
+        if recent and step != track.step:
+            track.step = step
+            track.add(now, statistics.median(recent))
+            if len(track.values) >= 2 * LEAST:
+                kept = statistics.median(track.values[-LEAST:])
+                track.best = kept if track.best is None else min(track.best, kept)
+
+    def _take_saves(self, job: JobView, now: float) -> None:
+        saving = any(view.phase == SAVING for view in job.live)
+        if saving and job.key not in self._saving:
+            self.saves.setdefault(job.key, deque(maxlen=8)).append(now)
+        (self._saving.add if saving else self._saving.discard)(job.key)
+
+
+def named(
+    view: ClusterView, word: str, but: tuple[str, ...] = ()
+) -> Iterator[tuple[JobView, int, str, Track]]:
+    """The scalars with a word in their names, of the lowest rank that tells each."""
+    told: set[tuple[Key, str]] = set()
+    for (job, rank, name), track in sorted(view.scalars.tracks.items(), key=lambda i: i[0]):
+        lower = name.lower()
+        if word not in lower or any(other in lower for other in but) or (job, name) in told:
+            continue
+        if job in view.jobs and track.values:
+            told.add((job, name))
+            yield view.jobs[job], rank, name, track
+
+
+def median_before(track: Track, last: int) -> float | None:
+    """The median of what was before the last values; None where that is too little."""
+    before = track.values[:-last]
+    return statistics.median(before) if len(before) >= LEAST else None
