@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from ray_sentinel.actors.hosts import host_label, ray_nodes
 from ray_sentinel.actors.storage import Storage
+from ray_sentinel.clock import Clock, SystemClock
 from ray_sentinel.config import Config
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.store.job_prometheus import JobPrometheus
@@ -15,36 +18,30 @@ from ray_sentinel.store.job_prometheus import JobPrometheus
 log = logging.getLogger(__name__)
 
 STEP_SECONDS = 2.0
+AGAIN_SECONDS = 60.0
+"""Between two looks for the program, where it is not there: somebody may be installing it."""
 
 
 class PrometheusKeeper:
     """Runs one where ``[prometheus] enabled`` asks for it; ``notes`` say why there is none."""
 
-    def __init__(self, config: Config, storage: Storage) -> None:
+    def __init__(self, config: Config, storage: Storage, clock: Clock | None = None) -> None:
+        self._config, self._clock = config, clock or SystemClock()
         self._server: JobPrometheus | None = None
         self._problem = ""
-        if not config.prometheus.enabled:
-            return
-        folder = storage.folder("prometheus")
-        if folder is None:
-            self._problem = "no Prometheus: its data cannot be written anywhere"
-            return
-        try:
-            self._server = JobPrometheus(
-                folder,
-                binary=config.prometheus.binary,
-                port=config.prometheus.port,
-                retention=config.prometheus.retention,
-                max_bytes=config.storage.max_bytes,
-            )
-        except SentinelError as error:
-            self._problem = f"no Prometheus: {error}"
-            log.warning("%s", self._problem)
+        self._due = 0.0
+        self._lock = threading.Lock()
+        self._closed = False
+        self._folder: Path | None = None
+        if config.prometheus.enabled:
+            self._folder = storage.folder("prometheus")
+            if self._folder is None:
+                self._problem = "no Prometheus: its data cannot be written anywhere"
 
     @property
     def wanted(self) -> bool:
-        """Whether there is one to be kept running."""
-        return self._server is not None
+        """Whether there is one to be kept running: then ``step`` is to be called."""
+        return self._folder is not None
 
     @property
     def url(self) -> str:
@@ -60,13 +57,38 @@ class PrometheusKeeper:
 
     def step(self, agents: tuple[str, ...], nodes: Iterable[Mapping[str, Any]]) -> None:
         """See that it runs and knows its targets; ``nodes`` are Ray's."""
-        if self._server is not None:
-            self._server.step(agents, ray_targets(nodes))
+        with self._lock:
+            if self._server is None and self._clock.monotonic() >= self._due and not self._closed:
+                self._make()
+            if self._server is not None:
+                self._server.step(agents, ray_targets(nodes))
 
     def close(self) -> None:
         """End it."""
-        if self._server is not None:
-            self._server.close()
+        with self._lock:
+            self._closed = True
+            if self._server is not None:
+                self._server.close()
+
+    def _make(self) -> None:
+        if self._folder is None:
+            return
+        settings = self._config.prometheus
+        try:
+            self._server = JobPrometheus(
+                self._folder,
+                binary=settings.binary,
+                port=settings.port,
+                retention=settings.retention,
+                max_bytes=self._config.storage.max_bytes,
+            )
+        except SentinelError as error:
+            problem = f"no Prometheus: {error}"
+            if problem != self._problem:
+                log.warning("%s", problem)
+            self._problem, self._due = problem, self._clock.monotonic() + AGAIN_SECONDS
+        else:
+            self._problem = ""
 
 
 def ray_targets(entries: Iterable[Mapping[str, Any]]) -> dict[str, str]:
