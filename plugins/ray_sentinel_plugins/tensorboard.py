@@ -240,12 +240,12 @@ class TensorboardCollector(Collector):
         """Whether it is on us to read the run; by hand, everything is read."""
         if self._by_hand or not self.context.live:
             return True
-        if run.followed.newest is None:
-            try:
-                run.followed.look()
-            except OSError as error:
-                self._files.complain(folder, f"cannot be listed: {error.strerror or error}")
-                return False
+        try:
+            # Also where another reads it: a newer file may be of a process on this host.
+            run.followed.look()
+        except OSError as error:
+            self._files.complain(folder, f"cannot be listed: {error.strerror or error}")
+            return False
         has_rank_0 = any(rank.id.rank == 0 for rank in self.context.ranks)
         return self._readership.ours(folder, run.followed.newest, has_rank_0=has_rank_0)
 

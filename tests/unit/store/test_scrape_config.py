@@ -33,7 +33,14 @@ def test_addresses_become_hosts() -> None:
 def test_paths_are_quoted() -> None:
     text = scrape_config(Discovery(kind="file", agents='/a "b": c', ray="/r"), rules=["/x/*.yml"])
     assert '- files: ["/a \\"b\\": c"]' in text
-    assert "metric_relabel_configs" not in text
+    assert "source_labels: [ip]" not in text
+
+
+def test_a_step_is_the_same_whichever_agent_read_it() -> None:
+    text = scrape_config(Discovery(kind="file", agents="/a", ray="/r"))
+    steps = text.partition("job_name: ray_sentinel_steps")[2].partition("job_name: ray\n")[0]
+    assert "action: labeldrop\n        regex: instance\n" in steps
+    assert text.count("labeldrop") == 1
 
 
 def test_lists_of_targets() -> None:
