@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from ray_sentinel import process
+from ray_sentinel.demo.actor_ranks import ActorRanks
 from ray_sentinel.demo.cluster import free_port
 
 SECONDS = 60.0
@@ -91,6 +92,8 @@ class Job:
         self._answers, self._recorder = int(told["answers"]), bool(told["recorder"])
         self.world = int(told["world"])
         self._port = free_port()
+        self._addresses = list(addresses)
+        self._actors = ActorRanks(ray) if told["actors"] else None
         kind = ray.remote(Launcher)
         self._launchers = [
             kind.options(num_cpus=0, resources={f"node:{address}": 0.001}).remote()
@@ -121,19 +124,32 @@ class Job:
             self._all("serve", [(str(self._folder), script, port)])
         shares = _shares(self.world, len(self._launchers))
         script = self._scripts["x_main"]
+        if self._actors is not None:
+            places = {
+                rank: (address, local)
+                for address, share in zip(self._addresses, shares, strict=False)
+                for local, rank in enumerate(share)
+            }
+            return self._actors.start(places, str(self._folder), script, variables)
         asked = [(share, str(self._folder), script, variables) for share in shares]
         return {rank: pid for some in self._all("start", asked) for rank, pid in some.items()}
 
     def ended(self) -> dict[int, int]:
-        """Exit statuses by rank."""
+        """Exit statuses by rank; for actors, those of their tasks."""
+        if self._actors is not None:
+            return self._actors.ended()
         return {rank: code for some in self._all("ended") for rank, code in some.items()}
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal to all ranks."""
+        if self._actors is not None:
+            self._actors.signal(int(number))
         self._all("signal", [(int(number),)] * len(self._launchers))
 
     def end(self) -> None:
-        """End all ranks that are left, and let the launchers go."""
+        """End all ranks that are left."""
+        if self._actors is not None:
+            self._actors.end()
         self._all("end")
 
     def close(self) -> None:

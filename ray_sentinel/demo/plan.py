@@ -12,6 +12,8 @@ from ray_sentinel.errors import UsageError
 
 SHOWN = ("fifo", "gil", "sigkill", "sigstop", "sleep")
 """What the demo draws from where nothing is told: each is another kind."""
+PROCESSES = frozenset({"exception", "leave", "restart", "resize", "end-alone", "finish"})
+"""Where it matters how a process ends: an actor outlives its task, whatever that ends with."""
 FIRST_STEP, LAST_STEP = 30, 45
 """The trouble begins at a step between these: long enough to learn what is usual."""
 
@@ -51,6 +53,8 @@ class Plan(Course, frozen=True, kw_only=True):
     step: int
     step_seconds: float
     attach: Attach
+    actors: bool
+    """The ranks are Ray actors, and not processes that an actor started."""
     recorder: bool
     """The flight recorder is on."""
     variant: int
@@ -103,6 +107,7 @@ def draw(
         step=step,
         step_seconds=round(dice.uniform(0.2, 0.45), 2),
         attach=mode,
+        actors=dice.random() < 0.5 and fault not in PROCESSES,
         recorder=dice.random() < 0.8,
         variant=dice.randrange(12),
         first_call=2 if layout == "pipeline" else 0,

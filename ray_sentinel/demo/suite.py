@@ -36,6 +36,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     layout: str
     world: int
     attach: str
+    actors: bool
     recorder: bool
     seed: int
     job: str
@@ -67,6 +68,7 @@ def line(outcome: Outcome) -> Line:
         layout=plan.layout,
         world=plan.world,
         attach=plan.attach or "no",
+        actors=plan.actors,
         recorder=plan.recorder,
         seed=plan.seed,
         job=outcome.job,

@@ -53,7 +53,8 @@ def missed(lines: Iterable[Line]) -> str:
     """Each trial that was not right in every respect, as a list in Markdown."""
     wrong = [line for line in lines if not line.broken and (line.wrong or not line.in_time)]
     return "".join(
-        f"- `{line.fault}`, {line.layout}, {line.world} ranks, attach: {line.attach}, seed "
+        f"- `{line.fault}`, {line.layout}, {line.world} ranks, attach: {line.attach}, "
+        f"{'actors, ' if line.actors else ''}seed "
         f"{line.seed}: {line.wrong or f'late, after {line.seconds} s'}"
         f"{f' (expected {line.expected})' if line.wrong else ''}\n"
         for line in wrong
