@@ -128,6 +128,19 @@ class Storage(Section, frozen=True):
     """Of ``log_dir``; the oldest bundles and logs go first."""
 
 
+class Notify(Section, frozen=True):
+    """Whom to tell of incidents and of what ``ray-sentinel run`` does."""
+
+    webhook: str = ""
+    """Addresses that JSON is sent to; several with spaces between them."""
+    command: str = ""
+    """Is given the same JSON on its standard input."""
+    style: str = "auto"
+    """Of the JSON: "json", "slack", or "auto", which is Slack's for Slack's own addresses."""
+    events: str = ""
+    """Which of them, with spaces between; empty: those that matter."""
+
+
 class Prometheus(Section, frozen=True):
     """The per-job Prometheus."""
 
@@ -150,6 +163,7 @@ class Config(Section, frozen=True):
     stragglers: Stragglers = Stragglers()
     storage: Storage = Storage()
     prometheus: Prometheus = Prometheus()
+    notify: Notify = Notify()
     rules: dict[str, dict[str, Any]] = {}
     collectors: dict[str, dict[str, Any]] = {}
     exporters: dict[str, dict[str, Any]] = {}

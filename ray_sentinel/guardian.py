@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import sys
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +31,8 @@ from ray_sentinel.supervise.course import Result
 from ray_sentinel.supervise.curable import normalised
 from ray_sentinel.supervise.descendants import descendants
 from ray_sentinel.supervise.folder import State
+from ray_sentinel.supervise.notices import Notice
+from ray_sentinel.supervise.notifier import Notifier, settings_of
 from ray_sentinel.supervise.parts import Parts, Sighting
 from ray_sentinel.supervise.policy import Failure, Policy
 from ray_sentinel.supervise.supervisor import Supervisor, Task
@@ -57,13 +60,14 @@ def run(
     terminal: BinaryIO | None = None,
     max_output: int = 256 << 20,
     say: Callable[[str], None] | None = None,
-    notify: Callable[[str, str], None] | None = None,
+    notifier: Notifier | None = None,
     **policy: Any,
 ) -> Result:
     """Start ``command``, watch it, restart it from its latest good checkpoint; blocks.
 
     ``checkpoint_dir`` may be several places, the fastest first. ``page`` is the coordinator's
-    address ("" for none; None for the configured port on this machine). ``policy`` are fields of
+    address ("" for none; None for the configured port on this machine). ``notifier`` tells people;
+    else the ``[notify]`` section of the configuration says whom. ``policy`` are fields of
     ``supervise.policy.Policy``, such as ``max_retries``. Raises UsageError where the command or an
     argument cannot be used, or where somebody supervises the job already.
     """
@@ -83,6 +87,7 @@ def run(
         environ={**os.environ, **(environ or {}), "RAY_SENTINEL_LOG_DIR": str(root)},
         max_output=max(max_output, 1 << 16),
     )
+    told = notifier or Notifier(settings_of(settings.notify))
     where = f"http://127.0.0.1:{settings.coordinator.port}" if page is None else page
     reader = RecordReader(None)
     parts = Parts(
@@ -93,12 +98,21 @@ def run(
         steps=lambda job, attempt: last_step(reader, job, attempt),
         clear=what_is_held,
         say=say or (lambda text: None),
-        notify=notify or (lambda event, text: None),
+        notify=lambda event, text: told.tell(run_notice(name, event, text)),
     )
     try:
         return Supervisor(task, rules, parts, terminal=terminal).run()
     finally:
+        told.close()
         reader.close()
+
+
+def run_notice(job: str, event: str, text: str) -> Notice:
+    """A notice of a supervised run; two restarts are two notices."""
+    now = time.time()
+    host = os.uname().nodename
+    key = f"run:{job}:{event}:{now:.3f}"
+    return Notice(key=key, event=event, job=job, text=text, time=now, host=host)
 
 
 def _policy(fields: Mapping[str, Any]) -> Policy:

@@ -53,12 +53,16 @@ from ray_sentinel.engine.events import (
     StragglersFound,
 )
 from ray_sentinel.engine.table import OPEN
+from ray_sentinel.errors import UsageError
 from ray_sentinel.evidence import flight_recorder, stragglers
 from ray_sentinel.evidence.stacks.same import fold
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.report import series
 from ray_sentinel.report.bundle import rendered
+from ray_sentinel.report.contract import incident_dict
+from ray_sentinel.supervise.incident_notices import STATES, keys_of_past, notice_of
+from ray_sentinel.supervise.notifier import Notifier, Settings, settings_of
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +99,9 @@ class Executor:
         self._ras = RasWitness(self._ask_ras)
         self._bundles: dict[str, Path] = {}
         self._open: set[str] = set()
+        self._notifier = notifier_of(config)
         for incident in incidents:
+            self._notifier.know(keys_of_past(incident))
             if incident.bundle and Path(incident.bundle).is_dir():
                 self._bundles[incident.id] = Path(incident.bundle)
 
@@ -270,6 +276,8 @@ class Executor:
             problems += bundle.add(folder, rendered(named, _names(folder), said))
         for problem in problems:
             log.warning("incident %s: %s", incident.id, problem)
+        shown = msgspec.structs.replace(incident, bundle=str(folder)) if folder else incident
+        self._notifier.tell(notice_of(shown, incident_dict(shown)))
 
     def _ask(
         self, method: str, requests: dict[str, Any], seconds: float
@@ -295,6 +303,17 @@ class Executor:
             f"node {refs[ref][:8]}: no answer to {method} within {seconds:.0f} s" for ref in late
         ]
         return answers, problems
+
+
+def notifier_of(config: Config) -> Notifier:
+    """Who is told. Settings that can never work are logged: they must not end the watch."""
+    try:
+        settings = settings_of(config.notify)
+    except UsageError as error:
+        log.error("nobody will be notified: %s", error)
+        settings = Settings()
+    events = settings.events or STATES
+    return Notifier(msgspec.structs.replace(settings, events=events))
 
 
 def bundle_root(storage: Storage, config: Config) -> Path | None:

@@ -37,5 +37,5 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     clear: Callable[[State], str] = lambda state: ""
     """What the old attempt still holds; empty where all is free."""
     say: Callable[[str], None] = lambda text: None
-    notify: Callable[[str, str], None] = lambda event, text: None
+    notify: Callable[[str, str], object] = lambda event, text: None
     """(event, sentence): "hang", "restart", "failed", "success", "stopped"."""

@@ -48,19 +48,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-output-mib", type=int, default=256, metavar="N", help="of a file; each attempt has 2"
     )
     tell.add_argument("--quiet", action="store_true", help="output goes to the file only")
+    tell.add_argument("--notify-webhook", default="", metavar="URL", help="JSON, or Slack's")
+    tell.add_argument("--notify-command", default="", metavar="CMD", help="JSON on its stdin")
     tell.add_argument("--json", action="store_true", help="print the result as JSON, on stdout")
     parser.add_argument("cmd", nargs=argparse.REMAINDER, metavar="-- CMD", help="what to run")
 
 
 def run(args: argparse.Namespace) -> int:
     """Supervise until it is over."""
-    from ray_sentinel import guardian
+    from ray_sentinel import config, guardian
 
+    given = {"webhook": args.notify_webhook, "command": args.notify_command}
+    notify = {name: value for name, value in given.items() if value}
     command = args.cmd[1:] if args.cmd[:1] == ["--"] else args.cmd
     shown = None if args.quiet else (sys.stderr if args.json else sys.stdout).buffer
     result = guardian.run(
         command,
         job=args.job,
+        config=config.load(overrides={**({"job": args.job} if args.job else {}), "notify": notify}),
         checkpoint_dir=args.checkpoint_dir,
         page=args.page,
         terminal=shown,

@@ -264,7 +264,7 @@ def test_a_command_that_is_missing_and_one_that_ends_at_once(job: Job) -> None:
     assert "no such program" in seen
     code, result, _ = job.run(cmd=["true"])
     assert (code, result["success"]) == (0, True)
-    code, result, _ = job.run(cmd=["sh", "-c", "exit 3"], FAULTS="")
+    code, result, _ = job.run("--max-retries", "1", cmd=["sh", "-c", "exit 3"])
     assert code == 1
     assert not result["success"]
 

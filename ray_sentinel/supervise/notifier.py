@@ -1,0 +1,217 @@
+"""Tells people: by webhooks and by a command, once, again where it failed, never in the way.
+
+``Notifier.tell`` only queues. One thread sends; a receiver that hangs holds up what is told after
+it, and nothing else. What waits is bounded: the oldest notice goes first.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+import threading
+import urllib.error
+import urllib.request
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import cast, get_args
+from urllib.parse import urlsplit
+
+import msgspec
+
+from ray_sentinel import process
+from ray_sentinel.config import Notify
+from ray_sentinel.errors import MissingPartError, UsageError
+from ray_sentinel.supervise.notices import Notice, Style, body, variables
+
+log = logging.getLogger(__name__)
+
+SECONDS = 10.0
+"""For one attempt of one receiver."""
+DELAYS = (1.0, 5.0, 30.0, 120.0)
+"""Between the attempts."""
+MOST_WAITING = 200
+MOST_KNOWN = 5000
+"""Keys that are remembered, so that nothing is told twice."""
+_FINAL = frozenset({400, 401, 403, 404, 405, 410, 413})
+"""Answers that another attempt would get again."""
+
+
+def settings_of(config: Notify) -> Settings:
+    """The ``[notify]`` section. Raises UsageError for what can never work."""
+    if config.style not in get_args(Style):
+        raise UsageError(f"notify.style: {config.style!r} is none of {', '.join(get_args(Style))}")
+    return checked(
+        Settings(
+            webhooks=tuple(config.webhook.split()),
+            command=config.command,
+            style=cast(Style, config.style),
+            events=tuple(config.events.split()),
+        )
+    )
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """Who is told of what."""
+
+    webhooks: tuple[str, ...] = ()
+    command: str = ""
+    """Split as a shell does, and run without one."""
+    style: Style = "auto"
+    events: tuple[str, ...] = ()
+    """Empty: all of them."""
+
+    @property
+    def wanted(self) -> bool:
+        """Whether anybody is told."""
+        return bool(self.webhooks or self.command)
+
+
+def checked(settings: Settings) -> Settings:
+    """The same. Raises UsageError for what can never work."""
+    for url in settings.webhooks:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise UsageError(f"{url!r} is no webhook: an http:// or https:// address is")
+    try:
+        words = shlex.split(settings.command)
+    except ValueError as error:
+        raise UsageError(f"the notification command {settings.command!r}: {error}") from None
+    if settings.command and not words:
+        raise UsageError("the notification command is empty")
+    return settings
+
+
+class Notifier:
+    """Sends in a thread of its own."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        delays: Sequence[float] = DELAYS,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        """Raises UsageError for settings that can never work."""
+        self._settings = checked(settings)
+        self._delays, self._environ = tuple(delays), environ
+        self._waiting: deque[Notice] = deque()
+        self._known: OrderedDict[str, None] = OrderedDict()
+        self._change = threading.Condition()
+        self._closed = threading.Event()
+        self._busy = False
+        self._thread: threading.Thread | None = None
+        self.problem = ""
+        """What went wrong last; empty once something was sent again."""
+        self.dropped = 0
+        """Notices that nobody took, or for which there was no room."""
+
+    def tell(self, notice: Notice) -> bool:
+        """Queue it, unless it was told before or nobody wants it. Never waits."""
+        settings = self._settings
+        if not settings.wanted or (settings.events and notice.event not in settings.events):
+            return False
+        with self._change:
+            if notice.key in self._known or self._closed.is_set():
+                return False
+            self._known[notice.key] = None
+            while len(self._known) > MOST_KNOWN:
+                self._known.popitem(last=False)
+            if len(self._waiting) >= MOST_WAITING:
+                self._waiting.popleft()
+                self.dropped += 1
+            self._waiting.append(notice)
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name="ray-sentinel-notify", daemon=True
+                )
+                self._thread.start()
+            self._change.notify_all()
+        return True
+
+    def know(self, keys: Iterable[str]) -> None:
+        """These were told by an earlier life of ours."""
+        with self._change:
+            self._known.update(dict.fromkeys(keys))
+
+    def close(self, seconds: float = 5.0) -> bool:
+        """Send what waits for at most so long; whether all was sent."""
+        with self._change:
+            sent = self._change.wait_for(lambda: not self._waiting and not self._busy, seconds)
+            self._closed.set()
+            self._change.notify_all()
+        return sent
+
+    def _run(self) -> None:
+        while True:
+            with self._change:
+                self._change.wait_for(lambda: self._waiting or self._closed.is_set())
+                if self._closed.is_set():
+                    return
+                notice = self._waiting.popleft()
+                self._busy = True
+            self._send(notice)
+            with self._change:
+                self._busy = False
+                self._change.notify_all()
+
+    def _send(self, notice: Notice) -> None:
+        receivers: list[tuple[str, Callable[[], None]]] = [
+            (url, lambda url=url: self._post(url, notice))  # type: ignore[misc]
+            for url in self._settings.webhooks
+        ]
+        if self._settings.command:
+            receivers.append((self._settings.command, lambda: self._command(notice)))
+        for delay in (0.0, *self._delays):
+            if delay and self._closed.wait(delay):
+                break
+            receivers = [one for one in receivers if not self._tried(*one)]
+            if not receivers:
+                return
+        self.dropped += len(receivers)
+        log.warning("nobody was told of %s: %s", notice.key, self.problem)
+
+    def _tried(self, name: str, send: Callable[[], None]) -> bool:
+        """Whether there is nothing more to be tried: it was sent, or never will be."""
+        final = False
+        try:
+            send()
+        except urllib.error.HTTPError as error:
+            error.close()
+            self.problem = f"{_public(name)} answered {error.code}"
+            final = error.code in _FINAL
+        except MissingPartError as error:
+            self.problem, final = str(error), True
+        except (OSError, ValueError) as error:
+            self.problem = f"{_public(name)}: {getattr(error, 'reason', error)}"
+        else:
+            self.problem = ""
+            return True
+        if final:
+            self.dropped += 1
+            log.warning("a notification cannot be delivered: %s", self.problem)
+        return final
+
+    def _post(self, url: str, notice: Notice) -> None:
+        data = body(notice, self._settings.style, url)
+        headers = {"Content-Type": "application/json", "User-Agent": "ray-sentinel"}
+        request = urllib.request.Request(url, data, headers)
+        with urllib.request.urlopen(request, timeout=SECONDS) as answer:
+            answer.read(1 << 16)
+
+    def _command(self, notice: Notice) -> None:
+        done = process.run(
+            shlex.split(self._settings.command),
+            deadline=SECONDS,
+            input=msgspec.json.encode(notice),
+            env={**self._environ, **variables(notice)},
+            max_output=1 << 16,
+        )
+        if not done.ok:
+            raise OSError(done.explain())
+
+
+def _public(name: str) -> str:
+    """A webhook's address holds its secret: only its host is said."""
+    parts = urlsplit(name)
+    return f"{parts.scheme}://{parts.hostname}/..." if parts.hostname else name

@@ -1,0 +1,146 @@
+"""Webhooks and commands that work, fail, hang and come back."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ray_sentinel.supervise.notices import Notice
+from ray_sentinel.supervise.notifier import Notifier, Settings
+
+pytestmark = pytest.mark.integration
+
+SECONDS = 30.0
+
+
+class Hook:
+    """A webhook that answers as told: one status after the other, the last one for ever."""
+
+    def __init__(self) -> None:
+        self.answers = [200]
+        self.taken: list[dict[str, Any]] = []
+        hook = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                data = self.rfile.read(int(self.headers["Content-Length"]))
+                hook.taken.append(json.loads(data))
+                answer = hook.answers.pop(0) if len(hook.answers) > 1 else hook.answers[0]
+                self.send_response(answer)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/secret"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+
+@pytest.fixture
+def hook() -> Iterator[Hook]:
+    made = Hook()
+    yield made
+    made.server.shutdown()
+    made.server.server_close()
+
+
+def notice(key: str = "1", event: str = "hang") -> Notice:
+    return Notice(key=key, event=event, job="job", text="rank 3 sleeps", time=time.time())
+
+
+def notifier(**settings: Any) -> Notifier:
+    return Notifier(Settings(**settings), delays=(0.05, 0.05, 0.05))
+
+
+def eventually(look: Callable[[], Any]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not look():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_each_key_is_told_once(hook: Hook) -> None:
+    tells = notifier(webhooks=(hook.url,))
+    assert tells.tell(notice("1"))
+    assert not tells.tell(notice("1"))
+    tells.know(["2"])
+    assert not tells.tell(notice("2"))
+    assert tells.tell(notice("3"))
+    assert tells.close(SECONDS)
+    assert [told["key"] for told in hook.taken] == ["1", "3"]
+    assert not tells.tell(notice("4")), "closed"
+
+
+def test_a_webhook_that_fails_is_tried_again_and_one_that_refuses_is_not(hook: Hook) -> None:
+    hook.answers = [500, 503, 200]
+    tells = notifier(webhooks=(hook.url,))
+    tells.tell(notice("1"))
+    assert tells.close(SECONDS)
+    assert (len(hook.taken), tells.dropped, tells.problem) == (3, 0, "")
+    hook.answers, hook.taken = [404], []
+    tells = notifier(webhooks=(hook.url,))
+    tells.tell(notice("1"))
+    assert tells.close(SECONDS)
+    assert (len(hook.taken), tells.dropped) == (1, 1)
+    assert "404" in tells.problem
+    assert "secret" not in tells.problem
+
+
+def test_only_the_events_that_are_wanted(hook: Hook) -> None:
+    tells = notifier(webhooks=(hook.url,), events=("failed",))
+    assert not tells.tell(notice("1", "hang"))
+    assert tells.tell(notice("2", "failed"))
+    assert tells.close(SECONDS)
+
+
+def test_a_webhook_that_hangs_is_in_nobody_s_way(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        tells = notifier(webhooks=(f"http://127.0.0.1:{server.getsockname()[1]}/",))
+        begun = time.monotonic()
+        for number in range(1000):
+            tells.tell(notice(str(number)))
+        assert not tells.close(0.1)
+        assert time.monotonic() - begun < 5.0
+        assert tells.dropped >= 700, "what waits is bounded"
+
+
+def test_nobody_listens() -> None:
+    tells = notifier(webhooks=("http://127.0.0.1:9/",))
+    tells.tell(notice())
+    eventually(lambda: tells.dropped == 1)
+    assert "refused" in tells.problem.lower()
+
+
+def test_a_command_is_given_the_notice(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    script = tmp_path / "tell.sh"
+    script.write_text(
+        f'#!/bin/sh\n{{ echo "$SENTINEL_EVENT $1"; cat; }} > {out}.part\nmv {out}.part {out}\n'
+    )
+    script.chmod(0o755)
+    tells = notifier(command=f"{script} 'two words'")
+    tells.tell(notice())
+    assert tells.close(SECONDS)
+    first, data = out.read_text().split("\n", 1)
+    assert first == "hang two words"
+    assert json.loads(data)["text"] == "rank 3 sleeps"
+
+
+def test_a_command_that_fails_or_is_missing(tmp_path: Path) -> None:
+    tells = notifier(command="false")
+    tells.tell(notice())
+    eventually(lambda: tells.dropped == 1)
+    assert "status 1" in tells.problem
+    tells = notifier(command="/no/such/program")
+    tells.tell(notice())
+    eventually(lambda: tells.dropped == 1)
