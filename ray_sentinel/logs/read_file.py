@@ -26,7 +26,9 @@ from ray_sentinel.logs.reading import (
 
 WHOLE = 24 << 20
 """A file of so many bytes, looked at closely all over, is read for steps in whole too."""
-_STEP_HEAD, _STEP_TAIL, _STEP_WINDOW = 256 << 10, 1 << 20, 8 << 10
+_STEP_HEAD, _STEP_TAIL, _STEP_WINDOW = 256 << 10, 256 << 10, 8 << 10
+_STEPS_OF = 32 << 20
+"""Of a larger file so much smaller a part is sampled for steps: its facts stay bounded."""
 _ENDS = 64 << 10
 _HEAD, _TAIL = 256 << 10, 256 << 10
 
@@ -123,6 +125,7 @@ class _Reader:
         self.scanner, self.where, self.reach, self.size = scanner, where, reach, size
         self.waiting: list[tuple[int, bytes]] = []
         self.head, self.tail, self.tail_base = b"", b"", 0
+        self.window = _STEP_WINDOW * _STEPS_OF // max(size or 0, _STEPS_OF)
         self.lines = 0
         self.passed = 0
         self.said = ""
@@ -177,7 +180,7 @@ class _Reader:
             start = data.find(b"\n", max(0, len(data) - _STEP_TAIL)) + 1
             self.scanner.sample(data[start:], offset + start)
         else:
-            window = _STEP_WINDOW if offset else _STEP_HEAD
+            window = self.window if offset else _STEP_HEAD
             self.scanner.sample(data[: data.rfind(b"\n", 0, window) + 1], offset)
 
 

@@ -8,6 +8,7 @@ import msgspec
 
 from ray_sentinel.evidence.logs.phases import PhaseSeen
 from ray_sentinel.evidence.logs.records import FileFacts, Hit
+from ray_sentinel.evidence.logs.signatures import Signature
 from ray_sentinel.evidence.logs.timeline import Training
 
 _STARTING = frozenset(
@@ -18,6 +19,10 @@ _QUIET_STEPS = 10.0
 _QUIET_PHASE = 900.0
 _FRESH_LEAST = 600.0
 _FRESH_STEPS = 5.0
+
+_TEARDOWN = frozenset({"actor-fail", "signal-kill", "unknown-death", "cancelled", "nccl-timeout"})
+"""What may go wrong when all is done; anything else may have cost the last checkpoint."""
+LAST_STEP = Signature(id="last-step", kind="completed", role="note")
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +56,31 @@ def find_ending(
     for marker in sorted(markers, key=lambda h: (h.time or 0.0, h.offset), reverse=True):
         if not _goes_on(marker, files, training):
             return Ending(completed=True, marker=marker)
+    last = _last_of_all(files, training)
+    if last is not None:
+        return Ending(completed=True, marker=last)
     return Ending(moving=_moving(files, training, now, live=live))
+
+
+def _last_of_all(files: Sequence[FileFacts], training: Training) -> Hit | None:
+    """The last step of as many as were planned, where only a teardown may have followed it."""
+    if not training.steps or training.file is None:
+        return None
+    seen = training.steps[-1]
+    step = seen.step
+    if step.total is None or step.step != step.total or step.per_epoch or step.total < 2:
+        return None
+    hit = Hit(
+        file=training.file,
+        offset=seen.offset,
+        text=f"step {step.step} of {step.total}",
+        signature=LAST_STEP,
+        time=seen.time,
+        streamed=seen.streamed,
+    )
+    later = [h for f in files for h in f.hits if h.signature.role in ("cause", "symptom")]
+    ends = all(h.signature.kind in _TEARDOWN for h in later if _after(h, hit))
+    return hit if ends else None
 
 
 def _goes_on(marker: Hit, files: Sequence[FileFacts], training: Training) -> bool:

@@ -94,6 +94,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     epoch: float | None = None
     left: bool = False
     """The line is a bar that may move without a step being done (0 of n)."""
+    per_epoch: bool = False
+    """``total`` counts one epoch's steps, not the training's."""
 
 
 def parse_step(text: str) -> Step | None:
@@ -145,6 +147,7 @@ def _made(text: str, match: re.Match[str], seconds: float | None) -> Step:
         seconds=seconds,
         loss=_float(loss.group("loss")) if loss else None,
         tokens_per_second=float(tokens.group("tokens").replace(",", "")) if tokens else None,
+        per_epoch="poch" in text,
     )
 
 
@@ -166,6 +169,7 @@ def _bar(text: str, match: re.Match[str]) -> Step | None:
         seconds=seconds,
         loss=_float(loss.group("loss")) if loss else None,
         left=step == 0,
+        per_epoch="poch" in text,
     )
 
 
