@@ -54,25 +54,49 @@ CAPTURE_SECONDS = Metric(
 )
 
 KEY_SERIES = (
+    "hw_gpu_info",
     "hw_gpu_utilization_ratio",
     "hw_gpu_power_watts",
     "hw_gpu_temperature_celsius",
+    "hw_gpu_clock_mhz",
     "hw_gpu_vram_used_bytes",
+    "hw_gpu_throttle_reason",
     "hw_gpu_xid_errors_total",
     "hw_gpu_ecc_uncorrected_total",
+    "hw_gpu_ras_umc_ue_total",
+    "hw_gpu_ras_xgmi_ue_total",
+    "hw_gpu_ras_xgmi_ce_total",
+    "hw_gpu_ras_gfx_ue_total",
+    "hw_gpu_ras_mmhub_ue_total",
+    "hw_gpu_ras_sdma_ue_total",
+    "hw_gpu_pcie_fatal_total",
+    "hw_gpu_pcie_nonfatal_total",
+    "hw_procs_running",
     "hw_procs_blocked",
     "hw_oom_kills_total",
+    "hw_cgroup_oom_kills_total",
     "hw_load1",
     "hw_mem_available_bytes",
     "hw_mem_total_bytes",
+    "hw_mem_pressure_full_pct",
     "hw_io_pressure_full_pct",
     "hw_dstate_processes",
     "hw_dmesg_errors_total",
     "hw_tcp_retransmits_total",
+    "hw_net_tx_bytes_total",
     "hw_rdma_port_state",
+    "hw_rdma_tx_bytes_total",
+    "hw_rdma_tx_retx_pkts_total",
+    "hw_rdma_tx_ack_timeout_total",
+    "hw_rdma_req_tx_retry_excd_err_total",
+    "hw_rdma_rx_cnp_pkts_total",
     "hw_disk_free_bytes",
+    "hw_disk_total_bytes",
+    "hw_gpu_nvlink_errors_total",
 )
-"""What the agent sends to the coordinator: for the rules and the embedded history."""
+"""What the agent sends to the coordinator: for the rules and the embedded history. In the order in
+which ``MOST_KEYS`` cuts them off where a node has very many."""
+_KEY_ORDER = {name: place for place, name in enumerate(KEY_SERIES)}
 MOST_KEYS = 400
 HISTORY = ("hw_", "train_", "tb_", "ray_cluster_")
 """Beginnings of the names that the embedded history takes."""
@@ -180,9 +204,8 @@ def key_gauges(families: Iterable[Family]) -> dict[str, float]:
     {'hw_load1': 0.5}
     """
     found: dict[str, float] = {}
-    for family in families:
-        if family.metric.name not in KEY_SERIES:
-            continue
+    known = [family for family in families if family.metric.name in _KEY_ORDER]
+    for family in sorted(known, key=lambda family: _KEY_ORDER[family.metric.name]):
         for sample in family.samples:
             if len(found) >= MOST_KEYS:
                 return found

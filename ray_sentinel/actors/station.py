@@ -50,6 +50,7 @@ MOST_PROBLEMS = 8
 ENDED_SECONDS = 120.0
 """A rank that has ended is served as not alive for so long."""
 RAYLETS_SECONDS = 10.0
+GAUGES_SECONDS = 4.5
 SETTLE_SECONDS = 10.0
 """How long an agent waits for the others of its machine."""
 NOT_DEFAULT = (1,)
@@ -91,6 +92,7 @@ class Station:
         self._problems: deque[str] = deque(maxlen=MOST_PROBLEMS)
         self._started = time.monotonic()
         self._raylets_due = 0.0
+        self._gauges_at = 0.0
         self._loop: Loop | None = None
         missing = missing_tracer()
         if missing:
@@ -230,7 +232,7 @@ class Station:
             ranks=tuple(map(finite, ranks)),
             exits=tuple(map(finite, self._exits.values())),
             collectors=self.runner.statuses(),
-            gauges=key_gauges(self._collected),
+            gauges=self._gauges(now),
             events=self._unsent,
             metrics_url=self.exporting.url,
         )
@@ -249,6 +251,13 @@ class Station:
             self._from_coordinator = ()
         else:
             self._take_receipt(receipt)
+
+    def _gauges(self, now: float) -> dict[str, float]:
+        """The key series, now and then: they change with the collectors' cycles, not with ours."""
+        if now - self._gauges_at < GAUGES_SECONDS:
+            return {}
+        self._gauges_at = now
+        return key_gauges(self._collected)
 
     def _take_receipt(self, receipt: Receipt) -> None:
         for order in receipt.exits:

@@ -128,7 +128,7 @@ class Telemetry:
                 node.events.append((min(now, event.time + offset), event))
         if len(node._seen) > 4 * MOST_EVENTS:
             node._seen = {(event.time, event.message) for _, event in node.events}
-        if now - node.sampled_at < EVERY:
+        if not snapshot.gauges or now - node.sampled_at < EVERY:
             return
         node.sampled_at = now
         for key, value in _finite(snapshot.gauges):
