@@ -2,12 +2,14 @@
 
     python bench/flight_recorder.py speed [--ranks 128 1024 8192] [--entries 2000]
     python bench/flight_recorder.py exact [--seeds 10] [--format 2.9]
+    python bench/flight_recorder.py drawn [--seeds 40]
     python bench/flight_recorder.py beside [--seeds 3] [--dumps DIR=1,5 ...]
 
 ``speed`` writes dumps of a job (tensor 8 × data, a full ring each) with one stopped rank to a
 temporary folder, explains them in a fresh process as the command line does, and prints seconds and
 peak memory. ``exact`` explains simulated hangs and prints, for each layout and fault, the per cent
-of exact answers, and in how many sets an innocent was named. ``beside`` explains simulated hangs,
+of exact answers, and in how many sets an innocent was named; ``drawn`` does the same for jobs drawn
+at random by another generator, in several formats. ``beside`` explains simulated hangs,
 and labelled folders given as DIR=CULPRITS, with ray-sentinel and with PyTorch's own analyzer
 (torch.distributed.flight_recorder.fr_trace), and
 counts culprits found, innocents named, exact answers and seconds of both.
@@ -16,28 +18,36 @@ counts culprits found, innocents named, exact answers and seconds of both.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
+import logging
 import pickle
 import re
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from ray_sentinel.evidence.flight_recorder import explain  # noqa: E402
+from tests.support.recorder_fleet import cases as fleet  # noqa: E402
+from tests.support.recorder_fleet.cases import make  # noqa: E402
+from tests.support.recorder_fleet.write import HANDS, dumps  # noqa: E402
 from tests.support.recorder_sim.dumps import FORMATS, NCCL, write  # noqa: E402
 from tests.support.recorder_sim.faults import FAULTS, simulate  # noqa: E402
 from tests.support.recorder_sim.program import LAYOUTS  # noqa: E402
 
+DRAWN = tuple(fault for fault in fleet.FAULTS if fault not in ("outside", "healthy"))
 TP = 8
 CULPRIT = 13
-LIMIT = 120.0
+LIMIT = 60
 """Seconds that the other analyzer is given for one set of dumps."""
 
 
@@ -205,30 +215,39 @@ def exact(seeds: int, style: str) -> None:
 Analyzer = Callable[[dict[int, bytes]], set[int]]
 
 
-def ours(dumps: dict[int, bytes]) -> set[int]:
-    return {culprit.rank for culprit in explain(dumps).culprits}
+def ours(given: dict[int, bytes]) -> set[int]:
+    return {culprit.rank for culprit in explain(given).culprits}
 
 
-def theirs(dumps: dict[int, bytes]) -> set[int]:
-    """The ranks that PyTorch's analyzer names, as missing or as culprits."""
-    with tempfile.TemporaryDirectory() as folder:
-        for rank, data in dumps.items():
+def theirs(given: dict[int, bytes]) -> set[int]:
+    """The ranks that PyTorch's analyzer names, as missing or as culprits; none where it fails."""
+    from torch.distributed.flight_recorder import fr_trace
+
+    said = io.StringIO()
+    handler = logging.StreamHandler(said)
+    logger = logging.getLogger("Flight Recorder")
+    logger.handlers = [handler]
+    signal.signal(signal.SIGALRM, _too_long)
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(said):
+        for rank, data in given.items():
             (Path(folder) / f"trace_{rank}").write_bytes(data)
-        module = "torch.distributed.flight_recorder.fr_trace"
+        signal.alarm(LIMIT)
         try:
-            said = subprocess.run(
-                [sys.executable, "-m", module, folder, "-p", "trace_"],
-                capture_output=True,
-                text=True,
-                timeout=LIMIT,
-            )
-        except subprocess.TimeoutExpired:
-            return set()
-    text = said.stdout + said.stderr
+            fr_trace.main([folder, "-p", "trace_"])
+        except (Exception, SystemExit) as error:
+            # It raises whatever it stumbles over: that is its answer then.
+            said.write(f"failed: {error!r}")
+        finally:
+            signal.alarm(0)
+    text = said.getvalue()
     named = {int(rank) for rank in re.findall(r"Culprit rank (\d+)", text)}
     for group in re.findall(r"missing ranks: \{([^}]*)\}", text):
         named |= {int(rank) for rank in group.split(",") if rank.strip()}
     return named
+
+
+def _too_long(*_: object) -> NoReturn:
+    raise TimeoutError(f"no answer in {LIMIT} s")
 
 
 def cases(seeds: int, labelled: list[str]) -> Iterator[tuple[str, dict[int, bytes], set[int]]]:
@@ -246,16 +265,44 @@ def cases(seeds: int, labelled: list[str]) -> Iterator[tuple[str, dict[int, byte
             for seed in range(seeds):
                 case = simulate(layout, fault, seed)
                 if case.hangs and case.culprits:
-                    yield fault, write(case.machine, NCCL), set(case.culprits)
+                    yield f"listed: {fault}", write(case.machine, NCCL), set(case.culprits)
+    for fault in DRAWN:
+        for seed in range(5 * seeds):
+            drawn = make(fault, seed)
+            if drawn.culprits and drawn.job.hangs:
+                yield f"drawn: {fault}", dumps(drawn.job, HANDS["2.4"]), set(drawn.culprits)
+
+
+def drawn_table(seeds: int) -> None:
+    """Print the share of exact answers for jobs drawn at random, by fault and format."""
+    hands = ("2.2", "2.5", "2.9", "2.10", "short")
+    print(f"{'per cent exact':<18}" + "".join(f"{hand:>10}" for hand in hands))
+    innocents = sets = 0
+    for fault in DRAWN:
+        cells = []
+        for hand in hands:
+            right = total = 0
+            for seed in range(1000, 1000 + seeds):
+                case = make(fault, seed)
+                if not (case.culprits and case.job.hangs):
+                    continue
+                named = ours(dumps(case.job, HANDS[hand]))
+                total += 1
+                right += named == case.culprits
+                innocents += bool(named - case.culprits)
+            sets += total
+            cells.append(f"{100 * right / total:>10.0f}")
+        print(f"{fault:<18}" + "".join(cells))
+    print(f"innocents named in {innocents} of {sets} sets")
 
 
 def beside(seeds: int, labelled: list[str]) -> None:
     """Print both analyzers' scores, by fault."""
     scores: dict[tuple[str, str], list[float]] = {}
-    for label, dumps, culprits in cases(seeds, labelled):
+    for label, given, culprits in cases(seeds, labelled):
         for name, analyzer in (("ray-sentinel", ours), ("fr_trace", theirs)):
             started = time.perf_counter()
-            named = analyzer(dumps)
+            named = analyzer(given)
             seconds = time.perf_counter() - started
             for key in (label, "all"):
                 score = scores.setdefault((key, name), [0, 0, 0, 0, 0, 0.0])
@@ -278,6 +325,8 @@ def main() -> None:
     right = commands.add_parser("exact")
     right.add_argument("--seeds", type=int, default=10)
     right.add_argument("--format", choices=FORMATS, default="2.9")
+    drawn = commands.add_parser("drawn")
+    drawn.add_argument("--seeds", type=int, default=40)
     side = commands.add_parser("beside")
     side.add_argument("--seeds", type=int, default=1)
     side.add_argument("--dumps", nargs="*", default=[], metavar="DIR=CULPRITS")
@@ -288,6 +337,8 @@ def main() -> None:
         speed(args.ranks, args.entries)
     elif args.command == "exact":
         exact(args.seeds, args.format)
+    elif args.command == "drawn":
+        drawn_table(args.seeds)
     elif args.command == "beside":
         beside(args.seeds, args.dumps)
     else:
