@@ -15,6 +15,7 @@ import time
 from ray_sentinel.progress import answers, record, watchdog, who
 from ray_sentinel.progress.autostep import AutoStep
 from ray_sentinel.progress.directory import write_whole
+from ray_sentinel.progress.interpreter import STAMP_INTERVAL
 from ray_sentinel.progress.requests import (
     ANSWERS,
     ERROR_ANSWER,
@@ -28,7 +29,7 @@ from ray_sentinel.progress.writer import ProgressWriter
 
 log = logging.getLogger(__name__)
 
-INTERVAL = 0.5
+INTERVAL = STAMP_INTERVAL
 """Seconds between two stamps; a stamp takes a few microseconds."""
 
 

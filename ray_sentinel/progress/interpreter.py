@@ -16,7 +16,9 @@ import msgspec
 
 from ray_sentinel.model.progress import InterpreterState
 
-STALE_AFTER = 1.5
+STAMP_INTERVAL = 0.5
+"""Seconds between two stamps of a companion that runs."""
+STALE_AFTER = 3 * STAMP_INTERVAL
 """Seconds without a stamp after which somebody must be at fault: three missed stamps."""
 STARVED_SHARE = 0.5
 """Share of the time that a starved thread waits for a CPU, at least."""
@@ -55,13 +57,15 @@ def waited(now: ThreadSample, before: ThreadSample) -> float | None:
 
 
 class Scheduling(msgspec.Struct, frozen=True, kw_only=True):
-    """What the run queues did to a process."""
+    """What the run queues did to a process, over the time in which its companion should have
+    stamped and did not."""
 
     waited_share: float
-    """Of the time since the last look, how much the thread waited for a CPU that waited longest,
-    the companion left out."""
+    """How much of it the thread waited for a CPU that waited longest, the companion left out."""
     cpu_share: float
-    """CPU time of all threads together over time, since the last stamp was first seen."""
+    """CPU time of all threads together over time, at most."""
+    least_cpu_share: float | None = None
+    """The same at least, where some of the CPU time may have come before; else None."""
 
 
 def interpreter_state(
@@ -90,6 +94,9 @@ def interpreter_state(
         return "unknown"
     if _lacks_cpu(companion, before, runs) or _holder_lacks_cpu(scheduling):
         return "starved"
+    if _holder_may_lack_cpu(scheduling):
+        # It has lost its CPU between two looks, or not: the next one tells.
+        return "unknown"
     if _waits_for_lock(companion, runs):
         return "gil-held"
     return "unknown"
@@ -110,6 +117,15 @@ def _holder_lacks_cpu(scheduling: Scheduling | None) -> bool:
         scheduling is not None
         and scheduling.waited_share >= STARVED_SHARE
         and scheduling.cpu_share < IDLE_SHARE
+    )
+
+
+def _holder_may_lack_cpu(scheduling: Scheduling | None) -> bool:
+    return (
+        scheduling is not None
+        and scheduling.least_cpu_share is not None
+        and scheduling.waited_share >= STARVED_SHARE
+        and scheduling.least_cpu_share < IDLE_SHARE
     )
 
 

@@ -8,6 +8,7 @@ blocked.
 from __future__ import annotations
 
 import os
+from collections import deque
 from pathlib import Path
 
 import msgspec
@@ -16,6 +17,7 @@ from ray_sentinel.model.progress import ProcessState
 from ray_sentinel.progress.cgroup import Freezer
 from ray_sentinel.progress.interpreter import (
     STALE_AFTER,
+    STAMP_INTERVAL,
     Scheduling,
     ThreadSample,
     interpreter_state,
@@ -28,6 +30,12 @@ WALK_AFTER = 2.0
 """Seconds without a CPU after which a rank's threads are looked at."""
 MAX_THREADS = 2048
 """Threads walked of one process."""
+WINDOW = 0.8
+"""Seconds between the looks that are compared, at least, where there are such: over less, a crowded
+machine looks like one that gives no CPU at all."""
+APART = 0.2
+LOOKS = 8
+"""Looks remembered: more than a window of them."""
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,20 +45,35 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     quiet_seconds: float
 
 
+class _Look(msgspec.Struct, frozen=True):
+    """One look at a process: when (monotonic seconds), its CPU time so far, its threads by tid."""
+
+    at: float
+    cpu_seconds: float
+    threads: dict[int, ThreadSample]
+
+
 class _Memory(msgspec.Struct, kw_only=True):
     """What is remembered of a process from look to look; times are monotonic seconds."""
 
-    looked_at: float = 0.0
+    looks: deque[_Look] = msgspec.field(default_factory=lambda: deque(maxlen=LOOKS))
+    """The last ones, oldest first, not closer together than ``APART``."""
     moved: tuple[int, float, int] = (0, -1.0, -1)
     """The training thread's tid, CPU seconds and switches."""
     moved_at: float = 0.0
-    threads: dict[int, ThreadSample] = {}
     stamp: float = 0.0
-    stamped_at: float = 0.0
-    """When this stamp was first seen; what follows is as it was then."""
-    stamped_cpu: float = 0.0
     stamped_switches: int | None = None
-    """The companion's."""
+    """The companion's, when this stamp was first seen."""
+
+    def before(self, now: float) -> _Look | None:
+        """The newest look that is a ``WINDOW`` old, or the oldest; None at first sight."""
+        old = [look for look in self.looks if now - look.at >= WINDOW]
+        return old[-1] if old else self.looks[0] if self.looks else None
+
+    def add(self, look: _Look) -> None:
+        """Remember a look, unless another was taken just before it."""
+        if not self.looks or look.at - self.looks[-1].at >= APART:
+            self.looks.append(look)
 
 
 class _Walk(msgspec.Struct, kw_only=True):
@@ -107,17 +130,18 @@ class StateReader:
         for seen, number in ((thread, tid), (companion, companion_tid)):
             if seen is not None:
                 walk.threads[number] = seen
-        runs = _runs(memory, companion, stamp, stat, now)
+        look = _Look(now, stat.cpu_seconds, walk.threads)
+        before = memory.before(now)
         interpreter = interpreter_state(
             age,
             stat.state,
             companion,
-            memory.threads.get(companion_tid),
-            _scheduling(memory, walk, stat, now, companion_tid),
-            runs=runs,
+            before.threads.get(companion_tid) if before else None,
+            _scheduling(look, before, stamp, companion_tid) if before else None,
+            runs=_runs(memory, companion, stamp),
             frozen=frozen,
         )
-        memory.looked_at, memory.threads = now, walk.threads
+        memory.add(look)
         return Reading(
             state=ProcessState(
                 state=stat.state,
@@ -223,32 +247,34 @@ def _quiet(memory: _Memory, stat: Stat, thread: ThreadSample | None, tid: int, n
     return max(0.0, now - memory.moved_at)
 
 
-def _runs(
-    memory: _Memory, companion: ThreadSample | None, stamp: float, stat: Stat, now: float
-) -> int | None:
+def _runs(memory: _Memory, companion: ThreadSample | None, stamp: float) -> int | None:
     """How often the companion was put on a CPU since its stamp was first seen."""
     switches = companion.switches if companion is not None else None
     if stamp != memory.stamp:
-        memory.stamp, memory.stamped_at = stamp, now
-        memory.stamped_cpu, memory.stamped_switches = stat.cpu_seconds, switches
+        memory.stamp, memory.stamped_switches = stamp, switches
     if switches is None or memory.stamped_switches is None:
         return None
     return switches - memory.stamped_switches
 
 
-def _scheduling(
-    memory: _Memory, walk: _Walk, stat: Stat, now: float, companion_tid: int
-) -> Scheduling | None:
-    if not memory.threads or now <= memory.looked_at or now <= memory.stamped_at:
+def _scheduling(look: _Look, before: _Look, stamp: float, companion_tid: int) -> Scheduling | None:
+    """What happened between two looks, as far as it came after the next stamp was due."""
+    early = max(0.0, stamp + STAMP_INTERVAL - before.at)
+    seconds = look.at - before.at - early
+    if seconds <= 0:
         return None
     waits = [
-        seconds
-        for tid, thread in walk.threads.items()
+        waiting
+        for tid, thread in look.threads.items()
         if tid != companion_tid
-        and (before := memory.threads.get(tid)) is not None
-        and (seconds := waited(thread, before)) is not None
+        and (earlier := before.threads.get(tid)) is not None
+        and (waiting := waited(thread, earlier)) is not None
     ]
+    used = look.cpu_seconds - before.cpu_seconds
+    # As many threads may have run in the time before as there are CPUs.
+    least = max(0.0, used - early * (os.cpu_count() or 1))
     return Scheduling(
-        waited_share=max(waits, default=0.0) / (now - memory.looked_at),
-        cpu_share=(stat.cpu_seconds - memory.stamped_cpu) / (now - memory.stamped_at),
+        waited_share=max(waits, default=0.0) / seconds,
+        cpu_share=used / seconds,
+        least_cpu_share=least / seconds if early else None,
     )

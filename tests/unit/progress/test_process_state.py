@@ -95,6 +95,33 @@ def test_starved(tree):
     assert reader.read((100, 1000), 12.0, **read).state.interpreter == "starved"
 
 
+def test_a_process_that_loses_its_cpu_between_two_looks_does_not_hold_the_lock(tree):
+    reader = StateReader(tree.root)
+    read = {"companion_tid": 101, "stamp": 10.0}
+    # It spun until 10.4, and has had no CPU since; the companion was due at 10.5.
+    tree.process(100, 1, "python", state="R", cpu=5.1, delay=1.0)
+    tree.thread(100, 101, wchan="hrtimer_nanosleep", delay=0.1)
+    reader.read((100, 1000), 10.1, **read)
+    tree.process(100, 1, "python", state="R", cpu=5.4, delay=2.6)
+    tree.thread(100, 101, wchan="futex_wait", delay=0.2, switches=20)
+    assert reader.read((100, 1000), 12.1, **read).state.interpreter == "unknown"
+    tree.process(100, 1, "python", state="R", cpu=5.4, delay=3.6)
+    assert reader.read((100, 1000), 13.1, **read).state.interpreter == "starved"
+
+
+def test_looks_in_quick_succession_are_judged_over_a_window(tree):
+    reader = StateReader(tree.root)
+    read = {"companion_tid": 101, "stamp": 8.0}
+    tree.thread(100, 101, wchan="futex_wait", switches=300)
+    for number in range(40):
+        # It spins in C, and shares its CPU with nine others: 0.1 s on, 0.9 s off.
+        at = 10.0 + number * 0.05
+        ran = int(at) * 0.1 + min(at % 1.0, 0.1)
+        tree.process(100, 1, "python", state="R", cpu=ran, delay=at - ran)
+        tree.thread(100, 101, wchan="futex_wait", switches=300 + number * 10)
+        assert reader.read((100, 1000), at, **read).state.interpreter == "gil-held", at
+
+
 def test_frozen_by_the_function_that_it_waits_in(tree):
     tree.process(100, 1, "python", state="D", wchan="__refrigerator")
     assert StateReader(tree.root).read((100, 1000), 10.0).state.frozen
