@@ -24,7 +24,7 @@ from ray_sentinel.capture.tracers import cuda_gdb
 from ray_sentinel.evidence.stacks import classify, explain, parse
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.process import spawn
-from tests.support.parts import require
+from tests.support.parts import needs_root, require
 
 pytestmark = pytest.mark.integration
 
@@ -145,7 +145,7 @@ def running(process: ProcessId) -> bool:
     return read_state(process.pid) in ("R", "S")
 
 
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: run the tests with sudo")
+as_root = needs_root()
 
 
 @pytest.mark.parametrize("kind", sorted(SOURCES))
@@ -184,7 +184,7 @@ def test_native_stacks_tell_the_reason(processes: Processes, kind: str, activity
     assert not result.continued
 
 
-@needs_root
+@as_root
 @pytest.mark.parametrize(
     ("kind", "activity"),
     [("asleep", "sleep"), ("fifo", "input-wait"), ("socket", "network-wait")],
@@ -376,7 +376,7 @@ def test_sigkill_of_the_agent_in_the_middle_of_a_trace(
     assert tracer_of(process.pid) == 0
 
 
-@needs_root
+@as_root
 def test_without_the_right_to_ptrace_the_missing_right_is_named(processes: Processes) -> None:
     process = processes.start("asleep")
     script = (

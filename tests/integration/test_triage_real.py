@@ -16,6 +16,7 @@ import pytest
 from ray_sentinel.logs.catalogue import load_catalogue
 from ray_sentinel.logs.triage import triage_path
 from ray_sentinel.model.triage import Triage
+from tests.support.parts import lacking
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 pytest.importorskip("torch", reason="needs torch: pip install torch")
@@ -212,7 +213,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         capture_output=True, check=False,
     )  # fmt: skip
     if mounted.returncode != 0:
-        pytest.skip("cannot mount a tmpfs here: run as root with CAP_SYS_ADMIN")
+        lacking("cannot mount a tmpfs here: run as root with CAP_SYS_ADMIN")
     yield place
     subprocess.run(["umount", str(place)], check=False)
 

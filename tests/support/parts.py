@@ -17,6 +17,10 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPS = ROOT / ".deps"
@@ -56,6 +60,21 @@ def require(name: str) -> str:
 
     how = f"{name} is missing: run `make deps`, or `apt-get install {PACKAGES.get(name, name)}`"
     raise pytest.fail.Exception(how) if CI else pytest.skip.Exception(how)
+
+
+def lacking(why: str) -> NoReturn:
+    """Skips a test for want of a right or a part of this machine; fails with ``CI=true``."""
+    import pytest
+
+    raise pytest.fail.Exception(why) if CI else pytest.skip.Exception(why)
+
+
+def needs_root() -> pytest.MarkDecorator:
+    """Marks tests that only root can do: others skip them; with ``CI=true`` they fail instead."""
+    import pytest
+
+    reason = "only root can do that: run the tests with sudo"
+    return pytest.mark.skipif(os.geteuid() != 0 and not CI, reason=reason)
 
 
 def fetch() -> int:

@@ -14,6 +14,7 @@ from ray_sentinel.actors.brain import LogWriter
 from ray_sentinel.clock import FakeClock
 from ray_sentinel.engine.events import Tick
 from ray_sentinel.model.incident import Incident
+from tests.support.parts import lacking
 
 pytestmark = pytest.mark.integration
 
@@ -25,7 +26,7 @@ def small(tmp_path: Path) -> Iterator[Path]:
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(folder)]
     if subprocess.run(mount, capture_output=True, check=False, timeout=10).returncode:
-        pytest.skip("needs the right to mount: run as root")
+        lacking("needs the right to mount: run as root")
     yield folder
     subprocess.run(["umount", str(folder)], check=True, timeout=10)
 

@@ -17,6 +17,7 @@ from ray_sentinel.progress import record
 from ray_sentinel.progress.identity import RankIdentity
 from ray_sentinel.progress.reader import RecordReader
 from ray_sentinel.progress.writer import ProgressWriter
+from tests.support.parts import lacking
 from tests.support.ranks import DEADLINE
 
 pytestmark = pytest.mark.integration
@@ -104,7 +105,7 @@ def small_tmpfs(tmp_path: Path) -> Iterator[Path]:
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=16k,mode=700", "tmpfs", str(folder)]
     if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("mounting a small tmpfs needs root and CAP_SYS_ADMIN")
+        lacking("mounting a small tmpfs needs root and CAP_SYS_ADMIN")
     yield folder
     # Lazily: a file that a failed test left open must not keep it.
     subprocess.run(["umount", "--lazy", str(folder)], check=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.progress.cgroup import parse_mounts
+from tests.support.parts import lacking
 from tests.support.ranks import Ranks
 
 pytestmark = pytest.mark.integration
@@ -97,7 +98,7 @@ def test_blocked_in_the_kernel(ranks):
 def throttle() -> Iterator[Callable[[int], None]]:
     """Gives a process a thousandth of a CPU, by a control group of its own."""
     if os.geteuid() != 0:
-        pytest.skip("only root can make control groups")
+        lacking("only root can make control groups")
     mounts = parse_mounts(Path("/proc/self/mounts").read_text(), "cpu")
     name = f"ray-sentinel-test-{os.getpid()}"
     if "cpu" in mounts:
@@ -106,7 +107,7 @@ def throttle() -> Iterator[Callable[[int], None]]:
     elif "" in mounts and "cpu" in (Path(mounts[""]) / "cgroup.subtree_control").read_text():
         group, limits = Path(mounts[""]) / name, {"cpu.max": "1000 1000000"}
     else:
-        pytest.skip("no control group with a cpu controller to write to")
+        lacking("no control group with a cpu controller to write to")
     group.mkdir()
 
     def move(pid: int) -> None:
@@ -124,7 +125,7 @@ def throttle() -> Iterator[Callable[[int], None]]:
 def freeze(request: pytest.FixtureRequest) -> Iterator[Callable[[int, bool], None]]:
     """Freezes a process in a control group of its own, and thaws it."""
     if os.geteuid() != 0:
-        pytest.skip("only root can make control groups")
+        lacking("only root can make control groups")
     mounts = parse_mounts(Path("/proc/self/mounts").read_text())
     if request.param not in mounts:
         pytest.skip("this machine has no such control groups")

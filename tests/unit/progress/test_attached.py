@@ -9,6 +9,7 @@ from ray_sentinel.progress.identity import RankIdentity
 from ray_sentinel.progress.processes import ProcessTable
 from ray_sentinel.progress.reader import RecordReader
 from ray_sentinel.progress.writer import ProgressWriter
+from tests.support.parts import needs_root
 from tests.support.proc_tree import ProcTree
 
 
@@ -66,7 +67,7 @@ def test_another_pid_namespace_is_named_once(setting):
     assert "PID namespace" in setting.attached.problems[0]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@needs_root()
 def test_a_record_of_another_user_than_the_process(setting):
     path = setting.record()
     os.chown(path, 1234, 1234)

@@ -9,6 +9,7 @@ from ray_sentinel.progress import record
 from ray_sentinel.progress.identity import RankIdentity
 from ray_sentinel.progress.reader import RecordReader
 from ray_sentinel.progress.writer import ProgressWriter
+from tests.support.parts import needs_root
 
 WHO = RankIdentity(job="job", rank=0)
 
@@ -76,7 +77,7 @@ def test_another_version_is_named_with_the_remedy(tmp_path):
     assert "same release" in reader.problems[0]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+@needs_root()
 def test_a_file_of_another_user_is_refused(tmp_path):
     path = make(tmp_path)
     os.chown(tmp_path, 1234, 1234)

@@ -5,6 +5,7 @@ import pytest
 from ray_sentinel.progress.lifecycle import allow_tracing
 from ray_sentinel.progress.tracing import may_trace
 from ray_sentinel.progress.watchdog import ptrace_is_forbidden
+from tests.support.parts import needs_root
 
 
 def test_ourselves_and_nobody():
@@ -12,7 +13,7 @@ def test_ourselves_and_nobody():
     assert may_trace(0) is None
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@needs_root()
 def test_another_users_process():
     os.seteuid(65534)
     try:
