@@ -40,6 +40,8 @@ _PYTHON_LAUNCHER = (
     "os.execvp(sys.argv[2],sys.argv[2:])"
 )
 
+_STILL_OURS = '[ "$PPID" = "$0" ] && exec "$@"'
+
 
 class Completed(msgspec.Struct, frozen=True, kw_only=True):
     """How a program ended. ``stdout`` and ``stderr`` hold at most the bytes that were allowed."""
@@ -114,7 +116,7 @@ def _setpriv() -> str | None:
     if path is None:
         return None
     probe = _spawner.popen(
-        [path, "--pdeathsig", "KILL", "true"],
+        [path, "--pdeathsig", "KILL", "/bin/sh", "-c", "exit 0"],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -127,9 +129,14 @@ def _setpriv() -> str | None:
 
 
 def dying_with_us(argv: Sequence[str]) -> list[str]:
-    """``argv`` behind a launcher that has the kernel kill it when this process ends."""
+    """``argv`` behind a launcher that has the kernel kill it when this process ends.
+
+    A parent that ended before the launcher could ask for that sends no signal any more: so the
+    launcher looks afterwards whether its parent is still this process, and else does not start it.
+    """
     if setpriv := _setpriv():
-        return [setpriv, "--pdeathsig", "KILL", *argv]
+        mine = str(os.getpid())
+        return [setpriv, "--pdeathsig", "KILL", "/bin/sh", "-c", _STILL_OURS, mine, *argv]
     return [sys.executable, "-I", "-S", "-c", _PYTHON_LAUNCHER, str(os.getpid()), *argv]
 
 

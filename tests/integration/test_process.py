@@ -96,6 +96,20 @@ def test_a_child_dies_with_its_parent_even_by_sigkill(launcher: str) -> None:
     assert gone(child)
 
 
+def test_a_child_whose_parent_ended_before_it_could_begin_is_not_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert process._setpriv(), "or nothing is tried here"
+    mark = str(tmp_path / "mark")
+    assert subprocess.run(process.dying_with_us(["touch", mark])).returncode == 0
+    assert Path(mark).exists()
+    Path(mark).unlink()
+    # As it looks to a child that was adopted by another process in the meantime.
+    monkeypatch.setattr(os, "getpid", lambda: 1 << 22)
+    assert subprocess.run(process.dying_with_us(["touch", mark])).returncode != 0
+    assert not Path(mark).exists()
+
+
 def test_a_child_that_ignores_sigterm_is_killed() -> None:
     child = process.spawn(["sh", "-c", "trap '' TERM; echo ready; sleep 600"])
     assert child.stdout is not None
