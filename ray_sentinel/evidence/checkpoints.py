@@ -5,14 +5,14 @@ Recognised layouts: ``step_N/``, ``global_step_N/`` and ``global_stepN/`` (verl,
 ``latest_checkpointed_iteration.txt``), bare ``N/`` folders of Orbax (``_CHECKPOINT_METADATA``,
 ``.orbax-checkpoint-tmp``), torch DCP folders (``.metadata`` beside ``*.distcp``), Ray Train's
 ``checkpoint_00012``, and single files such as ``checkpoint_step_00010000.pt``,
-``epoch=3-step=1000.ckpt`` or ``ckpt_1000.pt``. ``latest`` may be a link, a file that names the
-step, or absent.
+``epoch=3-step=1000.ckpt``, ``ep0-ba1000-rank0.pt`` or ``ckpt_1000.pt`` (see
+``checkpoint_layouts``). ``latest`` may be a link, a file that names the step, or absent.
 
 What makes one whole is the file that its writer writes last: DCP's ``.metadata``, Orbax's
 ``_CHECKPOINT_METADATA`` or ``commit_success.txt``, Megatron's tracker, Transformers'
-``trainer_state.json``, DeepSpeed's ``latest``. Without such a file one is whole if it is no
-temporary folder, holds no ``.tmp`` or ``.incomplete`` file, and is not smaller than half the usual
-size.
+``trainer_state.json``, DeepSpeed's ``latest`` (see ``checkpoint_whole``). Without such a file one
+is whole if it is no temporary folder, holds no ``.tmp`` or ``.incomplete`` file, lacks none of its
+numbered shards, and is not smaller than half the usual size.
 """
 
 from __future__ import annotations
@@ -21,38 +21,13 @@ import itertools
 import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
 
 import msgspec
 
-Layout = Literal[
-    "step", "transformers", "megatron", "deepspeed", "orbax", "dcp", "ray-train", "file"
-]
+from ray_sentinel.evidence.checkpoint_layouts import Key, Layout, key_of
+from ray_sentinel.evidence.checkpoint_whole import refined, why_incomplete
 
-_TMP = re.compile(
-    r"(?:\.orbax-checkpoint-tmp|\.tmp(?:-|$|\d)|tmp[-_]|^\.|_tmp$|\.incomplete$|\.partial$|\.part$)"
-)
-_NAMES: tuple[tuple[re.Pattern[str], Layout], ...] = (
-    (re.compile(r"^(?:tmp-)?checkpoint-(?P<step>\d+)$"), "transformers"),
-    (re.compile(r"^iter_(?P<step>\d+)$"), "megatron"),
-    (re.compile(r"^global_step_?(?P<step>\d+)$"), "deepspeed"),
-    (
-        re.compile(
-            r"^(?:tmp[-_.])?(?:step|checkpoint_step|ckpt_step|train_step|samples)[-_=]?(?P<step>\d+)(?:[._-]tmp)?$"
-        ),
-        "step",
-    ),
-    (re.compile(r"^checkpoint_(?P<step>\d+)$"), "ray-train"),
-    (re.compile(r"^(?P<step>\d+)(?:\.orbax-checkpoint-tmp.*)?$"), "orbax"),
-)
-_FILES = re.compile(
-    r"^(?:.*?[-_=.])?(?:step|global_step|iter|iteration|ckpt|checkpoint|model|epoch=\d+-step)[-_=]?(?P<step>\d+)\.(?:pt|pth|ckpt|bin|safetensors|msgpack)(?P<tmp>\.tmp|\.incomplete|\.part)?$"
-)
-_LAST_WRITTEN = {
-    "transformers": ("trainer_state.json",),
-    "orbax": ("_CHECKPOINT_METADATA", "commit_success.txt"),
-    "dcp": (".metadata",),
-}
+_WRITTEN_LAST = ("latest_checkpointed_iteration.txt", "latest")
 _TRACKERS = (
     "latest_checkpointed_iteration.txt",
     "latest",
@@ -118,7 +93,7 @@ def read_listing(
     made = [
         _checkpoint(root, layout, step, files) for (root, layout, step), files in grouped.items()
     ]
-    made = _judge_sizes(made)
+    made = _judge_tracked(_judge_sizes(made), tracked)
     made.sort(key=lambda c: (c.step, c.modified, c.path))
     whole = [c for c in made if c.complete]
     newest = max(whole, key=lambda c: (c.step, c.modified), default=None)
@@ -136,85 +111,30 @@ def read_listing(
     )
 
 
-def _grouped(entries: Iterable[Entry]) -> dict[tuple[str, Layout, int], list[Entry]]:
+def _grouped(entries: Iterable[Entry]) -> dict[Key, list[Entry]]:
     """(folder or file, layout, step) → its files."""
-    found: dict[tuple[str, Layout, int], list[Entry]] = {}
+    found: dict[Key, list[Entry]] = {}
     for entry in entries:
-        parts = entry.path.split("/")
-        key = _folder_key(parts) or _file_key(entry.path)
+        key = key_of(entry.path)
         if key is not None:
             found.setdefault(key, []).append(entry)
     return found
 
 
-def _file_key(path: str) -> tuple[str, Layout, int] | None:
-    match = _FILES.match(path.rpartition("/")[2])
-    return (path, "file", int(match["step"])) if match else None
-
-
-def _folder_key(parts: Sequence[str]) -> tuple[str, Layout, int] | None:
-    for depth, part in enumerate(parts[:-1]):
-        for pattern, layout in _NAMES:
-            match = pattern.match(part)
-            if match is not None:
-                return "/".join(parts[: depth + 1]), layout, int(match["step"])
-    return None
-
-
 def _checkpoint(root: str, layout: Layout, step: int, files: Sequence[Entry]) -> Checkpoint:
     names = {entry.path[len(root) + 1 :] for entry in files} if layout != "file" else set()
-    layout = _refined(layout, names)
-    complete, why = _is_complete(root, layout, names, files)
+    layout = refined(layout, names)
+    why = why_incomplete(root, layout, names, [(entry.path, entry.size) for entry in files])
     return Checkpoint(
         step=step,
         path=root,
         layout=layout,
         tier=_tier(root),
-        complete=complete,
+        complete=not why,
         why=why,
         size=sum(entry.size for entry in files),
         files=len(files),
         modified=max((entry.modified for entry in files), default=0.0),
-    )
-
-
-def _refined(layout: Layout, names: set[str]) -> Layout:
-    if any(name.endswith(".distcp") for name in names):
-        return "dcp"
-    if any("_CHECKPOINT_METADATA" in name or "ocdbt" in name for name in names):
-        return "orbax"
-    return layout
-
-
-def _is_complete(
-    root: str, layout: Layout, names: set[str], files: Sequence[Entry]
-) -> tuple[bool, str]:
-    last = root.rsplit("/", 1)[-1]
-    if _TMP.search(last):
-        return False, "it is a temporary folder or file"
-    half = next(
-        (e.path for e in files if re.search(r"\.(?:tmp|incomplete|part(?:ial)?)$", e.path)), ""
-    )
-    if half:
-        return False, f"{half} is a temporary file"
-    if layout == "file" and files and files[0].size == 0:
-        return False, "it is empty"
-    markers = _LAST_WRITTEN.get(layout, ())
-    if markers and not _has_marker(layout, markers, names):
-        return False, f"{markers[0]}, which is written last, is missing"
-    if layout == "dcp":
-        empty = next((e.path for e in files if e.size == 0 and e.path.endswith(".distcp")), "")
-        if empty:
-            return False, f"{empty} is empty"
-    return True, ""
-
-
-def _has_marker(layout: Layout, markers: Sequence[str], names: set[str]) -> bool:
-    if any(name.rsplit("/", 1)[-1] in markers for name in names):
-        return True
-    # A model saved alone, without a trainer's state, is whole with its weights.
-    return layout == "transformers" and not any(
-        name.startswith(("optimizer", "scheduler", "rng_state", "global_step")) for name in names
     )
 
 
@@ -243,6 +163,24 @@ def _judge_sizes(made: Sequence[Checkpoint]) -> list[Checkpoint]:
         ]
         if item.complete and len(peers) >= 2 and item.size * 2 < statistics.median(peers):
             why = f"{item.size} bytes, where the others have {int(statistics.median(peers))}"
+            item = msgspec.structs.replace(item, complete=False, why=why)
+        judged.append(item)
+    return judged
+
+
+def _judge_tracked(made: Sequence[Checkpoint], tracked: Mapping[str, int]) -> list[Checkpoint]:
+    """Megatron and DeepSpeed name a checkpoint in their tracker when it is whole, not before."""
+    newest: dict[str, tuple[int, str]] = {}
+    for path, step in tracked.items():
+        folder, _, name = path.rpartition("/")
+        if name in _WRITTEN_LAST:
+            newest[folder] = (step, name)
+    judged = []
+    for item in made:
+        folder, _, name = item.path.rpartition("/")
+        step, tracker = newest.get(folder, (item.step, ""))
+        if item.complete and item.step > step and name.startswith(("iter_", "global_step")):
+            why = f"{tracker}, which is written last, still names step {step}"
             item = msgspec.structs.replace(item, complete=False, why=why)
         judged.append(item)
     return judged

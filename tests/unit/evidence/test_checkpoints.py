@@ -114,3 +114,57 @@ def test_tiers() -> None:
 
 def test_nothing() -> None:
     assert read_listing([]) == CheckpointFacts()
+
+
+def listing(*paths: str) -> list[Entry]:
+    return [Entry(path=path, size=100, modified=1000.0 + n) for n, path in enumerate(paths)]
+
+
+@pytest.mark.parametrize(
+    ("path", "step"),
+    [
+        ("epoch=0-step=1000.ckpt/checkpoint/mp_rank_00_model_states.pt", 1000),
+        ("gpt--val_loss=5.1-step=1000-consumed_samples=8000.0/weights/common.pt", 1000),
+        ("ep0-ba2000-rank0.pt", 2000),
+        ("ep0-ba2000/__0_0.distcp", 2000),
+        ("checkpoint_3_1500.pt", 1500),
+    ],
+)
+def test_names_made_of_metrics_and_epochs(path: str, step: int) -> None:
+    assert [c.step for c in read_listing(listing(path)).checkpoints] == [step]
+
+
+def test_a_missing_shard_is_seen() -> None:
+    told = read_listing(
+        listing(
+            "step_100/model-00001-of-00002.safetensors",
+            "step_100/model-00002-of-00002.safetensors",
+            "step_200/model-00001-of-00002.safetensors",
+        )
+    )
+    assert told.latest_complete is not None
+    assert told.latest_complete.step == 100
+    assert "1 of the 2 shards" in told.problems[0]
+
+
+def test_an_unfinished_mark_is_seen() -> None:
+    folder = "model--step=1000-consumed_samples=8.0"
+    told = read_listing(listing(f"{folder}/weights/a.pt", f"{folder}/{folder}-unfinished"))
+    assert told.latest_complete is None
+
+
+@pytest.mark.parametrize(
+    ("folder", "tracker", "text"),
+    [
+        ("iter_0000{}", "latest_checkpointed_iteration.txt", "100"),
+        ("global_step{}", "latest", "global_step100"),
+    ],
+)
+def test_what_the_tracker_does_not_name_yet_is_half_written(
+    folder: str, tracker: str, text: str
+) -> None:
+    entries = listing(f"{folder.format(100)}/a.pt", f"{folder.format(200)}/a.pt", tracker)
+    told = read_listing(entries, texts={tracker: text})
+    assert told.latest_complete is not None
+    assert told.latest_complete.step == 100
+    assert "still names step 100" in told.problems[0]
