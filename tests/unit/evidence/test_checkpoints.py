@@ -116,10 +116,6 @@ def test_nothing() -> None:
     assert read_listing([]) == CheckpointFacts()
 
 
-def listing(*paths: str) -> list[Entry]:
-    return [Entry(path=path, size=100, modified=1000.0 + n) for n, path in enumerate(paths)]
-
-
 @pytest.mark.parametrize(
     ("path", "step"),
     [
@@ -131,16 +127,14 @@ def listing(*paths: str) -> list[Entry]:
     ],
 )
 def test_names_made_of_metrics_and_epochs(path: str, step: int) -> None:
-    assert [c.step for c in read_listing(listing(path)).checkpoints] == [step]
+    assert [c.step for c in listing(path).checkpoints] == [step]
 
 
 def test_a_missing_shard_is_seen() -> None:
-    told = read_listing(
-        listing(
-            "step_100/model-00001-of-00002.safetensors",
-            "step_100/model-00002-of-00002.safetensors",
-            "step_200/model-00001-of-00002.safetensors",
-        )
+    told = listing(
+        "step_100/model-00001-of-00002.safetensors",
+        "step_100/model-00002-of-00002.safetensors",
+        "step_200/model-00001-of-00002.safetensors",
     )
     assert told.latest_complete is not None
     assert told.latest_complete.step == 100
@@ -149,7 +143,7 @@ def test_a_missing_shard_is_seen() -> None:
 
 def test_an_unfinished_mark_is_seen() -> None:
     folder = "model--step=1000-consumed_samples=8.0"
-    told = read_listing(listing(f"{folder}/weights/a.pt", f"{folder}/{folder}-unfinished"))
+    told = listing(f"{folder}/weights/a.pt", f"{folder}/{folder}-unfinished")
     assert told.latest_complete is None
 
 
@@ -163,8 +157,8 @@ def test_an_unfinished_mark_is_seen() -> None:
 def test_what_the_tracker_does_not_name_yet_is_half_written(
     folder: str, tracker: str, text: str
 ) -> None:
-    entries = listing(f"{folder.format(100)}/a.pt", f"{folder.format(200)}/a.pt", tracker)
-    told = read_listing(entries, texts={tracker: text})
+    paths = (f"{folder.format(100)}/a.pt", f"{folder.format(200)}/a.pt", tracker)
+    told = listing(*paths, texts={tracker: text})
     assert told.latest_complete is not None
     assert told.latest_complete.step == 100
     assert "still names step 100" in told.problems[0]
