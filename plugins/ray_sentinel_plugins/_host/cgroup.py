@@ -45,6 +45,10 @@ def read(files: Files, proc: Path, sys: Path) -> Iterator[Sample]:
     """Everything of this subject; nothing where the agent's cgroup cannot be found."""
     membership = files.text(proc / "self/cgroup")
     if not membership:
+        # A captured tree may lack it. The root of all cgroups has no such file in v2: where it is,
+        # the tree is a container's view, whose top is its own.
+        if not files.live and (sys / "fs/cgroup/memory.current").is_file():
+            yield from _read_v2(files, sys / "fs/cgroup")
         return
     v1, v2 = parse_membership(membership)
     if v1 is None and v2 is None:

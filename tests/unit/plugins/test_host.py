@@ -376,3 +376,18 @@ def test_ranks_come_from_the_context(tmp_path: Path, context: Callable[..., Cont
     process(tmp_path / "proc", 7, "D", "io_schedule")
     found = HostCollector(context(tmp_path, ranks=(rank(7),))).collect()
     assert [sample.value for sample in found] == [1]
+
+
+def test_a_containers_tree_without_its_membership(
+    tmp_path: Path, context: Callable[[Path], Context], series: Callable[..., dict[str, float]]
+) -> None:
+    top = tmp_path / "sys/fs/cgroup"
+    top.mkdir(parents=True)
+    (tmp_path / "proc").mkdir()
+    for name, value in (("current", "500"), ("max", "1000"), ("events", "oom_kill 2")):
+        (top / f"memory.{name}").write_text(f"{value}\n")
+    assert series(HostCollector(context(tmp_path)).collect()) == {
+        "hw_cgroup_mem_used_bytes": 500,
+        "hw_cgroup_mem_limit_bytes": 1000,
+        "hw_cgroup_oom_kills_total": 2,
+    }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 from pathlib import Path
 
 import pytest
@@ -64,6 +66,41 @@ def test_how_much_of_the_weights_is_loaded(tmp_path: Path, line: str, share: flo
     log = tmp_path / "main.log"
     log.write_text(f"[2026-01-01 10:00:00 TP0] {line}\r")
     assert series(collector(tmp_path, files=(str(log),))) == {"log_shards_loaded_ratio": share}
+
+
+def test_a_log_cut_anywhere_or_garbled_tells_nothing_wrong(tmp_path: Path) -> None:
+    log = tmp_path / "main.log"
+    whole = (MAXTEXT + "Multi-thread loading shards:  40% Completed | 2/5\n").encode() * 2
+    log.write_bytes(whole)
+    right = series(collector(tmp_path, files=(str(log),)))
+    for part in range(len(whole)):
+        log.write_bytes(whole[:part])
+        try:
+            found = series(collector(tmp_path, files=(str(log),)))
+        except NoData:
+            found = {}
+        assert found.items() <= right.items(), part
+    dice = random.Random(7)
+    for _ in range(200):
+        log.write_bytes(dice.randbytes(3000) + b"\n" + whole[: dice.randrange(len(whole))] + b"\n")
+        with contextlib.suppress(NoData):
+            series(collector(tmp_path, files=(str(log),)))
+
+
+@pytest.mark.parametrize("kind", ["folder", "dangling", "fifo", "device"])
+def test_what_is_no_log_hurts_no_other(tmp_path: Path, kind: str) -> None:
+    good, bad = tmp_path / "good.log", tmp_path / "bad.log"
+    good.write_text(MAXTEXT)
+    if kind == "folder":
+        bad.mkdir()
+    elif kind == "dangling":
+        bad.symlink_to(tmp_path / "nowhere")
+    elif kind == "fifo":
+        os.mkfifo(bad)
+    else:
+        bad.symlink_to("/dev/zero")
+    found = series(collector(tmp_path, files=(str(bad), str(good))))
+    assert found["log_step"] == 7
 
 
 def test_when_the_raylet_last_wrote(tmp_path: Path) -> None:
