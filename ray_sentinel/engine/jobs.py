@@ -11,7 +11,7 @@ from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.progress import Exit, RankSnapshot
 
-LEARNING_SECONDS = 8.0
+LEARNING_SECONDS = 4.0
 """So long a job must have moved with all its ranks there before its silence means anything, where
 nobody reports steps."""
 STARTUP_QUIET_SECONDS = 60.0
@@ -108,7 +108,8 @@ class JobView:
         moved = self.moved_at()
         if moved > self._last_moved:
             gap = moved - self._last_moved
-            if gap > GAP and not self.counts_steps:
+            # What is quiet while a job starts up is no habit of its training.
+            if gap > GAP and not self.counts_steps and self.training():
                 self.gaps.add(gap)
             if self.complete_since is not None and gap < self.hang.silence_seconds:
                 self.busy_seconds += gap
