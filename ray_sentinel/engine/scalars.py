@@ -26,13 +26,13 @@ class Track:
     def __init__(self) -> None:
         self.values: list[float] = []
         self.at = 0.0
+        """When there last was a value at all."""
         self.step = -1
         self.best: float | None = None
 
-    def add(self, now: float, value: float) -> None:
+    def add(self, value: float) -> None:
         """One more value."""
         self.values.append(value)
-        self.at = now
         if len(self.values) > 2 * KEPT:
             del self.values[:KEPT]
 
@@ -49,12 +49,16 @@ class Scalars:
         self.steps: dict[Key, Track] = {}
         self.saves: dict[Key, deque[float]] = {}
         self._saving: set[Key] = set()
+        self._apart: dict[Key, float] = {}
+        """When each job was last in a phase other than training."""
 
     def look(self, jobs: Iterable[JobView], now: float) -> None:
         """Take what the ranks' records show now."""
         known = set()
         for job in jobs:
             known.add(job.key)
+            if job.protected_phase(now):
+                self._apart[job.key] = now
             self._take_saves(job, now)
             self._take_steps(job, now)
             for view in job.live:
@@ -63,14 +67,17 @@ class Scalars:
                                view.progress.steps_recorded, now)  # fmt: skip
         self.tracks = {key: track for key, track in self.tracks.items() if key[0] in known}
 
+    def apart_lately(self, job: JobView, now: float, seconds: float) -> bool:
+        """It saved, evaluated or the like within the last ``seconds``."""
+        return now - self._apart.get(job.key, -seconds) < seconds
+
     def _take(self, job: Key, rank: int, scalars: dict[str, float], step: int, now: float) -> None:
         for name, value in scalars.items():
             track = self.tracks.setdefault((job, rank, name), Track())
+            track.at = now
             if step != track.step:
                 track.step = step
-                track.add(now, value)
-            elif track.values and value == track.values[-1]:
-                track.at = now
+                track.add(value)
 
     def _take_steps(self, job: JobView, now: float) -> None:
         """The median of what the ranks' last steps took; steps with a save in them left out."""
@@ -85,7 +92,7 @@ class Scalars:
         track = self.steps.setdefault(job.key, Track())
         if recent and step != track.step:
             track.step = step
-            track.add(now, statistics.median(recent))
+            track.add(statistics.median(recent))
             if len(track.values) >= 2 * LEAST:
                 kept = statistics.median(track.values[-LEAST:])
                 track.best = kept if track.best is None else min(track.best, kept)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from ray_sentinel.engine.alerting import AlertRule, watched
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.rule import Thresholds
 from ray_sentinel.engine.telemetry import NodeTelemetry, Series
 from ray_sentinel.model.alert import Alert
+
+PARTS = 6
 
 
 class HostMemoryLowThresholds(Thresholds, frozen=True, kw_only=True):
@@ -54,12 +57,13 @@ class HostMemoryLow(AlertRule):
         if not left.covers(now, self.thresholds.seconds):
             return None
         values = left.within(now, self.thresholds.seconds)
-        third = max(1, len(values) // 3)
-        first, last = sum(values[:third]) / third, sum(values[-third:]) / third
-        middle = sum(values[third:-third] or values) / len(values[third:-third] or values)
-        # Steady, not one leap: a loaded dataset stays.
-        falls = first > middle > last and first - middle < 3.0 * (middle - last)
-        speed = (first - last) / (self.thresholds.seconds * 2.0 / 3.0)
-        if not falls or speed <= 0 or last / speed > self.thresholds.horizon_seconds:
+        size = max(1, len(values) // PARTS)
+        means = [sum(values[i : i + size]) / size for i in range(0, size * PARTS, size)]
+        falls = [before - after for before, after in pairwise(means)]
+        fall = means[0] - means[-1]
+        # Steady, not one leap: a dataset that was loaded stays.
+        if fall <= 0 or min(falls) <= 0 or max(falls) > 0.5 * fall:
             return None
-        return float(last / speed)
+        speed = fall / (self.thresholds.seconds * (PARTS - 1) / PARTS)
+        end = values[-1] / speed
+        return end if end <= self.thresholds.horizon_seconds else None

@@ -1,0 +1,61 @@
+"""Generated telemetry through a real engine: every rule's true cases, and no alarm on decoys."""
+
+from __future__ import annotations
+
+import pytest
+
+from ray_sentinel.engine.alerting import AlertRule
+from ray_sentinel.engine.rule import known_rules
+from tests.support.telemetry_sim.faults import COVERS, DECOYS, TRUE, by_design
+from tests.support.telemetry_sim.job import TelemetryJob
+
+SEEDS = (1, 2)
+
+
+def said(job: TelemetryJob) -> list[tuple[str, str, str]]:
+    return sorted((a.rule, a.host, a.gpu) for a in job.alerts.values())
+
+
+@pytest.mark.parametrize("name", TRUE)
+def test_a_true_case_is_told_with_its_place(name: str) -> None:
+    for seed in SEEDS:
+        job = TelemetryJob(seed * 7919)
+        expected = TRUE[name](job)
+        found = said(job)
+        assert expected.rule == COVERS[name]
+        assert (expected.rule, expected.host, expected.gpu) in found, (name, seed, found)
+
+
+@pytest.mark.parametrize("name", DECOYS)
+def test_no_alarm_on_a_decoy(name: str) -> None:
+    for seed in SEEDS:
+        job = TelemetryJob(seed * 104729)
+        DECOYS[name](job)
+        assert said(job) == [], (name, seed, [a.text for a in job.alerts.values()])
+        assert not job.engine.incidents()
+
+
+def test_gpus_that_nobody_gave_the_job_may_rest_by_design() -> None:
+    job = TelemetryJob(5, told=False)
+    by_design(job)
+    assert not [alert for alert in job.alerts.values() if alert.rule == "gpu.idle"]
+
+
+def test_every_telemetry_rule_has_a_true_case() -> None:
+    rules = {name for name, rule in known_rules().items() if issubclass(rule, AlertRule)}
+    assert rules == set(COVERS.values())
+    assert set(TRUE) == set(COVERS)
+
+
+def test_alerts_end_when_what_they_tell_ends() -> None:
+    job = TelemetryJob(3)
+    job.run(320)
+    card = job.hosts[0].cards[1]
+    card.throttle = "hw_thermal_slowdown"
+    job.run(120)
+    (status,) = job.engine.status(job.now)[2]
+    assert [(a.rule, a.ranks) for a in status.alerts] == [("gpu.throttle", (1,))]
+    card.throttle = ""
+    job.run(180)
+    (status,) = job.engine.status(job.now)[2]
+    assert not status.alerts
