@@ -40,14 +40,16 @@ class Brain:
         act: Callable[[AnyAction], None],
         folder: Path | None,
         max_log_bytes: int,
+        after: int = 0,
     ) -> None:
+        """The log goes to ``folder``, and its headers say ``after`` (see ``eventlog.Header``)."""
         self._engine = engine
         self._clock = clock
         self._act = act
         self._lock = threading.Lock()
         self._last = 0.0
         self._failure = ""
-        self._writer = LogWriter(folder, max_log_bytes, clock)
+        self._writer = LogWriter(folder, max_log_bytes, clock, after)
 
     def feed(self, event: AnyEvent) -> int:
         """Handle one event; its time is made to never go back. Returns its number in the log."""
@@ -110,12 +112,13 @@ class Brain:
 class LogWriter:
     """Writes events on a thread of its own, in order; goes on after a full disk."""
 
-    def __init__(self, folder: Path | None, max_bytes: int, clock: Clock) -> None:
+    def __init__(self, folder: Path | None, max_bytes: int, clock: Clock, after: int = 0) -> None:
         self.problem = ""
         self.done = 0
         """Number of the last event that was written or given up."""
         self._folder = folder
         self._max_bytes = max_bytes
+        self._after = after
         self._clock = clock
         self._log: EventLog | None = None
         self._retry_at = 0.0
@@ -150,7 +153,7 @@ class LogWriter:
             return
         try:
             if self._log is None:
-                self._log = EventLog(self._folder, max_bytes=self._max_bytes)
+                self._log = EventLog(self._folder, max_bytes=self._max_bytes, after=self._after)
             self._log.append(event, incidents)
             self.problem = ""
         except OSError as error:

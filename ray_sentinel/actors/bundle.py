@@ -25,6 +25,7 @@ MAX_FILE = 32 << 20
 MAX_BUNDLE = 512 << 20
 """Bytes that one capture adds."""
 
+_NUMBER = re.compile(r"-(\d{4,9})(?:-\d{1,3})?$")
 _NAME = re.compile(r"[A-Za-z0-9._-][A-Za-z0-9._-]*")
 
 
@@ -53,6 +54,17 @@ def create(root: Path, incident: Incident) -> Path:
             continue
         return final
     raise FileExistsError(f"{root / name} and 999 more are taken")
+
+
+def highest_number(root: Path | None) -> int:
+    """The highest number of an incident that has a folder below ``root``; 0 without any."""
+    if root is None:
+        return 0
+    try:
+        names = [path.name for path in root.iterdir()]
+    except OSError:
+        return 0
+    return max((int(match[1]) for name in names if (match := _NUMBER.search(name))), default=0)
 
 
 def find(root: Path, incident: Incident) -> Path | None:

@@ -14,9 +14,10 @@ import ray
 from ray_sentinel import __version__
 from ray_sentinel.actors import idle
 from ray_sentinel.actors.brain import Brain
+from ray_sentinel.actors.bundle import highest_number
 from ray_sentinel.actors.deployment import Description
 from ray_sentinel.actors.environment import forget_identity
-from ray_sentinel.actors.execute import Executor
+from ray_sentinel.actors.execute import Executor, bundle_root
 from ray_sentinel.actors.fleet import Fleet
 from ray_sentinel.actors.history import HistoryKeeper, wanted
 from ray_sentinel.actors.logs import write_logs
@@ -101,13 +102,13 @@ class Coordinator:
     def _recover(self, deployment: str) -> tuple[Brain, list[AnyAction]]:
         events = self._storage.folder("events")
         self._events_folder = folder = events / deployment if events else None
-        engine, pending, count = restore(folder, self._config)
+        taken = highest_number(bundle_root(self._storage, self._config))
+        engine, pending, count, after = restore(folder, self._config, taken)
         if count:
             log.info("recovered from %d events; %d unanswered actions", count, len(pending))
         self._executor = Executor(self._config, self._fleet, self._storage, engine.incidents())
-        brain = Brain(
-            engine, self._clock, self._executor, folder, self._config.storage.max_bytes // 4
-        )
+        most = self._config.storage.max_bytes // 4
+        brain = Brain(engine, self._clock, self._executor, folder, most, after)
         self._executor.feed = brain.feed
         return brain, pending
 

@@ -33,6 +33,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     log: str = "ray_sentinel events"
     version: int = LOG_VERSION
     started_at: float = 0.0
+    after: int = 0
+    """The highest number of an incident that had been given away before this log began."""
     incidents: tuple[Incident, ...] = ()
 
 
@@ -45,13 +47,19 @@ class EventLog:
     """Appends to the newest segment of ``folder``. Not safe for several threads or processes."""
 
     def __init__(
-        self, folder: Path, *, max_bytes: int = 256 << 20, segment_bytes: int = SEGMENT_BYTES
+        self,
+        folder: Path,
+        *,
+        max_bytes: int = 256 << 20,
+        segment_bytes: int = SEGMENT_BYTES,
+        after: int = 0,
     ) -> None:
-        """Raises OSError where the folder cannot be made."""
+        """``after`` is what the headers say. Raises OSError where the folder cannot be made."""
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self._max_bytes = max_bytes
         self._segment_bytes = segment_bytes
+        self._after = after
         self._file = -1
         self._size = 0
         self._number = max((_number(path) for path in segments(folder)), default=0)
@@ -71,7 +79,8 @@ class EventLog:
         path = self.folder / f"{self._number:06d}{_SUFFIX}"
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o640)
         self._size = 0
-        self._write(_encoder.encode(Header(started_at=now, incidents=incidents)))
+        header = Header(started_at=now, after=self._after, incidents=incidents)
+        self._write(_encoder.encode(header))
         self._pack_and_prune(path)
 
     def _write(self, line: bytes) -> None:

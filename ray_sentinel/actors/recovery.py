@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import NamedTuple
 
 from ray_sentinel.actors.eventlog import Header, read_segment, segments
 from ray_sentinel.config import Config
@@ -25,14 +26,32 @@ MOST_SEGMENTS = 8
 Key = tuple[str, str, int]
 
 
-def restore(folder: Path | None, config: Config) -> tuple[Engine, list[AnyAction], int]:
-    """The engine after the log in ``folder``, its unanswered actions, and how many events it took.
+class Restored(NamedTuple):
+    """What a log gives back."""
 
-    Without a log: a fresh engine. Raises ConfigError where the rules' settings are wrong.
+    engine: Engine
+    pending: list[AnyAction]
+    """Unanswered actions, to be done again."""
+    events: int
+    """How many events it took."""
+    after: int
+    """New incidents have higher numbers than this."""
+
+
+def restore(folder: Path | None, config: Config, taken: int = 0) -> Restored:
+    """The engine after the log in ``folder``; a fresh one where there is none.
+
+    ``taken`` is the highest number of an incident of others who share our place for files: a log
+    that was begun knows its own. Raises ConfigError where the rules' settings are wrong.
     """
-    header, events = _recent(folder) if folder is not None else (Header(), [])
+    begun, events = _recent(folder) if folder is not None else (None, [])
+    header = begun or Header(after=taken)
     known = tuple(incident for incident in header.incidents if incident.state not in OPEN)
-    engine = Engine(config, known)
+    after = header.after
+    if len(known) < len(header.incidents):
+        # The beginning of an open incident is lost: the replay does not make it anew.
+        after = max(after, *(int(i.id) for i in header.incidents if i.id.isdecimal()))
+    engine = Engine(config, known, after)
     open_actions: dict[Key, AnyAction] = {}
     for event in events:
         if answered := _answers(event):
@@ -40,11 +59,12 @@ def restore(folder: Path | None, config: Config) -> tuple[Engine, list[AnyAction
         for action in engine.handle(event):
             if asked := _asks(action):
                 open_actions[asked] = action
-    return engine, list(open_actions.values()), len(events)
+    return Restored(engine, list(open_actions.values()), len(events), after)
 
 
-def _recent(folder: Path) -> tuple[Header, list[AnyEvent]]:
-    header, events = Header(), list[AnyEvent]()
+def _recent(folder: Path) -> tuple[Header | None, list[AnyEvent]]:
+    header: Header | None = None
+    events: list[AnyEvent] = []
     for path in reversed(segments(folder)[-MOST_SEGMENTS:]):
         try:
             header, older = read_segment(path)

@@ -23,12 +23,14 @@ class CaseBook:
     """Changed only by the engine. At most one case is open for a job, and one for each rule about
     ourselves."""
 
-    def __init__(self, incidents: Iterable[Incident]) -> None:
+    def __init__(self, incidents: Iterable[Incident], after: int = 0) -> None:
+        """``incidents`` are known already; new ids count on from theirs, and from ``after``."""
         self.incidents: dict[str, Incident] = {incident.id: incident for incident in incidents}
         self.cases: dict[str, Case] = {}
         self._answered: dict[Key, JobView] = {}
         """Findings that have had their incident, until they are no longer made."""
-        self._number = len(self.incidents)
+        known = [int(key) for key in self.incidents if key.isdecimal()]
+        self._number = max((after, *known))
 
     def open(self, finding: Finding, job: JobView, now: float) -> Case:
         """A new incident, suspected, and its case."""

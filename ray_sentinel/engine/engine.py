@@ -69,11 +69,14 @@ class Engine:
     Raises ConfigError from the constructor where a rule's thresholds are wrong.
     """
 
-    def __init__(self, config: Config | None = None, incidents: Iterable[Incident] = ()) -> None:
+    def __init__(
+        self, config: Config | None = None, incidents: Iterable[Incident] = (), after: int = 0
+    ) -> None:
+        """``incidents`` are known already; ids of new ones are numbers above ``after``."""
         self.config = config or Config()
         self.view = ClusterView(self.config)
         self._rules = load_rules(self.config)
-        self.book = CaseBook(incidents)
+        self.book = CaseBook(incidents, after)
         self._sampled: dict[tuple[str, int], float] = {}
         self._stragglers = StragglerWatch(self.config.stragglers)
         self._alerts = AlertBook(self._rules)

@@ -92,3 +92,17 @@ def test_a_later_look_does_not_overwrite_the_first(tmp_path: Path) -> None:
     assert bundle.begin_look(tmp_path) == "look_3/"
     assert (tmp_path / "pyspy_n_1.txt").read_bytes() == b"first"
     assert (tmp_path / "look_2" / "pyspy_n_1.txt").read_bytes() == b"second"
+
+
+def test_the_highest_number_of_all_folders(tmp_path: Path) -> None:
+    assert bundle.highest_number(None) == bundle.highest_number(tmp_path / "none") == 0
+    for name in (
+        "20260102T030405Z-gil-held-0007",
+        "20260102T030405Z-gil-held-0009-2",
+        "20260102T030405Z-rank-dead-0011",
+        ".20260102T030405Z-rank-dead-0099.77.part",
+        "notes-2024.txt",
+        "lost+found",
+    ):
+        (tmp_path / name).mkdir()
+    assert bundle.highest_number(tmp_path) == 11

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ray_sentinel.actors.eventlog import EventLog
+from ray_sentinel.actors.eventlog import EventLog, segments
 from ray_sentinel.actors.recovery import restore
 from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import Capture, Publish
@@ -48,7 +48,7 @@ def play(engine: Engine, events: list[AnyEvent], folder: Path) -> EventLog:
 def test_incidents_and_open_actions_come_back(tmp_path: Path) -> None:
     before = Engine()
     play(before, history(), tmp_path)
-    after, pending, count = restore(tmp_path, Config())
+    after, pending, count, _ = restore(tmp_path, Config())
     assert after.incidents() == before.incidents()
     assert len(after.incidents()) == 1
     assert count == len(history())
@@ -61,7 +61,7 @@ def test_what_was_answered_is_not_asked_again(tmp_path: Path) -> None:
     done = CaptureDone(time=1021.0, incident=before.incidents()[0].id, bundle="/b")
     before.handle(done)
     log.append(done, before.incidents(everything=True))
-    after, pending, _ = restore(tmp_path, Config())
+    after, pending, *_ = restore(tmp_path, Config())
     assert pending == []
     assert after.incidents()[0].bundle == "/b"
     # and the restored engine goes on where the other stopped
@@ -76,7 +76,7 @@ def test_a_replay_begins_where_no_incident_was_open(tmp_path: Path) -> None:
     for event in history():
         before.handle(event)
         log.append(event, before.incidents(everything=True))
-    after, pending, count = restore(tmp_path, Config())
+    after, pending, count, _ = restore(tmp_path, Config())
     assert count < len(history()), "not all segments are read"
     assert [incident.id for incident in after.incidents()] == ["0001"]
     assert [type(action) for action in pending] == [Capture]
@@ -84,10 +84,41 @@ def test_a_replay_begins_where_no_incident_was_open(tmp_path: Path) -> None:
 
 def test_no_log_is_a_fresh_start(tmp_path: Path) -> None:
     for folder in (None, tmp_path / "missing"):
-        engine, pending, count = restore(folder, Config())
+        engine, pending, count, _ = restore(folder, Config())
         assert (engine.incidents(), pending, count) == ((), [], 0)
 
 
 def test_a_broken_log_is_left_behind(tmp_path: Path) -> None:
     (tmp_path / "000001.jsonl").write_bytes(b"garbage\n")
-    assert restore(tmp_path, Config())[2] == 0
+    assert restore(tmp_path, Config()).events == 0
+
+
+def test_numbers_of_earlier_deployments_are_not_given_again(tmp_path: Path) -> None:
+    engine, _, _, after = restore(tmp_path, Config(), taken=7)
+    log = EventLog(tmp_path, after=after)
+    for event in history():
+        engine.handle(event)
+        log.append(event, engine.incidents(everything=True))
+    assert [incident.id for incident in engine.incidents()] == ["0008"]
+    # Its own bundle is there by now; the replay must number it as it was.
+    again = restore(tmp_path, Config(), taken=8)
+    assert [incident.id for incident in again.engine.incidents()] == ["0008"]
+    assert again.engine.incidents() == engine.incidents()
+
+
+def test_the_number_of_an_incident_whose_beginning_is_lost_is_not_given_again(
+    tmp_path: Path,
+) -> None:
+    engine = Engine()
+    log = EventLog(tmp_path)
+    for event in history():
+        engine.handle(event)
+        log.append(event, engine.incidents(everything=True))
+    (first,) = segments(tmp_path)
+    # A second segment that began while the incident was open; then the first is lost.
+    second = EventLog(tmp_path)
+    second.append(Tick(time=1030.0), engine.incidents(everything=True))
+    for path in segments(tmp_path)[:-1]:
+        path.write_bytes(b"lost")
+    assert first not in segments(tmp_path)[-1:]
+    assert restore(tmp_path, Config()).after == 1
