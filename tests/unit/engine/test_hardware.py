@@ -1,0 +1,108 @@
+"""Broken devices and ports in a verdict: named beside ranks, and only where they came first."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ray_sentinel.engine.events import AnyEvent, SnapshotReceived
+from ray_sentinel.model.incident import Verdict
+from ray_sentinel.model.metrics import Event
+from tests.support.engine_sim import Sim
+
+PORT = 'hw_rdma_port_state{device="mlx5_0",port="1"}'
+
+
+class TelemetrySim(Sim):
+    """A simulated job whose agents send series and events too."""
+
+    def __init__(self, **how: object) -> None:
+        super().__init__(**how)  # type: ignore[arg-type]
+        self.gauges: dict[str, dict[str, float]] = {n.id: {PORT: 1.0} for n in self.nodes}
+        self.told: dict[str, tuple[Event, ...]] = {}
+
+    def feed(self, event: AnyEvent) -> None:
+        if isinstance(event, SnapshotReceived):
+            node = event.snapshot.node.id
+            snapshot = msgspec.structs.replace(
+                event.snapshot, gauges=self.gauges[node], events=self.told.get(node, ())
+            )
+            event = msgspec.structs.replace(event, snapshot=snapshot)
+        super().feed(event)
+
+    def hang_alike(self) -> None:
+        """All ranks wait in a collective, and nothing tells them apart."""
+        for rank in self.ranks:
+            self.stick(rank.number, where=("main (train.py:1)", "all_reduce (c10d.py:9)"))
+            rank.activity, rank.waits = "collective-wait", True
+
+
+def verdict(sim: Sim) -> Verdict:
+    (incident,) = sim.incidents()
+    assert incident.verdict is not None
+    return incident.verdict
+
+
+def test_a_port_that_went_down_first_is_the_culprit() -> None:
+    sim = TelemetrySim()
+    sim.run(40)
+    sim.gauges["n1"] = {PORT: 0.0}
+    sim.run(2)
+    sim.hang_alike()
+    sim.run(60)
+    found = verdict(sim)
+    assert found.kind == "network"
+    assert [(c.rank, c.host) for c in found.culprits] == [(None, "host1")]
+    assert "mlx5_0/1" in found.culprits[0].reason
+    assert found.next_steps
+
+
+def test_a_port_that_goes_down_long_after_is_no_cause() -> None:
+    sim = TelemetrySim()
+    sim.run(40)
+    sim.hang_alike()
+    sim.run(25)
+    sim.gauges["n1"] = {PORT: 0.0}
+    sim.run(60)
+    found = verdict(sim)
+    assert found.kind == "unknown"
+    assert not found.culprits
+
+
+def test_ports_of_several_hosts_accuse_none() -> None:
+    sim = TelemetrySim()
+    sim.run(40)
+    for node in ("n0", "n2"):
+        sim.gauges[node] = {PORT: 0.0}
+    sim.run(2)
+    sim.hang_alike()
+    sim.run(60)
+    assert verdict(sim).kind == "unknown"
+
+
+def test_a_gpu_that_was_lost_is_the_culprit() -> None:
+    sim = TelemetrySim()
+    sim.run(40)
+    sim.told["n2"] = (
+        Event(
+            time=sim.now,
+            kind="kernel.gpu_lost",
+            message="NVRM: GPU 0000:3b:00.0: GPU has fallen off the bus.",
+            attributes={"gpu": "3"},
+        ),
+    )
+    sim.hang_alike()
+    sim.run(60)
+    found = verdict(sim)
+    assert found.kind == "device-lost"
+    assert [(c.host, c.gpu) for c in found.culprits] == [("host2", "3")]
+
+
+def test_a_rank_that_stands_apart_is_named_all_the_same() -> None:
+    sim = TelemetrySim()
+    sim.run(40)
+    sim.gauges["n0"] = {PORT: 0.0}
+    sim.run(2)
+    sim.stick(5)
+    sim.run(40)
+    assert sim.named() == [5]
+    assert any(item.source == "telemetry" for item in verdict(sim).evidence)
