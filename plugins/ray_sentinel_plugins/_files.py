@@ -146,7 +146,7 @@ class Files:
     def _cut(self, path: Path) -> bool:
         """Whether other files of the tree end in a newline, as the kernel's do."""
         for folder in (path.parent, *self._roots):
-            if not self._newlines and not _of_running_kernel(folder):
+            if not self._newlines and not of_running_kernel(folder):
                 around = (
                     Path(place) / file for place, _, files in os.walk(folder) for file in files
                 )
@@ -169,7 +169,7 @@ def _read(path: Path, limit: int) -> bytes:
         os.close(handle)
 
 
-def _of_running_kernel(folder: Path) -> bool:
+def of_running_kernel(folder: Path) -> bool:
     """A folder of procfs or sysfs, which take no space. Not any of their files may be read just to
     look: what is read from /proc/kmsg is gone for others."""
     try:

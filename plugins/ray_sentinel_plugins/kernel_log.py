@@ -14,12 +14,12 @@ from pathlib import Path
 from msgspec import structs
 
 from ray_sentinel.api import Collector, Context, Event, Metric, NoData, Sample, Skip
-from ray_sentinel_plugins._files import Files, counter, files_of, pairs
+from ray_sentinel_plugins._files import Files, counter, files_of, of_running_kernel, pairs
 from ray_sentinel_plugins._gpu_index import amd_indices, nvidia_indices
 from ray_sentinel_plugins._gpu_metrics import XIDS
 from ray_sentinel_plugins._kernel_log import tally
 from ray_sentinel_plugins._kernel_log.follow import Batch, KmsgFollower, is_device
-from ray_sentinel_plugins._kernel_log.meaning import REPORT, Happening, happenings
+from ray_sentinel_plugins._kernel_log.meaning import REPORT, Happening, happenings, of_gpu
 from ray_sentinel_plugins._kernel_log.records import Record, parse_log
 
 GPU_ERRORS = Metric(
@@ -95,7 +95,8 @@ class KernelLogCollector(Collector):
     def _placed(self, happening: Happening) -> Happening:
         """An error that the firmware reports of a GPU is the GPU's, not the machine's."""
         fact = happening.fact
-        if fact.kind != REPORT or fact.attributes.get("pci") not in self._tally.gpus:
+        known = fact.attributes.get("pci") in self._tally.gpus or of_gpu(fact.attributes)
+        if fact.kind != REPORT or not known:
             return happening
         return structs.replace(happening, fact=structs.replace(fact, counted="gpu"))
 
@@ -138,8 +139,7 @@ class KernelLogCollector(Collector):
 
     def _stored(self) -> Batch:
         """What is new in the log file of a captured tree."""
-        for name in FILES:
-            path = self.context.dev / name
+        for path in self._places():
             if is_device(path):
                 continue
             text = self._files.text(path, limit=64 << 20)
@@ -149,6 +149,17 @@ class KernelLogCollector(Collector):
             raise Skip(f"{self._path} is not there: {REMEDY}")
         places = " or ".join(str(self.context.dev / name) for name in FILES)
         raise Skip(f"the tree has no kernel log; it would be {places}")
+
+    def _places(self) -> Iterator[Path]:
+        """Where a tree keeps its log, the usual place first."""
+        dev, proc = self.context.dev, self.context.proc
+        yield from (dev / name for name in FILES)
+        if self.context.live:
+            return
+        if not of_running_kernel(proc):
+            yield proc / "kmsg"
+        yield from (dev.parent / name for name in (*FILES, "dmesg.txt", "dmesg.log"))
+        yield from (dev.parent / "var/log" / name for name in ("dmesg", "kern.log"))
 
     def _parse(self, path: Path, text: str) -> Batch:
         records = parse_log(text, _modified(path))

@@ -80,9 +80,14 @@ NETWORK: tuple[Pattern, ...] = (
     ),
     row(
         "kernel.aer",
+        "severity=Uncorrect",
+        rf"{PCI}: (?:AER: )?PCIe Bus Error: severity=(?P<error>Uncorrect\w+ \(\w+-?\w*\))",
+    ),
+    row(
+        "kernel.aer",
         "PCIe Bus Error",
         rf"{PCI}: (?:AER: )?PCIe Bus Error: severity=",
-        r"(?P<error>Uncorrect\w+ \(\w+-?\w*\)|Correct\w+)",
+        r"(?P<error>Correct\w+)",
         severity="warning",
     ),
 )

@@ -40,9 +40,19 @@ or of AMD's accelerator check architecture (ACA)."""
 _NVRM_GPU = re.compile(rf"NVRM: (?:The NVIDIA )?GPU(?: at)? (?:PCI:)?{PCI}")
 _OOM_CONTEXT = re.compile(r"oom-kill:constraint=(?P<constraint>\w+),(?P<rest>.*)")
 _CPER_FIELD = re.compile(
-    r"(?P<key>event severity|section_type|device_id|Error \d+, type): +(?P<value>[\w .:-]+)"
+    r"(?P<key>event severity|section_type|device_id|vendor_id|class_code|Error \d+, type):"
+    r" +(?P<value>[\w .:-]+)"
 )
-_CPER_NAMES = {"event severity": "severity", "section_type": "section", "device_id": "pci"}
+_CPER_NAMES = {
+    "event severity": "severity",
+    "section_type": "section",
+    "device_id": "pci",
+    "vendor_id": "vendor",
+    "class_code": "class",
+}
+GPU_VENDORS = frozenset({"0x10de", "0x1002"})
+GPU_CLASSES = ("03", "12")
+"""PCI base classes: display controller, processing accelerator."""
 
 
 class Memory(msgspec.Struct, kw_only=True):
@@ -122,6 +132,17 @@ def _hardware(error: list[tuple[Record, str]]) -> Happening:
         attributes=attributes,
     )
     return Happening(record=record, text=words[: 4 * MAX_LINE], fact=fact)
+
+
+def of_gpu(attributes: dict[str, str]) -> bool:
+    """Whether the report's own words name a GPU.
+
+    >>> of_gpu({"vendor": "0x10de", "class": "030200"}), of_gpu({"vendor": "0x15b3"})
+    (True, False)
+    """
+    return attributes.get("vendor") in GPU_VENDORS and attributes.get("class", "").startswith(
+        GPU_CLASSES
+    )
 
 
 def _hardware_kind(found: re.Match[str] | None) -> str:

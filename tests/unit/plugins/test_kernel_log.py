@@ -187,3 +187,65 @@ def test_this_machines_log() -> None:
     collector.close()
     assert len(first) >= len(tally.KINDS) + 1
     assert all(after >= before for before, after in zip(first, second, strict=False))
+
+
+def test_a_firmware_report_of_a_gpu_is_the_gpus_wherever_the_tree_came_from(
+    tmp_path: Path,
+    context: Callable[[Path], Context],
+    events_of: Callable[..., list[Event]],
+    series: Callable[..., dict[str, float]],
+) -> None:
+    """As the kernel's cper.c prints them: a GPU's PCIe error, then a memory error."""
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/dmesg").write_text(REPORTS)
+    found = series(KernelLogCollector(context(tmp_path)).collect())
+    assert found["hw_dmesg_gpu_errors_total"] == 1
+    assert found['hw_dmesg_errors_total{kind="mce"}'] == 1
+    gpu, memory = events_of(KernelLogCollector, tmp_path)
+    assert (gpu.attributes["pci"], gpu.severity) == ("0000:3b:00", "critical")
+    assert (memory.attributes["section"], memory.severity) == ("memory error", "warning")
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["dev/kmsg", "dev/dmesg", "proc/kmsg", "dmesg.txt", "var/log/dmesg", "var/log/kern.log"],
+)
+def test_places_of_a_trees_log(
+    tmp_path: Path,
+    place: str,
+    context: Callable[[Path], Context],
+    series: Callable[..., dict[str, float]],
+) -> None:
+    path = tmp_path / place
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(REPORTS)
+    assert series(KernelLogCollector(context(tmp_path)).collect())["hw_dmesg_gpu_errors_total"] == 1
+
+
+def test_the_running_kernels_own_log_is_not_eaten(tmp_path: Path) -> None:
+    """What is read from /proc/kmsg is gone for others: a /proc that is mounted elsewhere too."""
+    (tmp_path / "proc").symlink_to("/proc")
+    root = Context(proc=tmp_path / "proc", sys=tmp_path, dev=tmp_path / "dev", live=False)
+    with pytest.raises(Skip, match="no kernel log"):
+        list(KernelLogCollector(root).collect())
+
+
+REPORTS = """\
+[  100.000001] {1}[Hardware Error]: Hardware error from APEI Generic Hardware Error Source: 512
+[  100.000002] {1}[Hardware Error]: event severity: fatal
+[  100.000003] {1}[Hardware Error]:  Error 0, type: fatal
+[  100.000004] {1}[Hardware Error]:   section_type: PCIe error
+[  100.000005] {1}[Hardware Error]:   port_type: 0, PCIe end point
+[  100.000006] {1}[Hardware Error]:   version: 0.2
+[  100.000007] {1}[Hardware Error]:   command: 0x0407, status: 0x0010
+[  100.000008] {1}[Hardware Error]:   device_id: 0000:3b:00.0
+[  100.000009] {1}[Hardware Error]:   slot: 0
+[  100.000010] {1}[Hardware Error]:   secondary_bus: 0x00
+[  100.000011] {1}[Hardware Error]:   vendor_id: 0x10de, device_id: 0x2330
+[  100.000012] {1}[Hardware Error]:   class_code: 030200
+[  200.000001] {2}[Hardware Error]: Hardware error from APEI Generic Hardware Error Source: 4
+[  200.000002] {2}[Hardware Error]: It has been corrected by h/w and requires no further action
+[  200.000003] {2}[Hardware Error]: event severity: corrected
+[  200.000004] {2}[Hardware Error]:  Error 0, type: corrected
+[  200.000005] {2}[Hardware Error]:   section_type: memory error
+"""
