@@ -7,7 +7,7 @@ from ray_sentinel.store.dashboards.model import JOB, Dashboard, Row, Variable, g
 SCALAR = Variable(
     name="tag",
     title="TensorBoard",
-    query='metrics({__name__=~"tb_.+"})',
+    query='label_values({__name__=~"tb_.+"}, __name__)',
     every="tb_.+",
 )
 OF = '{job=~"$job"}'

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from ray_sentinel.errors import ConfigError, MissingPartError
+from ray_sentinel.store.alerts.catalog import rules_file
 from ray_sentinel.store.job_prometheus import JobPrometheus
 from ray_sentinel.store.readonly import read_only_prometheus
 from ray_sentinel.store.scrape_config import Discovery, scrape_config
@@ -138,17 +139,21 @@ def test_what_is_wrong_is_said_at_once(tmp_path: Path) -> None:
         JobPrometheus(tmp_path, binary=require("prometheus"), retention="forever")
 
 
+@pytest.mark.parametrize("dashboard", ["", "http://head:8265"])
 @pytest.mark.parametrize("kind", ["http", "file"])
-def test_promtool_takes_the_configuration(kind: Any, tmp_path: Path) -> None:
+def test_promtool_takes_the_configuration(kind: Any, dashboard: str, tmp_path: Path) -> None:
     (tmp_path / "agents.json").write_text("[]")
     where = Discovery(
         kind=kind,
         agents=str(tmp_path / "agents.json") if kind == "file" else "http://node1:9400/sd",
         ray=str(tmp_path / "ray.json"),
+        ray_dashboard=dashboard,
+        ray_token_file=str(tmp_path / "agents.json") if dashboard else "",
         hosts={"10.0.0.1": "node1", "fe80::1": 'a"b'},
     )
     path = tmp_path / "prometheus.yml"
-    path.write_text(scrape_config(where))
+    (tmp_path / "own.rules.yml").write_text(rules_file())
+    path.write_text(scrape_config(where, rules=[str(tmp_path / "own.rules.yml")]))
     checked = subprocess.run(
         [require("promtool"), "check", "config", str(path)], capture_output=True, text=True
     )

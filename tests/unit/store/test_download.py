@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from ray_sentinel.cli.main import main
 from ray_sentinel.errors import InputError, MissingPartError, UnreachableError
 from ray_sentinel.store.download import PINNED, PROGRAMS, Release, download
 
@@ -123,3 +124,14 @@ def test_the_pinned_release() -> None:
     assert {len(checksum) for checksum in PINNED.checksums.values()} == {64}
     assert PINNED.url("arm64").startswith("https://github.com/prometheus/prometheus/releases/")
     assert PINNED.url("arm64").endswith("/v2.53.4/prometheus-2.53.4.linux-arm64.tar.gz")
+
+
+def test_the_command_refuses_what_is_not_the_release(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "file.tar.gz"
+    file.write_bytes(GOOD)
+    to = str(tmp_path / "bin")
+    assert main(["prometheus", "download", "--archive", str(file), "--to", to, "--json"]) in (2, 3)
+    assert "error" in capsys.readouterr().out
+    assert not list((tmp_path / "bin").glob("*"))
