@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.proof import Proof, of_ranks
 from ray_sentinel.engine.rule import Rule, Thresholds
-from ray_sentinel.model.incident import EvidenceItem, Finding
+from ray_sentinel.model.incident import Finding
+
+PROOF = Proof(rule="rank.blocked", kind="kernel-blocked", what="is blocked in the kernel (state D)")
 
 
 class RankBlockedThresholds(Thresholds, frozen=True, kw_only=True):
@@ -19,7 +22,7 @@ class RankBlockedThresholds(Thresholds, frozen=True, kw_only=True):
 class RankBlocked(Rule):
     """Hard evidence: disk sleep of seconds is no disk any more."""
 
-    name = "rank.blocked"
+    name = PROOF.rule
     Thresholds = RankBlockedThresholds
 
     def evaluate(self, view: ClusterView, now: float) -> Iterator[Finding]:
@@ -32,27 +35,15 @@ class RankBlocked(Rule):
             ]
             if not blocked or job.silence(now) < job.brisk(self.thresholds.silence_seconds):
                 continue
-            if job.protected_phase(now):
+            # Most of them blocked is a file system that is gone: no rank's fault.
+            if job.protected_phase(now) or 2 * len(blocked) > max(2, len(job.live)):
                 continue
-            yield Finding(
-                rule=self.name,
-                job=job.job,
-                attempt=job.attempt,
-                kind="kernel-blocked",
-                severity="critical",
-                summary=f"{job.job}: rank {', '.join(str(r.rank.id.rank) for r in blocked)} "
-                f"is blocked in the kernel ({blocked[0].process.wchan or 'state D'})",
-                suspects=tuple(rank.rank.id for rank in blocked),
-                evidence=tuple(
-                    EvidenceItem(
-                        source="process",
-                        text=f"rank {rank.rank.id.rank}: in state D for "
-                        f"{rank.held('blocked', now):.1f} s, in {rank.process.wchan or '?'}",
-                        rank=rank.rank.id.rank,
-                        weight=6.0,
-                    )
-                    for rank in blocked
-                ),
-                hard=True,
-                settled=True,
-            )
+            told = [
+                (
+                    rank,
+                    f"in state D for {rank.held('blocked', now):.1f} s, in "
+                    f"{rank.process.wchan or '?'}",
+                )
+                for rank in blocked
+            ]
+            yield of_ranks(PROOF, job, told)

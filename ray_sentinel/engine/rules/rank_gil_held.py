@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.proof import Proof, of_ranks
 from ray_sentinel.engine.rule import Rule, Thresholds
-from ray_sentinel.model.incident import EvidenceItem, Finding
+from ray_sentinel.model.incident import Finding
+
+PROOF = Proof(
+    rule="rank.gil-held",
+    kind="gil-held",
+    what="holds its GIL in C, no Python code can run there",
+)
 
 
 class RankGilHeldThresholds(Thresholds, frozen=True, kw_only=True):
@@ -18,7 +25,7 @@ class RankGilHeldThresholds(Thresholds, frozen=True, kw_only=True):
 class RankGilHeld(Rule):
     """Hard evidence where the companion thread's stamp is old and that thread waits for the GIL."""
 
-    name = "rank.gil-held"
+    name = PROOF.rule
     Thresholds = RankGilHeldThresholds
 
     def evaluate(self, view: ClusterView, now: float) -> Iterator[Finding]:
@@ -29,29 +36,15 @@ class RankGilHeld(Rule):
                 continue
             if silence < job.brisk(self.thresholds.silence_seconds):
                 continue
-            names = ", ".join(str(rank.rank.id.rank) for rank in holders)
-            yield Finding(
-                rule=self.name,
-                job=job.job,
-                attempt=job.attempt,
-                kind="gil-held",
-                severity="critical",
-                summary=f"{job.job}: rank {names} holds its GIL in C, no Python code can run there",
-                suspects=tuple(rank.rank.id for rank in holders),
-                evidence=tuple(
-                    EvidenceItem(
-                        source="process",
-                        text=f"rank {rank.rank.id.rank}: the companion thread waits for the GIL; "
-                        f"its main thread is {_main(rank.spinning)}; the job is silent for "
-                        f"{silence:.1f} s",
-                        rank=rank.rank.id.rank,
-                        weight=6.0,
-                    )
-                    for rank in holders
-                ),
-                hard=True,
-                settled=True,
-            )
+            told = [
+                (
+                    rank,
+                    "the companion thread waits for the GIL; its main thread is "
+                    f"{_main(rank.spinning)}; the job is silent for {silence:.1f} s",
+                )
+                for rank in holders
+            ]
+            yield of_ranks(PROOF, job, told)
 
 
 def _main(spinning: bool) -> str:

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ray_sentinel.engine.cluster import ClusterView
-from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.engine.proof import Proof, of_ranks
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.rule import Rule, Thresholds
-from ray_sentinel.model.incident import EvidenceItem, Finding
+from ray_sentinel.model.incident import Finding
+
+PROOF = Proof(
+    rule="rank.gil-seen", kind="gil-held", what="holds its GIL in one place", source="stacks"
+)
 
 SPARED = frozenset({"checkpoint", "compile", "startup"})
 """Serialising and compiling keep the GIL for seconds in everyday work."""
@@ -26,7 +30,7 @@ class RankGilSeenThresholds(Thresholds, frozen=True, kw_only=True):
 class RankGilSeen(Rule):
     """For ranks without a companion thread: hard evidence once two looks agree."""
 
-    name = "rank.gil-seen"
+    name = PROOF.rule
     Thresholds = RankGilSeenThresholds
 
     def evaluate(self, view: ClusterView, now: float) -> Iterator[Finding]:
@@ -35,7 +39,7 @@ class RankGilSeen(Rule):
                 continue
             holders = [rank for rank in job.live if self._holds(rank)]
             if holders and len(holders) <= len(job.live) // 2:
-                yield self._finding(job, holders, now)
+                yield of_ranks(PROOF, job, [(rank, _seen(rank)) for rank in holders])
 
     def _holds(self, rank: RankView) -> bool:
         if rank.process.interpreter in ("runs", "starved"):
@@ -50,27 +54,8 @@ class RankGilSeen(Rule):
         enough = asleep or len(looks) >= self.thresholds.running_looks
         return enough and len({look.signature for look in looks}) == 1
 
-    def _finding(self, job: JobView, holders: list[RankView], now: float) -> Finding:
-        names = ", ".join(str(rank.rank.id.rank) for rank in holders)
-        return Finding(
-            rule=self.name,
-            job=job.job,
-            attempt=job.attempt,
-            kind="gil-held",
-            severity="critical",
-            summary=f"{job.job}: rank {names} holds its GIL in one place",
-            suspects=tuple(rank.rank.id for rank in holders),
-            evidence=tuple(
-                EvidenceItem(
-                    source="stacks",
-                    text=f"rank {rank.rank.id.rank}: holds the GIL at "
-                    f"{rank.looks[-1].signature[-1] if rank.looks[-1].signature else '?'} at every "
-                    f"look over {rank.looks[-1].at - rank.looks[0].at:.1f} s",
-                    rank=rank.rank.id.rank,
-                    weight=6.0,
-                )
-                for rank in holders
-            ),
-            hard=True,
-            settled=True,
-        )
+
+def _seen(rank: RankView) -> str:
+    first, last = rank.looks[0], rank.looks[-1]
+    place = last.signature[-1] if last.signature else "?"
+    return f"holds the GIL at {place} at every look over {last.at - first.at:.1f} s"

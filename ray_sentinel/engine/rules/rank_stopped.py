@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.proof import Proof, of_ranks
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.rule import Rule, Thresholds
-from ray_sentinel.model.incident import EvidenceItem, Finding
+from ray_sentinel.model.incident import Finding
+
+PROOF = Proof(
+    rule="rank.stopped",
+    kind="rank-stopped",
+    what="stopped (state T)",
+    weight=8.0,
+    settled=False,
+)
 
 
 class RankStoppedThresholds(Thresholds, frozen=True, kw_only=True):
@@ -19,7 +28,7 @@ class RankStoppedThresholds(Thresholds, frozen=True, kw_only=True):
 class RankStopped(Rule):
     """Hard evidence, except where the whole job is stopped: then somebody paused it."""
 
-    name = "rank.stopped"
+    name = PROOF.rule
     Thresholds = RankStoppedThresholds
 
     def evaluate(self, view: ClusterView, now: float) -> Iterator[Finding]:
@@ -29,28 +38,9 @@ class RankStopped(Rule):
                 rank for rank in stopped if rank.held("stopped", now) >= self.thresholds.seconds
             ]
             if long and len(stopped) < len(job.live):
-                yield Finding(
-                    rule=self.name,
-                    job=job.job,
-                    attempt=job.attempt,
-                    kind="rank-stopped",
-                    severity="critical",
-                    summary=f"{job.job}: rank {_names(stopped)} stopped (state T)",
-                    suspects=tuple(rank.rank.id for rank in stopped),
-                    evidence=tuple(_evidence(rank, now) for rank in stopped),
-                    hard=True,
-                )
+                yield of_ranks(PROOF, job, [(rank, _told(rank, now)) for rank in stopped])
 
 
-def _names(ranks: list[RankView]) -> str:
-    return ", ".join(str(rank.rank.id.rank) for rank in ranks)
-
-
-def _evidence(rank: RankView, now: float) -> EvidenceItem:
+def _told(rank: RankView, now: float) -> str:
     what = "its cgroup is frozen" if rank.process.frozen else "its process is in state T (stopped)"
-    return EvidenceItem(
-        source="process",
-        text=f"rank {rank.rank.id.rank}: {what} since {rank.held('stopped', now):.1f} s",
-        rank=rank.rank.id.rank,
-        weight=8.0,
-    )
+    return f"{what} since {rank.held('stopped', now):.1f} s"

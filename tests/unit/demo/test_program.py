@@ -39,7 +39,7 @@ def test_no_table_knows_a_function_of_the_programs(tmp_path: Path) -> None:
 
 
 def test_other_seeds_give_other_names(tmp_path: Path) -> None:
-    names = []
+    names: list[list[str]] = []
     for seed in (1, 2, 1):
         folder = tmp_path / str(len(names))
         folder.mkdir()

@@ -97,3 +97,12 @@ def test_what_is_left_of_a_job_that_ends_has_its_time() -> None:
     assert sim.incidents() == ()
     sim.run(30)
     assert sim.named() == [3]
+
+
+def test_most_ranks_in_the_kernel_are_no_ranks_fault() -> None:
+    sim = Sim()
+    sim.run(30)
+    for number in range(6):
+        sim.stick(number, state="D", wchan="rpc_wait_bit_killable", activity="storage-wait")
+    sim.run(60)
+    assert (sim.named(), sim.incidents()[0].kind) == ([], "stall")
