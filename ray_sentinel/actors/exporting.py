@@ -18,6 +18,8 @@ from ray_sentinel.model.metrics import Family
 log = logging.getLogger(__name__)
 
 GROUP = "ray_sentinel.exporters"
+MOST_NOTES = 20
+"""What went wrong is shown and logged so often at most."""
 
 
 class Exporting:
@@ -63,6 +65,13 @@ class Exporting:
                 "which /sd advertises"
             )
 
+    def _failed(self, exporter: Exporter, error: Exception) -> None:
+        note = f"exporter {exporter.name} failed: {type(error).__name__}: {error}"
+        # It may fail in the same way each second.
+        if note not in self.notes and len(self.notes) < MOST_NOTES:
+            log.warning("exporter %s failed", exporter.name, exc_info=error)
+            self.notes.append(note)
+
     def _say(self, note: str) -> None:
         log.warning("%s", note)
         self.notes.append(note)
@@ -84,8 +93,9 @@ class Exporting:
         for exporter in self._running:
             try:
                 exporter.publish(families)
-            except Exception:
-                log.exception("exporter %s failed", exporter.name)
+            except Exception as error:  # anybody's code: the other exporters and the watch go on
+                log.debug("exporter %s failed", exporter.name, exc_info=True)
+                self._failed(exporter, error)
 
     def add_route(self, path: str, content_type: str, body: Callable[[], bytes]) -> None:
         """Have the exporters that serve HTTP serve ``path`` too."""
@@ -99,8 +109,9 @@ class Exporting:
         for exporter in self._running:
             try:
                 exporter.close()
-            except Exception:
-                log.exception("exporter %s failed to close", exporter.name)
+            except Exception as error:  # anybody's code: what else must end is ended
+                log.debug("exporter %s failed", exporter.name, exc_info=True)
+                self._failed(exporter, error)
         self._running = []
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from ray_sentinel.actors.brain import Brain
 from ray_sentinel.clock import FakeClock
 from ray_sentinel.engine.actions import AnyAction
 from ray_sentinel.engine.engine import Engine
-from ray_sentinel.engine.events import DumpAsked, Tick
+from ray_sentinel.engine.events import AnyEvent, DumpAsked, Tick
 
 
 def brain(folder: Path | None, engine: Engine | None = None) -> tuple[Brain, list[AnyAction]]:
@@ -20,18 +19,17 @@ def brain(folder: Path | None, engine: Engine | None = None) -> tuple[Brain, lis
     return Brain(engine or Engine(), FakeClock(), acts.append, folder, 1 << 20), acts
 
 
-def until_written(subject: Brain, number: int) -> None:
-    deadline = time.monotonic() + 10
-    while not subject.written(number):
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+def feed_last(subject: Brain, event: AnyEvent) -> None:
+    """Feed an event after which no other comes, and let the log's thread write it."""
+    number = subject.feed(event)
+    subject.close()
+    assert subject.written(number)
 
 
 def test_time_never_goes_back(tmp_path: Path) -> None:
     subject, _ = brain(tmp_path)
     subject.feed(Tick(time=100.0))
-    until_written(subject, subject.feed(Tick(time=90.0)))
-    subject.close()
+    feed_last(subject, Tick(time=90.0))
     assert [event.time for event in eventlog.read(tmp_path)[1]] == [100.0, 100.0]
 
 
@@ -48,8 +46,7 @@ def test_an_engine_that_fails_is_said_and_goes_on(
         patch.setattr(engine, "handle", broken)
         subject.feed(Tick(time=1.0))
     assert "ZeroDivisionError: a rule divided" in subject.notes()[0]
-    until_written(subject, subject.feed(DumpAsked(time=2.0)))
-    subject.close()
+    feed_last(subject, DumpAsked(time=2.0))
     assert len(eventlog.read(tmp_path)[1]) == 2, "the event that broke it is in the log too"
 
 
@@ -57,16 +54,14 @@ def test_a_log_that_cannot_be_written_is_said_and_nothing_waits(tmp_path: Path) 
     blocked = tmp_path / "file"
     blocked.write_text("")
     subject, _ = brain(blocked / "events")
-    until_written(subject, subject.feed(Tick(time=1.0)))
+    feed_last(subject, Tick(time=1.0))
     (note,) = subject.notes()
     assert str(blocked / "events") in note
     assert "make room" in note
-    subject.close()
 
 
 def test_without_a_folder_everything_is_in_memory() -> None:
     subject, _ = brain(None)
-    until_written(subject, subject.feed(Tick(time=1.0)))
+    feed_last(subject, Tick(time=1.0))
     assert subject.notes() == ()
     assert subject.incidents() == ()
-    subject.close()
