@@ -147,11 +147,14 @@ def node(folder: Path, seconds: float) -> dict[str, Any]:
             self.runner.stop()
             self.exporter.close()
 
-    ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    # One of our own, whatever runs on this machine.
+    ray.init(
+        "local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR"
+    )
     try:
         actor = Node.remote(str(folder))
         # An agent that has run for a while holds fewer steps than one that has just begun.
-        scrape(ray, actor, 120.0)
+        scrape(ray, actor, 100.0)
         about = ray.get(actor.about.remote())
         before, begun = spent(about["pid"]), time.monotonic()
         scrape(ray, actor, seconds)

@@ -277,3 +277,25 @@ def test_a_process_of_the_same_number_is_not_taken_for_ours(tmp_path: Path) -> N
             assert book.leftovers() == []
         finally:
             other.kill()
+
+
+def test_a_collector_is_told_when_its_steps_were_taken(tmp_path: Path) -> None:
+    node = CollectingNode(tmp_path)
+    node.write(
+        "c.py",
+        """
+        X = Metric("taken_at", "gauge", "X.")
+        class C(Collector):
+            name = "c"
+            interval = 0.2
+            def collect(self):
+                yield X(-1 if self.context.handed_on is None else self.context.handed_on)
+        """,
+    )
+    node.start()
+    try:
+        eventually(lambda: node.value("taken_at") == -1, "none has come yet")
+        node.runner.set_handed_on(123.5)
+        eventually(lambda: node.value("taken_at") == 123.5, "it is told")
+    finally:
+        node.stop()

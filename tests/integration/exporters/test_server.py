@@ -107,6 +107,21 @@ def test_samples_with_a_time_are_served_apart(exporter: PrometheusExporter) -> N
     assert get(exporter, "/steps")[2].endswith(b'tb_loss{host="node1"} 0.5 1700000000000\n')
 
 
+def test_it_is_known_when_a_prometheus_took_the_steps(
+    exporter: PrometheusExporter, clock: FakeClock
+) -> None:
+    scrape = {"X_Prometheus_Scrape_Timeout_Seconds": "5"}
+    get(exporter, "/metrics", **scrape)
+    get(exporter, "/steps")
+    assert exporter.handed_on is None, "somebody only looked"
+    clock.advance(3.0)
+    assert get(exporter, "/steps", **scrape)[0] == 200
+    assert exporter.handed_on == clock.monotonic()
+    clock.advance(1000.0)
+    assert get(exporter, "/steps", **scrape)[0] == 503
+    assert exporter.handed_on == clock.monotonic() - 1000.0
+
+
 def test_health_and_metrics_say_when_collection_stands_still(
     exporter: PrometheusExporter, clock: FakeClock
 ) -> None:
