@@ -138,7 +138,9 @@ class FollowedFolder:
         self.path = path
         self.files: dict[str, FollowedFile] = {}
         self.newest: FileName | None = None
-        self._writers: list[str] = []
+        self._attempts = 0
+        self._writers: dict[str, tuple[int, int]] = {}
+        """Process → its attempt and the number of its last file."""
         self._listed = -1
         self._corrupt_in_gone = 0
 
@@ -162,11 +164,17 @@ class FollowedFolder:
         self._listed = changed if settled else -1
 
     def _attempt(self, name: FileName) -> int:
-        """Counts the processes that wrote, from 0, in the order in which they began."""
+        """Counts the processes that wrote, from 0, in the order in which they began.
+
+        A process numbers its files from 0 on. In a container that was started again the training
+        may have the pid that it had before: numbers that begin anew tell.
+        """
         writer = f"{name.host} {name.pid}" if name.pid else name.name
-        if writer not in self._writers:
-            self._writers.append(writer)
-        return self._writers.index(writer)
+        attempt, last = self._writers.get(writer, (-1, -1))
+        if name.number <= last or attempt < 0:
+            attempt, self._attempts = self._attempts, self._attempts + 1
+        self._writers[writer] = (attempt, name.number)
+        return attempt
 
     @property
     def written(self) -> float:

@@ -60,7 +60,7 @@ class Training:
         writer.close()
         (path,) = place.iterdir()
         self._begun = self._begun or int(time.time())
-        name = f"events.out.tfevents.{self._begun + self._files}.{HOST}.{70 + attempt}.0"
+        name = f"events.out.tfevents.{self._begun + self._files}.{HOST}.{70 + attempt}.{self._files}"
         self.folder.mkdir(exist_ok=True)
         path.rename(self.folder / name)
 

@@ -259,3 +259,22 @@ def test_folders_below(tmp_path: Path) -> None:
         (tmp_path / name / "events.out.tfevents.1.h").touch()
     (tmp_path / "other").mkdir()
     assert event_folders(tmp_path) == [tmp_path / "a", tmp_path / "b" / "c"]
+
+
+@pytest.mark.parametrize(
+    ("names", "attempts"),
+    [
+        (["100.a.7.0", "160.a.7.1", "220.a.8.0"], [0, 0, 1]),
+        # The same pid again, as in a container that was started again.
+        (["100.a.7.0", "160.a.7.1", "220.a.7.0", "280.a.7.1"], [0, 0, 1, 1]),
+        (["100.a.7.0", "100.a.7.1", "100.b.7.0"], [0, 0, 1]),
+        (["100.a", "200.a"], [0, 1]),
+    ],
+)
+def test_attempts_are_told_apart(tmp_path: Path, names: list[str], attempts: list[int]) -> None:
+    for name in names:
+        (tmp_path / f"events.out.tfevents.{name}").write_bytes(b"")
+    folder = FollowedFolder(tmp_path)
+    folder.look()
+    found = {name: file.attempt for name, file in folder.files.items()}
+    assert [found[f"events.out.tfevents.{name}"] for name in names] == attempts
