@@ -12,19 +12,39 @@ Importing this costs next to nothing: what a function needs is imported when it 
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ray_sentinel.guardian import auto_restart, run
+    from ray_sentinel.job_submission import monitor_job, restart_job, submit_job_with_resume
     from ray_sentinel.sentinel import Sentinel, attach
 
 __version__ = "0.1.0"
 
-__all__ = ["Sentinel", "__version__", "attach"]
+__all__ = [
+    "Sentinel",
+    "__version__",
+    "attach",
+    "auto_restart",
+    "monitor_job",
+    "restart_job",
+    "run",
+    "submit_job_with_resume",
+]
+
+_HOMES = {
+    "Sentinel": "sentinel",
+    "attach": "sentinel",
+    "auto_restart": "guardian",
+    "monitor_job": "job_submission",
+    "restart_job": "job_submission",
+    "run": "guardian",
+    "submit_job_with_resume": "job_submission",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("attach", "Sentinel"):
-        from ray_sentinel import sentinel
-
-        return getattr(sentinel, name)
+    if home := _HOMES.get(name):
+        return getattr(import_module(f"{__name__}.{home}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -71,7 +71,7 @@ def run(
     ``supervise.policy.Policy``, such as ``max_retries``. Raises UsageError where the command or an
     argument cannot be used, or where somebody supervises the job already.
     """
-    rules = _policy(policy)
+    rules = make_policy(policy)
     given = [checkpoint_dir] if isinstance(checkpoint_dir, str | os.PathLike) else checkpoint_dir
     settings = config or load(overrides={"job": job} if job else None)
     name = (
@@ -115,7 +115,8 @@ def run_notice(job: str, event: str, text: str) -> Notice:
     return Notice(key=key, event=event, job=job, text=text, time=now, host=host)
 
 
-def _policy(fields: Mapping[str, Any]) -> Policy:
+def make_policy(fields: Mapping[str, Any]) -> Policy:
+    """The policy with these fields. Raises UsageError for an unknown one, or a bad value."""
     known = {field.name for field in msgspec.structs.fields(Policy)}
     for name in fields.keys() - known:
         raise UsageError(f"run() knows no {name}; there are: {', '.join(sorted(known))}")

@@ -13,9 +13,25 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from ray_sentinel.cli.output import clean, print_json
+from ray_sentinel.errors import UsageError
 
+if TYPE_CHECKING:
+    from ray_sentinel.supervise.course import Result
+
+POLICY = (
+    "max_retries",
+    "retry_delay",
+    "max_delay",
+    "always_restart",
+    "stagnation_threshold",
+    "startup_threshold",
+    "grace",
+)
 HELP = "run a command, restart it from its checkpoints"
 
 
@@ -24,6 +40,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "ray-sentinel run [options] -- CMD ..."
     what = parser.add_argument_group("what")
     what.add_argument("--job", default="", help="its name; else the program's")
+    what.add_argument(
+        "--ray-job", default="", metavar="ID", help="follow a job of `ray job submit` instead"
+    )
+    what.add_argument("--ray-address", default="", metavar="URL", help="of the Ray dashboard")
     what.add_argument(
         "--checkpoint-dir", action="append", default=[], metavar="DIR",
         help="where it saves; several are tiers, the fastest first",
@@ -60,6 +80,9 @@ def run(args: argparse.Namespace) -> int:
 
     given = {"webhook": args.notify_webhook, "command": args.notify_command}
     notify = {name: value for name, value in given.items() if value}
+    policy = {name: getattr(args, name) for name in POLICY}
+    if args.ray_job:
+        return _follow_job(args, policy)
     command = args.cmd[1:] if args.cmd[:1] == ["--"] else args.cmd
     shown = None if args.quiet else (sys.stderr if args.json else sys.stdout).buffer
     result = guardian.run(
@@ -71,16 +94,25 @@ def run(args: argparse.Namespace) -> int:
         terminal=shown,
         max_output=args.max_output_mib << 20,
         say=_say,
-        max_retries=args.max_retries,
-        retry_delay=args.retry_delay,
-        max_delay=args.max_delay,
-        always_restart=args.always_restart,
-        stagnation_threshold=args.stagnation_threshold,
-        startup_threshold=args.startup_threshold,
-        grace=args.grace,
+        **policy,
     )
+    return _ended(args, result, {})
+
+
+def _follow_job(args: argparse.Namespace, policy: dict[str, Any]) -> int:
+    from ray_sentinel import job_submission
+
+    if args.cmd:
+        raise UsageError("give a command or --ray-job, one of them")
+    result, last = job_submission.supervise_job(
+        args.ray_job, args.checkpoint_dir, args.ray_address, args.page, _say, **policy
+    )
+    return _ended(args, result, {"job_id": last})
+
+
+def _ended(args: argparse.Namespace, result: Result, more: dict[str, Any]) -> int:
     if args.json:
-        print_json(result)
+        print_json({**msgspec.structs.asdict(result), **more})
     _say(f"{'done' if result.success else 'ended'}: {result.reason}")
     if result.stopped_by:
         return 128 + result.stopped_by

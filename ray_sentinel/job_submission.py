@@ -1,0 +1,135 @@
+"""Jobs of ``ray job submit``: submit with a checkpoint, look, follow, restart by id.
+
+``address`` is the dashboard's (``http://HOST:8265``); empty is what ``ray job`` itself would use.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ray_sentinel.clock import Clock, SystemClock
+from ray_sentinel.config import load
+from ray_sentinel.guardian import explain, look_at_page, make_policy, run_notice
+from ray_sentinel.logs.checkpoints import scan_checkpoints
+from ray_sentinel.supervise.choose import choose
+from ray_sentinel.supervise.course import Result
+from ray_sentinel.supervise.folder import State
+from ray_sentinel.supervise.job_supervisor import JobSupervisor
+from ray_sentinel.supervise.notifier import Notifier, settings_of
+from ray_sentinel.supervise.parts import Sighting
+from ray_sentinel.supervise.policy import Failure
+from ray_sentinel.supervise.ray_jobs import Jobs, checkpoint_at
+
+ENDED = frozenset({"SUCCEEDED", "FAILED", "STOPPED", "UNKNOWN"})
+
+
+def submit_job_with_resume(
+    checkpoint_path: str | os.PathLike[str], config: Mapping[str, Any], address: str = ""
+) -> str:
+    """Submit a job that resumes from a checkpoint; its id.
+
+    ``config`` has an ``entrypoint`` and may have a ``runtime_env``, ``metadata`` and resources, as
+    Ray's ``JobSubmissionClient.submit_job``. ``{checkpoint}`` and ``{step}`` in the entrypoint are
+    replaced, and are in the job's environment as ``RAY_SENTINEL_CHECKPOINT`` and
+    ``RAY_SENTINEL_STEP``. Raises UsageError, UnreachableError.
+    """
+    path = os.fspath(checkpoint_path)
+    return Jobs(address).submit(config, checkpoint_at(path) if path else None, attempt=0)
+
+
+def check_job_status(job_id: str, address: str = "") -> str:
+    """RUNNING, FAILED, SUCCEEDED, PENDING, STOPPED or UNKNOWN. Raises UnreachableError."""
+    return Jobs(address).status(job_id)
+
+
+def get_current_step(job_id: str, address: str = "") -> int | None:
+    """The last step that the job's output tells of. Raises UsageError, UnreachableError."""
+    return Jobs(address).step(job_id)
+
+
+def monitor_job(
+    job_id: str,
+    check_interval: float = 30.0,
+    timeout: float | None = None,
+    address: str = "",
+    clock: Clock | None = None,
+) -> dict[str, Any]:
+    """Wait for a job's end, or ``timeout`` seconds: ``status``, ``duration``, ``final_step``."""
+    jobs, clock = Jobs(address), clock or SystemClock()
+    begun = clock.monotonic()
+    while (status := jobs.status(job_id)) not in ENDED:
+        passed = clock.monotonic() - begun
+        if timeout is not None and passed >= timeout:
+            break
+        clock.sleep(
+            min(check_interval, timeout - passed) if timeout is not None else check_interval
+        )
+    step = jobs.step(job_id) if status not in ("UNKNOWN", "PENDING") else None
+    return {"status": status, "duration": clock.monotonic() - begun, "final_step": step}
+
+
+def restart_job(
+    job_id: str,
+    checkpoint_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
+    address: str = "",
+) -> str:
+    """Stop a job, if it runs, and submit it again from its latest good checkpoint; the new id.
+
+    Its entrypoint, runtime environment and metadata are kept. Raises UsageError, SentinelError.
+    """
+    jobs = Jobs(address)
+    job = jobs.job(job_id)
+    if job.status in ("RUNNING", "PENDING"):
+        jobs.stop(job_id)
+    found = choose(_folders(checkpoint_dir), (), scan_checkpoints).checkpoint
+    config = {**job.options, "entrypoint": job.template}
+    return jobs.submit(config, found, job.attempt + 1, job.name)
+
+
+def supervise_job(
+    job_id: str,
+    checkpoint_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
+    address: str = "",
+    page: str | None = None,
+    say: Callable[[str], None] = lambda text: None,
+    check_interval: float = 5.0,
+    **policy: Any,
+) -> tuple[Result, str]:
+    """Follow a submitted job, restart it as ``run`` does a command; the result and the last id."""
+    settings = load()
+    where = f"http://127.0.0.1:{settings.coordinator.port}" if page is None else page
+    notifier = Notifier(settings_of(settings.notify))
+    supervisor = JobSupervisor(
+        Jobs(address),
+        job_id,
+        make_policy(policy),
+        scan_checkpoints,
+        checkpoint_dirs=_folders(checkpoint_dir),
+        explain=explain_output,
+        watch=(lambda job: look_at_page(where, job)) if where else (lambda job: Sighting()),
+        say=say,
+        notify=lambda event, text: notifier.tell(run_notice(job_id, event, text)),
+        check_interval=check_interval,
+    )
+    try:
+        return supervisor.run(), supervisor.job_id
+    finally:
+        notifier.close()
+
+
+def explain_output(output: str) -> Failure:
+    """The failure that a job's output tells of."""
+    with tempfile.TemporaryDirectory(prefix="ray_sentinel-job-") as folder:
+        (Path(folder) / "output.log").write_text(output, encoding="utf-8", errors="replace")
+        state = State(keeper=0, keeper_start=0, code=1, ended_at=time.time())
+        return explain(Path(folder), state) or Failure(kind="exit", text="it failed")
+
+
+def _folders(given: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[Path]:
+    several = [given] if isinstance(given, str | os.PathLike) else given
+    return [Path(one).expanduser().absolute() for one in several]

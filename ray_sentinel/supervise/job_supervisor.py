@@ -1,0 +1,166 @@
+"""The same course for a job of ``ray job submit``: watched and restarted through Ray's job API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ray_sentinel.clock import Clock, SystemClock
+from ray_sentinel.errors import SentinelError, UnreachableError
+from ray_sentinel.supervise import course as states
+from ray_sentinel.supervise.choose import Scan, choose
+from ray_sentinel.supervise.course import Action, Course, Event, Ledger, Result
+from ray_sentinel.supervise.movement import Movement
+from ray_sentinel.supervise.parts import Sighting
+from ray_sentinel.supervise.policy import Failure, Policy
+from ray_sentinel.supervise.ray_jobs import Jobs
+
+OUT_OF_REACH_SECONDS = 300.0
+"""A dashboard that does not answer for so long is given up; the job may run on."""
+
+
+class JobSupervisor:
+    """Supervises one submitted job, and those that follow it. ``run`` blocks."""
+
+    def __init__(
+        self,
+        jobs: Jobs,
+        job_id: str,
+        policy: Policy,
+        scan: Scan,
+        *,
+        checkpoint_dirs: Sequence[Path] = (),
+        explain: Callable[[str], Failure] = lambda output: Failure(kind="exit", text="it failed"),
+        watch: Callable[[str], Sighting] = lambda job: Sighting(),
+        say: Callable[[str], None] = lambda text: None,
+        notify: Callable[[str, str], object] = lambda event, text: None,
+        check_interval: float = 5.0,
+        clock: Clock | None = None,
+    ) -> None:
+        self._jobs, self.job_id, self._policy = jobs, job_id, policy
+        self._scan, self._dirs = scan, tuple(checkpoint_dirs)
+        self._explain, self._watch = explain, watch
+        self._say, self._notify = say, notify
+        self._interval = check_interval
+        self._clock = clock or SystemClock()
+        self._first = jobs.job(job_id)
+        ledger = Ledger(attempt=self._first.attempt, retries_left=policy.max_retries)
+        self._course = Course(policy, ledger)
+        self._movement = Movement(policy, self._clock.now())
+        self._running = False
+        self._answered = self._clock.now()
+        self._result: Result | None = None
+
+    def run(self) -> Result:
+        """Until it is over. Raises UnreachableError where the dashboard has gone for good."""
+        self._course.resume()
+        while self._result is None:
+            try:
+                self._look()
+                self._answered = self._clock.now()
+            except UnreachableError:
+                # Dashboards are restarted: a job is not dead because nobody tells of it.
+                if self._clock.now() - self._answered > OUT_OF_REACH_SECONDS:
+                    raise
+            self._feed(states.Tick(time=self._clock.now()))
+            if self._result is None:
+                self._clock.sleep(self._interval)
+        return self._result
+
+    def _look(self) -> None:
+        now = self._clock.now()
+        if self._course.phase not in ("starting", "running", "capturing", "ending"):
+            return
+        status = self._jobs.status(self.job_id)
+        if status == "PENDING":
+            return
+        if not self._running:
+            self._running = True
+            self._feed(states.Started(time=now))
+        if status == "RUNNING":
+            self._look_closer(now)
+            return
+        step = self._jobs.step(self.job_id) if status != "UNKNOWN" else None
+        if self._movement.stepped(step, now) and step is not None:
+            self._feed(states.Progressed(time=now, step=step))
+        if status == "STOPPED" and self._course.phase == "running":
+            # Somebody wanted it to end: starting it again would be against them.
+            self._result = Result(
+                success=False,
+                reason=f"job {self.job_id} was stopped",
+                final_step=step,
+                total_retries=self._course.ledger.total_retries,
+                time_lost_seconds=self._course.ledger.time_lost,
+            )
+            return
+        self._running = False
+        self._feed(states.Exited(time=now, failure=self._failure(status), last_saved=self._saved()))
+
+    def _look_closer(self, now: float) -> None:
+        step = self._jobs.step(self.job_id)
+        if self._movement.stepped(step, now) and step is not None:
+            self._feed(states.Progressed(time=now, step=step))
+        found = choose(self._dirs, (), self._scan).checkpoint if self._dirs else None
+        if found is not None:
+            self._feed(states.Saved(time=now, step=found.step))
+        if self._course.phase == "running":
+            sighting = self._watch(self._first.name)
+            if why := sighting.hang or self._movement.stagnates(now):
+                self._feed(states.HangSeen(time=now, why=why))
+            return
+        sighting = self._watch(self._first.name)
+        # The sentinel captures by itself; where nobody watches there is nothing to wait for.
+        if self._course.phase == "capturing" and (sighting.bundle or not sighting.hang):
+            self._feed(states.Captured(time=now, bundle=sighting.bundle))
+
+    def _failure(self, status: str) -> Failure | None:
+        if status == "SUCCEEDED":
+            return None
+        if status == "UNKNOWN":
+            return Failure(kind="node-fail", text=f"Ray knows no job {self.job_id} any more")
+        job = self._jobs.job(self.job_id)
+        failure = self._explain(self._jobs.output(self.job_id))
+        return failure if failure.text else Failure(kind="exit", text=job.message)
+
+    def _saved(self) -> float | None:
+        found = choose(self._dirs, self._course.ledger.left_out, self._scan).checkpoint
+        return found.modified if found is not None else None
+
+    def _feed(self, event: Event) -> None:
+        for action in self._course.handle(event):
+            self._do(action)
+
+    def _do(self, action: Action) -> None:
+        now = self._clock.now()
+        match action:
+            case states.Say():
+                self._say(action.text)
+                if action.event:
+                    self._notify(action.event, action.text)
+            case states.Choose():
+                found = choose(self._dirs, action.without, self._scan)
+                lost = found.checkpoint is None and bool(action.without)
+                problem = "no checkpoint is left that loads" if lost else ""
+                self._feed(states.Offered(time=now, checkpoint=found.checkpoint, problem=problem))
+            case states.Launch():
+                self._launch(action)
+            case states.End():
+                try:
+                    self._jobs.stop(self.job_id)
+                except SentinelError as error:
+                    self._say(str(error))
+            case states.Clear():
+                # Ray ends a stopped job's actors and frees what they held before it starts others.
+                self._feed(states.Cleared(time=now))
+            case states.Finish():
+                self._result = action.result
+                event = "success" if action.result.success else "failed"
+                self._notify(event, action.result.reason)
+
+    def _launch(self, action: states.Launch) -> None:
+        config = {**self._first.options, "entrypoint": self._first.template}
+        self.job_id = self._jobs.submit(config, action.checkpoint, action.attempt, self._first.name)
+        start = action.checkpoint.step if action.checkpoint else 0
+        self._movement = Movement(self._policy, self._clock.now(), start)
+        where = f" from {action.checkpoint.path}" if action.checkpoint else ""
+        self._say(f"attempt {action.attempt} is job {self.job_id}{where}")

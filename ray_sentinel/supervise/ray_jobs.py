@@ -1,0 +1,199 @@
+"""Jobs of ``ray job submit``: submitted with a checkpoint, watched, and restarted by their id.
+
+They are reached through the dashboard's address (``http://HOST:8265``). An entrypoint may hold
+``{checkpoint}``, ``{step}`` and ``{attempt}``; what it was like before they were filled in travels
+in the job's metadata, so that a job can be restarted again.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import time
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from ray_sentinel.errors import SentinelError, UnreachableError, UsageError
+from ray_sentinel.evidence.logs.lines import parse_line
+from ray_sentinel.evidence.logs.steps import parse_step
+from ray_sentinel.supervise.command import variables
+from ray_sentinel.supervise.policy import Checkpoint
+
+Status = Literal["RUNNING", "FAILED", "SUCCEEDED", "PENDING", "STOPPED", "UNKNOWN"]
+
+TEMPLATE = "ray_sentinel.entrypoint"
+ATTEMPT = "ray_sentinel.attempt"
+NAME = "ray_sentinel.job"
+"""Keys of the metadata."""
+LOCAL = "http://127.0.0.1:8265"
+STOP_SECONDS = 60.0
+AGENT_SECONDS = 60.0
+TAIL = 1 << 18
+_KNOWN = frozenset(
+    {"entrypoint", "runtime_env", "metadata", "submission_id", "entrypoint_num_cpus"}
+    | {"entrypoint_num_gpus", "entrypoint_memory", "entrypoint_resources"}
+)
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """A job as Ray knows it. What resources its entrypoint asked for, Ray does not tell."""
+
+    id: str
+    status: Status
+    message: str
+    template: str
+    """The entrypoint, placeholders and all."""
+    name: str
+    attempt: int
+    options: dict[str, Any]
+    """For a new submission: runtime environment, metadata, resources."""
+    started_at: float | None = None
+
+
+def address_of(address: str = "", environ: Mapping[str, str] = os.environ) -> str:
+    """The dashboard's address: as given, or as ``ray job`` itself would find it."""
+    named = environ.get("RAY_API_SERVER_ADDRESS", "") or environ.get("RAY_ADDRESS", "")
+    return address or (named if named.startswith("http") else "") or LOCAL
+
+
+class Jobs:
+    """One cluster's jobs. Every method raises UnreachableError where nobody answers."""
+
+    def __init__(self, address: str = "") -> None:
+        try:
+            from ray.job_submission import JobSubmissionClient
+        except ImportError as error:
+            raise UnreachableError(
+                f"Ray's job client is missing: pip install 'ray[default]' ({error})"
+            ) from None
+        self.address = address_of(address)
+        try:
+            self._client: Any = JobSubmissionClient(self.address)
+        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+            raise UnreachableError(
+                f"{self.address}: no Ray dashboard answers ({_first(error)}); give its address, "
+                "such as http://HOST:8265, or start Ray with --include-dashboard=true"
+            ) from None
+
+    def submit(
+        self, config: Mapping[str, Any], checkpoint: Checkpoint | None, attempt: int, name: str = ""
+    ) -> str:
+        """Submit a job that starts from a checkpoint; its id. Raises UsageError."""
+        entrypoint = config.get("entrypoint")
+        if not isinstance(entrypoint, str) or not entrypoint.strip():
+            raise UsageError("the job's config needs an entrypoint, such as 'python train.py'")
+        for key in config.keys() - _KNOWN:
+            raise UsageError(
+                f"the job's config has no {key}; there are: {', '.join(sorted(_KNOWN))}"
+            )
+        metadata = {key: str(value) for key, value in (config.get("metadata") or {}).items()}
+        job = name or metadata.get(NAME, "") or "job"
+        environment = dict(config.get("runtime_env") or {})
+        told = {**environment.get("env_vars", {}), **variables(job, attempt, checkpoint)}
+        if checkpoint is None:
+            told.pop("RAY_SENTINEL_CHECKPOINT", None)
+        options = {key: value for key, value in config.items() if key != "submission_id"}
+        options |= {
+            "entrypoint": shell_filled(entrypoint, attempt, checkpoint),
+            "runtime_env": {**environment, "env_vars": told},
+            "metadata": {**metadata, TEMPLATE: entrypoint, ATTEMPT: str(attempt), NAME: job},
+        }
+        until = time.monotonic() + AGENT_SECONDS
+        while True:
+            try:
+                return str(self._ask("submit_job", **options))
+            except UnreachableError as error:
+                # A dashboard that has just started takes jobs only once a node's agent is up.
+                if "No available agent" not in str(error) or time.monotonic() > until:
+                    raise
+            time.sleep(1.0)
+
+    def job(self, job_id: str) -> Job:
+        """What Ray knows of a job. Raises UsageError for an unknown id."""
+        info = self._ask("get_job_info", job_id)
+        metadata = dict(info.metadata or {})
+        options: dict[str, Any] = {
+            "runtime_env": dict(info.runtime_env or {}),
+            "metadata": {k: v for k, v in metadata.items() if k not in (TEMPLATE, ATTEMPT)},
+        }
+        attempt = metadata.get(ATTEMPT, "0")
+        return Job(
+            id=job_id,
+            status=_status(info.status),
+            message=str(info.message or ""),
+            template=metadata.get(TEMPLATE) or str(info.entrypoint),
+            name=metadata.get(NAME) or metadata.get("name") or metadata.get("job_name") or job_id,
+            attempt=int(attempt) if attempt.isdigit() else 0,
+            options=options,
+            started_at=info.start_time / 1000.0 if info.start_time else None,
+        )
+
+    def status(self, job_id: str) -> Status:
+        """UNKNOWN where there is no such job."""
+        try:
+            return _status(self._ask("get_job_status", job_id))
+        except UsageError:
+            return "UNKNOWN"
+
+    def output(self, job_id: str) -> str:
+        """The end of what the job's driver printed."""
+        return str(self._ask("get_job_logs", job_id))[-TAIL:]
+
+    def step(self, job_id: str) -> int | None:
+        """The last step that the output tells of."""
+        for line in reversed(self.output(job_id).replace("\r", "\n").split("\n")):
+            found = parse_step(parse_line(line).text)
+            if found is not None and found.step is not None:
+                return found.step
+        return None
+
+    def stop(self, job_id: str) -> None:
+        """Stop a job and wait until it has. Raises SentinelError where it does not."""
+        self._ask("stop_job", job_id)
+        until = time.monotonic() + STOP_SECONDS
+        while self.status(job_id) in ("RUNNING", "PENDING"):
+            if time.monotonic() > until:
+                raise SentinelError(f"job {job_id} did not stop within {STOP_SECONDS:.0f} s")
+            time.sleep(0.5)
+
+    def _ask(self, method: str, *arguments: Any, **options: Any) -> Any:
+        try:
+            return getattr(self._client, method)(*arguments, **options)
+        except (RuntimeError, ValueError) as error:
+            # The client tells a missing job and a wrong option from each other by words only.
+            if re.search(r"not exist|does not|404|400", str(error)):
+                raise UsageError(f"{method}: {_first(error)}") from None
+            raise UnreachableError(f"{self.address}: {method}: {_first(error)}") from None
+        except OSError as error:
+            raise UnreachableError(f"{self.address}: {method}: {_first(error)}") from None
+
+
+def shell_filled(entrypoint: str, attempt: int, checkpoint: Checkpoint | None) -> str:
+    """The entrypoint, which a shell runs, with its placeholders filled in and quoted."""
+    values = {
+        "{checkpoint}": shlex.quote(checkpoint.path) if checkpoint else "''",
+        "{step}": str(checkpoint.step if checkpoint else 0),
+        "{attempt}": str(attempt),
+    }
+    for name, value in values.items():
+        entrypoint = entrypoint.replace(name, value)
+    return entrypoint
+
+
+def checkpoint_at(path: str) -> Checkpoint:
+    """A checkpoint by its path alone: its step is the last number in its name, else 0."""
+    numbers = re.findall(r"\d+", os.path.basename(path.rstrip("/")))
+    return Checkpoint(path=path, step=int(numbers[-1]) if numbers else 0)
+
+
+def _status(status: Any) -> Status:
+    text = str(getattr(status, "value", status))
+    return msgspec.convert(text, Status) if text in Status.__args__ else "UNKNOWN"  # type: ignore[attr-defined]
+
+
+def _first(error: BaseException) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return lines[0].strip()[:300] if lines else type(error).__name__

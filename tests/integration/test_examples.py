@@ -1,0 +1,120 @@
+"""The examples: those that need no cluster are run, the manifests are checked field by field."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+pytestmark = pytest.mark.integration
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+# KubeRay's API (ray.io/v1) and Kubernetes' core/v1, as far as the example uses them, and their
+# neighbours, so that a misplaced field is found.
+CLUSTER = {"rayVersion", "headGroupSpec", "workerGroupSpecs", "enableInTreeAutoscaling"}
+CLUSTER |= {"autoscalerOptions", "headServiceAnnotations", "suspend", "gcsFaultToleranceOptions"}
+HEAD = {"rayStartParams", "template", "serviceType", "headService", "enableIngress"}
+WORKER = {"groupName", "replicas", "minReplicas", "maxReplicas", "rayStartParams", "template"}
+WORKER |= {"numOfHosts", "idleTimeoutSeconds", "scaleStrategy", "suspend"}
+POD = {"containers", "initContainers", "volumes", "shareProcessNamespace", "hostNetwork"}
+POD |= {"terminationGracePeriodSeconds", "nodeSelector", "tolerations", "securityContext"}
+CONTAINER = {"name", "image", "env", "ports", "resources", "securityContext", "volumeMounts"}
+CONTAINER |= {"command", "args", "lifecycle", "workingDir", "imagePullPolicy"}
+
+
+def only(given: dict[str, Any], known: set[str]) -> None:
+    assert given.keys() <= known, given.keys() - known
+
+
+def test_the_kuberay_manifest() -> None:
+    [manifest] = yaml.safe_load_all((EXAMPLES / "kubernetes/raycluster.yaml").read_text())
+    assert (manifest["apiVersion"], manifest["kind"]) == ("ray.io/v1", "RayCluster")
+    only(manifest["spec"], CLUSTER)
+    head, workers = manifest["spec"]["headGroupSpec"], manifest["spec"]["workerGroupSpecs"]
+    only(head, HEAD)
+    for group in workers:
+        only(group, WORKER)
+        assert group["minReplicas"] <= group["replicas"] <= group["maxReplicas"]
+    for group in (head, *workers):
+        params = group["rayStartParams"]
+        assert all(isinstance(value, str) for value in params.values()), "KubeRay takes texts only"
+        only(group["template"], {"metadata", "spec"})
+        pod = group["template"]["spec"]
+        only(pod, POD)
+        assert pod["shareProcessNamespace"] is True
+        volumes = {volume["name"] for volume in pod["volumes"]}
+        for container in pod["containers"]:
+            only(container, CONTAINER)
+            assert {mount["name"] for mount in container["volumeMounts"]} <= volumes
+            assert "SYS_PTRACE" in container["securityContext"]["capabilities"]["add"]
+            env = {item["name"]: item["value"] for item in container["env"]}
+            mounts = [mount["mountPath"] for mount in container["volumeMounts"]]
+            assert env["RAY_SENTINEL_LOG_DIR"].startswith(tuple(mounts)), "must outlive the pod"
+            assert "/dev/shm" in mounts
+
+
+@pytest.mark.parametrize("name", ["slurm/ray_job.sbatch", "supervised_torchrun/run.sh"])
+def test_the_scripts(name: str) -> None:
+    script = EXAMPLES / name
+    subprocess.run(["bash", "-n", str(script)], check=True, timeout=30)
+    if (checker := shutil.which("shellcheck")) is not None:
+        subprocess.run([checker, str(script)], check=True, timeout=60)
+
+
+def test_slurm_takes_the_directives() -> None:
+    lines = (EXAMPLES / "slurm/ray_job.sbatch").read_text().splitlines()
+    options = [line.split("--")[1].split("=")[0] for line in lines if line.startswith("#SBATCH")]
+    known = {"job-name", "nodes", "ntasks-per-node", "gpus-per-node", "cpus-per-task", "time"}
+    assert set(options) <= known | {"exclusive", "signal"}
+    first = next(i for i, line in enumerate(lines) if line and not line.startswith("#"))
+    last = max(i for i, line in enumerate(lines) if line.startswith("#SBATCH"))
+    assert last < first, "Slurm reads no directive behind the first command"
+
+
+def test_the_supervised_torchrun_job_goes_on_after_a_crash(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+    environ = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "CKPT": str(tmp_path / "checkpoints"),
+        "RAY_SENTINEL_LOG_DIR": str(tmp_path / "log"),
+        "PORT": port,
+        "RETRY_DELAY": "0.5",
+        "GLOO_SOCKET_IFNAME": "lo",
+        "OMP_NUM_THREADS": "1",
+    }
+    command = [str(EXAMPLES / "supervised_torchrun/run.sh"), "--steps", "60", "--crash-at", "50"]
+    ended = subprocess.run(
+        command, capture_output=True, text=True, timeout=170, env=environ, check=False
+    )
+    assert ended.returncode == 0, ended.stdout[-3000:] + ended.stderr[-3000:]
+    assert "attempt 1 starts from" in ended.stderr
+    assert "step_40" in ended.stderr
+    assert "step 60 loss" in ended.stdout
+    assert (tmp_path / "checkpoints/step_60/model.pt").exists()
+
+
+@pytest.mark.parametrize("name", ["actors_job.py", "ray_train_job.py"])
+def test_the_ray_jobs(name: str, tmp_path: Path) -> None:
+    environ = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
+    environ |= {
+        "STEPS": "20",
+        "STORAGE": str(tmp_path / "storage"),
+        "RAY_SENTINEL_LOG_DIR": str(tmp_path / "log"),
+        "RAY_SENTINEL_AGENT__PORT": str(20_000 + os.getpid() % 10_000),
+    }
+    ended = subprocess.run(
+        [sys.executable, str(EXAMPLES / name)],
+        capture_output=True, text=True, timeout=170, env=environ, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr[-3000:]
+    assert "loss" in ended.stdout
