@@ -87,7 +87,7 @@ class KernelLogCollector(Collector):
     def _learn_gpus(self) -> None:
         indices = {
             **amd_indices(self._files, self.context.sys),
-            **nvidia_indices(self._files, self.context.proc),
+            **nvidia_indices(self._files, self.context.proc, self.context.sys),
         }
         for pci, index in indices.items():
             self._tally.gpus.setdefault(pci, index)

@@ -16,8 +16,9 @@ import msgspec
 
 from ray_sentinel.api import Collector, Context, Event, Options, Sample, Skip
 from ray_sentinel_plugins import _gpu_metrics as gpu_metrics
-from ray_sentinel_plugins._files import Files, clean
-from ray_sentinel_plugins._nvml import dear, readings
+from ray_sentinel_plugins._files import Files, clean, files_of
+from ray_sentinel_plugins._gpu_index import nvidia_addresses
+from ray_sentinel_plugins._nvml import dear, readings, tree
 from ray_sentinel_plugins._nvml.library import GpuLost, Nvml
 from ray_sentinel_plugins._nvml.xid_events import XidEvents, log_is_readable
 from ray_sentinel_plugins._pci import read_aer, sysfs_address
@@ -82,12 +83,14 @@ class NvmlCollector(Collector):
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
+        self._files = Files(self.log) if context.live else files_of(context, self.log)
         if not context.live:
-            raise Skip("NVML asks the driver: a captured tree holds nothing for it")
+            if not nvidia_addresses(self._files, context.proc, context.sys):
+                raise Skip("the tree shows no NVIDIA GPU; most of it only the driver itself tells")
+            return
         options = context.options if isinstance(context.options, NvmlOptions) else NvmlOptions()
         self._options = options
         self._dear_at = float("-inf")
-        self._files = Files(self.log)
         self._nvml = Nvml(self.log)
         self._driver = str(self._nvml.ask("nvmlSystemGetDriverVersion") or "")
         self._gpus: dict[int, Gpu] = {}
@@ -101,6 +104,9 @@ class NvmlCollector(Collector):
 
     def collect(self) -> Iterator[Sample | Event]:
         """All GPUs. Raises NVMLError where the driver itself is gone."""
+        if not self.context.live:
+            yield from tree.read(self._files, self.context.proc, self.context.sys)
+            return
         now = time.monotonic()
         dear_now = now - self._dear_at >= self._options.dear_interval
         if dear_now:
@@ -120,7 +126,8 @@ class NvmlCollector(Collector):
 
     def close(self) -> None:
         """Give NVML back."""
-        self._nvml.close()
+        if self.context.live:
+            self._nvml.close()
 
     def _order(self, count: int) -> list[int]:
         """All indices, first those whose throughput was measured longest ago."""

@@ -26,9 +26,7 @@ def read(files: Files, proc: Path, sys: Path) -> Iterator[Sample]:
     if kernel is None and (line := files.line(path := proc / "version")):
         kernel = files.sound(path, parse_version(line))
     amdgpu = amdgpu_version(files, sys)
-    nvidia = files.word(sys / "module/nvidia/version", VERSION)
-    if nvidia is None and (line := files.line(path := proc / "driver/nvidia/version")):
-        nvidia = files.sound(path, parse_nvrm(line))
+    nvidia = nvidia_version(files, proc, sys)
     names = (kernel, amdgpu, nvidia, _distribution(files) if files.live else None)
     if any(names):
         yield INFO(1, *(clean(name or "") for name in names))
@@ -42,6 +40,14 @@ def kernel_release(files: Files, proc: Path) -> str | None:
 def amdgpu_version(files: Files, sys: Path) -> str | None:
     """The version of AMD's own driver; the kernel's has none."""
     return files.word(sys / "module/amdgpu/version", VERSION)
+
+
+def nvidia_version(files: Files, proc: Path, sys: Path) -> str | None:
+    """The version of NVIDIA's driver."""
+    version = files.word(sys / "module/nvidia/version", VERSION)
+    if version is None and (line := files.line(path := proc / "driver/nvidia/version")):
+        version = files.sound(path, parse_nvrm(line))
+    return version
 
 
 def _distribution(files: Files) -> str | None:
