@@ -146,6 +146,7 @@ class Sim:
         signal: int | None = None,
         words: str = "",
         output: str = "",
+        said_at: float | None = None,
     ) -> None:
         """A rank's process ends now."""
         rank = self.rank(number)
@@ -154,7 +155,8 @@ class Sim:
         last = None
         if code is not None and rank.attached:
             kind = "exception" if words else "exit"
-            last = LastWords(time=self.now, kind=kind, text=words)  # type: ignore[arg-type]
+            spoken = self.now if said_at is None else said_at
+            last = LastWords(time=spoken - self.skew, kind=kind, text=words)  # type: ignore[arg-type]
         self.exits[rank.node].append(
             Exit(
                 rank=self._identity(rank),

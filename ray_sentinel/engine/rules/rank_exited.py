@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from ray_sentinel.engine.cluster import ClusterView
@@ -35,6 +36,14 @@ class RankExitedThresholds(Thresholds, frozen=True, kw_only=True):
 
 
 ALL_KILLED_WITHIN = 2.0
+
+
+def _gone_at(job: JobView, said_at: float, exit_: Exit) -> float:
+    """When a process was gone that had said its last words at ``said_at``; peers see it go then."""
+    view = job.ranks.get(exit_.rank.process)
+    if view is not None and view.alive:
+        return math.inf
+    return said_at + (max(0.0, exit_.at - exit_.last_words.time) if exit_.last_words else 0.0)
 
 
 class RankExited(Rule):
@@ -146,7 +155,7 @@ class RankExited(Rule):
             (at, exit_)
             for at, exit_ in exits
             if not is_abnormal(exit_)
-            and begin - self.thresholds.left_seconds <= at
+            and begin - self.thresholds.left_seconds <= _gone_at(job, at, exit_)
             and at <= begin + self.thresholds.cross_node_seconds
         ]
         few = len(found) < len(abnormal) and len(found) <= len(job.ranks) // 2

@@ -120,3 +120,15 @@ def test_an_exception_is_named_before_its_process_has_gone() -> None:
     sim.end(3, code=1, words="ValueError: bad batch")
     sim.run(20)
     assert len(sim.incidents()) == 1
+
+
+def test_who_takes_its_time_to_go_is_missed_only_when_it_has_gone() -> None:
+    sim = Sim()
+    sim.run(30)
+    said = sim.now
+    sim.run(8)
+    sim.end(4, code=0, said_at=said)
+    for number in (0, 1, 2, 3, 5):
+        sim.end(number, code=1, words=LOST)
+    sim.run(10)
+    assert kind_and_named(sim) == ("rank-dead", [4])
