@@ -44,3 +44,18 @@ def _demands(ray: Any) -> tuple[tuple[str, ...], str]:
         return (), f"this version of Ray does not tell which requests wait: {error}"
     told = read_status(str(text))
     return (told.demands, "") if told is not None else ((), "Ray does not tell which requests wait")
+
+
+def submitted_jobs(ray: Any) -> tuple[str, ...]:
+    """Ids of the jobs of ``ray job submit`` whose drivers run; empty where Ray does not tell."""
+    try:
+        from ray._private import worker
+
+        found = worker.global_worker.gcs_client.get_all_job_info(
+            skip_submission_job_info_field=True, skip_is_running_tasks_field=True
+        )
+        running = [job for job in found.values() if not job.is_dead]
+        ids = [dict(job.config.metadata).get("job_submission_id", "") for job in running]
+    except (ImportError, AttributeError, TypeError, RuntimeError):
+        return ()  # private functions, which another version of Ray may not have
+    return tuple(sorted(filter(None, ids)))

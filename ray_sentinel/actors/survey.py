@@ -18,7 +18,7 @@ import msgspec
 from ray_sentinel import process
 from ray_sentinel.actors import cluster, deployment
 from ray_sentinel.actors.names import NAMESPACE, agent_name
-from ray_sentinel.actors.resources import ray_resources
+from ray_sentinel.actors.resources import ray_resources, submitted_jobs
 from ray_sentinel.errors import SentinelError, UnreachableError
 from ray_sentinel.evidence.node.judge import Seen, checkpoint_health, judge
 from ray_sentinel.inspection.node import view_node
@@ -50,6 +50,7 @@ def survey(ray: Any, checkpoints: Path | None = None) -> Health:
             nodes=views,
             resources=resources,
             checkpoints=saved,
+            running=submitted_jobs(ray),
             notes=tuple(notes),
             time=time.time(),
         )

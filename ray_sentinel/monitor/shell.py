@@ -12,6 +12,7 @@ import msgspec
 from ray_sentinel import process
 from ray_sentinel.errors import UnreachableError
 from ray_sentinel.evidence.logs.lines import strip_escapes
+from ray_sentinel.evidence.logs.mask import mask
 from ray_sentinel.logs.find import live_session
 
 DEADLINE = 30.0
@@ -36,7 +37,7 @@ class Shell(msgspec.Struct, frozen=True):
         done = self._done(argv, deadline, most)
         if not done.ok:
             where = f" in pod {self.pod}" if self.pod else ""
-            raise UnreachableError(f"{argv[0]}{where}: {done.explain()}")
+            raise UnreachableError(mask(f"{argv[0]}{where}: {done.explain()}"))
         return _text(done)
 
     def ask(self, *argv: str, deadline: float = DEADLINE) -> tuple[bool, str]:

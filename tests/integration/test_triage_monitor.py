@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -95,6 +96,15 @@ def test_a_submitted_job_is_watched_by_its_id(head: Head, tmp_path: Path) -> Non
     report = monitor.get_training_health("", str(tmp_path))
     assert not report["healthy"]
     assert any("allotted none of its 2 GPUs" in issue for issue in report["issues"])
+
+    health = subprocess.run(
+        [sys.executable, "-m", "ray_sentinel.cli.main", "health", "--json"],
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    assert health.returncode == 1, health.stderr
+    assert "raysubmit_watched is RUNNING" in json.loads(health.stdout)["verdict"]
 
     done.touch()
     ended = monitor.monitor_job("", "raysubmit_watched", check_interval=0.2, timeout=60)

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from ray_sentinel.evidence.logs.causes import ended_by_signal
 from ray_sentinel.evidence.logs.lines import NOBODY, Origin
+from ray_sentinel.evidence.logs.mask import mask
 from ray_sentinel.evidence.logs.records import FileFacts, Hit
 from ray_sentinel.evidence.logs.watchdog import laggards
 from ray_sentinel.model.triage import LogCulprit
@@ -202,7 +203,7 @@ def _culprit(origin: Origin, people: People, reason: str) -> LogCulprit:
         ip=whole.ip,
         actor=whole.actor,
         gpu=whole.gpu,
-        reason=reason,
+        reason=mask(reason),
     )
 
 

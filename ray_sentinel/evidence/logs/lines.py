@@ -28,7 +28,7 @@ _RAY_SYSTEM = re.compile(
 _RANK = re.compile(r"\[rank[ _-]?(?P<rank>\d+)\]:? ?", re.IGNORECASE)
 _ROLE = re.compile(r"\[(?P<role>[a-zA-Z_]+)(?P<local>\d+)\]: ?")
 _MPI = re.compile(r"\[\d+,(?P<rank>\d+)\]<std(?:out|err)>: ?")
-_SRUN = re.compile(r" {0,4}(?P<rank>\d{1,5}): (?=\S)")
+_SRUN = re.compile(r" {0,4}(?P<rank>\d{1,5}): (?=\S|  |$)")
 _HOST = re.compile(
     r"(?P<host>\d{1,3}(?:\.\d{1,3}){3}|[A-Za-z][A-Za-z0-9]*(?:[-.][A-Za-z0-9]+)*-?\d+): (?=\S)"
 )

@@ -9,6 +9,7 @@ import msgspec
 from ray_sentinel.evidence.logs.phases import PhaseSeen
 from ray_sentinel.evidence.logs.records import FileFacts, Hit
 from ray_sentinel.evidence.logs.signatures import Signature
+from ray_sentinel.evidence.logs.steps import Step
 from ray_sentinel.evidence.logs.timeline import Training
 
 _STARTING = frozenset(
@@ -68,12 +69,12 @@ def _last_of_all(files: Sequence[FileFacts], training: Training) -> Hit | None:
         return None
     seen = training.steps[-1]
     step = seen.step
-    if step.total is None or step.step != step.total or step.per_epoch or step.total < 2:
+    if step.step is None or not _is_last(step, files):
         return None
     hit = Hit(
         file=training.file,
         offset=seen.offset,
-        text=f"step {step.step} of {step.total}",
+        text=f"step {step.step}",
         signature=LAST_STEP,
         time=seen.time,
         streamed=seen.streamed,
@@ -81,6 +82,16 @@ def _last_of_all(files: Sequence[FileFacts], training: Training) -> Hit | None:
     later = [h for f in files for h in f.hits if h.signature.role in ("cause", "symptom")]
     ends = all(h.signature.kind in _TEARDOWN for h in later if _after(h, hit))
     return hit if ends else None
+
+
+def _is_last(step: Step, files: Sequence[FileFacts]) -> bool:
+    if step.per_epoch:
+        return False
+    if step.total is not None:
+        return step.step == step.total > 1
+    # What counts from 0 (MaxText) ends one below the number in its header.
+    planned = {int(f.facts["total_steps"]) for f in files if "total_steps" in f.facts}
+    return any(total > 1 and step.step in (total - 1, total) for total in planned)
 
 
 def _goes_on(marker: Hit, files: Sequence[FileFacts], training: Training) -> bool:
