@@ -234,7 +234,7 @@ def theirs(given: dict[int, bytes]) -> set[int]:
         signal.alarm(LIMIT)
         try:
             fr_trace.main([folder, "-p", "trace_"])
-        except (Exception, SystemExit) as error:
+        except (Exception, SystemExit) as error:  # noqa: BLE001
             # It raises whatever it stumbles over: that is its answer then.
             said.write(f"failed: {error!r}")
         finally:

@@ -118,14 +118,23 @@ def _add(ranks: dict[int, Path], rank: int, path: Path, ignored: list[str]) -> N
         )
 
 
+def _holds_something(path: Path) -> bool:
+    try:
+        return path.stat().st_size > 0
+    except OSError:
+        return False
+
+
 def _choose(
     found: dict[str, dict[int, Path]], ignored: list[str]
 ) -> tuple[dict[int, Path], list[dict[int, Path]]]:
     """The largest set by prefix with every set that repeats none of its ranks; and the others.
 
+    Files that hold something count for more than empty ones, which may be marks of a script's.
     Single files beside a real set are strays, not ranks.
     """
-    prefixes = sorted(found, key=lambda prefix: (-len(found[prefix]), prefix))
+    filled = {prefix: sum(map(_holds_something, paths.values())) for prefix, paths in found.items()}
+    prefixes = sorted(found, key=lambda prefix: (-filled[prefix], -len(found[prefix]), prefix))
     result = dict(found[prefixes[0]])
     others: list[dict[int, Path]] = []
     for prefix in prefixes[1:]:

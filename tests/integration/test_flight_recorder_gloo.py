@@ -24,6 +24,9 @@ pytestmark = pytest.mark.integration
         ("two_groups", {0}, "not-enqueued"),
         # gloo records no send and no receive, so that nobody can be told apart.
         ("pipeline", set(), "cannot-tell"),
+        ("objects", {1}, "not-enqueued"),
+        ("two_sleepers", {1, 2}, "not-enqueued"),
+        ("in_flight", {3}, "not-enqueued"),
         ("outside", set(), "waiting-outside"),
     ],
 )

@@ -229,9 +229,18 @@ class Circles:
             second = self._called(rank, *other[0], other[1])
             if first and second:
                 votes.add(first.record < second.record)
-            elif first or second:
-                votes.add(second is None)
+            elif first and self._not_made(rank, other):
+                votes.add(True)
+            elif second and self._not_made(rank, one):
+                votes.add(False)
         return votes.pop() if len(votes) == 1 else None
+
+    def _not_made(self, rank: int, call: Call) -> bool:
+        """Whether a rank's counters prove that it has not come to a call; a dump may hide it."""
+        progress = self._equals.counters(rank).get(call[0])
+        if progress is None or progress.enqueued is None:
+            return False
+        return progress.enqueued < call[1]
 
     def _called(self, rank: int, kind: Kind, p2p: bool, seq: int) -> Entry | None:
         """What a rank called at one place of its group of a kind."""

@@ -136,3 +136,10 @@ def test_dumps_of_two_libraries_in_one_folder_are_read_together(
     code, out = run(capsys, str(tmp_path), "--json")
     assert json.loads(out)["culprit_ranks"] == [5]
     assert code == 1
+
+
+def test_empty_marks_of_a_script_are_not_taken_for_the_dumps(tmp_path: Path) -> None:
+    for rank in range(4):
+        (tmp_path / f"at_{rank}").touch()
+        (tmp_path / f"trace_{rank}.json").write_bytes(b"{}")
+    assert {path.name[:6] for path in find([str(tmp_path)]).paths.values()} == {"trace_"}
