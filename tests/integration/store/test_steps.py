@@ -18,12 +18,12 @@ from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-from ray_sentinel.api import Context
+from ray_sentinel.api import Context, NoData
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.store.job_prometheus import JobPrometheus
 from ray_sentinel_exporters.prometheus import PrometheusExporter
-from ray_sentinel_plugins import tensorboard
 from ray_sentinel_plugins._event_files.places import Readership
+from ray_sentinel_plugins._event_files.run import MAX_POINTS
 from ray_sentinel_plugins.tensorboard import TensorboardCollector
 from tests.support.parts import require
 
@@ -60,7 +60,9 @@ class Training:
         writer.close()
         (path,) = place.iterdir()
         self._begun = self._begun or int(time.time())
-        name = f"events.out.tfevents.{self._begun + self._files}.{HOST}.{70 + attempt}.{self._files}"
+        name = (
+            f"events.out.tfevents.{self._begun + self._files}.{HOST}.{70 + attempt}.{self._files}"
+        )
         self.folder.mkdir(exist_ok=True)
         path.rename(self.folder / name)
 
@@ -97,7 +99,7 @@ class Agent:
         )
         try:
             self.exporter.publish(tuple(self.collector.collect()))
-        except tensorboard.NoData:
+        except NoData:
             self.exporter.publish(())
 
     def close(self) -> None:
@@ -253,7 +255,7 @@ def test_ten_minutes_without_a_prometheus(
             for _ in range(4):
                 passed += 15.0
                 agent.cycle()
-        assert len(training.expected) > tensorboard.MAX_POINTS
+        assert len(training.expected) > MAX_POINTS
         again = JobPrometheus(tmp_path / "prometheus", binary=require("prometheus"))
         try:
             wanted = sorted(training.expected)

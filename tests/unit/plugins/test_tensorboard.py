@@ -15,10 +15,10 @@ from tensorboard.util import tensor_util
 
 from ray_sentinel.api import Context, Family, NoData, Sample
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
-from ray_sentinel_plugins import tensorboard
+from ray_sentinel_plugins._event_files import run as run_module
 from ray_sentinel_plugins._event_files.follow import FileName
 from ray_sentinel_plugins._event_files.places import Readership, open_folders
-from ray_sentinel_plugins.tensorboard import (
+from ray_sentinel_plugins._event_files.run import (
     HOLD_SECONDS,
     LEAST_SECONDS,
     MAX_POINTS,
@@ -26,15 +26,15 @@ from ray_sentinel_plugins.tensorboard import (
     SETTLED_SECONDS,
     START_SECONDS,
     Run,
-    TensorboardCollector,
     Writer,
 )
+from ray_sentinel_plugins.tensorboard import TensorboardCollector
 
 
 @pytest.fixture(autouse=True)
 def _any_time_is_young_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests' values are of 1970, but where their age is what is tested."""
-    monkeypatch.setattr(tensorboard, "OLDEST_SECONDS", 1e11)
+    monkeypatch.setattr(run_module, "OLDEST_SECONDS", 1e11)
 
 
 def add(
@@ -232,7 +232,7 @@ def test_what_no_prometheus_takes_keeps_nothing_else_out(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(tensorboard, "OLDEST_SECONDS", OLDEST_SECONDS)
+    monkeypatch.setattr(run_module, "OLDEST_SECONDS", OLDEST_SECONDS)
     now = time.time()
     add(writer, 1, now - OLDEST_SECONDS - 60, loss=1.0)
     add(writer, 2, now - OLDEST_SECONDS + 600, loss=2.0)

@@ -1,0 +1,137 @@
+"""One run: a folder of event files, what was read from it, and how long that is handed on."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from pathlib import Path
+
+import msgspec
+
+from ray_sentinel_plugins._event_files.events import Event
+from ray_sentinel_plugins._event_files.follow import FollowedFile, FollowedFolder
+from ray_sentinel_plugins._event_files.state import RunState
+from ray_sentinel_plugins._files import Files, clean
+
+MAX_POINTS = 50_000
+"""Values that are handed on at one time; beyond, a file is read on when there is room again."""
+LEAST_SECONDS = 20.0
+"""A value is handed on for so long at least: several scrapes."""
+SETTLED_SECONDS = 90.0
+"""And for so long where there is room: one that scrapes rarely gets it too. One that gets a value
+again, with the same time, keeps it once."""
+HOLD_SECONDS = 660.0
+"""While nobody scrapes a value is held for so long: ten minutes without a Prometheus lose nothing.
+Where there is no more room, the files are read on when there is."""
+START_SECONDS = 120.0
+"""In which a first Prometheus may come; after that, one that never came is not waited for where
+there is no more room."""
+OLDEST_SECONDS = 30 * 86400.0 - 3600.0
+"""What Prometheus takes at most, by the configuration that we make for it; a single older sample
+fails the whole scrape."""
+MAX_TIME = 1e11
+"""Unix seconds; a time beyond is none."""
+
+Labels = tuple[tuple[str, str], ...]
+
+
+class Writer(msgspec.Struct, frozen=True):
+    """Who wrote an event file: the how-manieth process that did, and its host, if the file's name
+    tells. The host is part of the series, so that they stay the same whichever agent reads."""
+
+    attempt: int
+    host: str = ""
+
+    @property
+    def labels(self) -> Labels:
+        """What its values are told apart by."""
+        attempt = ("attempt", str(self.attempt))
+        return (("host", clean(self.host.split(".")[0])), attempt) if self.host else (attempt,)
+
+
+class Run:
+    """One folder of event files and what was read from it."""
+
+    def __init__(self, folder: Path, begun: float = 0.0) -> None:
+        self.followed = FollowedFolder(folder)
+        self.state = RunState()
+        self.points: list[tuple[str, float, float, Writer]] = []
+        """(Tag, value, Unix seconds, writer) of each value that is handed on."""
+        self.steps: list[tuple[int, float, Writer]] = []
+        """(Step, Unix seconds, writer) likewise."""
+        self.too_old = 0
+        """Values that no Prometheus would take."""
+        self._begun = begun
+        self._batches: deque[tuple[float, int, int]] = deque()
+        """(Monotonic time, points, steps) of each collection that added some."""
+        self._last_step: tuple[int, int] | None = None
+        self._stamps: dict[tuple[str, int], tuple[float, int]] = {}
+
+    def release(self, now: float, handed_on: float | None) -> None:
+        """Let go of what was handed on for long enough; ``now`` and ``handed_on``, the last moment
+        at which somebody took it, are monotonic."""
+        known_points = sum(points for _, points, _ in self._batches)
+        known_steps = sum(steps for _, _, steps in self._batches)
+        if len(self.points) > known_points or len(self.steps) > known_steps:
+            added = (now, len(self.points) - known_points, len(self.steps) - known_steps)
+            self._batches.append(added)
+        while self._batches:
+            since, points, steps = self._batches[0]
+            full = len(self.points) >= MAX_POINTS
+            least = LEAST_SECONDS if full else SETTLED_SECONDS
+            taken = handed_on is not None and handed_on - since >= least
+            nobody = handed_on is None and now - max(self._begun, since) >= START_SECONDS
+            if not (taken or (nobody and full) or now - since >= HOLD_SECONDS):
+                break
+            del self.points[:points], self.steps[:steps]
+            self._batches.popleft()
+
+    def read(self, until: float, history: bool, files: Files) -> None:
+        """Read what is new, until the monotonic moment; what cannot be read is said."""
+        try:
+            self.followed.look()
+        except OSError as error:
+            files.complain(self.followed.path, f"cannot be listed: {error.strerror or error}")
+            return
+        for file in self.followed.files.values():
+            try:
+                self._read_file(file, until, history)
+            except OSError as error:
+                files.complain(file.path, f"cannot be read: {error.strerror or error}")
+                file.caught_up = True
+            if not file.caught_up:
+                return  # a later file must not be read before an earlier one
+
+    def _read_file(self, file: FollowedFile, until: float, history: bool) -> None:
+        file.caught_up = False
+        writer = Writer(file.attempt, file.host)
+        while time.monotonic() < until and len(self.points) < MAX_POINTS and not file.caught_up:
+            oldest = time.time() - OLDEST_SECONDS
+            for event in file.read():
+                self._take(event, writer, oldest if history else math.inf)
+
+    def _take(self, event: Event, writer: Writer, oldest: float) -> None:
+        taken = self.state.take(event)
+        if not taken or not 0 < event.wall_time < MAX_TIME or oldest == math.inf:
+            return
+        if event.wall_time < oldest:
+            self.too_old += len(taken)
+            return
+        attempt = writer.attempt
+        for tag, value in taken:
+            self.points.append((tag, value, self._stamp(tag, event.wall_time, attempt), writer))
+        step = self.state.step
+        if step is not None and (step, attempt) != self._last_step:
+            self._last_step = (step, attempt)
+            self.steps.append((step, self._stamp("", event.wall_time, attempt), writer))
+
+    def _stamp(self, tag: str, wall_time: float, attempt: int) -> float:
+        """The value's own time in whole milliseconds, as they are stored; one millisecond after
+        the value before it where both fall into the same."""
+        stamp = round(wall_time * 1000)
+        last_time, last_stamp = self._stamps.get((tag, attempt), (0.0, 0))
+        if wall_time >= last_time and stamp <= last_stamp:
+            stamp = last_stamp + 1
+        self._stamps[tag, attempt] = (wall_time, stamp)
+        return stamp / 1000
