@@ -44,6 +44,9 @@ MODELS: tuple[tuple[str, float, float], ...] = (
     ("A800", 60.0, 330.0),
 )
 
+Place = tuple[str, str, NodeTelemetry]
+"""Node, index of a GPU, series of the node."""
+
 GpuState = Literal["working", "waiting", "resting", "unclear"]
 
 
@@ -77,12 +80,22 @@ class GpuLevels:
     def __init__(self) -> None:
         self._work: dict[tuple[str, str], float] = {}
         self._rest: dict[tuple[str, str], float] = {}
+        self._places: dict[tuple[str, int], tuple[float, list[Place]]] = {}
+
+    def places(self, view: ClusterView, job: JobView, now: float) -> list[Place]:
+        """The GPUs that the job's ranks were given; where they do not say, all of their nodes."""
+        known = self._places.get(job.key)
+        if known is None or known[0] != now:
+            if len(self._places) > len(view.jobs):
+                self._places.clear()
+            known = self._places[job.key] = now, list(_places(view, job, now))
+        return known[1]
 
     def learn(self, view: ClusterView, now: float) -> None:
         """Look at all jobs: those at work show what work draws, idle GPUs what rest draws."""
         for job in view.jobs.values():
             working = at_work(job, now)
-            for node_id, index, node in places(view, job, now):
+            for node_id, index, node in self.places(view, job, now):
                 key = (node_id, index)
                 power = _level(node, POWER, index, now)
                 use = _level(node, UTILISATION, index, now)
@@ -97,7 +110,7 @@ class GpuLevels:
     def gpus(self, view: ClusterView, job: JobView, now: float) -> list[Gpu]:
         """The job's GPUs as they are now."""
         found = []
-        for node_id, index, node in places(view, job, now):
+        for node_id, index, node in self.places(view, job, now):
             rest, work = model_levels(node, index, now)
             key = (node_id, index)
             found.append(
@@ -114,9 +127,7 @@ class GpuLevels:
         return found
 
 
-def places(view: ClusterView, job: JobView, now: float) -> Iterator[tuple[str, str, NodeTelemetry]]:
-    """(node, GPU index, series) of the GPUs that the job's ranks were given; where they do not
-    say, all GPUs of their nodes."""
+def _places(view: ClusterView, job: JobView, now: float) -> Iterator[Place]:
     given: dict[str, set[str]] = {}
     silent: set[str] = set()
     for rank in job.live:

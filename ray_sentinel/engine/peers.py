@@ -9,7 +9,7 @@ import msgspec
 
 from ray_sentinel.engine.alerting import jobs_at_work, ranks_of_gpu
 from ray_sentinel.engine.cluster import ClusterView
-from ray_sentinel.engine.gpus import UTILISATION, places
+from ray_sentinel.engine.gpus import UTILISATION
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.incident import FaultKind
 
@@ -54,7 +54,7 @@ def outliers(
     """
     for job in jobs_at_work(view, now):
         found: dict[tuple[str, str], list[float]] = {}
-        for node_id, index, node in places(view, job, now):
+        for node_id, index, node in view.gpu_levels.places(view, job, now):
             series = node.one(metric, now, gpu=index, **labels)
             use = node.one(UTILISATION, now, gpu=index)
             if series is None or not series.covers(now, seconds):

@@ -98,6 +98,7 @@ class NodeTelemetry:
         """(coordinator's time, event)"""
         self.sampled_at = 0.0
         self._seen: set[tuple[float, str]] = set()
+        self._found: dict[tuple[str, Labels], Series] = {}
 
     def get(self, name: str, now: float) -> Iterator[tuple[dict[str, str], Series]]:
         """The series of a metric that are still sent, with their labels."""
@@ -107,8 +108,14 @@ class NodeTelemetry:
 
     def one(self, name: str, now: float, **labels: str) -> Series | None:
         """The series with just these labels among its own; None where there is none."""
-        wanted = labels.items()
-        return next((s for found, s in self.get(name, now) if wanted <= found.items()), None)
+        key = (name, tuple(labels.items()))
+        known = self._found.get(key)
+        if known is None or now - known.at > GONE:
+            wanted = labels.items()
+            known = next((s for found, s in self.get(name, now) if wanted <= found.items()), None)
+            if known is not None:
+                self._found[key] = known
+        return known
 
 
 class Telemetry:

@@ -30,12 +30,8 @@ class TrainTransport(AlertRule):
 
     def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
         limits = self.thresholds
-        moving = {
-            rank.node
-            for job in view.jobs.values()
-            for rank in job.live
-            if job.training() and job.silence(now) < job.patience()
-        }
+        going = [j for j in view.jobs.values() if j.training() and j.silence(now) < j.patience()]
+        moving = {rank.node for job in going for rank in job.live}
         for node, telemetry in watched(view):
             if node.node.id not in moving:
                 continue
