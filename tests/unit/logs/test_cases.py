@@ -8,12 +8,19 @@ import pytest
 
 from ray_sentinel.logs.catalogue import load_catalogue
 from ray_sentinel.logs.triage import triage_path
-from tests.support.log_cases import collectives, failures, frameworks, many_files, surroundings
+from tests.support.log_cases import (
+    collectives,
+    failures,
+    frameworks,
+    many_files,
+    slurm_jax,
+    surroundings,
+)
 from tests.support.log_cases.parts import ANYBODY, NOBODY, Case
 
 CASES = {
     f"{module.__name__.rpartition('.')[2]}: {name}": case
-    for module in (collectives, failures, frameworks, many_files, surroundings)
+    for module in (collectives, failures, frameworks, many_files, slurm_jax, surroundings)
     for name, case in module.CASES.items()
 }
 
