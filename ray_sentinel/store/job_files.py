@@ -96,11 +96,21 @@ class JobFiles:
         except OSError as error:
             log.debug("the log of prometheus was not cut: %s", error)
 
-    def last_words(self) -> str:
-        """The line of the log that says best why it ended; empty where there is none."""
+    def log_size(self) -> int:
+        """Bytes of the log."""
+        try:
+            return self.log.stat().st_size
+        except OSError:
+            return 0
+
+    def last_words(self, since: int = 0) -> str:
+        """The line of the log that says best what went wrong; empty where there is none.
+
+        Only what was said after byte ``since`` counts, and the last 8 KiB.
+        """
         try:
             with self.log.open("rb") as file:
-                file.seek(max(0, os.fstat(file.fileno()).st_size - 8192))
+                file.seek(max(since, os.fstat(file.fileno()).st_size - 8192))
                 lines = file.read().decode("utf-8", "replace").strip().splitlines()
         except OSError:
             return ""

@@ -19,6 +19,7 @@ from ray_sentinel.errors import ConfigError, MissingPartError, UnreachableError
 from ray_sentinel.process import end, reap, spawn
 from ray_sentinel.store.binary import OUT_OF_ORDER, find_program, probe
 from ray_sentinel.store.job_files import LOW_BYTES, JobFiles
+from ray_sentinel.store.job_rules import UserRules
 from ray_sentinel.store.ports import answers, free_port
 from ray_sentinel.store.tsdb import lock_holder
 
@@ -61,8 +62,7 @@ class JobPrometheus:
         self._clock = clock or SystemClock()
         self._child: subprocess.Popen[bytes] | None = None
         self._started, self._due, self._pause = 0.0, 0.0, FIRST_PAUSE
-        self._rules = self.files.user_rules()
-        self._own_rules = True
+        self._rules = UserRules(self.files)
         self._aside: list[str] = []
         self._problem = self._disk = ""
         self._closed = False
@@ -127,7 +127,7 @@ class JobPrometheus:
             yield f"the job's Prometheus: {problem}"
         for path in self._aside:
             yield f"the job's Prometheus: a corrupt block was moved to {path}"
-        if not self._own_rules:
+        if not self._rules.used:
             yield f"the job's Prometheus runs without the rules in {self.files.folder / 'rules'}"
 
     def _watch(self) -> None:
@@ -156,8 +156,7 @@ class JobPrometheus:
 
     def _mend(self, words: str) -> None:
         """Take away what it said it cannot start with."""
-        if self.files.blames_rules(words):
-            self._own_rules = False
+        self._rules.refused(words)
         try:
             moved = self.files.set_aside(words)
         except OSError as error:
@@ -169,11 +168,16 @@ class JobPrometheus:
 
     def _look_at_rules(self) -> None:
         """Have it read the user's rules again when they were changed."""
-        rules = self.files.user_rules()
-        if rules == self._rules:
+        if self._child is None:
+            self._rules.changed()
             return
-        self._rules, self._own_rules = rules, True
-        if self._child is not None and self._told():
+        if problem := self._rules.objection():
+            self._problem = problem
+            log.warning("prometheus goes on without the changed rules: %s", problem)
+            self._told()  # it must be able to start again
+        if self._rules.changed() and self._told():
+            self._rules.told()
+            self._problem = ""
             log.info("the rules in %s changed: prometheus reads them", self.files.folder / "rules")
             os.kill(self._child.pid, signal.SIGHUP)
 
@@ -218,7 +222,7 @@ class JobPrometheus:
         try:
             self.files.data.mkdir(parents=True, exist_ok=True)
             self.files.write_config(
-                old_samples=self.program.takes_old_samples, own_rules=self._own_rules
+                old_samples=self.program.takes_old_samples, own_rules=self._rules.used
             )
         except OSError as error:
             self._disk = f"{self.files.folder} cannot be written: {error.strerror}"

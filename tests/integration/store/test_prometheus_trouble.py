@@ -110,6 +110,12 @@ def test_rules_that_are_none_are_left_out_until_they_are_mended(
     until(lambda: "own" in rule_groups(job), "the mended ones are read", stepping(job))
     assert job.pid == pid, "without a restart"
     assert not any("without the rules in" in note for note in job.notes)
+    own.write_text("groups: no list at all")
+    refused = lambda: any("without the rules in" in note for note in job.notes)  # noqa: E731
+    until(refused, "wrong again, while it runs", stepping(job))
+    assert any("own.yml" in note for note in job.notes)
+    assert job.pid == pid
+    assert "rules/*.yml" not in (tmp_path / "prometheus" / "prometheus.yml").read_text()
 
 
 def test_a_corrupt_block_is_moved_away(job: JobPrometheus, tmp_path: Path) -> None:
