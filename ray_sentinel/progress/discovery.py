@@ -59,6 +59,20 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     role: str = ""
     source: str = "record"
 
+    def found(self, process: Process) -> Found:
+        """The rank, where its word is taken for ``process``."""
+        return Found(
+            process=process,
+            job=self.job,
+            rank=self.rank,
+            attempt=self.attempt,
+            world_size=self.world_size,
+            local_rank=self.local_rank,
+            gpus=self.gpus,
+            role=self.role,
+            source=self.source,
+        )
+
 
 class _Candidate(msgspec.Struct, frozen=True):
     process: Process
@@ -117,17 +131,7 @@ class Discovery:
             # A child that ran the attaching line again, such as a spawned dataloader worker.
             if any((other.job, other.rank) == (claim.job, claim.rank) for other in above):
                 continue
-            yield Found(
-                process=process,
-                job=claim.job,
-                rank=claim.rank,
-                attempt=claim.attempt,
-                world_size=claim.world_size,
-                local_rank=claim.local_rank,
-                gpus=claim.gpus,
-                role=claim.role,
-                source=claim.source,
-            )
+            yield claim.found(process)
 
     def _by_environ(
         self, table: Mapping[int, Process], claimed: Iterable[Found]

@@ -16,16 +16,14 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
-import msgspec
-
 from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
 from ray_sentinel.model.progress import Exit, RankSnapshot
-from ray_sentinel.progress import pidfd
 from ray_sentinel.progress.ask import NoAnswerError, arm_watchdog
 from ray_sentinel.progress.attached import Attached
+from ray_sentinel.progress.departures import Departures, Followed
 from ray_sentinel.progress.discovery import Claim, Discovery, Found
 from ray_sentinel.progress.environment import RECORD_DIR_VARIABLE
-from ray_sentinel.progress.exits import Ended, ExitWatch
+from ray_sentinel.progress.exits import ExitWatch
 from ray_sentinel.progress.last_output import LastOutput
 from ray_sentinel.progress.ownership import is_default_owner, owns
 from ray_sentinel.progress.process_state import StateReader
@@ -39,13 +37,6 @@ from ray_sentinel.progress.who import DEFAULT_JOB
 
 MAX_COMMAND = 400
 """Characters of a command line that are passed on."""
-
-
-class _Tracked(msgspec.Struct, kw_only=True):
-    """A rank that is watched for its exit, and what was last known of it."""
-
-    rank: Rank
-    view: RecordView | None = None
 
 
 class NodeWatch:
@@ -82,19 +73,22 @@ class NodeWatch:
         self.records = RecordReader(folders, proc=proc, monotonic=monotonic, now=now)
         self._discovery = Discovery()
         self._states = StateReader(proc)
-        self._exits = ExitWatch(proc, now=now, on_exit=on_exit)
         self._stale = StaleRecords(self.records)
         self._outputs = LastOutput(proc)
         self._ray = RayRanks(own_raylet, proc)
         self._workers: tuple[RayWorker, ...] = ()
-        self._tracked: dict[Key, _Tracked] = {}
-        self._ended: set[Key] = set()
         self._attached = Attached(proc)
+        self._departures = Departures(
+            ExitWatch(proc, now=now, on_exit=on_exit),
+            self._stale,
+            lambda key: self._attached.latest.get(key),
+            monotonic=monotonic,
+            now=now,
+        )
         self._views: dict[Key, RecordView] = {}
         self._armed: set[RecordView] = set()
         self._refusal_said = False
         self._processes: Mapping[int, Process] = {}
-        self._order = 0
         self.hidden = 0
         """Processes whose environment we may not read: ranks of other users are not seen."""
 
@@ -143,13 +137,15 @@ class NodeWatch:
         table = self._processes = self._table.refresh(self._monotonic())
         views = self.records.scan()
         self._views = self._attached.update(views, table, self._monotonic())
-        exits = [exit for item in self._exits.drain() if (exit := self._exit(item)) is not None]
+        exits = self._departures.drain()
         found = self._discover(table)
         snapshots = self._snapshots(found)
         self._follow(found, table)
-        exits += self._late(table, views)
+        dead = [view for view in views if not _lives(view, table)]
+        for view in dead:
+            self.records.rest(view)
+        exits += self._departures.late(dead, self._owned, self._dead_rank)
         self._states.forget({item.process.key for item in found})
-        self._ended &= {process.key for process in table.values()}
         self.hidden = sum(process.hidden for process in table.values())
         return snapshots, tuple(exits)
 
@@ -167,9 +163,7 @@ class NodeWatch:
         return [
             item
             for item in found
-            if item.process.key not in self._ended
-            and not self._exits.has_ended(item.process.key)
-            and self._owns(item.process)
+            if not self._departures.has_ended(item.process.key) and self._owns(item.process)
         ]
 
     def _owns(self, process: Process) -> bool:
@@ -204,8 +198,7 @@ class NodeWatch:
             if reading is None:
                 continue
             if reading.state.state in ("Z", "X") and reading.state.threads <= 1:
-                # Where there are no pidfds, nobody else tells that it ended.
-                self._exits.missing((key,))
+                self._departures.missing(key)
             snapshots.append(
                 RankSnapshot(
                     rank=self._rank(item),
@@ -230,29 +223,25 @@ class NodeWatch:
             command=item.process.title[:MAX_COMMAND],
         )
 
+    def _dead_rank(self, view: RecordView) -> Rank | None:
+        """Whose record this is, of a process that is gone."""
+        claim = _claim(view)
+        if claim is None:
+            return None
+        process = Process(pid=claim.pid, start=claim.start, parent=0, command="")
+        return self._rank(claim.found(process))
+
     def _follow(self, found: Iterable[Found], table: Mapping[int, Process]) -> None:
-        """Watch all ranks for their exits, and let go of processes that are ranks no more."""
-        current: dict[Key, _Tracked] = {}
+        """Watch all ranks for their exits, and see that those without a tracer leave stacks."""
+        current: dict[Key, Followed] = {}
         for item in found:
             key = item.process.key
             view = self._views.get(key)
-            current[key] = _Tracked(rank=self._rank(item), view=view)
-            self._exits.watch(key)
+            current[key] = Followed(rank=self._rank(item), view=view)
             if view is not None and view not in self._armed:
                 self._arm(view)
         self._armed &= set(self._views.values())
-        living = {process.key for process in table.values()}
-        gone = {
-            key: tracked
-            for key, tracked in self._tracked.items()
-            if key not in current and (key not in living or self._exits.has_ended(key))
-        }
-        self._exits.missing(gone)
-        for key, tracked in gone.items():
-            tracked.view = self._attached.latest.get(key, tracked.view)
-        self._tracked = {**current, **gone}
-        self._outputs.forget(self._tracked.keys())
-        self._outputs.note(current.keys())
+        self._departures.follow(current, {process.key for process in table.values()})
 
     def _arm(self, view: RecordView) -> None:
         """Where no tracer may look, the rank must leave its stacks before it is too late."""
@@ -271,51 +260,9 @@ class NodeWatch:
         except NoAnswerError as error:
             self._attached.problems.append(str(error))
 
-    def _exit(self, ended: Ended) -> Exit | None:
-        tracked = self._tracked.pop(ended.key, None)
-        self._ended.add(ended.key)
-        if tracked is None:
-            return None
-        view = self._attached.latest.get(ended.key, tracked.view)
-        self._stale.told(ended.key, self._monotonic())
-        return self._make_exit(tracked.rank, ended.at, ended.status, view)
-
-    def _make_exit(
-        self, rank: Rank, at: float, status: int | None, view: RecordView | None
-    ) -> Exit:
-        self._order += 1
-        code, signal = pidfd.describe(status)
-        return Exit(
-            rank=rank,
-            at=at,
-            order=self._order,
-            code=code,
-            signal=signal,
-            last_words=view.progress.last_words if view else None,
-            was_attached=view is not None and not view.detached,
-            progress=view.progress if view else None,
-            last_output=self._outputs.read((rank.process.pid, rank.process.start)),
-        )
-
-    def _late(self, table: Mapping[int, Process], views: Iterable[RecordView]) -> list[Exit]:
-        """Ranks that died before this agent first looked, and records that nobody needs."""
-        dead = [view for view in views if not _lives(view, table)]
-        for view in dead:
-            self.records.rest(view)
-        exits = []
-        for view in self._stale.untold(dead, self._tracked, self._monotonic(), self._owned):
-            claim = _claim(view)
-            if claim is None:
-                continue
-            at = self._now() - (self._monotonic() - view.last_sign)
-            process = Process(pid=claim.pid, start=claim.start, parent=0, command="")
-            exits.append(self._make_exit(self._rank(_found(claim, process)), at, None, view))
-        self._stale.clean(dead, self._tracked, self._monotonic())
-        return exits
-
     def close(self) -> None:
         """Stop the thread and close all files."""
-        self._exits.close()
+        self._departures.close()
         self.records.close()
 
 
@@ -341,18 +288,4 @@ def _claim(view: RecordView) -> Claim | None:
         local_rank=identity.local_rank,
         gpus=identity.gpus,
         role=identity.role,
-    )
-
-
-def _found(claim: Claim, process: Process) -> Found:
-    return Found(
-        process=process,
-        job=claim.job,
-        rank=claim.rank,
-        attempt=claim.attempt,
-        world_size=claim.world_size,
-        local_rank=claim.local_rank,
-        gpus=claim.gpus,
-        role=claim.role,
-        source=claim.source,
     )
