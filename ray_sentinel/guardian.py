@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from ray_sentinel.capture import session
+from ray_sentinel.clearance import Clearance
 from ray_sentinel.config import Config, load, safe_name
 from ray_sentinel.errors import SentinelError, UsageError
 from ray_sentinel.logs.catalogue import load_catalogue
@@ -96,7 +97,7 @@ def run(
         watch=(lambda job: look_at_page(where, job)) if where else None,
         capture=lambda state, folder, why: capture(settings, state, folder, why),
         steps=lambda job, attempt: last_step(reader, job, attempt),
-        clear=what_is_held,
+        clear=Clearance(task.argv, task.environ, name, where).problem,
         say=say or (lambda text: None),
         notify=lambda event, text: told.tell(run_notice(name, event, text)),
     )
@@ -224,14 +225,6 @@ def last_step(reader: RecordReader, job: str, attempt: int) -> int | None:
         and view.progress.step is not None
     ]
     return min(found, default=None)
-
-
-def what_is_held(state: State) -> str:
-    """What an ended attempt still holds: processes, and GPUs that its processes are seen on."""
-    alive = descendants(state.keeper)
-    if alive:
-        return f"pid {alive[0].pid} ({alive[0].command}) of the old attempt still runs"
-    return ""
 
 
 def auto_restart(

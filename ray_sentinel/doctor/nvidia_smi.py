@@ -48,11 +48,17 @@ class Smi(msgspec.Struct, frozen=True, kw_only=True):
 def read() -> Smi | None:
     """Ask the driver; None where there is no ``nvidia-smi``. Raises SentinelError."""
     program = shutil.which("nvidia-smi")
-    return _ask(program) if program else None
+    return _once(program) if program else None
 
 
 @lru_cache(maxsize=4)
-def _ask(program: str) -> Smi:
+def _once(program: str) -> Smi:
+    """Several checks ask the same, in a process that lives for seconds."""
+    return ask(program)
+
+
+def ask(program: str) -> Smi:
+    """Ask the driver now. Raises SentinelError."""
     done = process.run([program, "-q", "-x"], deadline=SECONDS)
     if not done.ok:
         said = done.stdout.decode("utf-8", "replace").strip().splitlines()[:1]

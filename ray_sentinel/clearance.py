@@ -1,0 +1,79 @@
+"""Whether what an attempt held is free again: processes, ports, GPUs, ranks on other nodes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import urllib.request
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ray_sentinel.doctor import nvidia_smi
+from ray_sentinel.errors import SentinelError
+from ray_sentinel.supervise.descendants import descendants
+from ray_sentinel.supervise.folder import State
+from ray_sentinel.supervise.ports import listened_on, ports_of
+
+PAGE_SECONDS = 3.0
+SLACK_BYTES = 1 << 30
+"""More than before the run that a GPU may have in use: drivers keep a little."""
+
+
+class Clearance:
+    """Remembers what was in use before the run: that is somebody else's."""
+
+    def __init__(
+        self, argv: Sequence[str], environ: Mapping[str, str], job: str, page: str
+    ) -> None:
+        self._job, self._page = job, page
+        wanted = ports_of(argv, environ)
+        # A port that somebody held before the run will not become free by waiting.
+        self._ports = () if listened_on(wanted) else wanted
+        self._before = _used()
+
+    def problem(self, state: State) -> str:
+        """One sentence about what is still held; empty where all is free."""
+        alive = descendants(state.keeper)
+        if alive:
+            return f"pid {alive[0].pid} ({alive[0].command}) of the old attempt still runs"
+        return listened_on(self._ports) or self._gpus() or self._ranks()
+
+    def _gpus(self) -> str:
+        for name, used in _used().items():
+            more = used - self._before.get(name, used)
+            if more > SLACK_BYTES:
+                return f"{name} has {more / (1 << 30):.1f} GiB more in use than before the run"
+        return ""
+
+    def _ranks(self) -> str:
+        for job in jobs_on(self._page) if self._page else ():
+            if job.get("job") != self._job or job.get("ended"):
+                continue
+            for rank in job.get("ranks", ()):
+                if rank.get("state") not in ("exited", "dead", "ended"):
+                    where = f"{rank.get('host')} (pid {rank.get('pid')})"
+                    return f"rank {rank.get('rank')} of the old attempt still runs on {where}"
+        return ""
+
+
+def jobs_on(page: str) -> list[dict[str, Any]]:
+    """The jobs that the coordinator knows; none where it does not answer."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(f"{page.rstrip('/')}/api/v1/ranks", timeout=PAGE_SECONDS) as answer:
+            found = json.loads(answer.read(64 << 20))
+    except (OSError, ValueError):
+        return []
+    return found if isinstance(found, list) else []
+
+
+def _used() -> dict[str, int]:
+    """GPU → bytes in use; empty where there are none, or where the driver does not answer."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return {}
+    try:
+        found = nvidia_smi.ask(program)
+    except SentinelError:
+        return {}
+    return {f"{g.name} {g.uuid}": g.used_bytes for g in found.gpus if g.used_bytes is not None}
