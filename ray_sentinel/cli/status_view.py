@@ -25,6 +25,8 @@ COLOURS = {
     "blocked": "bold red",
     "silent": "yellow",
 }
+SEVERITIES = ("critical", "warning", "info")
+MOST_ALERTS = 20
 MOST_RANKS = 64
 """Lines of ranks to show; those in trouble come first."""
 
@@ -32,7 +34,10 @@ MOST_RANKS = 64
 def status_view(status: Status) -> RenderableType:
     """The whole page."""
     parts: list[RenderableType] = [_headline(status)]
-    parts += [_job(job) for job in status.jobs if not job.ended]
+    for job in status.jobs:
+        if not job.ended:
+            parts.append(_job(job))
+            parts += _warnings(job)
     parts.append(_nodes(status))
     parts += [
         Text(f"not watched: {clean(node.host)}: {clean(node.reason)}", style="yellow")
@@ -74,6 +79,25 @@ def _job(job: JobStatus) -> Table:
     if hidden:
         table.caption = f"and {hidden} ranks more: --json shows all"
     return table
+
+
+def _warnings(job: JobStatus) -> Iterator[Text]:
+    """What telemetry shows, the worst first, and who slows the job down."""
+    found = job.straggler
+    if found is not None and found.ranks:
+        whom = f"all ranks of {found.host}" if found.kind == "slow-node" else f"rank {found.ranks}"
+        heat = " ".join(f"{cost:.0f}" for _, cost in found.heat[-10:])
+        yield Text(
+            clean(f"{whom} costs {found.cost_percent:.0f} % of the time (lately, in %: {heat})"),
+            style="yellow",
+        )
+    for alert in sorted(job.alerts, key=lambda a: SEVERITIES.index(a.severity))[:MOST_ALERTS]:
+        style = "bold red" if alert.severity == "critical" else "yellow"
+        place = f"{alert.place}: " if alert.place else ""
+        text = clean(f"{alert.rule}: {place}{alert.text}")
+        yield Text(text, style="dim" if alert.severity == "info" else style)
+    if len(job.alerts) > MOST_ALERTS:
+        yield Text(f"and {len(job.alerts) - MOST_ALERTS} alerts more: --json shows all")
 
 
 def _most_telling(job: JobStatus) -> Iterator[RankStatus]:
