@@ -11,9 +11,10 @@ from ray_sentinel.api import Collector, Context, Event, NoData, Skip
 from ray_sentinel_plugins.amdgpu import AmdgpuCollector
 from ray_sentinel_plugins.host import HostCollector
 from ray_sentinel_plugins.kernel_log import KernelLogCollector
+from ray_sentinel_plugins.nvml import NvmlCollector
 from ray_sentinel_plugins.rdma import RdmaCollector
 
-COLLECTORS = (AmdgpuCollector, HostCollector, KernelLogCollector, RdmaCollector)
+COLLECTORS = (AmdgpuCollector, HostCollector, KernelLogCollector, NvmlCollector, RdmaCollector)
 TREES = Path(__file__).parents[2] / "fixtures" / "trees"
 EXPECTED = Path(__file__).parent / "expected"
 

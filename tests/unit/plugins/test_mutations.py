@@ -20,10 +20,11 @@ from ray_sentinel_plugins._host import dstate
 from ray_sentinel_plugins.amdgpu import AmdgpuCollector
 from ray_sentinel_plugins.host import HostCollector
 from ray_sentinel_plugins.kernel_log import KernelLogCollector
+from ray_sentinel_plugins.nvml import NvmlCollector
 from ray_sentinel_plugins.rdma import RdmaCollector
 
 TREES = Path(__file__).parents[2] / "fixtures" / "trees"
-COLLECTORS = (AmdgpuCollector, HostCollector, KernelLogCollector, RdmaCollector)
+COLLECTORS = (AmdgpuCollector, HostCollector, KernelLogCollector, NvmlCollector, RdmaCollector)
 Series = dict[str, float]
 Reader = Callable[[Path, int], bytes]
 
@@ -146,18 +147,41 @@ def _may_be_silent(instead: Reader, path: Path) -> bool:
     return not data.strip() or path.parent.name.isdigit()
 
 
-def test_folders_in_place_of_files(
-    tmp_path: Path, context: Callable[[Path], Context], series: Callable[..., Series]
+def _folder(place: Path) -> None:
+    place.mkdir(parents=True)
+
+
+def _dangling(place: Path) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to("nowhere")
+
+
+def _circle(place: Path) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(place.name)
+
+
+def _fifo(place: Path) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    os.mkfifo(place)
+
+
+@pytest.mark.parametrize("instead", [_folder, _dangling, _circle, _fifo])
+def test_something_else_in_place_of_every_file(
+    tmp_path: Path,
+    instead: Callable[[Path], None],
+    context: Callable[[Path], Context],
+    series: Callable[..., Series],
 ) -> None:
-    """Without any stand-in: a tree in which every file has become a folder."""
+    """Without any stand-in, and so for root too."""
     for tree in sorted(path for path in TREES.iterdir() if path.is_dir()):
         for folder, _, files in os.walk(tree):
             for file in files:
                 place = tmp_path / tree.name / Path(folder).relative_to(tree) / file
-                place.mkdir(parents=True)
+                instead(place)
         for kind in COLLECTORS:
             assert not {
                 name
                 for name, value in collected(kind, context(tmp_path / tree.name), series).items()
-                if value and not name.startswith("hw_gpu_user_processes")
+                if value and not name.startswith(("hw_gpu_user_processes", *INFOS))
             }
