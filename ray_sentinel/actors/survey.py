@@ -19,6 +19,7 @@ from ray_sentinel import process
 from ray_sentinel.actors import cluster, deployment
 from ray_sentinel.actors.names import NAMESPACE, agent_name
 from ray_sentinel.actors.resources import ray_resources, submitted_jobs
+from ray_sentinel.actors.session import session_logs
 from ray_sentinel.errors import SentinelError, UnreachableError
 from ray_sentinel.evidence.node.judge import Seen, checkpoint_health, judge
 from ray_sentinel.inspection.node import view_node
@@ -41,7 +42,9 @@ def survey(ray: Any, checkpoints: Path | None = None) -> Health:
     saved = checkpoints_of(checkpoints)
     notes: list[str] = []
     status = _status(ray, notes)
-    views = _views(ray, status, notes) if status is not None else (view_node(),)
+    views = (
+        _views(ray, status, notes) if status is not None else (view_node(session=session_logs()),)
+    )
     resources, problem = ray_resources(ray)
     notes += [problem] if problem else []
     return judge(
@@ -95,10 +98,11 @@ def _ask(ray: Any, wanted: Mapping[str, str]) -> tuple[tuple[NodeView, ...], lis
     for node_id, host in wanted.items():
         try:
             handle = ray.get_actor(agent_name(node_id), namespace=NAMESPACE)
+            asked[handle.inspect.remote()] = host
         except ValueError:
             unseen.append(f"{host} has no agent: see `ray-sentinel status`")
-            continue
-        asked[handle.inspect.remote()] = host
+        except AttributeError:
+            unseen.append(f"{host} has an agent of an older version, which cannot look at its node")
     done, waiting = ray.wait(list(asked), num_returns=len(asked), timeout=VIEW_SECONDS)
     unseen += [f"{asked[ref]} did not answer within {VIEW_SECONDS:.0f} s" for ref in waiting]
     views = []
