@@ -48,8 +48,10 @@ def _from_stack(view: RankView, fact: StackFact | None, movement: Movement) -> F
 
 
 def _keeps_gil(view: RankView, fact: StackFact | None, movement: Movement) -> bool:
-    # A rank with a companion thread tells by its stamp; without one, the same frame holding the
-    # GIL at every look does.
-    if fact is None or not (fact.holds_gil or fact.keeps_gil) or movement != "stuck":
+    # A rank with a companion thread tells by its stamp; without one, a thread that has the GIL and
+    # does not run. One that runs may be in a loop of Python: rank.gil-seen takes more looks at it.
+    if fact is None or movement != "stuck":
+        return False
+    if not fact.keeps_gil and (not fact.holds_gil or fact.active):
         return False
     return view.process.interpreter in ("unknown", "gil-held")
