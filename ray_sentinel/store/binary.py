@@ -64,15 +64,20 @@ def find_program(name: str = "prometheus", option: str = "") -> str:
     )
 
 
-def probe(path: str) -> Program:
-    """Ask a program what it is. Raises MissingPartError where it is no Prometheus."""
+def version_of(path: str) -> tuple[int, int, int]:
+    """The version that a program says it is. Raises MissingPartError where it is no Prometheus."""
     told = run([path, "--version"], deadline=PROBE_SECONDS)
     text = (told.stdout + told.stderr).decode("utf-8", "replace")
     found = _VERSION.search(text)
     if found is None:
         said = text.strip().splitlines()[:1] or [told.explain()]
         raise MissingPartError(f"{path} is not Prometheus: it says {said[0][:200]!r}")
-    major, minor, patch = (int(number) for number in found.groups())
+    return int(found[1]), int(found[2]), int(found[3])
+
+
+def probe(path: str) -> Program:
+    """Ask a program what it is and can do. Raises MissingPartError where it is no Prometheus."""
+    version = version_of(path)
     helped = run([path, "--help"], deadline=PROBE_SECONDS)
     flags = frozenset(_FLAG.findall((helped.stdout + helped.stderr).decode("utf-8", "replace")))
-    return Program(path, (major, minor, patch), flags)
+    return Program(path, version, flags)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ray_sentinel.errors import InputError, UnreachableError
 from ray_sentinel.process import end, spawn
-from ray_sentinel.store.binary import find_program, probe
+from ray_sentinel.store.binary import find_program, version_of
 from ray_sentinel.store.mirror import mirror_steadily
 from ray_sentinel.store.ports import FIRST_PORT, answers, free_port
 from ray_sentinel.store.scratch import scratch_folder
@@ -38,7 +38,8 @@ def read_only_prometheus(
     ``port`` 0 is the first free one from 9190 up. Raises MissingPartError without the program,
     InputError where there is nothing to open, UnreachableError if it does not start.
     """
-    program = probe(find_program("prometheus", binary)).path
+    program = find_program("prometheus", binary)
+    version_of(program)
     found = inspect(folder)
     if not found.blocks and not found.wal:
         raise InputError(
