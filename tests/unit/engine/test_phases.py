@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from ray_sentinel.config import Config
@@ -9,6 +10,7 @@ from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.phases import MOST_KEPT, PhaseBook, infer, say_duration
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import Activity, StackFact
+from tests.support.engine_sim import Sim
 
 
 def fact(pid: int, activity: Activity, label: str = "") -> StackFact:
@@ -84,3 +86,32 @@ def test_most_stacks_show_the_phase(activity: Activity, label: str, phase: str) 
 )
 def test_durations_for_people(seconds: float, text: str) -> None:
     assert say_duration(seconds) == text
+
+
+def starting(activity: Activity, label: str) -> Sim:
+    """Six ranks that nobody declares anything of, silent from the beginning."""
+    sim = Sim(attached=False)
+    for rank in sim.ranks:
+        rank.stuck = True
+    sim.stack_answer = lambda rank: msgspec.structs.replace(
+        sim.fact(rank), activity=activity, label=label, waits_for_others=False
+    )
+    return sim
+
+
+def test_a_silent_start_that_stacks_show_to_compile_is_no_incident() -> None:
+    sim = starting("compile", "compiling")
+    sim.engine.view.recall({"job": {"compile": [100.0, 540.0]}})
+    sim.run(400)
+    assert sim.incidents() == ()
+    _, _, (job,) = sim.engine.status(sim.now)
+    assert job.phase == "compile"
+    assert job.expected.startswith("compile for ")
+    assert job.expected.endswith("usual up to 9 min")
+
+
+def test_beyond_its_budget_the_same_start_is_told() -> None:
+    sim = starting("compile", "compiling")
+    sim.engine.view.recall({"job": {"compile": [30.0, 40.0]}})
+    sim.run(400)
+    assert [incident.suspects for incident in sim.incidents()] == [()]
