@@ -15,9 +15,10 @@ from ray_sentinel import __version__
 from ray_sentinel.actors import idle
 from ray_sentinel.actors.brain import Brain
 from ray_sentinel.actors.bundle import highest_number
+from ray_sentinel.actors.bundles import bundle_root
 from ray_sentinel.actors.deployment import Description
 from ray_sentinel.actors.environment import forget_identity
-from ray_sentinel.actors.execute import Executor, bundle_root
+from ray_sentinel.actors.execute import Executor
 from ray_sentinel.actors.fleet import Fleet
 from ray_sentinel.actors.history import HistoryKeeper, wanted
 from ray_sentinel.actors.logs import write_logs
@@ -164,9 +165,9 @@ class Coordinator:
 
     def _prune(self) -> None:
         places = ("events", "history")
-        folders = filter(None, (self._executor.root, *map(self._storage.folder, places)))
+        folders = filter(None, (self._executor.bundles.root, *map(self._storage.folder, places)))
         keep = {
-            *self._executor.open_bundles(),
+            *self._executor.bundles.open(),
             *filter(None, (self._events_folder, self._history.path)),
         }
         for path in self._storage.prune(keep, folders):

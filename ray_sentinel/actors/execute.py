@@ -1,8 +1,4 @@
-"""Carries out what the engine asks for, concurrently and under deadlines; answers with events.
-
-Agents may die while they are asked, and may be asked while they start: whoever does not answer in
-time becomes a problem in the answer, never a missing answer.
-"""
+"""Carries out what the engine asks for, concurrently and under deadlines; answers with events."""
 
 from __future__ import annotations
 
@@ -11,23 +7,18 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
 
 import msgspec
-import ray
-from ray.exceptions import RayError
 
-from ray_sentinel.actors import bundle
+from ray_sentinel.actors.asking import Agents, by_node
+from ray_sentinel.actors.bundles import Bundles, bundle_root
 from ray_sentinel.actors.diagnosing import SeriesDiagnoser
-from ray_sentinel.actors.fleet import Fleet, last_line
+from ray_sentinel.actors.fleet import Fleet
 from ray_sentinel.actors.messages import (
     Captured,
     CaptureRequest,
     Dump,
-    Dumps,
     Sampled,
-    pack,
     unpack,
 )
 from ray_sentinel.actors.probe import raylet_answers
@@ -52,14 +43,11 @@ from ray_sentinel.engine.events import (
     StacksTaken,
     StragglersFound,
 )
-from ray_sentinel.engine.table import OPEN
 from ray_sentinel.errors import UsageError
 from ray_sentinel.evidence import flight_recorder, stragglers
 from ray_sentinel.evidence.stacks.same import fold
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.incident import Incident
-from ray_sentinel.report import series
-from ray_sentinel.report.bundle import rendered
 from ray_sentinel.report.contract import incident_dict
 from ray_sentinel.supervise.incident_notices import STATES, keys_of_past, notice_of
 from ray_sentinel.supervise.notifier import Notifier, Settings, settings_of
@@ -67,7 +55,6 @@ from ray_sentinel.supervise.notifier import Notifier, Settings, settings_of
 log = logging.getLogger(__name__)
 
 SAMPLE_SECONDS = 3.0
-RECORDER_SECONDS = 10.0
 GATHER_SECONDS = 15.0
 """What a capture may take beyond ``capture.deadline``: to travel, and to be written."""
 WORKERS = 16
@@ -87,8 +74,9 @@ class Executor:
         """Where answers go; set by the coordinator."""
         self._config = config
         self._fleet = fleet
-        self.root = bundle_root(storage, config)
-        """Where bundles go; None where nothing can be written."""
+        self._agents = Agents(fleet)
+        incidents = tuple(incidents)
+        self.bundles = Bundles(bundle_root(storage, config), incidents)
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="ray-sentinel-act")
         # Captures take long and must not hold up the rounds of stacks; reports keep their order.
         self._captures = ThreadPoolExecutor(WORKERS, thread_name_prefix="ray-sentinel-capture")
@@ -97,22 +85,13 @@ class Executor:
         self.diagnose = SeriesDiagnoser(config.capture.series_seconds, self._add_diagnosis)
         self._latest: dict[str, Incident] = {}
         self._ras = RasWitness(self._ask_ras)
-        self._bundles: dict[str, Path] = {}
-        self._open: set[str] = set()
         self._notifier = notifier_of(config)
         for incident in incidents:
             self._notifier.know(keys_of_past(incident))
-            if incident.bundle and Path(incident.bundle).is_dir():
-                self._bundles[incident.id] = Path(incident.bundle)
 
     def __call__(self, action: AnyAction) -> None:
         pools = {Capture: self._captures, Publish: self._reports}
         pools.get(type(action), self._pool).submit(self._guarded, action)
-
-    def open_bundles(self) -> frozenset[Path]:
-        """Folders of incidents that are not over: never removed to make room."""
-        with self._lock:
-            return frozenset(self._bundles[key] for key in self._open & self._bundles.keys())
 
     def _guarded(self, action: AnyAction) -> None:
         try:
@@ -139,7 +118,7 @@ class Executor:
                 self._publish(action.incident)
 
     def _take_stacks(self, action: TakeStacks) -> StacksTaken:
-        answers, problems = self._ask("sample", _by_node(action.ranks), SAMPLE_SECONDS)
+        answers, problems = self._agents.ask_about("sample", action.ranks, SAMPLE_SECONDS)
         sampled = [unpack(data, Sampled) for data in answers.values()]
         return StacksTaken(
             time=time.time(),
@@ -150,7 +129,7 @@ class Executor:
         )
 
     def _ask_recorder(self, action: AskRecorder) -> RecorderExplained:
-        dumps, problems = self._dumps(action.ranks)
+        dumps, problems = self._agents.dumps(action.ranks)
         # A rank may have several recorders; NCCL's, the first, is the one that tells most.
         by_rank = {dump.rank: dump.data for dump in reversed(dumps)}
         size = max((rank.world_size or 0 for rank in action.ranks), default=0)
@@ -160,7 +139,7 @@ class Executor:
         )
 
     def _find_stragglers(self, action: AskArrivals) -> StragglersFound:
-        dumps, _ = self._dumps(action.ranks)
+        dumps, _ = self._agents.dumps(action.ranks)
         by_rank = {dump.rank: dump.data for dump in reversed(dumps)}
         hosts = {rank.id.rank: rank.process.host for rank in action.ranks}
         facts = None
@@ -171,17 +150,8 @@ class Executor:
         )
 
     def _ask_ras(self, ranks: tuple[Rank, ...], seconds: float) -> tuple[list[bytes], list[str]]:
-        answers, problems = self._ask("nccl_ras", _by_node(ranks), seconds)
+        answers, problems = self._agents.ask_about("nccl_ras", ranks, seconds)
         return list(answers.values()), problems
-
-    def _dumps(self, ranks: Iterable[Rank]) -> tuple[list[Dump], list[str]]:
-        answers, problems = self._ask("flight_recorder", _by_node(ranks), RECORDER_SECONDS)
-        dumps: list[Dump] = []
-        for data in answers.values():
-            answer = unpack(data, Dumps)
-            dumps += answer.dumps
-            problems += answer.problems
-        return dumps, problems
 
     def _probe(self, action: ProbeNode) -> NodeProbed:
         node = self._fleet.nodes().get(action.node_id)
@@ -201,16 +171,16 @@ class Executor:
                 waiters=_on(node, action.waiters),
                 others=_on(node, action.others),
             )
-            for node in _by_node((*action.suspects, *action.waiters, *action.others))
+            for node in by_node((*action.suspects, *action.waiters, *action.others))
         }
         seconds = self._config.capture.deadline + GATHER_SECONDS
-        answers, problems = self._ask("capture", requests, seconds)
+        answers, problems = self._agents.ask("capture", requests, seconds)
         captured = [unpack(data, Captured) for data in answers.values()]
         files = fold({name: data for answer in captured for name, data in answer.files.items()})
         everyone = (*action.suspects, *action.waiters, *action.others)
-        dumps, dump_problems = self._dumps(everyone)
+        dumps, dump_problems = self._agents.dumps(everyone)
         files |= {f"flight_recorder/{_dump_name(dump)}": dump.data for dump in dumps}
-        folder, lost = self._store(action.incident, files, look=True)
+        folder, lost = self.bundles.store(action.incident, files, look=True)
         if folder is not None:
             self.diagnose(action.incident)
         return CaptureDone(
@@ -226,38 +196,10 @@ class Executor:
             facts=tuple(fact for answer in captured for fact in answer.facts),
         )
 
-    def _store(
-        self, incident: Incident, files: dict[str, bytes], *, look: bool = False
-    ) -> tuple[Path | None, list[str]]:
-        """Put files into the bundle; a later ``look`` at the same hang beside the earlier ones."""
-        folder, problems = self._folder(incident)
-        if folder is None:
-            return None, problems
-        begun = bundle.begin_look(folder) if look else ""
-        return folder, problems + bundle.add(folder, {begun + n: d for n, d in files.items()})
-
-    def _folder(self, incident: Incident) -> tuple[Path | None, list[str]]:
-        """The incident's folder, made with the first thing that goes into it."""
-        if self.root is None:
-            return None, ["nothing can be written here: the incident is kept in memory only"]
-        with self._lock:
-            known = self._bundles.get(incident.id)
-            if known is not None and known.is_dir():
-                return known, []
-            try:
-                made = bundle.find(self.root, incident) or bundle.create(self.root, incident)
-            except OSError as error:
-                return None, [
-                    f"the bundle could not be written below {self.root} ({error.strerror}): the "
-                    "incident is kept in memory; make room or set log_dir elsewhere"
-                ]
-            self._bundles[incident.id] = made
-            return made, []
-
     def _add_diagnosis(self, incident: Incident, files: dict[str, bytes]) -> None:
         if not files:
             return
-        _, problems = self._store(incident, files)
+        _, problems = self.bundles.store(incident, files)
         for problem in problems:
             log.warning("incident %s: %s", incident.id, problem)
         with self._lock:
@@ -267,42 +209,11 @@ class Executor:
     def _publish(self, incident: Incident) -> None:
         with self._lock:
             self._latest[incident.id] = incident
-            (self._open.add if incident.state in OPEN else self._open.discard)(incident.id)
         log.info("incident %s is %s: %s", incident.id, incident.state, incident.summary)
-        folder, problems = self._folder(incident)
-        if folder is not None:
-            named = msgspec.structs.replace(incident, bundle=str(folder))
-            said = series.read(bundle.read(folder, (series.FILE,)))
-            problems += bundle.add(folder, rendered(named, _names(folder), said))
+        named, problems = self.bundles.publish(incident)
         for problem in problems:
             log.warning("incident %s: %s", incident.id, problem)
-        shown = msgspec.structs.replace(incident, bundle=str(folder)) if folder else incident
-        self._notifier.tell(notice_of(shown, incident_dict(shown)))
-
-    def _ask(
-        self, method: str, requests: dict[str, Any], seconds: float
-    ) -> tuple[dict[str, bytes], list[str]]:
-        """Ask the agents of some nodes at once; returns answers by node id, and problems."""
-        refs, problems = {}, []
-        for node_id, request in requests.items():
-            handle = self._fleet.handle(node_id)
-            if handle is None:
-                problems.append(f"node {node_id[:8]} has no agent: {method} is missing there")
-                continue
-            refs[getattr(handle, method).remote(pack(request))] = node_id
-        if not refs:
-            return {}, problems
-        ready, late = ray.wait(list(refs), num_returns=len(refs), timeout=seconds)
-        answers: dict[str, bytes] = {}
-        for ref in ready:
-            try:
-                answers[refs[ref]] = ray.get(ref)
-            except RayError as error:
-                problems.append(f"node {refs[ref][:8]}: {method} failed: {last_line(error)}")
-        problems += [
-            f"node {refs[ref][:8]}: no answer to {method} within {seconds:.0f} s" for ref in late
-        ]
-        return answers, problems
+        self._notifier.tell(notice_of(named, incident_dict(named)))
 
 
 def notifier_of(config: Config) -> Notifier:
@@ -314,13 +225,6 @@ def notifier_of(config: Config) -> Notifier:
         settings = Settings()
     events = settings.events or STATES
     return Notifier(msgspec.structs.replace(settings, events=events))
-
-
-def bundle_root(storage: Storage, config: Config) -> Path | None:
-    """Where bundles go: ``capture.output_dir``, else ``<log_dir>/incidents``."""
-    if config.capture.output_dir:
-        return Path(config.capture.output_dir).expanduser()
-    return storage.folder("incidents")
 
 
 def limited(action: Capture, most: int) -> Capture:
@@ -335,13 +239,6 @@ def limited(action: Capture, most: int) -> Capture:
     )
 
 
-def _by_node(ranks: Iterable[Rank]) -> dict[str, tuple[Rank, ...]]:
-    nodes: dict[str, list[Rank]] = {}
-    for rank in ranks:
-        nodes.setdefault(rank.node, []).append(rank)
-    return {node: tuple(found) for node, found in nodes.items()}
-
-
 def _on(node: str, ranks: Iterable[Rank]) -> tuple[Rank, ...]:
     return tuple(rank for rank in ranks if rank.node == node)
 
@@ -349,9 +246,3 @@ def _on(node: str, ranks: Iterable[Rank]) -> tuple[Rank, ...]:
 def _dump_name(dump: Dump) -> str:
     """As PyTorch names what its watchdog writes; JSON says that it is."""
     return f"_dump_{dump.rank}" + ("" if dump.pickled else ".json")
-
-
-def _names(folder: Path) -> list[str]:
-    """The files of a bundle, relative to it."""
-    found = (path for path in folder.rglob("*") if path.is_file())
-    return [name for path in found if not (name := str(path.relative_to(folder))).startswith(".")]

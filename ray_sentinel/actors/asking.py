@@ -1,0 +1,74 @@
+"""Asking the agents of several nodes at once, under a deadline.
+
+Agents may die while they are asked, and may be asked while they start: whoever does not answer in
+time becomes a problem in the answer, never a missing answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+
+from ray_sentinel.actors.fleet import Fleet, last_line
+from ray_sentinel.actors.messages import Dump, Dumps, pack, unpack
+from ray_sentinel.model.identity import Rank
+
+RECORDER_SECONDS = 10.0
+
+Answers = tuple[dict[str, bytes], list[str]]
+"""What was answered, by node id, and what went wrong."""
+
+
+class Agents:
+    """The agents as those that ask for evidence see them. Blocks; any thread may call."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+
+    def ask(self, method: str, requests: Mapping[str, Any], seconds: float) -> Answers:
+        """Call ``method`` on the agents of some nodes; ``requests`` are what each is asked."""
+        refs, problems = {}, []
+        for node_id, request in requests.items():
+            handle = self._fleet.handle(node_id)
+            if handle is None:
+                problems.append(f"node {node_id[:8]} has no agent: {method} is missing there")
+                continue
+            refs[getattr(handle, method).remote(pack(request))] = node_id
+        if not refs:
+            return {}, problems
+        ready, late = ray.wait(list(refs), num_returns=len(refs), timeout=seconds)
+        answers: dict[str, bytes] = {}
+        for ref in ready:
+            try:
+                answers[refs[ref]] = ray.get(ref)
+            except RayError as error:
+                problems.append(f"node {refs[ref][:8]}: {method} failed: {last_line(error)}")
+        problems += [
+            f"node {refs[ref][:8]}: no answer to {method} within {seconds:.0f} s" for ref in late
+        ]
+        return answers, problems
+
+    def ask_about(self, method: str, ranks: Iterable[Rank], seconds: float) -> Answers:
+        """Ask each node's agent about its own of these ranks."""
+        return self.ask(method, by_node(ranks), seconds)
+
+    def dumps(self, ranks: Iterable[Rank]) -> tuple[list[Dump], list[str]]:
+        """The flight recorders of some ranks; a rank's most telling one first."""
+        answers, problems = self.ask_about("flight_recorder", ranks, RECORDER_SECONDS)
+        dumps: list[Dump] = []
+        for data in answers.values():
+            answer = unpack(data, Dumps)
+            dumps += answer.dumps
+            problems += answer.problems
+        return dumps, problems
+
+
+def by_node(ranks: Iterable[Rank]) -> dict[str, tuple[Rank, ...]]:
+    """Ranks by their node's id."""
+    nodes: dict[str, list[Rank]] = {}
+    for rank in ranks:
+        nodes.setdefault(rank.node, []).append(rank)
+    return {node: tuple(found) for node, found in nodes.items()}
