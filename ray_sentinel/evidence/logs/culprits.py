@@ -32,6 +32,8 @@ class People:
     def __init__(self, files: Sequence[FileFacts]) -> None:
         self._by_pid: dict[int, list[Origin]] = {}
         self._by_rank: dict[int, list[Origin]] = {}
+        self.one_node = _one_node(files)
+        """As far as the logs tell, the job runs on a single node."""
         for facts in files:
             for origin in facts.people:
                 self._learn(origin.filled(facts.file.origin))
@@ -60,6 +62,12 @@ class People:
             for other in self._by_rank.get(origin.rank, ()):
                 found = found.filled(other)
         return found
+
+
+def _one_node(files: Sequence[FileFacts]) -> bool:
+    places = {f.file.origin.host or f.file.origin.ip for f in files} - {""}
+    said = {f.facts["nodes"] for f in files if "nodes" in f.facts}
+    return len(places) <= 1 and said <= {"1"}
 
 
 def _same_place(one: Origin, other: Origin) -> bool:
@@ -195,7 +203,9 @@ def _empty(origin: Origin) -> bool:
 
 def _culprit(origin: Origin, people: People, reason: str) -> LogCulprit:
     whole = people.complete(origin)
-    rank = whole.rank if whole.rank is not None else whole.local_rank
+    # On one node the local rank is the rank; on several it would accuse another one.
+    local = whole.local_rank if people.one_node else None
+    rank = whole.rank if whole.rank is not None else local
     return LogCulprit(
         rank=rank,
         node=whole.host or whole.ip,

@@ -16,6 +16,7 @@ from ray_sentinel.evidence.logs.movement import Movement
 from ray_sentinel.evidence.logs.records import FileFacts, LogFile
 from ray_sentinel.evidence.logs.search_lines import SWIFT, lines_with
 from ray_sentinel.evidence.logs.trouble import Trouble
+from ray_sentinel.evidence.logs.workers import listed_workers
 
 _MOST_LINES, _MOST_SWIFT = 20_000, 200
 """Lines of one chunk that a single word may call up, from its front and from its end."""
@@ -45,7 +46,8 @@ class Scanner:
         self._trouble.forget_before(base + limit)
 
     def sample(self, data: bytes, base: int) -> None:
-        """Read the steps and the phases of a window of the file."""
+        """Read the steps, the phases and the list of workers in a window of the file."""
+        self.out.people.extend(listed_workers(data))
         self._movement.read(self._chunk(data, base))
 
     def ends(self, head: bytes, tail: bytes, tail_base: int) -> None:

@@ -16,6 +16,25 @@ from tests.support.log_cases.parts import (
 )
 
 CASES: dict[str, Case] = {
+    "a local rank of several nodes is no rank": Case(
+        "signal-kill",
+        {"rank": None, "pid": 8003},
+        "NNODES=4\n"
+        + STEPS
+        + "E0501 10:10:07.100000 1000 torch/distributed/elastic/multiprocessing/api.py:870] failed (exitcode: -11) local_rank: 3 (pid: 8003) of binary: /usr/bin/python3\n",
+    ),
+    "a rank by Ray Train's list of its workers": Case(
+        "actor-fail",
+        {"rank": 3, "pid": 4713, "ip": "10.0.0.3"},
+        "".join(
+            f"(TrainController pid=100) - (ip=10.0.0.{2 + rank // 2}, pid={4710 + rank}) world_rank={rank}, local_rank={rank % 2}, node_rank={rank // 2}\n"
+            for rank in range(4)
+        )
+        + "(RayTrainWorker pid=4711, ip=10.0.0.2) step 3 loss 2.0 time 1s\n"
+        + "ray.exceptions.ActorDiedError: The actor died unexpectedly before finishing this task.\n"
+        + "\tclass_name: RayTrainWorker\n\tpid: 4713\n\tip: 10.0.0.3\n"
+        + "The actor is dead because its worker process has died. Worker exit type: SYSTEM_ERROR\n",
+    ),
     "rank files 3 first": Case(
         "python-exception",
         {"rank": 3},
