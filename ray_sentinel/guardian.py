@@ -45,6 +45,9 @@ MOST_DEEPER = 4
 """... and of so many native ones too, each of which may take a second."""
 NO_HANG = frozenset({"slow", "starved", "paused", "sentinel", "asked", "stall"})
 """Incidents that a restart would not cure, or that end by themselves."""
+ENDS = frozenset({"rank-dead", "oom-killed", "node-lost"})
+PATIENCE = 30.0
+"""Seconds that a launcher has to end by itself after a rank did: what it says then tells more."""
 SURE = 0.5
 """A class of failure with less confidence is not acted upon."""
 
@@ -94,7 +97,7 @@ def run(
     parts = Parts(
         explain=explain,
         scan=scan_checkpoints,
-        watch=(lambda job: look_at_page(where, job)) if where else None,
+        watch=(lambda job, since: look_at_page(where, job, since)) if where else None,
         capture=lambda state, folder, why: capture(settings, state, folder, why),
         steps=lambda job, attempt: last_step(reader, job, attempt),
         clear=Clearance(task.argv, task.environ, name, where).problem,
@@ -173,8 +176,9 @@ def _how_it_ended(state: State) -> str:
     return f"it ended with status {state.code}"
 
 
-def look_at_page(page: str, job: str) -> Sighting:
-    """What the coordinator says of a job. An unreachable coordinator says nothing."""
+def look_at_page(page: str, job: str, since: float, now: float | None = None) -> Sighting:
+    """What the coordinator says of a job since then. One that does not answer says nothing."""
+    moment = time.time() if now is None else now
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(f"{page.rstrip('/')}/api/v1/incidents", timeout=PAGE_SECONDS) as answer:
@@ -184,6 +188,10 @@ def look_at_page(page: str, job: str) -> Sighting:
     for incident in reversed(found if isinstance(found, list) else []):
         kind, state = str(incident.get("kind")), str(incident.get("state"))
         if incident.get("job") != job or kind in NO_HANG:
+            continue
+        if (incident.get("suspected_at") or 0.0) < since:
+            continue
+        if kind in ENDS and moment - (incident.get("confirmed_at") or moment) < PATIENCE:
             continue
         if state in ("confirmed", "captured", "explained"):
             bundle = str(incident.get("bundle") or "") if state != "confirmed" else ""

@@ -111,7 +111,7 @@ def supervise_job(
         scan_checkpoints,
         checkpoint_dirs=_folders(checkpoint_dir),
         explain=explain_output,
-        watch=(lambda job: look_at_page(where, job)) if where else (lambda job: Sighting()),
+        watch=lambda job, since: look_at_page(where, job, since) if where else Sighting(),
         say=say,
         notify=lambda event, text: notifier.tell(run_notice(job_id, event, text)),
         check_interval=check_interval,

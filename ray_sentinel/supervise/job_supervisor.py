@@ -31,7 +31,7 @@ class JobSupervisor:
         *,
         checkpoint_dirs: Sequence[Path] = (),
         explain: Callable[[str], Failure] = lambda output: Failure(kind="exit", text="it failed"),
-        watch: Callable[[str], Sighting] = lambda job: Sighting(),
+        watch: Callable[[str, float], Sighting] = lambda job, since: Sighting(),
         say: Callable[[str], None] = lambda text: None,
         notify: Callable[[str, str], object] = lambda event, text: None,
         check_interval: float = 5.0,
@@ -104,11 +104,11 @@ class JobSupervisor:
         if found is not None:
             self._feed(states.Saved(time=now, step=found.step))
         if self._course.phase == "running":
-            sighting = self._watch(self._first.name)
+            sighting = self._watch(self._first.name, self._course.ledger.attempt_started)
             if why := sighting.hang or self._movement.stagnates(now):
                 self._feed(states.HangSeen(time=now, why=why))
             return
-        sighting = self._watch(self._first.name)
+        sighting = self._watch(self._first.name, self._course.ledger.attempt_started)
         # The sentinel captures by itself; where nobody watches there is nothing to wait for.
         if self._course.phase == "capturing" and (sighting.bundle or not sighting.hang):
             self._feed(states.Captured(time=now, bundle=sighting.bundle))

@@ -28,8 +28,9 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     """From an attempt's folder and end to its failure; None where it ended well."""
     scan: Scan
     """Lists a checkpoint folder; raises SentinelError."""
-    watch: Callable[[str], Sighting] | None = None
-    """By job. None where nobody watches."""
+    watch: Callable[[str, float], Sighting] | None = None
+    """By job, and since when: what was suspected earlier concerns an earlier attempt. None where
+    nobody watches."""
     capture: Callable[[State, Path, str], str] = lambda state, folder, why: ""
     """Evidence of the attempt's processes into a folder, where the sentinel has none."""
     steps: Callable[[str, int], int | None] = lambda job, attempt: None

@@ -5,27 +5,24 @@ from __future__ import annotations
 import os
 import queue
 import signal
-import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any, BinaryIO
 
 import msgspec
 
-from ray_sentinel import process
 from ray_sentinel.clock import Clock, SystemClock
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.progress import pidfd
-from ray_sentinel.progress.environment import ROLE_VARIABLE
-from ray_sentinel.progress.own_process import start_ticks
 from ray_sentinel.supervise import course as states
 from ray_sentinel.supervise.choose import choose
 from ray_sentinel.supervise.command import filled, resolved, variables
 from ray_sentinel.supervise.course import Action, Course, Event, Result
-from ray_sentinel.supervise.folder import STATE, Folder, State, Told, write_whole
+from ray_sentinel.supervise.folder import Folder, State, Told
 from ray_sentinel.supervise.keeper import KILL_SECONDS, LEFT_GRACE, Order
+from ray_sentinel.supervise.launch import signal_process, start_keeper
 from ray_sentinel.supervise.movement import Movement
 from ray_sentinel.supervise.parts import Parts, Sighting
 from ray_sentinel.supervise.policy import Checkpoint, Failure, Policy
@@ -110,7 +107,7 @@ class Supervisor:
 
         def pass_on(number: int, frame: FrameType | None) -> None:
             if self._state is not None and self._state.child:
-                _signal(self._state.child, self._state.child_start, number)
+                signal_process(self._state.child, self._state.child_start, number)
 
         before: dict[int, Any] = {number: signal.signal(number, stop) for number in STOPPING}
         return before | {number: signal.signal(number, pass_on) for number in PASSED_ON}
@@ -215,8 +212,13 @@ class Supervisor:
     def _choice(self, without: frozenset[str]) -> Any:
         return choose(self._task.checkpoint_dirs, without, self._parts.scan)
 
+    def _sighting(self) -> Sighting:
+        if self._parts.watch is None:
+            return Sighting()
+        return self._parts.watch(self._task.job, self._course.ledger.attempt_started)
+
     def _watch(self) -> Event | None:
-        sighting = self._parts.watch(self._task.job) if self._parts.watch else Sighting()
+        sighting = self._sighting()
         now = self._clock.now()
         if sighting.bundle and self._course.phase == "capturing":
             self._parts.say(f"the evidence is in {sighting.bundle}")
@@ -347,7 +349,7 @@ class Supervisor:
         folder = self._folder.attempt(attempt)
 
         def take() -> Event | None:
-            sighting = self._parts.watch(self._task.job) if self._parts.watch else Sighting()
+            sighting = self._sighting()
             if sighting.hang and not sighting.bundle:
                 return None  # the sentinel is capturing: its answer comes with the next look
             bundle = sighting.bundle or self._parts.capture(state, folder, why)
@@ -362,7 +364,7 @@ class Supervisor:
             self._ending_since = self._clock.now()
         if self._state is not None:
             asked = signal.SIGINT if number == signal.SIGINT else signal.SIGTERM
-            _signal(self._state.keeper, self._state.keeper_start, asked)
+            signal_process(self._state.keeper, self._state.keeper_start, asked)
 
     def _cleared(self) -> Event:
         problem = self._parts.clear(self._state) if self._state is not None else ""
@@ -384,29 +386,6 @@ class Supervisor:
             self._parts.say(problem)
 
 
-def start_keeper(folder: Path, order: Order) -> None:
-    """Start a keeper that lives on when we are killed. Raises SentinelError, OSError."""
-    environ: Mapping[str, str] = {**os.environ, ROLE_VARIABLE: "keeper"}
-    reading, writing = os.pipe()
-    try:
-        with open(folder / "keeper.log", "ab") as log:
-            keeper = process.spawn(
-                [sys.executable, "-m", "ray_sentinel.supervise.keeper", str(folder)],
-                stdin=reading,
-                stdout=log,
-                stderr=log,
-                env=environ,
-                outlives_us=True,
-            )
-    finally:
-        os.close(reading)
-    with os.fdopen(writing, "wb") as pipe:
-        # Before the keeper may begin: when we are killed now, our next life must find it.
-        state = State(keeper=keeper.pid, keeper_start=start_ticks(keeper.pid))
-        write_whole(folder / STATE, msgspec.json.encode(state))
-        pipe.write(msgspec.json.encode(order))
-
-
 def _fallback(what: str, now: float, problem: str) -> Event | None:
     """The answer for a course that waits for one."""
     if what == "choose":
@@ -414,12 +393,3 @@ def _fallback(what: str, now: float, problem: str) -> Event | None:
     if what == "clear":
         return states.Cleared(time=now, problem=problem)
     return states.Captured(time=now) if what == "capture" else None
-
-
-def _signal(pid: int, start: int, number: int) -> None:
-    """Signal exactly this process, if it is still there."""
-    if not pidfd.has_ended(pid, start):
-        try:
-            os.kill(pid, number)
-        except ProcessLookupError:
-            pass  # it has just ended

@@ -283,7 +283,8 @@ def test_a_command_that_writes_without_end_fills_no_disk(job: Job) -> None:
 
 def test_a_hang_that_the_sentinel_has_confirmed_and_captured(job: Job) -> None:
     incident = {"id": "7", "job": "job", "kind": "host-stuck", "state": "explained",
-                "summary": "rank 0 sleeps", "bundle": "/somewhere/bundle"}  # fmt: skip
+                "summary": "rank 0 sleeps", "bundle": "/somewhere/bundle",
+                "suspected_at": time.time() + 600}  # fmt: skip
 
     class Page(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -1,0 +1,49 @@
+"""Starting a keeper that outlives the supervisor, and signalling exactly one process."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from ray_sentinel import process
+from ray_sentinel.progress import pidfd
+from ray_sentinel.progress.environment import ROLE_VARIABLE
+from ray_sentinel.progress.own_process import start_ticks
+from ray_sentinel.supervise.folder import STATE, State, write_whole
+from ray_sentinel.supervise.keeper import Order
+
+
+def start_keeper(folder: Path, order: Order) -> None:
+    """Start a keeper that lives on when we are killed. Raises SentinelError, OSError."""
+    environ: Mapping[str, str] = {**os.environ, ROLE_VARIABLE: "keeper"}
+    reading, writing = os.pipe()
+    try:
+        with open(folder / "keeper.log", "ab") as log:
+            keeper = process.spawn(
+                [sys.executable, "-m", "ray_sentinel.supervise.keeper", str(folder)],
+                stdin=reading,
+                stdout=log,
+                stderr=log,
+                env=environ,
+                outlives_us=True,
+            )
+    finally:
+        os.close(reading)
+    with os.fdopen(writing, "wb") as pipe:
+        # Before the keeper may begin: when we are killed now, our next life must find it.
+        state = State(keeper=keeper.pid, keeper_start=start_ticks(keeper.pid))
+        write_whole(folder / STATE, msgspec.json.encode(state))
+        pipe.write(msgspec.json.encode(order))
+
+
+def signal_process(pid: int, start: int, number: int) -> None:
+    """Signal exactly this process, if it is still there."""
+    if not pidfd.has_ended(pid, start):
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            pass  # it has just ended
