@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rich.columns import Columns
+from collections.abc import Sequence
+
 from rich.console import Console, Group, RenderableType
 from rich.panel import Panel
 from rich.table import Table
@@ -52,9 +53,11 @@ def verdict(console: Console, outcome: Outcome) -> None:
     else:
         console.print(Panel(_sentence(incident, incident.verdict, outcome), border_style="red",
                             title="verdict"))  # fmt: skip
-        console.print(Columns(_stacks(incident.verdict), equal=True, expand=True))
+        console.print(_beside(_stacks(incident.verdict)))
         if incident.bundle:
-            console.print(f"report: [bold]{clean(incident.bundle)}/report.md[/] (and report.html)")
+            # In one piece, so that it can be copied.
+            report = f"report: {clean(incident.bundle)}/report.md"
+            console.print(report, markup=False, soft_wrap=True)
     console.print(_truth(outcome))
 
 
@@ -76,6 +79,16 @@ def _stacks(verdict: Verdict) -> list[Panel]:
     return [_stack(fact, "culprit", "red") for fact in culprits] + [
         _stack(fact, "waiter", "green") for fact in waiters[:1]
     ]
+
+
+def _beside(panels: Sequence[Panel]) -> RenderableType:
+    """Side by side, two in a row, in equal widths."""
+    grid = Table.grid(expand=True)
+    for _ in range(2):
+        grid.add_column(ratio=1)
+    for first in range(0, len(panels), 2):
+        grid.add_row(*panels[first : first + 2])
+    return grid
 
 
 def _stack(fact: StackFact, who: str, colour: str) -> Panel:
