@@ -20,6 +20,7 @@ _QUIET_STEPS = 10.0
 _QUIET_PHASE = 900.0
 _FRESH_LEAST = 600.0
 _FRESH_STEPS = 5.0
+_HALF_HOUR, _FARTHEST_ZONE, _PROMPT = 1800.0, 14 * 3600.0, 90.0
 
 _TEARDOWN = frozenset({"actor-fail", "signal-kill", "unknown-death", "cancelled", "nccl-timeout"})
 """What may go wrong when all is done; anything else may have cost the last checkpoint."""
@@ -131,7 +132,18 @@ def _moving(
     if newest is None:
         return False
     fresh = max(_FRESH_LEAST, _FRESH_STEPS * (training.step_seconds or 0.0))
-    return -86_400.0 < now - newest < fresh
+    if -86_400.0 < now - newest < fresh:
+        return True
+    return any(_just_written(facts, now, fresh) for facts in files)
+
+
+def _just_written(facts: FileFacts, now: float, fresh: float) -> bool:
+    """The file changed a moment ago, and its last line is of that moment in another time zone."""
+    modified, last = facts.file.modified, facts.last_time
+    if modified is None or last is None or not -60.0 < now - modified < fresh:
+        return False
+    zone = round((modified - last) / _HALF_HOUR) * _HALF_HOUR
+    return abs(zone) <= _FARTHEST_ZONE and abs(modified - last - zone) < _PROMPT
 
 
 def _session_ended(files: Sequence[FileFacts], training: Training) -> bool:

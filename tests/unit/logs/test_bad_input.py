@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import os
 import tracemalloc
 from pathlib import Path
 
@@ -163,3 +164,14 @@ def test_a_file_that_ends_within_a_line(tmp_path: Path, catalogue: Catalogue) ->
 def test_empty_and_blank(tmp_path: Path, catalogue: Catalogue) -> None:
     (tmp_path / "train.log").write_text("\n\n   \n")
     assert triage_path(tmp_path, catalogue, now=0.0).kind == "unknown-death"
+
+
+def test_a_running_job_in_another_time_zone_runs(tmp_path: Path, catalogue: Catalogue) -> None:
+    now = 1_777_629_700.0  # 2026-05-01 10:01:40 UTC
+    log = tmp_path / "train.log"
+    lines = (f"2026-05-01 03:01:{s:02d} step {s} loss 2.0 time 1.0s\n" for s in range(1, 39))
+    log.write_text("".join(lines))
+    os.utime(log, (now - 2, now - 2))
+    assert triage_path(log, catalogue, now=now).kind == "running"
+    os.utime(log, (now - 7200, now - 7200))
+    assert triage_path(log, catalogue, now=now).kind != "running"
