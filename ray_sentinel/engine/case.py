@@ -15,6 +15,9 @@ from ray_sentinel.model.stacks import StackFact
 
 MILD = frozenset({"stall", "sentinel"})
 """Kinds that accuse no rank."""
+DATA_AFTER, DATA_WITHIN = 2.5, 8.0
+"""Seconds. What a rank wrote up to the hang says nothing; and while our own tools make it write,
+its own doings cannot be seen."""
 Round = dict[ProcessId, StackFact]
 
 
@@ -107,6 +110,11 @@ class Case:
         if found == "in-place" and not self.job.ranks[process].spinning:
             return "moved"
         return found
+
+    def moves_data(self, process: ProcessId, now: float) -> bool:
+        """It went on reading or writing after the job had fallen silent, and not long ago."""
+        at = self.job.ranks[process].data_at
+        return at > self.job.moved_at() + DATA_AFTER and now - at < DATA_WITHIN
 
     def moved(self, process: ProcessId) -> bool | None:
         """Whether it went elsewhere since the round before; None where there are no two."""

@@ -31,6 +31,8 @@ class RankView:
         """The last sign of life, be it that its main thread was given a CPU."""
         self.advanced_at = at
         """The last sign that it got on: a step, a phase, another place in the code, data moved."""
+        self.data_at = at
+        """When it last read or wrote in earnest, by itself."""
         self.observed_since = at
         self.node_time = node_time
         self.exit: Exit | None = None
@@ -107,15 +109,17 @@ class RankView:
         self.spinning = self._main_share(before, elapsed) > SPIN_CPU_SHARE
         used = self.process.cpu_seconds - before.process.cpu_seconds
         self.idle = used / elapsed < IDLE_CPU_SHARE
+        moves_data = not disturbed and self._moved_data(before, elapsed)
+        if moves_data:
+            self.data_at = at
         if self.counts_steps:
             age = self._age(snapshot.progress) if snapshot.progress else None
             if age is not None:
                 self._advanced(at - age)
-        elif not disturbed:
-            if self._moved_data(before, elapsed):
-                self._advanced(at)
-            elif self._worked(before, elapsed):
-                self.moved_at = at
+        elif moves_data:
+            self._advanced(at)
+        elif not disturbed and self._worked(before, elapsed):
+            self.moved_at = at
         return ended
 
     def _advanced(self, at: float) -> None:

@@ -82,6 +82,8 @@ def _in_time(case: Case, named: list[ProcessId], verdict: Verdict, now: float) -
     silence, patience = case.job.silence(now), case.job.patience()
     if _spared(case, named, now):
         return Judgement(decision="wait", verdict=verdict, why="saving, loading or compiling")
+    if any(case.moves_data(process, now) for process in named):
+        return Judgement(decision="wait", verdict=verdict, why="slow: it reads or writes")
     if joining(case) and silence < STARTUP_QUIET_SECONDS:
         return Judgement(decision="wait", verdict=verdict, why="the ranks are still gathering")
     if any(case.moved(process) for process in named) and silence < SLOW_PATIENCES * patience:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
@@ -106,3 +107,28 @@ def test_most_ranks_in_the_kernel_are_no_ranks_fault() -> None:
         sim.stick(number, state="D", wchan="rpc_wait_bit_killable", activity="storage-wait")
     sim.run(60)
     assert (sim.named(), sim.incidents()[0].kind) == ([], "stall")
+
+
+@pytest.mark.parametrize("attached", [True, False])
+def test_a_rank_that_goes_on_writing_while_the_others_wait_is_slow(attached: bool) -> None:
+    sim = Sim(attached=attached)
+    sim.run(30)
+    sim.stick(0, activity="sleep")
+    for _ in range(120):
+        sim.rank(0).io += 400_000
+        sim.run(0.5)
+    sim.rank(0).stuck = False
+    sim.run(20)
+    assert sim.incidents() == ()
+
+
+@pytest.mark.parametrize("attached", [True, False])
+def test_what_was_written_up_to_the_hang_excuses_nobody(attached: bool) -> None:
+    sim = Sim(attached=attached)
+    sim.run(30)
+    sim.rank(0).io += 40_000_000
+    sim.stick(0, activity="sleep")
+    began = sim.now
+    sim.run(17)
+    assert sim.named() == [0]
+    assert (sim.incidents()[0].confirmed_at or 0) - began <= 16
