@@ -51,6 +51,9 @@ METRICS = (*DEVICE.values(), *SNMP.values(), *NETSTAT.values())
 def read(files: Files, proc: Path) -> Iterator[Sample]:
     """Everything of this subject. ``/proc/net`` is ``/proc/self/net``: the agent's namespace."""
     folder = proc / "net" if (proc / "net").is_dir() else proc / "self/net"
+    if not files.live and not folder.is_dir():
+        # Of a tree that was copied, ``self`` leads to whatever process did it.
+        folder = proc / "1/net"
     if text := files.text(path := folder / "dev"):
         found = files.sound(path, parse_dev(text))
         devices = sorted(found.items(), key=lambda item: (_virtual(item[0]), natural(item[0])))

@@ -391,3 +391,15 @@ def test_a_containers_tree_without_its_membership(
         "hw_cgroup_mem_limit_bytes": 1000,
         "hw_cgroup_oom_kills_total": 2,
     }
+
+
+def test_a_copied_tree_whose_self_leads_nowhere(
+    tmp_path: Path, context: Callable[[Path], Context], series: Callable[..., dict[str, float]]
+) -> None:
+    (tmp_path / "proc/1/net").mkdir(parents=True)
+    (tmp_path / "proc/self").symlink_to("4711")
+    (tmp_path / "proc/net").symlink_to("self/net")
+    row = " ".join(str(column) for column in range(1, 17))
+    (tmp_path / "proc/1/net/dev").write_text(f" bond0: {row}\n")
+    found = series(HostCollector(context(tmp_path)).collect())
+    assert found['hw_net_tx_bytes_total{device="bond0"}'] == 9
