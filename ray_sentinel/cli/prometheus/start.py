@@ -55,15 +55,15 @@ def run(args: argparse.Namespace) -> int:
     )
     targets = Targets(url)
     ray = Path(args.ray_temp_dir)
-    try:
-        with until_closed():
+    with until_closed():
+        try:
             _until_it_answers(server, targets.look(), ray_targets(ray, hosts))
             _say(server, as_json=args.json)
             while True:
                 time.sleep(STEP_SECONDS)
                 server.step(targets.look(), ray_targets(ray, hosts))
-    finally:
-        server.close()
+        finally:
+            server.close()  # it writes what it has; a second Ctrl-C does not cut that short
     return 0
 
 
