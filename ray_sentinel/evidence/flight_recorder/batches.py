@@ -18,6 +18,7 @@ from ray_sentinel.evidence.flight_recorder.ties import Kind
 def settle(dumps: dict[int, RankDump], groups: Groups) -> dict[int, RankDump]:
     """The dumps, with the parts of finished batches taken out of what is pending."""
     batched = _batched_kinds(dumps, groups)
+    finished = _finished_at_both_ends(dumps, groups)
     result = {}
     for rank, dump in dumps.items():
         last = max((entry.record for entry in dump.pending), default=-1)
@@ -26,8 +27,13 @@ def settle(dumps: dict[int, RankDump], groups: Groups) -> dict[int, RankDump]:
             entry
             for entry in dump.pending
             if entry.p2p
-            and _lacks_its_end(entry, _kind(rank, entry, groups) in batched)
-            and _is_over(entry, dump, last)
+            and (
+                (rank, entry.record) in finished
+                or (
+                    _lacks_its_end(entry, _kind(rank, entry, groups) in batched)
+                    and _is_over(entry, dump, last)
+                )
+            )
         ]
         result[rank] = _without(dump, over) if over else dump
     return result
@@ -45,6 +51,43 @@ def _batched_kinds(dumps: dict[int, RankDump], groups: Groups) -> set[Kind | Non
         if entry.p2p
         and (entry.op == "coalesced" or 0 < entry.collective_seq + entry.p2p_seq < entry.op_id)
     } - {None}
+
+
+def _finished_at_both_ends(dumps: dict[int, RankDump], groups: Groups) -> set[tuple[int, int]]:
+    """(Rank, record) of transfers that both ends have posted and both ends' counts have passed.
+
+    Batches of one transfer look like single ones. But a transfer that both ends have posted moves,
+    unless the device or the network stands still, and then the counts stand still too.
+    """
+    sides: dict[tuple[int, int | None, int | None], dict[str, list[tuple[int, int]]]] = {}
+    for rank, dump in dumps.items():
+        for entry in dump.pending:
+            ident = groups.by_pg[rank].get(entry.pg)
+            if ident is None or entry.op not in ("send", "recv") or not _passed(entry, dump):
+                continue
+            ends = (entry.me, entry.peer) if entry.op == "send" else (entry.peer, entry.me)
+            side = sides.setdefault((ident, *ends), {"send": [], "recv": []})
+            side[entry.op].append((rank, entry.record))
+    return {
+        item
+        for side in sides.values()
+        if len(side["send"]) == len(side["recv"])
+        for item in (*side["send"], *side["recv"])
+    }
+
+
+def _passed(entry: Entry, dump: RankDump) -> bool:
+    """Whether the last completed transfer of the group is this one or a later one.
+
+    In a group of both kinds the count may be that of the collectives: believed where it is near.
+    """
+    status = dump.status.get(entry.pg)
+    completed = status.completed if status else None
+    if completed is None or completed < entry.seq:
+        return False
+    if entry.collective_seq == 0:
+        return True
+    return completed <= entry.seq + _WINDOW and abs(completed - entry.collective_seq) > _WINDOW
 
 
 def _kind(rank: int, entry: Entry, groups: Groups) -> Kind | None:
