@@ -2,12 +2,13 @@
 
 Launchers prefix each line with who printed it: Ray ``(TrainerActor pid=12, ip=10.0.0.2)``, torch
 ``[rank3]:``, torchrun ``[default0]:``, srun ``3: ``, mpirun ``[1,3]<stdout>:``, pdsh ``10.0.0.2:
-``, kubectl ``[pod/name/container]``, NCCL ``host:pid:tid [gpu]``. Ray folds equal lines of many
-workers into one, with ``[repeated 7x across cluster]`` at its end.
+``, kubectl ``[pod/name/container]``, Docker ``{"log": ...}``, NCCL ``host:pid:tid [gpu]``. Ray folds
+equal lines of many workers into one, with ``[repeated 7x across cluster]`` at its end.
 """
 
 from __future__ import annotations
 
+import json
 import re
 
 import msgspec
@@ -35,6 +36,10 @@ _HOST = re.compile(
 _POD = re.compile(r"\[pod/(?P<host>[^/\]\s]+)/[^\]\s]+\] ")
 _COMPOSE = re.compile(r"(?P<host>[A-Za-z][\w.-]*\d)\s{1,12}\| ")
 _KUBE = re.compile(r"(?P<time>\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)) std(?:out|err) [FP] ")
+_DOCKER = re.compile(
+    r'\{"log": ?"(?P<log>(?:[^"\\]|\\.)*)", ?"stream": ?"(?P<stream>std(?:out|err))",'
+    r'.{0,400}?"time": ?"(?P<time>[^"]+)"\}\s*$'
+)
 _NCCL = re.compile(
     r"(?:\[[^\]]{10,30}\] )?(?P<host>[A-Za-z0-9][\w.-]*):(?P<pid>\d+):\d+ \[(?P<gpu>\d+)\] "
     r"(?=(?:\[[^\]]*\] )?NCCL |NCCL)"
@@ -98,7 +103,7 @@ def parse_line(raw: str) -> Line:
     >>> parse_line("(Trainer pid=7, ip=10.0.0.2) [rank3]: boom [repeated 7x across cluster]").text
     'boom'
     """
-    text = strip_escapes(raw)
+    text = strip_escapes(_undocked(raw) if raw.startswith('{"log":') else raw)
     repeated = 1
     if text.endswith((")", "]")) and (match := _REPEATED.search(text)):
         repeated, text = int(match.group(1)), text[: match.start()]
@@ -116,6 +121,18 @@ def parse_line(raw: str) -> Line:
     if "rank" not in found and "ank" in body and (match := _IN_TEXT.search(body, 0, 200)):
         found["rank"] = match.group("rank")
     return Line(body, _origin(found), repeated, text[:start])
+
+
+def _undocked(raw: str) -> str:
+    """A line of Docker's json-file driver as the kubelet's own format would have it."""
+    match = _DOCKER.match(raw)
+    if match is None:
+        return raw
+    try:
+        log = json.loads(f'"{match["log"]}"')
+    except ValueError:
+        return raw  # cut or damaged: better as it stands than not at all
+    return f"{match['time']} {match['stream']} F {log}".rstrip("\n").replace("\n", " ")
 
 
 def _prefix(text: str, at: int) -> re.Match[str] | None:

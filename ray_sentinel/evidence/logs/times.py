@@ -40,6 +40,7 @@ _SYSLOG = re.compile(_MONTH.format("mon") + r" +(?P<d>\d{1,2}) " + _CLOCK)
 _RICH = re.compile(r"\[(?P<mo>0[1-9]|1[0-2])/(?P<d>[0-3]\d)/(?P<y>\d\d) " + _CLOCK)
 _UNIX = re.compile(r"^\[?(?P<t>1[4-9]\d{8}|2\d{9})(?:\.(?P<f>\d{1,9}))?\]?(?=\s)")
 _JSON = re.compile(r'"timestamp": ?"?((?:1[4-9]|2\d)\d{8}(?:\.\d+)?)(?!\d)')
+_JSON_TEXT = re.compile(r'"(?:@?timestamp|time|ts|asctime|date)": ?"([^"{]{10,40})"')
 _UPTIME = re.compile(r"^(?:<\d+>)?\[\s*(?P<t>\d+\.\d{6})\]")
 _YEAR = re.compile(
     r"\b((?:19|20)\d\d)[-/](?:0[1-9]|1[0-2])[-/](?:0[1-9]|[12]\d|3[01])[T _-]+\d\d:\d\d"
@@ -58,8 +59,11 @@ def parse_time(line: str, year: int = 1970) -> float | None:
     >>> parse_time("2024-05-01 10:00:00,500 INFO x")
     1714557600.5
     """
-    if line.startswith("{") and (match := _JSON.search(line)):
-        return float(match.group(1))
+    if line.startswith("{"):
+        if match := _JSON.search(line):
+            return float(match.group(1))
+        if match := _JSON_TEXT.search(line):
+            return parse_time(match.group(1), year)
     front = line[:_LOOK]
     if front.count(":") < 2:
         match = _UNIX.match(front)

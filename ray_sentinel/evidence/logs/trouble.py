@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from ray_sentinel.evidence.logs.catalogue import Catalogue, Found
-from ray_sentinel.evidence.logs.chunk import MAX_LINE, Chunk, When
+from ray_sentinel.evidence.logs.chunk import BLOCK, MAX_LINE, Chunk, When
+from ray_sentinel.evidence.logs.escaped import escaped_lines
 from ray_sentinel.evidence.logs.exits import (
     TABLE_MARKS,
     Exit,
@@ -96,7 +97,7 @@ class Trouble:
         return signature.weight < _SURE and signature.role != "echo" and is_quiet(line.text)
 
     def _traceback(self, chunk: Chunk, start: int) -> bool:
-        offsets, lines = chunk.window(start)
+        offsets, lines = self._lines_of(chunk, start)
         block = read_traceback(lines, 0)
         if block is None:
             return False
@@ -117,6 +118,15 @@ class Trouble:
             exception=what,
         )
         return True
+
+    @staticmethod
+    def _lines_of(chunk: Chunk, start: int) -> tuple[list[int], list[Line]]:
+        """The lines from ``start`` on, or those that are escaped in this one."""
+        whole = chunk.data[start : start + BLOCK].split(b"\n", 1)[0].decode("utf-8", "replace")
+        line = parse_line(whole)
+        if inner := escaped_lines(line.text, HEADER, line.origin):
+            return [start] * len(inner), inner
+        return chunk.window(start)
 
     @staticmethod
     def _raised_at(chunk: Chunk, line: Line, head: Line, start: int) -> When:

@@ -15,12 +15,13 @@ from tests.support.log_cases import (
     many_files,
     slurm_jax,
     surroundings,
+    wrapped,
 )
 from tests.support.log_cases.parts import ANYBODY, NOBODY, Case
 
 CASES = {
     f"{module.__name__.rpartition('.')[2]}: {name}": case
-    for module in (collectives, failures, frameworks, many_files, slurm_jax, surroundings)
+    for module in (collectives, failures, frameworks, many_files, slurm_jax, surroundings, wrapped)
     for name, case in module.CASES.items()
 }
 
