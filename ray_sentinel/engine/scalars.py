@@ -50,14 +50,15 @@ class Scalars:
         self.saves: dict[Key, deque[float]] = {}
         self._saving: set[Key] = set()
         self._apart: dict[Key, float] = {}
-        """When each job was last in a phase other than training."""
+        """When each job was last seen to do anything but train."""
 
     def look(self, jobs: Iterable[JobView], now: float) -> None:
         """Take what the ranks' records show now."""
         known = set()
         for job in jobs:
             known.add(job.key)
-            if job.protected_phase(now):
+            # A job that has not taken a step yet is still starting up, declared or not.
+            if job.protected_phase(now) or not job.training():
                 self._apart[job.key] = now
             self._take_saves(job, now)
             self._take_steps(job, now)
@@ -68,7 +69,7 @@ class Scalars:
         self.tracks = {key: track for key, track in self.tracks.items() if key[0] in known}
 
     def apart_lately(self, job: JobView, now: float, seconds: float) -> bool:
-        """It saved, evaluated or the like within the last ``seconds``."""
+        """It started up, saved, evaluated or the like within the last ``seconds``."""
         return now - self._apart.get(job.key, -seconds) < seconds
 
     def _take(self, job: Key, rank: int, scalars: dict[str, float], step: int, now: float) -> None:

@@ -12,6 +12,8 @@ from ray_sentinel.engine.rule import Thresholds
 from ray_sentinel.model.alert import Alert
 
 VRAM = "hw_gpu_vram_used_bytes"
+LAG = 30.0
+"""Seconds that what collectors saw may be old."""
 
 
 class GpuIdleThresholds(Thresholds, frozen=True, kw_only=True):
@@ -35,6 +37,9 @@ class GpuIdle(AlertRule):
             if not job.live or not begun or job.protected_phase(now):
                 continue
             if now - job.first_seen < self.thresholds.seconds:
+                continue
+            lately = view.scalars.apart_lately(job, now, self.thresholds.seconds + LAG)
+            if job.training() and lately:
                 continue
             gpus = view.gpu_levels.gpus(view, job, now)
             idle = [gpu for gpu in gpus if self._idle(view, gpu, now)]
