@@ -155,7 +155,9 @@ class RecordReader:
         if len(first) < record.SIZE or len(second) < record.SIZE:
             raise UnreadableRecordError(f"shorter than {record.SIZE} bytes")
         view.update(first, second, self._offset)
-        view.this_boot = view.header.boot == self._boot
+        # Where either is hidden nobody can tell, and a record of a living rank must not be taken
+        # for litter of an earlier boot.
+        view.this_boot = view.header.boot == self._boot or 0 in (view.header.boot, self._boot)
         view.this_namespace = view.header.pid_namespace == self._namespace
 
     def rest(self, view: RecordView) -> None:

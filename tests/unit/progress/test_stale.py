@@ -79,3 +79,13 @@ def test_what_cannot_be_deleted_is_said_once(litter, monkeypatch):
         stale.clean(dead, (), view.last_sign + LITTER + 1)
     assert len(stale.problems) == 1
     assert str(view.path) in stale.problems[0]
+
+
+def test_who_cannot_tell_one_boot_from_another_deletes_nothing_fresh(litter, tmp_path_factory):
+    folder = litter()
+    reader = RecordReader([folder], proc=tmp_path_factory.mktemp("proc-without-boot-id"))
+    stale = StaleRecords(reader)
+    (view,) = dead = reader.scan()
+    assert view.this_boot
+    stale.clean(dead, (), view.last_sign + 1)
+    assert len(list(folder.iterdir())) == 1

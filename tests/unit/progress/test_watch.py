@@ -171,10 +171,14 @@ def test_children_of_a_rank(machine):
     assert watch.children(999, 1) == ()
 
 
-def test_a_folder_that_a_rank_was_told_to_use_is_looked_into(machine, tmp_path):
+def test_a_folder_that_a_rank_was_told_to_use_is_looked_into(machine, tmp_path, monkeypatch):
+    # The folders of this machine's own ranks are none of this test's business.
+    monkeypatch.setenv("RAY_SENTINEL_RECORD_DIR", str(tmp_path / "usual"))
+    monkeypatch.setattr("ray_sentinel.progress.reader.SHARED_MEMORY", tmp_path / "shm")
     machine.rank(101, 0, RAY_SENTINEL_RECORD_DIR=str(tmp_path / "elsewhere"))
     watch = NodeWatch(Node(id="n", host="h", address=""), proc=machine.tree.root)
     watch.poll()
+    assert not any(folder.is_relative_to("/dev/shm") for folder in watch.records.folders())
     assert tmp_path / "elsewhere" in watch.records.folders()
 
 
