@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import textwrap
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -69,24 +69,29 @@ def head(monkeypatch: pytest.MonkeyPatch) -> Iterator[Head]:
     shutil.rmtree(temp, ignore_errors=True)
 
 
+def submitted(script: Path, done: Path) -> str:
+    """The job's id; empty while Ray's agent on the node is still starting."""
+    name = f"raysubmit_{time.monotonic_ns()}"
+    submit = [sys.executable, "-m", "ray.scripts.scripts", "job", "submit", "--no-wait"]
+    submit += ["--submission-id", name, "--", sys.executable, str(script), str(done)]
+    ended = subprocess.run(submit, check=False, capture_output=True, timeout=120)
+    return name if ended.returncode == 0 else ""
+
+
 def test_a_submitted_job_is_watched_by_its_id(head: Head, tmp_path: Path) -> None:
     from ray_sentinel import monitor
 
     script, done = tmp_path / "train.py", tmp_path / "done"
     script.write_text(textwrap.dedent(TRAIN))
-    submit = [sys.executable, "-m", "ray.scripts.scripts", "job", "submit", "--no-wait"]
-    submit += ["--submission-id", "raysubmit_watched", "--", sys.executable, str(script), str(done)]
-    subprocess.run(submit, check=True, capture_output=True, timeout=120, env=dict(os.environ))
+    job = eventually(lambda: submitted(script, done), "Ray's agent takes the job", 120.0)
 
-    eventually(
-        lambda: monitor.get_current_step("", "raysubmit_watched") == 4 or None, "four steps", 90.0
-    )
-    assert monitor.check_job_status("", "raysubmit_watched") == "RUNNING"
-    progress = monitor.get_progress("", "raysubmit_watched")
+    eventually(lambda: monitor.get_current_step("", job) == 4 or None, "four steps", 90.0)
+    assert monitor.check_job_status("", job) == "RUNNING"
+    progress = monitor.get_progress("", job)
     assert progress["tokens_per_second"] == 1000
-    assert not monitor.detect_stall("", "raysubmit_watched", stagnation_threshold=3600)
-    assert monitor.detect_stall("", "raysubmit_watched", stagnation_threshold=0)
-    watched = monitor.monitor_job("", "raysubmit_watched", check_interval=0.1, timeout=0.1)
+    assert not monitor.detect_stall("", job, stagnation_threshold=3600)
+    assert monitor.detect_stall("", job, stagnation_threshold=0)
+    watched = monitor.monitor_job("", job, check_interval=0.1, timeout=0.1)
     assert watched["timed_out"]
     assert watched["status"] == "RUNNING"
 
@@ -104,10 +109,10 @@ def test_a_submitted_job_is_watched_by_its_id(head: Head, tmp_path: Path) -> Non
         check=False,
     )
     assert health.returncode == 1, health.stderr
-    assert "raysubmit_watched is RUNNING" in json.loads(health.stdout)["verdict"]
+    assert f"{job} is RUNNING" in json.loads(health.stdout)["verdict"]
 
     done.touch()
-    ended = monitor.monitor_job("", "raysubmit_watched", check_interval=0.2, timeout=60)
+    ended = monitor.monitor_job("", job, check_interval=0.2, timeout=60)
     assert ended["status"] == "SUCCEEDED"
     assert ended["final_step"] == 4
     assert not ended["timed_out"]

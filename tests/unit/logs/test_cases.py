@@ -9,6 +9,7 @@ import pytest
 from ray_sentinel.logs.catalogue import load_catalogue
 from ray_sentinel.logs.triage import triage_path
 from tests.support.log_cases import (
+    assorted,
     collectives,
     failures,
     frameworks,
@@ -21,7 +22,16 @@ from tests.support.log_cases.parts import ANYBODY, NOBODY, Case
 
 CASES = {
     f"{module.__name__.rpartition('.')[2]}: {name}": case
-    for module in (collectives, failures, frameworks, many_files, slurm_jax, surroundings, wrapped)
+    for module in (
+        assorted,
+        collectives,
+        failures,
+        frameworks,
+        many_files,
+        slurm_jax,
+        surroundings,
+        wrapped,
+    )
     for name, case in module.CASES.items()
 }
 
