@@ -59,6 +59,8 @@ def measure(folder: Path, cycles: int) -> dict[str, dict[str, float]]:
             total = [total[0] + seconds, total[1] + busy]
         wall["cycle"].append(total[0])
         cpu["cycle"].append(total[1])
+    for collector in collectors:
+        collector.close()  # one of them reads the event files: it leaves them to the node's
     found = {name: summary(wall[name], cpu[name]) for name in wall}
     found["cycle"]["series"] = series
     found["cycle"]["core_percent_at_10_s"] = 100 * statistics.mean(cpu["cycle"]) / INTERVAL
