@@ -2,8 +2,8 @@
 
 Launchers prefix each line with who printed it: Ray ``(TrainerActor pid=12, ip=10.0.0.2)``, torch
 ``[rank3]:``, torchrun ``[default0]:``, srun ``3: ``, mpirun ``[1,3]<stdout>:``, pdsh ``10.0.0.2:
-``, kubectl ``[pod/name/container]``, Docker ``{"log": ...}``, NCCL ``host:pid:tid [gpu]``. Ray folds
-equal lines of many workers into one, with ``[repeated 7x across cluster]`` at its end.
+``, kubectl ``[pod/name/container]``, Docker ``{"log": ...}``, NCCL ``host:pid:tid [gpu]``. Ray
+folds equal lines of many workers into one, with ``[repeated 7x across cluster]`` at its end.
 """
 
 from __future__ import annotations
