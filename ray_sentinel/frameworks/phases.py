@@ -1,0 +1,47 @@
+"""Phases for frameworks that tell when something begins and ends in separate calls."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+from ray_sentinel.sentinel import Sentinel
+
+
+class Phases:
+    """At most one phase at a time; what begins ends what was before."""
+
+    def __init__(self) -> None:
+        self._open: AbstractContextManager[Any] | None = None
+        self.name = ""
+
+    def begin(self, sentinel: Sentinel | None, name: str) -> None:
+        """Enter a phase, unless it is the one that we are in."""
+        if sentinel is None or name == self.name:
+            return
+        self.end()
+        self._open, self.name = sentinel.phase(name), name
+        self._open.__enter__()
+
+    def end(self) -> None:
+        """Back to training."""
+        if self._open is not None:
+            self._open.__exit__(None, None, None)
+        self._open, self.name = None, ""
+
+
+def numbers(metrics: Any, names: tuple[str, ...]) -> dict[str, float]:
+    """Those of ``metrics`` that are plain numbers and whose name holds one of ``names``.
+
+    Tensors are left out: to read one waits for its device, and a monitor must not.
+    """
+    return {
+        str(name): float(value)
+        for name, value in dict(metrics).items()
+        if isinstance(value, (int, float))
+        and not isinstance(value, bool)
+        and any(word in str(name) for word in names)
+    }
+
+
+TOLD = ("loss", "grad_norm", "learning_rate")
