@@ -18,7 +18,7 @@ import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
@@ -38,6 +38,14 @@ ENV_RESERVED = frozenset(
 
 T = TypeVar("T")
 
+Port = Annotated[int, msgspec.Meta(ge=0, le=65_535)]
+"""0 takes any that is free."""
+Seconds = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+Interval = Annotated[float, msgspec.Meta(ge=0.01, le=1e9)]
+"""Seconds between two times of something; 0 would be a busy loop."""
+Amount = Annotated[int, msgspec.Meta(ge=0)]
+Factor = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+
 
 class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Base of all sections: unknown keys are refused."""
@@ -46,11 +54,11 @@ class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 class Agent(Section, frozen=True):
     """The agent on each node."""
 
-    snapshot_interval: float = 1.0
-    port: int = 9400
+    snapshot_interval: Interval = 1.0
+    port: Port = 9400
     public: bool = False
     """Allow :9400 on a public address."""
-    idle_release_seconds: float = 600.0
+    idle_release_seconds: Seconds = 600.0
     """Leave a node that has had no rank for so long, so that it can scale down; 0 = never."""
     plugin_dir: str = ""
     """A folder of the user's collectors; "" is ``<log_dir>/plugins``."""
@@ -59,24 +67,24 @@ class Agent(Section, frozen=True):
 class Coordinator(Section, frozen=True):
     """The coordinator on the head."""
 
-    reconcile_interval: float = 2.0
-    tick_interval: float = 0.5
-    port: int = 9401
+    reconcile_interval: Interval = 2.0
+    tick_interval: Interval = 0.5
+    port: Port = 9401
     """Of the page and its API, on loopback; 0 takes any."""
-    lost_snapshots: int = 3
+    lost_snapshots: Amount = 3
     """A node whose snapshots stay out for so many intervals is lost."""
 
 
 class Hang(Section, frozen=True):
     """When silence becomes a suspicion, and a suspicion a verdict."""
 
-    silence_seconds: float = 10.0
+    silence_seconds: Interval = 10.0
     """Least silence in ``train`` that raises a suspicion."""
-    silence_factor: float = 3.0
+    silence_factor: Factor = 3.0
     """... and this many times the slowest usual step, if that is longer."""
-    confirm_seconds: float = 2.7
+    confirm_seconds: Seconds = 2.7
     """Between the first and the last round of stacks."""
-    stall_seconds: float = 45.0
+    stall_seconds: Seconds = 45.0
     """Silence of all ranks alike, with nobody to blame, that is reported as a stall."""
     phase_budgets: dict[str, float] = {}
     """Seconds that a phase may take before its silence counts, by phase; beside the built-in."""
@@ -85,19 +93,19 @@ class Hang(Section, frozen=True):
 class Capture(Section, frozen=True):
     """Running tools against suspects."""
 
-    deadline: float = 60.0
-    max_intrusive_per_node: int = 1
-    max_intrusive: int = 16
+    deadline: Interval = 60.0
+    max_intrusive_per_node: Amount = 1
+    max_intrusive: Amount = 16
     """At one time in the whole cluster."""
-    max_stacks_per_node: int = 8
+    max_stacks_per_node: Amount = 8
     """py-spy processes at one time on a node."""
-    cooldown_seconds: float = 300.0
+    cooldown_seconds: Seconds = 300.0
     """Between two captures of one incident while it lasts."""
-    wait_seconds: float = 0.0
+    wait_seconds: Seconds = 0.0
     """Capture everything once, so long after the job was first seen; 0 = off."""
     output_dir: str = ""
     """Where bundles go instead of ``<log_dir>/incidents``."""
-    series_seconds: float = 25.0
+    series_seconds: Seconds = 25.0
     """After a capture, until the job's time series are diagnosed for the report: two cycles of the
     collectors, so that the series reach into the hang. 0 = never."""
     native: bool = True
@@ -115,16 +123,16 @@ class NcclRas(Section, frozen=True):
 class Stragglers(Section, frozen=True):
     """Looking for slow ranks in jobs that go on."""
 
-    interval_seconds: float = 60.0
+    interval_seconds: Seconds = 60.0
     """Between two looks at a job; 0 = never."""
-    most_ranks: int = 256
+    most_ranks: Amount = 256
     """Larger jobs are not looked at: every rank's recorder would be fetched."""
 
 
 class Storage(Section, frozen=True):
     """What we keep on disk."""
 
-    max_bytes: int = 2 << 30
+    max_bytes: Amount = 2 << 30
     """Of ``log_dir``; the oldest bundles and logs go first."""
 
 
@@ -146,7 +154,7 @@ class Prometheus(Section, frozen=True):
 
     enabled: bool = False
     binary: str = ""
-    port: int = 9190
+    port: Port = 9190
     retention: str = "30d"
 
 

@@ -87,3 +87,28 @@ def test_a_safe_name_is_one_file_name(text: str) -> None:
     assert "\n" not in name
     assert name not in (".", "..")
     assert len(name) <= 100
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value"),
+    [
+        ("agent", "port", "99999"),
+        ("coordinator", "port", "-1"),
+        ("agent", "snapshot_interval", "0"),
+        ("coordinator", "tick_interval", "-2.5"),
+        ("hang", "silence_seconds", "nan"),
+        ("hang", "silence_factor", "inf"),
+        ("hang", "confirm_seconds", "-1"),
+        ("capture", "max_intrusive", "-3"),
+        ("storage", "max_bytes", "-1"),
+    ],
+)
+def test_a_number_that_cannot_be_meant_is_refused(
+    tmp_path: Path, section: str, key: str, value: str
+) -> None:
+    file = tmp_path / "sentinel.toml"
+    file.write_text(f"[{section}]\n{key} = {value}\n")
+    with pytest.raises(ConfigError) as caught:
+        load(file)
+    assert str(file) in str(caught.value)
+    assert f"{section}.{key}" in str(caught.value)
