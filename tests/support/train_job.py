@@ -1,4 +1,7 @@
-"""A job of Ray Train over gloo without a line of ray_sentinel. argv: folder, run, workers."""
+"""A job of Ray Train over gloo without a line of ray_sentinel. argv: folder, run, workers.
+
+Where ``folder/stuck-RANK`` appears, that rank falls asleep.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,8 @@ def loop(config: dict[str, Any]) -> None:
     rank = ray.train.get_context().get_world_rank()
     for step in range(10_000):
         time.sleep(0.2)
+        if (Path(config["folder"]) / f"stuck-{rank}").exists():
+            time.sleep(600)
         dist.all_reduce(torch.ones(100))
         if step == 3:
             (Path(config["folder"]) / f"rank-{rank}").write_text(str(os.getpid()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import JobStatus
+from tests.support.parts import lacking
 from tests.support.ray_cluster import RayCluster, Watched, eventually
 
 pytestmark = pytest.mark.integration
@@ -21,6 +23,14 @@ pytestmark = pytest.mark.integration
 SUPPORT = Path(__file__).parents[2] / "support"
 START_SECONDS = 120.0
 """Torch is imported in every rank, on however few CPUs there are."""
+
+
+@pytest.fixture
+def ray_train() -> None:
+    """Ray Train's own dependencies must be there."""
+    missing = [name for name in ("pandas", "pyarrow") if importlib.util.find_spec(name) is None]
+    if missing:
+        lacking(f"Ray Train lacks {', '.join(missing)}: pip install 'ray[train]'")
 
 
 @contextlib.contextmanager
@@ -80,7 +90,7 @@ def job_of(watched: Watched, pids: dict[int, int]) -> JobStatus:
         raise
 
 
-def named(watched: Watched, job: str, pid: int) -> Incident:
+def named(watched: Watched, job: str, pid: int, seconds: float = 30.0) -> Incident:
     """The incident that blames this process alone."""
 
     def blamed() -> Incident | None:
@@ -90,9 +100,14 @@ def named(watched: Watched, job: str, pid: int) -> Incident:
                 return incident
         return None
 
-    return eventually(blamed, "the culprit is named")
+    try:
+        return eventually(blamed, "the culprit is named", seconds)
+    except AssertionError:
+        print(watched.status().verdict, watched.status().jobs, sep="\n")
+        raise
 
 
+@pytest.mark.usefixtures("ray_train")
 def test_ray_train(ray_cluster: RayCluster, watched: Watched, tmp_path: Path) -> None:
     folder = tmp_path / "job"
     with job(ray_cluster, folder, "train_job.py", str(folder), "llama-run", "3"):
@@ -104,6 +119,20 @@ def test_ray_train(ray_cluster: RayCluster, watched: Watched, tmp_path: Path) ->
         assert incident.kind == "rank-stopped"
         assert incident.verdict is not None
         assert [culprit.rank for culprit in incident.verdict.culprits] == [1]
+
+
+@pytest.mark.usefixtures("ray_train")
+def test_a_rank_of_ray_train_that_falls_asleep(
+    ray_cluster: RayCluster, watched: Watched, tmp_path: Path
+) -> None:
+    """Its main thread serves the controller all the while: only the thread that trains is still."""
+    folder = tmp_path / "job"
+    with job(ray_cluster, folder, "train_job.py", str(folder), "sleepy-run", "2"):
+        pids = training(folder, 2)
+        job_of(watched, pids)
+        (folder / "stuck-1").touch()
+        incident = named(watched, "sleepy-run", pids[1], 90.0)
+        assert incident.kind == "host-stuck"
 
 
 def test_plain_actors_that_set_their_rank(
