@@ -1,4 +1,8 @@
-"""Whether an attempt moves, from its steps and its output; and since when it does not. Pure."""
+"""Whether an attempt moves, from its steps and its output; and since when it does not. Pure.
+
+Steps are progress. Output is a weaker sign: an evaluation or an export prints, and makes no steps,
+but so do some jobs that hang. So output is believed for as long as a start-up may take, no longer.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ class Movement:
     def __init__(self, policy: Policy, now: float, start: int = 0) -> None:
         """``start`` is the step that the attempt starts from."""
         self._policy = policy
-        self._moved = now
+        self._moved = self._spoke = now
         self._start = start
         self._steps = 0
         self.step: int | None = None
@@ -27,9 +31,8 @@ class Movement:
         return True
 
     def spoke(self, now: float) -> None:
-        """There was output: that counts until the first step only."""
-        if self.step is None:
-            self._moved = now
+        """There was output."""
+        self._spoke = now
 
     def saved(self, now: float) -> None:
         """A checkpoint was written."""
@@ -37,12 +40,14 @@ class Movement:
 
     def stagnates(self, now: float) -> str:
         """A sentence where it has not moved for too long; else empty."""
-        quiet = now - self._moved
         # The first step compiles kernels, and may be announced before it is made.
         known = self._steps > 1 or (self.step is not None and self.step > self._start + 1)
         limit = self._policy.stagnation_threshold if known else self._policy.startup_threshold
-        if limit <= 0 or quiet <= limit:
+        still = now - self._moved
+        silent = now - max(self._moved, self._spoke)
+        most = max(limit, self._policy.startup_threshold)
+        if limit <= 0 or (silent <= limit and (not known or still <= most)):
             return ""
         if self.step is None:
-            return f"no output and no step for {quiet:.0f} s"
-        return f"no step after step {self.step} for {quiet:.0f} s"
+            return f"no output and no step for {silent:.0f} s"
+        return f"no step after step {self.step} for {still:.0f} s"

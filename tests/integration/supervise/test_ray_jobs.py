@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import socket
 import subprocess
 import sys
 import time
@@ -27,10 +28,14 @@ SECONDS = 120.0
 def dashboard() -> Iterator[str]:
     from ray.cluster_utils import Cluster
 
+    # Jobs are started by the node's dashboard agent, whose usual port another cluster may have.
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        agent = server.getsockname()[1]
+    arguments = {"num_cpus": 2, "include_dashboard": True, "dashboard_port": 0}
     with contextlib.redirect_stderr(io.StringIO()):
         cluster = Cluster(
             initialize_head=True,
-            head_node_args={"num_cpus": 2, "include_dashboard": True, "dashboard_port": 0},
+            head_node_args={**arguments, "dashboard_agent_listen_port": agent},
         )
     yield f"http://{cluster.head_node.webui_url}"
     cluster.shutdown()

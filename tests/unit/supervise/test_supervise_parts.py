@@ -153,9 +153,15 @@ def test_movement() -> None:
     assert moves.stepped(1, 950.0)
     assert moves.stepped(2, 960.0)
     assert not moves.stepped(2, 1000.0)
-    moves.spoke(1050.0)
-    assert moves.stagnates(1059.0) == "", "output alone is no progress once there are steps"
+    assert moves.stagnates(1059.0) == ""
     assert "after step 2" in moves.stagnates(1061.0)
-    moves.saved(1061.0)
-    assert moves.stagnates(1100.0) == ""
+    moves.spoke(1050.0)
+    assert moves.stagnates(1149.0) == "", "an evaluation prints, and makes no steps"
+    assert moves.stagnates(1151.0) != ""
+    for moment in range(1100, 1460, 50):
+        moves.spoke(float(moment))
+    assert moves.stagnates(1459.0) == ""
+    assert "after step 2" in moves.stagnates(1461.0), "and so do some jobs that hang"
+    moves.saved(1461.0)
+    assert moves.stagnates(1500.0) == ""
     assert Movement(Policy(startup_threshold=0), 0.0).stagnates(1e9) == ""
