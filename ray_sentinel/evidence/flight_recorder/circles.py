@@ -17,6 +17,7 @@ from ray_sentinel.evidence.flight_recorder.world import World
 from ray_sentinel.model.recorder import RecorderKind
 
 _LEAST_USUAL = 2
+_CALLS_BEFORE = 3
 _MOST_VOTERS = 24
 """So many equals are asked what they called: their whole dumps are read again for it."""
 
@@ -118,7 +119,7 @@ class Circles:
                     mismatch=True,
                 )
         voted = self._sisters(calls, group.kind)
-        if voted:
+        if voted := voted or self._cousins(operation, calls):
             return Judgement(voted, mismatch=True)
         said = "; ".join(
             f"ranks {say_ranks(ranks)} called {calls[ranks[0]].title}" for ranks in by_call.values()
@@ -134,6 +135,48 @@ class Circles:
             if reason := self._outvoted(rank, entry, kind, set(calls), 1):
                 culprits[rank] = reason
         return culprits if len(culprits) < len(calls) else {}
+
+    def _cousins(self, operation: Operation, calls: dict[int, Entry]) -> dict[int, str]:
+        """Members of all groups of this kind called one thing at this place: who differs here?
+
+        Also those of other stages, whose programs may be shifted against these: so the calls just
+        before must have been the same.
+        """
+        group = self._world.group(operation.group)
+        seq = operation.key[2]
+        before = range(seq - _CALLS_BEFORE, seq)
+        votes: list[Entry] = []
+        mine = self._path_to(next(iter(calls)), group.kind, before)
+        if mine is None:
+            return {}
+        others = (
+            rank
+            for other in self._world.groups.groups
+            if other.kind == group.kind and other.id != group.id
+            for rank in other.members
+            if rank in self._world.dumps
+        )
+        for rank in islice(others, _MOST_VOTERS):
+            call = self._called(rank, group.kind, False, seq)
+            if call is not None and self._path_to(rank, group.kind, before) == mine:
+                votes.append(call)
+        usual = {call.signature() for call in votes}
+        if len(votes) < _LEAST_USUAL or len(usual) > 1:
+            return {}
+        odd = [rank for rank, entry in calls.items() if entry.signature() not in usual]
+        if len(odd) * 2 > len(calls):
+            return {}
+        return {
+            rank: f"called {calls[rank].title} as number {seq} in {group.label}, where all "
+            f"{len(votes)} members of like groups called {votes[0].title} after the same calls"
+            for rank in odd
+        }
+
+    def _path_to(self, rank: int, kind: Kind, numbers: range) -> tuple[Signature, ...] | None:
+        """What a rank called just before; None where its dump does not show all of it."""
+        calls = [self._called(rank, kind, False, seq) for seq in numbers]
+        known = [call.signature() for call in calls if call is not None]
+        return tuple(known) if len(known) == len(calls) else None
 
     def _outvoted(
         self, rank: int, entry: Entry, kind: Kind, leave_out: set[int], least: int

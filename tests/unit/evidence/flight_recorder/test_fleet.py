@@ -21,11 +21,10 @@ def named(facts: RecorderFacts) -> set[int]:
 @pytest.mark.parametrize("hand", HANDS)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_no_innocent_is_named(fault: str, hand: str) -> None:
-    for seed in range(2):
-        case = make(fault, seed)
-        facts = explain(dumps(case.job, HANDS[hand]))
-        assert named(facts) <= case.culprits, (seed, case.job.shape.title, facts.evidence)
-        assert facts.problems == ()
+    case = make(fault, list(HANDS).index(hand))
+    facts = explain(dumps(case.job, HANDS[hand]))
+    assert named(facts) <= case.culprits, (case.job.shape.title, facts.evidence)
+    assert facts.problems == ()
 
 
 @pytest.mark.parametrize("hand", ["2.1", "2.2", "2.4", "2.8", "2.10", "2.11", "hccl", "xccl"])
@@ -102,3 +101,10 @@ def test_versions_before_two_name_nobody_where_transfers_are_hidden() -> None:
     for seed in range(6):
         facts = explain(dumps(make("host", seed).job, Hand("1.0", one_seq=True, bare_group=True)))
         assert facts.culprits == () or len({c.rank for c in facts.culprits}) == 1
+
+
+@pytest.mark.parametrize(("fault", "least"), [("op", 15), ("size", 15), ("dtype", 15)])
+def test_a_wrong_call_in_a_group_of_two_is_voted_on_by_like_groups(fault: str, least: int) -> None:
+    cases = [make(fault, seed) for seed in range(18)]
+    exact = [named(explain(dumps(c.job, HANDS["2.2"]))) == c.culprits for c in cases]
+    assert sum(exact) >= least
