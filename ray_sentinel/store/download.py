@@ -1,7 +1,8 @@
 """Getting Prometheus: one pinned release, checked against its checksum before a byte of it is used.
 
-Only on request: nothing else of ours downloads anything. The checksums are those of the release's
-``sha256sums.txt``.
+Only on request: nothing else of ours downloads anything. The checksums were taken from public
+repositories that pin the same archives (amd64 from two that agree, arm64 from one), not from the
+release's ``sha256sums.txt``: one that is wrong refuses the archive, it never lets another in.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ PINNED = Release(
         "arm64": "ec7236ecea7154d0bfe142921708b1ae7b5e921e100e0ee85ab92b7c444357e0",
     },
 )
-"""The last of the 2.53 long-term line that was tried with our configuration."""
+"""Of the 2.53 long-term line. The tests run against Debian's Prometheus, not this one."""
 
 
 def download(

@@ -11,7 +11,6 @@ import pytest
 from tests.support.ray_cluster import RayCluster, Watched
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
-pytest.importorskip("ray", reason="needs ray: pip install ray")
 
 PARTS = {"healthy", "issues", "gpu", "ray", "transport", "checkpoints", "progress", "collectors"}
 

@@ -18,8 +18,6 @@ import pytest
 from tests.support.ray_cluster import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
-pytest.importorskip("ray", reason="needs ray: pip install ray")
-pytest.importorskip("aiohttp_cors", reason="needs Ray's dashboard: pip install 'ray[default]'")
 
 HEAD = """
 import sys, time

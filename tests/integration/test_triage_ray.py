@@ -18,7 +18,6 @@ from ray_sentinel.logs.select import Wanted, choose, describe
 from ray_sentinel.logs.triage import triage_path
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
-pytest.importorskip("ray", reason="needs ray: pip install ray")
 
 DEADLINE = 150.0
 DRIVER = """

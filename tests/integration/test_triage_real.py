@@ -16,10 +16,10 @@ import pytest
 from ray_sentinel.logs.catalogue import load_catalogue
 from ray_sentinel.logs.triage import triage_path
 from ray_sentinel.model.triage import Triage
-from tests.support.parts import lacking
+from tests.support.parts import lacking, require_module
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
-pytest.importorskip("torch", reason="needs torch: pip install torch")
+require_module("torch")
 
 DEADLINE = 200.0
 TRAIN = """

@@ -11,12 +11,14 @@ It runs on any Python 3.10 without other packages, because it runs before they a
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
@@ -75,6 +77,17 @@ def needs_root() -> pytest.MarkDecorator:
 
     reason = "only root can do that: run the tests with sudo"
     return pytest.mark.skipif(os.geteuid() != 0 and not CI, reason=reason)
+
+
+def require_module(name: str, package: str = "") -> ModuleType:
+    """A Python module that tests need. Skips where it is missing; fails with ``CI=true``."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        import pytest
+
+        how = f"{name} is missing: pip install {package or name.partition('.')[0]}"
+        raise pytest.fail.Exception(how) if CI else pytest.skip.Exception(how) from None
 
 
 def fetch() -> int:

@@ -21,6 +21,7 @@ from ray_sentinel.progress.ask import (
 )
 from ray_sentinel.progress.record_view import RecordView
 from ray_sentinel.progress.tracing import may_trace
+from tests.support.parts import require_module
 from tests.support.ranks import DEADLINE, Ranks
 
 pytestmark = pytest.mark.integration
@@ -160,7 +161,7 @@ dist.all_reduce(torch.ones(4))
 
 
 def test_the_flight_recorder_of_a_real_hang(ranks, tmp_path):
-    pytest.importorskip("torch")
+    require_module("torch")
     rendezvous = f"file://{tmp_path}/rendezvous"
     processes = [
         ranks.spawn([sys.executable, "-c", GLOO, str(rank), rendezvous], rank=None)

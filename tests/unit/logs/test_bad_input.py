@@ -16,6 +16,7 @@ from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.logs.catalogue import Catalogue
 from ray_sentinel.logs.catalogue import load_catalogue
 from ray_sentinel.logs.triage import triage_path
+from tests.support.parts import require_module
 
 STEPS = "".join(
     f"2025-01-02 10:{n // 60:02d}:{n % 60:02d} completed step: {n}, seconds: 1.0, loss: 2.0\n"
@@ -57,7 +58,7 @@ def test_a_cut_archive_is_used_as_far_as_it_goes(tmp_path: Path, catalogue: Cata
 
 
 def test_zstd_is_read(tmp_path: Path, catalogue: Catalogue) -> None:
-    zstandard = pytest.importorskip("zstandard", reason="needs zstandard: pip install zstandard")
+    zstandard = require_module("zstandard")
     pack = zstandard.ZstdCompressor().compress
     # Rotated files are often appended to frame by frame.
     (tmp_path / "train.log.zst").write_bytes(pack(STEPS.encode()) + pack(FAILURE.encode()))
@@ -70,7 +71,7 @@ def test_zstd_is_read(tmp_path: Path, catalogue: Catalogue) -> None:
 
 
 def test_broken_zstd_is_named(tmp_path: Path, catalogue: Catalogue) -> None:
-    pytest.importorskip("zstandard", reason="needs zstandard: pip install zstandard")
+    require_module("zstandard")
     (tmp_path / "a.log.zst").write_bytes(b"\x28\xb5\x2f\xfd" + b"\xff" * 40)
     (tmp_path / "b.log").write_text(STEPS + FAILURE)
     answer = triage_path(tmp_path, catalogue, now=0.0)

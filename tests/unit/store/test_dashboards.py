@@ -15,6 +15,7 @@ from ray_sentinel.errors import InputError
 from ray_sentinel.store.dashboards.catalog import DASHBOARDS, export, file_name
 from ray_sentinel.store.dashboards.grafana import SCHEMA_VERSION, to_grafana, to_json
 from ray_sentinel.store.dashboards.model import COLUMNS, Dashboard
+from tests.support.parts import require_module
 from tests.support.series_names import catalogue, metric_names, named_series
 
 OF_PROMETHEUS = {"up"}
@@ -184,9 +185,9 @@ def test_a_panel_that_needs_hardware_says_so(dashboard: Dashboard) -> None:
 @each
 def test_grafanas_own_library_knows_every_field(dashboard: Dashboard) -> None:
     """What it does not know it drops: read and written by it, a dashboard is what it was."""
-    sdk = pytest.importorskip("grafana_foundation_sdk.models.dashboard")
-    cog = pytest.importorskip("grafana_foundation_sdk.cog.plugins")
-    encoder = pytest.importorskip("grafana_foundation_sdk.cog.encoder")
+    sdk = require_module("grafana_foundation_sdk.models.dashboard", "grafana-foundation-sdk")
+    cog = require_module("grafana_foundation_sdk.cog.plugins", "grafana-foundation-sdk")
+    encoder = require_module("grafana_foundation_sdk.cog.encoder", "grafana-foundation-sdk")
     cog.register_default_plugins()
     ours = json.loads(to_json(dashboard))
     theirs = json.loads(json.dumps(sdk.Dashboard.from_json(ours), cls=encoder.JSONEncoder))

@@ -18,10 +18,11 @@ from ray_sentinel.store.event_files import (
 )
 from ray_sentinel.store.event_records import MAX_BYTES, read_scalars
 from ray_sentinel.store.memory import MemorySource
+from tests.support.parts import require_module
 
 
 def written(folder: Path, *, new_style: bool = False, steps: int = 50) -> Path:
-    tensorboard = pytest.importorskip("torch.utils.tensorboard")
+    tensorboard = require_module("torch.utils.tensorboard", "torch tensorboard")
     writer = tensorboard.SummaryWriter(str(folder))
     for step in range(steps):
         writer.add_scalar(
