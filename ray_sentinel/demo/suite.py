@@ -36,7 +36,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     layout: str
     world: int
     attach: str
-    actors: bool
+    actors: bool = False
     recorder: bool
     seed: int
     job: str
