@@ -43,9 +43,7 @@ def answer(
     phase = case.phase.phase if case.phase else ""
     steps = _progress(case)
     everything = in_order([*case.fatal, *after])
-    culprits: tuple[LogCulprit, ...] = ()
-    if cause is not None and kind not in ("soft-success", "completed", "running"):
-        culprits = name_culprits(cause, kind, everything, case.files, _world(case.files))
+    culprits = _culprits(case, kind, cause, everything)
     rank = culprits[0].rank if culprits else None
     advice = case.catalogue.advice_for(kind, phase)
     told = Triage(
@@ -68,6 +66,15 @@ def answer(
         echoes=echoes(case, cause, everything),
     )
     return _with_job(case, told)
+
+
+def _culprits(
+    case: Case, kind: str, cause: Hit | None, everything: Sequence[Hit]
+) -> tuple[LogCulprit, ...]:
+    """Nobody where the job did what it should."""
+    if cause is None or kind in ("soft-success", "completed", "running"):
+        return ()
+    return name_culprits(cause, kind, everything, case.files, _world(case.files))
 
 
 def _with_job(case: Case, told: Triage) -> Triage:
