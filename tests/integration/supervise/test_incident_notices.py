@@ -1,0 +1,76 @@
+"""What the coordinator publishes reaches people: each state once, also after a restart."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from ray_sentinel.actors.execute import Executor
+from ray_sentinel.actors.storage import Storage
+from ray_sentinel.config import Config, Notify
+from ray_sentinel.engine.actions import Publish
+from ray_sentinel.model.incident import Incident, Transition
+
+pytestmark = pytest.mark.integration
+
+
+def incident(*states: Any) -> Incident:
+    return Incident(
+        id="7",
+        job="job",
+        attempt=0,
+        kind="gil-held",
+        severity="critical",
+        state=states[-1],
+        summary="rank 3 holds the GIL",
+        rule="r",
+        suspected_at=5.0,
+        history=tuple(Transition(float(n), state) for n, state in enumerate(states, 5)),
+    )
+
+
+def told(path: Path) -> list[dict[str, Any]]:
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
+
+
+def test_each_state_is_told_once(tmp_path: Path) -> None:
+    out = tmp_path / "told"
+    script = tmp_path / "tell.sh"
+    script.write_text(f'#!/bin/sh\ndata=$(cat)\nprintf "%s\\n" "$data" >> {out}\n')
+    script.chmod(0o755)
+    config = Config(log_dir=str(tmp_path / "log"), notify=Notify(command=str(script)))
+    storage = Storage(config)
+    executor = Executor(config, cast(Any, None), storage)
+    confirmed = incident("suspected", "confirmed")
+    for one in (
+        incident("suspected"),
+        confirmed,
+        confirmed,
+        incident("suspected", "confirmed", "captured"),
+    ):
+        executor(Publish(incident=one))
+    deadline = time.monotonic() + 30
+    while not told(out):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    again = Executor(config, cast(Any, None), storage, [confirmed])
+    for one in (confirmed, incident("suspected", "confirmed", "resolved")):
+        again(Publish(incident=one))
+    while len(told(out)) < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert [notice["event"] for notice in told(out)] == ["confirmed", "resolved"]
+    first = told(out)[0]
+    assert (first["job"], first["text"]) == ("job", "rank 3 holds the GIL")
+    assert first["details"]["bundle"].startswith(str(tmp_path / "log/incidents"))
+
+
+def test_wrong_settings_do_not_end_the_watch(tmp_path: Path) -> None:
+    config = Config(log_dir=str(tmp_path / "log"), notify=Notify(webhook="nonsense"))
+    Executor(config, cast(Any, None), Storage(config))
