@@ -44,6 +44,7 @@ _FACTS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ),
 )
 _HEAD = 256 * 1024
+_DIGITS = 18
 
 
 def read_header(head: bytes) -> dict[str, str]:
@@ -54,5 +55,6 @@ def read_header(head: bytes) -> dict[str, str]:
         match = pattern.search(text)
         if match is not None:
             value = next((group for group in match.groups() if group), "")
-            found[name] = value.strip().replace(",", "") if name == "total_steps" else value.strip()
+            value = value.strip().replace(",", "") if name == "total_steps" else value.strip()
+            found[name] = value[:_DIGITS] if value.isdigit() else value
     return found

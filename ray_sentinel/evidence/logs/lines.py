@@ -36,6 +36,8 @@ _HOST = re.compile(
 _POD = re.compile(r"\[pod/(?P<host>[^/\]\s]+)/[^\]\s]+\] ")
 _COMPOSE = re.compile(r"(?P<host>[A-Za-z][\w.-]*\d)\s{1,12}\| ")
 _KUBE = re.compile(r"(?P<time>\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)) std(?:out|err) [FP] ")
+_ENDLESS = re.compile(r"(\d{18})\d+")
+"""No number that means something has more digits; Python refuses to read one of thousands."""
 _DOCKER = re.compile(
     r'\{"log": ?"(?P<log>(?:[^"\\]|\\.)*)", ?"stream": ?"(?P<stream>std(?:out|err))",'
     r'.{0,400}?"time": ?"(?P<time>[^"]+)"\}\s*$'
@@ -104,6 +106,7 @@ def parse_line(raw: str) -> Line:
     'boom'
     """
     text = strip_escapes(_undocked(raw) if raw.startswith('{"log":') else raw)
+    text = _ENDLESS.sub(r"\1", text)
     repeated = 1
     if text.endswith((")", "]")) and (match := _REPEATED.search(text)):
         repeated, text = int(match.group(1)), text[: match.start()]

@@ -82,6 +82,9 @@ HINTS = (
 )
 """A line that is a step line holds one of these."""
 
+_FAR = 1e18
+"""No step has a higher number."""
+
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
     """One step as a log line reports it. ``step`` counts as the framework counts."""
@@ -106,14 +109,14 @@ def parse_step(text: str) -> Step | None:
     if len(text) > 20_000:
         text = text[:20_000]
     if match := _MAXTEXT.search(text):
-        return _made(text, match, float(match.group("seconds")))
+        return _made(text, match, _float(match.group("seconds")))
     if "%" in text and (match := _BAR.search(text)):
         return _bar(text, match)
     if "global_step: " in text and (match := _NEMO.search(text)):
         return _made(text, match, _seconds(text))
     if "iteration" in text and (match := _MEGATRON.search(text)):
         ms = _MEGATRON_MS.search(text)
-        return _made(text, match, float(ms.group("ms")) / 1000 if ms else None)
+        return _made(text, match, _thousandth(ms.group("ms")) if ms else None)
     for pattern in (_VERL, _ITER_TRAIN, _MMENGINE, _TIMM, _TORCHVISION, _COMPOSER):
         if match := pattern.search(text):
             return _made(text, match, _seconds(text))
@@ -146,7 +149,7 @@ def _made(text: str, match: re.Match[str], seconds: float | None) -> Step:
         total=int(total) if total else None,
         seconds=seconds,
         loss=_float(loss.group("loss")) if loss else None,
-        tokens_per_second=float(tokens.group("tokens").replace(",", "")) if tokens else None,
+        tokens_per_second=_float(tokens.group("tokens").replace(",", "")) if tokens else None,
         per_epoch="poch" in text,
     )
 
@@ -160,8 +163,9 @@ def _bar(text: str, match: re.Match[str]) -> Step | None:
     if unit.lower() in ("b/s", "kb/s", "mb/s", "gb/s") or unit.endswith("B/s"):
         return None
     seconds = None
-    if rate and rate != "?" and float(rate) > 0:
-        seconds = float(rate) if unit.startswith("s/") else 1 / float(rate)
+    speed = _float(rate) if rate else None
+    if speed:
+        seconds = speed if unit.startswith("s/") else 1 / speed
     loss = _LOSS.search(text, match.end())
     return Step(
         step=step,
@@ -177,7 +181,7 @@ def _scaled(text: str) -> int:
     factor = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9}.get(text[-1], 1)
     number = text[:-1] if factor != 1 else text
     try:
-        return int(float(number) * factor)
+        return int(min(float(number) * factor, _FAR))
     except ValueError:
         return 0
 
@@ -188,6 +192,11 @@ def _seconds(text: str) -> float | None:
         return None
     value = float(match.group("seconds"))
     return value / 1000 if match.group("unit") == "ms" else value
+
+
+def _thousandth(text: str) -> float | None:
+    number = _float(text)
+    return number / 1000 if number is not None else None
 
 
 def _float(text: str) -> float | None:

@@ -27,6 +27,7 @@ _SLACK = 240.0
 _ENOUGH = 200
 """Step lines after an error that are looked at."""
 _STREAM_SECONDS = 20.0
+_FAR = 1e18
 SURVIVED_STEPS = 3
 """So many different steps after an error mean that training went on."""
 
@@ -204,7 +205,7 @@ def progress(
     at = last.time
     expected = None
     if seconds and at is not None and end is not None and end > at and last.step.step is not None:
-        expected = last.step.step + int((end - at) / seconds)
+        expected = last.step.step + int(min((end - at) / seconds, _FAR))
         expected = min(expected, total) if total else expected
     lost = _lost_steps(last.step.step, saved)
     losses = [s.step.loss for s in numbered if s.step.loss is not None]

@@ -176,3 +176,24 @@ def test_a_running_job_in_another_time_zone_runs(tmp_path: Path, catalogue: Cata
     assert triage_path(log, catalogue, now=now).kind == "running"
     os.utime(log, (now - 7200, now - 7200))
     assert triage_path(log, catalogue, now=now).kind != "running"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        " iteration        7/  500000 | elapsed time per iteration (ms): 10.0.0 | lm loss: 9.0 |",
+        "completed step: 7, seconds: 1.2.3, loss: 5.0",
+        f"step: {'9' * 5000} loss: 2.0 time: 1s",
+        f"world size: {'9' * 5000}",
+        f"max_steps={'9' * 5000}",
+        f"Training: 50%|x| 5/10G [00:01<00:01, {'9' * 400}.0it/s]",
+        f"(Trainer pid={'9' * 5000}, ip=10.0.0.2) ValueError: x",
+        "Training: 10%|x| 999999999999999999G/7 [00:01<00:01, 9.9.9it/s]",
+    ],
+)
+def test_numbers_that_are_none(tmp_path: Path, catalogue: Catalogue, line: str) -> None:
+    log = tmp_path / "train.log"
+    log.write_text(f"{line}\n{STEPS}{line}\n{FAILURE}{line}\n")
+    answer = triage_path(log, catalogue, now=0.0)
+    assert answer.kind == "oom-gpu"
+    assert msgspec.json.encode(answer)
