@@ -67,10 +67,8 @@ class Coordinator:
         self._roster = Roster(self._config)
         self._fleet = Fleet(config, self._roster.heard)
         self._ray_actors = RayActors()
-        self._brain, pending = self._recover(deployment)
+        self._brain, self._pending = self._recover(deployment)
         self._hold_ticks_until = time.time() + (RECOVERY_GRACE if self._restarts() else 0.0)
-        for action in pending:
-            self._executor(action)
         self._timed = TimedCapture(self._config.capture.wait_seconds)
         self._phase_file = PhaseFile(self._storage.root)
         phases = self._phase_file.load()
@@ -129,13 +127,21 @@ class Coordinator:
 
     def _tick(self) -> None:
         now = self._clock.now()
-        if now < self._hold_ticks_until and not self._roster.all_heard(self._fleet.nodes()):
+        if now < self._hold_ticks_until and not self._agents_are_back():
             # Just restarted: what looks like silence is our own absence.
             return
+        # What was asked for and not answered: not before there are agents to ask.
+        pending, self._pending = self._pending, []
+        for action in pending:
+            self._executor(action)
         begun = time.monotonic()
         self._brain.feed(Tick(time=now))
         self._cycle_seconds = time.monotonic() - begun
         self._last_cycle = self._clock.now()
+
+    def _agents_are_back(self) -> bool:
+        nodes = self._fleet.nodes()
+        return self._roster.all_heard(nodes) and self._fleet.handles().keys() >= nodes.keys()
 
     def _save_phases(self) -> None:
         self._phase_file.save(self._brain.learned_phases())
