@@ -189,15 +189,6 @@ def in_flight(job: Rank) -> None:
         work.wait()
 
 
-def one_too_many(job: Rank) -> None:
-    """Rank 2 makes one all-reduce more in the group of all, and waits in it for the others."""
-    job.here()
-    if job.rank == 2:
-        job.all_reduce(8)
-    job.all_reduce(8, job.mine)
-    job.sleep()
-
-
 def outside(job: Rank) -> None:
     """Everybody waits for something that no recorder sees."""
     job.here()
@@ -215,7 +206,6 @@ SCENARIOS: dict[str, Callable[[Rank], None]] = {
         objects,
         two_sleepers,
         in_flight,
-        one_too_many,
         outside,
     )
 }

@@ -146,6 +146,13 @@ class Reasoning:
                 "waits made a call too many"
             )
             return
+        if all(self._outnumbered(rank, operation) for operation in self.waited[rank]):
+            self.findings.unexplained = True
+            self.findings.remarks.append(
+                f"rank {rank} is waited for, but more ranks that stand where it stands have not "
+                "made that call than have made it: those that wait may have made one too many"
+            )
+            return
         waiting = sum(len(operation.held) for operation in self.waited[rank])
         first = self.waited[rank][0]
         inside = self._launching(rank)
@@ -157,6 +164,12 @@ class Reasoning:
         if rank not in self.absent_somewhere:
             reason = f"{waiting} other ranks wait for it in {self._say(first)}; it {how}"
         self.findings.blame(rank, "not-enqueued", reason, _CERTAINTY["not-enqueued"])
+
+    def _outnumbered(self, rank: int, operation: Operation) -> bool:
+        """Whether fewer ranks are in an operation than equals of this one are idle outside it."""
+        outside = [other for other in operation.absent if not self.waits.fronts.get(other)]
+        alike = {rank, *self.equals.stand_alike(rank, (o for o in outside if o != rank))}
+        return rank in outside and len(operation.held) < len(alike)
 
     def _launching(self, rank: int) -> str:
         for entry in self.world.dumps[rank].pending:

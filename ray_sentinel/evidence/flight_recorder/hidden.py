@@ -52,7 +52,10 @@ class Hidden:
                     continue
                 if not entry.p2p:
                     seen.add((group.id, entry.seq))
-                for other in free & self._absent(rank, group.id, entry):
+                absent = free & self._absent(rank, group.id, entry)
+                if self._outnumbers(absent, group.id, entry):
+                    continue
+                for other in absent:
                     reasons.setdefault(
                         other,
                         f"has nothing pending and has not joined {entry.title} ({group.label} "
@@ -60,6 +63,12 @@ class Hidden:
                         "code",
                     )
         return reasons
+
+    def _outnumbers(self, absent: set[int], ident: int, entry: Entry) -> bool:
+        """Whether those that are in a call may have made one too many: more idle ones have not."""
+        if entry.p2p or len(absent) < 2:
+            return False
+        return len(self._world.members(ident, entry.seq)["pending"]) < len(absent)
 
     def _in_launch(self, rank: int, entry: Entry) -> bool:
         group = self._world.group_of(rank, entry)

@@ -10,7 +10,7 @@ from ray_sentinel.evidence.flight_recorder import explain
 from ray_sentinel.model.recorder import RecorderFacts
 from tests.support.recorder_fleet.cases import FAULTS, make
 from tests.support.recorder_fleet.clock import Clockwork, Fault
-from tests.support.recorder_fleet.shape import Axes, build
+from tests.support.recorder_fleet.shape import Axes, Shape, Todo, build
 from tests.support.recorder_fleet.write import HANDS, Hand, dumps, encode, one
 
 
@@ -108,3 +108,15 @@ def test_a_wrong_call_in_a_group_of_two_is_voted_on_by_like_groups(fault: str, l
     cases = [make(fault, seed) for seed in range(18)]
     exact = [named(explain(dumps(c.job, HANDS["2.2"]))) == c.culprits for c in cases]
     assert sum(exact) >= least
+
+
+def test_one_that_calls_once_too_often_does_not_accuse_the_idle_majority() -> None:
+    """Ranks 0 and 1 are done; rank 2 waits for all in a call of its own, rank 3 for rank 2."""
+    shape = Shape("halves", 4)
+    shape.groups = {"world": ("default_pg", (0, 1, 2, 3)), "low": ("half", (0, 1))}
+    shape.groups["high"] = ("half", (2, 3))
+    whole, low, high = (Todo(key, "all_reduce", "main", 8, blocks=True) for key in shape.groups)
+    shape.todo = [[whole, low], [whole, low], [whole, whole, high], [whole, high]]
+    for hand in ("2.2", "2.9", "2.10"):
+        facts = explain(dumps(Clockwork(shape, [], 1), HANDS[hand]))
+        assert named(facts) <= {2}, facts.evidence
