@@ -20,7 +20,7 @@ import pytest
 pytestmark = pytest.mark.integration
 
 TRAIN = Path(__file__).parents[2] / "support/supervised_train.py"
-SECONDS = 90.0
+SECONDS = 150.0
 
 
 class Job:
