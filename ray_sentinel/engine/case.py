@@ -107,9 +107,11 @@ class Case:
         """
         seen = [r[process] for _, r in self.rounds if process in r and not r[process].error]
         found = movement(seen[-2:])
-        if found == "in-place" and not self.job.ranks[process].spinning:
+        view = self.job.ranks[process]
+        if found == "in-place" and not view.spinning:
             return "moved"
-        return found
+        # Two looks may find a loop that computes and sleeps in the same line.
+        return "moved" if found == "stuck" and view.working else found
 
     def moves_data(self, process: ProcessId, now: float) -> bool:
         """It went on reading or writing after the job had fallen silent, and not long ago."""

@@ -13,6 +13,8 @@ IDLE_SWITCHES_PER_SECOND = 3.0
 IDLE_CPU_SHARE = 0.02
 SPIN_CPU_SHARE = 0.85
 """A main thread that burns a whole CPU may be computing or polling: it tells nothing by itself."""
+ALWAYS_RUNNING = 3
+"""Looks in a row, all of which find the main thread runnable."""
 IO_BYTES_PER_SECOND = 65_536.0
 """Reads and writes above this are work: a model load, a checkpoint, a data set. PyTorch's store,
 polled every 10 ms by a rank that waits for the others to join, moves 5 kB/s."""
@@ -39,6 +41,10 @@ class RankView:
         self.exited_at: float | None = None
         self.gone_at: float | None = None
         self.spinning = False
+        self.working = False
+        """Its main thread computes, and waits in between: no hang does, and no loop that never
+        leaves the CPU, be it ever so crowded."""
+        self._running_looks = 0
         self.idle = False
         """None of its threads does anything."""
         self.state_since: dict[str, float] = {}
@@ -107,6 +113,9 @@ class RankView:
         ended = self._new_steps(before.progress, snapshot.progress)
         self._note_states(at)
         self.spinning = self._main_share(before, elapsed) > SPIN_CPU_SHARE
+        self._running_looks = self._running_looks + 1 if self.process.state == "R" else 0
+        computes = self._main_share(before, elapsed) > IDLE_CPU_SHARE and not self.spinning
+        self.working = computes and self._running_looks < ALWAYS_RUNNING
         used = self.process.cpu_seconds - before.process.cpu_seconds
         self.idle = used / elapsed < IDLE_CPU_SHARE
         moves_data = not disturbed and self._moved_data(before, elapsed)

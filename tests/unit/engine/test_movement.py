@@ -58,7 +58,7 @@ def test_another_place_in_the_code_is_news_only_where_nothing_moved_in_between()
 def test_a_spinner_on_a_busy_node_does_not_make_its_job_move() -> None:
     sim = Sim(attached=False)
     sim.run(30)
-    sim.stick(2, activity="unknown", waits=None, active=True)
+    sim.stick(2, state="R", activity="unknown", waits=None, active=True)
     began = sim.now
     while sim.now < began + 16 and not sim.incidents():
         sim.rank(2).cpu += 0.2  # far from a whole CPU: others want it, too
@@ -132,3 +132,17 @@ def test_what_was_written_up_to_the_hang_excuses_nobody(attached: bool) -> None:
     sim.run(17)
     assert sim.named() == [0]
     assert (sim.incidents()[0].confirmed_at or 0) - began <= 16
+
+
+@pytest.mark.parametrize("attached", [True, False])
+def test_a_loop_that_computes_and_sleeps_in_one_line_is_slow(attached: bool) -> None:
+    sim = Sim(attached=attached)
+    sim.run(30)
+    sim.stick(0, activity="sleep")
+    for _ in range(60):
+        sim.rank(0).cpu += 0.03
+        sim.rank(0).switches += 10
+        sim.run(0.5)
+    sim.rank(0).stuck = False
+    sim.run(20)
+    assert sim.incidents() == ()
