@@ -149,8 +149,8 @@ class Reasoning:
         if all(self._outnumbered(rank, operation) for operation in self.waited[rank]):
             self.findings.unexplained = True
             self.findings.remarks.append(
-                f"rank {rank} is waited for, but more ranks that stand where it stands have not "
-                "made that call than have made it: those that wait may have made one too many"
+                f"rank {rank} is waited for, but more idle ranks have not made that call than have "
+                "made it: those that wait may have made one too many"
             )
             return
         waiting = sum(len(operation.held) for operation in self.waited[rank])
@@ -166,10 +166,11 @@ class Reasoning:
         self.findings.blame(rank, "not-enqueued", reason, _CERTAINTY["not-enqueued"])
 
     def _outnumbered(self, rank: int, operation: Operation) -> bool:
-        """Whether fewer ranks are in an operation than equals of this one are idle outside it."""
-        outside = [other for other in operation.absent if not self.waits.fronts.get(other)]
-        alike = {rank, *self.equals.stand_alike(rank, (o for o in outside if o != rank))}
-        return rank in outside and len(operation.held) < len(alike)
+        """Whether fewer ranks are in a collective than idle ones, this one among them, are not."""
+        kind, ident, seq, _ = operation.key
+        idle = [other for other in operation.absent if not self.waits.fronts.get(other)]
+        inside = self.world.members(ident, seq)["pending"] if kind == "collective" else idle
+        return rank in idle and len(inside) < len(idle)
 
     def _launching(self, rank: int) -> str:
         for entry in self.world.dumps[rank].pending:
