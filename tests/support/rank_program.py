@@ -58,6 +58,11 @@ def spin_in_python(seconds: float) -> None:
         pass
 
 
+def close_to_tracers() -> None:
+    """As a program that changed its user: only CAP_SYS_PTRACE may look into it (prctl(2))."""
+    ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)  # PR_SET_DUMPABLE
+
+
 def fail(seconds: float) -> None:
     raise ValueError("no such batch")
 
@@ -80,6 +85,8 @@ def stay_in_phase(seconds: float) -> None:
 FAULTS: dict[str, Callable[[float], object]] = {
     "": lambda _: None,
     "none": lambda _: None,
+    "closed-sleep": time.sleep,
+    "closed-gil": hold_lock_asleep,
     "gil-sleep": hold_lock_asleep,
     "gil-spin": hold_lock_spinning,
     "spin": spin_in_python,
@@ -140,6 +147,8 @@ def main() -> None:
         time.sleep(seconds)
         return
     attach()
+    if fault.startswith("closed"):
+        close_to_tracers()
     train(fault, seconds)
 
 

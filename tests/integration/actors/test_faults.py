@@ -18,37 +18,12 @@ import pytest
 
 from ray_sentinel.actors.deployment import Description
 from ray_sentinel.model.incident import Incident
-from ray_sentinel.progress.proc_stat import parse_stat
+from tests.support.living import alive, descendants
 from tests.support.ray_cluster import RayCluster, Watched, eventually
 
 pytestmark = pytest.mark.integration
 
 RANK = Path(__file__).parents[2] / "support/shell_rank.py"
-
-
-def descendants(pid: int) -> list[int]:
-    """All living processes below ``pid``."""
-    parents: dict[int, int] = {}
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
-            try:
-                stat = parse_stat((folder / "stat").read_bytes())
-            except (OSError, ValueError):
-                continue
-            if stat.state != "Z":
-                parents[stat.pid] = stat.parent
-    found: list[int] = []
-    level = [pid]
-    while level := [child for child, parent in parents.items() if parent in level]:
-        found += level
-    return found
-
-
-def alive(pid: int) -> bool:
-    try:
-        return parse_stat(Path(f"/proc/{pid}/stat").read_bytes()).state != "Z"
-    except (OSError, ValueError):
-        return False
 
 
 def get(url: str) -> str:
