@@ -11,13 +11,13 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from ray.train import UserCallback
 from ray.train.v2._internal.execution.callback import WorkerGroupCallback
 
 log = logging.getLogger(__name__)
 
 
-class RayTrainCallback(UserCallback, WorkerGroupCallback):  # type: ignore[misc]
+# No UserCallback: those are told of reports and exceptions only, never of the workers.
+class RayTrainCallback(WorkerGroupCallback):  # type: ignore[misc]
     """Runs in Ray Train's controller. Arguments go to ``ray_sentinel.attach`` in the workers."""
 
     def __init__(self, job: str | None = None, config: Any = None) -> None:
