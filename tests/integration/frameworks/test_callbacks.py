@@ -10,6 +10,7 @@ import pytest
 
 from ray_sentinel import sentinel as module
 from ray_sentinel.progress.writer import ProgressWriter
+from tests.support.parts import require_module
 
 pytestmark = pytest.mark.integration
 
@@ -50,7 +51,7 @@ def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Told]:
 
 
 def test_lightning(told: Told, tmp_path: Path) -> None:
-    pytest.importorskip("lightning", reason="pip install lightning")
+    require_module("lightning")
     import torch
     from lightning.pytorch import LightningModule, Trainer
     from lightning.pytorch.callbacks import ModelCheckpoint
@@ -92,7 +93,7 @@ def test_lightning(told: Told, tmp_path: Path) -> None:
 
 
 def test_transformers(told: Told, tmp_path: Path) -> None:
-    pytest.importorskip("transformers", reason="pip install transformers accelerate")
+    require_module("transformers", "transformers accelerate")
     import torch
     from transformers import Trainer, TrainingArguments
 
