@@ -16,7 +16,7 @@ from ray_sentinel.actors.messages import Captured, CaptureRequest, Dump, Dumps, 
 from ray_sentinel.capture import session
 from ray_sentinel.capture.recorder_dumps import NoDumpError, Recorders
 from ray_sentinel.capture.tracer import all_tracers
-from ray_sentinel.config import Config
+from ray_sentinel.config import Config, safe_name
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.evidence.stacks import classify, parse
 from ray_sentinel.model.identity import Rank
@@ -34,6 +34,9 @@ log = logging.getLogger(__name__)
 SAMPLE_SECONDS = 2.0
 COMPANION_SECONDS = 0.7
 RECORDER_SECONDS = 5.0
+WATCHDOG_SECONDS = 6.5
+"""A rank's watchdog speaks when the interpreter was held for 5 s; the verdict comes sooner."""
+WATCHDOG_POLL = 0.5
 
 RecordOf = Callable[[int, int], RecordView | None]
 
@@ -70,19 +73,36 @@ class Evidence:
 
     def _or_from_inside(self, fact: StackFact, rank: Rank) -> StackFact:
         """Where no tool may look at the process, what it can tell of itself."""
-        view = self._record_of(rank.process.pid, rank.process.start)
         # The kernel stack, which root may always read, says less than the rank itself can.
-        if (fact.signature and fact.tool != "kernel") or view is None:
+        if fact.signature and fact.tool != "kernel":
             return fact
+        return self._from_inside(rank)[0] or fact
+
+    def _from_inside(self, rank: Rank, patience: float = 0.0) -> tuple[StackFact | None, bytes]:
+        """What a rank tells of itself, and the text that says so: its companion thread's stacks,
+        or where its interpreter does not run, those that its watchdog left, for which ``patience``
+        seconds are waited. None and empty where it tells nothing."""
+        view = self._record_of(rank.process.pid, rank.process.start)
+        end = time.monotonic() + patience
+        while view is not None:
+            told, text = self._asked(view, rank)
+            if told is not None or not view.watchdog or time.monotonic() >= end:
+                return told, text
+            time.sleep(WATCHDOG_POLL)
+        return None, b""
+
+    @staticmethod
+    def _asked(view: RecordView, rank: Rank) -> tuple[StackFact | None, bytes]:
         for ask in (partial(request_stacks, view, COMPANION_SECONDS), partial(held_stacks, view)):
             try:
-                traces = parse(ask(), rank.process, time.time())
+                text = ask()
+                traces = parse(text, rank.process, time.time())
             except SentinelError:
                 continue  # the tool's own error, which the fact has, says more
             told = next((classify(trace) for trace in traces if trace.threads), None)
             if told is not None:
-                return msgspec.structs.replace(told, rank=rank.id, process=rank.process)
-        return fact
+                return msgspec.structs.replace(told, rank=rank.id, process=rank.process), text
+        return None, b""
 
     def flight_recorder(self, ranks: Iterable[Rank]) -> Dumps:
         """Flight recorders, by the companion thread of ranks that attached, or by the watchdog."""
@@ -126,9 +146,29 @@ class Evidence:
             if not run.skipped:
                 outcome = "timeout" if run.timed_out else "error" if run.problem else "ok"
                 self.runs[run.tool, outcome] += 1
+        facts, own = self._with_their_own(request, found.facts)
         return Captured(
-            files=found.files, facts=found.facts, problems=found.problems, seconds=found.pauses
+            files=found.files | own, facts=facts, problems=found.problems, seconds=found.pauses
         )
+
+    def _with_their_own(
+        self, request: CaptureRequest, facts: Sequence[StackFact]
+    ) -> tuple[tuple[StackFact, ...], dict[str, bytes]]:
+        """``facts``, and files, completed by what ranks tell of themselves where no tool could."""
+        ranks = {r.process: r for r in (*request.suspects, *request.waiters, *request.others)}
+
+        def complete(fact: StackFact) -> tuple[StackFact, bytes]:
+            rank = ranks.get(fact.process)
+            if rank is None or (fact.signature and fact.tool != "kernel"):
+                return fact, b""
+            told, text = self._from_inside(rank, WATCHDOG_SECONDS)
+            return told or fact, text
+
+        completed = list(self._pool.map(complete, facts))
+        host = safe_name(self._host)
+        return tuple(fact for fact, _ in completed), {
+            f"faulthandler_{host}_{fact.process.pid}.txt": text for fact, text in completed if text
+        }
 
     def close(self) -> None:
         """Begin nothing new."""

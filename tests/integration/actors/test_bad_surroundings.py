@@ -4,17 +4,214 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import shutil
 import subprocess
+import sys
+import textwrap
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from ray_sentinel.model.status import Status
 from tests.support.parts import lacking
 from tests.support.ray_cluster import RayCluster, Watched, eventually
-from tests.support.watched_job import WatchedJob, culprits
+from tests.support.watched_job import PROGRAM, WatchedJob, culprits, rank_environ
 
 pytestmark = pytest.mark.integration
+
+ADDRESS = "127.0.0.6"
+
+
+@contextlib.contextmanager
+def node_with_python(
+    cluster: RayCluster, python: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """One more node, whose workers run another interpreter and find no programs on PATH."""
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "executable", str(python))
+        patch.setenv("PATH", "/usr/bin:/bin")
+        cluster.add(ADDRESS)
+    try:
+        yield
+    finally:
+        cluster.remove(ADDRESS)
+
+
+def start_rank_on(ray: Any, address: str, job: str, fault: str, rank: int) -> Any:
+    """A rank below that node's raylet, by an actor that is returned and lives as long."""
+    environ = rank_environ(job, rank, 2)
+    command = [sys.executable, str(PROGRAM), fault, "300", "60"]
+
+    class Launcher:
+        def start(self) -> int:
+            import subprocess
+
+            self.child = subprocess.Popen(command, env=environ)
+            return self.child.pid
+
+        def end(self) -> None:
+            self.child.kill()
+            self.child.wait()
+
+    launcher = ray.remote(Launcher).options(num_cpus=0, resources={f"node:{address}": 0.001})
+    return launcher.remote()
+
+
+def stacks_of(job: WatchedJob, pid: int) -> str:
+    """What the bundle holds of a process, once it is written."""
+
+    def bundle() -> Path | None:
+        return next((Path(one.bundle) for one in job.incidents() if one.bundle), None)
+
+    folder = eventually(bundle, "the bundle", 60.0)
+    return "".join(file.read_text() for file in folder.glob(f"*_{pid}.txt"))
+
+
+def watched_nodes(status: Status) -> set[str]:
+    return {node.address for node in status.nodes}
+
+
+def test_a_node_without_py_spy_takes_the_ranks_own_stacks(
+    ray_cluster: RayCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = bare_python(tmp_path / "venv")
+    assert shutil.which("py-spy", path="/usr/bin:/bin") is None
+    with node_with_python(ray_cluster, python, monkeypatch):
+        ray_cluster.up(tmp_path / "log")
+        try:
+            with ray_cluster.connected() as ray:
+                watched = Watched(ray)
+                job = WatchedJob(ray_cluster, watched, "no-py-spy")
+                launchers = [
+                    start_rank_on(ray, ADDRESS, job.name, fault, rank)
+                    for rank, fault in enumerate(("sleep", "gil-sleep"))
+                ]
+                pids = ray.get([launcher.start.remote() for launcher in launchers])
+                try:
+                    incident = job.verdict()
+                    assert incident.kind == "gil-held"
+                    assert culprits(incident) == [(1, pids[1])]
+                    notes = " ".join(watched.status().notes)
+                    assert "py-spy is not installed on this node" in notes
+                    assert "hold_lock_asleep" in stacks_of(job, pids[1])
+                finally:
+                    ray.get([launcher.end.remote() for launcher in launchers])
+        finally:
+            ray_cluster.down()
+
+
+def bare_python(folder: Path) -> Path:
+    """An interpreter that imports what ours can, and has no programs beside it."""
+    subprocess.run(
+        [sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=60
+    )
+    (site,) = folder.glob("lib/python*/site-packages")
+    entries = [entry for entry in sys.path if entry.endswith("site-packages")]
+    lines = [f"import site; site.addsitedir({entry!r})\n" for entry in entries]
+    (site / "ours.pth").write_text("".join(lines))
+    return folder / "bin/python"
+
+
+COLLECTORS = {
+    "raises.py": """
+        class Raises(Collector):
+            name = "raises"
+        raise RuntimeError("at import")
+        """,
+    "garbage.py": """
+        class Garbage(Collector):
+            name = "garbage"
+            interval = 0.5
+            def collect(self):
+                for handle in range(3, 20):
+                    try:
+                        os.write(handle, b"\\xff\\x00 garbage " * 50)
+                    except OSError:
+                        continue
+                return iter(())
+        """,
+    "sleeps.py": """
+        class Sleeps(Collector):
+            name = "sleeps"
+            interval = 0.5
+            deadline = 1.0
+            def collect(self):
+                time.sleep(10**6)
+                return iter(())
+        """,
+    "forks.py": """
+        class Forks(Collector):
+            name = "forks"
+            interval = 0.5
+            deadline = 1.0
+            def collect(self):
+                subprocess.Popen(["sleep", "1000123"], start_new_session=True)
+                time.sleep(10**6)
+                return iter(())
+        """,
+    "thief.py": """
+        LOAD = Metric("hw_load1", "gauge", "Another one's.")
+        class Thief(Collector):
+            name = "thief"
+            interval = 0.5
+            metrics = (LOAD,)
+            def collect(self):
+                yield LOAD(-77.0)
+        """,
+}
+HEAD = "import os, subprocess, time\nfrom ray_sentinel.api import Collector, Metric\n"
+
+
+def test_collectors_that_do_everything_wrong(ray_cluster: RayCluster, tmp_path: Path) -> None:
+    plugins = tmp_path / "log/plugins"
+    plugins.mkdir(parents=True)
+    for name, code in COLLECTORS.items():
+        (plugins / name).write_text(HEAD + textwrap.dedent(code))
+    ray_cluster.up(tmp_path / "log")
+    try:
+        with ray_cluster.connected() as ray:
+            watched = Watched(ray)
+
+            def told() -> bool:
+                for node in watched.status().nodes:
+                    states = {collector.name: collector for collector in node.collectors}
+                    if not {"raises", "garbage", "sleeps", "forks", "thief"} <= states.keys():
+                        return False
+                    if any(states[name].success for name in ("raises", "sleeps", "forks")):
+                        return False
+                    if not states["sleeps"].timeouts or not states["forks"].timeouts:
+                        return False
+                    if not states["host"].success:
+                        return False
+                return True
+
+            try:
+                eventually(told, "each is told, on every node, and the host's goes on", 60.0)
+            except AssertionError:
+                print([(n.host, n.collectors) for n in watched.status().nodes])
+                raise
+            for node in watched.status().nodes:
+                with urllib.request.urlopen(node.metrics_url, timeout=5) as answer:
+                    page = answer.read().decode()
+                assert 'hw_load1{host="' in page
+                assert "-77" not in page, "the name belongs to the host collector"
+    finally:
+        ray_cluster.down()
+    eventually(lambda: not processes("sleep\0" + "1000123"), "no child is left", 10.0)
+
+
+def processes(command: str) -> list[int]:
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with contextlib.suppress(OSError):
+                if command in (folder / "cmdline").read_text():
+                    found.append(int(folder.name))
+    return found
 
 
 def test_a_rank_whose_shared_memory_is_full_is_watched_all_the_same(
@@ -97,3 +294,39 @@ def test_a_wrong_configuration_names_key_and_file(
     assert meant in error
     if "rules" not in text:
         assert str(file) in error
+
+
+def test_the_kernel_refuses_to_let_the_agent_trace(
+    ray_cluster: RayCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if os.geteuid() != 0 or shutil.which("setpriv") is None:
+        lacking("needs root and setpriv (util-linux) to take a capability away")
+    python = tmp_path / "python"
+    python.write_text(
+        "#!/bin/sh\n"
+        "exec setpriv --bounding-set=-sys_ptrace --inh-caps=-sys_ptrace "
+        f'{sys.executable} "$@"\n'
+    )
+    python.chmod(0o755)
+    with node_with_python(ray_cluster, python, monkeypatch):
+        ray_cluster.up(tmp_path / "log")
+        try:
+            with ray_cluster.connected() as ray:
+                watched = Watched(ray)
+                job = WatchedJob(ray_cluster, watched, "no-ptrace")
+                launchers = [
+                    start_rank_on(ray, ADDRESS, job.name, fault, rank)
+                    for rank, fault in enumerate(("closed-sleep", "closed-gil"))
+                ]
+                pids = ray.get([launcher.start.remote() for launcher in launchers])
+                try:
+                    incident = job.verdict()
+                    assert incident.kind == "gil-held"
+                    assert culprits(incident) == [(1, pids[1])]
+                    notes = " ".join(watched.status().notes)
+                    assert "CAP_SYS_PTRACE" in notes
+                    assert "hold_lock_asleep" in stacks_of(job, pids[1])
+                finally:
+                    ray.get([launcher.end.remote() for launcher in launchers])
+        finally:
+            ray_cluster.down()

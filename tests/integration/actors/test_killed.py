@@ -1,12 +1,16 @@
-"""SIGKILL of each process of ours in turn; of all at once while a rank dies; of a tracer."""
+"""SIGKILL of each process of ours in turn, and in the middle of an incident."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +22,8 @@ from tests.support.ray_cluster import RayCluster, Watched, eventually
 from tests.support.watched_job import WatchedJob, culprits
 
 pytestmark = pytest.mark.integration
+
+HEALTHY = Path(__file__).parents[2] / "support/healthy_train.py"
 
 
 def ours(watched: Watched) -> dict[int, str]:
@@ -124,3 +130,58 @@ def test_a_tracer_that_is_killed_leaves_the_rank_running(
         )
         step = job.steps()[0]
         eventually(lambda: job.steps().get(0, 0) > step + 10, "it goes on")
+
+
+@pytest.fixture
+def hanging(ray_cluster: RayCluster) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """A real training of two ranks; rank 1 falls asleep in a step, and rank 0 waits for it."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, "-W", "ignore", str(HEALTHY), "long-step", "600", "1000"],
+            env=ray_cluster.environ(
+                RANK=str(rank),
+                WORLD_SIZE="2",
+                MASTER_ADDR="127.0.0.1",
+                MASTER_PORT=str(port),
+                GLOO_SOCKET_IFNAME="lo",
+                OMP_NUM_THREADS="1",
+                TEST_JOB="half-way",
+            ),
+        )
+        for rank in range(2)
+    ]
+    yield ranks
+    for rank in ranks:
+        rank.kill()
+        rank.wait()
+
+
+def test_killed_between_suspicion_and_verdict(
+    ray_cluster: RayCluster,
+    watched: Watched,
+    hanging: list[subprocess.Popen[bytes]],
+    tmp_path: Path,
+) -> None:
+    job = WatchedJob(ray_cluster, watched, "half-way")
+
+    def suspects() -> set[bytes]:
+        """The incidents for which stacks were taken so far."""
+        events = tmp_path / "log/events"
+        text = b"".join(path.read_bytes() for path in events.rglob("*.jsonl"))
+        return set(re.findall(rb'"event":"stacks"[^\n]*?"incident":"(\d+)"', text))
+
+    eventually(lambda: job.steps().get(1, 0) >= 14, "the last step before the sleep", 120.0)
+    # While torch was imported nothing moved either, which is no incident.
+    earlier = suspects()
+    eventually(lambda: suspects() - earlier, "the first stacks are taken", 60.0, every=0.02)
+    assert job.incidents() == [], "there is no verdict yet"
+    before = watched.ask("describe", Description)
+    os.kill(before.pid, signal.SIGKILL)
+    killed_at = time.time()
+    incident = job.verdict(60.0)
+    assert watched.ask("describe", Description).restarts == before.restarts + 1
+    assert culprits(incident) == [(1, hanging[1].pid)]
+    assert incident.kind == "host-stuck"
+    assert (incident.confirmed_at or 0.0) > killed_at > incident.suspected_at
