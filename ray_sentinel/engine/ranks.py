@@ -13,6 +13,9 @@ IDLE_SWITCHES_PER_SECOND = 3.0
 IDLE_CPU_SHARE = 0.02
 SPIN_CPU_SHARE = 0.85
 """A main thread that burns a whole CPU may be computing or polling: it tells nothing by itself."""
+WORK_SECONDS_PER_SWITCH = 350e-6
+"""CPU time between two waits that is work. Looking whether something has come, and sleeping again,
+takes a Python loop 100 to 300 microseconds."""
 ALWAYS_RUNNING = 3
 """Looks in a row, all of which find the main thread runnable."""
 IO_BYTES_PER_SECOND = 65_536.0
@@ -114,7 +117,7 @@ class RankView:
         self._note_states(at)
         self.spinning = self._main_share(before, elapsed) > SPIN_CPU_SHARE
         self._running_looks = self._running_looks + 1 if self.process.state == "R" else 0
-        computes = self._main_share(before, elapsed) > IDLE_CPU_SHARE and not self.spinning
+        computes = self._computes(before, elapsed) and not self.spinning
         self.working = computes and self._running_looks < ALWAYS_RUNNING
         used = self.process.cpu_seconds - before.process.cpu_seconds
         self.idle = used / elapsed < IDLE_CPU_SHARE
@@ -168,6 +171,12 @@ class RankView:
 
     def _main_share(self, before: RankSnapshot, elapsed: float) -> float:
         return (self.process.main_cpu_seconds - before.process.main_cpu_seconds) / elapsed
+
+    def _computes(self, before: RankSnapshot, elapsed: float) -> bool:
+        share = self._main_share(before, elapsed)
+        switches = (self.process.main_switches - before.process.main_switches) / elapsed
+        often = switches > IDLE_SWITCHES_PER_SECOND
+        return share > IDLE_CPU_SHARE or (often and share / switches > WORK_SECONDS_PER_SWITCH)
 
     def _moved_data(self, before: RankSnapshot, elapsed: float) -> bool:
         moved = self.process.io_bytes - before.process.io_bytes

@@ -17,9 +17,12 @@ PARALLEL = 3
 Played = Callable[[Plan], Outcome]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory, drawn: list[Plan]) -> Iterator[Played]:
-    """Gives the outcome of a plan; all that were collected are played in their order."""
+    """Gives the outcome of a plan; all that were collected are played in their order.
+
+    It ends with its module: a driver that stays connected would be in the way of other clusters.
+    """
     with (
         watched_machines(tmp_path_factory.mktemp("faults")) as machines,
         ThreadPoolExecutor(PARALLEL) as pool,

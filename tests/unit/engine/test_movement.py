@@ -46,6 +46,26 @@ def test_work_is_a_sign_of_life_and_not_of_getting_on() -> None:
     assert (view.moved_at, view.advanced_at) == (1.0, 0.0)
 
 
+@pytest.mark.parametrize(
+    ("cpu", "switches", "working"),
+    [
+        (0.0, 0, False),  # asleep
+        (0.0035, 20, False),  # looks 20 times a second whether a file is there
+        (0.0057, 20, False),  # tries 20 times a second to connect
+        (0.0089, 20, True),  # a small batch 20 times a second
+        (0.3, 20, True),
+        (0.001, 1, False),  # one wake-up may take long, and says nothing
+        (0.95, 20, False),  # never leaves the CPU
+    ],
+)
+def test_computing_in_turns_is_work_and_polling_is_none(
+    cpu: float, switches: int, working: bool
+) -> None:
+    view = RankView(IDLE, "n", 0.0, 0.0)
+    view.update(after(main_cpu_seconds=cpu, main_switches=switches), 1.0, 1.0)
+    assert view.working is working
+
+
 def test_another_place_in_the_code_is_news_only_where_nothing_moved_in_between() -> None:
     view = RankView(IDLE, "n", 0.0, 0.0)
     view.look(look(1.0, "here"), job_moved=0.0)
