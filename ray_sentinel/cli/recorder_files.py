@@ -13,6 +13,9 @@ from ray_sentinel.cli.output import clean
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.flight_recorder.tables import MAX_RANKS
 
+Family = tuple[str, str]
+"""Prefix and suffix of the names of a set of dumps."""
+
 _NAME = re.compile(r"^(?P<prefix>.*?)(?P<rank>\d+)(?P<suffix>\.(json|pickle|pkl|bin|dump|trace))?$")
 _NOT_DUMPS = (".log", ".txt", ".md", ".py", ".html", ".gz", ".tar", ".zip", ".csv", ".yaml")
 MAX_BYTES = 2 << 30
@@ -74,7 +77,7 @@ def find(paths: Sequence[str], prefix: str | None = None) -> RecorderFiles:
     Raises InputError where there is none, or where there is more than one set of them.
     """
     ignored: list[str] = []
-    found: dict[str, dict[int, Path]] = {}
+    found: dict[Family, dict[int, Path]] = {}
     for path in _candidates(paths):
         match = None if path.name.endswith(_NOT_DUMPS) else _NAME.match(path.name)
         if match is None or len(match["rank"]) > 7 or int(match["rank"]) >= MAX_RANKS:
@@ -82,7 +85,8 @@ def find(paths: Sequence[str], prefix: str | None = None) -> RecorderFiles:
         elif prefix is not None and match["prefix"] != prefix:
             ignored.append(f"{path.name}: another prefix than {prefix}")
         else:
-            _add(found.setdefault(match["prefix"], {}), int(match["rank"]), path, ignored)
+            family = (match["prefix"], match["suffix"] or "")
+            _add(found.setdefault(family, {}), int(match["rank"]), path)
     if not found:
         raise InputError(
             f"no flight-recorder dumps in {', '.join(paths)}: they are files named PREFIX<rank>, "
@@ -105,12 +109,10 @@ def _candidates(paths: Sequence[str]) -> Iterator[Path]:
             raise InputError(f"{text} does not exist")
 
 
-def _add(ranks: dict[int, Path], rank: int, path: Path, ignored: list[str]) -> None:
+def _add(ranks: dict[int, Path], rank: int, path: Path) -> None:
     other = ranks.get(rank)
     if other is None:
         ranks[rank] = path
-    elif other.parent == path.parent:
-        ignored.append(f"{path.name}: rank {rank} again, {other.name} is used")
     else:
         raise InputError(
             f"rank {rank} is there twice, {clean(str(other))} and {clean(str(path))}: give the "
@@ -118,35 +120,45 @@ def _add(ranks: dict[int, Path], rank: int, path: Path, ignored: list[str]) -> N
         )
 
 
-def _holds_something(path: Path) -> bool:
+def _size(path: Path) -> int:
     try:
-        return path.stat().st_size > 0
+        return path.stat().st_size
     except OSError:
-        return False
+        return 0
 
 
 def _choose(
-    found: dict[str, dict[int, Path]], ignored: list[str]
+    found: dict[Family, dict[int, Path]], ignored: list[str]
 ) -> tuple[dict[int, Path], list[dict[int, Path]]]:
-    """The largest set by prefix with every set that repeats none of its ranks; and the others.
+    """The largest set by name with every set that repeats none of its ranks; and the others.
 
-    Files that hold something count for more than empty ones, which may be marks of a script's.
-    Single files beside a real set are strays, not ranks.
+    Files that hold something count for more than empty ones, which may be marks of a script's, and
+    of two sets alike the one that holds more. Single files of another prefix
+    beside a real set are strays, not ranks.
     """
-    filled = {prefix: sum(map(_holds_something, paths.values())) for prefix, paths in found.items()}
-    prefixes = sorted(found, key=lambda prefix: (-filled[prefix], -len(found[prefix]), prefix))
-    result = dict(found[prefixes[0]])
+    sizes = {family: [_size(path) for path in paths.values()] for family, paths in found.items()}
+
+    def order(family: Family) -> tuple[int, int, int, Family]:
+        filled = sum(map(bool, sizes[family]))
+        return -filled, -len(found[family]), -sum(sizes[family]), family
+
+    families = sorted(found, key=order)
+    result = dict(found[families[0]])
     others: list[dict[int, Path]] = []
-    for prefix in prefixes[1:]:
-        more = found[prefix]
-        stray = len(more) == 1 < len(found[prefixes[0]])
+    for family in families[1:]:
+        more = found[family]
+        stray = family[0] != families[0][0] and len(more) == 1 < len(found[families[0]])
         if not stray and not result.keys() & more.keys():
             result |= more
             continue
         if not stray:
             others.append(dict(sorted(more.items())))
         ignored += [
-            f"{path.name}: prefix {prefix or '(none)'}, the dumps' is {prefixes[0] or '(none)'}"
+            f"{path.name}: named {_pattern(family)}, the dumps are {_pattern(families[0])}"
             for path in more.values()
         ]
     return dict(sorted(result.items())), others
+
+
+def _pattern(family: Family) -> str:
+    return f"{family[0]}<rank>{family[1]}"

@@ -143,3 +143,18 @@ def test_empty_marks_of_a_script_are_not_taken_for_the_dumps(tmp_path: Path) -> 
         (tmp_path / f"at_{rank}").touch()
         (tmp_path / f"trace_{rank}.json").write_bytes(b"{}")
     assert {path.name[:6] for path in find([str(tmp_path)]).paths.values()} == {"trace_"}
+
+
+def test_two_forms_of_each_dump_are_two_sets_and_the_fuller_one_is_read(tmp_path: Path) -> None:
+    for rank in range(4):
+        (tmp_path / f"_dump_{rank}").write_bytes(b"\x80\x05}.")
+        (tmp_path / f"_dump_{rank}.json").write_text(json.dumps({"entries": [], "version": "2.4"}))
+    files = find([str(tmp_path)])
+    assert {path.suffix for path in files.paths.values()} == {".json"}
+    assert [len(other) for other in files.others] == [4]
+
+
+def test_ranks_with_and_without_a_suffix_are_one_set(tmp_path: Path) -> None:
+    for name in ("_dump_0", "_dump_1", "_dump_2.json", "_dump_3.pickle"):
+        (tmp_path / name).write_text("x")
+    assert list(find([str(tmp_path)]).paths) == [0, 1, 2, 3]
