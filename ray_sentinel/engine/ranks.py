@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import deque
 
 from ray_sentinel.engine.exits import is_abnormal
@@ -13,9 +14,12 @@ IDLE_SWITCHES_PER_SECOND = 3.0
 IDLE_CPU_SHARE = 0.02
 SPIN_CPU_SHARE = 0.85
 """A main thread that burns a whole CPU may be computing or polling: it tells nothing by itself."""
-WORK_SECONDS_PER_SWITCH = 350e-6
-"""CPU time between two waits that is work. Looking whether something has come, and sleeping again,
-takes a Python loop 100 to 300 microseconds."""
+MORE_THAN_USUAL = 1.5
+"""Times the CPU that a main thread takes while the job gets on: below IDLE_CPU_SHARE that alone
+tells work in small turns from a loop that looks, sleeps and looks again."""
+USUAL_LOOKS = 20
+WORK_LASTS = 4.0
+"""Seconds for which work that was seen counts: single looks scatter."""
 ALWAYS_RUNNING = 3
 """Looks in a row, all of which find the main thread runnable."""
 IO_BYTES_PER_SECOND = 65_536.0
@@ -48,6 +52,9 @@ class RankView:
         """Its main thread computes, and waits in between: no hang does, and no loop that never
         leaves the CPU, be it ever so crowded."""
         self._running_looks = 0
+        self._worked_at = float("-inf")
+        self._shares: deque[float] = deque(maxlen=USUAL_LOOKS)
+        """What its main thread took of a CPU lately, while the job got on."""
         self.idle = False
         """None of its threads does anything."""
         self.state_since: dict[str, float] = {}
@@ -117,13 +124,17 @@ class RankView:
         self._note_states(at)
         self.spinning = self._main_share(before, elapsed) > SPIN_CPU_SHARE
         self._running_looks = self._running_looks + 1 if self.process.state == "R" else 0
-        computes = self._computes(before, elapsed) and not self.spinning
-        self.working = computes and self._running_looks < ALWAYS_RUNNING
+        if self._computes(before, elapsed) and not self.spinning:
+            self._worked_at = at
+        recently = at - self._worked_at < WORK_LASTS
+        self.working = recently and self._running_looks < ALWAYS_RUNNING
         used = self.process.cpu_seconds - before.process.cpu_seconds
         self.idle = used / elapsed < IDLE_CPU_SHARE
         moves_data = not disturbed and self._moved_data(before, elapsed)
         if moves_data:
             self.data_at = at
+        if moves_data or ended:
+            self._shares.append(self._main_share(before, elapsed))
         if self.counts_steps:
             age = self._age(snapshot.progress) if snapshot.progress else None
             if age is not None:
@@ -175,8 +186,11 @@ class RankView:
     def _computes(self, before: RankSnapshot, elapsed: float) -> bool:
         share = self._main_share(before, elapsed)
         switches = (self.process.main_switches - before.process.main_switches) / elapsed
-        often = switches > IDLE_SWITCHES_PER_SECOND
-        return share > IDLE_CPU_SHARE or (often and share / switches > WORK_SECONDS_PER_SWITCH)
+        if share > IDLE_CPU_SHARE:
+            return True
+        if switches <= IDLE_SWITCHES_PER_SECOND or not self._shares:
+            return False
+        return share > MORE_THAN_USUAL * statistics.median(self._shares)
 
     def _moved_data(self, before: RankSnapshot, elapsed: float) -> bool:
         moved = self.process.io_bytes - before.process.io_bytes

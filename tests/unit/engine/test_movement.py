@@ -47,23 +47,37 @@ def test_work_is_a_sign_of_life_and_not_of_getting_on() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cpu", "switches", "working"),
+    ("cpu", "switches", "usual", "working"),
     [
-        (0.0, 0, False),  # asleep
-        (0.0035, 20, False),  # looks 20 times a second whether a file is there
-        (0.0057, 20, False),  # tries 20 times a second to connect
-        (0.0089, 20, True),  # a small batch 20 times a second
-        (0.3, 20, True),
-        (0.001, 1, False),  # one wake-up may take long, and says nothing
-        (0.95, 20, False),  # never leaves the CPU
+        (0.0, 0, 0.002, False),  # asleep
+        (0.002, 20, 0.002, False),  # sleeps 20 times a second
+        (0.0057, 20, 0.1, False),  # tries 20 times a second to connect
+        (0.0042, 22, 0.002, True),  # a small batch 20 times a second, in a small training
+        (0.3, 20, 0.5, True),
+        (0.004, 1, 0.002, False),  # one wake-up may take long, and says nothing
+        (0.95, 20, 0.5, False),  # never leaves the CPU
     ],
 )
 def test_computing_in_turns_is_work_and_polling_is_none(
-    cpu: float, switches: int, working: bool
+    cpu: float, switches: int, usual: float, working: bool
 ) -> None:
     view = RankView(IDLE, "n", 0.0, 0.0)
-    view.update(after(main_cpu_seconds=cpu, main_switches=switches), 1.0, 1.0)
+    view.update(after(main_cpu_seconds=usual, io_bytes=1_000_000), 1.0, 1.0)
+    view.update(
+        after(main_cpu_seconds=usual, main_switches=0, io_bytes=1_000_000), 1.0 + 5.0, 1.0 + 5.0
+    )
+    end = after(main_cpu_seconds=usual + cpu, main_switches=switches, io_bytes=1_000_000)
+    view.update(end, 7.0, 7.0)
     assert view.working is working
+
+
+def test_work_counts_for_some_seconds_for_looks_scatter() -> None:
+    view = RankView(IDLE, "n", 0.0, 0.0)
+    view.update(after(main_cpu_seconds=0.3, main_switches=20), 1.0, 1.0)
+    view.update(after(main_cpu_seconds=0.3, main_switches=20), 3.0, 3.0)
+    assert view.working
+    view.update(after(main_cpu_seconds=0.3, main_switches=20), 6.0, 6.0)
+    assert not view.working
 
 
 def test_another_place_in_the_code_is_news_only_where_nothing_moved_in_between() -> None:
