@@ -87,6 +87,10 @@ def start_machines(addresses: tuple[str, ...] = ADDRESSES) -> Iterator[Machines]
     # A folder of its own: in Ray's usual one the note of the user's cluster would be overwritten.
     # It is short, because the paths of Unix sockets in it may have 107 characters only.
     folder = tempfile.mkdtemp(prefix="rs")
+    # ``Cluster`` leaves its note in the usual folder all the same, which may be another user's.
+    usual = os.environ.get("RAY_TMPDIR")
+    os.environ["RAY_TMPDIR"] = folder
+    os.mkdir(os.path.join(folder, "ray"))
     head: dict[str, Any] = {"num_cpus": 2, "temp_dir": folder, "include_dashboard": False}
     head["dashboard_port"] = free_port()
     logging.getLogger("ray").setLevel(logging.ERROR)
@@ -100,3 +104,7 @@ def start_machines(addresses: tuple[str, ...] = ADDRESSES) -> Iterator[Machines]
         ray.shutdown()
         cluster.shutdown()
         shutil.rmtree(folder, ignore_errors=True)
+        if usual is None:
+            os.environ.pop("RAY_TMPDIR", None)
+        else:
+            os.environ["RAY_TMPDIR"] = usual

@@ -14,6 +14,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from ray_sentinel.cli.output import print_json
 from ray_sentinel.errors import MissingPartError
 from ray_sentinel.report.contract import incident_dict
@@ -47,6 +49,8 @@ def run(args: argparse.Namespace) -> int:
         raise MissingPartError("the demo trains with PyTorch: pip install 'ray-sentinel[demo]'")
     mode: Attach = "" if args.no_attach else "attach"
     plan = draw(args.fault, args.rank, args.seed, layout=args.layout, attach=mode)
+    # A script of the user's, in processes of its own: Ray would talk of every actor that ends.
+    plan = msgspec.structs.replace(plan, actors=False)
     folder = Path(args.folder) if args.folder else Path(tempfile.mkdtemp(prefix="sentinel-demo-"))
     folder.mkdir(parents=True, exist_ok=True)
     outcome = _quiet(args, plan, folder) if args.json else _shown(args, plan, folder)

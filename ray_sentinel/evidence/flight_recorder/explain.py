@@ -111,10 +111,19 @@ def reason(
     )
 
 
+def _tells(dump: RankDump) -> bool:
+    """It holds an operation, or what its watchdog counted."""
+    return bool(dump.pending or dump.last_done or dump.status) or dump.first_record is not None
+
+
 def _conclude(world: World, waits: Waits, findings: Findings) -> tuple[RecorderKind, list[str]]:
     """The kind of the whole, and what else is to be said. Drops accusations that cannot stand."""
     if not world.dumps:
         return "cannot-tell", ["no dump could be read"]
+    if not findings.culprits and not any(map(_tells, world.dumps.values())):
+        return "cannot-tell", [
+            "the dumps hold no operation at all: the recorders are off, or nothing was called yet"
+        ]
     remarks = [*findings.remarks]
     if not any(waits.fronts.values()) and not findings.culprits:
         remarks.append(

@@ -158,3 +158,14 @@ def test_ranks_with_and_without_a_suffix_are_one_set(tmp_path: Path) -> None:
     for name in ("_dump_0", "_dump_1", "_dump_2.json", "_dump_3.pickle"):
         (tmp_path / name).write_text("x")
     assert list(find([str(tmp_path)]).paths) == [0, 1, 2, 3]
+
+
+def test_recorders_that_are_off_say_nothing_of_the_job(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for rank in range(3):
+        (tmp_path / f"_dump_{rank}.json").write_text(json.dumps({"version": "2.10"}))
+    code, out = run(capsys, str(tmp_path), "--json")
+    found = json.loads(out)
+    assert (code, found["kind"], found["culprit_ranks"]) == (1, "cannot-tell", [])
+    assert "hold no operation" in found["evidence"][0]
