@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from ray_sentinel.evidence.node.ray_status import read_status
@@ -46,16 +47,24 @@ def _demands(ray: Any) -> tuple[tuple[str, ...], str]:
     return (told.demands, "") if told is not None else ((), "Ray does not tell which requests wait")
 
 
-def submitted_jobs(ray: Any) -> tuple[str, ...]:
-    """Ids of the jobs of ``ray job submit`` whose drivers run; empty where Ray does not tell."""
-    try:
-        from ray._private import worker
+SUBMITTED_KEY = b"_ray_internal_job_info_"
+SUBMITTED_NAMESPACE = b"job"
+"""Where Ray's job manager keeps what it knows of a submitted job, as JSON: ``JobInfoStorageClient``
+in ``ray/dashboard/modules/job/common.py``."""
 
-        found = worker.global_worker.gcs_client.get_all_job_info(
-            skip_submission_job_info_field=True, skip_is_running_tasks_field=True
-        )
-        running = [job for job in found.values() if not job.is_dead]
-        ids = [dict(job.config.metadata).get("job_submission_id", "") for job in running]
-    except (ImportError, AttributeError, TypeError, RuntimeError):
+
+def submitted_jobs(ray: Any) -> tuple[str, ...]:
+    """Ids of the jobs of ``ray job submit`` that run; empty where Ray does not tell."""
+    try:
+        from ray.experimental import internal_kv
+
+        keys = internal_kv._internal_kv_list(SUBMITTED_KEY, namespace=SUBMITTED_NAMESPACE)
+        found = {
+            key.removeprefix(SUBMITTED_KEY).decode(): json.loads(
+                internal_kv._internal_kv_get(key, namespace=SUBMITTED_NAMESPACE) or b"{}"
+            )
+            for key in keys
+        }
+    except (ImportError, AttributeError, TypeError, ValueError, RuntimeError):
         return ()  # private functions, which another version of Ray may not have
-    return tuple(sorted(filter(None, ids)))
+    return tuple(sorted(job for job, info in found.items() if info.get("status") == "RUNNING"))

@@ -20,12 +20,19 @@ from tests.support.ray_cluster import eventually
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 HEAD = """
-import sys, time
-import ray
-context = ray.init(num_cpus=2, num_gpus=2, include_dashboard=True, dashboard_port=0,
-                   _temp_dir=sys.argv[1])
-print("READY", context.address_info["gcs_address"], flush=True)
+import socket, sys
+from ray.cluster_utils import Cluster
+# Jobs are started by the node's dashboard agent, whose usual port another cluster may have.
+with socket.create_server(("127.0.0.1", 0)) as probe:
+    agent = probe.getsockname()[1]
+cluster = Cluster(
+    initialize_head=True,
+    head_node_args={"num_cpus": 2, "num_gpus": 2, "include_dashboard": True, "dashboard_port": 0,
+                    "dashboard_agent_listen_port": agent, "temp_dir": sys.argv[1]},
+)
+print("READY", cluster.address, flush=True)
 sys.stdin.read()
+cluster.shutdown()
 """
 TRAIN = """
 import os, sys, time

@@ -43,7 +43,7 @@ def test_every_worker_attaches_under_its_rank(
     }
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    ray.init(num_cpus=3, include_dashboard=False, runtime_env={"env_vars": variables})
+    ray.init("local", num_cpus=3, include_dashboard=False, runtime_env={"env_vars": variables})
     try:
         DataParallelTrainer(
             train,
