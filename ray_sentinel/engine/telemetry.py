@@ -58,6 +58,10 @@ class Series:
         """It was sampled over (nearly) all of the last ``seconds``."""
         return len(self.samples) > 1 and now - self.samples[0][0] >= seconds - EVERY
 
+    def settled(self, now: float, seconds: float) -> float | None:
+        """The median of the last ``seconds``; None where it was not sampled over all of them."""
+        return self.level(now, seconds) if self.covers(now, seconds) else None
+
     def rise(self, now: float, seconds: float) -> float:
         """By how much a counter rose over the last ``seconds``; a fall is a restart, from 0."""
         total, before = 0.0, None

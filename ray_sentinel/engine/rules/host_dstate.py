@@ -27,12 +27,8 @@ class HostDstate(AlertRule):
         limits = self.thresholds
         for node, telemetry in watched(view):
             for labels, series in telemetry.get("hw_dstate_processes", now):
-                level = series.level(now, limits.seconds)
-                if (
-                    level is not None
-                    and series.covers(now, limits.seconds)
-                    and level >= limits.processes
-                ):
+                level = series.settled(now, limits.seconds)
+                if level is not None and level >= limits.processes:
                     yield Alert(
                         rule=self.name,
                         severity="warning",

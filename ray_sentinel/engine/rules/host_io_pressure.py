@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from ray_sentinel.engine.alerting import AlertRule, watched
-from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.pressure import PressureRule
 from ray_sentinel.engine.rule import Thresholds
-from ray_sentinel.model.alert import Alert
 
 
 class HostIoPressureThresholds(Thresholds, frozen=True, kw_only=True):
@@ -17,25 +13,10 @@ class HostIoPressureThresholds(Thresholds, frozen=True, kw_only=True):
     percent: float = 60.0
 
 
-class HostIoPressure(AlertRule):
+class HostIoPressure(PressureRule):
     """A save makes it for a moment; this lasts."""
 
     name = "host.io_pressure"
     Thresholds = HostIoPressureThresholds
-
-    def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
-        limits = self.thresholds
-        for node, telemetry in watched(view):
-            for _, series in telemetry.get("hw_io_pressure_full_pct", now):
-                level = series.level(now, limits.seconds)
-                if (
-                    level is not None
-                    and series.covers(now, limits.seconds)
-                    and level >= limits.percent
-                ):
-                    yield Alert(
-                        rule=self.name,
-                        severity="warning",
-                        host=node.node.host,
-                        text=f"all tasks waited for storage {level:.0f} % of the time",
-                    )
+    family = "hw_io_pressure_full_pct"
+    awaited = "storage"
