@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 
-from ray_sentinel.model.status import Status
 from tests.support.parts import lacking
 from tests.support.ray_cluster import RayCluster, Watched, eventually
+from tests.support.small_disk import small_disk as mounted
 from tests.support.watched_job import PROGRAM, WatchedJob, culprits, rank_environ
 
 pytestmark = pytest.mark.integration
@@ -71,8 +71,36 @@ def stacks_of(job: WatchedJob, pid: int) -> str:
     return "".join(file.read_text() for file in folder.glob(f"*_{pid}.txt"))
 
 
-def watched_nodes(status: Status) -> set[str]:
-    return {node.address for node in status.nodes}
+@contextlib.contextmanager
+def ranks_on(ray: Any, job: WatchedJob, *faults: str) -> Iterator[list[int]]:
+    """Ranks of a job on the extra node, one with each fault: their pids, in the ranks' order."""
+    launchers = [
+        start_rank_on(ray, ADDRESS, job.name, fault, rank) for rank, fault in enumerate(faults)
+    ]
+    pids = ray.get([launcher.start.remote() for launcher in launchers])
+    try:
+        yield pids
+    finally:
+        ray.get([launcher.end.remote() for launcher in launchers])
+
+
+def assert_the_gil_is_seen_held(
+    cluster: RayCluster, log: Path, job_name: str, faults: tuple[str, str], note: str
+) -> None:
+    """The agents are up, rank 1 of such a job is named, with its stacks, and ``note`` is said."""
+    cluster.up(log)
+    try:
+        with cluster.connected() as ray:
+            watched = Watched(ray)
+            job = WatchedJob(cluster, watched, job_name)
+            with ranks_on(ray, job, *faults) as pids:
+                incident = job.verdict()
+                assert incident.kind == "gil-held"
+                assert culprits(incident) == [(1, pids[1])]
+                assert note in " ".join(watched.status().notes)
+                assert "hold_lock_asleep" in stacks_of(job, pids[1])
+    finally:
+        cluster.down()
 
 
 def test_a_node_without_py_spy_takes_the_ranks_own_stacks(
@@ -81,27 +109,13 @@ def test_a_node_without_py_spy_takes_the_ranks_own_stacks(
     python = bare_python(tmp_path / "venv")
     assert shutil.which("py-spy", path="/usr/bin:/bin") is None
     with node_with_python(ray_cluster, python, monkeypatch):
-        ray_cluster.up(tmp_path / "log")
-        try:
-            with ray_cluster.connected() as ray:
-                watched = Watched(ray)
-                job = WatchedJob(ray_cluster, watched, "no-py-spy")
-                launchers = [
-                    start_rank_on(ray, ADDRESS, job.name, fault, rank)
-                    for rank, fault in enumerate(("sleep", "gil-sleep"))
-                ]
-                pids = ray.get([launcher.start.remote() for launcher in launchers])
-                try:
-                    incident = job.verdict()
-                    assert incident.kind == "gil-held"
-                    assert culprits(incident) == [(1, pids[1])]
-                    notes = " ".join(watched.status().notes)
-                    assert "py-spy is not installed on this node" in notes
-                    assert "hold_lock_asleep" in stacks_of(job, pids[1])
-                finally:
-                    ray.get([launcher.end.remote() for launcher in launchers])
-        finally:
-            ray_cluster.down()
+        assert_the_gil_is_seen_held(
+            ray_cluster,
+            tmp_path / "log",
+            "no-py-spy",
+            ("sleep", "gil-sleep"),
+            "py-spy is not installed on this node",
+        )
 
 
 def bare_python(folder: Path) -> Path:
@@ -232,17 +246,8 @@ def test_a_rank_whose_shared_memory_is_full_is_watched_all_the_same(
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
     """A file system of 4 MiB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(folder)]
-    if subprocess.run(mount, capture_output=True, check=False, timeout=10).returncode:
-        lacking("needs the right to mount: run as root")
-    yield folder
-    # Processes that were just killed may still have a file open there.
-    eventually(
-        lambda: not subprocess.run(["umount", str(folder)], check=False, timeout=10).returncode,
-        "it can be unmounted",
-    )
+    with mounted(tmp_path / "small", "4m") as folder:
+        yield folder
 
 
 def test_a_log_folder_that_fills_up(ray_cluster: RayCluster, small: Path, tmp_path: Path) -> None:
@@ -309,24 +314,10 @@ def test_the_kernel_refuses_to_let_the_agent_trace(
     )
     python.chmod(0o755)
     with node_with_python(ray_cluster, python, monkeypatch):
-        ray_cluster.up(tmp_path / "log")
-        try:
-            with ray_cluster.connected() as ray:
-                watched = Watched(ray)
-                job = WatchedJob(ray_cluster, watched, "no-ptrace")
-                launchers = [
-                    start_rank_on(ray, ADDRESS, job.name, fault, rank)
-                    for rank, fault in enumerate(("closed-sleep", "closed-gil"))
-                ]
-                pids = ray.get([launcher.start.remote() for launcher in launchers])
-                try:
-                    incident = job.verdict()
-                    assert incident.kind == "gil-held"
-                    assert culprits(incident) == [(1, pids[1])]
-                    notes = " ".join(watched.status().notes)
-                    assert "CAP_SYS_PTRACE" in notes
-                    assert "hold_lock_asleep" in stacks_of(job, pids[1])
-                finally:
-                    ray.get([launcher.end.remote() for launcher in launchers])
-        finally:
-            ray_cluster.down()
+        assert_the_gil_is_seen_held(
+            ray_cluster,
+            tmp_path / "log",
+            "no-ptrace",
+            ("closed-sleep", "closed-gil"),
+            "CAP_SYS_PTRACE",
+        )
