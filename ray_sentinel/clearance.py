@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import urllib.request
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ray_sentinel.doctor import nvidia_smi
-from ray_sentinel.errors import SentinelError
+from ray_sentinel.errors import SentinelError, UnreachableError
+from ray_sentinel.serving.client import get_json
 from ray_sentinel.supervise.descendants import descendants
 from ray_sentinel.supervise.folder import State
 from ray_sentinel.supervise.ports import listened_on, ports_of
@@ -58,11 +57,9 @@ class Clearance:
 
 def jobs_on(page: str) -> list[dict[str, Any]]:
     """The jobs that the coordinator knows; none where it does not answer."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(f"{page.rstrip('/')}/api/v1/ranks", timeout=PAGE_SECONDS) as answer:
-            found = json.loads(answer.read(64 << 20))
-    except (OSError, ValueError):
+        found = get_json(f"{page.rstrip('/')}/api/v1/ranks", seconds=PAGE_SECONDS)
+    except UnreachableError:
         return []
     return found if isinstance(found, list) else []
 

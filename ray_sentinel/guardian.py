@@ -6,13 +6,10 @@ records), tools (py-spy), and a reader for what the command printed.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -22,12 +19,13 @@ import msgspec
 from ray_sentinel.capture import session
 from ray_sentinel.clearance import Clearance
 from ray_sentinel.config import Config, load, safe_name
-from ray_sentinel.errors import SentinelError, UsageError
+from ray_sentinel.errors import SentinelError, UnreachableError, UsageError
 from ray_sentinel.logs.catalogue import load_catalogue
 from ray_sentinel.logs.checkpoints import scan_checkpoints
 from ray_sentinel.logs.triage import triage_path
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.progress.reader import RecordReader
+from ray_sentinel.serving.client import get_json
 from ray_sentinel.supervise.course import Result
 from ray_sentinel.supervise.curable import normalised
 from ray_sentinel.supervise.descendants import descendants
@@ -179,11 +177,9 @@ def _how_it_ended(state: State) -> str:
 def look_at_page(page: str, job: str, since: float, now: float | None = None) -> Sighting:
     """What the coordinator says of a job since then. One that does not answer says nothing."""
     moment = time.time() if now is None else now
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(f"{page.rstrip('/')}/api/v1/incidents", timeout=PAGE_SECONDS) as answer:
-            found = json.loads(answer.read(16 << 20))
-    except (OSError, ValueError):
+        found = get_json(f"{page.rstrip('/')}/api/v1/incidents", seconds=PAGE_SECONDS)
+    except UnreachableError:
         return Sighting()
     for incident in reversed(found if isinstance(found, list) else []):
         kind, state = str(incident.get("kind")), str(incident.get("state"))

@@ -63,8 +63,7 @@ def attach(
         _current = Sentinel(settings, strict=strict)
         try:
             _current.begin(job, rank, world_size)
-        except Exception:
-            # A training never fails because of its watcher.
+        except Exception:  # a training never fails because of its watcher
             if strict:
                 _current = None
                 raise

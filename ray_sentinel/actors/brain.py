@@ -67,8 +67,7 @@ class Brain:
     def _handled(self, event: AnyEvent) -> list[AnyAction]:
         try:
             actions = self._engine.handle(event)
-        except Exception as error:
-            # One rule's mistake must not end the watch, and must not pass unseen either.
+        except Exception as error:  # a rule's mistake must not end the watch, nor pass unseen
             log.exception("the engine failed on %s", type(event).__name__)
             self._failure = (
                 f"the engine failed on {type(event).__name__} ({type(error).__name__}: {error}): "

@@ -6,15 +6,13 @@ ray-sentinel status --url http://127.0.0.1:9401
 
 from __future__ import annotations
 
-import http.client
-import urllib.error
-import urllib.request
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 
 from ray_sentinel.errors import UnreachableError, UsageError
+from ray_sentinel.serving.client import get
 
 T = TypeVar("T")
 
@@ -39,14 +37,12 @@ class RemoteCoordinator:
             raise UsageError(f"{method} cannot be asked by --url: run it where Ray is reached")
         url = self._root + path
         try:
-            with urllib.request.urlopen(url, timeout=seconds) as answer:
-                return msgspec.json.decode(answer.read(MOST_BYTES), type=kind)
-        except urllib.error.HTTPError as error:
-            raise UnreachableError(f"{url}: {error.code} {error.reason}") from None
-        except (OSError, http.client.HTTPException) as error:
-            why = getattr(error, "reason", error) or type(error).__name__
+            body = get(url, seconds=seconds, most_bytes=MOST_BYTES, proxy=True)
+        except UnreachableError as error:
             raise UnreachableError(
-                f"{url}: {why}; is the tunnel up, and the port that `status` shows as page?"
+                f"{error}; is the tunnel up, and the port that `status` shows as page?"
             ) from None
+        try:
+            return msgspec.json.decode(body, type=kind)
         except msgspec.DecodeError:
             raise UnreachableError(f"{url}: whoever answers there is no ray_sentinel") from None

@@ -179,9 +179,7 @@ class Runner:
     def _guarded_turn(self) -> None:
         try:
             self._turn(self._clock.monotonic())
-        # The loop must outlive any fault of its own parts: it is all that watches this node's
-        # collectors. The fault is logged, and shows as missing data.
-        except Exception:
+        except Exception:  # all that watches this node's collectors must outlive its own faults
             log.exception("the runner failed and goes on")
             self._clock.sleep(1.0)
 

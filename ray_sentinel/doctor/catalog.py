@@ -7,6 +7,7 @@ import inspect
 import pkgutil
 import types
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -47,30 +48,30 @@ def _ours() -> Iterator[Check[Any]]:
 
 def _installed() -> Iterator[Check[Any]]:
     for point in entry_points(group=GROUP):
-        try:
-            loaded = point.load()
-        except Exception as error:
-            # Somebody else's package may fail in any way; the message names it.
-            raise InputError(
-                f"the check {point.name} ({point.value}) cannot be loaded: {error}; mend or "
-                "uninstall the package that brings it"
-            ) from error
-        yield loaded()
+        what = f"the check {point.name} ({point.value})"
+        with _loading(what, "mend or uninstall the package that brings it"):
+            check = point.load()()
+        yield check
 
 
 def _from_source(source: Source) -> Iterator[Check[Any]]:
     module = types.ModuleType(f"ray_sentinel_user_check_{Path(source.name).stem}")
-    try:
+    with _loading(source.name, "mend the file"):
         exec(compile(source.text, source.name, "exec"), module.__dict__)
-    except Exception as error:
-        # A user's file may fail in any way; the message names the file.
-        raise InputError(f"{source.name}: cannot be loaded: {error!r}") from error
-    found = list(_in(vars(module)))
+        found = list(_in(vars(module)))
     if not found:
         raise InputError(
             f"{source.name}: defines no check: make a class of ray_sentinel.doctor.check.Check"
         )
     yield from found
+
+
+@contextmanager
+def _loading(what: str, remedy: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # anybody's code fails in any way; the message says whose it is
+        raise InputError(f"{what}: cannot be loaded: {error!r}; {remedy}") from error
 
 
 def _in(names: Mapping[str, Any]) -> Iterator[Check[Any]]:

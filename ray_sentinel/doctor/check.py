@@ -26,6 +26,7 @@ must change nothing. ``judge`` runs once, where the doctor was called, and sees 
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import ClassVar, Generic, Literal, TypeVar
@@ -113,7 +114,7 @@ class Case(msgspec.Struct, Generic[F], frozen=True, kw_only=True):
     visits: tuple[Visit, ...] = ()
 
 
-class Check(Generic[F]):
+class Check(abc.ABC, Generic[F]):
     """Base of all checks."""
 
     name: ClassVar[str] = ""
@@ -123,13 +124,13 @@ class Check(Generic[F]):
     """False: looked at only where the doctor was called."""
     facts: type[F]
 
+    @abc.abstractmethod
     def look(self, plan: Plan, here: Here) -> F | None:
         """The facts of this node; None where there is nothing to look at."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def judge(self, case: Case[F]) -> Iterable[Result]:
         """What the facts of all nodes mean."""
-        raise NotImplementedError
 
 
 def ok(seen: str, host: str = "") -> Result:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from ray.exceptions import RayError
 from ray.train.v2._internal.execution.callback import WorkerGroupCallback
 
 log = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ class RayTrainCallback(WorkerGroupCallback):  # type: ignore[misc]
         """Ray Train calls this once all workers of an attempt are there."""
         try:
             told = worker_group.execute(_attach, self._job, self._config)
-        except Exception:  # a training never fails because of its watcher
+        except (RayError, RuntimeError):  # a training never fails because of its watcher
             log.exception("ray_sentinel could not attach to the workers; they go on without")
             return
         log.info("ray_sentinel watches ranks %s", told)

@@ -168,9 +168,7 @@ class Server:
             return Response(body=f"not here; there are\n{known}".encode(), status=404)
         try:
             return handler(request)
-        # A handler is registered by others, and may raise anything: the answer to one path fails,
-        # the server goes on.
-        except Exception:
+        except Exception:  # a handler is anybody's code: its answer fails, the server goes on
             log.exception("%s failed", request.path)
             return Response(body=b"it failed; the log of this process says why\n", status=500)
 

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import http.client
-import json
 import tempfile
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +12,7 @@ import msgspec
 
 from ray_sentinel.diagnose.series import TimeSeries
 from ray_sentinel.errors import InputError, SentinelError, UnreachableError
+from ray_sentinel.serving.client import get, get_json
 from ray_sentinel.store.history_source import HistorySource
 from ray_sentinel.store.prometheus_api import PrometheusSource
 from ray_sentinel.store.readonly import read_only_prometheus
@@ -84,22 +81,15 @@ def _open_url(where: str, binary: str, port: int, deadline: float) -> Iterator[O
 
 def _history_of(where: str, deadline: float) -> bytes:
     """The embedded history that a coordinator keeps. Raises UnreachableError."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     url = f"{where.rstrip('/')}/api/v1/history"
-    try:
-        with opener.open(url, timeout=deadline) as answer:
-            return bytes(answer.read(MOST_HISTORY_BYTES))
-    except (OSError, http.client.HTTPException) as error:
-        raise UnreachableError(f"{url}: {error}") from None
+    return get(url, seconds=deadline, most_bytes=MOST_HISTORY_BYTES)
 
 
 def coordinator_status(where: str, deadline: float) -> dict[str, Any] | None:
     """What the coordinator at a URL says of itself; None where it is none."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(f"{where.rstrip('/')}/api/v1/status", timeout=deadline) as answer:
-            status = json.loads(answer.read(4 << 20))
-    except (urllib.error.URLError, OSError, ValueError):
+        status = get_json(f"{where.rstrip('/')}/api/v1/status", seconds=deadline)
+    except UnreachableError:
         return None
     return status if isinstance(status, dict) and "state" in status else None
 

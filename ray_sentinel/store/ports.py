@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import errno
-import http.client
 import socket
-import urllib.error
-import urllib.request
 
 from ray_sentinel.errors import UnreachableError
+from ray_sentinel.serving.client import get
 
 FIRST_PORT = 9190
 PORTS = 200
@@ -27,12 +25,11 @@ def free_port(first: int = FIRST_PORT) -> int:
 
 def answers(url: str, *, deadline: float = 2.0) -> bool:
     """Whether a Prometheus is ready there. A proxy of the environment is not asked."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(f"{url}/-/ready", timeout=deadline):
-            return True
-    except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError):
+        get(f"{url}/-/ready", seconds=deadline)
+    except UnreachableError:
         return False
+    return True
 
 
 def _is_free(port: int) -> bool:

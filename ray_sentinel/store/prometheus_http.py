@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ray_sentinel.errors import InputError, UnreachableError
+from ray_sentinel.serving.client import near
 
 RETRIES = 3
 
@@ -108,6 +109,5 @@ def _opener(url: str) -> Callable[..., Any]:
     parts = urllib.parse.urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
         raise InputError(f"{url} is not the address of a Prometheus: http://HOST:PORT is meant")
-    near = parts.hostname == "localhost" or parts.hostname.startswith("127.")
-    handlers = [urllib.request.ProxyHandler({})] if near else []
+    handlers = [urllib.request.ProxyHandler({})] if near(url) else []
     return urllib.request.build_opener(*handlers).open

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import logging
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from ray_sentinel.errors import UnreachableError
+from ray_sentinel.serving.client import get
 from ray_sentinel.store.scrape_config import RAY_FILE
 
 log = logging.getLogger(__name__)
@@ -47,15 +44,10 @@ class Targets:
 
 def ask(url: str) -> tuple[str, ...]:
     """The targets that a service discovery lists. Raises UnreachableError."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    if urlsplit(url).scheme not in {"http", "https"}:
-        raise UnreachableError(f"{url} is no address of an agent: http://HOST:9400/sd is meant")
+    body = get(url, seconds=DEADLINE, most_bytes=MOST_BYTES)
     try:
-        with opener.open(url, timeout=DEADLINE) as answer:
-            groups = json.loads(answer.read(MOST_BYTES))
+        groups: Any = json.loads(body)
         return tuple(sorted({str(place) for group in groups for place in group["targets"]}))
-    except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
-        raise UnreachableError(f"{url} does not answer: {error}") from None
     except (ValueError, TypeError, KeyError):
         raise UnreachableError(f"{url} answers, but not with a list of agents") from None
 

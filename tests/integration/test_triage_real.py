@@ -16,7 +16,8 @@ import pytest
 from ray_sentinel.logs.catalogue import load_catalogue
 from ray_sentinel.logs.triage import triage_path
 from ray_sentinel.model.triage import Triage
-from tests.support.parts import lacking, require_module
+from tests.support.parts import require_module
+from tests.support.small_disk import small_disk as mounted
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 require_module("torch")
@@ -205,17 +206,9 @@ def test_a_dataloader_worker_that_is_killed(tmp_path: Path) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 4 MB, by mounting a tmpfs: needs root."""
-    place = tmp_path / "small"
-    place.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(place)],
-        capture_output=True, check=False,
-    )  # fmt: skip
-    if mounted.returncode != 0:
-        lacking("cannot mount a tmpfs here: run as root with CAP_SYS_ADMIN")
-    yield place
-    subprocess.run(["umount", str(place)], check=False)
+    """A file system of 4 MiB."""
+    with mounted(tmp_path / "small", "4m") as folder:
+        yield folder
 
 
 def test_a_full_disk(tmp_path: Path, small_disk: Path) -> None:

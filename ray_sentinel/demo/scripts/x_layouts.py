@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -14,18 +15,19 @@ from torch.nn.parallel import DistributedDataParallel
 x_Call = tuple[Callable[[torch.Tensor], None], torch.Tensor]
 
 
-class x_Layout:
+class x_Layout(ABC):
     """A step is some work of the rank's own, and then its collectives in their order."""
 
     def __init__(self, rank: int, world: int, trouble: Any) -> None:
         self.rank, self.world, self.trouble = rank, world, trouble
         self.x_groups()
 
-    def x_groups(self) -> None:
+    def x_groups(self) -> None:  # noqa: B027 - most layouts need none
         """Make the process groups that the layout needs: all ranks make all of them."""
 
+    @abstractmethod
     def x_calls(self) -> list[x_Call]:
-        raise NotImplementedError
+        """The collectives of a step, in their order."""
 
     def x_step(self, step: int, seconds: float) -> None:
         time.sleep(seconds)

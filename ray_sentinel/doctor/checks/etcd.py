@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import urllib.error
-import urllib.request
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -14,6 +12,8 @@ import msgspec
 from ray_sentinel.doctor.check import Case, Check, Here, Result, failure, ok, skipped, warning
 from ray_sentinel.doctor.endpoint import wish_of
 from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.errors import UnreachableError
+from ray_sentinel.serving.client import RefusedError, get
 
 SECONDS = 4.0
 MOST_BYTES = 4 << 20
@@ -52,12 +52,11 @@ class Etcd(Check[Facts]):
         url = f"{scheme}://{host}:{wish.port}"
         try:
             health = _get(f"{url}/health")
-        except urllib.error.HTTPError as error:
+        except RefusedError as error:
             # An unhealthy etcd says why in the body, with status 503.
-            health = _decoded(error.read(MOST_BYTES)) or {"reason": f"HTTP {error.code}"}
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "reason", error)
-            return Facts(url, wish.run_id, problem=str(reason))
+            health = _decoded(error.body) or {"reason": f"HTTP {error.status}"}
+        except UnreachableError as error:
+            return Facts(url, wish.run_id, problem=str(error))
         version, v2, keys = _contents(url)
         why = str(health.get("reason", "")) or ("" if health else "what answers is no etcd")
         return Facts(
@@ -112,7 +111,7 @@ def _contents(url: str) -> tuple[str, bool, list[str]]:
     """Version, whether v2 is served, and the keys below torch's prefixes, by either API."""
     try:
         version = str(_get(f"{url}/version").get("etcdserver", ""))
-    except (OSError, ValueError):
+    except UnreachableError:
         version = ""
     keys: list[str] = []
     v2 = False
@@ -120,14 +119,14 @@ def _contents(url: str) -> tuple[str, bool, list[str]]:
         try:
             keys += _keys(_get(f"{url}/v2/keys{prefix}?recursive=true").get("node", {}))
             v2 = True
-        except urllib.error.HTTPError as error:
+        except RefusedError as error:
             # 404 with etcd's own error code means: this server speaks v2, and has no such key.
-            v2 = v2 or _decoded(error.read(MOST_BYTES)).get("errorCode") == 100
-        except (OSError, ValueError):
+            v2 = v2 or _decoded(error.body).get("errorCode") == 100
+        except UnreachableError:
             pass  # no v2 here; the next API may answer
         try:
             keys += _range(url, prefix)
-        except (OSError, ValueError):
+        except (UnreachableError, ValueError, KeyError):
             pass  # no v3 gateway here; what v2 said stands
     return version, v2, sorted(set(keys))
 
@@ -158,11 +157,8 @@ def _range(url: str, prefix: str) -> list[str]:
 
 
 def _get(url: str, data: bytes | None = None) -> dict[str, Any]:
-    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
-    # No proxy: etcd is in the cluster.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(request, timeout=SECONDS) as answer:
-        return _decoded(answer.read(MOST_BYTES))
+    headers = {"Content-Type": "application/json"}
+    return _decoded(get(url, seconds=SECONDS, most_bytes=MOST_BYTES, data=data, headers=headers))
 
 
 def _decoded(data: bytes) -> dict[str, Any]:

@@ -15,7 +15,7 @@ WATCHED = "ray_sentinel_build_info"
 """Served by every agent: a host that has it is watched."""
 
 
-class Alert(msgspec.Struct, frozen=True, kw_only=True):
+class Alert(msgspec.Struct, frozen=True):
     """One alerting rule. ``summary`` and ``action`` may use ``{{ $labels.NAME }}``."""
 
     name: str
@@ -23,12 +23,27 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
     expr: str
     severity: Severity
     """critical: the job stops or computes nonsense. warning: look at it today. info: to know."""
-    wait: str = "0s"
-    """How long the expression must hold (``for``)."""
     summary: str
     """What is the case, in one line."""
     action: str
     """What to do about it."""
+    wait: str = "0s"
+    """How long the expression must hold (``for``)."""
+
+
+def critical(name: str, expr: str, summary: str, action: str, wait: str = "0s") -> Alert:
+    """A rule of what stops the job, or lets it compute nonsense."""
+    return Alert(name, expr, "critical", summary, action, wait)
+
+
+def warning(name: str, expr: str, summary: str, action: str, wait: str = "0s") -> Alert:
+    """A rule of what should be looked at today."""
+    return Alert(name, expr, "warning", summary, action, wait)
+
+
+def info(name: str, expr: str, summary: str, action: str, wait: str = "0s") -> Alert:
+    """A rule of what is good to know."""
+    return Alert(name, expr, "info", summary, action, wait)
 
 
 class AlertGroup(msgspec.Struct, frozen=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ from ray_sentinel.actors.brain import LogWriter
 from ray_sentinel.clock import FakeClock
 from ray_sentinel.engine.events import Tick
 from ray_sentinel.model.incident import Incident
-from tests.support.parts import lacking
+from tests.support.small_disk import small_disk as mounted
 
 pytestmark = pytest.mark.integration
 
@@ -22,13 +21,8 @@ pytestmark = pytest.mark.integration
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
     """A file system of 64 KiB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(folder)]
-    if subprocess.run(mount, capture_output=True, check=False, timeout=10).returncode:
-        lacking("needs the right to mount: run as root")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True, timeout=10)
+    with mounted(tmp_path / "small", "64k") as folder:
+        yield folder
 
 
 def until_done(writer: LogWriter, number: int) -> None:

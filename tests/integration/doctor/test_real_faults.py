@@ -20,6 +20,7 @@ import pytest
 
 from ray_sentinel.clock import FakeClock, SystemClock
 from ray_sentinel.doctor.meeting import Meeting, visit
+from tests.support.small_disk import small_disk as mounted
 
 pytestmark = pytest.mark.integration
 
@@ -76,13 +77,8 @@ def test_a_held_port_and_who_holds_it(doctor: Doctor) -> None:
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Path]:
     """A file system of 2 MiB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(folder)]
-    if subprocess.run(mount, capture_output=True, check=False, timeout=10).returncode:
-        pytest.skip("needs the right to mount: run as root")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True, timeout=10)
+    with mounted(tmp_path / "small", "2m") as folder:
+        yield folder
 
 
 def test_a_full_file_system(doctor: Doctor, small: Path) -> None:

@@ -17,8 +17,8 @@ from ray_sentinel.progress import record
 from ray_sentinel.progress.identity import RankIdentity
 from ray_sentinel.progress.reader import RecordReader
 from ray_sentinel.progress.writer import ProgressWriter
-from tests.support.parts import lacking
 from tests.support.ranks import DEADLINE
+from tests.support.small_disk import small_disk as mounted
 
 pytestmark = pytest.mark.integration
 
@@ -101,14 +101,8 @@ def test_whatever_instant_the_writer_is_stopped_in_it_can_be_read(busy, tmp_path
 @pytest.fixture
 def small_tmpfs(tmp_path: Path) -> Iterator[Path]:
     """A shared memory of 16 KiB."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=16k,mode=700", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode:
-        lacking("mounting a small tmpfs needs root and CAP_SYS_ADMIN")
-    yield folder
-    # Lazily: a file that a failed test left open must not keep it.
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+    with mounted(tmp_path / "small", "16k", mode="700") as folder:
+        yield folder
 
 
 def test_full_shared_memory_is_said_and_the_next_folder_taken(small_tmpfs, tmp_path, caplog):

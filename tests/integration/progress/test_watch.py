@@ -128,6 +128,7 @@ def freeze(request: pytest.FixtureRequest) -> Iterator[Callable[[int, bool], Non
         lacking("only root can make control groups")
     mounts = parse_mounts(Path("/proc/self/mounts").read_text())
     if request.param not in mounts:
+        # Every machine has one of the two.
         pytest.skip("this machine has no such control groups")
     group = Path(mounts[request.param]) / f"ray-sentinel-test-{os.getpid()}"
     group.mkdir()

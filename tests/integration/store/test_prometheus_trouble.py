@@ -18,6 +18,7 @@ from ray_sentinel.store import job_prometheus
 from ray_sentinel.store.job_prometheus import JobPrometheus
 from tests.support.parts import require
 from tests.support.scraped import until
+from tests.support.small_disk import small_disk as mounted
 
 pytestmark = pytest.mark.integration
 
@@ -137,16 +138,9 @@ def test_a_corrupt_block_is_moved_away(job: JobPrometheus, tmp_path: Path) -> No
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
-    folder = tmp_path / "small"
-    folder.mkdir()
-    size = "size=80m"
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", size, "tmpfs", str(folder)], capture_output=True, text=True
-    )
-    if mounted.returncode != 0:
-        pytest.skip(f"needs root, to mount a small disk: {mounted.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
+    """A file system of 80 MiB."""
+    with mounted(tmp_path / "small", "80m") as folder:
+        yield folder
 
 
 def fill(path: Path) -> None:

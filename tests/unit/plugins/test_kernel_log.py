@@ -10,6 +10,7 @@ from ray_sentinel.api import Context, Event, NoData, Skip
 from ray_sentinel_plugins import kernel_log
 from ray_sentinel_plugins._kernel_log import tally
 from ray_sentinel_plugins.kernel_log import KernelLogCollector
+from tests.support.parts import lacking
 
 Series = dict[str, float]
 BOOT = "6b7d2a52-1111-4000-8000-000000000000\n"
@@ -181,7 +182,7 @@ def test_this_machines_log() -> None:
     try:
         collector = KernelLogCollector(Context())
     except Skip as reason:
-        pytest.skip(str(reason))
+        lacking(str(reason))
     first = [item.value for item in collector.collect() if not isinstance(item, Event)]
     second = [item.value for item in collector.collect() if not isinstance(item, Event)]
     collector.close()

@@ -48,7 +48,7 @@ def test_what_is_no_agent_is_said(agents: list[Agent]) -> None:
         ask(f"http://{agents[0].place}/sd")
     with pytest.raises(UnreachableError, match="does not answer"):
         Targets("http://127.0.0.1:1/sd")
-    with pytest.raises(UnreachableError, match="no address of an agent"):
+    with pytest.raises(UnreachableError, match="is no address of a server"):
         ask("head:9400/sd")
 
 
