@@ -15,6 +15,9 @@ from pathlib import Path
 
 import msgspec
 
+from ray_sentinel.kernel_files import boot_id
+from ray_sentinel.progress.proc_stat import Stat, parse_stat
+
 log = logging.getLogger(__name__)
 
 FAMILY_VARIABLE = "RAY_SENTINEL_FAMILY"
@@ -46,7 +49,7 @@ class Ledger:
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
-        self._boot_id = _boot_id()
+        self._boot_id = boot_id()
         if folder is not None:
             try:
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -152,28 +155,9 @@ def kill(group: Group) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-class _Stat(msgspec.Struct, frozen=True):
-    state: str
-    group: int
-    session: int
-    start: int
-
-
-def _stat(pid: int) -> _Stat | None:
-    """Fields 3, 5, 6 and 22 of ``/proc/<pid>/stat`` (proc(5)); None where there is no process.
-
-    The name in field 2 may hold blanks and brackets: fields are counted after the last bracket.
-    """
+def _stat(pid: int) -> Stat | None:
+    """None where there is no such process."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
-        return _Stat(fields[0].decode(), int(fields[2]), int(fields[3]), int(fields[19]))
-    except (OSError, IndexError, ValueError):
+        return parse_stat(Path(f"/proc/{pid}/stat").read_bytes())
+    except (OSError, ValueError):
         return None
-
-
-def _boot_id() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from ray_sentinel.evidence.logs.mask import mask
+from ray_sentinel.kernel_files import kernel_text
 from ray_sentinel.model.health import BlockedTask
 from ray_sentinel.text import one_line
 
@@ -42,7 +43,7 @@ def _in_d_state(proc: Path) -> set[tuple[int, int]]:
         except OSError:
             continue  # it ended while we looked
         for tid in tids:
-            if _is_blocked(_text(entry / "task" / tid / "stat")):
+            if _is_blocked(kernel_text(entry / "task" / tid / "stat")):
                 found.add((int(entry.name), int(tid)))
     return found
 
@@ -56,9 +57,9 @@ def _is_blocked(stat: str) -> bool:
 
 def _described(proc: Path, pid: int, tid: int) -> BlockedTask:
     task = proc / str(pid) / "task" / str(tid)
-    wchan = _text(task / "wchan").strip()
-    stack = [line.partition("] ")[2] or line for line in _text(task / "stack").splitlines()]
-    name = _text(task / "stat").partition("(")[2].rpartition(")")[0]
+    wchan = kernel_text(task / "wchan").strip()
+    stack = [line.partition("] ")[2] or line for line in kernel_text(task / "stack").splitlines()]
+    name = kernel_text(task / "stat").partition("(")[2].rpartition(")")[0]
     # ``cmdline`` may wait for the memory lock that a blocked process holds: the name has to do.
     return BlockedTask(
         pid=pid,
@@ -67,10 +68,3 @@ def _described(proc: Path, pid: int, tid: int) -> BlockedTask:
         wchan="" if wchan == "0" else one_line(wchan, 128),
         stack=tuple(one_line(frame, 200) for frame in stack[:_FRAMES]),
     )
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""  # gone, or not ours to read (stack needs root)

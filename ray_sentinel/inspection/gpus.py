@@ -13,6 +13,7 @@ from ray_sentinel.evidence.node.gpu_table import (
     read_gpus,
     read_processes,
 )
+from ray_sentinel.kernel_files import kernel_text
 from ray_sentinel.model.health import GpuProcess, GpuState
 from ray_sentinel.text import one_line
 
@@ -48,7 +49,7 @@ def _amd(sys: Path) -> tuple[GpuState, ...]:
     devices = {
         card.resolve()
         for card in (sys / "class" / "drm").glob("card[0-9]*/device")
-        if _text(card / "vendor") == _AMD and (card / "mem_info_vram_total").exists()
+        if kernel_text(card / "vendor") == _AMD and (card / "mem_info_vram_total").exists()
     }
     found = []
     for index, device in enumerate(sorted(devices)):
@@ -60,7 +61,7 @@ def _amd(sys: Path) -> tuple[GpuState, ...]:
             GpuState(
                 index=str(index),
                 uuid=device.name,
-                name=_text(device / "product_name"),
+                name=kernel_text(device / "product_name"),
                 utilization_percent=float(percent) if percent is not None else None,
                 memory_used_bytes=_int(device / "mem_info_vram_used"),
                 memory_total_bytes=_int(device / "mem_info_vram_total"),
@@ -75,7 +76,7 @@ def _amd_processes(sys: Path, proc: Path) -> tuple[GpuProcess, ...]:
     """``/sys/class/kfd/kfd/proc/<pid>/vram_<gpu id>``: who has opened the compute driver."""
     found = []
     for folder in sorted((sys / "class" / "kfd" / "kfd" / "proc").glob("[0-9]*")):
-        name = mask(one_line(_text(proc / folder.name / "comm"), 64))
+        name = mask(one_line(kernel_text(proc / folder.name / "comm"), 64))
         for used in sorted(folder.glob("vram_*")):
             size = _int(used)
             if size:
@@ -86,13 +87,6 @@ def _amd_processes(sys: Path, proc: Path) -> tuple[GpuProcess, ...]:
     return tuple(found)
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace").strip()
-    except OSError:
-        return ""
-
-
 def _int(path: Path) -> int | None:
-    text = _text(path)
+    text = kernel_text(path)
     return int(text) if text.lstrip("-").isdigit() else None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from ray_sentinel.kernel_files import kernel_text
 from ray_sentinel.model.health import DeviceTraffic, Transport
 
 WINDOW = 1.0
@@ -41,7 +42,7 @@ def device_traffic(sys: Path = Path("/sys"), window: float = WINDOW) -> tuple[De
                 device=port.parts[-3],
                 port=port.name,
                 kind=_kind(port),
-                active="ACTIVE" in _text(port / "state"),
+                active="ACTIVE" in kernel_text(port / "state"),
                 bytes_per_second=moved / seconds if moved is not None and moved >= 0 else None,
             )
         )
@@ -52,7 +53,7 @@ def _kind(port: Path) -> Transport:
     driver = (port.parent.parent / "device" / "driver").resolve().name
     if driver == "efa" or port.parts[-3].startswith("efa"):
         return "efa"
-    layer = _text(port / "link_layer")
+    layer = kernel_text(port / "link_layer")
     return {"InfiniBand": "infiniband", "Ethernet": "roce"}.get(layer, "other")  # type: ignore[return-value]
 
 
@@ -65,12 +66,5 @@ def _count(port: Path) -> int | None:
 
 
 def _number(path: Path) -> int | None:
-    text = _text(path)
+    text = kernel_text(path)
     return int(text) if text.isdigit() else None
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace").strip()
-    except OSError:
-        return ""

@@ -5,32 +5,30 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from ray_sentinel.kernel_files import kernel_text
+
 _MODULES = ("nvidia", "amdgpu", "efa", "mlx5_core", "ib_core", "nvidia_peermem", "lustre", "nfs")
 _NVIDIA = re.compile(r"Kernel Module\s+(?:for \S+\s+)?(\d+(?:\.\d+)+)")
 
 
 def versions_here(proc: Path = Path("/proc"), root: Path = Path("/")) -> dict[str, str]:
     """``kernel``, ``os``, and each driver that is loaded; "loaded" where it tells no version."""
-    found = {"kernel": _text(proc / "sys" / "kernel" / "osrelease"), "os": _distribution(root)}
+    found = {
+        "kernel": kernel_text(proc / "sys" / "kernel" / "osrelease"),
+        "os": _distribution(root),
+    }
     for name in _MODULES:
         module = root / "sys" / "module" / name
         if module.is_dir():
-            found[name] = _text(module / "version") or "loaded"
-    match = _NVIDIA.search(_text(proc / "driver" / "nvidia" / "version"))
+            found[name] = kernel_text(module / "version") or "loaded"
+    match = _NVIDIA.search(kernel_text(proc / "driver" / "nvidia" / "version"))
     if match is not None:
         found["nvidia"] = match[1]
     return {name: version for name, version in found.items() if version}
 
 
 def _distribution(root: Path) -> str:
-    for line in _text(root / "etc" / "os-release").splitlines():
+    for line in kernel_text(root / "etc" / "os-release").splitlines():
         if line.startswith("PRETTY_NAME="):
             return line.partition("=")[2].strip('"')
     return ""
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace").strip()
-    except OSError:
-        return ""

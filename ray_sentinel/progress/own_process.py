@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from ray_sentinel.kernel_files import boot_id
 from ray_sentinel.progress.proc_stat import parse_stat
 
 MAX_DEPTH = 64
@@ -22,9 +23,8 @@ def start_ticks(pid: int | str = "self", proc: Path = Path("/proc")) -> int:
 def boot_number(proc: Path = Path("/proc")) -> int:
     """64 bits of the boot id, to tell records of an earlier boot; 0 where it is hidden."""
     try:
-        text = (proc / "sys/kernel/random/boot_id").read_text()
-        return int(text.replace("-", "")[:16], 16)
-    except (OSError, ValueError):
+        return int(boot_id(proc).replace("-", "")[:16], 16)
+    except ValueError:
         return 0
 
 

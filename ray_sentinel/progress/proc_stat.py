@@ -17,6 +17,8 @@ class Stat(NamedTuple):
     command: str
     state: str
     parent: int
+    group: int
+    session: int
     cpu_seconds: float
     """User and system time; of all threads for a process, of one for a thread."""
     threads: int
@@ -42,6 +44,8 @@ def parse_stat(data: bytes) -> Stat:
         command=data[opening + 1 : closing].decode("utf-8", "replace"),
         state=fields[0].decode("ascii", "replace"),
         parent=int(fields[1]),
+        group=int(fields[2]),
+        session=int(fields[3]),
         cpu_seconds=(int(fields[11]) + int(fields[12])) * TICK,
         threads=int(fields[17]),
         start=int(fields[19]),

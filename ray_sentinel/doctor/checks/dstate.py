@@ -9,6 +9,7 @@ import msgspec
 
 from ray_sentinel.doctor.check import Case, Check, Here, Result, ok, warning
 from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.kernel_files import kernel_text
 from ray_sentinel.progress.proc_stat import parse_stat
 
 LOOKS = 3
@@ -82,7 +83,5 @@ def _in_d_state(proc: Path) -> dict[tuple[int, int], str]:
 
 
 def _wchan(proc: Path, pid: int) -> str:
-    try:
-        return (proc / str(pid) / "wchan").read_text().strip("0\n")
-    except OSError:
-        return ""
+    """The kernel function that it waits in; the kernel writes 0 for none."""
+    return kernel_text(proc / str(pid) / "wchan").strip("0")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from pathlib import Path
 
 import msgspec
 
 from ray_sentinel.doctor.check import Case, Check, Here, Result, failure, ok, skipped, warning
 from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.kernel_files import kernel_text
 
 
 class Port(msgspec.Struct, frozen=True):
@@ -39,7 +39,9 @@ class Rdma(Check[Facts]):
         found = []
         for folder in sorted((here.sys / "class/infiniband").glob("*/ports/*")):
             name = f"{folder.parents[1].name}/{folder.name}"
-            state, physical, rate = (_text(folder / n) for n in ("state", "phys_state", "rate"))
+            state, physical, rate = (
+                kernel_text(folder / n) for n in ("state", "phys_state", "rate")
+            )
             found.append(Port(name, state, physical, rate))
         return Facts(tuple(found))
 
@@ -81,10 +83,3 @@ def _rates(case: Case[Facts]) -> list[Result]:
         for port in facts.ports
         if port.rate and rates[port.rate] < rates[usual]
     ]
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return ""
