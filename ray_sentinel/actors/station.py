@@ -36,6 +36,7 @@ from ray_sentinel.model.identity import Node
 from ray_sentinel.model.metrics import Event, Family
 from ray_sentinel.model.progress import Exit, RankSnapshot, Snapshot
 from ray_sentinel.progress.own_process import raylet_above
+from ray_sentinel.progress.ownership import Neighbours
 from ray_sentinel.progress.watch import NodeWatch
 
 log = logging.getLogger(__name__)
@@ -87,10 +88,9 @@ class Station:
         self._history = Wanted()
         self._history_due = 0.0
         self._raylet = raylet_above(os.getpid())
-        self._peers: tuple[int, ...] = ()
         self._workers_version = 0
         self._problems: deque[str] = deque(maxlen=MOST_PROBLEMS)
-        self._started = time.monotonic()
+        self._neighbours = Neighbours(SETTLE_SECONDS, time.monotonic())
         self._raylets_due = 0.0
         self._gauges_at = 0.0
         self._loop: Loop | None = None
@@ -188,13 +188,10 @@ class Station:
         seen = raylets()
         ours = seen.get(self._raylet)
         beside = {pid for pid, address in seen.items() if address == ours}
-        # Until all agents of this machine have reported, none takes what descends from no raylet:
-        # else a rank would be the first one's for a moment, and then another's.
-        settled = beside <= set(self._peers) or now - self._started > SETTLE_SECONDS
-        peers = self._peers if settled and self._peers else NOT_DEFAULT
-        if not settled:
+        if not self._neighbours.settle(beside, now):
             self._raylets_due = now
-        self.watch.set_peers(peers, seen.keys() - set(self._peers))
+        known = self._neighbours.raylets
+        self.watch.set_peers(known or NOT_DEFAULT, seen.keys() - set(known))
 
     def _with_oom(self, gone: Exit) -> Exit:
         """The exit with the kernel's word that it was out of memory, where that is in already."""
@@ -269,8 +266,8 @@ class Station:
         self._workers_version = receipt.workers_version
         if receipt.workers is not None:
             self.watch.set_ray_workers(receipt.workers)
-        if receipt.raylets != self._peers:
-            self._peers, self._raylets_due = receipt.raylets, 0.0
+        if self._neighbours.tell(receipt.raylets, time.monotonic()):
+            self._raylets_due = 0.0
 
     def _series(self) -> dict[str, float]:
         """For the embedded history, when it is time."""

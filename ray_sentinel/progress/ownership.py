@@ -32,3 +32,38 @@ def owns(
 def is_default_owner(own_raylet: int | None, all_raylets: Collection[int]) -> bool:
     """Whether this agent takes what belongs to no raylet: the one of the lowest raylet pid does."""
     return own_raylet is None or own_raylet == min((own_raylet, *all_raylets))
+
+
+class Neighbours:
+    """The raylets whose agents share this machine and PID namespace, once that is settled.
+
+    The coordinator says whose agents report to it. While it is new that is nobody, then a few: an
+    agent that believed it at once would take what descends from no raylet, and give it back later;
+    a rank would be two processes, of which one vanishes. So a list that lacks a living raylet is
+    believed only after ``seconds`` in which nothing was added.
+    """
+
+    def __init__(self, seconds: float, now: float) -> None:
+        self._seconds = seconds
+        self._told: tuple[int, ...] = ()
+        self._told_at = now
+        self._settled: tuple[int, ...] = ()
+
+    def tell(self, raylets: tuple[int, ...], now: float) -> bool:
+        """What the coordinator says now; whether that is news."""
+        if raylets == self._told:
+            return False
+        self._told, self._told_at = raylets, now
+        return True
+
+    def settle(self, living: Collection[int], now: float) -> bool:
+        """Whether the list is believed, given the cluster's raylets that live on this machine."""
+        whole = set(living) <= set(self._told) or now - self._told_at > self._seconds
+        if whole:
+            self._settled = self._told
+        return whole
+
+    @property
+    def raylets(self) -> tuple[int, ...]:
+        """Those believed last; none before the first."""
+        return self._settled

@@ -68,6 +68,12 @@ class RayCluster:
         """Kill a node, without a word to the cluster."""
         self._cluster.remove_node(self._nodes.pop(address), allow_graceful=False)
 
+    def retire(self, address: str) -> None:
+        """The same, and wait until Ray knows: until then it would place actors there."""
+        self.remove(address)
+        with self.connected() as ray:
+            eventually(lambda: address not in _living(ray), f"Ray takes {address} for dead", 60.0)
+
     def stop(self) -> None:
         """End all nodes."""
         self._cluster.shutdown()
@@ -108,6 +114,10 @@ class RayCluster:
         ended = self.run("down", "--json")
         assert ended.returncode == 0, ended.stdout + ended.stderr
         assert json.loads(ended.stdout)["left"] == []
+
+
+def _living(ray: Any) -> set[str]:
+    return {node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
 
 
 class Watched:

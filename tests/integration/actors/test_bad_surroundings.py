@@ -38,7 +38,7 @@ def node_with_python(
     try:
         yield
     finally:
-        cluster.remove(ADDRESS)
+        cluster.retire(ADDRESS)
 
 
 def start_rank_on(ray: Any, address: str, job: str, fault: str, rank: int) -> Any:

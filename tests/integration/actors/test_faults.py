@@ -247,7 +247,7 @@ def test_a_node_without_the_package_is_watched_all_the_same(
             eventually(collecting, "its collectors were shipped with their entry points")
         ray_cluster.down()
     finally:
-        ray_cluster.remove("127.0.0.6")
+        ray_cluster.retire("127.0.0.6")
 
 
 def test_metrics_of_a_public_address_are_not_served() -> None:

@@ -75,9 +75,7 @@ def test_more_than_is_wanted(root: str) -> None:
 
 @pytest.mark.parametrize("url", ["", "there", "file:///etc/passwd", "http://", "http://[::1"])
 def test_what_is_no_address(url: str) -> None:
-    with pytest.raises(
-        UnreachableError, match="is no address of a server: http://HOST:PORT is meant"
-    ):
+    with pytest.raises(UnreachableError, match="is no address of a server"):
         get(url, seconds=5)
 
 
