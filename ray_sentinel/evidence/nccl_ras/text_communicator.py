@@ -94,7 +94,7 @@ def _order(subject: str) -> int:
 
 def _with(member: Member, subject: str, value: int | str) -> Member:
     if subject in ("missing", "status"):
-        state: State = value  # type: ignore[assignment]  # text_format gives only states
+        state: State = value  # type: ignore[assignment]  # text_reader gives only states
         return msgspec.structs.replace(member, state=state)
     if subject == "error":
         return msgspec.structs.replace(member, error=str(value))

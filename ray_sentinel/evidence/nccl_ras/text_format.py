@@ -5,19 +5,15 @@ outliers are named. What is said of a rank's counterpart is kept all the same: w
 ranks is counted and not named, and all others are, the rest of the numbers are its members.
 
 Lines are recognised wherever they stand: outputs are quoted in logs, behind prefixes, indented.
-Formats: ``rasClientRunInit`` and ``rasClientRunComms`` in ``src/ras/client_support.cc``; 2.24 and
-2.25 say ``The missing rank: 21``, ``collective operation counts`` and ``UNKNOWN`` for ``NOCOMM``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
 
-import msgspec
-
-from ray_sentinel.evidence.nccl_ras.poll import Communicator, Poll, Process, Row, State
-from ray_sentinel.evidence.nccl_ras.text_communicator import Draft, Group
+from ray_sentinel.evidence.nccl_ras.poll import Poll
+from ray_sentinel.evidence.nccl_ras.text_phrases import EVENT
+from ray_sentinel.evidence.nccl_ras.text_reader import Reader
 
 MARKS = (
     "Job summary",
@@ -29,42 +25,11 @@ MARKS = (
     "No communicator data collected",
 )
 _FIRST = re.compile(r"[NR]CCL version \d|Job summary|Communicators\.\.\.")
-_VERSION = re.compile(r"([NR]CCL) version (\d\S*)")
-_GATHERED = re.compile(r"Communicators\.\.\..*?\(?(\d+(?:\.\d+)?)s\)?\s*$")
-_ROW = re.compile(
-    r"(?:^|\s)(\d{1,9})\s+(\d{1,9})\s+(\d{1,9})\s+(\d{1,9}(?:-\d{1,9})?)\s+(\d{1,9})\s+(\d{1,9})"
-    r"\s+([A-Z]+)\s+([A-Z]+(?:,[A-Z]+)*)\s*$"
-)
-_NUMBERS = re.compile(r"(?:^|\s)(\d{1,9}(?:\s+\d{1,9}){2,4})\s*$")
-_SECTION = re.compile(r"#(\d+)-(\d+) \(([0-9a-fA-F]+)\) ([A-Z]+)\s*$")
-_JOB_SECTION = re.compile(r"(?:^|\s)(INCOMPLETE|DEAD|TIMEOUT)\s*$")
-_PROCESS = re.compile(r"Process (\d+) on node (\S+) managing GPUs? ([\d,]+)(?: \(NVML ([\d,]+)\))?")
-_EVENT = re.compile(r"\b(PEER_[A-Z_]+): Process (\d+) on node (\S+?)(?:,| managing GPUs? ([\d,]+))")
-_JOB_MISSING = re.compile(r"Missing communicator data from (\d+) job process")
-_DEAD = re.compile(r"(\d+) job process(?:es)? (?:is|are) considered dead")
-_RANKS_MISSING = re.compile(r"Missing communicator data from (\d+) ranks?\b")
-_MISSING_LIST = re.compile(r"The missing ranks?: ([\d,\s]+)")
-_OPERATION = re.compile(r"have different (\S+) operation counts")
-_STATUS = re.compile(r"Communicator ranks have different status")
-_ERRORS = re.compile(r"(Initialization|Asynchronous) errors? on (\d+) rank")
-_GROUP_COUNT = re.compile(r"(\d+) ranks have launched up to operation (\d+)")
-_GROUP_NONE = re.compile(r"(\d+) ranks have not launched any operations")
-_GROUP_STATUS = re.compile(r"(\d+) ranks have status ([A-Z]+)")
-_GROUP_ERROR = re.compile(r"(\d+) ranks reported (.+?)\s*$")
-_RANK = re.compile(
-    r"\bRank (?P<rank>\d{1,7})\b(?P<what>.*?) -- (?:GPU (?P<cuda>\d+)(?: \(NVML (?P<nvml>\d+)\))? "
-    r"managed by process (?P<pid>\d+) on node (?P<host>\S+)|\[process information not found\])"
-)
-_ONE_COUNT = re.compile(r"has launched up to operation (\d+)")
-_ONE_NONE = re.compile(r"has not launched any operations")
-_ONE_STATUS = re.compile(r"has status ([A-Z]+)")
-_ONE_ERROR = re.compile(r"reported (.+)")
-_TIMEOUTS = re.compile(r"Encountered (\d+) communication timeout")
 
 
 def is_output(text: str) -> bool:
     """Whether a text holds such an output."""
-    return any(mark in text for mark in MARKS) or _EVENT.search(text) is not None
+    return any(mark in text for mark in MARKS) or EVENT.search(text) is not None
 
 
 def polls_of(text: str, name: str = "") -> list[Poll]:
@@ -79,223 +44,5 @@ def polls_of(text: str, name: str = "") -> list[Poll]:
                 pieces.append([])
             stage = order
         pieces[-1].append(line)
-    polls = [_Reader(name).read(lines) for lines in pieces if is_output("\n".join(lines))]
+    polls = [Reader(name).read(lines) for lines in pieces if is_output("\n".join(lines))]
     return [poll for poll in polls if poll is not None]
-
-
-class _Reader:
-    """Reads one output line by line."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.library = self.version = ""
-        self.seconds: float | None = None
-        self.rows: list[Row] = []
-        self.drafts: dict[tuple[int, int, str], Draft] = {}
-        self.dead: dict[tuple[str, int], Process] = {}
-        self.missing: dict[tuple[str, int], Process] = {}
-        self.dead_count = self.missing_count = self.timeouts = 0
-        self.processes: int | None = None
-        self.gpus: int | None = None
-        self.section = ""
-        self.draft: Draft | None = None
-        self.group: Group | None = None
-        self.summary = False
-        self.problems: list[str] = []
-        self.handlers: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], None]], ...] = (
-            (_SECTION, self._open_section),
-            (_RANK, self._rank),
-            (_EVENT, self._event),
-            (_PROCESS, self._process),
-            (_JOB_MISSING, self._job_missing),
-            (_DEAD, self._job_dead),
-            (_RANKS_MISSING, self._ranks_missing),
-            (_MISSING_LIST, self._missing_list),
-            (_OPERATION, self._operation),
-            (_STATUS, lambda _: self._kind("status")),
-            (_ERRORS, lambda _: self._kind("error")),
-            (_GROUP_COUNT, lambda m: self._group(int(m[1]), int(m[2]))),
-            (_GROUP_NONE, lambda m: self._group(int(m[1]), 0)),
-            (_GROUP_STATUS, lambda m: self._group(int(m[1]), _status(m[2]))),
-            (_GROUP_ERROR, lambda m: self._group(int(m[1]), m[2])),
-            (_TIMEOUTS, self._timeouts),
-            (_ROW, self._row),
-            (_JOB_SECTION, self._job_section),
-            (_VERSION, self._version),
-            (_GATHERED, self._gathered),
-            (_NUMBERS, self._numbers),
-        )
-
-    def read(self, lines: Iterable[str]) -> Poll | None:
-        """The poll; None where the lines hold nothing of it."""
-        for line in lines:
-            if "Job summary" in line:
-                self.summary = True
-            for pattern, handle in self.handlers:
-                if (found := pattern.search(line)) is not None:
-                    handle(found)
-                    break
-        communicators = tuple(self._communicators())
-        if not (self.rows or communicators or self.dead or self.missing or self.version):
-            return None
-        return Poll(
-            name=self.name,
-            text=True,
-            library=self.library,
-            version=self.version,
-            communicators=communicators,
-            rows=tuple(self.rows),
-            dead=tuple(self.dead.values()),
-            missing=tuple(p for key, p in self.missing.items() if key not in self.dead),
-            dead_count=max(self.dead_count, len(self.dead)),
-            missing_count=max(self.missing_count, len(self.missing)),
-            processes=self.processes,
-            gpus=self.gpus,
-            seconds=self.seconds,
-            timeouts=self.timeouts,
-            problems=tuple(self.problems),
-        )
-
-    def _communicators(self) -> Iterable[Communicator]:
-        gone = [*self.dead.values(), *(p for k, p in self.missing.items() if k not in self.dead)]
-        for (row, _, name), draft in self.drafts.items():
-            if row < len(self.rows) and self.rows[row].size == 0:
-                self.problems.append(
-                    f"communicator {name} has no ranks in the table: NCCL before 2.29.2 reads "
-                    "beyond its memory where ranks are missing; left out"
-                )
-                continue
-            size = self.rows[row].size if row < len(self.rows) else 0
-            yield _placed(draft.finish(size), gone)
-
-    def _version(self, found: re.Match[str]) -> None:
-        self.library, self.version = found[1], found[2]
-
-    def _gathered(self, found: re.Match[str]) -> None:
-        self.seconds, self.summary = float(found[1]), False
-
-    def _numbers(self, found: re.Match[str]) -> None:
-        """A line of the job summary: nodes, processes (per node, per process,) and GPUs."""
-        if not self.summary:
-            return
-        numbers = [int(text) for text in found[1].split()]
-        # Nodes, per node, per process, processes, GPUs; or, where these differ: three totals last.
-        self.processes, self.gpus = numbers[-2], numbers[-1]
-
-    def _row(self, found: re.Match[str]) -> None:
-        self.rows.append(
-            Row(
-                communicators=int(found[2]),
-                size=int(found[5]),
-                ranks=int(found[6]),
-                status=_status(found[7]),
-                errors=frozenset(found[8].split(",")) - {"OK"},
-            )
-        )
-
-    def _open_section(self, found: re.Match[str]) -> None:
-        key = (int(found[1]), int(found[2]), found[3].lower())
-        self.draft = self.drafts.setdefault(key, Draft(found[3]))
-        self.section, self.group = found[4], None
-        self.draft.subject = ""
-
-    def _job_section(self, found: re.Match[str]) -> None:
-        self.section, self.draft, self.group = found[1], None, None
-
-    def _job_missing(self, found: re.Match[str]) -> None:
-        self.section, self.draft = "INCOMPLETE", None
-        self.missing_count = int(found[1])
-
-    def _job_dead(self, found: re.Match[str]) -> None:
-        self.section, self.draft = "DEAD", None
-        self.dead_count = int(found[1])
-
-    def _process(self, found: re.Match[str]) -> None:
-        if self.section not in ("DEAD", "INCOMPLETE"):
-            return  # the "outlier node" of the job summary, or of another tool
-        gpus = tuple(int(text) for text in (found[4] or found[3]).split(",") if text)
-        process = Process(host=found[2], pid=int(found[1]), gpus=gpus)
-        where = self.dead if self.section == "DEAD" else self.missing
-        where[process.host, process.pid] = process
-
-    def _event(self, found: re.Match[str]) -> None:
-        if found[1] == "PEER_DEAD":
-            gpus = tuple(int(text) for text in (found[4] or "").split(",") if text)
-            process = Process(host=found[3], pid=int(found[2]), gpus=gpus)
-            self.dead[process.host, process.pid] = process
-
-    def _ranks_missing(self, found: re.Match[str]) -> None:
-        if self.draft is not None:
-            self.draft.subject = "missing"
-            self.group = self.draft.group("missing", int(found[1]), "UNRESPONSIVE")
-
-    def _missing_list(self, found: re.Match[str]) -> None:
-        if self.group is not None:
-            numbers = [int(text) for text in found[1].replace(" ", "").split(",") if text]
-            for number in numbers:
-                self.group.add(number)
-
-    def _operation(self, found: re.Match[str]) -> None:
-        self._kind(f"count {found[1]}")
-
-    def _kind(self, subject: str) -> None:
-        if self.draft is not None:
-            self.draft.subject, self.group = subject, None
-
-    def _group(self, count: int, value: int | str) -> None:
-        if self.draft is not None and self.draft.subject:
-            self.group = self.draft.group(self.draft.subject, count, value)
-
-    def _rank(self, found: re.Match[str]) -> None:
-        if self.draft is None:
-            return
-        value = _one(found["what"])
-        if value is not None and self.draft.subject:
-            self.group = self.draft.group(self.draft.subject, 1, value)
-        if self.group is None:
-            return
-        gpu = found["nvml"] or found["cuda"]
-        self.group.add(
-            int(found["rank"]),
-            host=found["host"] or "",
-            pid=int(found["pid"]) if found["pid"] else None,
-            gpu=int(gpu) if gpu else None,
-        )
-
-    def _timeouts(self, found: re.Match[str]) -> None:
-        self.timeouts = int(found[1])
-
-
-def _placed(communicator: Communicator, gone: list[Process]) -> Communicator:
-    """2.24 and 2.25 give the numbers of missing ranks only; with one of each it is clear who."""
-    mute = [m for m in communicator.members if m.state == "UNRESPONSIVE" and m.place is None]
-    if len(mute) != 1 or len(gone) != 1 or len(gone[0].gpus) > 1:
-        return communicator
-    gpu = gone[0].gpus[0] if gone[0].gpus else None
-    found = msgspec.structs.replace(mute[0], host=gone[0].host, pid=gone[0].pid, gpu=gpu)
-    members = tuple(found if member is mute[0] else member for member in communicator.members)
-    return msgspec.structs.replace(communicator, members=members)
-
-
-def _one(what: str) -> int | str | None:
-    """What the line of a single rank says of it; None where it only lists the rank."""
-    if (found := _ONE_COUNT.search(what)) is not None:
-        return int(found[1])
-    if _ONE_NONE.search(what) is not None:
-        return 0
-    if (found := _ONE_STATUS.search(what)) is not None:
-        return _status(found[1])
-    found = _ONE_ERROR.search(what)
-    return found[1].strip() if found is not None else None
-
-
-def _status(text: str) -> State:
-    known: dict[str, State] = {
-        "INIT": "INIT",
-        "RUNNING": "RUNNING",
-        "FINALIZE": "FINALIZE",
-        "ABORT": "ABORT",
-        "NOCOMM": "NOCOMM",
-        "UNKNOWN": "NOCOMM",  # 2.24 and 2.25
-    }
-    return known.get(text, "")
