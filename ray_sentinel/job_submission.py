@@ -16,8 +16,8 @@ from ray_sentinel.clock import Clock, SystemClock
 from ray_sentinel.config import load
 from ray_sentinel.guardian import explain, look_at_page, make_policy, run_notice
 from ray_sentinel.logs.checkpoints import scan_checkpoints
+from ray_sentinel.supervise.actions import Result
 from ray_sentinel.supervise.choose import choose
-from ray_sentinel.supervise.course import Result
 from ray_sentinel.supervise.folder import State
 from ray_sentinel.supervise.job_supervisor import JobSupervisor
 from ray_sentinel.supervise.notifier import Notifier, settings_of

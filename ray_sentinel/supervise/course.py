@@ -19,145 +19,39 @@ from typing import Literal
 
 import msgspec
 
+from ray_sentinel.supervise.actions import (
+    Action,
+    Capture,
+    Choose,
+    Clear,
+    End,
+    Finish,
+    Launch,
+    Result,
+    Say,
+)
 from ray_sentinel.supervise.curable import incurable
+from ray_sentinel.supervise.events import (
+    Captured,
+    Cleared,
+    Event,
+    Exited,
+    HangSeen,
+    Offered,
+    Progressed,
+    Saved,
+    Started,
+    StopAsked,
+    Tick,
+    Unkillable,
+)
 from ray_sentinel.supervise.policy import Checkpoint, Failure, Policy
+
+__all__ = ["Course", "Ledger", "Phase", "Result"]
 
 Phase = Literal[
     "choosing", "starting", "running", "capturing", "ending", "waiting", "clearing", "finished"
 ]
-
-
-class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of all events."""
-
-    time: float
-
-
-class Started(Event, frozen=True):
-    """The attempt's process runs: just started, or found running by a new supervisor."""
-
-
-class Progressed(Event, frozen=True):
-    """A later step than any of this attempt was made."""
-
-    step: int
-
-
-class Saved(Event, frozen=True):
-    """A later checkpoint than the one that this attempt started from is complete."""
-
-    step: int
-
-
-class HangSeen(Event, frozen=True):
-    """Confirmed by the sentinel, or no progress for too long."""
-
-    why: str
-
-
-class Captured(Event, frozen=True):
-    """The evidence is safe, or could not be had."""
-
-    bundle: str = ""
-
-
-class Exited(Event, frozen=True):
-    """The attempt's process has ended, and what it left behind is gone too.
-
-    ``failure`` is None where it ended well.
-    """
-
-    failure: Failure | None
-    last_saved: float | None = None
-    """When the last good checkpoint was written; what came after it is lost."""
-
-
-class Unkillable(Event, frozen=True):
-    """It did not go even by SIGKILL."""
-
-    pid: int
-
-
-class StopAsked(Event, frozen=True):
-    """The supervisor was told to end: by a signal, or by its caller."""
-
-    signal: int
-
-
-class Cleared(Event, frozen=True):
-    """Whether what the old attempt held is free; ``problem`` says what is not."""
-
-    problem: str = ""
-
-
-class Offered(Event, frozen=True):
-    """What can be started from: None for the beginning. ``problem``: nothing can be."""
-
-    checkpoint: Checkpoint | None = None
-    problem: str = ""
-
-
-class Tick(Event, frozen=True):
-    """Time has passed."""
-
-
-class Action(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of all actions."""
-
-
-class Choose(Action, frozen=True):
-    """Say which checkpoint is the best, without these; answered by Offered."""
-
-    without: frozenset[str] = frozenset()
-
-
-class Launch(Action, frozen=True):
-    """Start the command; answered by Started."""
-
-    attempt: int
-    checkpoint: Checkpoint | None
-
-
-class Capture(Action, frozen=True):
-    """Secure the evidence; answered by Captured."""
-
-    why: str
-
-
-class End(Action, frozen=True):
-    """End the attempt gracefully; answered by Exited or Unkillable."""
-
-    signal: int = 15
-
-
-class Clear(Action, frozen=True):
-    """See whether GPUs, ports and actors are free; answered by Cleared."""
-
-
-class Say(Action, frozen=True):
-    """Tell people. ``event`` is set where they are to be notified too."""
-
-    text: str
-    event: str = ""
-
-
-class Finish(Action, frozen=True):
-    """It is over."""
-
-    result: Result
-
-
-class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of it all."""
-
-    success: bool
-    reason: str
-    final_step: int | None
-    total_retries: int
-    time_lost_seconds: float
-    """Between the last checkpoint before each failure, or the attempt's start, and the restart."""
-    stopped_by: int | None = None
-    """The signal that the supervisor was given."""
 
 
 class Ledger(msgspec.Struct, kw_only=True):

@@ -18,7 +18,8 @@ from typing import TypeVar
 import msgspec
 
 from ray_sentinel.errors import SentinelError, UsageError
-from ray_sentinel.supervise.course import Ledger, Result
+from ray_sentinel.supervise.actions import Result
+from ray_sentinel.supervise.course import Ledger
 
 T = TypeVar("T")
 

@@ -7,9 +7,11 @@ from pathlib import Path
 
 from ray_sentinel.clock import Clock, SystemClock
 from ray_sentinel.errors import SentinelError, UnreachableError
-from ray_sentinel.supervise import course as states
+from ray_sentinel.supervise import actions, events
+from ray_sentinel.supervise.actions import Action, Result
 from ray_sentinel.supervise.choose import Scan, choose
-from ray_sentinel.supervise.course import Action, Course, Event, Ledger, Result
+from ray_sentinel.supervise.course import Course, Ledger
+from ray_sentinel.supervise.events import Event
 from ray_sentinel.supervise.movement import Movement
 from ray_sentinel.supervise.parts import Sighting
 from ray_sentinel.supervise.policy import Failure, Policy
@@ -62,7 +64,7 @@ class JobSupervisor:
                 # Dashboards are restarted: a job is not dead because nobody tells of it.
                 if self._clock.now() - self._answered > OUT_OF_REACH_SECONDS:
                     raise
-            self._feed(states.Tick(time=self._clock.now()))
+            self._feed(events.Tick(time=self._clock.now()))
             if self._result is None:
                 self._clock.sleep(self._interval)
         return self._result
@@ -76,13 +78,13 @@ class JobSupervisor:
             return
         if not self._running:
             self._running = True
-            self._feed(states.Started(time=now))
+            self._feed(events.Started(time=now))
         if status == "RUNNING":
             self._look_closer(now)
             return
         step = self._jobs.step(self.job_id) if status != "UNKNOWN" else None
         if self._movement.stepped(step, now) and step is not None:
-            self._feed(states.Progressed(time=now, step=step))
+            self._feed(events.Progressed(time=now, step=step))
         if status == "STOPPED" and self._course.phase == "running":
             # Somebody wanted it to end: starting it again would be against them.
             self._result = Result(
@@ -94,24 +96,24 @@ class JobSupervisor:
             )
             return
         self._running = False
-        self._feed(states.Exited(time=now, failure=self._failure(status), last_saved=self._saved()))
+        self._feed(events.Exited(time=now, failure=self._failure(status), last_saved=self._saved()))
 
     def _look_closer(self, now: float) -> None:
         step = self._jobs.step(self.job_id)
         if self._movement.stepped(step, now) and step is not None:
-            self._feed(states.Progressed(time=now, step=step))
+            self._feed(events.Progressed(time=now, step=step))
         found = choose(self._dirs, (), self._scan).checkpoint if self._dirs else None
         if found is not None:
-            self._feed(states.Saved(time=now, step=found.step))
+            self._feed(events.Saved(time=now, step=found.step))
         if self._course.phase == "running":
             sighting = self._watch(self._first.name, self._course.ledger.attempt_started)
             if why := sighting.hang or self._movement.stagnates(now):
-                self._feed(states.HangSeen(time=now, why=why))
+                self._feed(events.HangSeen(time=now, why=why))
             return
         sighting = self._watch(self._first.name, self._course.ledger.attempt_started)
         # The sentinel captures by itself; where nobody watches there is nothing to wait for.
         if self._course.phase == "capturing" and (sighting.bundle or not sighting.hang):
-            self._feed(states.Captured(time=now, bundle=sighting.bundle))
+            self._feed(events.Captured(time=now, bundle=sighting.bundle))
 
     def _failure(self, status: str) -> Failure | None:
         if status == "SUCCEEDED":
@@ -133,31 +135,31 @@ class JobSupervisor:
     def _do(self, action: Action) -> None:
         now = self._clock.now()
         match action:
-            case states.Say():
+            case actions.Say():
                 self._say(action.text)
                 if action.event:
                     self._notify(action.event, action.text)
-            case states.Choose():
+            case actions.Choose():
                 found = choose(self._dirs, action.without, self._scan)
                 lost = found.checkpoint is None and bool(action.without)
                 problem = "no checkpoint is left that loads" if lost else ""
-                self._feed(states.Offered(time=now, checkpoint=found.checkpoint, problem=problem))
-            case states.Launch():
+                self._feed(events.Offered(time=now, checkpoint=found.checkpoint, problem=problem))
+            case actions.Launch():
                 self._launch(action)
-            case states.End():
+            case actions.End():
                 try:
                     self._jobs.stop(self.job_id)
                 except SentinelError as error:
                     self._say(str(error))
-            case states.Clear():
+            case actions.Clear():
                 # Ray ends a stopped job's actors and frees what they held before it starts others.
-                self._feed(states.Cleared(time=now))
-            case states.Finish():
+                self._feed(events.Cleared(time=now))
+            case actions.Finish():
                 self._result = action.result
                 event = "success" if action.result.success else "failed"
                 self._notify(event, action.result.reason)
 
-    def _launch(self, action: states.Launch) -> None:
+    def _launch(self, action: actions.Launch) -> None:
         config = {**self._first.options, "entrypoint": self._first.template}
         self.job_id = self._jobs.submit(config, action.checkpoint, action.attempt, self._first.name)
         start = action.checkpoint.step if action.checkpoint else 0

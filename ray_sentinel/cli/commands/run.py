@@ -21,7 +21,7 @@ from ray_sentinel.cli.output import clean, print_json
 from ray_sentinel.errors import UsageError
 
 if TYPE_CHECKING:
-    from ray_sentinel.supervise.course import Result
+    from ray_sentinel.supervise.actions import Result
 
 POLICY = (
     "max_retries",

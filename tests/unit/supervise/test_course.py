@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from ray_sentinel.clock import FakeClock
-from ray_sentinel.supervise import course as states
-from ray_sentinel.supervise.course import Action, Course, Ledger, Result
+from ray_sentinel.supervise import actions, events
+from ray_sentinel.supervise.actions import Action, Result
+from ray_sentinel.supervise.course import Course, Ledger
 from ray_sentinel.supervise.policy import Checkpoint, Failure, Policy
 
 A = TypeVar("A", bound=Action)
@@ -27,38 +28,38 @@ class Play:
     def begin(self) -> None:
         self._do(self.course.begin())
 
-    def feed(self, kind: type[states.Event], **fields: Any) -> list[Action]:
-        actions = self.course.handle(kind(time=self.clock.now(), **fields))
-        self._do(actions)
-        return actions
+    def feed(self, kind: type[events.Event], **fields: Any) -> list[Action]:
+        asked = self.course.handle(kind(time=self.clock.now(), **fields))
+        self._do(asked)
+        return asked
 
-    def _do(self, actions: list[Action]) -> None:
-        self.log += actions
-        for action in actions:
+    def _do(self, asked: list[Action]) -> None:
+        self.log += asked
+        for action in asked:
             match action:
-                case states.Choose():
+                case actions.Choose():
                     good = {p: s for p, s in self.checkpoints.items() if p not in action.without}
                     best = max(good, key=good.__getitem__, default=None)
                     found = Checkpoint(path=best, step=good[best]) if best else None
                     problem = "" if found or not action.without else "none loads"
-                    self.feed(states.Offered, checkpoint=found, problem=problem)
-                case states.Launch():
+                    self.feed(events.Offered, checkpoint=found, problem=problem)
+                case actions.Launch():
                     start = action.checkpoint.step if action.checkpoint else None
                     self.launched.append((action.attempt, start))
-                    self.feed(states.Started)
-                case states.Clear():
-                    self.feed(states.Cleared, problem=self.cleared)
+                    self.feed(events.Started)
+                case actions.Clear():
+                    self.feed(events.Cleared, problem=self.cleared)
 
     def fail(self, kind: str = "python-exception", **fields: Any) -> None:
         text = fields.pop("text", "it failed")
-        self.feed(states.Exited, failure=Failure(kind=kind, text=text, **fields))
+        self.feed(events.Exited, failure=Failure(kind=kind, text=text, **fields))
 
     def wait(self, seconds: float) -> None:
         self.clock.advance(seconds)
-        self.feed(states.Tick)
+        self.feed(events.Tick)
 
     def until_done(self) -> Result:
-        return self.last(states.Finish).result
+        return self.last(actions.Finish).result
 
     def last(self, kind: type[A]) -> A:
         return [action for action in self.log if isinstance(action, kind)][-1]
@@ -67,8 +68,8 @@ class Play:
 def test_a_command_that_ends_well() -> None:
     play = Play()
     play.begin()
-    play.feed(states.Progressed, step=30)
-    play.feed(states.Exited, failure=None)
+    play.feed(events.Progressed, step=30)
+    play.feed(events.Exited, failure=None)
     result = play.until_done()
     assert (result.success, result.final_step, result.total_retries) == (True, 30, 0)
 
@@ -107,9 +108,9 @@ def test_a_crash_loop_is_given_up_and_progress_refills_the_budget() -> None:
         play.fail(kind="node-fail")
         play.wait(100)
         assert len(play.launched) == number + 2
-    play.feed(states.Progressed, step=11)
+    play.feed(events.Progressed, step=11)
     assert play.course.ledger.retries_left == 0, "a step that is not saved may be lost again"
-    play.feed(states.Saved, step=11)
+    play.feed(events.Saved, step=11)
     assert play.course.ledger.retries_left == 3
     for _ in range(3):
         play.fail(kind="node-fail")
@@ -148,12 +149,12 @@ def test_what_a_restart_cannot_cure_and_that_one_may_want_it_all_the_same() -> N
 def test_a_hang_is_captured_first_then_ended_then_restarted() -> None:
     play = Play(4, retry_delay=1)
     play.begin()
-    assert [type(a) for a in play.feed(states.HangSeen, why="rank 3 sleeps")] == [
-        states.Say,
-        states.Capture,
+    assert [type(a) for a in play.feed(events.HangSeen, why="rank 3 sleeps")] == [
+        actions.Say,
+        actions.Capture,
     ]
-    assert play.feed(states.HangSeen, why="again") == []
-    assert [type(a) for a in play.feed(states.Captured)] == [states.End]
+    assert play.feed(events.HangSeen, why="again") == []
+    assert [type(a) for a in play.feed(events.Captured)] == [actions.End]
     play.fail(kind="signal", signal=15, exception="KeyboardInterrupt: ")
     assert play.course.ledger.failures[-1].kind == "hang"
     play.wait(10)
@@ -163,7 +164,7 @@ def test_a_hang_is_captured_first_then_ended_then_restarted() -> None:
 def test_a_hang_whose_capture_hangs_is_ended_all_the_same() -> None:
     play = Play(capture_seconds=60)
     play.begin()
-    play.feed(states.HangSeen, why="silence")
+    play.feed(events.HangSeen, why="silence")
     play.wait(59)
     assert play.course.phase == "capturing"
     play.wait(2)
@@ -173,9 +174,9 @@ def test_a_hang_whose_capture_hangs_is_ended_all_the_same() -> None:
 def test_a_hanging_command_that_ends_with_status_0_when_told_is_restarted() -> None:
     play = Play(retry_delay=1)
     play.begin()
-    play.feed(states.HangSeen, why="silence")
-    play.feed(states.Captured)
-    play.feed(states.Exited, failure=None)
+    play.feed(events.HangSeen, why="silence")
+    play.feed(events.Captured)
+    play.feed(events.Exited, failure=None)
     assert play.course.phase == "waiting"
 
 
@@ -197,17 +198,17 @@ def test_time_is_lost_since_the_last_checkpoint() -> None:
     play.clock.advance(100)
     saved = play.clock.now()
     play.clock.advance(50)
-    play.feed(states.Exited, failure=Failure(kind="node-fail", text="gone"), last_saved=saved)
+    play.feed(events.Exited, failure=Failure(kind="node-fail", text="gone"), last_saved=saved)
     play.wait(10)
-    play.feed(states.Exited, failure=None)
+    play.feed(events.Exited, failure=None)
     assert play.until_done().time_lost_seconds == 60
 
 
 def test_stopping_while_it_runs_ends_it_and_does_not_restart() -> None:
     play = Play()
     play.begin()
-    assert play.feed(states.StopAsked, signal=2) == [states.End(signal=2)]
-    assert play.feed(states.StopAsked, signal=2) == [states.End(signal=9)]
+    assert play.feed(events.StopAsked, signal=2) == [actions.End(signal=2)]
+    assert play.feed(events.StopAsked, signal=2) == [actions.End(signal=9)]
     play.fail(kind="signal", signal=9)
     result = play.until_done()
     assert (result.success, result.stopped_by) == (False, 2)
@@ -217,9 +218,9 @@ def test_stopping_while_it_waits() -> None:
     play = Play()
     play.begin()
     play.fail(kind="node-fail")
-    play.feed(states.StopAsked, signal=15)
+    play.feed(events.StopAsked, signal=15)
     assert play.until_done().stopped_by == 15
-    assert play.feed(states.Tick) == []
+    assert play.feed(events.Tick) == []
 
 
 def test_what_the_old_attempt_holds_is_waited_for_and_not_for_ever() -> None:
@@ -251,14 +252,14 @@ def test_training_that_is_complete_but_for_its_teardown_is_a_success() -> None:
 def test_what_cannot_be_killed_is_said() -> None:
     play = Play()
     play.begin()
-    play.feed(states.Unkillable, pid=77)
+    play.feed(events.Unkillable, pid=77)
     assert "pid 77 hangs in the kernel" in play.until_done().reason
 
 
 def test_a_later_life_goes_on_with_the_ledger() -> None:
     ledger = Ledger(attempt=4, retries_left=1, total_retries=4, best_step=9)
     play = Play(ledger=ledger, max_retries=10, retry_delay=1)
-    play.feed(states.Started)
+    play.feed(events.Started)
     play.fail(kind="node-fail")
     play.wait(10)
     assert play.launched == [(5, None)]

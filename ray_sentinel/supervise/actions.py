@@ -1,0 +1,66 @@
+"""What a ``Course`` asks for, and what came of it in the end."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ray_sentinel.supervise.policy import Checkpoint
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of it all."""
+
+    success: bool
+    reason: str
+    final_step: int | None
+    total_retries: int
+    time_lost_seconds: float
+    """Between the last checkpoint before each failure, or the attempt's start, and the restart."""
+    stopped_by: int | None = None
+    """The signal that the supervisor was given."""
+
+
+class Action(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of all actions."""
+
+
+class Choose(Action, frozen=True):
+    """Say which checkpoint is the best, without these; answered by Offered."""
+
+    without: frozenset[str] = frozenset()
+
+
+class Launch(Action, frozen=True):
+    """Start the command; answered by Started."""
+
+    attempt: int
+    checkpoint: Checkpoint | None
+
+
+class Capture(Action, frozen=True):
+    """Secure the evidence; answered by Captured."""
+
+    why: str
+
+
+class End(Action, frozen=True):
+    """End the attempt gracefully; answered by Exited or Unkillable."""
+
+    signal: int = 15
+
+
+class Clear(Action, frozen=True):
+    """See whether GPUs, ports and actors are free; answered by Cleared."""
+
+
+class Say(Action, frozen=True):
+    """Tell people. ``event`` is set where they are to be notified too."""
+
+    text: str
+    event: str = ""
+
+
+class Finish(Action, frozen=True):
+    """It is over."""
+
+    result: Result

@@ -1,0 +1,49 @@
+"""Work that may hang, done in threads: then only its answer is missing."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from ray_sentinel.clock import Clock
+from ray_sentinel.errors import SentinelError
+from ray_sentinel.supervise.events import Captured, Cleared, Event, Offered
+
+
+class Aside:
+    """Does each work once at a time, and hands its answer to ``answer``, from that thread."""
+
+    def __init__(
+        self, answer: Callable[[Event], None], say: Callable[[str], None], clock: Clock
+    ) -> None:
+        self._answer, self._say, self._clock = answer, say, clock
+        self._busy: set[str] = set()
+
+    def do(self, what: str, work: Callable[[], Event | None]) -> None:
+        """Do it, unless it is being done."""
+        if what in self._busy:
+            return
+        self._busy.add(what)
+
+        def go() -> None:
+            event: Event | None = None
+            try:
+                event = work()
+            except (SentinelError, OSError) as error:
+                self._say(f"{what}: {error}")
+                event = _fallback(what, self._clock.now(), str(error))
+            finally:
+                self._busy.discard(what)
+                if event is not None:
+                    self._answer(event)
+
+        threading.Thread(target=go, name=f"ray-sentinel-{what}", daemon=True).start()
+
+
+def _fallback(what: str, now: float, problem: str) -> Event | None:
+    """The answer for a course that waits for one."""
+    if what == "choose":
+        return Offered(time=now, problem=problem)
+    if what == "clear":
+        return Cleared(time=now, problem=problem)
+    return Captured(time=now) if what == "capture" else None
