@@ -17,6 +17,9 @@ SPIN_CPU_SHARE = 0.85
 MORE_THAN_USUAL = 1.5
 """Times the CPU that a main thread takes while the job gets on: below IDLE_CPU_SHARE that alone
 tells work in small turns from a loop that looks, sleeps and looks again."""
+WORK_SECONDS_PER_SWITCH = 500e-6
+"""CPU time between two waits that is work, however seldom a crowded machine lets it run. Looking
+whether something has come, or trying to connect, takes a Python loop 100 to 300 microseconds."""
 USUAL_LOOKS = 20
 WORK_LASTS = 4.0
 """Seconds for which work that was seen counts: single looks scatter."""
@@ -188,9 +191,11 @@ class RankView:
         switches = (self.process.main_switches - before.process.main_switches) / elapsed
         if share > IDLE_CPU_SHARE:
             return True
-        if switches <= IDLE_SWITCHES_PER_SECOND or not self._shares:
+        if switches <= IDLE_SWITCHES_PER_SECOND:
             return False
-        return share > MORE_THAN_USUAL * statistics.median(self._shares)
+        if share / switches > WORK_SECONDS_PER_SWITCH:
+            return True
+        return bool(self._shares) and share > MORE_THAN_USUAL * statistics.median(self._shares)
 
     def _moved_data(self, before: RankSnapshot, elapsed: float) -> bool:
         moved = self.process.io_bytes - before.process.io_bytes

@@ -53,6 +53,7 @@ def test_work_is_a_sign_of_life_and_not_of_getting_on() -> None:
         (0.002, 20, 0.002, False),  # sleeps 20 times a second
         (0.0057, 20, 0.1, False),  # tries 20 times a second to connect
         (0.0042, 22, 0.002, True),  # a small batch 20 times a second, in a small training
+        (0.016, 8, 0.5, True),  # batches that wait long for a CPU
         (0.3, 20, 0.5, True),
         (0.004, 1, 0.002, False),  # one wake-up may take long, and says nothing
         (0.95, 20, 0.5, False),  # never leaves the CPU
