@@ -79,6 +79,7 @@ def draw(
     *,
     layout: str = "",
     attach: Attach | None = None,
+    world: int = 0,
 ) -> Plan:
     """What was not told is drawn; the same ``seed`` draws the same. Raises UsageError."""
     if seed is None:
@@ -89,7 +90,8 @@ def draw(
     fault = fault or dice.choice(SHOWN)
     row = ALL[fault]
     layout = layout or dice.choice(row.layouts)
-    world = dice.choice([6, 7, 8]) if layout in ("data", "ddp", "experts") else dice.choice([6, 8])
+    worlds = [6, 7, 8] if layout in ("data", "ddp", "experts") else [6, 8]
+    world = dice.choice(worlds) if not world else world
     if rank is not None and not 0 <= rank < world:
         raise UsageError(f"no rank {rank}: this training has ranks 0 to {world - 1}")
     culprits = dice.sample(range(world), len(row.ways))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ray_sentinel.demo.plan import Plan
     from ray_sentinel.demo.trial import Outcome
 
+RANKS = 6
 HELP = "watch a real training job hang, and be told who did it"
 
 
@@ -48,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     if importlib.util.find_spec("torch") is None:
         raise MissingPartError("the demo trains with PyTorch: pip install 'ray-sentinel[demo]'")
     mode: Attach = "" if args.no_attach else "attach"
-    plan = draw(args.fault, args.rank, args.seed, layout=args.layout, attach=mode)
+    plan = draw(args.fault, args.rank, args.seed, layout=args.layout, attach=mode, world=RANKS)
     # A script of the user's, in processes of its own: Ray would talk of every actor that ends.
     plan = msgspec.structs.replace(plan, actors=False)
     folder = Path(args.folder) if args.folder else Path(tempfile.mkdtemp(prefix="sentinel-demo-"))
