@@ -91,7 +91,7 @@ def draw(
     row = ALL[fault]
     layout = layout or dice.choice(row.layouts)
     worlds = [6, 7, 8] if layout in ("data", "ddp", "experts") else [6, 8]
-    world = dice.choice(worlds) if not world else world
+    world = world or dice.choice(worlds)
     if rank is not None and not 0 <= rank < world:
         raise UsageError(f"no rank {rank}: this training has ranks 0 to {world - 1}")
     culprits = dice.sample(range(world), len(row.ways))
