@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.stop import Stop
 from ray_sentinel.model.diagnosis import Culprit, Diagnosis, Fact, Link, Outcome
 
 
@@ -64,6 +65,29 @@ def plain(
     )
 
 
+def linked(anomalies: Iterable[Anomaly]) -> list[Link]:
+    """The first as the root, the others as what followed from it."""
+    return [
+        anomaly.link("root" if index == 0 else "intermediate")
+        for index, anomaly in enumerate(anomalies)
+    ]
+
+
+def job_stops(case: Case, stop: Stop, at: float) -> Link:
+    """The end of the job's steps as the end of a causal chain."""
+    return Link(role="symptom", text="the job stops", at=at, uncertainty=stop.uncertainty,
+                metric=case.line.metric, promql=case.promql("train.step"))  # fmt: skip
+
+
+def culprits_of(anomalies: Iterable[Anomaly]) -> tuple[Culprit, ...]:
+    """Each host or GPU once, with the last thing that was seen of it."""
+    found = {
+        (one.host, one.gpu): Culprit(host=one.host, gpu=one.gpu, reason=one.text)
+        for one in anomalies
+    }
+    return tuple(found.values())
+
+
 def chain(
     roots: Sequence[Anomaly], culprits: Sequence[Culprit], text: str, *symptoms: Link
 ) -> tuple[Link, ...]:
@@ -71,9 +95,8 @@ def chain(
 
     Without any earlier anomaly the finding itself is the root.
     """
-    if roots:
-        links = [roots[0].link("root"), *(root.link("intermediate") for root in roots[1:])]
-    else:
+    links = linked(roots)
+    if not links:
         first = symptoms[0]
         host = culprits[0].host if culprits else ""
         links = [

@@ -210,7 +210,7 @@ def _storage(
         "error."
     )
     step = f" at step {failed.step:.0f}" if failed.step is not None else ""
-    chain = [a.link("root" if i == 0 else "intermediate") for i, a in enumerate(anomalies[:6])]
+    chain = wording.linked(anomalies[:6])
     chain.append(
         Link(role="symptom", text=f"the checkpoint{step} fails", at=failed.start,
              uncertainty=failed.end - failed.start)

@@ -12,7 +12,7 @@ from ray_sentinel.diagnose.detect import attribution, drift, faults
 from ray_sentinel.diagnose.detect.attribution import Attribution
 from ray_sentinel.diagnose.panel import listed
 from ray_sentinel.diagnose.slowness import slow_link
-from ray_sentinel.model.diagnosis import Culprit, Diagnosis, Fact, Table
+from ray_sentinel.model.diagnosis import Diagnosis, Fact, Table
 
 NAME = "gpu-health"
 ANALYSIS = "gpu-health"
@@ -62,10 +62,7 @@ def _slows(case: Case, fit: Attribution) -> Diagnosis:
     )
     anomalies = sorted(candidate.anomalies, key=lambda anomaly: anomaly.at)
     anomalies.sort(key=lambda anomaly: anomaly.kind != "gpu.hot")
-    links = [
-        anomaly.link("root" if index == 0 else "intermediate")
-        for index, anomaly in enumerate(anomalies)
-    ]
+    links = wording.linked(anomalies)
     return _with_summary(
         case,
         Diagnosis(
@@ -185,9 +182,6 @@ def _present(case: Case, found: list[tuple[str, float, Anomaly]]) -> Diagnosis:
     same = [anomaly for other, _, anomaly in found if other == cause]
     names = [f"GPU {one.gpu} of {one.host}" if one.gpu else one.host for one in same]
     text = f"{_TITLES[cause]}: {listed(names)}. {first.text}; no effect on the step time is seen."
-    culprits = {
-        (one.host, one.gpu): Culprit(host=one.host, gpu=one.gpu, reason=one.text) for one in same
-    }
     return _with_summary(
         case,
         Diagnosis(
@@ -200,11 +194,8 @@ def _present(case: Case, found: list[tuple[str, float, Anomaly]]) -> Diagnosis:
             weight=weight,
             window=(case.line.start, case.line.end),
             onset=first.at,
-            culprits=tuple(culprits.values()),
-            chain=tuple(
-                one.link("root" if index == 0 else "intermediate")
-                for index, one in enumerate(same[:6])
-            ),
+            culprits=wording.culprits_of(same),
+            chain=tuple(wording.linked(same[:6])),
             evidence=tuple(anomaly.fact() for _, _, anomaly in found[:12]),
             anomalies=tuple(anomaly.text for _, _, anomaly in found),
             next_steps=_next_steps(cause),

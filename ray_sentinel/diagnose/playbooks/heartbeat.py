@@ -162,7 +162,7 @@ def _false(case: Case, moment: Moment, own: list[levels.GpuState]) -> Diagnosis:
             f"A heartbeat false positive: {alive}, with a clean network and no I/O pressure, when "
             "the heartbeats stopped. The heartbeat's own channel failed."
         )
-    links = [a.link("root" if i == 0 else "intermediate") for i, a in enumerate(found[:4])]
+    links = wording.linked(found[:4])
     if not links:
         links = [Link(role="root", text="the heartbeat channel failed while the tasks were healthy",
                       at=moment.stopped, uncertainty=AROUND)]  # fmt: skip

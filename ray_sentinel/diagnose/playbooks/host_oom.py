@@ -72,7 +72,7 @@ def _killed(
     text = f"Host out of memory on {listed(named)}: {why}."
     anomalies = [one.anomaly for one in own if one.shape != "flat"]
     anomalies.sort(key=lambda anomaly: anomaly.at)
-    chain = [a.link("root" if i == 0 else "intermediate") for i, a in enumerate(anomalies)]
+    chain = wording.linked(anomalies)
     chain += [kills[host][2].link("intermediate" if chain else "root") for host in named]
     chain += _stop_link(case, first)
     facts = (*(a.fact() for a in anomalies), *(kills[host][2].fact() for host in named))
@@ -113,7 +113,7 @@ def _suspected(case: Case, near: list[HostMemory]) -> Diagnosis:
     cause, why = _why(case, named, near)
     text = f"Probably out of memory on {listed(named)} (no kill was counted): {why}."
     anomalies = sorted((one.anomaly for one in near), key=lambda anomaly: anomaly.at)
-    chain = [a.link("root" if i == 0 else "intermediate") for i, a in enumerate(anomalies)]
+    chain = wording.linked(anomalies)
     chain += _stop_link(case, anomalies[0].at)
     # A host that vanished with its memory full most likely ran out of it.
     gone = {one.host: one.at for one in case.once(lost.hosts)}
@@ -131,7 +131,7 @@ def _leaking(case: Case, leaking: list[HostMemory]) -> Diagnosis:
         f"rate {worst.host} is full in {hours:.1f} h."
     )
     anomalies = tuple(one.anomaly for one in leaking)
-    chain = tuple(a.link("root" if i == 0 else "intermediate") for i, a in enumerate(anomalies))
+    chain = tuple(wording.linked(anomalies))
     return _answer(case, "memory-leak", text, 0.7, 0.45, named, leaking, chain,
                    tuple(anomaly.fact() for anomaly in anomalies))  # fmt: skip
 
@@ -140,11 +140,7 @@ def _stop_link(case: Case, first: float) -> list[Link]:
     stop = case.once(stops.find)
     if stop is None or stop.end < first:
         return []
-    return [
-        Link(role="symptom", text="the job stops", at=max(stop.at, first),
-             uncertainty=stop.uncertainty, metric=case.line.metric,
-             promql=case.promql("train.step"))
-    ]  # fmt: skip
+    return [wording.job_stops(case, stop, max(stop.at, first))]
 
 
 def _answer(

@@ -10,13 +10,12 @@ from __future__ import annotations
 import numpy as np
 
 from ray_sentinel.diagnose import stats, wording
-from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import Case
 from ray_sentinel.diagnose.detect import attribution, pace, rdma
 from ray_sentinel.diagnose.detect.attribution import Attribution, port_culprit
 from ray_sentinel.diagnose.panel import listed
 from ray_sentinel.diagnose.slowness import slow_link
-from ray_sentinel.model.diagnosis import Diagnosis, Fact, Link, Table
+from ray_sentinel.model.diagnosis import Culprit, Diagnosis, Fact, Link, Table
 
 NAME = "network-health"
 ANALYSIS = "network-health"
@@ -66,7 +65,7 @@ def _slowed(case: Case, fit: Attribution) -> Diagnosis:
         f"{candidate.text} slowed every step by {fit.effect:.0%}: it was there in "
         f"{fit.explained:.0%} of the slow time, and {test}."
     )
-    facts = [
+    facts = (
         *(anomaly.fact() for anomaly in candidate.anomalies),
         Fact(
             text=f"step time {tempo.best:.2f} s at its best level, {fit.effect:.0%} more while the "
@@ -76,17 +75,19 @@ def _slowed(case: Case, fit: Attribution) -> Diagnosis:
             value=fit.effect,
             at=candidate.at,
         ),
-        *_tcp_facts(case),
-    ]
-    links = [*_links(candidate.anomalies), slow_link(case, fit)]
-    return _answer(case, candidate.cause, text, 0.9, 0.86, candidate, links, facts)
-
-
-def _links(anomalies: tuple[Anomaly, ...]) -> list[Link]:
-    return [
-        anomaly.link("root" if index == 0 else "intermediate")
-        for index, anomaly in enumerate(anomalies)
-    ]
+    )
+    return _answer(
+        case,
+        candidate.cause,
+        text,
+        confidence=0.9,
+        weight=0.86,
+        onset=candidate.at,
+        culprits=candidate.culprits,
+        chain=(*wording.linked(candidate.anomalies), slow_link(case, fit)),
+        facts=facts,
+        anomalies=tuple(anomaly.text for anomaly in candidate.anomalies),
+    )
 
 
 def _present(case: Case, ports: list[rdma.PortTrouble]) -> Diagnosis:
@@ -94,22 +95,17 @@ def _present(case: Case, ports: list[rdma.PortTrouble]) -> Diagnosis:
     anomalies = sorted((a for port in ports for a in port.anomalies), key=lambda a: a.at)
     priority = min(port.priority for port in ports)
     text = f"RDMA trouble on {where} ({_WHY[priority]}); no effect on the step time is seen."
-    return Diagnosis(
-        analysis=ANALYSIS,
-        playbook=NAME,
-        outcome="found",
-        cause="rdma-link",
-        root_cause=text,
+    return _answer(
+        case,
+        "rdma-link",
+        text,
         confidence=0.8,
         weight=0.6 if priority == 1 else 0.5,
-        window=(case.line.start, case.line.end),
         onset=anomalies[0].at,
         culprits=tuple(port_culprit(port) for port in ports),
-        chain=tuple(_links(tuple(anomalies))),
-        evidence=(*(anomaly.fact() for anomaly in anomalies), *_tcp_facts(case)),
-        tables=_tables(case),
+        chain=tuple(wording.linked(tuple(anomalies))),
+        facts=tuple(anomaly.fact() for anomaly in anomalies),
         anomalies=tuple(anomaly.text for anomaly in anomalies),
-        next_steps=_next_steps("rdma-link"),
     )
 
 
@@ -123,21 +119,16 @@ def _congested(case: Case, jammed: tuple[rdma.PortTrouble, ...]) -> Diagnosis:
         + (": the fabric, not a node, is congested" if wide else f" ({listed(hosts)})")
         + "; no effect on the step time is seen."
     )
-    return Diagnosis(
-        analysis=ANALYSIS,
-        playbook=NAME,
-        outcome="found",
-        cause="congestion",
-        root_cause=text,
+    return _answer(
+        case,
+        "congestion",
+        text,
         confidence=0.6,
         weight=0.35,
-        window=(case.line.start, case.line.end),
         onset=anomalies[0].at,
-        chain=tuple(_links(tuple(anomalies[:4]))),
-        evidence=(*(anomaly.fact() for anomaly in anomalies[:8]), *_tcp_facts(case)),
-        tables=_tables(case),
+        chain=tuple(wording.linked(tuple(anomalies[:4]))),
+        facts=tuple(anomaly.fact() for anomaly in anomalies[:8]),
         anomalies=tuple(anomaly.text for anomaly in anomalies[:12]),
-        next_steps=_next_steps("congestion"),
     )
 
 
@@ -217,8 +208,9 @@ def _tables(case: Case) -> tuple[Table, ...]:
 
 
 def _answer(
-    case: Case, cause: str, text: str, confidence: float, weight: float,
-    candidate: attribution.Candidate, links: list[Link], facts: list[Fact],
+    case: Case, cause: str, text: str, *, confidence: float, weight: float, onset: float,
+    chain: tuple[Link, ...], facts: tuple[Fact, ...], anomalies: tuple[str, ...],
+    culprits: tuple[Culprit, ...] = (),
 ) -> Diagnosis:  # fmt: skip
     return Diagnosis(
         analysis=ANALYSIS,
@@ -229,12 +221,12 @@ def _answer(
         confidence=confidence,
         weight=weight,
         window=(case.line.start, case.line.end),
-        onset=candidate.at,
-        culprits=candidate.culprits,
-        chain=tuple(links),
-        evidence=tuple(facts),
+        onset=onset,
+        culprits=culprits,
+        chain=chain,
+        evidence=(*facts, *_tcp_facts(case)),
         tables=_tables(case),
-        anomalies=tuple(anomaly.text for anomaly in candidate.anomalies),
+        anomalies=anomalies,
         next_steps=_next_steps(cause),
     )
 

@@ -10,7 +10,7 @@ from ray_sentinel.diagnose.detect import driver, faults, lost
 from ray_sentinel.diagnose.detect.driver import DriverTrouble
 from ray_sentinel.diagnose.detect.faults import Fault
 from ray_sentinel.diagnose.panel import listed
-from ray_sentinel.model.diagnosis import Culprit, Diagnosis, Link
+from ray_sentinel.model.diagnosis import Diagnosis
 
 NAME = "node-hardware-failure"
 ANALYSIS = "hardware"
@@ -128,21 +128,13 @@ def _answer(
     case: Case, cause: str, text: str, anomalies: list[Anomaly], stopped: stops.Stop | None,
     weight: float, errors: list[Fault],
 ) -> Diagnosis:  # fmt: skip
-    culprits = {
-        (one.host, one.gpu): Culprit(host=one.host, gpu=one.gpu, reason=one.text)
-        for one in anomalies
-        if one.host
-    }
-    named = {host for host, gpu in culprits if gpu}
+    culprits = wording.culprits_of(one for one in anomalies if one.host)
+    named = {one.host for one in culprits if one.gpu}
     # A host is not named beside its own GPU.
-    kept = tuple(c for (host, gpu), c in culprits.items() if gpu or host not in named)
-    links = [a.link("root" if i == 0 else "intermediate") for i, a in enumerate(anomalies[:6])]
+    kept = tuple(one for one in culprits if one.gpu or one.host not in named)
+    links = wording.linked(anomalies[:6])
     if stopped is not None:
-        links.append(
-            Link(role="symptom", text="the job stops", at=stopped.at,
-                 uncertainty=stopped.uncertainty, metric=case.line.metric,
-                 promql=case.promql("train.step"))
-        )  # fmt: skip
+        links.append(wording.job_stops(case, stopped, stopped.at))
     return Diagnosis(
         analysis=ANALYSIS,
         playbook=NAME,

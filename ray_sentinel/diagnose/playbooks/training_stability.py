@@ -12,7 +12,7 @@ from ray_sentinel.diagnose.detect.attribution import Attribution
 from ray_sentinel.diagnose.detect.learning import Curve
 from ray_sentinel.diagnose.panel import listed
 from ray_sentinel.diagnose.slowness import slow_link
-from ray_sentinel.model.diagnosis import Diagnosis, Fact, Link, Outcome, Table
+from ray_sentinel.model.diagnosis import Culprit, Diagnosis, Fact, Link, Outcome, Table
 
 NAME = "training-stability"
 ANALYSIS = "training-stability"
@@ -87,21 +87,16 @@ def _broken(case: Case, curves: tuple[Curve, ...], bad: list[Curve]) -> Diagnosi
     tempo = case.once(pace.find)
     if _matters(tempo):
         chain.append(slow_link(case))
-    return Diagnosis(
-        analysis=ANALYSIS,
-        playbook=NAME,
-        outcome="found",
-        cause=root.kind,
-        root_cause=text,
+    return _found(
+        case,
+        root.kind,
+        text,
         confidence=0.88,
         weight=0.87,
-        window=(case.line.start, case.line.end),
         onset=root.at,
         chain=tuple(chain),
-        evidence=(*(c.anomaly.fact() for c in ordered), *_facts(case)),
-        tables=(_checklist(case),),
+        facts=tuple(c.anomaly.fact() for c in ordered),
         anomalies=tuple(c.anomaly.text for c in ordered),
-        next_steps=_next_steps(root.kind),
     )
 
 
@@ -112,31 +107,23 @@ def _contended(case: Case, fits: tuple[Attribution, ...]) -> Diagnosis:
         f"{_TITLES.get(candidate.cause, candidate.cause)}: {candidate.text}; steps took "
         f"{fit.effect:.0%} longer while it lasted ({fit.explained:.0%} of the slow time)."
     )
-    links = [
-        anomaly.link("root" if index == 0 else "intermediate")
-        for index, anomaly in enumerate(candidate.anomalies[:6])
-    ]
+    links = wording.linked(candidate.anomalies[:6])
     links += [
         anomaly.link("intermediate")
         for other in fits[1:3]
         for anomaly in other.candidate.anomalies[:2]
     ]
-    return Diagnosis(
-        analysis=ANALYSIS,
-        playbook=NAME,
-        outcome="found",
-        cause=candidate.cause,
-        root_cause=text,
+    return _found(
+        case,
+        candidate.cause,
+        text,
         confidence=0.82,
         weight=0.82 if tempo.regressed else 0.5,
-        window=(case.line.start, case.line.end),
         onset=candidate.at,
         culprits=candidate.culprits,
         chain=(*links, slow_link(case, fit)),
-        evidence=(*(a.fact() for a in candidate.anomalies), *_facts(case)),
-        tables=(_checklist(case),),
+        facts=tuple(a.fact() for a in candidate.anomalies),
         anomalies=tuple(a.text for other in fits for a in other.candidate.anomalies[:4]),
-        next_steps=_next_steps(candidate.cause),
     )
 
 
@@ -147,43 +134,56 @@ def _unexplained(case: Case, tempo: pace.Pace) -> Diagnosis:
         f"Throughput regression of unknown cause: the step time {how} to {spell.factor:.2f} times "
         "its best level, and no source of contention on the checklist moved with it."
     )
-    return Diagnosis(
-        analysis=ANALYSIS,
-        playbook=NAME,
-        outcome="found",
-        cause="slow-unexplained",
-        root_cause=text,
+    return _found(
+        case,
+        "slow-unexplained",
+        text,
         confidence=0.5,
         weight=0.4,
-        window=(case.line.start, case.line.end),
         onset=spell.start,
         chain=(
             Link(role="root", text="unknown", at=spell.start, uncertainty=spell.uncertainty),
             slow_link(case),
         ),
-        evidence=_facts(case),
-        tables=(_checklist(case),),
-        next_steps=_next_steps("slow-unexplained"),
     )
 
 
 def _routing(case: Case, curve: Curve) -> Diagnosis:
     text = f"Expert routing shifted: {curve.anomaly.text}; no effect on the step time is seen."
+    return _found(
+        case,
+        "moe-shift",
+        text,
+        confidence=0.7,
+        weight=0.45,
+        onset=curve.at,
+        chain=(curve.anomaly.link("root"),),
+        facts=(curve.anomaly.fact(),),
+        anomalies=(curve.anomaly.text,),
+    )
+
+
+def _found(
+    case: Case, cause: str, text: str, *, confidence: float, weight: float, onset: float,
+    chain: tuple[Link, ...], facts: tuple[Fact, ...] = (), anomalies: tuple[str, ...] = (),
+    culprits: tuple[Culprit, ...] = (),
+) -> Diagnosis:  # fmt: skip
     return Diagnosis(
         analysis=ANALYSIS,
         playbook=NAME,
         outcome="found",
-        cause="moe-shift",
+        cause=cause,
         root_cause=text,
-        confidence=0.7,
-        weight=0.45,
+        confidence=confidence,
+        weight=weight,
         window=(case.line.start, case.line.end),
-        onset=curve.at,
-        chain=(curve.anomaly.link("root"),),
-        evidence=(curve.anomaly.fact(), *_facts(case)),
+        onset=onset,
+        culprits=culprits,
+        chain=chain,
+        evidence=(*facts, *_facts(case)),
         tables=(_checklist(case),),
-        anomalies=(curve.anomaly.text,),
-        next_steps=_next_steps("moe-shift"),
+        anomalies=anomalies,
+        next_steps=_next_steps(cause),
     )
 
 

@@ -1,0 +1,146 @@
+"""What a collective hang's diagnosis holds beside its verdict: chain, facts, table, next steps."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ray_sentinel.diagnose import wording
+from ray_sentinel.diagnose.anomaly import Anomaly
+from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.playbooks._hang_scene import SETTLE_SECONDS, Scene
+from ray_sentinel.diagnose.stop import Stop
+from ray_sentinel.model.diagnosis import Culprit, Diagnosis, Fact, Link, Outcome, Table
+
+NAME = "collective-hang"
+ANALYSIS = "hang"
+
+
+def answer(
+    case: Case,
+    scene: Scene,
+    outcome: Outcome,
+    cause: str,
+    confidence: float,
+    text: str,
+    culprits: tuple[Culprit, ...] = (),
+    roots: list[Anomaly] | None = None,
+) -> Diagnosis:
+    """``text`` on ``scene``; ``roots`` are what set it off, in any order."""
+    stop = scene.stop
+    roots = sorted(roots or [], key=lambda anomaly: anomaly.at)
+    chain = wording.chain(roots, culprits, text, _stop_link(case, stop), _wait_link(scene))
+    if not stop.for_good:
+        text += " It went on by itself afterwards."
+        confidence *= 0.8
+    return Diagnosis(
+        analysis=ANALYSIS,
+        playbook=NAME,
+        outcome=outcome,
+        cause=cause,
+        root_cause=text,
+        confidence=confidence,
+        weight=(0.9 if stop.for_good else 0.5) * confidence if outcome == "found" else 0.0,
+        window=(stop.at, stop.end),
+        onset=roots[0].at if roots else stop.at,
+        culprits=culprits,
+        chain=chain if outcome == "found" else (),
+        evidence=(*(root.fact() for root in roots), *_facts(case, scene)),
+        tables=(_table(case, scene),),
+        anomalies=tuple(root.text for root in roots),
+        next_steps=_next_steps(cause),
+    )
+
+
+def _stop_link(case: Case, stop: Stop) -> Link:
+    text = f"progress stops at step {stop.step:.0f}" if stop.step is not None else "work stops"
+    key = "train.step" if stop.by == "steps" else "gpu.power"
+    panel = case.view.panel(key)
+    return Link(role="symptom", text=text, at=stop.at, uncertainty=stop.uncertainty,
+                metric=panel.metric, promql=panel.promql())  # fmt: skip
+
+
+def _wait_link(scene: Scene) -> Link:
+    waiting = len(scene.of("waiting"))
+    text = f"{waiting} of {len(scene.states)} GPUs wait busily: high utilisation, idle power"
+    return Link(
+        role="symptom",
+        text=text,
+        at=scene.stop.at,
+        uncertainty=scene.stop.uncertainty + SETTLE_SECONDS,
+        metric="hw_gpu_power_watts",
+        promql="hw_gpu_power_watts",
+    )
+
+
+def _facts(case: Case, scene: Scene) -> tuple[Fact, ...]:
+    stop, facts = scene.stop, []
+    until = "the data end" if stop.for_good else "it went on"
+    facts.append(
+        Fact(
+            text=f"no step for {stop.seconds:.0f} s until {until}; a step usually took "
+            f"{case.line.step_seconds:.1f} s",
+            metric=case.line.metric,
+            promql=case.promql("train.step"),
+            at=stop.at,
+            value=stop.seconds,
+            unit="s",
+        )
+    )
+    for key, field, unit in (("gpu.power", "power", "W"), ("gpu.util", "utilisation", "%")):
+        values = np.array([getattr(one, field) for one in scene.states])
+        if np.isfinite(values).any():
+            facts.append(
+                Fact(
+                    text=f"{case.view.panel(key).quantity.title} during the stop: "
+                    f"{np.nanmin(values):.0f} to {np.nanmax(values):.0f} {unit}, "
+                    f"median {np.nanmedian(values):.0f} {unit}",
+                    metric=case.view.panel(key).metric,
+                    promql=case.promql(key),
+                    value=float(np.nanmedian(values)),
+                    unit=unit,
+                    at=stop.end,
+                )
+            )
+    if not case.view.panel("rdma.retx").empty and not scene.ports:
+        facts.append(Fact(text="no RDMA port had retransmits, errors or a link down before the "
+                          "stop", promql=case.promql("rdma.retx")))  # fmt: skip
+    return tuple(facts)
+
+
+def _table(case: Case, scene: Scene) -> Table:
+    rows = []
+    for host in sorted({one.host for one in scene.states}):
+        own = [one for one in scene.states if one.host == host]
+        count = {state: sum(one.state == state for one in own) for state in
+                 ("working", "waiting", "resting", "gone", "unclear")}  # fmt: skip
+        rows.append((
+            host,
+            wording.spread([one.utilisation for one in own], "%"),
+            wording.spread([one.power for one in own], "W"),
+            wording.spread([one.working_power for one in own], "W"),
+            ", ".join(f"{number} {state}" for state, number in count.items() if number),
+        ))  # fmt: skip
+    return Table(
+        title="GPUs during the stop",
+        columns=("Host", "Utilisation", "Power", "Power at work", "Interpretation"),
+        rows=tuple(rows),
+        promql=case.promql("gpu.power"),
+    )
+
+
+def _next_steps(cause: str) -> tuple[str, ...]:
+    return {
+        "node-lost": ("Drain the node and read its kernel log and BMC events.",
+                      "Restart from the last checkpoint without it."),
+        "device-fault": ("Drain the node; have the GPU tested or replaced.",),
+        "oom": ("Run the playbook host-oom.",),
+        "rdma-link": ("Check cable, transceiver and switch port of the named device.",
+                      "Restart from the last checkpoint without the node."),
+        "straggler": ("Take stacks of the ranks on the named GPUs: what do they still compute?",
+                      "Check that host for CPU contention and slow input."),
+        "rank-absent": ("Take stacks of the ranks on the named GPUs: what holds them on the host?",
+                        "Check input storage and D-state processes there."),
+        "step-series-gap": ("Read the TensorBoard event files for the steps in the gap.",),
+    }.get(cause, ("Take stacks and flight-recorder dumps of all ranks while it hangs: "
+                  "`ray-sentinel dump`, `ray-sentinel explain flight-recorder DIR`.",
+                  "Restart from the last checkpoint."))  # fmt: skip

@@ -1,0 +1,64 @@
+"""What is seen of a job while it stands still, and just before."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.detect import faults, levels, lost, rdma
+from ray_sentinel.diagnose.detect.levels import GpuState
+from ray_sentinel.diagnose.stop import Stop
+
+TRIGGER_SECONDS = 600.0
+"""A trigger lies at most so long before the stop ..."""
+SETTLE_SECONDS = 30.0
+"""... and GPUs need so long after it to come down."""
+
+
+class Scene(msgspec.Struct, frozen=True, kw_only=True):
+    """What is seen during the stop."""
+
+    stop: Stop
+    states: tuple[GpuState, ...]
+    dead: tuple[lost.Lost, ...]
+    ports: tuple[rdma.PortTrouble, ...]
+    errors: tuple[faults.Fault, ...]
+    off_bus: tuple[lost.Lost, ...]
+
+    def share(self, state: str) -> float:
+        """The share of the GPUs that are still there and in this state."""
+        there = [one for one in self.states if one.state != "gone"]
+        return sum(one.state == state for one in there) / len(there) if there else 0.0
+
+    def of(self, state: str) -> list[GpuState]:
+        """The GPUs in this state."""
+        return [one for one in self.states if one.state == state]
+
+    def silent_hosts(self) -> set[str]:
+        """The hosts of which no GPU is there any more."""
+        return {one.host for one in self.states} - {
+            one.host for one in self.states if one.state != "gone"
+        }
+
+
+def look(case: Case, stop: Stop) -> Scene:
+    """GPU states during the stop, and what went wrong just before it."""
+    settled = min(stop.at + SETTLE_SECONDS + 2 * case.cell, (stop.at + stop.end) / 2)
+    late = stop.latest + 3 * case.cell
+    early = stop.at - TRIGGER_SECONDS - stop.uncertainty
+    return Scene(
+        stop=stop,
+        states=levels.states(case, settled, stop.end),
+        dead=tuple(one for one in case.once(lost.hosts) if early <= one.at),
+        ports=tuple(
+            port
+            for port in case.once(rdma.find)
+            if port.at <= late and port.cells[(case.times >= early) & (case.times <= late)].any()
+        ),
+        errors=tuple(
+            fault
+            for fault in case.once(faults.find)
+            if fault.severity == "fatal" and early - TRIGGER_SECONDS <= fault.at <= late
+        ),
+        off_bus=tuple(one for one in case.once(lost.gpus) if early <= one.at <= late),
+    )
