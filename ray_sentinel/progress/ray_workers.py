@@ -31,7 +31,7 @@ from ray_sentinel.progress.environment import (
 )
 from ray_sentinel.progress.launchers import is_launcher
 from ray_sentinel.progress.live_environ import LiveEnviron
-from ray_sentinel.progress.processes import Key, Process
+from ray_sentinel.progress.processes import Key, Process, present_title
 from ray_sentinel.progress.train_log import TrainWords, read_words
 from ray_sentinel.progress.worker_threads import in_process_group, thread_names, training_thread
 
@@ -146,7 +146,8 @@ class RayRanks:
         grouped = in_process_group(thread_names(process.pid, self._proc))
         if grouped and known.grouped_at is None:
             known.grouped_at = now
-        if _TRAIN.match(process.title):
+        # What ran in a worker before it became Train's says nothing of it.
+        if _TRAIN.match(present_title(process, self._proc)):
             words = read_words(process.pid, self._proc)
             if words is not None:
                 return _claim(process, environ, worker, words=words)

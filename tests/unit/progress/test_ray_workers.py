@@ -67,6 +67,17 @@ def actor(pid: int, order: int = 0, size: int = 1, group: str = "train-1.Trainer
     return RayWorker(pid=pid, group=group, order=order, size=size)
 
 
+def test_a_worker_that_has_just_become_trains(machine):
+    """It ran a task first, and the table has not looked at its title again."""
+    machine.worker(100, "ray::prepare")
+    assert machine.look() == []
+    before = machine.table.refresh(machine.now)
+    machine.worker(100, "ray::RayTrainWorker.execute", grouped=True, RANK="0", MASTER_ADDR="a")
+    machine.train_log(100, "llama", 0)
+    (claim,) = machine.ranks.claims([actor(100)], before, (), machine.now + 1.0)
+    assert (before[100].title, claim.job) == ("ray::prepare", "llama")
+
+
 def test_an_actor_that_set_its_rank_itself(machine):
     machine.worker(101, "ray::Trainer.fit", RANK="3", WORLD_SIZE="8", CUDA_VISIBLE_DEVICES="2")
     assert machine.look(actor(101)) == [("train-1.Trainer", 3, 101)]
