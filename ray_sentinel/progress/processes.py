@@ -68,15 +68,6 @@ class Process(msgspec.Struct, kw_only=True):
         return not set(keys).isdisjoint(self.lineage)
 
 
-def present_title(process: Process, proc: Path = Path("/proc")) -> str:
-    """Its title at this moment: the table looks at settled processes in turn, seconds apart."""
-    try:
-        line = (proc / str(process.pid) / "cmdline").read_bytes()
-    except OSError:
-        return process.title
-    return line.replace(b"\0", b" ").decode("utf-8", "replace").strip()
-
-
 class ProcessTable:
     """All processes that we can see."""
 

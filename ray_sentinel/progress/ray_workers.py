@@ -31,8 +31,8 @@ from ray_sentinel.progress.environment import (
 )
 from ray_sentinel.progress.launchers import is_launcher
 from ray_sentinel.progress.live_environ import LiveEnviron
-from ray_sentinel.progress.processes import Key, Process, present_title
-from ray_sentinel.progress.train_log import TrainWords, read_words
+from ray_sentinel.progress.processes import Key, Process
+from ray_sentinel.progress.train_log import TrainWords, has_log, read_words
 from ray_sentinel.progress.worker_threads import in_process_group, thread_names, training_thread
 
 YOUNG_SECONDS = 60.0
@@ -146,13 +146,14 @@ class RayRanks:
         grouped = in_process_group(thread_names(process.pid, self._proc))
         if grouped and known.grouped_at is None:
             known.grouped_at = now
-        # What ran in a worker before it became Train's says nothing of it.
-        if _TRAIN.match(present_title(process, self._proc)):
-            words = read_words(process.pid, self._proc)
-            if words is not None:
-                return _claim(process, environ, worker, words=words)
-            if known.grouped_at is None or now - known.grouped_at < TRAIN_LOG_SECONDS:
-                return None
+        words = read_words(process.pid, self._proc)
+        if words is not None:
+            return _claim(process, environ, worker, words=words)
+        # While Train sets its workers up their title is that of a task, which may have any name.
+        of_train = _TRAIN.match(process.title) or has_log(process.pid, self._proc)
+        early = known.grouped_at is None or now - known.grouped_at < TRAIN_LOG_SECONDS
+        if of_train and early:
+            return None
         if (told := rank_from(environ)) is not None:
             # A worker keeps the variables of the last task that set them; an actor that started
             # its ranks as processes of their own has set them for these.

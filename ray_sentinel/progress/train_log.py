@@ -58,6 +58,11 @@ def read_words(pid: int, proc: Path = Path("/proc")) -> TrainWords | None:
     return None
 
 
+def has_log(pid: int, proc: Path = Path("/proc")) -> bool:
+    """Whether Ray Train has begun a log for process ``pid``, so that it is a worker of Train's."""
+    return any(path.exists() for path in _logs(proc / str(pid)))
+
+
 def parse_words(data: bytes, pid: int) -> TrainWords | None:
     """The last word in a log about process ``pid``; lines of another form are left out."""
     found: TrainWords | None = None

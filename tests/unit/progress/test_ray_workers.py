@@ -47,6 +47,7 @@ class Machine:
         worker = f"{pid:032x}"
         folder = self.tree.root / str(pid) / "fd"
         folder.mkdir(exist_ok=True)
+        (folder / "2").unlink(missing_ok=True)
         (folder / "2").symlink_to(logs / f"worker-{worker}-01000000-{pid}.err")
         told = {"process": pid, "run_name": run, "world_rank": rank, "local_rank": 0}
         (logs / "train" / f"ray-train-app-worker-{worker}.log").write_text(json.dumps(told) + "\n")
@@ -67,15 +68,15 @@ def actor(pid: int, order: int = 0, size: int = 1, group: str = "train-1.Trainer
     return RayWorker(pid=pid, group=group, order=order, size=size)
 
 
-def test_a_worker_that_has_just_become_trains(machine):
-    """It ran a task first, and the table has not looked at its title again."""
-    machine.worker(100, "ray::prepare")
-    assert machine.look() == []
-    before = machine.table.refresh(machine.now)
-    machine.worker(100, "ray::RayTrainWorker.execute", grouped=True, RANK="0", MASTER_ADDR="a")
+def test_a_worker_that_train_sets_up(machine):
+    """Its title is the name of a task then, and the process group and its variables are there."""
+    machine.worker(
+        100, "ray::execute._setup_torch_process_group", grouped=True, RANK="0", MASTER_ADDR="a"
+    )
+    machine.train_log(100, "", -1)
+    assert machine.look(actor(100)) == []
     machine.train_log(100, "llama", 0)
-    (claim,) = machine.ranks.claims([actor(100)], before, (), machine.now + 1.0)
-    assert (before[100].title, claim.job) == ("ray::prepare", "llama")
+    assert machine.look(actor(100)) == [("llama", 0, 100)]
 
 
 def test_an_actor_that_set_its_rank_itself(machine):
