@@ -13,7 +13,8 @@ import msgspec
 from ray_sentinel.clock import SystemClock
 from ray_sentinel.collect.ledger import Ledger
 from ray_sentinel.collect.protocol import Source
-from ray_sentinel.collect.version import Surroundings, Version
+from ray_sentinel.collect.surroundings import Surroundings
+from ray_sentinel.collect.version import Version
 from ray_sentinel.collect.wishes import Wishes
 from ray_sentinel.model.metrics import Event, Family
 
@@ -110,16 +111,16 @@ def _run(versions: list[Version], selector: selectors.BaseSelector, clock: Syste
 
 
 def _result(version: Version, log: list[str]) -> Result:
-    failed = version.success is False
+    failed = version.said.success is False
     error = (version.message() or "its process has ended") if failed else ""
     return Result(
         collector=version.source.name,
         success=not failed,
         skipped=version.skipped,
-        seconds=version.seconds,
-        families=version.families,
+        seconds=version.said.seconds,
+        families=version.said.families,
         events=tuple(version.held_events or ()),
-        problems=((error,) if failed else ()) + version.problems,
+        problems=((error,) if failed else ()) + version.said.problems,
         log=tuple(log),
     )
 

@@ -27,7 +27,7 @@ from ray_sentinel.collect.logbook import Logbook
 from ray_sentinel.collect.plugins import PluginFolders, install_plugin
 from ray_sentinel.collect.protocol import Limits
 from ray_sentinel.collect.slots import Slots
-from ray_sentinel.collect.version import Surroundings
+from ray_sentinel.collect.surroundings import Surroundings
 from ray_sentinel.config import Config
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.metrics import CollectorStatus, Event, Family

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 
 from ray_sentinel.collect.ledger import Record
 from ray_sentinel.collect.protocol import Source
-from ray_sentinel.collect.version import Surroundings, Version
+from ray_sentinel.collect.surroundings import Surroundings
+from ray_sentinel.collect.version import Version
 from ray_sentinel.collect.wishes import Wishes
 from ray_sentinel.model.metrics import CollectorStatus, Family
 
@@ -84,7 +85,7 @@ class Slot:
             self._tried_digest = ""
             return
         version = Version(source, self._wishes, self._around)
-        if self.current.success:
+        if self.current.said.success:
             version.held_events = []
             self.candidate = version
         else:
@@ -105,7 +106,7 @@ class Slot:
 
     def families(self) -> tuple[Family, ...]:
         """Its last good families, unless they are too old."""
-        return self.current.families
+        return self.current.said.families
 
     def status(self) -> CollectorStatus:
         """How it fares."""
@@ -114,9 +115,9 @@ class Slot:
         return CollectorStatus(
             name=self.name,
             state=schedule.state,
-            success=current.success,
-            seconds=current.seconds,
-            last_success=current.last_success,
+            success=current.said.success,
+            seconds=current.said.seconds,
+            last_success=current.said.last_success,
             timeouts=self._timeouts + schedule.timeouts,
             restarts=self._restarts + schedule.restarts,
             unkillable=sum(version.schedule.unkillable for version in self._versions()),
@@ -126,14 +127,14 @@ class Slot:
 
     def _judge(self, candidate: Version, now: float) -> None:
         self.candidate = None
-        if candidate.success is False:
-            why = candidate.message() or candidate.error or "its process has ended"
+        if candidate.said.success is False:
+            why = candidate.message() or candidate.said.error or "its process has ended"
             self.note = f"the new version does not work, the one before goes on: {why}"
             self.current.log(f"[runner] {self.note}")
             self._retire(candidate, now)
             return
         self.current.log("[runner] the new version takes over")
-        candidate.inherit(self.current)
+        candidate.said.inherit(self.current.said)
         self._replace(candidate, now)
 
     def _replace(self, version: Version, now: float) -> None:

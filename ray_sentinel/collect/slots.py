@@ -12,7 +12,7 @@ from ray_sentinel.collect.ledger import Record
 from ray_sentinel.collect.owners import Owners
 from ray_sentinel.collect.protocol import Source
 from ray_sentinel.collect.slot import Slot
-from ray_sentinel.collect.version import Surroundings
+from ray_sentinel.collect.surroundings import Surroundings
 from ray_sentinel.collect.wishes import Wishes, wishes_for
 from ray_sentinel.errors import ConfigError
 from ray_sentinel.model.metrics import CollectorStatus, Family

@@ -3,61 +3,20 @@
 from __future__ import annotations
 
 import math
-import selectors
-from collections.abc import Callable, Mapping
-from pathlib import Path
 
-import msgspec
-
-from ray_sentinel.clock import Clock
-from ray_sentinel.collect.ledger import Ledger, Record, remaining
-from ray_sentinel.collect.protocol import (
-    Answer,
-    Ask,
-    FromChild,
-    Happened,
-    Hello,
-    Limits,
-    Outcome,
-    Setup,
-    Source,
-    Stop,
-)
+from ray_sentinel.collect.ledger import Record, remaining
+from ray_sentinel.collect.protocol import Answer, Ask, FromChild, Happened, Hello, Source, Stop
+from ray_sentinel.collect.said import Said
 from ray_sentinel.collect.schedule import Schedule, Step, Timing
+from ray_sentinel.collect.surroundings import Surroundings
 from ray_sentinel.collect.wishes import Wishes
 from ray_sentinel.collect.worker import Handlers, Worker
 from ray_sentinel.errors import SentinelError
-from ray_sentinel.model.identity import Rank
-from ray_sentinel.model.metrics import Event, Family
+from ray_sentinel.model.metrics import Event
 
-KEPT_INTERVALS = 3
-"""Families older than so many intervals are dropped: a value served for ever would be a lie."""
 CLOSE_GRACE = 1.0
 """Seconds that a collector has to close what it holds before its process is killed."""
 _SHORTEST, _LONGEST = 0.05, 86_400.0
-
-
-class Surroundings(msgspec.Struct, kw_only=True):
-    """What all collectors of one runner share."""
-
-    host: str
-    clock: Clock
-    selector: selectors.BaseSelector
-    ledger: Ledger
-    environ: Mapping[str, str]
-    write_log: Callable[[str, str], None]
-    """Takes a collector's name and a line."""
-    on_events: Callable[[tuple[Event, ...]], None]
-    proc: Path = Path("/proc")
-    sys: Path = Path("/sys")
-    dev: Path = Path("/dev")
-    state_dir: Path | None = None
-    log_dir: Path | None = None
-    limits: Limits = Limits()
-    start_deadline: float = 30.0
-    live: bool = True
-    ranks: tuple[Rank, ...] = ()
-    handed_on: float | None = None
 
 
 class Version:
@@ -81,26 +40,12 @@ class Version:
         )
         left = sum(remaining(record) for record in leftovers)
         self.schedule = Schedule(around.clock.monotonic(), timing, left)
-        self.success: bool | None = None
-        self.seconds: float | None = None
-        self.last_success: float | None = None
-        """Unix seconds."""
-        self.families: tuple[Family, ...] = ()
-        """What may be served now."""
-        self._last_families: tuple[Family, ...] = ()
-        """What it yielded last: "nothing new" means that it still holds."""
-        self.problems: tuple[str, ...] = ()
-        self.error = ""
-        """What the last run raised."""
+        self.said = Said()
         self.held_events: list[Event] | None = None
         """Events wait here while the version is on trial."""
-        self.outcome: Outcome | None = None
-        """Of the last run that was answered."""
-        self._tried = False
         self.changed = False
         """What is served or said of it is another than when this was last set to False."""
         self._worker: Worker | None = None
-        self._fresh_at = 0.0
         self._asked_at = 0.0
         self._sequence = 0
         self._retired = False
@@ -111,8 +56,7 @@ class Version:
     def at(self) -> float:
         """When ``step`` has something to do next (monotonic seconds)."""
         at = self.schedule.at
-        expiry = self._expiry() if self.families else math.inf
-        return min(at if at is not None else math.inf, expiry)
+        return min(at if at is not None else math.inf, self._expiry())
 
     @property
     def finished(self) -> bool:
@@ -127,17 +71,12 @@ class Version:
     @property
     def skipped(self) -> str:
         """Why it asked to be left out; empty if it did not."""
-        return self.schedule.message if self.outcome == "skip" else ""
+        return self.schedule.message if self.said.outcome == "skip" else ""
 
     @property
     def judgeable(self) -> bool:
         """A run has ended, well or not, or the process has, and it is known how."""
-        return self._tried and self.schedule.phase != "ending"
-
-    def inherit(self, older: Version) -> None:
-        """What the version before yielded last still holds: this one had nothing new to say."""
-        if self.outcome == "nodata":
-            self.families = self._last_families = older._last_families
+        return self.said.tried and self.schedule.phase != "ending"
 
     def release_events(self) -> None:
         """The trial is over: pass on the events that waited, and those to come at once."""
@@ -148,16 +87,13 @@ class Version:
     def message(self) -> str:
         """Why it is not well, or empty."""
         if self.schedule.state in ("skipped", "quarantined", "stuck"):
-            return self.schedule.message or self.error
-        if self.success is False:
-            return self.error
-        more = f" (and {len(self.problems) - 1} more)" if len(self.problems) > 1 else ""
-        return self.problems[0] + more if self.problems else ""
+            return self.schedule.message or self.said.error
+        return self.said.complaint()
 
     def step(self, now: float, *, may_ask: bool = True) -> None:
         """Do what is due."""
-        if self.families and now >= self._expiry():
-            self.families, self.changed = (), True
+        if now >= self._expiry():
+            self.said.families, self.changed = (), True
         if not may_ask and self.schedule.phase == "ready":
             return
         step = self.schedule.step(now)
@@ -197,25 +133,11 @@ class Version:
         self._around.write_log(self.source.name, text)
 
     def _spawn(self, now: float) -> None:
-        around, wishes = self._around, self._wishes
-        setup = Setup(
-            source=self.source,
-            host=around.host,
-            proc=around.proc,
-            sys=around.sys,
-            dev=around.dev,
-            options=wishes.options,
-            interval=wishes.interval,
-            deadline=wishes.deadline,
-            state_dir=around.state_dir / self.source.name if around.state_dir else None,
-            log_dir=around.log_dir,
-            live=around.live,
-            limits=around.limits,
-        )
+        around = self._around
         handlers = Handlers(message=self._on_message, log=self.log, closed=self._on_closed)
         try:
             self._worker = Worker(
-                setup,
+                around.setup(self.source, self._wishes),
                 handlers,
                 selector=around.selector,
                 ledger=around.ledger,
@@ -280,26 +202,16 @@ class Version:
 
     def _on_answer(self, answer: Answer) -> None:
         now = self._around.clock.monotonic()
-        self._tried = True
-        self.outcome = answer.outcome
         if answer.sequence:
-            self.seconds = now - self._asked_at
+            self.said.seconds = now - self._asked_at
         step = self.schedule.answered(now, answer.outcome, answer.message)
-        self.problems = answer.problems
+        self.said.answered(answer, now, self._around.clock.now())
         if answer.outcome == "skip":
             # It closes what it holds, and ends by itself.
             self._patience_until = now + CLOSE_GRACE
-            self.success, self.families = None, ()
             self.log(f"[runner] left out: {answer.message}")
-        elif answer.outcome in ("ok", "nodata"):
-            self.success, self.error = True, ""
-            self.last_success = self._around.clock.now()
-            self._fresh_at = now
-            if answer.outcome == "ok":
-                self._last_families = answer.families
-            self.families = self._last_families
-        else:
-            self._failed(answer.message)
+        elif not self.said.success:
+            self._log_failure(answer.message)
         if step is Step.KILL and answer.outcome != "skip":
             self._kill()
 
@@ -312,9 +224,10 @@ class Version:
             self._kill()
 
     def _failed(self, why: str) -> None:
-        self._tried = True
-        self.success = False
-        self.error = why
+        self.said.failed(why)
+        self._log_failure(why)
+
+    def _log_failure(self, why: str) -> None:
         self.log(f"[runner] failed: {why or 'its process has ended'}")
 
     def _timing(self, hello: Hello) -> Timing:
@@ -325,7 +238,7 @@ class Version:
         )
 
     def _expiry(self) -> float:
-        return self._fresh_at + KEPT_INTERVALS * self.schedule.timing.interval
+        return self.said.expiry(self.schedule.timing.interval)
 
 
 def _sane(seconds: float, usual: float) -> float:
