@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import queue
 import signal
+from collections import deque
 from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
@@ -78,13 +79,15 @@ class Supervisor:
         self._result: Result | None = None
         self._explaining_since: float | None = None
         self._stopping = False
+        self._to_pass_on: deque[int] = deque()
+        """Signals for the command, which may not run yet, or not again."""
 
     def run(self) -> Result:
         """Until it is over. Raises UsageError where the command cannot be started at all."""
         resolved(self._task.argv, self._task.environ)
         self._folder.lock()
         try:
-            with caught(self._stop, self._pass_on):
+            with caught(self._stop, self._to_pass_on.append):
                 self._do(self._course.resume() if self._take_back() else self._course.begin())
                 while self._result is None:
                     self._turn()
@@ -98,9 +101,9 @@ class Supervisor:
         self._stopping = True
         self._events.put(events.StopAsked(time=self._clock.now(), signal=number))
 
-    def _pass_on(self, number: int) -> None:
-        if self._state is not None and self._state.child:
-            signal_process(self._state.child, self._state.child_start, number)
+    def _pass_on(self, state: State) -> None:
+        while state.child and self._to_pass_on:
+            signal_process(state.child, state.child_start, self._to_pass_on.popleft())
 
     def _take_back(self) -> bool:
         """Whether an earlier life of the supervisor was killed over an attempt."""
@@ -141,6 +144,7 @@ class Supervisor:
         if state is None:
             return
         self._state = state
+        self._pass_on(state)
         if not self._started and (state.child or state.problem):
             self._started = True
             self._feed(events.Started(time=state.started_at or now))
