@@ -21,8 +21,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from tests.support.log_corpus.beginnings import decoys
 from tests.support.log_corpus.job import Job, maxtext
-from tests.support.log_corpus.scenarios import decoys
 
 _BLOCK_STEPS = 4000
 

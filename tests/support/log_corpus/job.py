@@ -158,6 +158,11 @@ def node_of(rank: int) -> str:
     return NODES[rank // 4]
 
 
+def kernel(when: float) -> str:
+    """As the kernel's log writes a time with ``dmesg -T``."""
+    return datetime.fromtimestamp(when, timezone.utc).strftime("%a %b %d %H:%M:%S %Y")
+
+
 def stamp(when: float) -> str:
     moment = datetime.fromtimestamp(when, timezone.utc)
     return moment.strftime("%Y-%m-%d %H:%M:%S,") + f"{int(when % 1 * 1000):03d}"

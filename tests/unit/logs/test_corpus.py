@@ -11,7 +11,8 @@ from ray_sentinel.logs.triage import triage_path
 from ray_sentinel.model.triage import Triage
 from tests.support.log_corpus.job import PIDS
 from tests.support.log_corpus.layouts import LAYOUTS
-from tests.support.log_corpus.scenarios import SCENARIOS, Truth
+from tests.support.log_corpus.scenarios import SCENARIOS
+from tests.support.log_corpus.truth import Truth
 
 NAMES = sorted(SCENARIOS)
 OTHERS = ("driver", "ranks", "ray-tree")
