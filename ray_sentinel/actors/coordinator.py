@@ -78,7 +78,12 @@ class Coordinator:
         self._cycle_seconds: float | None = None
         self._last_cycle: float | None = None
         self._prometheus = PrometheusKeeper(self._config, self._storage)
-        self._history = HistoryKeeper(self._storage.folder("history"), self._clock)
+        self._history = HistoryKeeper(
+            self._storage.folder("history"),
+            self._clock,
+            owner=deployment,
+            max_bytes=self._storage.max_bytes,
+        )
         self._page = Page(
             Source(self._status, self._brain.incidents, self._history.image),
             self._config.coordinator.port,
@@ -174,7 +179,8 @@ class Coordinator:
         folders = filter(None, (self._executor.bundles.root, *map(self._storage.folder, places)))
         keep = {
             *self._executor.bundles.open(),
-            *filter(None, (self._events_folder, self._history.path)),
+            *filter(None, (self._events_folder,)),
+            *self._history.files,
         }
         for path in self._storage.prune(keep, folders):
             log.info("removed %s: storage.max_bytes is exceeded", path)
@@ -252,12 +258,14 @@ class Coordinator:
             log_dir=str(self._storage.root or ""),
             page=self._page.url,
             prometheus=self._prometheus.url,
+            history=str(self._history.path or ""),
             notes=(
                 *filter(None, (self._page.note,)),
                 *self._storage.notes,
                 *self._prometheus.notes,
                 *self._brain.notes(),
-                *filter(None, (self._history.problem, self._phase_file.problem)),
+                *filter(None, (self._phase_file.problem,)),
+                *self._history.notes,
                 *self._roster.notes(),
             ),
         )

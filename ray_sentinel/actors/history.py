@@ -1,20 +1,21 @@
-"""The embedded history of a deployment: what agents send, kept in memory, copied into a file.
+"""The embedded history of a deployment: what agents send, for jobs without a Prometheus.
 
-The last half hour of each node's key series, for jobs without a Prometheus of their own. The copy
-in ``log_dir/history`` is what ``diagnose`` reads, also when the job has ended.
+The last half hour is in memory, the whole job in a file in ``log_dir/history``, which ``diagnose``
+reads, also when the job has ended. Memory comes first: a log folder that is full or hangs costs the
+file's newest part only, and when it answers again, what memory still has is written after it.
 """
 
 from __future__ import annotations
 
 import logging
-import time
+import threading
 from collections import deque
 from pathlib import Path
 
 from ray_sentinel.actors.messages import Wanted
 from ray_sentinel.clock import Clock
-from ray_sentinel.errors import InputError
-from ray_sentinel.store.history import MEMORY_SECONDS, History
+from ray_sentinel.store.history import MAX_BYTES, MEMORY_SECONDS, History
+from ray_sentinel.store.history_file import HistoryFile
 
 log = logging.getLogger(__name__)
 
@@ -27,9 +28,15 @@ SHORTEST, LONGEST = 5.0, 30.0
 MOST_SERIES = 600
 """Of one node, at most; of very many nodes, fewer of each."""
 MOST_WAITING = 20_000
-SAVE_SECONDS = 10.0
-SAVE_BYTES_PER_SECOND = 1 << 20
-"""A large history is copied more rarely: this much, on average."""
+SAVE_SECONDS = 2.0
+RETRY_SECONDS = 15.0
+"""After the file could not be written."""
+CLOSE_SECONDS = 20.0
+"""That a write which hangs is waited for at the end."""
+FILE_SHARE = 0.125
+"""Of what all our files may take."""
+IMAGE_BYTES = 64 << 20
+"""Of a copy for one who cannot read the file; a larger history is thinned for it."""
 
 
 def wanted(nodes: int) -> Wanted:
@@ -47,28 +54,36 @@ class HistoryKeeper:
     """Takes what agents send; call ``step`` every second and ``save_when_due`` on another thread:
     a log folder that hangs must not hold up what is kept in memory."""
 
-    def __init__(self, folder: Path | None, clock: Clock) -> None:
+    def __init__(
+        self, folder: Path | None, clock: Clock, *, owner: str = "", max_bytes: int = 2 << 30
+    ) -> None:
+        """``owner`` is the deployment, ``max_bytes`` what all our files may take."""
         self._clock = clock
         self.history = History(max_bytes=MEMORY_BYTES)
-        self.path: Path | None = None
-        if folder is not None:
-            stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(clock.now()))
-            self._go_on(folder)
-            self.path = folder / f"series-{stamp}.db"
+        most = min(MAX_BYTES, int(FILE_SHARE * max_bytes))
+        self.file = HistoryFile(folder, owner, most) if folder is not None else None
         self._waiting: deque[tuple[float, str, dict[str, float]]] = deque(maxlen=MOST_WAITING)
-        self._taken = self._saved = 0
+        self._lock = threading.Lock()
+        self._unsaved: tuple[float, float] | None = None
+        """The first and the last moment of rows that are not in the file."""
         self._save_at = 0.0
-        self.problem = ""
+        self._file_before: Path | None = None
+        self._writing = threading.Lock()
 
-    def _go_on(self, folder: Path) -> None:
-        """With what a coordinator kept that was killed a moment ago."""
-        try:
-            files = sorted(folder.glob("series-*.db"), key=lambda path: path.stat().st_mtime)
-            fresh = files and self._clock.now() - files[-1].stat().st_mtime < MEMORY_SECONDS
-            if fresh:
-                self.history.restore(files[-1])
-        except (OSError, InputError) as error:
-            log.warning("the history begins anew: %s", error)
+    @property
+    def path(self) -> Path | None:
+        """The file, where there is one."""
+        return self.file.path if self.file is not None else None
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """All files in use."""
+        return self.file.files if self.file is not None else ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What people should know."""
+        return (*filter(None, (self.file.problem,)), *self.file.notes) if self.file else ()
 
     def take(self, host: str, series: dict[str, float]) -> None:
         """What a node says of now. Returns at once."""
@@ -87,36 +102,68 @@ class HistoryKeeper:
             except ValueError as error:
                 log.warning("what %s sends is not kept: %s", host, error)
                 continue
-            self._taken += 1
+            self._owe((moment, moment))
 
     def image(self) -> bytes:
         """A history file of what is kept now. Raises OSError."""
         self.step()
-        return self.history.image()
+        with self._lock:
+            unsaved = self._unsaved
+        whole = self.file.history if self.file is not None else None
+        if whole is None:
+            return self.history.image(IMAGE_BYTES)
+        newest = self.history.rows(*unsaved) if unsaved is not None else []
+        try:
+            return whole.image(IMAGE_BYTES, newest)
+        except OSError as error:
+            # It was closed or found damaged meanwhile; memory takes less room, too.
+            log.warning("%s", error)
+            return self.history.image(IMAGE_BYTES)
 
     def save_when_due(self) -> None:
-        """Copy it into the file, if there is news and it is time."""
+        """Write what is not in the file yet, if it is time."""
         now = self._clock.monotonic()
-        if now >= self._save_at and self._taken != self._saved:
-            self._save_at = now + max(SAVE_SECONDS, self.history.size() / SAVE_BYTES_PER_SECOND)
-            self.save()
+        if now >= self._save_at:
+            with self._writing:
+                self._save_at = now + (SAVE_SECONDS if self.save() else RETRY_SECONDS)
 
-    def save(self) -> None:
-        """Copy it into the file now. A disk that is full costs nothing but the copy."""
-        if self.path is None:
-            return
-        taken = self._taken
-        try:
-            self.history.save(self.path)
-        except OSError as error:
-            self.problem = f"the history cannot be written to {self.path}: {error}"
-            log.warning("%s", self.problem)
-            return
-        self._saved, self.problem = taken, ""
+    def save(self) -> bool:
+        """Write what is not in the file yet; False where it cannot be written now."""
+        if self.file is None:
+            return True
+        with self._lock:
+            span, self._unsaved = self._unsaved, None
+        rows = self.history.rows(*span) if span is not None else []
+        if not self.file.put(rows, self._clock.now()):
+            if span is not None:
+                self._owe(span)
+            return False
+        if self.file.path != self._file_before:
+            self._begin()
+        return True
+
+    def _begin(self) -> None:
+        """Memory and a file that was just opened get what they lack of the last half hour."""
+        assert self.file is not None
+        first, self._file_before = self._file_before is None, self.file.path
+        if first:
+            # What the one before us kept that was killed a moment ago.
+            self.history.put(self.file.recent(self._clock.now() - MEMORY_SECONDS))
+        else:
+            self._owe((float("-inf"), float("inf")))
 
     def close(self) -> None:
-        """Keep and copy what is there."""
+        """Keep and write what is there, if the log folder answers."""
         self.step()
-        if self._taken != self._saved:
-            self.save()
+        if self.file is not None and self._writing.acquire(timeout=CLOSE_SECONDS):
+            try:
+                self.save()
+                self.file.close()
+            finally:
+                self._writing.release()
         self.history.close()
+
+    def _owe(self, span: tuple[float, float]) -> None:
+        with self._lock:
+            ends = (*span, *(self._unsaved or ()))
+            self._unsaved = (min(ends), max(ends))

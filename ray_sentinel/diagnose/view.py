@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 import numpy as np
 
-from ray_sentinel.diagnose import stats
+from ray_sentinel.diagnose import reduction, stats
 from ray_sentinel.diagnose.catalog import QUANTITIES, Name, Quantity
 from ray_sentinel.diagnose.hosts import aliases, gpu_of, host_of
 from ray_sentinel.diagnose.panel import Panel, Row
-from ray_sentinel.diagnose.series import Bools, Floats, Grid, Reduce, Selector, TimeSeries, axis
+from ray_sentinel.diagnose.series import Bools, Floats, Grid, Selector, TimeSeries, axis
 
 MAX_CELLS = 3000
 """Cells on the axis of a view: at 10 s eight hours at full resolution, a day at 30 s."""
@@ -32,21 +32,6 @@ _PROBES = (
     "train_step",
     "tb_step",
 )
-_REDUCE: dict[str, Reduce] = {
-    "train.step": "max",
-    "train.fill": "min",
-    "train.loss": "max",
-    "train.grad_norm": "max",
-    "train.raw_grad_norm": "max",
-    "rdma.port": "min",
-    "scrape.up": "min",
-    "mem.used": "max",
-    "mem.available": "min",
-    "mem.cgroup_used": "max",
-    "host.dstate": "max",
-    "gpu.vram_used": "max",
-    "scrape.duration": "last",
-}
 _IGNORED_LABELS = frozenset({"__name__", "job", "instance", "SessionName", "Version", "uuid"})
 
 
@@ -115,7 +100,7 @@ class View:
         return self._aliases
 
     def _load(self, quantity: Quantity) -> Panel:
-        reduce = _REDUCE.get(quantity.key, "last" if quantity.kind == "counter" else "avg")
+        reduce = reduction.of_quantity(quantity)
         for name in quantity.names:
             if name.metric not in self.families:
                 continue

@@ -101,6 +101,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """URL of the coordinator's page on its machine; empty where it is not served."""
     prometheus: str = ""
     """URL of the job's Prometheus on the coordinator's machine; empty where none runs."""
+    history: str = ""
+    """File of the embedded history on the coordinator's machine; empty where it has none."""
     notes: tuple[str, ...] = ()
     """What people should know: a taken port, a folder that will not outlive the pod."""
     version: int = 1

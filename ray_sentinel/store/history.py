@@ -2,13 +2,15 @@
 
 For jobs without a Prometheus. A row holds what one host said at one moment: the values of a group
 of series (``hw_*``, ``train_*``, ...) as an array of doubles, in the order that its layout gives.
-8 bytes a value: half an hour of 1,000 nodes fits into memory. A file is in WAL mode, each
-append is one transaction: what was appended is still there after the writer was killed. It is
-bounded: at its size the oldest tenth goes. In memory (no path) only the last half hour is kept.
+8 bytes a value: half an hour of 1,000 nodes fits into memory. In memory (no path) only the last
+half hour is kept. A file is in WAL mode, each append is one transaction: what was appended is still
+there after the writer was killed. It keeps the whole job in a bounded size, for older rows are
+packed into ever coarser blocks; see ``history_aging``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sqlite3
@@ -17,26 +19,39 @@ import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from ray_sentinel.errors import InputError
-from ray_sentinel.store.history_source import ABSENT, BITS, HistorySource
+from ray_sentinel.store import history_aging as aging
+from ray_sentinel.store.history_block import ABSENT, BITS
+from ray_sentinel.store.history_source import HistorySource
 from ray_sentinel.store.keys import parse_key
 
-VERSION = 2
+VERSION = 3
+"""Of the format: 2 had no blocks."""
 MAX_BYTES = 256 << 20
 MEMORY_SECONDS = 1800.0
 PRUNE_SECONDS = 60.0
 """Of the samples' time, between two looks at what is too old or too much."""
 PRUNE_SHARE = 0.1
 PAGE_BYTES = 16384
-_SCHEMA = """
+_MOMENTS = """
 CREATE TABLE IF NOT EXISTS layouts (id INTEGER PRIMARY KEY, keys TEXT UNIQUE);
 CREATE TABLE IF NOT EXISTS hosts (id INTEGER PRIMARY KEY, name TEXT UNIQUE);
 CREATE TABLE IF NOT EXISTS moments
   (layout INTEGER, time REAL, host INTEGER, vals BLOB, PRIMARY KEY (layout, time, host))
   WITHOUT ROWID;
 """
+_SCHEMA = _MOMENTS + aging.SCHEMA
+
+
+class Rows(msgspec.Struct, frozen=True):
+    """Rows of one layout, to be handed from one history to another."""
+
+    keys: tuple[str, ...]
+    rows: tuple[tuple[float, str, bytes], ...]
+    """(Time, host, values)."""
 
 
 class Layout:
@@ -55,39 +70,50 @@ class History:
         path: str | os.PathLike[str] | None = None,
         *,
         max_bytes: int = MAX_BYTES,
-        keep_seconds: float | None = None,
+        keep_seconds: float = MEMORY_SECONDS,
+        alone: bool = False,
+        locks: bool = True,
     ) -> None:
         """``path`` None keeps the last ``keep_seconds`` (half an hour) in memory.
 
+        ``alone``: no other process opens it, and nothing is shared with one: so a network file
+        system will do. Readers take a copy. ``locks`` False: for one that cannot lock files.
         Raises InputError where the file is no history and cannot be made one.
         """
         self.path = Path(path) if path is not None else None
         self.max_bytes = max_bytes
-        memory_only = MEMORY_SECONDS if path is None else None
-        self.keep_seconds = keep_seconds if keep_seconds is not None else memory_only
+        self.keep_seconds = keep_seconds
         self._lock = threading.Lock()
         self._hosts: dict[str, int] = {}
         self._layouts: dict[tuple[str, ...], Layout] = {}
         self._current: dict[tuple[str, str], Layout] = {}
         """(Host, group) → the layout of its last row."""
         self._pruned: float | None = None
+        target = ":memory:"
         if self.path is not None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._base = self._open(str(self.path) if self.path is not None else ":memory:")
+            target = f"{self.path.absolute().as_uri()}{'' if locks else '?vfs=unix-none'}"
+        self._base = self._open(target, alone)
 
-    def _open(self, target: str) -> sqlite3.Connection:
+    def _open(self, target: str, alone: bool) -> sqlite3.Connection:
+        base = None
         try:
-            base = sqlite3.connect(target, check_same_thread=False, timeout=10.0)
+            base = sqlite3.connect(target, check_same_thread=False, timeout=10.0, uri=True)
             base.execute(f"PRAGMA page_size={PAGE_BYTES}")
+            if alone:
+                base.execute("PRAGMA locking_mode=EXCLUSIVE")
             # Pages that pruning frees go back to the file system bit by bit.
             base.execute("PRAGMA auto_vacuum=INCREMENTAL")
             base.execute("PRAGMA journal_mode=WAL")
             base.execute("PRAGMA synchronous=NORMAL")
             base.executescript(_SCHEMA)
-            base.execute(f"PRAGMA user_version={VERSION}")
+            if base.execute("PRAGMA user_version").fetchone()[0] != VERSION:
+                base.execute(f"PRAGMA user_version={VERSION}")
             self._learn(base)
         except (sqlite3.DatabaseError, ValueError) as error:
-            raise InputError(f"{target} cannot be used as a history: {error}") from None
+            if base is not None:
+                base.close()
+            raise InputError(f"{self.path} cannot be used as a history: {error}") from error
         return base
 
     def _learn(self, base: sqlite3.Connection) -> None:
@@ -120,53 +146,77 @@ class History:
             self.prune(time)
 
     def prune(self, now: float) -> None:
-        """Drop what is too old or too much."""
+        """In memory, drop what is too old or too much; in a file, thin what is old."""
         self._pruned = now
         with self._lock:
-            if self.keep_seconds is not None:
-                self._drop_before(now - self.keep_seconds)
-            if self._bytes() <= self.max_bytes:
-                return
-            first, last = self._base.execute("SELECT min(time), max(time) FROM moments").fetchone()
-            if first is not None and last > first:
-                self._drop_before(first + PRUNE_SHARE * (last - first))
-                self._base.execute("PRAGMA incremental_vacuum").fetchall()
+            if self.path is not None:
+                aging.age(self._base, now, self.max_bytes)
                 self._base.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+                return
+            self._drop_before(now - self.keep_seconds)
+            if aging.used_bytes(self._base) > self.max_bytes:
+                query = "SELECT min(time), max(time) FROM moments"
+                first, last = self._base.execute(query).fetchone()
+                self._drop_before(first + PRUNE_SHARE * (last - first))
 
-    def image(self) -> bytes:
-        """A history file of what is in it now. Raises OSError where no local file can be made."""
+    def rows(self, start: float, end: float) -> list[Rows]:
+        """The rows of ``start <= time <= end``, for ``put`` of another history."""
+        query = """SELECT time, name, vals FROM moments JOIN hosts ON hosts.id = host
+                   WHERE layout = ? AND time BETWEEN ? AND ?"""
+        found = []
+        with self._lock:
+            for keys, layout in self._layouts.items():
+                rows = self._base.execute(query, (layout.number, start, end)).fetchall()
+                found.append(Rows(keys, tuple(rows)))
+        return [one for one in found if one.rows]
+
+    def put(self, parts: Iterable[Rows]) -> None:
+        """Take rows of another history, in one transaction. Raises sqlite3.Error."""
+        insert = "INSERT OR REPLACE INTO moments VALUES (?, ?, ?, ?)"
+        with self._lock:
+            try:
+                with self._base:
+                    for part in parts:
+                        number = self._layout(part.keys).number
+                        rows = [(number, at, self._host(name), vals)
+                                for at, name, vals in part.rows]  # fmt: skip
+                        self._base.executemany(insert, rows)
+            except (ValueError, sqlite3.Error):
+                self._learn(self._base)
+                raise
+
+    def check(self) -> None:
+        """Raises InputError where the file is damaged."""
+        with self._lock:
+            try:
+                said = self._base.execute("PRAGMA quick_check(1)").fetchone()[0]
+            except sqlite3.DatabaseError as error:
+                said = str(error)
+        if said != "ok":
+            raise InputError(f"{self.path} is damaged: {said}")
+
+    def image(self, most_bytes: int = MAX_BYTES, more: Iterable[Rows] = ()) -> bytes:
+        """A history file of what is in it now and of ``more``, thinned to ``most_bytes`` where it
+        is larger. Raises OSError where no local file can be made.
+        """
         with tempfile.TemporaryDirectory(prefix="ray_sentinel-") as folder:
             place = Path(folder) / "image.db"
-            copy = sqlite3.connect(place)
             try:
-                with self._lock:
+                with self._lock, contextlib.closing(sqlite3.connect(place)) as copy:
                     self._base.backup(copy)
-            except sqlite3.Error as error:
-                raise OSError(f"{place} cannot be written: {error}") from None
-            finally:
-                copy.close()
+                with contextlib.closing(History(place)) as whole:
+                    whole.put(more)
+                    whole.shrink(most_bytes)
+            except (sqlite3.Error, InputError) as error:
+                raise OSError(f"the history cannot be copied to {place}: {error}") from None
             return place.read_bytes()
 
-    def save(self, path: Path) -> None:
-        """A copy as a file, whole or not at all, also on a network file system, where nothing can
-        be locked. Raises OSError where it cannot be written."""
-        spare = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            spare.write_bytes(self.image())
-            os.replace(spare, path)
-        finally:
-            spare.unlink(missing_ok=True)
-
-    def restore(self, path: Path) -> None:
-        """Take over what a file holds, in place of all that is here. Raises InputError where it is
-        no history."""
-        source = HistorySource.open(path)
-        try:
-            with self._lock:
-                source.copy_to(self._base)
-                self._learn(self._base)
-        finally:
-            source.close()
+    def shrink(self, most_bytes: int) -> None:
+        """Let the least useful go until its file has so many bytes. Raises sqlite3.Error."""
+        with self._lock:
+            if aging.used_bytes(self._base) > most_bytes:
+                aging.thin(self._base, most_bytes)
+                self._base.execute("VACUUM")
 
     def source(self) -> HistorySource:
         """The series for reading, through the same connection."""
@@ -181,7 +231,7 @@ class History:
     def size(self) -> int:
         """Bytes that it takes, in memory or on disk."""
         with self._lock:
-            return self._bytes()
+            return aging.used_bytes(self._base)
 
     def _row(
         self, time: float, host: str, group: str, values: Mapping[str, float]
@@ -203,6 +253,10 @@ class History:
         if keys not in self._layouts:
             for key in new:
                 parse_key(key)
+        return self._layout(keys)
+
+    def _layout(self, keys: tuple[str, ...]) -> Layout:
+        if keys not in self._layouts:
             text = json.dumps(keys)
             cursor = self._base.execute("INSERT INTO layouts (keys) VALUES (?)", (text,))
             self._layouts[keys] = Layout(int(cursor.lastrowid or 0), keys)
@@ -228,9 +282,3 @@ class History:
                 self._base.execute("DELETE FROM layouts WHERE id = ?", (layout.number,))
                 del self._layouts[keys]
         self._current = {k: v for k, v in self._current.items() if v.number in used}
-
-    def _bytes(self) -> int:
-        pages = self._base.execute("PRAGMA page_count").fetchone()[0]
-        free = self._base.execute("PRAGMA freelist_count").fetchone()[0]
-        size = self._base.execute("PRAGMA page_size").fetchone()[0]
-        return int((pages - free) * size)

@@ -6,38 +6,44 @@ import json
 import os
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from ray_sentinel.diagnose.series import Floats, Grid, Reduce, Samples, Selector, axis, bucketed
+from ray_sentinel.diagnose.reduction import grows
+from ray_sentinel.diagnose.series import (
+    Grid,
+    Reduce,
+    Samples,
+    Selector,
+    axis,
+    bucketed,
+)
 from ray_sentinel.errors import InputError
+from ray_sentinel.store.history_block import CELLS, Block, decode
+from ray_sentinel.store.history_parts import (
+    Key,
+    Part,
+    Table,
+    joined,
+    of_blocks,
+    of_rows,
+    spread,
+)
+from ray_sentinel.store.history_read import REMEDY, OpenFile
 from ray_sentinel.store.keys import parse_key
 
-BITS = np.uint64
-ABSENT = 0x7FF0000000000002
-"""The bits of a value that is not there. It is no NaN of arithmetic: those are samples."""
 CACHE_BYTES = 64 << 20
 """Of unpacked rows that are kept between two questions."""
 
 
-class Table(msgspec.Struct, frozen=True):
-    """All rows of one layout, ordered by host, then time."""
-
-    keys: tuple[tuple[str, dict[str, str]], ...]
-    """(Name, labels) of each column."""
-    hosts: NDArray[np.int64]
-    times: Floats
-    values: Floats
-    """(rows, columns)."""
-
-
 class HistorySource:
-    """Reads series from a history. Raises InputError where it cannot be read."""
+    """Reads series from a history. Raises InputError where it cannot be read.
+
+    A row or block that is damaged is left out, and ``notes`` says so.
+    """
 
     def __init__(
         self, base: sqlite3.Connection, title: str, lock: threading.Lock | None = None
@@ -47,39 +53,37 @@ class HistorySource:
         self._lock = lock or threading.Lock()
         self._cache: dict[int, Table] = {}
         self._state: tuple[int, int] = (-1, -1)
+        self._file: OpenFile | None = None
+        tables = self._read("SELECT name FROM sqlite_master WHERE type = 'table'")
+        self._has_blocks = ("blocks",) in tables
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> HistorySource:
         """A history file, also while somebody writes it. Raises InputError where it is none."""
-        file = Path(path)
-        if not file.is_file():
-            raise InputError(f"{file}: there is no such file")
-        try:
-            base = sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True, timeout=10.0,
-                                   check_same_thread=False)  # fmt: skip
-            base.execute("SELECT id, keys FROM layouts LIMIT 1").fetchall()
-            base.execute("SELECT layout, time, host, vals FROM moments LIMIT 1").fetchall()
-        except sqlite3.DatabaseError as error:
-            raise InputError(f"{file} is not a history of ours: {error}") from None
-        return cls(base, str(file))
+        file = OpenFile(Path(path))
+        source = cls(file.base, str(path))
+        source._file = file
+        return source
 
     def families(self) -> tuple[str, ...]:
         return tuple(sorted({name for _, keys in self._layouts() for name, _ in keys}))
 
     def span(self) -> tuple[float, float] | None:
-        ends = self._read("SELECT min(time), max(time) FROM moments")[0]
-        return (float(ends[0]), float(ends[1])) if ends[0] is not None else None
+        ends = [*self._read("SELECT min(time), max(time) FROM moments")[0], *self._ends()]
+        known = [float(end) for end in ends if end is not None]
+        return (min(known), max(known)) if known else None
 
     def label_sets(self, name: str, start: float, end: float) -> list[dict[str, str]]:
         return [
-            series.labels
-            for series in self._series(Selector(name))
-            if ((series.times >= start) & (series.times <= end)).any()
+            dict(parts[0].labels)
+            for parts in self._series(Selector(name), start, end)
+            if any(((part.times >= start) & (part.times <= end)).any() for part in parts)
         ]
 
     def samples(self, selector: Selector, start: float, end: float) -> list[Samples]:
         found = []
-        for series in self._series(selector):
+        for parts in self._series(selector, start, end):
+            series = joined(parts)
             inside = (series.times > start) & (series.times <= end)
             if inside.any():
                 found.append(Samples(series.labels, series.times[inside], series.values[inside]))
@@ -88,37 +92,98 @@ class HistorySource:
     def query_range(
         self, selector: Selector, start: float, end: float, step: float, reduce: Reduce = "last"
     ) -> Grid:
+        """As of any source. Where only coarser samples are kept, each stands for its whole time,
+        and what counts up grows evenly in it."""
         times = axis(start, end, step)
-        series = self.samples(selector, float(times[0]) - step, float(times[-1]))
-        values = [bucketed(one, times, step, reduce) for one in series]
-        return Grid(
-            tuple(one.labels for one in series),
-            times,
-            np.array(values, dtype=np.float64).reshape(len(series), times.size),
-        )
-
-    def copy_to(self, other: sqlite3.Connection) -> None:
-        """Write all of it over what ``other`` holds."""
-        try:
-            self._base.backup(other)
-        except sqlite3.Error as error:
-            raise InputError(f"{self.title} cannot be read: {error}") from None
+        labels, rows = [], []
+        # A coarse sample reaches into the range from after its end.
+        reach = self._coarsest() + step
+        for parts in self._series(selector, times[0] - step, times[-1] + reach):
+            row = bucketed(joined(parts), times, step, reduce)
+            for part in parts:
+                if part.step > step:
+                    spread(row, times, part, grows(selector.name))
+            if not np.isnan(row).all():
+                labels.append(parts[0].labels)
+                rows.append(row)
+        values = np.array(rows, dtype=np.float64).reshape(len(rows), times.size)
+        return Grid(tuple(labels), times, values)
 
     def close(self) -> None:
         """Let go of the file."""
         self._base.close()
+        if self._file is not None:
+            self._file.close()
 
-    def _series(self, selector: Selector) -> list[Samples]:
-        """All series that are meant, each once, whatever layouts it was written in."""
-        parts: dict[tuple[tuple[str, str], ...], list[Samples]] = {}
+    def _series(self, selector: Selector, start: float, end: float) -> list[list[Part]]:
+        """The parts of each series that is meant, whatever layouts it was written in.
+
+        Blocks that do not touch ``start`` to ``end`` are left out.
+        """
+        found: dict[tuple[tuple[str, str], ...], list[Part]] = {}
         hosts = {
             int(number): str(name) for number, name in self._read("SELECT id, name FROM hosts")
         }
         for number, keys in self._layouts():
-            if any(name == selector.name for name, _ in keys):
-                for part in _columns(self._table(number, keys), selector, hosts):
-                    parts.setdefault(tuple(sorted(part.labels.items())), []).append(part)
-        return [_joined(parts[labels]) for labels in sorted(parts)]
+            columns = [
+                (place, labels)
+                for place, (name, labels) in enumerate(keys)
+                if name == selector.name
+            ]
+            if not columns:
+                continue
+            parts = of_rows(self._table(number, keys), columns, hosts)
+            blocks = self._blocks(number, selector.name, len(columns), start, end)
+            for part in (*of_blocks(blocks, columns, hosts), *parts):
+                if selector.matches(part.labels):
+                    found.setdefault(tuple(sorted(part.labels.items())), []).append(part)
+        return [found[labels] for labels in sorted(found)]
+
+    def _coarsest(self) -> float:
+        if not self._has_blocks:
+            return 0.0
+        return float(self._read("SELECT max(step) FROM blocks")[0][0] or 0.0)
+
+    def _blocks(
+        self, layout: int, family: str, columns: int, start: float, end: float
+    ) -> list[Block]:
+        """The blocks of a family that touch a time, by step, then time."""
+        if not self._has_blocks:
+            return []
+        query = """SELECT step, start, hosts, vals FROM blocks WHERE family = ? AND layout = ?
+                   AND start < ? AND start + step * ? >= ? ORDER BY step, start"""
+        rows = self._some(query, (family, layout, end, CELLS, start))
+        return [one for one in map(self._block, rows) if one and one.values.shape[1] == columns]
+
+    def _block(self, row: tuple[Any, ...]) -> Block | None:
+        step, start, hosts, values = row
+        try:
+            return decode(start, step, hosts, values)
+        except ValueError:
+            self._damaged()
+            return None
+
+    def _ends(self) -> list[float]:
+        """The first and the last cell of the blocks that hold anything."""
+        query = "SELECT step, min(start), max(start) FROM blocks GROUP BY step"
+        starts = self._read(query) if self._has_blocks else []
+        if not starts:
+            return []
+        first = min(start for _, start, _ in starts)
+        wanted = {(step, last) for step, _, last in starts}
+        wanted |= {(step, start) for step, start, _ in starts if start == first}
+        query = "SELECT step, start, hosts, vals FROM blocks WHERE step = ? AND start = ?"
+        ends: list[float] = []
+        for place in wanted:
+            for block in filter(None, map(self._block, self._some(query, place))):
+                there = block.times[~np.isnan(block.values).all(axis=(0, 1))]
+                ends += [float(there[0]), float(there[-1])] if there.size else []
+        return ends
+
+    def _damaged(self) -> None:
+        note = f"a part of {self.title} is damaged and left out"
+        if note not in self.notes:
+            self.notes.append(note)
 
     def _layouts(self) -> list[tuple[int, tuple[tuple[str, dict[str, str]], ...]]]:
         rows = self._read("SELECT id, keys FROM layouts ORDER BY id")
@@ -127,13 +192,13 @@ class HistorySource:
         except (ValueError, TypeError, AttributeError) as error:
             raise InputError(f"{self.title} is damaged: {error}") from None
 
-    def _table(self, number: int, keys: tuple[tuple[str, dict[str, str]], ...]) -> Table:
+    def _table(self, number: int, keys: tuple[Key, ...]) -> Table:
         state = (int(self._read("PRAGMA data_version")[0][0]), self._base.total_changes)
         if state != self._state:
             self._cache, self._state = {}, state
         if number not in self._cache:
             query = "SELECT host, time, vals FROM moments WHERE layout = ? ORDER BY host, time"
-            rows = [row for row in self._read(query, (number,)) if len(row[2]) == 8 * len(keys)]
+            rows = [row for row in self._some(query, (number,)) if len(row[2]) == 8 * len(keys)]
             table = Table(
                 keys,
                 np.array([host for host, _, _ in rows], dtype=np.int64),
@@ -150,29 +215,14 @@ class HistorySource:
             try:
                 return self._base.execute(query, tuple(values)).fetchall()
             except sqlite3.DatabaseError as error:
-                raise InputError(f"{self.title} cannot be read: {error}") from None
+                raise InputError(f"{self.title} cannot be read: {error}; {REMEDY}") from None
 
-
-def _columns(table: Table, selector: Selector, hosts: dict[int, str]) -> Iterator[Samples]:
-    """The series of a table that are meant, one for each host and column."""
-    numbers, starts = np.unique(table.hosts, return_index=True)
-    ends = [*starts[1:], len(table.hosts)]
-    for place, (name, labels) in enumerate(table.keys):
-        if name != selector.name:
-            continue
-        for number, start, end in zip(numbers, starts, ends, strict=True):
-            host = hosts.get(int(number), "")
-            whole = {"host": host, **labels} if host else labels
-            values = table.values[start:end, place]
-            there = values.view(BITS) != ABSENT
-            if there.any() and selector.matches(whole):
-                yield Samples(dict(whole), table.times[start:end][there], values[there])
-
-
-def _joined(parts: list[Samples]) -> Samples:
-    if len(parts) == 1:
-        return parts[0]
-    times = np.concatenate([part.times for part in parts])
-    order = np.argsort(times, kind="stable")
-    values = np.concatenate([part.values for part in parts])
-    return Samples(parts[0].labels, times[order], values[order])
+    def _some(self, query: str, values: Iterable[object]) -> list[tuple[Any, ...]]:
+        """The rows up to a damaged place."""
+        rows: list[tuple[Any, ...]] = []
+        with self._lock:
+            try:
+                rows.extend(self._base.execute(query, tuple(values)))
+            except sqlite3.DatabaseError:
+                self._damaged()
+        return rows

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,15 @@ import msgspec
 from ray_sentinel.diagnose.series import TimeSeries
 from ray_sentinel.errors import InputError, SentinelError, UnreachableError
 from ray_sentinel.serving.client import get, get_json
+from ray_sentinel.store.history_read import newest
 from ray_sentinel.store.history_source import HistorySource
 from ray_sentinel.store.prometheus_api import PrometheusSource
 from ray_sentinel.store.readonly import read_only_prometheus
 from ray_sentinel.store.tsdb import find_database, inspect, is_database, listen_address
 
 MOST_HISTORY_BYTES = 1 << 30
+LATELY_SECONDS = 120.0
+"""A history file on this machine that was written so long ago at most is the coordinator's."""
 HISTORY_SUFFIXES = (".db", ".sqlite", ".sqlite3")
 
 
@@ -44,12 +48,8 @@ def open_source(
         return
     path = Path(where).expanduser()
     if path.is_file() and path.suffix in HISTORY_SUFFIXES:
-        history = HistorySource.open(path)
-        try:
-            folder = path.parent.parent if path.parent.name == "history" else path.parent
-            yield Opened(history, folder)
-        finally:
-            history.close()
+        with contextlib.closing(HistorySource.open(path)) as history:
+            yield Opened(history, _folder_of(path))
         return
     with _open_folder(path, binary, port, deadline) as opened:
         yield opened
@@ -68,15 +68,32 @@ def _open_url(where: str, binary: str, port: int, deadline: float) -> Iterator[O
     if url := status.get("prometheus"):
         yield Opened(PrometheusSource(str(url), deadline=deadline), here)
         return
+    with _coordinators(where, status, deadline) as history:
+        yield Opened(history, here if here is not None and here.is_dir() else None)
+
+
+@contextmanager
+def _coordinators(
+    where: str, status: Mapping[str, Any], deadline: float
+) -> Iterator[HistorySource]:
+    """The coordinator's embedded history: its file, where that is here, else as it sends it."""
+    file = Path(str(status.get("history") or ""))
+    if file.name and _written_lately(file, float(status.get("time") or 0.0)):
+        with contextlib.closing(HistorySource.open(file)) as history:
+            history.title = f"the embedded history of {where} ({file})"
+            yield history
+        return
     with tempfile.TemporaryDirectory(prefix="ray_sentinel-") as place:
         file = Path(place) / "history.db"
         file.write_bytes(_history_of(where, deadline))
-        history = HistorySource.open(file)
-        history.title = f"the embedded history of {where}"
-        try:
-            yield Opened(history, here if here is not None and here.is_dir() else None)
-        finally:
-            history.close()
+        with contextlib.closing(HistorySource.open(file)) as history:
+            history.title = f"the embedded history of {where}"
+            yield history
+
+
+def _written_lately(file: Path, now: float) -> bool:
+    """Of a coordinator on another machine, a file of that name here is another one."""
+    return now - newest(file) < LATELY_SECONDS
 
 
 def _history_of(where: str, deadline: float) -> bytes:
@@ -102,8 +119,8 @@ def _open_folder(path: Path, binary: str, port: int, deadline: float) -> Iterato
     except InputError:
         if not histories:
             raise
-        with open_source(str(histories[-1])) as opened:
-            yield opened
+        with contextlib.closing(_newest_readable(histories)) as history:
+            yield Opened(history, _folder_of(histories[-1]))
         return
     folder = job_folder(path, database)
     live = _reachable(database, deadline)
@@ -140,7 +157,30 @@ def _histories(path: Path) -> list[Path]:
         for file in folder.iterdir()
         if file.suffix in HISTORY_SUFFIXES
     ]
-    return sorted(found, key=lambda file: file.stat().st_mtime)
+    return sorted(found, key=newest)
+
+
+def _newest_readable(files: list[Path]) -> HistorySource:
+    """The newest of some histories; of one that is damaged it is said, and the one before taken.
+
+    Raises InputError where none can be read.
+    """
+    notes: list[str] = []
+    for place in reversed(range(len(files))):
+        try:
+            history = HistorySource.open(files[place])
+        except InputError as error:
+            notes.append(str(error))
+            continue
+        if place:
+            notes.append(f"{place} earlier histories lie beside it; each can be given by its name")
+        history.notes += notes
+        return history
+    raise InputError("; ".join(notes))
+
+
+def _folder_of(file: Path) -> Path:
+    return file.parent.parent if file.parent.name == "history" else file.parent
 
 
 def _reachable(database: Path, deadline: float) -> PrometheusSource | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import time
 from pathlib import Path
 
 from ray_sentinel.actors.history import MEMORY_BYTES, HistoryKeeper, wanted
@@ -31,53 +31,109 @@ def test_what_is_asked_for_fits_whatever_the_number_of_nodes() -> None:
         assert 5.0 <= asked.seconds <= 30.0
 
 
-def test_the_newest_half_hour_survives_a_killed_coordinator(tmp_path: Path) -> None:
-    clock = FakeClock()
-    keeper = HistoryKeeper(tmp_path, clock)
-    keeper.take("n1", {"hw_load1": 1.0})
+def written(path: Path | None, name: str) -> list[float]:
+    assert path is not None
+    source = HistorySource.open(path)
+    found = [s.values.tolist() for s in source.samples(Selector(name), 0, 1e12)]
+    source.close()
+    return [value for values in found for value in values]
+
+
+def saved(keeper: HistoryKeeper, clock: FakeClock) -> None:
     keeper.step()
+    clock.advance(30.0)
     keeper.save_when_due()
+
+
+def killed(keeper: HistoryKeeper) -> None:
+    """Let go as a kill does: nothing is written any more."""
+    assert keeper.file is not None
+    keeper.file.close()
+
+
+def test_a_new_coordinator_goes_on_where_a_killed_one_was(tmp_path: Path) -> None:
+    clock = FakeClock(time.time())
+    keeper = HistoryKeeper(tmp_path, clock, owner="d1")
+    keeper.take("n1", {"hw_load1": 1.0})
+    saved(keeper, clock)
     keeper.take("n1", {"hw_load1": 2.0})
     keeper.step()
-    keeper.save_when_due()
-    (file,) = tmp_path.glob("series-*.db")
-    os.utime(file, (clock.now(), clock.now()))
-    clock.advance(1.0)
-    again = HistoryKeeper(tmp_path, clock)
-    assert kept(again, "hw_load1") == [1.0], "the second was not yet due"
-    clock.advance(3600.0)
-    assert kept(HistoryKeeper(tmp_path, clock), "hw_load1") == [], "another job's"
+    path = keeper.path
+    killed(keeper)
+    again = HistoryKeeper(tmp_path, clock, owner="d1")
+    again.take("n1", {"hw_load1": 3.0})
+    saved(again, clock)
+    assert again.path == path
+    assert written(path, "hw_load1") == [1.0, 3.0], "the second was not yet written"
+    assert sorted(kept(again, "hw_load1")) == [1.0, 3.0], "memory has it too"
+    killed(again)
+    clock.advance(7200.0)
+    later = HistoryKeeper(tmp_path, clock, owner="d1")
+    later.take("n1", {"hw_load1": 4.0})
+    saved(later, clock)
+    assert written(path, "hw_load1") == [1.0, 3.0, 4.0], "the whole job"
+    assert kept(later, "hw_load1") == [4.0]
+    killed(later)
+    clock.advance(7200.0)
+    other = HistoryKeeper(tmp_path, clock, owner="d2")
+    saved(other, clock)
+    assert other.path != path, "another job's"
 
 
-def test_the_file_is_written_at_the_end_and_the_one_before_is_left(tmp_path: Path) -> None:
-    clock = FakeClock()
-    for value in (1.0, 2.0):
-        keeper = HistoryKeeper(tmp_path, clock)
-        keeper.take("n1", {"train_step": value})
-        keeper.close()
-        clock.advance(7200.0)
-    files = sorted(tmp_path.iterdir())
-    found = []
-    for file in files:
-        source = HistorySource.open(file)
-        found += [s.values.tolist() for s in source.samples(Selector("train_step"), 0, 1e12)]
-        source.close()
-    assert found == [[1.0], [2.0]]
-
-
-def test_a_file_that_cannot_be_written_or_read_is_said(tmp_path: Path) -> None:
-    clock = FakeClock()
-    (tmp_path / "series-0.db").write_bytes(b"rubbish" * 1000)
-    os.utime(tmp_path / "series-0.db", (clock.now(), clock.now()))
+def test_what_is_longer_ago_than_memory_reaches_is_in_the_file_and_in_the_image(
+    tmp_path: Path,
+) -> None:
+    clock = FakeClock(1.7e9)
     keeper = HistoryKeeper(tmp_path, clock)
-    assert keeper.path is not None
-    keeper.path.mkdir()
-    keeper.take("n1", {"hw_load1": 1.0, "": 5.0})
-    keeper.take("n1", {"hw_load1": 1.0})
-    keeper.step()
-    keeper.save_when_due()
-    assert str(keeper.path) in keeper.problem
-    assert len(kept(keeper, "hw_load1")) >= 1
+    for _ in range(100):
+        keeper.take("n1", {"train_step": clock.now()})
+        saved(keeper, clock)
+        clock.advance(60.0)
+    first = min(written(keeper.path, "train_step"))
+    assert first == 1.7e9
+    assert min(kept(keeper, "train_step")) > 1.7e9 + 3600.0
+    keeper.take("n1", {"train_step": 5.0})
+    image = tmp_path / "image.db"
+    image.write_bytes(keeper.image())
+    values = written(image, "train_step")
+    assert min(values) == 5.0, "what waits is in it as well"
+    assert 1.7e9 in values
+
+
+def test_a_disk_that_fails_loses_what_memory_cannot_hold_only(tmp_path: Path) -> None:
+    clock = FakeClock(time.time())
+    keeper = HistoryKeeper(tmp_path / "history", clock)
+    (tmp_path / "history").write_text("in the way")
+    for value in range(20):
+        keeper.take("n1", {"hw_load1": float(value)})
+        saved(keeper, clock)
+    assert len(keeper.notes) == 1
+    assert str(tmp_path / "history") in keeper.notes[0]
+    assert b"SQLite" in keeper.image()[:16]
+    assert len(kept(keeper, "hw_load1")) == 20
+    (tmp_path / "history").unlink()
+    saved(keeper, clock)
+    assert keeper.notes == ()
+    assert written(keeper.path, "hw_load1") == [float(value) for value in range(20)]
+
+
+def test_a_file_that_is_removed_gets_the_last_half_hour_again(tmp_path: Path) -> None:
+    clock = FakeClock(time.time())
+    keeper = HistoryKeeper(tmp_path, clock)
+    for value in (1.0, 2.0):
+        keeper.take("n1", {"hw_load1": value})
+        saved(keeper, clock)
+    for file in keeper.files:
+        file.unlink(missing_ok=True)
+    keeper.take("n1", {"hw_load1": 3.0, "": 5.0})
+    keeper.take("n1", {"hw_load1": 3.0})
+    saved(keeper, clock)
+    saved(keeper, clock)
+    assert written(keeper.path, "hw_load1") == [1.0, 2.0, 3.0]
+    keeper.take("n1", {"hw_load1": 4.0})
+    path = keeper.path
+    keeper.close()
+    assert written(path, "hw_load1")[-1] == 4.0, "the end is written"
 
 
 def test_without_a_folder_it_is_in_memory_only() -> None:

@@ -1,0 +1,231 @@
+"""A history file grows old: what was said lately stays as it was said, older samples are thinned.
+
+The ladder: as they came for half an hour, then cells of 10 s until four hours, 30 s until a day,
+2 min until a week, 8 min beyond. Where the file would exceed its size nevertheless, the kind of
+cell that takes most space gives: the oldest quarter of it goes a rung down, and is dropped only
+from the last. So a job of any length keeps its beginning.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import sqlite3
+from collections.abc import Iterator
+
+import msgspec
+import numpy as np
+
+from ray_sentinel.diagnose.reduction import of_series
+from ray_sentinel.store.history_block import (
+    CELLS,
+    Block,
+    Rule,
+    decode,
+    encode,
+    gathered,
+    merged,
+    plain,
+)
+from ray_sentinel.store.keys import parse_key
+
+RAW_SECONDS = 1800.0
+LADDER = ((10.0, 4 * 3600.0), (30.0, 86400.0), (120.0, 7 * 86400.0), (480.0, math.inf))
+"""(Seconds of a cell, the age until which it stays). Each divides the next."""
+LAST_STEP = 1920.0
+"""Coarser than that a series tells nothing; it is reached for want of space only."""
+SHARE = 0.25
+MOST_TURNS = 40
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS blocks
+  (family TEXT, layout INTEGER, step REAL, start REAL, bytes INTEGER, hosts BLOB, vals BLOB,
+   PRIMARY KEY (family, layout, step, start)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS blocks_by_age ON blocks (step, start, bytes);
+"""
+"""A ``Block`` of one family's columns of a layout, in the layout's order."""
+
+
+class Columns(msgspec.Struct, frozen=True):
+    """One family's places in a layout."""
+
+    family: str
+    places: tuple[int, ...]
+    rule: Rule
+
+
+def age(base: sqlite3.Connection, now: float, max_bytes: int) -> None:
+    """Thin what is old at ``now``, and more of it until ``max_bytes`` are kept to.
+
+    Each piece is a transaction. Raises sqlite3.Error where the file cannot be written.
+    """
+    pack(base, now - RAW_SECONDS)
+    for (step, until), (coarser, _) in itertools.pairwise(LADDER):
+        coarsen(base, step, coarser, now - until)
+    thin(base, max_bytes)
+    base.execute("PRAGMA incremental_vacuum").fetchall()
+
+
+def thin(base: sqlite3.Connection, max_bytes: int) -> None:
+    """Let the least useful go until ``max_bytes`` are kept to."""
+    for _ in range(MOST_TURNS):
+        if used_bytes(base) <= max_bytes or not _give(base):
+            break
+
+
+def used_bytes(base: sqlite3.Connection) -> int:
+    """Bytes of the pages that hold something."""
+    pages = base.execute("PRAGMA page_count").fetchone()[0]
+    free = base.execute("PRAGMA freelist_count").fetchone()[0]
+    size = base.execute("PRAGMA page_size").fetchone()[0]
+    return int((pages - free) * size)
+
+
+def pack(base: sqlite3.Connection, until: float) -> int:
+    """Make blocks of the rows of all whole blocks that end before ``until``; how many."""
+    step = LADDER[0][0]
+    span, count = step * CELLS, 0
+    for layout, columns in _layouts(base):
+        while True:
+            query = "SELECT min(time) FROM moments WHERE layout = ?"
+            first = base.execute(query, (layout,)).fetchone()[0]
+            if first is None:
+                break
+            start = (math.ceil(first / span) - 1) * span
+            if start + span > until:
+                break
+            with base:
+                _pack_span(base, layout, columns, start, step)
+            count += 1
+    return count
+
+
+def _pack_span(
+    base: sqlite3.Connection, layout: int, columns: list[Columns], start: float, step: float
+) -> None:
+    end = start + step * CELLS
+    query = "SELECT host, time, vals FROM moments WHERE layout = ? AND time <= ?"
+    width = 8 * sum(len(one.places) for one in columns)
+    rows = [row for row in base.execute(query, (layout, end)) if len(row[2]) == width]
+    hosts = np.array([row[0] for row in rows], dtype=np.int64)
+    times = np.array([row[1] for row in rows], dtype=np.float64)
+    joined = b"".join(row[2] for row in rows)
+    values = plain(np.frombuffer(joined).reshape(len(rows), width // 8))
+    for one in columns:
+        block = gathered(start, step, hosts, times, values[:, one.places], one.rule)
+        _store(base, layout, one, block)
+    base.execute("DELETE FROM moments WHERE layout = ? AND time <= ?", (layout, end))
+
+
+def coarsen(base: sqlite3.Connection, step: float, coarser: float, until: float) -> int:
+    """Merge blocks of ``step`` into such of ``coarser`` where those end before ``until``; how many.
+
+    A block that is damaged is dropped: it cannot be read in any case.
+    """
+    span = coarser * CELLS
+    edge = math.floor(until / span) * span if math.isfinite(until) else until
+    query = "SELECT 1 FROM blocks WHERE step = ? AND start < ? LIMIT 1"
+    if not base.execute(query, (step, edge)).fetchone():
+        return 0
+    count = 0
+    for layout, columns in _layouts(base):
+        with base:
+            for one in columns:
+                count += _coarsen(base, layout, one, step, coarser, edge)
+    return count
+
+
+def _coarsen(
+    base: sqlite3.Connection, layout: int, one: Columns, step: float, coarser: float, edge: float
+) -> int:
+    span = coarser * CELLS
+    where = "WHERE family = ? AND layout = ? AND step = ? AND start < ?"
+    key = (one.family, layout, step, edge)
+    groups: dict[float, list[Block]] = {}
+    count = 0
+    for block in _blocks(base, where, key, len(one.places)):
+        groups.setdefault(math.floor(block.start / span) * span, []).append(block)
+        count += 1
+    for start, blocks in groups.items():
+        _store(base, layout, one, merged(blocks, start, coarser, one.rule))
+    base.execute(f"DELETE FROM blocks {where}", key)
+    return count
+
+
+def _blocks(
+    base: sqlite3.Connection, where: str, key: tuple[object, ...], columns: int
+) -> Iterator[Block]:
+    for start, step, hosts, values in base.execute(
+        f"SELECT start, step, hosts, vals FROM blocks {where}", key
+    ).fetchall():
+        try:
+            block = decode(start, step, hosts, values)
+        except ValueError:
+            continue
+        if block.values.shape[1] == columns:
+            yield block
+
+
+def _store(base: sqlite3.Connection, layout: int, one: Columns, block: Block) -> None:
+    """Into the file, together with what is there of the same time."""
+    if np.isnan(block.values).all():
+        return
+    key = (one.family, layout, block.step, block.start)
+    where = "WHERE family = ? AND layout = ? AND step = ? AND start = ?"
+    there = list(_blocks(base, where, key, len(one.places)))
+    if there:
+        block = merged([*there, block], block.start, block.step, one.rule)
+    hosts, values = encode(block, one.rule)
+    size = len(hosts) + len(values)
+    insert = "INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?, ?, ?, ?)"
+    base.execute(insert, (*key, size, hosts, values))
+
+
+def _give(base: sqlite3.Connection) -> bool:
+    """Let something go; False where nothing is left to."""
+    sizes = "SELECT step, sum(bytes), min(start), max(start) FROM blocks GROUP BY step"
+    steps = base.execute(f"{sizes} ORDER BY 2 DESC LIMIT 1").fetchone()
+    raw = base.execute("SELECT min(time), max(time), sum(length(vals)) FROM moments").fetchone()
+    if raw[2] is not None and (steps is None or raw[2] > steps[1]):
+        least = raw[0] + LADDER[0][0] * CELLS
+        if pack(base, min(max(raw[0] + SHARE * (raw[1] - raw[0]), least), raw[1])):
+            return True
+    if steps is None:
+        return _drop_rows(base, raw[0], raw[1])
+    step, _, first, last = steps
+    edge = first + SHARE * (last - first)
+    rungs = [one for one, _ in LADDER] + [LAST_STEP]
+    if step < LAST_STEP:
+        coarser = rungs[rungs.index(step) + 1]
+        return coarsen(base, step, coarser, max(edge, first) + coarser * CELLS) > 0
+    with base:
+        base.execute("DELETE FROM blocks WHERE step = ? AND start <= ?", (step, edge))
+    return True
+
+
+def _drop_rows(base: sqlite3.Connection, first: float | None, last: float | None) -> bool:
+    if first is None or last is None or last <= first:
+        return False
+    with base:
+        base.execute("DELETE FROM moments WHERE time < ?", (first + SHARE * (last - first),))
+    return True
+
+
+def _layouts(base: sqlite3.Connection) -> list[tuple[int, list[Columns]]]:
+    rows = base.execute("SELECT id, keys FROM layouts").fetchall()
+    return [(int(number), columns_of(tuple(json.loads(keys)))) for number, keys in rows]
+
+
+def columns_of(keys: tuple[str, ...]) -> list[Columns]:
+    """A layout's families."""
+    places: dict[str, list[int]] = {}
+    rules: dict[str, list[str]] = {}
+    for place, key in enumerate(keys):
+        name, labels = parse_key(key)
+        places.setdefault(name, []).append(place)
+        rules.setdefault(name, []).append(of_series(name, labels))
+    return [
+        Columns(name, tuple(found), tuple(rules[name]))  # type: ignore[arg-type]
+        for name, found in places.items()
+    ]

@@ -1,0 +1,216 @@
+"""The history of a whole job on disk, and what can happen to it there.
+
+One writer a file: a lock beside it is held as long as the writer lives. A writer that finds the
+file of one that died goes on in it; beside one that lives it begins a file of its own. A file that
+is damaged is set aside. A disk that is full, or a folder that is gone, is said once, and tried
+again: nothing here raises or ends anything.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import logging
+import os
+import sqlite3
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from ray_sentinel.errors import InputError
+from ray_sentinel.store.history import MAX_BYTES, PRUNE_SECONDS, History, Rows
+from ray_sentinel.store.history_read import beside, newest
+
+log = logging.getLogger(__name__)
+
+FRESH_SECONDS = 1800.0
+"""A file that was written so lately is gone on with, also by another deployment."""
+MOST_FILES = 64
+"""Looked at, from the newest."""
+_HELD = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES}
+
+
+class HistoryFile:
+    """``series-*.db`` in a folder. One thread calls ``put`` and ``close``."""
+
+    def __init__(self, folder: Path, owner: str, max_bytes: int = MAX_BYTES) -> None:
+        """``owner`` goes on with its file however old it is. Nothing is opened before ``put``."""
+        self._folder, self._owner, self._max_bytes = folder, owner, max_bytes
+        self._lock: int | None = None
+        self._pruned: float | None = None
+        self.history: History | None = None
+        """What is open; None before the first ``put``, and while it cannot be opened."""
+        self.path: Path | None = None
+        self.problem = ""
+        self.notes: list[str] = []
+        """What stays worth knowing: a damaged file that was set aside."""
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """What is in use now, for whoever makes room."""
+        if self.path is None:
+            return ()
+        return (self.path, *beside(self.path), _lock_of(self.path))
+
+    def put(self, rows: Iterable[Rows], now: float) -> bool:
+        """Write rows, and thin what is old; ``now`` in Unix seconds. False: try again later."""
+        if self.path is not None and not self.path.exists():
+            self._tell(f"{self.path} was removed; a new one begins")
+            self._let_go()
+        if self.history is None and not self._open(now):
+            return False
+        assert self.history is not None
+        try:
+            self.history.put(rows)
+            if self._pruned is None or abs(now - self._pruned) >= PRUNE_SECONDS:
+                self._pruned = now
+                self.history.prune(now)
+        except sqlite3.OperationalError as error:
+            self._fail(f"the history cannot be written to {self.path}: {error}")
+            if "full" not in str(error):
+                self._shut()
+            return False
+        except (sqlite3.DatabaseError, ValueError) as error:
+            self._set_aside(self.path, str(error))
+            return False
+        self.problem = ""
+        return True
+
+    def recent(self, since: float) -> list[Rows]:
+        """Rows as they came, from ``since`` on; what cannot be read is left out."""
+        try:
+            return self.history.rows(since, float("inf")) if self.history is not None else []
+        except sqlite3.DatabaseError as error:
+            log.warning("the history begins anew: %s", error)
+            return []
+
+    def close(self) -> None:
+        """Fold the log into the file and let it go."""
+        self._let_go()
+
+    def _open(self, now: float) -> bool:
+        try:
+            if self.path is None:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                self.path = self._take_up(now) or self._begin(now)
+            self.history = _opened(self.path, self._max_bytes)
+            if self._pruned is None:
+                self.history.check()
+        except (InputError, OSError) as error:
+            cause = error.__cause__
+            if isinstance(error, OSError) or isinstance(cause, sqlite3.OperationalError):
+                self._shut()
+                self._fail(f"the history in {self._folder} cannot be opened: {error}")
+            else:
+                self._set_aside(self.path, str(error))
+            return False
+        return True
+
+    def _take_up(self, now: float) -> Path | None:
+        """The file of one who died, locked; None where there is none to go on with."""
+        files = sorted(self._folder.glob("series-*.db"), key=newest, reverse=True)
+        for file in files[:MOST_FILES]:
+            own = bool(self._owner) and _owner_of(file) == self._owner
+            if not own and now - newest(file) >= FRESH_SECONDS:
+                continue
+            lock, sure = _locked(file)
+            if lock is None:
+                continue
+            if own or sure:
+                self._hold(lock)
+                return file
+            os.close(lock)
+        return None
+
+    def _begin(self, now: float) -> Path:
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
+        number = 1
+        while True:
+            more = f"-{number}" if number > 1 else ""
+            file = self._folder / f"series-{stamp}{more}.db"
+            number += 1
+            if file.exists():
+                continue
+            lock, _ = _locked(file)
+            if lock is not None:
+                self._hold(lock)
+                return file
+
+    def _hold(self, lock: int) -> None:
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, self._owner.encode(), 0)
+        self._lock = lock
+
+    def _set_aside(self, path: Path | None, why: str) -> None:
+        self._shut()
+        self._let_go()
+        if path is None:
+            return
+        aside = path.with_name(f"{path.name}.damaged")
+        try:
+            for file in beside(path):
+                if file.exists():
+                    os.replace(file, aside.with_name(file.name.replace(path.name, aside.name)))
+            os.replace(path, aside)
+        except OSError as error:
+            self._fail(f"the history {path} is damaged and cannot be set aside: {error}")
+            return
+        self._tell(f"the history {path} was damaged ({why}): it is {aside.name} now")
+
+    def _fail(self, problem: str) -> None:
+        if problem != self.problem:
+            log.warning("%s; it is tried again, the watch goes on", problem)
+        self.problem = problem
+
+    def _tell(self, note: str) -> None:
+        log.warning("%s", note)
+        self.notes = [*self.notes, note][-5:]
+
+    def _shut(self) -> None:
+        if self.history is not None:
+            try:
+                self.history.close()
+            except sqlite3.Error as error:
+                log.warning("%s cannot be closed: %s", self.path, error)
+        self.history = None
+
+    def _let_go(self) -> None:
+        self._shut()
+        if self._lock is not None:
+            os.close(self._lock)
+        self._lock = self.path = self._pruned = None
+
+
+def _opened(path: Path, max_bytes: int) -> History:
+    try:
+        return History(path, max_bytes=max_bytes, alone=True)
+    except InputError as error:
+        said = str(error.__cause__)
+        if "locking protocol" not in said and "disk I/O" not in said:
+            raise
+    # A network file system without locks. The lock beside it, or its own name, keeps others out.
+    return History(path, max_bytes=max_bytes, alone=True, locks=False)
+
+
+def _lock_of(file: Path) -> Path:
+    return file.with_name(f".{file.name}.lock")
+
+
+def _owner_of(file: Path) -> str:
+    try:
+        return _lock_of(file).read_text()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _locked(file: Path) -> tuple[int | None, bool]:
+    """The lock's descriptor, None where another holds it; and whether locks work here at all."""
+    lock = os.open(_lock_of(file), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in _HELD:
+            os.close(lock)
+            return None, True
+        return lock, False
+    return lock, True
