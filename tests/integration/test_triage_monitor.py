@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.support.ray_cluster import eventually
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 

@@ -17,7 +17,8 @@ from ray_sentinel.demo.stage import silent
 from ray_sentinel.demo.story import run
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import JobStatus
-from tests.support.ray_cluster import RayCluster, Watched, eventually
+from tests.support.ray_cluster import RayCluster, Watched
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 HEALTHY = Path(__file__).parents[1] / "support" / "healthy_train.py"

@@ -5,33 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import textwrap
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from ray_sentinel.collect.plugins import install_plugin
 from ray_sentinel.collect.runner import Runner, Settings
 from ray_sentinel.config import Config
 from ray_sentinel.model.metrics import CollectorStatus, Event, Family
-
-T = TypeVar("T")
+from tests.support.waiting import eventually
 
 HEAD = """
 import os, sys, time
 from ray_sentinel.api import Collector, Event, Family, Metric, NoData, Sample, Skip
 """
-
-
-def eventually(look: Callable[[], T | None], what: str, seconds: float = 30.0) -> T:
-    """What ``look`` returns once it is true; fails after ``seconds``."""
-    end = time.monotonic() + seconds
-    while True:
-        if found := look():
-            return found
-        if time.monotonic() > end:
-            raise AssertionError(f"not within {seconds:.0f} s: {what}")
-        time.sleep(0.02)
 
 
 def state(pid: int) -> str:

@@ -9,8 +9,7 @@ import logging
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,24 +17,12 @@ import msgspec
 
 from ray_sentinel.actors.messages import AgentInfo
 from ray_sentinel.model.status import Status
+from tests.support.waiting import eventually
 
 T = TypeVar("T")
 
 ADDRESSES = ("127.0.0.2", "127.0.0.3")
 START_SECONDS = 60.0
-
-
-def eventually(
-    look: Callable[[], T | None], what: str, seconds: float = 30.0, every: float = 0.1
-) -> T:
-    """What ``look`` returns once it is true; fails after ``seconds``."""
-    deadline = time.monotonic() + seconds
-    while True:
-        if found := look():
-            return found
-        if time.monotonic() > deadline:
-            raise AssertionError(f"not within {seconds:.0f} s: {what}")
-        time.sleep(every)
 
 
 class RayCluster:

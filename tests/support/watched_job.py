@@ -11,7 +11,8 @@ from typing import Any
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import JobStatus
 from ray_sentinel.progress.environment import VARIABLES
-from tests.support.ray_cluster import RayCluster, Watched, eventually
+from tests.support.ray_cluster import RayCluster, Watched
+from tests.support.waiting import eventually
 
 PROGRAM = Path(__file__).with_name("rank_program.py")
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.ray_cluster import RayCluster, Watched, eventually
+from tests.support.ray_cluster import RayCluster, Watched
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

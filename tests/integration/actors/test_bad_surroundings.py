@@ -17,8 +17,9 @@ from typing import Any
 import pytest
 
 from tests.support.parts import lacking
-from tests.support.ray_cluster import RayCluster, Watched, eventually
+from tests.support.ray_cluster import RayCluster, Watched
 from tests.support.small_disk import small_disk as mounted
+from tests.support.waiting import eventually
 from tests.support.watched_job import PROGRAM, WatchedJob, culprits, rank_environ
 
 pytestmark = pytest.mark.integration

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.ray_cluster import RayCluster, Watched, eventually
+from tests.support.ray_cluster import RayCluster, Watched
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

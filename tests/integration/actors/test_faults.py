@@ -19,7 +19,8 @@ import pytest
 from ray_sentinel.actors.deployment import Description
 from ray_sentinel.model.incident import Incident
 from tests.support.living import alive, descendants
-from tests.support.ray_cluster import RayCluster, Watched, eventually
+from tests.support.ray_cluster import RayCluster, Watched
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

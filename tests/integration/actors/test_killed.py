@@ -18,7 +18,8 @@ import pytest
 from ray_sentinel.actors.deployment import Description
 from ray_sentinel.progress.proc_stat import parse_stat
 from tests.support.living import alive, descendants
-from tests.support.ray_cluster import RayCluster, Watched, eventually
+from tests.support.ray_cluster import RayCluster, Watched
+from tests.support.waiting import eventually
 from tests.support.watched_job import WatchedJob, culprits
 
 pytestmark = pytest.mark.integration

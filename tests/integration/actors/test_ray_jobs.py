@@ -16,7 +16,8 @@ import pytest
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import JobStatus
 from tests.support.parts import lacking
-from tests.support.ray_cluster import RayCluster, Watched, eventually
+from tests.support.ray_cluster import RayCluster, Watched
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

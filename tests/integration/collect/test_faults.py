@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.collecting import CollectingNode, alive, eventually
+from tests.support.collecting import CollectingNode, alive
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

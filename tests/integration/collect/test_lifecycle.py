@@ -14,7 +14,8 @@ import pytest
 
 from ray_sentinel.collect import ledger
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
-from tests.support.collecting import CollectingNode, alive, eventually, stop
+from tests.support.collecting import CollectingNode, alive, stop
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

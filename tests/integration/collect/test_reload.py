@@ -7,7 +7,8 @@ import signal
 
 import pytest
 
-from tests.support.collecting import CollectingNode, eventually
+from tests.support.collecting import CollectingNode
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 

@@ -15,8 +15,9 @@ import pytest
 from ray_sentinel.store.readonly import read_only_prometheus
 from ray_sentinel.store.tsdb import lock_holder
 from tests.support.parts import require
-from tests.support.ray_cluster import RayCluster, Watched, eventually
+from tests.support.ray_cluster import RayCluster, Watched
 from tests.support.scraped import values
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(420)]
 

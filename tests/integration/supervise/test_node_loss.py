@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.ray_cluster import RayCluster, eventually
+from tests.support.ray_cluster import RayCluster
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
