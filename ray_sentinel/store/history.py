@@ -36,12 +36,12 @@ PRUNE_SECONDS = 60.0
 """Of the samples' time, between two looks at what is too old or too much."""
 PRUNE_SHARE = 0.1
 PAGE_BYTES = 16384
+"""A few rows a page, so that little of it is left over."""
 _MOMENTS = """
 CREATE TABLE IF NOT EXISTS layouts (id INTEGER PRIMARY KEY, keys TEXT UNIQUE);
 CREATE TABLE IF NOT EXISTS hosts (id INTEGER PRIMARY KEY, name TEXT UNIQUE);
 CREATE TABLE IF NOT EXISTS moments
-  (layout INTEGER, time REAL, host INTEGER, vals BLOB, PRIMARY KEY (layout, time, host))
-  WITHOUT ROWID;
+  (layout INTEGER, time REAL, host INTEGER, vals BLOB, PRIMARY KEY (layout, time, host));
 """
 _SCHEMA = _MOMENTS + aging.SCHEMA
 

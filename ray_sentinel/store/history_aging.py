@@ -41,7 +41,7 @@ MOST_TURNS = 40
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS blocks
   (family TEXT, layout INTEGER, step REAL, start REAL, bytes INTEGER, hosts BLOB, vals BLOB,
-   PRIMARY KEY (family, layout, step, start)) WITHOUT ROWID;
+   PRIMARY KEY (family, layout, step, start));
 CREATE INDEX IF NOT EXISTS blocks_by_age ON blocks (step, start, bytes);
 """
 """A ``Block`` of one family's columns of a layout, in the layout's order."""
