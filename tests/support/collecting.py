@@ -19,6 +19,15 @@ HEAD = """
 import os, sys, time
 from ray_sentinel.api import Collector, Event, Family, Metric, NoData, Sample, Skip
 """
+GOOD = """
+    X = Metric("good_value", "gauge", "X.")
+    class Good(Collector):
+        name = "good"
+        interval = 0.2
+        metrics = (X,)
+        def collect(self):
+            yield X(os.getpid())
+"""
 
 
 def state(pid: int) -> str:
@@ -122,3 +131,11 @@ class CollectingNode:
 
     def _take(self, families: tuple[Family, ...]) -> None:
         self.published = families
+
+
+def still_good(node: CollectingNode) -> None:
+    """The collector ``GOOD`` goes on to be run, and is served."""
+    before = node.until("good", lambda status: status.success is True).last_success
+    assert before is not None
+    node.until("good", lambda status: (status.last_success or 0) > before)
+    eventually(lambda: node.value("good_value") is not None, "it is served")

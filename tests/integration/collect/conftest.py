@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.collecting import CollectingNode
+from tests.support.collecting import GOOD, CollectingNode
 
 
 @pytest.fixture
@@ -16,3 +16,9 @@ def node(tmp_path: Path) -> Iterator[CollectingNode]:
     node = CollectingNode(tmp_path)
     yield node
     node.stop()
+
+
+@pytest.fixture
+def good_one_beside_it(node: CollectingNode) -> None:
+    """Whatever another does, this one goes on; see ``still_good``."""
+    node.write("good.py", GOOD)
