@@ -11,10 +11,11 @@ from ray_sentinel.diagnose import trust
 from ray_sentinel.diagnose.case import Case, Options
 from ray_sentinel.diagnose.jobcheck import EXPECTED, check_job, confirm_triage
 from ray_sentinel.diagnose.logs import LogFacts
-from ray_sentinel.diagnose.playbooks import Playbook, playbooks
+from ray_sentinel.diagnose.playbooks import Playbook, named, playbooks
 from ray_sentinel.diagnose.plotting import plots
 from ray_sentinel.diagnose.series import TimeSeries
 from ray_sentinel.diagnose.view import View
+from ray_sentinel.diagnose.zoom import zoom
 from ray_sentinel.errors import InputError
 from ray_sentinel.model.diagnosis import Diagnosis, Inventory, Report
 
@@ -44,10 +45,19 @@ def examine(
         others: tuple[Diagnosis, ...] = ()
     else:
         diagnosis, others = _best(case, progress)
+    near = None
+    if diagnosis.outcome == "found":
+        near = zoom(case, diagnosis, chosen or named(diagnosis.playbook), progress)
+    if near is not None:
+        diagnosis = near.diagnosis
+        warnings = (*inventory.warnings, near.note)
+        inventory = msgspec.structs.replace(inventory, warnings=warnings)
     progress("plots")
     logged = tuple(fact for fact in case.logs.facts if fact.source != "monitoring")[:12]
     diagnosis = msgspec.structs.replace(
-        diagnosis, plots=plots(case, diagnosis), logs=(*diagnosis.logs, *logged)
+        diagnosis,
+        plots=plots(near.case if near else case, diagnosis),
+        logs=(*diagnosis.logs, *logged),
     )
     return Report(
         inventory=inventory,

@@ -1,0 +1,98 @@
+"""A second look, at full resolution, around the onset in a job too long to be read so as a whole.
+
+A long job is judged over wide cells; what began when is then known to a cell. The playbook that
+explained it is asked again over the hours around the onset. Where it names the same cause and the
+same culprits there, its times take the place of the coarse ones; where it does not, that is said
+and nothing is changed: it has seen less of the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import msgspec
+
+from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.view import View
+from ray_sentinel.model.diagnosis import Diagnosis, Link
+
+BEFORE_SECONDS, AFTER_SECONDS = 4 * 3600.0, 2 * 3600.0
+"""Around the onset: enough before it to learn what was usual."""
+WIDER = 1.5
+"""Cells wider than the samples' interval by this are worth a second look."""
+
+
+class Playbook(Protocol):
+    """What is asked again."""
+
+    def run(self, case: Case) -> Diagnosis:
+        """Judge a case."""
+
+
+class Zoom(msgspec.Struct, frozen=True):
+    """What the second look gave."""
+
+    case: Case
+    """Of the hours around the onset."""
+    diagnosis: Diagnosis
+    note: str
+
+
+def zoom(
+    case: Case, diagnosis: Diagnosis, playbook: Playbook, progress: Callable[[str], None]
+) -> Zoom | None:
+    """Look again; None where the first look was as fine, or there is no onset to look at."""
+    onset = diagnosis.onset
+    if diagnosis.outcome != "found" or onset is None or case.cell <= WIDER * case.view.interval:
+        return None
+    start = max(case.view.start, onset - BEFORE_SECONDS)
+    end = min(case.view.end, onset + AFTER_SECONDS)
+    if end <= start:
+        return None
+    progress(f"around the onset, {onset:.0f}")
+    near = Case(View(case.view.source, start, end, progress=progress), case.logs, case.options)
+    if near.cell >= case.cell:
+        return None
+    again = playbook.run(near)
+    if not _same(diagnosis, again):
+        note = (
+            f"read in cells of {case.cell:.0f} s; the hours around the onset alone, in cells of "
+            f"{near.cell:.0f} s, do not show the same: times are good to {case.cell:.0f} s"
+        )
+        return Zoom(near, diagnosis, note)
+    note = (
+        f"read in cells of {case.cell:.0f} s, and in cells of {near.cell:.0f} s around the onset, "
+        "where the same is found"
+    )
+    return Zoom(near, refined(diagnosis, again, case.cell), note)
+
+
+def _same(first: Diagnosis, second: Diagnosis) -> bool:
+    culprits = [
+        {(one.host, one.gpu, one.device, one.port) for one in answer.culprits}
+        for answer in (first, second)
+    ]
+    return first.cause == second.cause and culprits[0] == culprits[1]
+
+
+def refined(first: Diagnosis, second: Diagnosis, cell: float) -> Diagnosis:
+    """``first`` with the times of ``second`` where both speak of the same moment."""
+    finer = {_name(link): link for link in reversed(second.chain)}
+    chain = tuple(_closer(link, finer.get(_name(link)), cell) for link in first.chain)
+    onset = first.onset
+    if onset is not None and second.onset is not None and abs(second.onset - onset) <= 2 * cell:
+        onset = second.onset
+    return msgspec.structs.replace(first, chain=chain, onset=onset)
+
+
+def _name(link: Link) -> tuple[str, str, str, str]:
+    return link.role, link.host, link.gpu, link.metric
+
+
+def _closer(link: Link, finer: Link | None, cell: float) -> Link:
+    if finer is None or link.at is None or finer.at is None:
+        return link
+    if abs(finer.at - link.at) > 2 * cell + (link.uncertainty or 0.0):
+        return link
+    return msgspec.structs.replace(link, at=finer.at, uncertainty=finer.uncertainty)
