@@ -6,7 +6,8 @@ import pytest
 
 from ray_sentinel.engine.alerting import AlertRule
 from ray_sentinel.engine.rule import known_rules
-from tests.support.telemetry_sim.faults import COVERS, DECOYS, TRUE, by_design
+from tests.support.telemetry_sim.decoys import DECOYS, by_design
+from tests.support.telemetry_sim.faults import COVERS, TRUE
 from tests.support.telemetry_sim.job import TelemetryJob
 
 SEEDS = (1, 2)

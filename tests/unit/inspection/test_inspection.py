@@ -12,11 +12,7 @@ from ray_sentinel.inspection.rdma import device_traffic
 from ray_sentinel.inspection.session_logs import last_errors, transport_lines
 from ray_sentinel.inspection.versions import versions_here
 from ray_sentinel.logs.catalogue import load_catalogue
-
-
-def write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+from tests.support.files import write
 
 
 def stat(pid: int, state: str, flags: int = 0) -> str:

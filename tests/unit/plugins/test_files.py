@@ -8,14 +8,9 @@ import pytest
 
 from ray_sentinel_plugins import _files
 from ray_sentinel_plugins._files import MAX_LABEL, MAX_SAID, Files, clean, decimal, natural
+from tests.support.files import write
 
 LOG = logging.getLogger("test")
-
-
-def write(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    return path
 
 
 def test_a_number_that_was_cut_is_no_number(tmp_path: Path) -> None:

@@ -2,59 +2,17 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from ray_sentinel.evidence.stacks import Explanation, classify, explain, parse
+from ray_sentinel.evidence.stacks import classify, explain, parse
 from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.stacks import StackFact
+from tests.support.stack_facts import REDUCE, elsewhere, fact, looks, ranks
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "stacks"
-
-REDUCE = ("<module> (train.py:30)", "step (train.py:12)", "all_reduce (torch/d.py:3)")
-
-
-def fact(number: int, **fields: object) -> StackFact:
-    """A rank in ``all_reduce`` unless ``fields`` say otherwise."""
-    base: dict[str, object] = {
-        "process": ProcessId("n", 100 + number, 5),
-        "rank": RankId("j", 0, number),
-        "tool": "py-spy",
-        "signature": REDUCE,
-        "activity": "collective-wait",
-        "operation": "all_reduce",
-        "label": "in all_reduce",
-        "waits_for_others": True,
-        "active": False,
-    }
-    return StackFact(**{**base, **fields})  # type: ignore[arg-type]
-
-
-def elsewhere(number: int, activity: str = "sleep", *places: str, **fields: object) -> StackFact:
-    waits = fields.pop("waits_for_others", None if activity == "unknown" else False)
-    return fact(
-        number,
-        signature=(REDUCE[0], *(places or (f"{activity} (x.py:4)",))),
-        activity=activity,
-        operation="",
-        label=f"in {activity}",
-        waits_for_others=waits,
-        **fields,
-    )
-
-
-def ranks(found: Explanation) -> list[int | None]:
-    return sorted(c.rank if c.rank is not None else -1 for c in found.culprits)
-
-
-def looks(*facts: StackFact, times: int = 2) -> Explanation:
-    return explain([facts] * times)
 
 
 @pytest.mark.parametrize(
@@ -373,45 +331,3 @@ def test_real_jobs(layout: str, pid: int, kind: str, times: int) -> None:
     found = explain([facts] * times)
     assert [culprit.pid for culprit in found.culprits] == [pid]
     assert found.kind == kind
-
-
-_FACTS = st.builds(
-    lambda rank, activity, waits, place, state, active, keeps, error: fact(
-        rank,
-        activity=activity,
-        waits_for_others=waits,
-        signature=() if error else (place,),
-        state=state,
-        active=active,
-        keeps_gil=keeps,
-        error=error,
-        operation="all_reduce" if waits else "",
-    ),
-    st.integers(0, 12),
-    st.sampled_from(["collective-wait", "sleep", "unknown", "device-wait", "input-wait", "idle"]),
-    st.sampled_from([True, False, None]),
-    st.sampled_from(["a (x.py:1)", "a (x.py:2)", "b (y.py:1)", "native"]),
-    st.sampled_from(["", "S", "R", "D", "T"]),
-    st.sampled_from([True, False, None]),
-    st.booleans(),
-    st.sampled_from(["", "", "", "py-spy: the process was gone when the tool came"]),
-)
-
-
-@given(st.lists(st.lists(_FACTS, max_size=13), max_size=3))
-@settings(max_examples=400, deadline=None)
-def test_whatever_is_seen_at_most_half_is_accused(rounds: Sequence[Sequence[StackFact]]) -> None:
-    found = explain(rounds)
-    seen = {fact.process for facts in rounds for fact in facts}
-    assert len(found.culprits) <= max(1, len(seen) // 2)
-    assert 0.0 <= found.confidence <= 1.0
-    assert all(process in seen for process in found.processes)
-    msgspec.json.encode((found.culprits, found.evidence, found.classes, found.waiting))
-
-
-@given(st.integers(3, 12), st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None)
-def test_the_order_of_the_processes_does_not_matter(size: int, chance: random.Random) -> None:
-    facts = [fact(r) for r in range(size - 1)] + [elsewhere(size - 1)]
-    chance.shuffle(facts)
-    assert ranks(looks(*facts)) == [size - 1]
