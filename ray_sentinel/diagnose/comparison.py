@@ -35,15 +35,30 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Delta(msgspec.Struct, frozen=True, kw_only=True):
-    """One measure in both jobs; NaN where a job lacks it."""
+    """The usual level of one measure in both jobs."""
 
     metric: str
     title: str
     unit: str
     first: float
     second: float
-    relative: float
+    relative: float | None
+    """Of the first's level; None where that is zero: there is no share of nothing."""
     significant: bool
+
+    @property
+    def change(self) -> str:
+        """The difference for people: a share, or where there is none, what came on top.
+
+        >>> Delta(metric="", title="", unit="/s", first=0.0, second=5.0, relative=None,
+        ...       significant=True).change
+        '+5/s from 0'
+        """
+        if self.relative is not None:
+            return f"{self.relative:+.1%}"
+        rise = self.second - self.first
+        space = "" if self.unit.startswith(("/", "%")) or not self.unit else " "
+        return f"{rise:+,.4g}{space}{self.unit} from 0" if rise else "none"
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,7 +167,7 @@ def _delta(metric: str, title: str, unit: str, one: Floats, other: Floats) -> De
     significant = size > max(STRENGTH * 1.25 * error, LEAST * abs(a)) and size > 0
     return Delta(
         metric=metric, title=title, unit=unit, first=a, second=b,
-        relative=(b - a) / abs(a) if a else float("nan"), significant=significant,
+        relative=(b - a) / abs(a) if a else None, significant=significant,
     )  # fmt: skip
 
 
@@ -192,7 +207,7 @@ def _root_cause(first: Side, second: Side, deltas: tuple[Delta, ...]) -> str:
         return "Nothing comparable was measured."
     if pace is None:
         return "No significant difference in speed."
-    text = f"{pace.title} differs by {pace.relative:+.1%}"
+    text = f"{pace.title} differs by {pace.change}"
     leak = thread_leak(first, second)
     if (rdma := changed.get("RDMA retransmits")) and rdma.second > rdma.first:
         return f"{text}; RDMA retransmits are the difference that slows collectives."

@@ -80,7 +80,7 @@ def markdown(one: Comparison) -> str:
     steps = f"{one.steps[0]:.0f} to {one.steps[1]:.0f}" if one.steps else "none"
     rows = [
         (delta.title, f"{delta.first:,.4g} {delta.unit}", f"{delta.second:,.4g} {delta.unit}",
-         f"{delta.relative:+.1%}", "significant" if delta.significant else "within noise")
+         delta.change, "significant" if delta.significant else "within noise")
         for delta in one.deltas
     ]  # fmt: skip
     config = [(name, first, second) for name, (first, second) in one.config.items()]

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
-from ray_sentinel.diagnose.comparison import Side, compare, config_difference
+import msgspec
+import pytest
+
+from ray_sentinel.cli.commands.compare import markdown
+from ray_sentinel.diagnose.comparison import Delta, Side, compare, config_difference
 from ray_sentinel.diagnose.logs import LogFacts, LoggedStep
 from tests.support.diagnosis import case_of
 from tests.support.tsdb_scenarios.world import World
@@ -52,3 +56,41 @@ def test_no_common_steps_and_configuration() -> None:
     found = compare(Side(title="a", case=None, logs=one), Side(title="b", case=None, logs=other))
     assert found.steps is None
     assert found.deltas == ()
+
+
+def test_what_was_nothing_before_has_no_share_but_is_told() -> None:
+    def clean(errors: float) -> Side:
+        world = World(seed=1, hosts=3, gpus=2)
+        for name, rates in world.rdma.items():
+            if name.endswith("retx_pkts_total"):
+                rates[:] = errors
+        world.play()
+        return Side(title=str(errors), case=case_of(world), logs=LogFacts())
+
+    found = compare(clean(0.0), clean(500.0))
+    rdma = next(delta for delta in found.deltas if delta.title == "RDMA retransmits")
+    assert (rdma.first, rdma.relative) == (0.0, None)
+    assert rdma.change.endswith("from 0")
+    for delta in found.deltas:
+        assert "nan" not in delta.change
+        assert "inf" not in delta.change
+    text = markdown(found)
+    assert "nan" not in text
+    assert b"NaN" not in msgspec.json.encode(found)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "unit", "text"),
+    [
+        (0.0, 0.0, "s", "none"),
+        (0.0, 12.5, "packets/s", "+12.5 packets/s from 0"),
+        (0.0, 3.0, "%", "+3% from 0"),
+        (2.0, 1.0, "s", "-50.0%"),
+        (-2.0, -1.0, "", "+50.0%"),
+    ],
+)
+def test_a_difference_for_people(first: float, second: float, unit: str, text: str) -> None:
+    relative = (second - first) / abs(first) if first else None
+    delta = Delta(metric="m", title="t", unit=unit, first=first, second=second,
+                  relative=relative, significant=True)  # fmt: skip
+    assert delta.change == text
