@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import pytest
+
 from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import AnyAction, AskRecorder, Capture, ProbeNode, TakeStacks
 from ray_sentinel.engine.engine import Engine
@@ -36,6 +38,8 @@ from ray_sentinel.model.recorder import RecorderFacts
 from ray_sentinel.model.stacks import Activity, StackFact
 
 START = 1_700_000_000.0
+ATTACHED = pytest.mark.parametrize("attached", [True, False], ids=["attached", "not-attached"])
+"""With the ranks' own records, and without any."""
 
 
 @dataclass

@@ -1,0 +1,137 @@
+"""Whole scenarios through the engine: who holds the others up is named, and when."""
+
+from __future__ import annotations
+
+import pytest
+
+from ray_sentinel.model.recorder import RecorderCulprit, RecorderFacts
+from tests.support.engine_sim import ATTACHED, Sim
+
+
+@ATTACHED
+@pytest.mark.parametrize("step_seconds", [0.1, 1.0])
+def test_a_sleeping_rank_is_named_within_15_seconds(attached: bool, step_seconds: float) -> None:
+    sim = Sim(attached=attached, step_seconds=step_seconds)
+    sim.run(30)
+    sim.stick(4)
+    began = sim.now
+    sim.run(40)
+    assert sim.named() == [4]
+    (incident,) = sim.incidents()
+    assert incident.kind == "host-stuck"
+    assert incident.confirmed_at is not None
+    assert incident.confirmed_at - began <= 15
+    assert incident.state == "explained"
+    assert sim.engine.status(sim.now)[0] == "hung"
+
+
+@ATTACHED
+def test_a_stopped_rank_is_named_within_5_seconds(attached: bool) -> None:
+    sim = Sim(attached=attached)
+    sim.run(30)
+    sim.stick(2, state="T")
+    began = sim.now
+    sim.run(20)
+    (incident,) = sim.incidents()
+    assert (sim.named(), incident.kind) == ([2], "rank-stopped")
+    assert incident.confirmed_at is not None
+    assert incident.confirmed_at - began <= 5
+
+
+def test_a_held_gil_is_named_within_5_seconds() -> None:
+    sim = Sim()
+    sim.run(30)
+    sim.stick(1, interpreter="gil-held", activity="unknown")
+    began = sim.now
+    sim.run(20)
+    (incident,) = sim.incidents()
+    assert (sim.named(), incident.kind) == ([1], "gil-held")
+    assert incident.confirmed_at is not None
+    assert incident.confirmed_at - began <= 5
+
+
+@pytest.mark.parametrize("spinning", [True, False])
+def test_a_held_gil_is_seen_from_outside(spinning: bool) -> None:
+    sim = Sim(attached=False)
+    sim.run(30)
+    sim.stick(1, holds_gil=True, activity="unknown", waits=None, spinning=spinning)
+    began = sim.now
+    sim.run(20)
+    (incident,) = sim.incidents()
+    assert (sim.named(), incident.kind) == ([1], "gil-held")
+    assert incident.confirmed_at is not None
+    assert incident.confirmed_at - began <= 6
+
+
+@ATTACHED
+def test_a_rank_in_the_kernel_is_named(attached: bool) -> None:
+    sim = Sim(attached=attached)
+    sim.run(30)
+    sim.stick(0, state="D", wchan="rpc_wait_bit_killable")
+    sim.run(20)
+    (incident,) = sim.incidents()
+    assert (sim.named(), incident.kind) == ([0], "kernel-blocked")
+    assert incident.verdict is not None
+    assert "rpc_wait_bit_killable" in incident.verdict.culprits[0].reason
+
+
+@ATTACHED
+def test_two_culprits_are_both_named(attached: bool) -> None:
+    sim = Sim(world=8, attached=attached)
+    sim.run(30)
+    sim.stick(1)
+    sim.stick(6, activity="input-wait")
+    sim.run(30)
+    assert sim.named() == [1, 6]
+
+
+def test_the_flight_recorder_outweighs_the_stacks() -> None:
+    sim = Sim()
+    sim.run(30)
+    sim.stick(4, activity="collective-wait", waits=True)
+    sim.recorder = RecorderFacts(
+        kind="collective-mismatch",
+        culprits=(RecorderCulprit(rank=4, kind="collective-mismatch", reason="in reduce"),),
+        confidence=0.9,
+    )
+    sim.run(20)
+    (incident,) = sim.incidents()
+    assert (sim.named(), incident.kind) == ([4], "collective-mismatch")
+
+
+def test_all_in_one_collective_is_not_blamed_on_anybody() -> None:
+    sim = Sim()
+    sim.run(30)
+    sim.stick(4, activity="collective-wait", waits=True,
+              where=("main (train.py:1)", "all_reduce (distributed_c10d.py:99)"))  # fmt: skip
+    sim.run(60)
+    (incident,) = sim.incidents()
+    assert (sim.named(), incident.kind) == ([], "unknown")
+
+
+def test_a_hang_that_ends_resolves_and_a_second_one_is_new() -> None:
+    sim = Sim()
+    sim.run(30)
+    sim.stick(4)
+    sim.run(20)
+    sim.rank(4).stuck = False
+    sim._done_at = sim.now
+    sim.run(30)
+    assert [incident.state for incident in sim.incidents()] == ["resolved"]
+    sim.stick(1)
+    sim.run(60)
+    assert len(sim.incidents()) == 2
+    last = sim.incidents()[-1].verdict
+    assert last is not None
+    assert [culprit.rank for culprit in last.culprits] == [1]
+
+
+def test_clocks_minutes_apart_change_nothing() -> None:
+    sim = Sim(clock_skew=300.0)
+    sim.run(30)
+    sim.stick(2)
+    began = sim.now
+    sim.run(20)
+    (incident,) = sim.incidents()
+    assert sim.named() == [2]
+    assert 8 <= (incident.confirmed_at or 0) - began <= 15
