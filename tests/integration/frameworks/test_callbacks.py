@@ -29,6 +29,8 @@ def told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Told]:
     """Records into a folder of our own; nothing is deployed."""
     monkeypatch.setenv("RAY_SENTINEL_RECORD_DIR", str(tmp_path))
     monkeypatch.setenv("RAY_SENTINEL_AUTOSTEP", "0")
+    # Where no cluster is named, the one that other tests left on this machine would be taken.
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     found = Told()
     step, begin = ProgressWriter.step, ProgressWriter.begin_phase
 

@@ -43,6 +43,8 @@ def test_every_worker_attaches_under_its_rank(
     }
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
+    # Where a token lies about, ray.init() would leave its use in the environment of later tests.
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     ray.init("local", num_cpus=3, include_dashboard=False, runtime_env={"env_vars": variables})
     try:
         DataParallelTrainer(
