@@ -48,3 +48,18 @@ USER_PROCESSES = Metric(
 PROCESS_MEMORY = _gauge("hw_gpu_process_memory_bytes", "Device memory of a rank.", "pid")
 XIDS = _counter("hw_gpu_xid_errors_total", "Errors that the NVIDIA driver reported.", "xid")
 AER = (PCIE_CORRECTABLE, PCIE_NONFATAL, PCIE_FATAL)
+READINGS = (
+    INFO,
+    TEMPERATURE,
+    MEMORY_TEMPERATURE,
+    POWER,
+    POWER_LIMIT,
+    ENERGY,
+    UTILIZATION,
+    MEMORY_UTILIZATION,
+    CLOCK,
+    VRAM_USED,
+    VRAM_TOTAL,
+    THROTTLE,
+)
+"""What is read of a card of any maker."""

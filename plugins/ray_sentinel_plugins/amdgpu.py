@@ -45,18 +45,7 @@ class AmdgpuCollector(Collector):
     name = "amdgpu"
     Options = AmdgpuOptions
     metrics = (
-        gpu_metrics.INFO,
-        gpu_metrics.TEMPERATURE,
-        gpu_metrics.MEMORY_TEMPERATURE,
-        gpu_metrics.POWER,
-        gpu_metrics.POWER_LIMIT,
-        gpu_metrics.ENERGY,
-        gpu_metrics.UTILIZATION,
-        gpu_metrics.MEMORY_UTILIZATION,
-        gpu_metrics.CLOCK,
-        gpu_metrics.VRAM_USED,
-        gpu_metrics.VRAM_TOTAL,
-        gpu_metrics.THROTTLE,
+        *gpu_metrics.READINGS,
         *ras.METRICS,
         gpu_metrics.REMAPPED_ROWS,
         gpu_metrics.REMAP_PENDING,

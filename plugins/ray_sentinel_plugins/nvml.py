@@ -55,18 +55,7 @@ class NvmlCollector(Collector):
     name = "nvml"
     Options = NvmlOptions
     metrics = (
-        gpu_metrics.INFO,
-        gpu_metrics.TEMPERATURE,
-        gpu_metrics.MEMORY_TEMPERATURE,
-        gpu_metrics.POWER,
-        gpu_metrics.POWER_LIMIT,
-        gpu_metrics.ENERGY,
-        gpu_metrics.UTILIZATION,
-        gpu_metrics.MEMORY_UTILIZATION,
-        gpu_metrics.CLOCK,
-        gpu_metrics.VRAM_USED,
-        gpu_metrics.VRAM_TOTAL,
-        gpu_metrics.THROTTLE,
+        *gpu_metrics.READINGS,
         gpu_metrics.ECC_CORRECTED,
         gpu_metrics.ECC_UNCORRECTED,
         gpu_metrics.REMAPPED_ROWS,

@@ -29,10 +29,9 @@ MAX_FORMER = 4096
 """Former ranks that are remembered, so that their orphaned children are not taken for ranks."""
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """A process that is a rank, and who says so."""
+class _Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Which rank of which job."""
 
-    process: Process
     job: str
     rank: int
     attempt: int = 0
@@ -40,38 +39,28 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     local_rank: int | None = None
     gpus: tuple[str, ...] = ()
     role: str = ""
+
+
+class Found(_Place, frozen=True, kw_only=True):
+    """A process that is a rank, and who says so."""
+
+    process: Process
     source: str = "environ"
     """"record", "ray", "environ" or "title"."""
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
+class Claim(_Place, frozen=True, kw_only=True):
     """Somebody's word that a process is a rank: its record's, or Ray's."""
 
     pid: int
     start: int
     """0 where it is not known: whatever process has the pid now."""
-    job: str
-    rank: int
-    attempt: int = 0
-    world_size: int | None = None
-    local_rank: int | None = None
-    gpus: tuple[str, ...] = ()
-    role: str = ""
     source: str = "record"
 
     def found(self, process: Process) -> Found:
         """The rank, where its word is taken for ``process``."""
-        return Found(
-            process=process,
-            job=self.job,
-            rank=self.rank,
-            attempt=self.attempt,
-            world_size=self.world_size,
-            local_rank=self.local_rank,
-            gpus=self.gpus,
-            role=self.role,
-            source=self.source,
-        )
+        place = {name: getattr(self, name) for name in _Place.__struct_fields__}
+        return Found(process=process, source=self.source, **place)
 
 
 class _Candidate(msgspec.Struct, frozen=True):

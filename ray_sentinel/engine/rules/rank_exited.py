@@ -19,7 +19,8 @@ from ray_sentinel.engine.exits import (
 )
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.rule import Rule, Thresholds
-from ray_sentinel.model.incident import EvidenceItem, Finding
+from ray_sentinel.model.identity import RankId
+from ray_sentinel.model.incident import EvidenceItem, FaultKind, Finding
 from ray_sentinel.model.progress import Exit
 
 
@@ -74,26 +75,42 @@ class RankExited(Rule):
         if not first:
             return self._only_echoes(job, abnormal)
         evidence = tuple(
-            EvidenceItem(
-                source="exit",
-                text=f"rank {exit_.rank.id.rank} (pid {exit_.rank.process.pid} on "
-                f"{view.host_of(exit_.rank.node)}) {describe_exit(exit_)}",
-                rank=exit_.rank.id.rank,
+            _item(
+                at,
+                exit_,
+                f"(pid {exit_.rank.process.pid} on {view.host_of(exit_.rank.node)}) "
+                + describe_exit(exit_),
                 weight=8.0,
-                at=at,
             )
             for at, exit_ in first
         ) + self._echoes(abnormal, first)
         killed_by_oom = any(exit_.oom_killed for _, exit_ in first)
         names = ", ".join(str(exit_.rank.id.rank) for _, exit_ in first)
+        return self._finding(
+            job,
+            "oom-killed" if killed_by_oom else "rank-dead",
+            f"rank {names} of {job.job} {describe_exit(first[0][1])}",
+            suspects=tuple(exit_.rank.id for _, exit_ in first),
+            evidence=evidence,
+        )
+
+    def _finding(
+        self,
+        job: JobView,
+        kind: FaultKind,
+        summary: str,
+        *,
+        suspects: tuple[RankId, ...] = (),
+        evidence: tuple[EvidenceItem, ...],
+    ) -> Finding:
         return Finding(
             rule=self.name,
             job=job.job,
             attempt=job.attempt,
-            kind="oom-killed" if killed_by_oom else "rank-dead",
+            kind=kind,
             severity="critical",
-            summary=f"rank {names} of {job.job} {describe_exit(first[0][1])}",
-            suspects=tuple(exit_.rank.id for _, exit_ in first),
+            summary=summary,
+            suspects=suspects,
             evidence=evidence,
             hard=True,
             settled=True,
@@ -128,13 +145,7 @@ class RankExited(Rule):
     ) -> tuple[EvidenceItem, ...]:
         begin = first[0][0]
         return tuple(
-            EvidenceItem(
-                source="exit",
-                text=f"rank {exit_.rank.id.rank} {describe_exit(exit_)} {at - begin:.1f} s later: "
-                "an echo",
-                rank=exit_.rank.id.rank,
-                at=at,
-            )
+            _item(at, exit_, f"{describe_exit(exit_)} {at - begin:.1f} s later: an echo")
             for at, exit_ in abnormal
             if (at, exit_) not in first
         )
@@ -169,27 +180,21 @@ class RankExited(Rule):
     ) -> Finding:
         names = ", ".join(str(exit_.rank.id.rank) for _, exit_ in leavers)
         evidence = tuple(
-            EvidenceItem(
-                source="exit",
-                text=f"rank {exit_.rank.id.rank} {describe_exit(exit_)} while the job went on, and "
-                f"{len(abnormal)} ranks lost a peer right after it",
-                rank=exit_.rank.id.rank,
+            _item(
+                at,
+                exit_,
+                f"{describe_exit(exit_)} while the job went on, and {len(abnormal)} ranks lost a "
+                "peer right after it",
                 weight=6.0,
-                at=at,
             )
             for at, exit_ in leavers
         )
-        return Finding(
-            rule=self.name,
-            job=job.job,
-            attempt=job.attempt,
-            kind="rank-dead",
-            severity="critical",
-            summary=f"rank {names} of {job.job} left while the others went on",
+        return self._finding(
+            job,
+            "rank-dead",
+            f"rank {names} of {job.job} left while the others went on",
             suspects=tuple(exit_.rank.id for _, exit_ in leavers),
             evidence=evidence + self._echoes(abnormal, leavers),
-            hard=True,
-            settled=True,
         )
 
     @staticmethod
@@ -208,24 +213,11 @@ class RankExited(Rule):
             if mismatch
             else f"{len(abnormal)} ranks lost a peer and ended; who was lost cannot be told"
         )
-        return Finding(
-            rule=self.name,
-            job=job.job,
-            attempt=job.attempt,
-            kind="collective-mismatch" if mismatch else "unknown",
-            severity="critical",
-            summary=f"{job.job}: {summary}",
-            evidence=tuple(
-                EvidenceItem(
-                    source="exit",
-                    text=f"rank {exit_.rank.id.rank} {describe_exit(exit_)}",
-                    rank=exit_.rank.id.rank,
-                    at=at,
-                )
-                for at, exit_ in abnormal
-            ),
-            hard=True,
-            settled=True,
+        return self._finding(
+            job,
+            "collective-mismatch" if mismatch else "unknown",
+            f"{job.job}: {summary}",
+            evidence=tuple(_item(at, exit_, describe_exit(exit_)) for at, exit_ in abnormal),
         )
 
     def _asked_to_end(self, first: tuple[float, Exit], first_abnormal: float) -> bool:
@@ -245,3 +237,10 @@ class RankExited(Rule):
             if node is not None and 1.5 * interval + 0.5 < node.silence(now) < limit:
                 return True
         return False
+
+
+def _item(at: float, exit_: Exit, text: str, weight: float = 0.0) -> EvidenceItem:
+    number = exit_.rank.id.rank
+    return EvidenceItem(
+        source="exit", text=f"rank {number} {text}", rank=number, weight=weight, at=at
+    )
