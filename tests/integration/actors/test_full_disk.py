@@ -12,7 +12,7 @@ from ray_sentinel.actors import bundle, eventlog
 from ray_sentinel.actors.brain import LogWriter
 from ray_sentinel.clock import FakeClock
 from ray_sentinel.engine.events import Tick
-from ray_sentinel.model.incident import Incident
+from tests.support.incidents import an_incident
 from tests.support.small_disk import small_disk as mounted
 
 pytestmark = pytest.mark.integration
@@ -53,18 +53,7 @@ def test_the_event_log_goes_on_when_there_is_room_again(small: Path) -> None:
 
 
 def test_a_bundle_says_what_did_not_fit(small: Path) -> None:
-    incident = Incident(
-        id="0001",
-        job="j",
-        attempt=0,
-        kind="unknown",
-        severity="critical",
-        state="confirmed",
-        summary="",
-        rule="",
-        suspected_at=0.0,
-    )
-    folder = bundle.create(small, incident)
+    folder = bundle.create(small, an_incident())
     (problem,) = bundle.add(folder, {"a.txt": b"x" * 1000, "b.txt": b"y" * 100_000})
     assert "b.txt" in problem
     assert "No space left" in problem

@@ -14,21 +14,17 @@ from ray_sentinel.actors.storage import Storage
 from ray_sentinel.config import Config, Notify
 from ray_sentinel.engine.actions import Publish
 from ray_sentinel.model.incident import Incident, Transition
+from tests.support.incidents import an_incident
 
 pytestmark = pytest.mark.integration
 
 
 def incident(*states: Any) -> Incident:
-    return Incident(
+    return an_incident(
         id="7",
         job="job",
-        attempt=0,
-        kind="gil-held",
-        severity="critical",
         state=states[-1],
         summary="rank 3 holds the GIL",
-        rule="r",
-        suspected_at=5.0,
         history=tuple(Transition(float(n), state) for n, state in enumerate(states, 5)),
     )
 

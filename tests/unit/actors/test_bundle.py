@@ -10,18 +10,9 @@ import pytest
 
 from ray_sentinel.actors import bundle
 from ray_sentinel.model.incident import Incident
+from tests.support.incidents import an_incident
 
-INCIDENT = Incident(
-    id="0007",
-    job="j",
-    attempt=0,
-    kind="gil-held",
-    severity="critical",
-    state="confirmed",
-    summary="s",
-    rule="r",
-    suspected_at=1_767_323_045.0,
-)
+INCIDENT = an_incident(id="0007", suspected_at=1_767_323_045.0)
 
 
 def test_the_folder_is_named_by_time_kind_and_number(tmp_path: Path) -> None:

@@ -9,22 +9,13 @@ import pytest
 from ray_sentinel.actors import diagnosing
 from ray_sentinel.actors.diagnosing import SeriesDiagnoser, diagnosed
 from ray_sentinel.model.incident import FaultKind, Incident
+from tests.support.incidents import an_incident
 
 WAIT = 20.0
 
 
 def incident(number: str = "1", kind: FaultKind = "stall") -> Incident:
-    return Incident(
-        id=number,
-        job="j",
-        attempt=1,
-        kind=kind,
-        severity="critical",
-        state="captured",
-        summary="s",
-        rule="r",
-        suspected_at=1000.0,
-    )
+    return an_incident(id=number, attempt=1, kind=kind, state="captured", suspected_at=1000.0)
 
 
 @pytest.fixture

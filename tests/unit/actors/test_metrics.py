@@ -7,6 +7,7 @@ from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.metrics import Family, Metric
 from ray_sentinel.model.progress import Exit, ProcessState, Progress, RankSnapshot
+from tests.support.incidents import an_incident
 
 
 def rank(number: int, *, attempt: int = 0, start: int = 1, job: str = "j") -> Rank:
@@ -69,17 +70,7 @@ def test_of_two_attempts_of_a_rank_one_series_is_served() -> None:
 
 
 def incident(number: int, state: str, kind: str = "gil-held") -> Incident:
-    return Incident(
-        id=str(number),
-        job="j",
-        attempt=0,
-        kind=kind,  # type: ignore[arg-type]
-        severity="critical",
-        state=state,  # type: ignore[arg-type]
-        summary="",
-        rule="r",
-        suspected_at=1.0,
-    )
+    return an_incident(id=str(number), kind=kind, state=state)
 
 
 def test_incidents_are_counted_and_the_open_ones_named() -> None:

@@ -18,7 +18,7 @@ from ray_sentinel.config import Capture as CaptureTable
 from ray_sentinel.engine.actions import Capture
 from ray_sentinel.errors import UnreachableError
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
-from ray_sentinel.model.incident import Incident
+from tests.support.incidents import an_incident
 
 
 def node(node_id: str, host: str, *, alive: bool = True) -> RayNode:
@@ -188,19 +188,8 @@ def a_rank(number: int) -> Rank:
 
 
 def test_no_more_processes_are_paused_than_allowed() -> None:
-    incident = Incident(
-        id="1",
-        job="j",
-        attempt=0,
-        kind="unknown",
-        severity="critical",
-        state="confirmed",
-        summary="",
-        rule="",
-        suspected_at=0.0,
-    )
     ranks = [a_rank(number) for number in range(4)]
-    asked = Capture(incident=incident, suspects=tuple(ranks[:2]), waiters=tuple(ranks[2:]))
+    asked = Capture(incident=an_incident(), suspects=tuple(ranks[:2]), waiters=tuple(ranks[2:]))
     cut = limited(asked, 3)
     assert cut.suspects == tuple(ranks[:2])
     assert cut.waiters == (ranks[2],)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from ray_sentinel.actors.timed import WHY, TimedCapture
-from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import JobStatus
+from tests.support.incidents import an_incident
 
 JOB = JobStatus(job="j", attempt=0, step=None, phase="train", step_age_seconds=0.0)
 
@@ -30,10 +30,9 @@ def test_a_job_that_has_ended_is_not_captured() -> None:
 
 
 def test_a_successor_does_not_capture_again() -> None:
-    done = Incident(
-        id="i", job="j", attempt=0, kind="asked", severity="info", rule="user.dump",
-        state="explained", summary=f"j: {WHY}", suspected_at=5.0,
-    )  # fmt: skip
+    done = an_incident(
+        kind="asked", severity="info", rule="user.dump", state="explained", summary=f"j: {WHY}"
+    )
     timed = TimedCapture(10.0)
     timed.due([JOB], [done], 0.0)
     assert timed.due([JOB], [done], 20.0) == []

@@ -9,21 +9,16 @@ from ray_sentinel.demo.suite import line, plans
 from ray_sentinel.demo.table import markdown, missed
 from ray_sentinel.demo.trial import Outcome, conclude
 from ray_sentinel.model.incident import Culprit, FaultKind, Incident, Verdict
+from tests.support.incidents import an_incident
 
 BEGAN = 1_000.0
 
 
 def incident(named: list[int], kind: FaultKind, at: float) -> Incident:
     culprits = tuple(Culprit(rank=rank, host="h", pid=rank, reason="") for rank in named)
-    return Incident(
-        id="0001",
+    return an_incident(
         job="job",
-        attempt=0,
         kind=kind,
-        severity="critical",
-        state="confirmed",
-        summary="",
-        rule="hang.silent",
         suspected_at=at,
         confirmed_at=at,
         verdict=Verdict(kind=kind, summary="", culprits=culprits),

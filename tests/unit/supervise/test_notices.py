@@ -12,6 +12,7 @@ from ray_sentinel.model.incident import Culprit, Incident, Transition, Verdict
 from ray_sentinel.supervise.incident_notices import key_of, keys_of_past, notice_of
 from ray_sentinel.supervise.notices import Notice, body, is_slack, variables
 from ray_sentinel.supervise.notifier import settings_of
+from tests.support.incidents import an_incident
 
 NOTICE = Notice(key="k", event="hang", job="a<b", text="rank 3 & rank 4 <!channel>", time=1.0)
 SLACK = "https://hooks.slack.com/services/T0/B0/secret"
@@ -39,16 +40,10 @@ def incident(state: str) -> Incident:
         summary="rank 3 holds the GIL",
         culprits=(Culprit(rank=3, host="node-2", pid=7, reason="GIL"),),
     )
-    return Incident(
-        id="1",
+    return an_incident(
         job="job",
-        attempt=0,
-        kind="gil-held",
-        severity="critical",
-        state=state,  # type: ignore[arg-type]
+        state=state,
         summary="suspected",
-        rule="r",
-        suspected_at=5.0,
         verdict=verdict,
         history=(Transition(5.0, "suspected"), Transition(6.0, "confirmed")),
     )
