@@ -111,6 +111,12 @@ def _all_clear(case: Case, answers: Sequence[Diagnosis]) -> Diagnosis:
         if line.trained:
             text += f"; steps went on to {line.steps[-1]:.0f}"
         text += "."
+        # What explains an end only if somebody says that it was not wanted.
+        ends = [one.root_cause for one in answers if one.analysis == "heartbeat" and one.chain]
+        if ends and not case.logs.files:
+            text += (
+                f" No log was collected that tells why it ended. If it was not to end: {ends[0]}"
+            )
     return Diagnosis(
         analysis="health-check",
         playbook="all",

@@ -13,7 +13,7 @@ from ray_sentinel.diagnose import stats, wording
 from ray_sentinel.diagnose import stop as stops
 from ray_sentinel.diagnose.anomaly import Anomaly, at_row
 from ray_sentinel.diagnose.case import Case
-from ray_sentinel.diagnose.detect import faults, levels, lost, memory, rdma
+from ray_sentinel.diagnose.detect import faults, levels, lost, memory, rdma, rested
 from ray_sentinel.diagnose.panel import listed
 from ray_sentinel.model.diagnosis import Culprit, Diagnosis, Fact, Link, Table
 
@@ -29,6 +29,8 @@ AROUND = 90.0
 TCP_SPIKE = 50.0
 """Retransmits per second above the host's usual."""
 IO_HIGH = 20.0
+UNSAID = 0.3
+"""How well a heartbeat timeout explains a job of which no log speaks."""
 
 
 class Moment(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,17 +45,34 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def applies(case: Case) -> float:
-    """The log, or the user, speaks of a heartbeat."""
+    """The log, or the user, speaks of a heartbeat; or nothing speaks, and the job ended at once."""
+    if _spoken_of(case):
+        return 1.0
+    quiet = not case.logs.files
+    return UNSAID if quiet and (case.once(rested.first) or _ended_abruptly(case)) else 0.0
+
+
+def _spoken_of(case: Case) -> bool:
     said = case.logs.failure == "heartbeat-timeout"
-    asked = bool(case.options.accused or case.options.heartbeat_timeout)
-    return 1.0 if said or asked else 0.0
+    return said or bool(case.options.accused or case.options.heartbeat_timeout)
 
 
 def run(case: Case) -> Diagnosis:
     """The accused were alive, or were not."""
-    if applies(case) == 0.0 and case.options.crash_at is None and not _ended_abruptly(case):
-        text = "Not a heartbeat timeout: nobody speaks of one, and the job did not end abruptly."
-        return wording.plain(case, NAME, ANALYSIS, "not-this", "none", text, 0.85)
+    if not _spoken_of(case) and case.options.crash_at is None:
+        if not case.logs.files and (early := case.once(rested.first)) is not None:
+            return _unsaid(case, early)
+        if not _ended_abruptly(case):
+            return _not_this(case)
+    return _judged(case)
+
+
+def _not_this(case: Case) -> Diagnosis:
+    text = "Not a heartbeat timeout: nobody speaks of one, and the job did not end abruptly."
+    return wording.plain(case, NAME, ANALYSIS, "not-this", "none", text, 0.85)
+
+
+def _judged(case: Case) -> Diagnosis:
     moment = when(case)
     until = min(moment.stopped + AROUND, max(moment.crash - case.cell, moment.stopped + case.cell))
     states = levels.states(case, moment.stopped - case.cell / 2, until)
@@ -72,8 +91,33 @@ def run(case: Case) -> Diagnosis:
         )
         return wording.plain(case, NAME, ANALYSIS, "not-this", "none", text, 0.6)
     if idle:
-        return _true(case, moment, own, idle)
+        text = (
+            f"Probably a true heartbeat timeout: {listed(idle)} did no work any more when the "
+            "heartbeats stopped. Look for an OOM kill, GPU errors or a crash there."
+        )
+        return _true(case, moment, own, idle, text, 0.75)
     return _false(case, moment, own)
+
+
+def _unsaid(case: Case, early: rested.Rested) -> Diagnosis:
+    """No log tells anything, but some hosts rested first."""
+    fatal = any(one.severity == "fatal" for one in case.once(faults.find))
+    if fatal or case.once(lost.hosts) or case.once(memory.kills):
+        text = (
+            f"{listed(early.hosts)} rested first; a fault, an OOM kill or a lost node explains it."
+        )
+        return wording.plain(case, NAME, ANALYSIS, "not-this", "none", text, 0.6)
+    gap = early.others_at - early.at
+    moment = Moment(crash=early.others_at, stopped=early.at + case.cell, timeout=gap,
+                    accused=early.hosts, named=False)  # fmt: skip
+    own = levels.states(case, moment.stopped, moment.crash)
+    text = (
+        f"{listed(early.hosts)} did no work any more for {gap:.0f} s before all others rested, "
+        "too. No log was collected that tells why; a heartbeat timeout that ended the job was a "
+        "true one."
+    )
+    mine = [one for one in own if one.host in early.hosts]
+    return _true(case, moment, mine, list(early.hosts), text, 0.55)
 
 
 def _ended_abruptly(case: Case) -> bool:
@@ -125,18 +169,17 @@ def _dead(case: Case, moment: Moment, own: list[levels.GpuState]) -> list[str]:
     return sorted({one.host for one in case.once(lost.hosts)} & gone)
 
 
-def _true(case: Case, moment: Moment, own: list[levels.GpuState], dead: list[str]) -> Diagnosis:
-    text = (
-        f"Probably a true heartbeat timeout: {listed(dead)} did no work any more when the "
-        "heartbeats stopped. Look for an OOM kill, GPU errors or a crash there."
-    )
+def _true(
+    case: Case, moment: Moment, own: list[levels.GpuState], dead: list[str], text: str,
+    confidence: float,
+) -> Diagnosis:  # fmt: skip
     chain = (
         Link(role="root", text=f"{listed(dead)} stopped working", at=moment.stopped,
              uncertainty=AROUND, host=dead[0]),
         _crash_link(moment),
     )  # fmt: skip
     culprits = tuple(Culprit(host=host, reason="no work at the heartbeat's stop") for host in dead)
-    return _answer(case, moment, own, "heartbeat-true", text, 0.75, chain, culprits, ())
+    return _answer(case, moment, own, "heartbeat-true", text, confidence, chain, culprits, ())
 
 
 def _false(case: Case, moment: Moment, own: list[levels.GpuState]) -> Diagnosis:
@@ -269,7 +312,7 @@ def _answer(
         cause=cause,
         root_cause=text,
         confidence=confidence,
-        weight=0.93 if applies(case) else 0.3,
+        weight=_weight(case, moment, culprits),
         window=(moment.stopped, moment.crash),
         onset=chain[0].at,
         culprits=culprits,
@@ -279,6 +322,13 @@ def _answer(
         anomalies=tuple(fact.text for fact in facts),
         next_steps=_next_steps(cause),
     )
+
+
+def _weight(case: Case, moment: Moment, culprits: tuple[Culprit, ...]) -> float:
+    """Where nobody speaks of a heartbeat, hosts that were well explain no end of a job."""
+    if _spoken_of(case):
+        return 0.93
+    return UNSAID if culprits or moment.named or case.options.crash_at is not None else 0.0
 
 
 def _next_steps(cause: str) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.support.tsdb_scenarios import decoys
 from tests.support.tsdb_scenarios.truth import Scenario, Truth
-from tests.support.tsdb_scenarios.world import World
+from tests.support.tsdb_scenarios.world import REST, World
 
 
 def plain(world: World) -> Truth:
@@ -49,6 +49,29 @@ def one_host(world: World) -> Truth:
     return Truth("", "")
 
 
+def _ends(world: World) -> float:
+    decoys.usual(world)
+    end = world.draw((0.6, 0.85)) * float(world.t[-1])
+    world.halt = end
+    return end
+
+
+def finished(world: World) -> Truth:
+    """The job is done; its nodes go on to be watched while they rest."""
+    world.state[:, :, world.after(_ends(world))] = REST
+    return Truth("", "")
+
+
+def finished_with_evaluation(world: World) -> Truth:
+    """The job is done, and one host evaluates for some minutes more."""
+    end = _ends(world)
+    last = int(world.rng.integers(world.hosts))
+    for host in range(world.hosts):
+        more = world.draw((120, 400)) if host == last else 0.0
+        world.state[host, :, world.after(end + more)] = REST
+    return Truth("", "")
+
+
 SCENARIOS = [
     Scenario("healthy-plain", plain),
     Scenario("healthy-tcp-storm", storm),
@@ -56,4 +79,6 @@ SCENARIOS = [
     Scenario("healthy-gaps", gaps),
     Scenario("healthy-no-checkpoints", no_checkpoints),
     Scenario("healthy-one-host", one_host, hosts=1),
+    Scenario("healthy-finished", finished),
+    Scenario("healthy-finished-with-evaluation", finished_with_evaluation),
 ]
