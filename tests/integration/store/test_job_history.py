@@ -1,0 +1,143 @@
+"""Whole jobs in the embedded history, through the command line: live, by the page, and after."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ray_sentinel.actors.history import HistoryKeeper
+from ray_sentinel.cli.main import main
+from ray_sentinel.clock import FakeClock
+from ray_sentinel.diagnose.series import Selector
+from ray_sentinel.model.status import Status
+from ray_sentinel.store.history_file import HistoryFile
+from ray_sentinel.web.page import Page
+from ray_sentinel.web.routes import Source
+from tests.support.small_disk import small_disk as mounted
+from tests.support.tsdb_scenarios import ranges
+from tests.support.tsdb_scenarios.catalogue import scenario
+from tests.support.tsdb_scenarios.history import keep
+from tests.support.tsdb_scenarios.truth import Truth
+
+pytestmark = pytest.mark.integration
+HOURS = 26.0
+
+
+@pytest.fixture(autouse=True)
+def _every_ten_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranges, "INTERVAL", (10.0, 10.0))
+
+
+def written(folder: Path, name: str) -> tuple[HistoryFile, Truth]:
+    """A job of more than a day whose coordinator still runs."""
+    planted = scenario(name)
+    job = type(planted)(name, planted.build, minutes=60 * HOURS, hosts=3)
+    world, truth = job.make(4, gpus=4, style="ours")
+    file = HistoryFile(folder / "history", "d1")
+    keep(world.series(), file)
+    return file, truth
+
+
+def asked(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, object]:
+    code = main(["diagnose", *words, "--json"])
+    found: dict[str, object] = json.loads(capsys.readouterr().out)
+    assert code == (0 if found["outcome"] == "healthy" else 1)
+    return found
+
+
+def right(found: dict[str, object], truth: Truth) -> bool:
+    culprits: list[dict[str, str]] = found["culprits"]  # type: ignore[assignment]
+    start, end = found["inventory"]["span"]  # type: ignore[index, call-overload]
+    assert end - start > (HOURS - 0.5) * 3600
+    return {one["host"] for one in culprits} == truth.hosts
+
+
+@pytest.mark.parametrize("name", ["hang-port-down", "gpu-clock", "healthy-no-checkpoints"])
+def test_a_day_is_diagnosed_while_it_runs_and_when_it_has_ended(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, truth = written(tmp_path, name)
+    live = asked(capsys, str(tmp_path))
+    assert right(live, truth)
+    path = file.path
+    file.close()
+    assert right(asked(capsys, str(tmp_path)), truth)
+    assert right(asked(capsys, str(path)), truth)
+
+
+def status(file: HistoryFile, now: float, *, here: bool) -> Status:
+    return Status(state="hung", verdict="", time=now, log_dir=str(file.path),
+                  history=str(file.path) if here else "/elsewhere/history/s.db")  # fmt: skip
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_the_page_gives_the_whole_job(
+    tmp_path: Path, here: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, truth = written(tmp_path, "hang-port-down")
+    assert file.path is not None
+    assert file.history is not None
+    now = file.path.stat().st_mtime
+    source = Source(lambda: status(file, now, here=here), lambda: (), file.history.image)
+    page = Page(source, 0)
+    try:
+        assert right(asked(capsys, page.url), truth)
+    finally:
+        page.close()
+        file.close()
+
+
+def test_a_folder_whose_newest_history_is_damaged_gives_the_one_before(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, truth = written(tmp_path, "hang-port-down")
+    file.close()
+    bad = tmp_path / "history" / "series-99990101T000000Z.db"
+    bad.write_bytes(b"SQLite format 3\0" + b"\1" * 5000)
+    found = asked(capsys, str(tmp_path))
+    assert right(found, truth)
+    assert bad.name in json.dumps(found["inventory"])
+    bad.rename(bad.with_suffix(".only.db"))
+    for path in (tmp_path / "history").glob("series-2*"):
+        path.unlink()
+    assert main(["diagnose", str(tmp_path), "--json"]) == 2
+    assert "only.db" in capsys.readouterr().err
+
+
+def test_a_real_disk_that_is_full(tmp_path: Path) -> None:
+    clock = FakeClock()
+    with mounted(tmp_path / "disk", "2m") as disk:
+        keeper = HistoryKeeper(disk / "history", clock)
+
+        def turn(value: float) -> None:
+            keeper.take("n1", {f'hw_m{{i="{i}"}}': value + i for i in range(300)})
+            keeper.step()
+            clock.advance(20.0)
+            keeper.save_when_due()
+
+        turn(0.0)
+        assert keeper.notes == ()
+        (disk / "other").write_bytes(b"x" * (1 << 20))
+        value = 0.0
+        while not keeper.notes:
+            value += 1.0
+            assert value < 1000, "it must be full at some time"
+            turn(value)
+        for _ in range(5):
+            value += 1.0
+            turn(value)
+        assert len(keeper.notes) == 1
+        assert keeper.image()[:6] == b"SQLite"
+        (disk / "other").unlink()
+        turn(value + 1.0)
+        assert keeper.notes == ()
+        assert keeper.file is not None
+        assert keeper.file.history is not None
+        whole, lately = keeper.file.history.source(), keeper.history.source()
+        (in_memory,) = lately.samples(Selector("hw_m", (("i", "7"),)), 0, 1e12)
+        (on_disk,) = whole.samples(Selector("hw_m", (("i", "7"),)), in_memory.times[0] - 1, 1e12)
+        assert on_disk.times.tolist() == in_memory.times.tolist(), "nothing is missing"
+        assert on_disk.values.tolist() == in_memory.values.tolist()
+        keeper.close()
