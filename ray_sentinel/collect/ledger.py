@@ -17,6 +17,7 @@ import msgspec
 
 from ray_sentinel.kernel_files import boot_id
 from ray_sentinel.progress.proc_stat import Stat, parse_stat
+from ray_sentinel.whole_file import write_whole
 
 log = logging.getLogger(__name__)
 
@@ -62,10 +63,8 @@ class Ledger:
             return
         record = Record(name=name, boot_id=self._boot_id, leader=leader, groups=groups)
         path = self._folder / str(leader.pid)
-        part = path.with_suffix(".part")
         try:
-            part.write_bytes(msgspec.json.encode(record))
-            os.replace(part, path)
+            write_whole(path, msgspec.json.encode(record))
         except OSError as error:
             log.warning("%s: cannot be written: %s", path, error.strerror)
 

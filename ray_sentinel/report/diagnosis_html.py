@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from html import escape
 
 from ray_sentinel.model.diagnosis import Diagnosis, Inventory, Report
+from ray_sentinel.report.page import document, escaped, listing
 from ray_sentinel.report.svg import svg
-from ray_sentinel.report.words import moment, percent, plain
+from ray_sentinel.report.words import moment, percent
 
 STYLE = """
 :root { color-scheme: light dark; --line: #8884; --bad: #c62828; }
@@ -31,33 +32,24 @@ def html(report: Report) -> str:
     """The whole page; every text from outside is escaped."""
     diagnosis, inventory = report.diagnosis, report.inventory
     body = [
-        f"<h1>{_text(diagnosis.root_cause)}</h1>",
-        f'<p class="quiet">{_text(diagnosis.analysis)} · {diagnosis.outcome} · confidence '
+        f"<h1>{escaped(diagnosis.root_cause)}</h1>",
+        f'<p class="quiet">{escaped(diagnosis.analysis)} · {diagnosis.outcome} · confidence '
         f"{percent(diagnosis.confidence)} · {moment(diagnosis.window[0])} to "
-        f"{moment(diagnosis.window[1])} · {_text(inventory.source)}</p>",
+        f"{moment(diagnosis.window[1])} · {escaped(inventory.source)}</p>",
         _culprits(diagnosis),
         _chain(diagnosis),
         _plots(diagnosis),
         _evidence(diagnosis),
-        _list("Anomalies", diagnosis.anomalies),
-        _list("Log evidence", [fact.text for fact in diagnosis.logs]),
-        _list("Against the log", [t for t in (report.triage, inventory.right_job) if t]),
-        _list("Next steps", diagnosis.next_steps),
+        listing("Anomalies", diagnosis.anomalies),
+        listing("Log evidence", [fact.text for fact in diagnosis.logs]),
+        listing("Against the log", [t for t in (report.triage, inventory.right_job) if t]),
+        listing("Next steps", diagnosis.next_steps),
         _administrator(diagnosis),
-        _list("Other playbooks", [f"{o.playbook}: {o.outcome}. {o.root_cause}"
+        listing("Other playbooks", [f"{o.playbook}: {o.outcome}. {o.root_cause}"
                                   for o in report.others if o.playbook != diagnosis.playbook]),
         _stock(inventory),
     ]  # fmt: skip
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width">'
-        f"<title>Diagnosis of {_text(inventory.source)}</title><style>{STYLE}</style></head>"
-        f"<body>{''.join(body)}</body></html>\n"
-    )
-
-
-def _text(text: str) -> str:
-    return escape(plain(text))
+    return document(f"Diagnosis of {inventory.source}", STYLE, body)
 
 
 def _culprits(diagnosis: Diagnosis) -> str:
@@ -86,10 +78,10 @@ def _plots(diagnosis: Diagnosis) -> str:
     figures = []
     for plot in diagnosis.plots:
         if drawing := svg(plot):
-            unit = f", {_text(plot.unit)}" if plot.unit else ""
+            unit = f", {escaped(plot.unit)}" if plot.unit else ""
             figures.append(
-                f"<figure><figcaption>{_text(plot.title)}{unit}</figcaption>{drawing}"
-                f"<code>{_text(plot.promql)}</code></figure>"
+                f"<figure><figcaption>{escaped(plot.title)}{unit}</figcaption>{drawing}"
+                f"<code>{escaped(plot.promql)}</code></figure>"
             )
     return f"<h2>Series</h2>{''.join(figures)}" if figures else ""
 
@@ -103,24 +95,17 @@ def _evidence(diagnosis: Diagnosis) -> str:
         ]
         parts.append(_table(("host", "GPU", "what it shows", "query"), rows))
     for one in diagnosis.tables:
-        parts.append(f"<h3>{_text(one.title)}</h3><code>{_text(one.promql)}</code>")
+        parts.append(f"<h3>{escaped(one.title)}</h3><code>{escaped(one.promql)}</code>")
         parts.append(_table(one.columns, one.rows))
     return f"<h2>Evidence</h2>{''.join(parts)}" if parts else ""
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    head = "".join(f"<th>{_text(column)}</th>" for column in columns)
+    head = "".join(f"<th>{escaped(column)}</th>" for column in columns)
     body = "".join(
-        "<tr>" + "".join(f"<td>{_text(cell)}</td>" for cell in row) + "</tr>" for row in rows
+        "<tr>" + "".join(f"<td>{escaped(cell)}</td>" for cell in row) + "</tr>" for row in rows
     )
     return f"<table><tr>{head}</tr>{body}</table>"
-
-
-def _list(title: str, lines: Sequence[str]) -> str:
-    if not lines:
-        return ""
-    items = "".join(f"<li>{_text(line)}</li>" for line in lines)
-    return f"<h2>{title}</h2><ul>{items}</ul>"
 
 
 def _administrator(diagnosis: Diagnosis) -> str:
@@ -133,4 +118,4 @@ def _stock(inventory: Inventory) -> str:
     lines = [f"{count} {group} families" for group, count in inventory.families.items()]
     lines += [f"{len(inventory.hosts)} hosts, {inventory.gpus} GPUs",
               f"a sample every {inventory.interval:.0f} s"]  # fmt: skip
-    return _list("What the data are worth", [*lines, *inventory.missing, *inventory.warnings])
+    return listing("What the data are worth", [*lines, *inventory.missing, *inventory.warnings])

@@ -9,7 +9,8 @@ from ray_sentinel.model.incident import Incident, Verdict
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.report import series
 from ray_sentinel.report.incident_markdown import frames
-from ray_sentinel.report.words import moment, percent, plain, since
+from ray_sentinel.report.page import document, escaped, listing
+from ray_sentinel.report.words import moment, percent, since
 
 STYLE = """
 :root { color-scheme: light dark; --line: #8884; --bad: #c62828; --good: #2e7d32; }
@@ -31,23 +32,14 @@ def html(incident: Incident, diagnosis: Diagnosis | None = None) -> str:
     """The whole page; every text from outside is escaped. ``diagnosis`` is what the job's time
     series say."""
     verdict = incident.verdict
-    body = [f"<h1>{_text(incident.summary)}</h1>", _facts(incident)]
+    body = [f"<h1>{escaped(incident.summary)}</h1>", _facts(incident)]
     if verdict is not None:
-        body += [_culprits(verdict), _list("What to do", verdict.next_steps), _evidence(verdict)]
-        body += [_list("What the others wait for", verdict.waiting), _stacks(verdict)]
+        body += [_culprits(verdict), listing("What to do", verdict.next_steps), _evidence(verdict)]
+        body += [listing("What the others wait for", verdict.waiting), _stacks(verdict)]
     if diagnosis is not None:
-        body.append(_list("What the time series say", tuple(series.lines(diagnosis))))
+        body.append(listing("What the time series say", tuple(series.lines(diagnosis))))
     body.append(_timeline(incident))
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width">'
-        f"<title>{_text(incident.summary)}</title><style>{STYLE}</style></head>"
-        f"<body>{''.join(body)}</body></html>\n"
-    )
-
-
-def _text(text: str) -> str:
-    return escape(plain(text))
+    return document(incident.summary, STYLE, body)
 
 
 def _facts(incident: Incident) -> str:
@@ -61,7 +53,7 @@ def _facts(incident: Incident) -> str:
         "Last progress": moment(incident.last_progress),
         "Named": f"{moment(incident.confirmed_at)} {f'({named})' if named else ''}",
     }
-    items = "".join(f"<dt>{key}</dt><dd>{_text(value)}</dd>" for key, value in rows.items())
+    items = "".join(f"<dt>{key}</dt><dd>{escaped(value)}</dd>" for key, value in rows.items())
     return f"<dl>{items}</dl>"
 
 
@@ -70,24 +62,17 @@ def _culprits(verdict: Verdict) -> str:
         return "<h2>Culprits</h2><p>Nobody is named: the evidence accuses no rank.</p>"
     rows = "".join(
         f'<tr><td class="bad"><b>{"-" if c.rank is None else c.rank}</b></td>'
-        f"<td>{_text(c.host)}</td><td>{'-' if c.pid is None else c.pid}</td>"
-        f"<td>{_text(c.reason)}</td></tr>"
+        f"<td>{escaped(c.host)}</td><td>{'-' if c.pid is None else c.pid}</td>"
+        f"<td>{escaped(c.reason)}</td></tr>"
         for c in verdict.culprits
     )
     head = "<tr><th>rank</th><th>host</th><th>pid</th><th>why</th></tr>"
     return f"<h2>Culprits</h2><table>{head}{rows}</table>"
 
 
-def _list(title: str, lines: tuple[str, ...]) -> str:
-    if not lines:
-        return ""
-    items = "".join(f"<li>{_text(line)}</li>" for line in lines)
-    return f"<h2>{title}</h2><ul>{items}</ul>"
-
-
 def _evidence(verdict: Verdict) -> str:
     rows = "".join(
-        f"<tr><td>{_text(item.source)}</td><td>{_text(item.text)}</td>"
+        f"<tr><td>{escaped(item.source)}</td><td>{escaped(item.text)}</td>"
         f'<td class="{"bad" if item.weight > 0 else "good"}">'
         f"{f'{item.weight:+.1f}' if item.weight else ''}</td></tr>"
         for item in verdict.evidence
@@ -110,15 +95,15 @@ def _stack(fact: StackFact, culprit: bool) -> str:
     rank = fact.rank.rank if fact.rank is not None else "?"
     who = '<b class="bad">culprit</b>' if culprit else '<span class="quiet">waiter</span>'
     lines = escape("\n".join(frames(fact)))
-    label = f" {_text(fact.label)}" if fact.label else ""
+    label = f" {escaped(fact.label)}" if fact.label else ""
     return f"<div>rank {rank}, {who}{label}<pre>{lines}</pre></div>"
 
 
 def _timeline(incident: Incident) -> str:
     rows = "".join(
-        f"<tr><td>{_text(moment(step.at))}</td>"
-        f"<td>{_text(since(incident.suspected_at, step.at))}</td>"
-        f"<td>{_text(step.state)}</td><td>{_text(step.why)}</td></tr>"
+        f"<tr><td>{escaped(moment(step.at))}</td>"
+        f"<td>{escaped(since(incident.suspected_at, step.at))}</td>"
+        f"<td>{escaped(step.state)}</td><td>{escaped(step.why)}</td></tr>"
         for step in incident.history
     )
     return f"<h2>Timeline</h2><table>{rows}</table>"

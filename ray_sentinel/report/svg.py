@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
-from html import escape
 
 from ray_sentinel.model.diagnosis import Plot
-from ray_sentinel.report.words import plain
+from ray_sentinel.report.page import escaped
 
 Scale = Callable[[float], float]
 
@@ -36,20 +35,20 @@ def svg(plot: Plot) -> str:
         return HEIGHT - BOTTOM - (value - low) / (high - low) * (HEIGHT - TOP - BOTTOM)
 
     parts = [
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{_text(plot.title)}">',
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escaped(plot.title)}">',
         *_axes(low, high, first, last, x, y),
     ]
     for index, (name, values) in enumerate(plot.series):
         path = _path(plot.times, values, x, y)
         colour = COLOURS[index % len(COLOURS)] if not name.startswith("mean") else COLOURS[-1]
         parts.append(f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="1.4">'
-                     f"<title>{_text(name)}</title></path>")  # fmt: skip
+                     f"<title>{escaped(name)}</title></path>")  # fmt: skip
     for at, label in plot.marks:
         if first <= at <= last:
             parts.append(
                 f'<line x1="{x(at):.1f}" x2="{x(at):.1f}" y1="{TOP}" y2="{HEIGHT - BOTTOM}" '
                 f'stroke="#c62828" stroke-dasharray="4 3"/><text x="{x(at) + 3:.1f}" '
-                f'y="{TOP + 10}" fill="#c62828">{_text(label)}</text>'
+                f'y="{TOP + 10}" fill="#c62828">{escaped(label)}</text>'
             )
     return "".join(parts) + "</svg>" + _legend(plot)
 
@@ -86,7 +85,7 @@ def _legend(plot: Plot) -> str:
     items = []
     for index, (name, _) in enumerate(plot.series):
         colour = COLOURS[index % len(COLOURS)] if not name.startswith("mean") else COLOURS[-1]
-        items.append(f'<span><i style="background:{colour}"></i>{_text(name)}</span>')
+        items.append(f'<span><i style="background:{colour}"></i>{escaped(name)}</span>')
     return f'<p class="legend">{" ".join(items)}</p>'
 
 
@@ -100,7 +99,3 @@ def short(value: float) -> str:
         if abs(value) >= factor:
             return f"{value / factor:.3g}{letter}"
     return f"{value:.3g}"
-
-
-def _text(text: str) -> str:
-    return escape(plain(text))

@@ -20,6 +20,7 @@ import msgspec
 from ray_sentinel.errors import SentinelError, UsageError
 from ray_sentinel.supervise.actions import Result
 from ray_sentinel.supervise.course import Ledger
+from ray_sentinel.whole_file import write_whole
 
 T = TypeVar("T")
 
@@ -112,17 +113,6 @@ class Folder:
     def state(self, number: int) -> State | None:
         """What the attempt's keeper wrote."""
         return _read(self.attempt(number) / STATE, State)
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that it is there whole or not at all. Raises OSError."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        partial.write_bytes(data)
-        os.replace(partial, path)
-    except OSError:
-        partial.unlink(missing_ok=True)
-        raise
 
 
 def _read(path: Path, kind: type[T]) -> T | None:

@@ -27,7 +27,8 @@ from ray_sentinel import process
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.progress.own_process import start_ticks
 from ray_sentinel.supervise.descendants import Process, descendants
-from ray_sentinel.supervise.folder import OLDER, OUTPUT, STATE, State, write_whole
+from ray_sentinel.supervise.folder import OLDER, OUTPUT, STATE, State
+from ray_sentinel.whole_file import write_whole
 
 CHUNK = 1 << 18
 LEFT_GRACE = 5.0

@@ -13,8 +13,9 @@ from ray_sentinel import process
 from ray_sentinel.progress import pidfd
 from ray_sentinel.progress.environment import ROLE_VARIABLE
 from ray_sentinel.progress.own_process import start_ticks
-from ray_sentinel.supervise.folder import STATE, State, write_whole
+from ray_sentinel.supervise.folder import STATE, State
 from ray_sentinel.supervise.keeper import Order
+from ray_sentinel.whole_file import write_whole
 
 
 def start_keeper(folder: Path, order: Order) -> None:

@@ -13,6 +13,7 @@ from ray_sentinel.store.dashboards.network import NETWORK
 from ray_sentinel.store.dashboards.overview import OVERVIEW
 from ray_sentinel.store.dashboards.sentinel import SENTINEL
 from ray_sentinel.store.dashboards.training import TRAINING
+from ray_sentinel.whole_file import write_whole
 
 DASHBOARDS: tuple[Dashboard, ...] = (OVERVIEW, TRAINING, GPUS, NETWORK, HOST, SENTINEL)
 
@@ -32,9 +33,7 @@ def export(folder: Path) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         for dashboard in DASHBOARDS:
             path = folder / file_name(dashboard)
-            scratch = path.with_suffix(".new")
-            scratch.write_bytes(to_json(dashboard))
-            scratch.replace(path)
+            write_whole(path, to_json(dashboard))
             written.append(path)
     except OSError as error:
         raise InputError(f"{folder} cannot be written: {error.strerror}") from None
