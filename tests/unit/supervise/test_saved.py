@@ -28,7 +28,7 @@ class Tier:
         path = self.folder / f"step_{step}"
         path.mkdir()
         (path / "weights.bin").write_bytes(b"weights")
-        one = Saved(step=step, path=path.name, layout="directory", modified=float(step))
+        one = Saved(step=step, path=path.name, layout="step", modified=float(step))
         before = self.facts.checkpoints if self.facts is not None else ()
         self.facts = CheckpointFacts(checkpoints=(*before, one))
         return str(path)
