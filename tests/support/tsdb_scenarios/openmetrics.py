@@ -10,6 +10,8 @@ import numpy as np
 
 from tests.support.tsdb_scenarios.world import Series
 
+BLOCK_SECONDS = 7200.0
+
 
 def write(path: Path, series: Iterable[Series]) -> None:
     """Write all series, grouped by family; ``promtool`` wants a closing ``# EOF``."""
@@ -53,4 +55,25 @@ def make_tsdb(promtool: str, series: Iterable[Series], folder: Path) -> Path:
     text.unlink()
     if done.returncode:
         raise RuntimeError(done.stderr.decode("utf-8", "replace")[-2000:])
+    return folder
+
+
+def make_large_tsdb(promtool: str, series: Iterable[Series], folder: Path) -> Path:
+    """The same for days of many hosts: promtool reads all of its input once for each block."""
+    whole = [
+        (name, labels, np.asarray(times), np.asarray(values))
+        for name, labels, times, values in series
+        if len(times)
+    ]
+    first = min(float(times[0]) for _, _, times, _ in whole)
+    last = max(float(times[-1]) for _, _, times, _ in whole)
+    start = first // BLOCK_SECONDS * BLOCK_SECONDS
+    while start <= last:
+        part: list[Series] = []
+        for name, labels, times, values in whole:
+            left, right = np.searchsorted(times, [start, start + BLOCK_SECONDS])
+            if right > left:
+                part.append((name, labels, times[left:right], values[left:right]))
+        make_tsdb(promtool, part, folder)
+        start += BLOCK_SECONDS
     return folder
