@@ -151,6 +151,8 @@ class History:
         with self._lock:
             if self.path is not None:
                 aging.age(self._base, now, self.max_bytes)
+                if aging.drop_layouts(self._base):
+                    self._learn(self._base)
                 self._base.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
                 return
             self._drop_before(now - self.keep_seconds)
@@ -216,6 +218,8 @@ class History:
         with self._lock:
             if aging.used_bytes(self._base) > most_bytes:
                 aging.thin(self._base, most_bytes)
+                aging.drop_layouts(self._base)
+                self._learn(self._base)
                 self._base.execute("VACUUM")
 
     def source(self) -> HistorySource:

@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 
 from ray_sentinel.diagnose.reduction import of_series
+from ray_sentinel.diagnose.series import Bools, Reduce
 from ray_sentinel.store.history_block import (
     CELLS,
     Block,
@@ -44,13 +45,15 @@ CREATE TABLE IF NOT EXISTS blocks
    PRIMARY KEY (family, layout, step, start));
 CREATE INDEX IF NOT EXISTS blocks_by_age ON blocks (step, start, bytes);
 """
-"""A ``Block`` of one family's columns of a layout, in the layout's order."""
+"""A ``Block`` of one family. Its layout has the columns of this family only, in order: what comes
+and goes in one family leaves the others' blocks whole."""
 
 
 class Columns(msgspec.Struct, frozen=True):
-    """One family's places in a layout."""
+    """One family's columns and their places in a layout."""
 
     family: str
+    keys: tuple[str, ...]
     places: tuple[int, ...]
     rule: Rule
 
@@ -86,8 +89,9 @@ def pack(base: sqlite3.Connection, until: float) -> int:
     """Make blocks of the rows of all whole blocks that end before ``until``; how many."""
     step = LADDER[0][0]
     span, count = step * CELLS, 0
-    for layout, columns in _layouts(base):
-        while True:
+    for layout in _ids(base, "SELECT DISTINCT layout FROM moments"):
+        columns = _columns(base, layout)
+        while columns:
             query = "SELECT min(time) FROM moments WHERE layout = ?"
             first = base.execute(query, (layout,)).fetchone()[0]
             if first is None:
@@ -112,10 +116,30 @@ def _pack_span(
     times = np.array([row[1] for row in rows], dtype=np.float64)
     joined = b"".join(row[2] for row in rows)
     values = plain(np.frombuffer(joined).reshape(len(rows), width // 8))
-    for one in columns:
-        block = gathered(start, step, hosts, times, values[:, one.places], one.rule)
-        _store(base, layout, one, block)
+    for whole in columns:
+        there = np.asarray(~np.isnan(values[:, whole.places]).all(axis=0))
+        if there.any():
+            one = _narrowed(whole, there)
+            block = gathered(start, step, hosts, times, values[:, one.places], one.rule)
+            _store(base, _layout(base, one.keys), one, block)
     base.execute("DELETE FROM moments WHERE layout = ? AND time <= ?", (layout, end))
+
+
+def _narrowed(whole: Columns, there: Bools) -> Columns:
+    """Only the columns that hold anything, in the order of their keys."""
+    order = sorted(np.flatnonzero(there), key=lambda at: whole.keys[at])
+    return Columns(
+        whole.family,
+        tuple(whole.keys[at] for at in order),
+        tuple(whole.places[at] for at in order),
+        tuple(whole.rule[at] for at in order),
+    )
+
+
+def _layout(base: sqlite3.Connection, keys: tuple[str, ...]) -> int:
+    text = json.dumps(keys)
+    base.execute("INSERT OR IGNORE INTO layouts (keys) VALUES (?)", (text,))
+    return int(base.execute("SELECT id FROM layouts WHERE keys = ?", (text,)).fetchone()[0])
 
 
 def coarsen(base: sqlite3.Connection, step: float, coarser: float, until: float) -> int:
@@ -125,13 +149,11 @@ def coarsen(base: sqlite3.Connection, step: float, coarser: float, until: float)
     """
     span = coarser * CELLS
     edge = math.floor(until / span) * span if math.isfinite(until) else until
-    query = "SELECT 1 FROM blocks WHERE step = ? AND start < ? LIMIT 1"
-    if not base.execute(query, (step, edge)).fetchone():
-        return 0
+    query = "SELECT DISTINCT layout FROM blocks WHERE step = ? AND start < ?"
     count = 0
-    for layout, columns in _layouts(base):
+    for layout in _ids(base, query, (step, edge)):
         with base:
-            for one in columns:
+            for one in _columns(base, layout):
                 count += _coarsen(base, layout, one, step, coarser, edge)
     return count
 
@@ -212,20 +234,31 @@ def _drop_rows(base: sqlite3.Connection, first: float | None, last: float | None
     return True
 
 
-def _layouts(base: sqlite3.Connection) -> list[tuple[int, list[Columns]]]:
-    rows = base.execute("SELECT id, keys FROM layouts").fetchall()
-    return [(int(number), columns_of(tuple(json.loads(keys)))) for number, keys in rows]
+def _ids(base: sqlite3.Connection, query: str, values: tuple[float, ...] = ()) -> list[int]:
+    return [int(row[0]) for row in base.execute(query, values)]
+
+
+def _columns(base: sqlite3.Connection, layout: int) -> list[Columns]:
+    row = base.execute("SELECT keys FROM layouts WHERE id = ?", (layout,)).fetchone()
+    return columns_of(tuple(json.loads(row[0]))) if row is not None else []
 
 
 def columns_of(keys: tuple[str, ...]) -> list[Columns]:
     """A layout's families."""
     places: dict[str, list[int]] = {}
-    rules: dict[str, list[str]] = {}
+    rules: dict[str, list[Reduce]] = {}
     for place, key in enumerate(keys):
         name, labels = parse_key(key)
         places.setdefault(name, []).append(place)
         rules.setdefault(name, []).append(of_series(name, labels))
     return [
-        Columns(name, tuple(found), tuple(rules[name]))  # type: ignore[arg-type]
+        Columns(name, tuple(keys[place] for place in found), tuple(found), tuple(rules[name]))
         for name, found in places.items()
     ]
+
+
+def drop_layouts(base: sqlite3.Connection) -> int:
+    """Forget layouts of which nothing is left; how many. Raises sqlite3.Error."""
+    used = "SELECT layout FROM moments UNION SELECT layout FROM blocks"
+    with base:
+        return base.execute(f"DELETE FROM layouts WHERE id NOT IN ({used})").rowcount

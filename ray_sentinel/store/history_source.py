@@ -52,6 +52,7 @@ class HistorySource:
         self.notes: list[str] = []
         self._lock = lock or threading.Lock()
         self._cache: dict[int, Table] = {}
+        self._known: list[tuple[int, tuple[Key, ...]]] | None = None
         self._state: tuple[int, int] = (-1, -1)
         self._file: OpenFile | None = None
         tables = self._read("SELECT name FROM sqlite_master WHERE type = 'table'")
@@ -185,17 +186,23 @@ class HistorySource:
         if note not in self.notes:
             self.notes.append(note)
 
-    def _layouts(self) -> list[tuple[int, tuple[tuple[str, dict[str, str]], ...]]]:
-        rows = self._read("SELECT id, keys FROM layouts ORDER BY id")
-        try:
-            return [(int(i), tuple(map(parse_key, json.loads(text)))) for i, text in rows]
-        except (ValueError, TypeError, AttributeError) as error:
-            raise InputError(f"{self.title} is damaged: {error}") from None
-
-    def _table(self, number: int, keys: tuple[Key, ...]) -> Table:
+    def _fresh(self) -> None:
+        """Forget what was read before the file changed."""
         state = (int(self._read("PRAGMA data_version")[0][0]), self._base.total_changes)
         if state != self._state:
-            self._cache, self._state = {}, state
+            self._cache, self._known, self._state = {}, None, state
+
+    def _layouts(self) -> list[tuple[int, tuple[Key, ...]]]:
+        self._fresh()
+        if self._known is None:
+            rows = self._read("SELECT id, keys FROM layouts ORDER BY id")
+            try:
+                self._known = [(int(i), tuple(map(parse_key, json.loads(t)))) for i, t in rows]
+            except (ValueError, TypeError, AttributeError) as error:
+                raise InputError(f"{self.title} is damaged: {error}; {REMEDY}") from None
+        return self._known
+
+    def _table(self, number: int, keys: tuple[Key, ...]) -> Table:
         if number not in self._cache:
             query = "SELECT host, time, vals FROM moments WHERE layout = ? ORDER BY host, time"
             rows = [row for row in self._some(query, (number,)) if len(row[2]) == 8 * len(keys)]

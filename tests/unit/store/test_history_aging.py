@@ -49,6 +49,11 @@ def written(path: Path, seconds: float) -> History:
     return filled(path, np.arange(0.0, seconds, EVERY).tolist(), told)
 
 
+@pytest.fixture(scope="module")
+def ten_days(tmp_path_factory: pytest.TempPathFactory) -> History:
+    return written(tmp_path_factory.mktemp("history") / "h.db", 10 * DAY)
+
+
 def series(source: HistorySource, name: str, host: str, step: float) -> tuple[Floats, Floats]:
     span = source.span()
     assert span is not None
@@ -63,8 +68,8 @@ def steps(history: History) -> list[float]:
     return found
 
 
-def test_ten_days_are_kept_whole_and_ever_coarser(tmp_path: Path) -> None:
-    history = written(tmp_path / "h.db", 10 * DAY)
+def test_ten_days_are_kept_whole_and_ever_coarser(ten_days: History) -> None:
+    history = ten_days
     assert steps(history) == [10.0, 30.0, 120.0, 480.0]
     source = history.source()
     span = source.span()
@@ -80,8 +85,8 @@ def test_ten_days_are_kept_whole_and_ever_coarser(tmp_path: Path) -> None:
     assert history.size() < 4 << 20
 
 
-def test_a_reader_does_not_see_the_seams(tmp_path: Path) -> None:
-    source = written(tmp_path / "h.db", 10 * DAY).source()
+def test_a_reader_does_not_see_the_seams(ten_days: History) -> None:
+    source = ten_days.source()
     times, load = series(source, "hw_load1", "n1", 120.0)
     assert not np.isnan(load).any()
     off = np.abs(load - (times // HOUR))
@@ -97,8 +102,8 @@ def test_a_reader_does_not_see_the_seams(tmp_path: Path) -> None:
     assert (np.diff(step) >= 0).all()
 
 
-def test_a_port_that_was_down_for_a_moment_still_was(tmp_path: Path) -> None:
-    source = written(tmp_path / "h.db", 9 * DAY).source()
+def test_a_port_that_was_down_for_a_moment_still_was(ten_days: History) -> None:
+    source = ten_days.source()
     found = source.samples(Selector("hw_rdma_port_state"), 0, 1e12)
     down = [float(at) for one in found for at in one.times[one.values == 0.0]]
     assert len(down) == 1
@@ -138,6 +143,32 @@ def test_a_clock_that_was_set_back_loses_nothing(tmp_path: Path) -> None:
     assert found.times[0] - BEGIN <= 30.0
     assert found.times[-1] == pytest.approx(BEGIN + 4 * 3600, abs=30.0)
     assert (np.diff(found.times) >= 0).all()
+
+
+def test_series_that_come_and_go_leave_the_others_whole(tmp_path: Path) -> None:
+    def told(at: float) -> tuple[str, dict[str, float]]:
+        values = {f'hw_m{{i="{index}"}}': float(index) for index in range(40)}
+        values[f'hw_dstate_processes{{wchan="f{at // 60:.0f}"}}'] = 1.0
+        return "n1", values
+
+    history = filled(tmp_path / "h.db", np.arange(0.0, 8 * HOUR, 20.0).tolist(), told)
+    base = sqlite3.connect(tmp_path / "h.db")
+    (most,) = base.execute(
+        "SELECT max(n) FROM (SELECT count(*) AS n FROM blocks WHERE family = 'hw_m'"
+        " GROUP BY step, start)"
+    ).fetchone()
+    wide = "SELECT count(*) FROM layouts WHERE keys LIKE '%hw_m%'"
+    (layouts,) = base.execute(wide).fetchone()
+    base.close()
+    assert most == 1, "one block a time"
+    assert layouts < 60, "those of rows that are packed are forgotten"
+    source = history.source()
+    found = source.samples(Selector("hw_dstate_processes", (("wchan", "f5"),)), 0, 1e12)
+    assert [round((one.times[0] - BEGIN) / 60) for one in found] in ([5], [6])
+    (steady,) = source.samples(Selector("hw_m", (("i", "7"),)), 0, 1e12)
+    assert set(steady.values) == {7.0}
+    history.append(BEGIN + 9 * HOUR, "n1", told(0.0)[1])
+    assert history.source().samples(Selector("hw_m", (("i", "7"),)), BEGIN + 9 * HOUR - 1, 1e12)
 
 
 def test_a_damaged_block_is_left_out_and_said(tmp_path: Path) -> None:
