@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from ray_sentinel.actors.history import MEMORY_BYTES, HistoryKeeper, wanted
@@ -158,3 +160,42 @@ def test_the_key_series_come_first_and_history_is_none_of_now() -> None:
     assert len(found) == 20
     assert list(found)[:9] == [*(f'{KEY_SERIES[0]}{{gpu="{i}"}}' for i in range(8)), "tb_loss"]
     assert not [name for name in found if name.startswith("my_")]
+
+
+def test_keeping_writing_and_copying_go_on_beside_each_other(tmp_path: Path) -> None:
+    clock = FakeClock(time.time())
+    keeper = HistoryKeeper(tmp_path, clock)
+    failures: list[BaseException] = []
+
+    def often(times: int, work: Callable[[int], object]) -> threading.Thread:
+        def run() -> None:
+            try:
+                for turn in range(times):
+                    work(turn)
+            except BaseException as error:
+                failures.append(error)
+                raise
+
+        return threading.Thread(target=run)
+
+    def tell(turn: int) -> None:
+        clock.advance(5.0)
+        keeper.take(f"n{turn % 3}", {"hw_load1": float(turn), f"hw_m{turn % 7}": 1.0})
+        keeper.step()
+
+    def copy(turn: int) -> None:
+        place = tmp_path / f"image-{turn}"
+        place.write_bytes(keeper.image())
+        HistorySource.open(place).close()
+
+    threads = [often(300, tell), often(100, lambda _: keeper.save_when_due()), often(15, copy)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60.0)
+        assert not thread.is_alive()
+    path = keeper.path
+    keeper.close()
+    assert failures == []
+    assert sorted(written(path, "hw_load1"))[-1] == 299.0
+    assert len(written(path, "hw_load1")) == 300
