@@ -54,7 +54,7 @@ class HistoryFile:
 
     def put(self, rows: Iterable[Rows], now: float) -> bool:
         """Write rows, and thin what is old; ``now`` in Unix seconds. False: try again later."""
-        if self.path is not None and not self.path.exists():
+        if self.history is not None and self.path is not None and not self.path.exists():
             self._tell(f"{self.path} was removed; a new one begins")
             self._let_go()
         if self.history is None and not self._open(now):
@@ -90,8 +90,8 @@ class HistoryFile:
 
     def _open(self, now: float) -> bool:
         try:
+            self._folder.mkdir(parents=True, exist_ok=True)
             if self.path is None:
-                self._folder.mkdir(parents=True, exist_ok=True)
                 self.path = self._take_up(now) or self._begin(now)
             self.history = _opened(self.path, self._max_bytes)
             if self._pruned is None:

@@ -31,9 +31,15 @@ class OpenFile:
         _look(file)
         try:
             self.base = self._connect(file)
-        except (sqlite3.DatabaseError, OSError) as error:
+        except sqlite3.DatabaseError as error:
             self._drop_copy()
             raise InputError(f"{file} is not a history of ours: {error}; {REMEDY}") from None
+        except OSError as error:
+            self._drop_copy()
+            raise InputError(
+                f"{file} cannot be copied to {tempfile.gettempdir()} to be read: {error}; "
+                "TMPDIR may name a folder that has room"
+            ) from None
 
     def close(self) -> None:
         """Let go of it."""

@@ -237,3 +237,39 @@ def test_a_reader_in_another_folder_that_is_not_ours_or_is_gone(tmp_path: Path) 
     for name in ("other.db", "gone.db", "."):
         with pytest.raises(InputError, match=name):
             HistorySource.open(tmp_path / name)
+
+
+def test_a_file_that_cannot_be_opened_is_tried_again_by_the_same_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(path: Path, _most: int) -> History:
+        try:
+            raise sqlite3.OperationalError("unable to open database file")
+        except sqlite3.OperationalError as error:
+            raise InputError(f"{path}: {error}") from error
+
+    with monkeypatch.context() as refusing:
+        refusing.setattr("ray_sentinel.store.history_file._opened", refused)
+        file = HistoryFile(tmp_path, "one")
+        for later in range(5):
+            assert not file.put(rows(NOW), NOW + 60 * later)
+        assert "unable to open" in file.problem
+        assert len(list(tmp_path.iterdir())) == 1, "its lock"
+    assert file.put(rows(NOW), NOW)
+    assert file.problem == ""
+    assert moments(file.path) == [NOW]
+
+
+def test_a_reader_without_room_for_a_copy_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = HistoryFile(tmp_path, "one")
+    assert file.put(rows(NOW), NOW)
+    assert file.path is not None
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("shutil.copyfile", full)
+    with pytest.raises(InputError, match=r"No space left.*TMPDIR"):
+        HistorySource.open(file.path)
