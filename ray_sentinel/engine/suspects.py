@@ -18,7 +18,7 @@ from ray_sentinel.engine.ras import ras_mismatch, weigh_ras
 from ray_sentinel.evidence.stacks.scene import Scene, scene
 from ray_sentinel.evidence.stacks.tree import place_of
 from ray_sentinel.evidence.stacks.verdict import judge
-from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.incident import FaultKind
 from ray_sentinel.model.recorder import RecorderKind
 from ray_sentinel.model.stacks import StackFact
@@ -121,10 +121,12 @@ def _from_recorder(case: Case, ledger: Ledger) -> None:
 
 
 def _from_stacks(case: Case, ledger: Ledger) -> None:
+    # Beside one that was named for certain, the others are judged by themselves.
+    known = _proven(case) if case.later_rounds else set()
     facts = {
         view.rank.process: fact
         for view in case.job.live
-        if (fact := case.latest(view.rank.process)) is not None
+        if view.rank.id not in known and (fact := case.latest(view.rank.process)) is not None
     }
     seen = scene(tuple(facts.values()), {process: case.movement(process) for process in facts})
     judgement = judge(seen)
@@ -140,6 +142,10 @@ def _from_stacks(case: Case, ledger: Ledger) -> None:
             number = case.job.ranks[fact.process].rank.id.rank
             ledger.add(fact.process, "stacks", f"rank {number} waits: {fact.label}", WAITS, number)
     _from_unreadable(case, ledger, facts, [fact.process for fact in seen.waiting])
+
+
+def _proven(case: Case) -> set[RankId]:
+    return {rank for finding in case.findings.values() if finding.hard for rank in finding.suspects}
 
 
 def _apart(number: int, fact: StackFact, seen: Scene) -> str:

@@ -112,16 +112,28 @@ def _named(case: Case, ledger: Ledger, named: list[ProcessId], host_of: dict[str
         for view, kind in zip(views, kinds, strict=True)
     )
     least = min(ledger.score(process) for process in named)
-    names = " and ".join(f"rank {c.rank} on {c.host}" for c in culprits)
+    phrases = [_phrase(view, kind) for view, kind in zip(views, kinds, strict=True)]
+    told = _told(culprits, phrases)
     return Verdict(
         kind=kinds[0],
-        summary=f"{names} {_phrase(views[0], kinds[0])}; {_others(case, len(culprits))}",
+        summary=f"{told}; {_others(case, len(culprits))}",
         culprits=culprits,
         confidence=confidence(least),
         evidence=ledger.lines(named),
         waiting=_waiting(case, set(named)),
         next_steps=NEXT_STEPS[kinds[0]],
         stacks=_stacks(case, named),
+    )
+
+
+def _told(culprits: Sequence[Culprit], phrases: Sequence[str]) -> str:
+    """``rank 2 on a is stopped, likewise rank 5 on b; rank 0 on c waits for input``."""
+    by_phrase: dict[str, list[str]] = {}
+    for culprit, phrase in zip(culprits, phrases, strict=True):
+        by_phrase.setdefault(phrase, []).append(f"rank {culprit.rank} on {culprit.host}")
+    return "; ".join(
+        f"{names[0]} {phrase}" + (f", likewise {' and '.join(names[1:])}" if names[1:] else "")
+        for phrase, names in by_phrase.items()
     )
 
 

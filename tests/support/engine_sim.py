@@ -195,6 +195,7 @@ class Sim:
             waits_for_others=rank.waits,
             holds_gil=rank.holds_gil,
             active=rank.active,
+            state=rank.state if rank.state in ("T", "D") else "",
         )
 
     def _identity(self, rank: SimRank) -> Rank:

@@ -195,20 +195,28 @@ def _other_collective(view: Scene) -> Judgement | None:
             ),
         )
     culprits = tuple(f for f in view.waiting if (f.operation, f.signature) in lone)
-    if 3 * len(culprits) > len(view.waiting):
-        return None
-    other_operation = all(fact.operation != main[0] for fact in culprits)
-    confidence = (0.6 if other_operation else 0.5) + 0.1 * all(map(view.still, culprits))
-    reasons = tuple(
-        f"{who([fact])} waits in {fact.operation or 'a collective'} at {place_of(fact)}, "
-        f"where nobody else is"
-        for fact in culprits
-    )
+    if len(culprits) > 1:
+        # One of them may wait for the other, in a group of their own.
+        return Judgement(
+            kind="collective-mismatch",
+            confidence=0.3,
+            reasons=(
+                wait_sentence(view),
+                f"{who(culprits)} wait in collectives in which nobody else is: which of them is "
+                "wrong cannot be told from stacks; the flight recorder can",
+            ),
+        )
+    (culprit,) = culprits
+    confidence = 0.6 if culprit.operation != main[0] else 0.5
     return Judgement(
         kind="collective-mismatch",
-        confidence=round(confidence, 2),
+        confidence=round(confidence + 0.1 * view.still(culprit), 2),
         culprits=culprits,
-        reasons=(wait_sentence(view), *reasons),
+        reasons=(
+            wait_sentence(view),
+            f"{who(culprits)} waits in {culprit.operation or 'a collective'} at "
+            f"{place_of(culprit)}, where nobody else is",
+        ),
     )
 
 

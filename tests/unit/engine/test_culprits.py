@@ -85,6 +85,22 @@ def test_two_culprits_are_both_named(attached: bool) -> None:
     assert sim.named() == [1, 6]
 
 
+@ATTACHED
+def test_one_that_only_stands_still_is_named_beside_one_that_is_stopped(attached: bool) -> None:
+    sim = Sim(world=8, attached=attached)
+    sim.run(30)
+    sim.stick(2, state="T")
+    sim.stick(5, activity="input-wait")
+    sim.run(6)
+    assert sim.named() == [2]
+    sim.run(30)
+    assert sim.named() == [2, 5]
+    (incident,) = sim.incidents()
+    assert incident.kind == "rank-stopped"
+    told = "rank 2 on host0 is stopped (state T); rank 5 on host1 waits for input"
+    assert incident.summary.startswith(told)
+
+
 def test_the_flight_recorder_outweighs_the_stacks() -> None:
     sim = Sim()
     sim.run(30)

@@ -108,6 +108,14 @@ def test_another_collective_than_everybody_elses() -> None:
     assert (ranks(found), found.kind) == ([5], "collective-mismatch")
 
 
+def test_two_in_collectives_of_their_own_may_wait_for_each_other() -> None:
+    barrier = fact(5, operation="barrier", signature=(*REDUCE[:2], "barrier (torch/d.py:9)"))
+    gather = fact(6, operation="all_gather", signature=(*REDUCE[:2], "all_gather (torch/d.py:7)"))
+    found = looks(*(fact(r) for r in range(8) if r not in (5, 6)), barrier, gather)
+    assert (ranks(found), found.kind) == ([], "collective-mismatch")
+    assert "wait in collectives in which nobody else is" in str(found.evidence)
+
+
 def test_the_same_collective_at_another_line_of_the_program() -> None:
     other = fact(5, signature=(REDUCE[0], "step (train.py:19)", REDUCE[2]))
     found = looks(*(fact(r) for r in range(8) if r != 5), other)
