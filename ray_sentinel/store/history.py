@@ -25,6 +25,7 @@ import numpy as np
 from ray_sentinel.errors import InputError
 from ray_sentinel.store import history_aging as aging
 from ray_sentinel.store.history_block import ABSENT, BITS
+from ray_sentinel.store.history_read import lenient
 from ray_sentinel.store.history_source import HistorySource
 from ray_sentinel.store.keys import parse_key
 
@@ -99,6 +100,7 @@ class History:
         base = None
         try:
             base = sqlite3.connect(target, check_same_thread=False, timeout=10.0, uri=True)
+            base.text_factory = lenient
             base.execute(f"PRAGMA page_size={PAGE_BYTES}")
             if alone:
                 base.execute("PRAGMA locking_mode=EXCLUSIVE")
@@ -110,7 +112,7 @@ class History:
             if base.execute("PRAGMA user_version").fetchone()[0] != VERSION:
                 base.execute(f"PRAGMA user_version={VERSION}")
             self._learn(base)
-        except (sqlite3.DatabaseError, ValueError) as error:
+        except (sqlite3.DatabaseError, ValueError, TypeError) as error:
             if base is not None:
                 base.close()
             raise InputError(f"{self.path} cannot be used as a history: {error}") from error
@@ -164,11 +166,13 @@ class History:
     def rows(self, start: float, end: float) -> list[Rows]:
         """The rows of ``start <= time <= end``, for ``put`` of another history."""
         query = """SELECT time, name, vals FROM moments JOIN hosts ON hosts.id = host
-                   WHERE layout = ? AND time BETWEEN ? AND ?"""
+                   WHERE layout = ? AND time BETWEEN ? AND ?
+                   AND typeof(vals) = 'blob' AND length(vals) = ?"""
         found = []
         with self._lock:
             for keys, layout in self._layouts.items():
-                rows = self._base.execute(query, (layout.number, start, end)).fetchall()
+                place = (layout.number, start, end, 8 * len(keys))
+                rows = self._base.execute(query, place).fetchall()
                 found.append(Rows(keys, tuple(rows)))
         return [one for one in found if one.rows]
 
@@ -195,7 +199,7 @@ class History:
             except sqlite3.DatabaseError as error:
                 said = str(error)
         if said != "ok":
-            raise InputError(f"{self.path} is damaged: {said}")
+            raise InputError(f"{self.path} is damaged: {str(said).splitlines()[-1]}")
 
     def image(self, most_bytes: int = MAX_BYTES, more: Iterable[Rows] = ()) -> bytes:
         """A history file of what is in it now and of ``more``, thinned to ``most_bytes`` where it

@@ -27,6 +27,8 @@ FRESH_SECONDS = 1800.0
 """A file that was written so lately is gone on with, also by another deployment."""
 MOST_FILES = 64
 """Looked at, from the newest."""
+_AROUND = ("full", "unable to open", "disk I/O", "readonly", "locked", "locking protocol")
+"""Of SQLite's messages, those of states that pass."""
 _HELD = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES}
 
 
@@ -65,13 +67,14 @@ class HistoryFile:
             if self._pruned is None or abs(now - self._pruned) >= PRUNE_SECONDS:
                 self._pruned = now
                 self.history.prune(now)
-        except sqlite3.OperationalError as error:
+        except (sqlite3.DatabaseError, ValueError, TypeError) as error:
+            # What a damaged file holds may be of any type.
+            if not _passing(error):
+                self._set_aside(self.path, str(error))
+                return False
             self._fail(f"the history cannot be written to {self.path}: {error}")
             if "full" not in str(error):
                 self._shut()
-            return False
-        except (sqlite3.DatabaseError, ValueError) as error:
-            self._set_aside(self.path, str(error))
             return False
         self.problem = ""
         return True
@@ -98,7 +101,7 @@ class HistoryFile:
                 self.history.check()
         except (InputError, OSError) as error:
             cause = error.__cause__
-            if isinstance(error, OSError) or isinstance(cause, sqlite3.OperationalError):
+            if isinstance(error, OSError) or _passing(cause):
                 self._shut()
                 self._fail(f"the history in {self._folder} cannot be opened: {error}")
             else:
@@ -190,6 +193,13 @@ def _opened(path: Path, max_bytes: int) -> History:
             raise
     # A network file system without locks. The lock beside it, or its own name, keeps others out.
     return History(path, max_bytes=max_bytes, alone=True, locks=False)
+
+
+def _passing(error: BaseException | None) -> bool:
+    """Whether it lies in what is around the file, and not in the file."""
+    return isinstance(error, sqlite3.OperationalError) and any(
+        word in str(error) for word in _AROUND
+    )
 
 
 def _lock_of(file: Path) -> Path:

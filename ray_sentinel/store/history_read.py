@@ -16,6 +16,8 @@ from pathlib import Path
 from ray_sentinel.errors import InputError
 
 TURNS = 8
+UNREADABLE = (sqlite3.DatabaseError, UnicodeDecodeError)
+"""What reading a damaged file raises: SQLite quotes it in its messages, whatever the bytes are."""
 _MAGIC = b"SQLite format 3\0"
 REMEDY = (
     "another file of the folder history/, or `ray-sentinel triage` on the job's logs, may serve"
@@ -31,7 +33,7 @@ class OpenFile:
         _look(file)
         try:
             self.base = self._connect(file)
-        except sqlite3.DatabaseError as error:
+        except UNREADABLE as error:
             self._drop_copy()
             raise InputError(f"{file} is not a history of ours: {error}; {REMEDY}") from None
         except OSError as error:
@@ -117,6 +119,11 @@ def _head(log: Path) -> bytes:
         return b""
 
 
+def lenient(data: bytes) -> str:
+    """Text of a file that may be damaged."""
+    return data.decode("utf-8", "replace")
+
+
 def _look(file: Path) -> None:
     try:
         with file.open("rb") as stream:
@@ -133,10 +140,11 @@ def _look(file: Path) -> None:
 def _checked(file: Path, how: str) -> sqlite3.Connection:
     uri = f"{file.absolute().as_uri()}{how}"
     base = sqlite3.connect(uri, uri=True, timeout=1.0, check_same_thread=False)
+    base.text_factory = lenient
     try:
         base.execute("SELECT id, keys FROM layouts LIMIT 1").fetchall()
         base.execute("SELECT layout, time, host, vals FROM moments LIMIT 1").fetchall()
-    except sqlite3.DatabaseError:
+    except UNREADABLE:
         base.close()
         raise
     return base

@@ -32,11 +32,21 @@ from ray_sentinel.store.history_parts import (
     of_rows,
     spread,
 )
-from ray_sentinel.store.history_read import REMEDY, OpenFile
+from ray_sentinel.store.history_read import REMEDY, UNREADABLE, OpenFile
 from ray_sentinel.store.keys import parse_key
 
 CACHE_BYTES = 64 << 20
 """Of unpacked rows that are kept between two questions."""
+_SPAN = "SELECT min(time), max(time) FROM moments WHERE typeof(time) = 'real'"
+_STARTS = """SELECT step, min(start), max(start) FROM blocks
+             WHERE typeof(start) = 'real' AND typeof(step) = 'real' GROUP BY step"""
+# What a damaged file holds may be of any type.
+_BLOCKS = """SELECT step, start, hosts, vals FROM blocks WHERE family = ? AND layout = ?
+             AND start < ? AND start + step * ? >= ? AND typeof(start) = 'real'
+             AND typeof(step) = 'real' AND typeof(hosts) = 'blob' AND typeof(vals) = 'blob'
+             ORDER BY step, start"""
+_ROWS = """SELECT host, time, vals FROM moments WHERE layout = ? AND typeof(host) = 'integer'
+           AND typeof(time) = 'real' AND typeof(vals) = 'blob' ORDER BY host, time"""
 
 
 class HistorySource:
@@ -70,7 +80,7 @@ class HistorySource:
         return tuple(sorted({name for _, keys in self._layouts() for name, _ in keys}))
 
     def span(self) -> tuple[float, float] | None:
-        ends = [*self._read("SELECT min(time), max(time) FROM moments")[0], *self._ends()]
+        ends = [*self._read(_SPAN)[0], *self._ends()]
         known = [float(end) for end in ends if end is not None]
         return (min(known), max(known)) if known else None
 
@@ -151,23 +161,20 @@ class HistorySource:
         """The blocks of a family that touch a time, by step, then time."""
         if not self._has_blocks:
             return []
-        query = """SELECT step, start, hosts, vals FROM blocks WHERE family = ? AND layout = ?
-                   AND start < ? AND start + step * ? >= ? ORDER BY step, start"""
-        rows = self._some(query, (family, layout, end, CELLS, start))
+        rows = self._some(_BLOCKS, (family, layout, end, CELLS, start))
         return [one for one in map(self._block, rows) if one and one.values.shape[1] == columns]
 
     def _block(self, row: tuple[Any, ...]) -> Block | None:
         step, start, hosts, values = row
         try:
             return decode(start, step, hosts, values)
-        except ValueError:
+        except (ValueError, TypeError):
             self._damaged()
             return None
 
     def _ends(self) -> list[float]:
         """The first and the last cell of the blocks that hold anything."""
-        query = "SELECT step, min(start), max(start) FROM blocks GROUP BY step"
-        starts = self._read(query) if self._has_blocks else []
+        starts = self._read(_STARTS) if self._has_blocks else []
         if not starts:
             return []
         first = min(start for _, start, _ in starts)
@@ -204,8 +211,7 @@ class HistorySource:
 
     def _table(self, number: int, keys: tuple[Key, ...]) -> Table:
         if number not in self._cache:
-            query = "SELECT host, time, vals FROM moments WHERE layout = ? ORDER BY host, time"
-            rows = [row for row in self._some(query, (number,)) if len(row[2]) == 8 * len(keys)]
+            rows = [row for row in self._some(_ROWS, (number,)) if len(row[2]) == 8 * len(keys)]
             table = Table(
                 keys,
                 np.array([host for host, _, _ in rows], dtype=np.int64),
@@ -221,7 +227,7 @@ class HistorySource:
         with self._lock:
             try:
                 return self._base.execute(query, tuple(values)).fetchall()
-            except sqlite3.DatabaseError as error:
+            except UNREADABLE as error:
                 raise InputError(f"{self.title} cannot be read: {error}; {REMEDY}") from None
 
     def _some(self, query: str, values: Iterable[object]) -> list[tuple[Any, ...]]:
@@ -230,6 +236,6 @@ class HistorySource:
         with self._lock:
             try:
                 rows.extend(self._base.execute(query, tuple(values)))
-            except sqlite3.DatabaseError:
+            except UNREADABLE:
                 self._damaged()
         return rows

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
+import shutil
 import sqlite3
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -10,7 +13,9 @@ import numpy as np
 import pytest
 
 from ray_sentinel.diagnose.series import Floats, Selector
+from ray_sentinel.errors import InputError
 from ray_sentinel.store.history import History
+from ray_sentinel.store.history_file import HistoryFile
 from ray_sentinel.store.history_source import HistorySource
 
 Told = Callable[[float], tuple[str, dict[str, float]]]
@@ -196,3 +201,29 @@ def test_a_file_of_the_version_before_is_read_and_gone_on_with(tmp_path: Path) -
     again = History(path)
     again.append(BEGIN + DAY, "n1", {"hw_load1": 1.0})
     assert again.source().span() is not None
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_bytes_changed_anywhere_are_an_error_that_names_it_or_left_out(
+    tmp_path: Path, seed: int
+) -> None:
+    written(tmp_path / "h.db", 5 * HOUR).close()
+    dice = random.Random(seed)
+    data = bytearray((tmp_path / "h.db").read_bytes())
+    for _ in range(10):
+        at, count = dice.randrange(len(data) - 40), dice.choice([1, 4, 40])
+        data[at : at + count] = dice.randbytes(count)
+    (tmp_path / "h.db").write_bytes(data)
+    try:
+        source = HistorySource.open(tmp_path / "h.db")
+        for name in source.families():
+            source.samples(Selector(name), 0, 1e12)
+            source.query_range(Selector(name), BEGIN, BEGIN + 6 * HOUR, 30.0, "max")
+        source.span()
+    except InputError as error:
+        assert "h.db" in str(error)
+    file = HistoryFile(tmp_path, "one")
+    shutil.move(tmp_path / "h.db", tmp_path / "series-1.db")
+    turns = [file.put((), time.time()) for _ in range(3)]
+    assert turns[-1], "with it or without it"
+    file.close()
