@@ -42,6 +42,8 @@ class ActorRanks:
         variables: Mapping[str, str],
     ) -> dict[int, int]:
         """``places``: rank → address of its node and its number there. Returns pids by rank."""
+        # Those of an earlier attempt may have been others.
+        self._actors, self._pids, self._tasks = {}, {}, {}
         kind = self._ray.remote(RankActor)
         for rank, (address, local) in places.items():
             own = {**variables, "RANK": str(rank), "LOCAL_RANK": str(local)}

@@ -30,6 +30,8 @@ class Launcher:
         self, ranks: Sequence[int], folder: str, script: str, variables: Mapping[str, str]
     ) -> dict[int, int]:
         """Start some ranks; returns their pids by rank."""
+        # Those of an earlier attempt may have been others.
+        self._children = {n: child for n, child in self._children.items() if child.poll() is None}
         for local, rank in enumerate(ranks):
             own = {"RANK": str(rank), "LOCAL_RANK": str(local)}
             self._children[rank] = self._spawn(
