@@ -26,7 +26,7 @@ from ray_sentinel.logs.triage import triage_path
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.progress.reader import RecordReader
 from ray_sentinel.serving.client import get_json
-from ray_sentinel.supervise.course import Result
+from ray_sentinel.supervise.actions import Result
 from ray_sentinel.supervise.curable import normalised
 from ray_sentinel.supervise.descendants import descendants
 from ray_sentinel.supervise.folder import State

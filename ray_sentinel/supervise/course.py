@@ -47,8 +47,6 @@ from ray_sentinel.supervise.events import (
 )
 from ray_sentinel.supervise.policy import Checkpoint, Failure, Policy
 
-__all__ = ["Course", "Ledger", "Phase", "Result"]
-
 Phase = Literal[
     "choosing", "starting", "running", "capturing", "ending", "waiting", "clearing", "finished"
 ]
