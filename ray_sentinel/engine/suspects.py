@@ -138,8 +138,9 @@ def _from_stacks(case: Case, ledger: Ledger) -> None:
         if seen.moved(fact):
             ledger.add(fact.process, "stacks", f"rank {number} moves: slow", MOVED, number)
     for fact in seen.waiting:
-        if fact.process not in accused:
-            number = case.job.ranks[fact.process].rank.id.rank
+        number = case.job.ranks[fact.process].rank.id.rank
+        # Who called another collective than its peers waits too, for them.
+        if fact.process not in accused and recorder_kind(case, number) != "collective-mismatch":
             ledger.add(fact.process, "stacks", f"rank {number} waits: {fact.label}", WAITS, number)
     _from_unreadable(case, ledger, facts, [fact.process for fact in seen.waiting])
 

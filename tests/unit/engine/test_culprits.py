@@ -101,14 +101,15 @@ def test_one_that_only_stands_still_is_named_beside_one_that_is_stopped(attached
     assert incident.summary.startswith(told)
 
 
-def test_the_flight_recorder_outweighs_the_stacks() -> None:
+@pytest.mark.parametrize("sure", [0.7, 0.9])
+def test_the_flight_recorder_outweighs_the_stacks(sure: float) -> None:
     sim = Sim()
     sim.run(30)
     sim.stick(4, activity="collective-wait", waits=True)
     sim.recorder = RecorderFacts(
         kind="collective-mismatch",
         culprits=(RecorderCulprit(rank=4, kind="collective-mismatch", reason="in reduce"),),
-        confidence=0.9,
+        confidence=sure,
     )
     sim.run(20)
     (incident,) = sim.incidents()
