@@ -29,6 +29,8 @@ NEAR_THROTTLING = 95.0
 CLOCK_DROP = 0.04
 """Share of the usual clock."""
 POWER_DROP = 0.12
+RESTING_UTILISATION = 20.0
+"""Per cent."""
 FIRST_SHARE = 0.1
 """The first level is the usual one if it lasts for this share of the time."""
 
@@ -72,7 +74,18 @@ def clocks(case: Case) -> tuple[Drift, ...]:
     """GPUs whose core clock fell."""
     usual = stats.middle(case.view.panel("gpu.clock").values)
     least = CLOCK_DROP * usual if np.isfinite(usual) else 1e9
-    return _drifts(case, "gpu.clock", "clock", least=least, relative=0.0, sign=-1.0)
+    found = _drifts(case, "gpu.clock", "clock", least=least, relative=0.0, sign=-1.0)
+    # A GPU without work lowers its clock by itself.
+    return tuple(one for one in found if not _rests(case, one))
+
+
+def _rests(case: Case, drift: Drift) -> bool:
+    """Whether the GPU had nothing to do for most of the time."""
+    util = case.view.panel("gpu.util").pick(
+        lambda row: row.host == drift.host and row.gpu in {drift.gpu, ""}
+    )
+    use = stats.middle(util.values[:, drift.cells & case.steady]) if util.rows else float("nan")
+    return bool(use < RESTING_UTILISATION)
 
 
 def power(case: Case) -> tuple[Drift, ...]:

@@ -16,6 +16,8 @@ from ray_sentinel.diagnose.series import Bools, Floats
 
 EARLY_SECONDS = 60.0
 EARLY_CELLS = 4
+LAG_CELLS = 2
+"""Between what is seen of a host and what is seen of the steps."""
 TAIL_CELLS = 3
 """Cells in which all rest at the end, at least."""
 
@@ -29,7 +31,8 @@ class Rested(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def first(case: Case) -> Rested | None:
-    """A minority that rested first; None where all rested together, or some never did.
+    """A minority that rested first, and with it the job's steps; None where all rested together,
+    or some never did.
 
     Where one of two rests first the other may have had something left to do: nobody is named.
     """
@@ -47,8 +50,20 @@ def first(case: Case) -> Rested | None:
     together = int((np.abs(ends - usual) <= EARLY_CELLS).sum())
     if not early or len(early) >= len(known) / 2 or len(early) + together < len(known):
         return None
-    at = max(known[host] for host in early)
-    return Rested(hosts=early, at=float(case.times[at]), others_at=float(case.times[usual]))
+    at = float(case.times[max(known[host] for host in early)])
+    if not _stopped_with(case, at):
+        return None
+    return Rested(hosts=early, at=at, others_at=float(case.times[usual]))
+
+
+def _stopped_with(case: Case, at: float) -> bool:
+    """Steps ended with that rest: whom the job could go on without was done, and did not fail."""
+    last = case.line.last_progress
+    if not case.line.trained or last is None:
+        return False
+    step = case.line.step_seconds
+    most = max(EARLY_SECONDS, 2 * step if np.isfinite(step) else 0.0)
+    return -LAG_CELLS * case.cell <= at - last <= most + LAG_CELLS * case.cell
 
 
 def _busy(case: Case) -> dict[str, Bools]:

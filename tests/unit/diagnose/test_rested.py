@@ -68,21 +68,26 @@ def test_nobody_is_named_where_it_is_not_plain(early: int, seconds: float, hosts
         assert without_logs(world).culprits == ()
 
 
-def test_it_is_seen_by_utilisation_else_by_power() -> None:
+def test_it_is_seen_by_utilisation_but_not_by_power_where_the_others_wait() -> None:
+    case = case_of(ended(3, 1, 300.0))
+    found = rested.first(case)
+    assert found is not None
+    assert found.hosts == ("node001",)
+    assert found.others_at - found.at == pytest.approx(300.0, abs=60.0)
+    case.view._panels["gpu.util"] = case.view.panel("gpu.util").pick(lambda _row: False)
+    assert rested.first(case) is None
+
+
+def test_hosts_that_the_job_went_on_without_were_done() -> None:
+    """As where one part of a job makes samples and another trains on the last of them."""
     world = World(seed=3, hosts=5, gpus=2)
     world.checkpoints = False
     world.halt = end = 0.7 * float(world.t[-1])
     world.state[:, :, world.after(end)] = REST
     world.state[0, :, world.after(end - 300.0)] = REST
     world.play()
-    case = case_of(world)
-    for key in ("", "gpu.util"):
-        if key:
-            case.view._panels[key] = case.view.panel(key).pick(lambda _row: False)
-        found = rested.first(case)
-        assert found is not None
-        assert found.hosts == ("node001",)
-        assert found.others_at - found.at == pytest.approx(300.0, abs=60.0)
+    assert rested.first(case_of(world)) is None
+    assert "node001" not in without_logs(world).root_cause
 
 
 def test_an_end_that_was_told_is_judged_as_before() -> None:
