@@ -131,6 +131,8 @@ def _from_stacks(case: Case, ledger: Ledger) -> None:
     seen = scene(tuple(facts.values()), {process: case.movement(process) for process in facts})
     judgement = judge(seen)
     accused = {fact.process for fact in judgement.culprits}
+    for reason in judgement.reasons if not accused else ():
+        ledger.add(None, "stacks", reason, 0.0, None)
     for fact in judgement.culprits:
         number = case.job.ranks[fact.process].rank.id.rank
         weight = AWAY * min(1.0, judgement.confidence / SURE)
