@@ -34,6 +34,9 @@ def main() -> None:
             partial.mkdir(parents=True)
             torch.save({"step": step, "total": total}, partial / "model.pt")
             partial.rename(folder / f"step_{step}")
+    # Without it gloo's threads now and then abort the interpreter's exit.
+    dist.barrier()
+    dist.destroy_process_group()
 
 
 if __name__ == "__main__":
