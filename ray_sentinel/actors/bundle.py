@@ -19,6 +19,7 @@ import msgspec
 from ray_sentinel.config import safe_name
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.report.contract import incident_json
+from ray_sentinel.whole_file import write_whole
 
 MAX_FILE = 32 << 20
 """Bytes of one file; the rest is cut off, and the file says so."""
@@ -80,17 +81,11 @@ def find(root: Path, incident: Incident) -> Path | None:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write a file so that it is there whole or not at all. Raises OSError."""
+    """A file that is there whole or not at all, cut where it is too long. Raises OSError."""
     if len(data) > MAX_FILE:
         note = f"\n[cut off here: {len(data)} bytes are more than {MAX_FILE}]\n".encode()
         data = data[: MAX_FILE - len(note)] + note
-    partial = path.with_name(f".{path.name}.part")
-    try:
-        partial.write_bytes(data)
-        os.replace(partial, path)
-    except OSError:
-        partial.unlink(missing_ok=True)
-        raise
+    write_whole(path, data)
 
 
 def begin_look(folder: Path) -> str:

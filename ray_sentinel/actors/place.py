@@ -7,6 +7,7 @@ from pathlib import Path
 import ray
 
 from ray_sentinel.actors.hosts import as_node, ray_nodes
+from ray_sentinel.kernel_files import boot_id
 from ray_sentinel.model.identity import Node
 
 
@@ -28,11 +29,3 @@ def this_node(proc: Path = Path("/proc")) -> Node:
         boot_id=boot_id(proc),
         pid_namespace=(proc / "self/ns/pid").stat().st_ino,
     )
-
-
-def boot_id(proc: Path = Path("/proc")) -> str:
-    """Differs with every boot of the machine; empty where the kernel does not say."""
-    try:
-        return (proc / "sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ray_sentinel.kernel_files import kernel_text
+
 
 def raylets(proc: Path = Path("/proc")) -> dict[int, str]:
     """All raylets that can be seen from here, of any cluster: pid → address of their cluster."""
     return {
         int(entry.name): raylet_address(entry)
         for entry in proc.iterdir()
-        if entry.name.isdigit() and _comm(entry) == "raylet"
+        if entry.name.isdigit() and kernel_text(entry / "comm") == "raylet"
     }
 
 
 def raylet_address(folder: Path) -> str:
     """The address of a raylet's cluster, given its folder in /proc; empty if it is no raylet."""
-    if _comm(folder) != "raylet":
+    if kernel_text(folder / "comm") != "raylet":
         return ""
     try:
         arguments = (folder / "cmdline").read_bytes().split(b"\0")
@@ -27,10 +29,3 @@ def raylet_address(folder: Path) -> str:
         if argument.startswith(prefix):
             return argument[len(prefix) :].decode("ascii", "replace")
     return ""
-
-
-def _comm(folder: Path) -> str:
-    try:
-        return (folder / "comm").read_text().strip()
-    except OSError:
-        return ""

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +19,6 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 TRAIN = Path(__file__).parents[2] / "support/hanging_train.py"
 SECONDS = 200.0
-
-
-@pytest.fixture
-def watched(ray_cluster: RayCluster, tmp_path: Path) -> Iterator[Watched]:
-    ray_cluster.up(tmp_path / "log")
-    with ray_cluster.connected() as ray:
-        yield Watched(ray)
-    ray_cluster.down()
 
 
 @pytest.fixture
