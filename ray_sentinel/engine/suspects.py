@@ -34,6 +34,8 @@ LEFT_BEFORE = 2.0
 MINORITY = 1 / 3
 JOIN = "init_process_group ("
 """As a place begins in which ranks of PyTorch meet for the first time."""
+TRAINING_COLLECTIVES = ("all_reduce", "reduce_scatter", "all_to_all")
+"""Of gradients, shards and experts; who starts up waits in barriers, broadcasts and gathers."""
 
 
 def weigh(case: Case, now: float) -> Ledger:
@@ -203,8 +205,19 @@ def kind_of(case: Case, view: RankView) -> FaultKind:
     fact = case.latest(view.rank.process)
     movement = case.movement(view.rank.process)
     kind = fault_kind(view, fact, movement, recorder_kind(case, view.rank.id.rank))
-    early = not case.job.training() or joining(case)
+    early = joining(case) or not (case.job.training() or _trained(case))
     return "startup-stuck" if kind == "host-stuck" and early else kind
+
+
+def _trained(case: Case) -> bool:
+    """Some rank waits in a collective that start-up has no use for."""
+    facts = (case.latest(view.rank.process) for view in case.job.live)
+    return any(
+        fact is not None
+        and fact.waits_for_others
+        and fact.operation.startswith(TRAINING_COLLECTIVES)
+        for fact in facts
+    )
 
 
 def joining(case: Case) -> bool:

@@ -33,7 +33,7 @@ from ray_sentinel.progress.launchers import is_launcher
 from ray_sentinel.progress.live_environ import LiveEnviron
 from ray_sentinel.progress.processes import Key, Process
 from ray_sentinel.progress.train_log import TrainWords, has_log, read_words
-from ray_sentinel.progress.worker_threads import in_process_group, thread_names, training_thread
+from ray_sentinel.progress.worker_threads import TrainingThread, in_process_group, thread_names
 
 YOUNG_SECONDS = 60.0
 """A worker is looked at in every pass for so long, then every ``SELDOM_SECONDS``."""
@@ -66,6 +66,7 @@ class _Known(msgspec.Struct, kw_only=True):
     grouped_at: float | None = None
     """When it was first seen in a process group."""
     claim: Claim | None = None
+    thread: TrainingThread = msgspec.field(default_factory=TrainingThread)
     training_tid: int = 0
     thread_due: float = 0.0
 
@@ -121,7 +122,7 @@ class RayRanks:
         if now >= known.thread_due:
             known.thread_due = now + SELDOM_SECONDS
             names = thread_names(process.pid, self._proc)
-            known.training_tid = training_thread(process.pid, names, self._proc)
+            known.training_tid = known.thread.find(process.pid, names, self._proc)
         return known.training_tid
 
     def _may_be_rank(self, process: Process) -> bool:

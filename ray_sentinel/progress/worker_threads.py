@@ -35,19 +35,33 @@ def in_process_group(names: Mapping[int, str]) -> bool:
     return any(name.startswith(_GROUP_THREADS) for name in names.values())
 
 
-def training_thread(pid: int, names: Mapping[int, str], proc: Path = Path("/proc")) -> int:
+class TrainingThread:
     """The thread that trains in a worker of Ray Train, whose main thread serves the controller.
 
-    Python's threads have their maker's name; of those beside the main thread, the one that used
-    most CPU time so far. 0 where there is none.
+    A thread that Python or Ray starts has its maker's name. Of those beside the main thread, the
+    one that ever used most CPU time from one look to the next: while training hangs, Ray's own
+    threads go on and in time outdo all that it used.
     """
-    used: dict[int, float] = {}
-    for tid, name in names.items():
-        if tid == pid or name != names.get(pid):
-            continue
-        try:
-            data = (proc / str(pid) / "task" / str(tid) / "schedstat").read_bytes()
-            used[tid] = parse_schedstat(data).cpu_seconds
-        except (OSError, ValueError):
-            continue
-    return max(used, key=lambda tid: used[tid], default=0)
+
+    def __init__(self) -> None:
+        self._used: dict[int, float] = {}
+        self._most: dict[int, float] = {}
+        """CPU seconds; what a thread had used when it was first seen counts as one look's."""
+
+    def find(self, pid: int, names: Mapping[int, str], proc: Path = Path("/proc")) -> int:
+        """Its thread id, of the threads ``names`` of process ``pid``; 0 where there is none."""
+        used: dict[int, float] = {}
+        for tid, name in names.items():
+            if tid == pid or name != names.get(pid):
+                continue
+            try:
+                data = (proc / str(pid) / "task" / str(tid) / "schedstat").read_bytes()
+                used[tid] = parse_schedstat(data).cpu_seconds
+            except (OSError, ValueError):
+                continue
+        self._most = {
+            tid: max(self._most.get(tid, 0.0), seconds - self._used.get(tid, 0.0))
+            for tid, seconds in used.items()
+        }
+        self._used = used
+        return max(self._most, key=lambda tid: self._most[tid], default=0)

@@ -41,6 +41,15 @@ def run(
     return {rank: (folder / f"trace_{rank}.json").read_bytes() for rank in range(world)}
 
 
+def work(
+    rank: int, *, slow: int, factor: float, noise: float, seed: int, steps: int = 30
+) -> list[float]:
+    """How long one rank works in each step, in seconds."""
+    dice = random.Random(seed * 1000 + rank)
+    usual = STEP_SECONDS * (factor if rank == slow else 1.0)
+    return [usual * dice.uniform(1.0 - noise, 1.0 + noise) for _ in range(steps)]
+
+
 def train(rank: int, world: int, steps: int, slow: int, factor: float, noise: float, seed: int,
           folder: str) -> None:  # fmt: skip
     """One rank."""
@@ -52,11 +61,10 @@ def train(rank: int, world: int, steps: int, slow: int, factor: float, noise: fl
     dist.init_process_group(
         "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world
     )
-    dice = random.Random(seed * 1000 + rank)
     gradients = [torch.ones(1000) for _ in range(3)]
-    for _ in range(steps):
-        usual = STEP_SECONDS * (factor if rank == slow else 1.0)
-        time.sleep(usual * dice.uniform(1.0 - noise, 1.0 + noise))
+    works = work(rank, slow=slow, factor=factor, noise=noise, seed=seed, steps=steps)
+    for seconds in works:
+        time.sleep(seconds)
         for gradient in gradients:
             dist.all_reduce(gradient)
     Path(folder, f"trace_{rank}.json").write_bytes(_dump_fr_trace_json())

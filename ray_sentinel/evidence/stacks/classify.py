@@ -29,7 +29,7 @@ _PREFERRED: tuple[Tool, ...] = (
     "gdb",
     "kernel",
 )
-_STOPPED = frozenset("Tt")
+_SEES_PYTHON: frozenset[Tool] = frozenset(("py-spy-native", "py-spy", "companion", "faulthandler"))
 _COLLECTIVE_KERNEL = ("nccl", "rccl", "msccl", "deep_ep", "nvshmem", "symm_mem", "multimem")
 
 
@@ -95,8 +95,8 @@ class Reader:
         return count
 
 
-def classify(trace: StackTrace, reader: Reader | None = None) -> StackFact:
-    """What one tool's stacks of one process say."""
+def classify(trace: StackTrace, reader: Reader | None = None, tid: int | None = None) -> StackFact:
+    """What one tool's stacks of one process say; ``tid`` is the thread that trains, if known."""
     reader = reader or Reader()
     fact = StackFact(
         process=trace.process,
@@ -110,7 +110,7 @@ def classify(trace: StackTrace, reader: Reader | None = None) -> StackFact:
         command=trace.command,
         helper=helper_process(trace),
     )
-    thread = telling_thread(trace.threads, reader)
+    thread = telling_thread(trace.threads, reader, tid)
     if thread is None:
         return _with_device(fact)
     reading = reader.read(thread.frames)
@@ -144,14 +144,25 @@ def classify_process(traces: Sequence[StackTrace], reader: Reader | None = None)
         raise ValueError("no traces of the process")
     reader = reader or Reader()
     ordered = sorted(traces, key=lambda trace: _PREFERRED.index(trace.tool))
-    facts = [classify(trace, reader) for trace in ordered]
-    return facts[0] if len(facts) == 1 else _combined(ordered, facts, reader)
+    tid = _training_tid(ordered, reader)
+    facts = [classify(trace, reader, tid) for trace in ordered]
+    return facts[0] if len(facts) == 1 else _combined(ordered, facts, reader, tid)
+
+
+def _training_tid(traces: Sequence[StackTrace], reader: Reader) -> int | None:
+    """The thread that trains, where it is not the main one and a tool that sees Python says so."""
+    for trace in traces:
+        if trace.tool in _SEES_PYTHON:
+            thread = telling_thread(trace.threads, reader)
+            if thread is not None and not thread.main and trains(thread):
+                return thread.tid
+    return None
 
 
 def _combined(
-    traces: Sequence[StackTrace], facts: Sequence[StackFact], reader: Reader
+    traces: Sequence[StackTrace], facts: Sequence[StackFact], reader: Reader, tid: int | None
 ) -> StackFact:
-    levels = [_level(trace, reader) for trace in traces]
+    levels = [_level(trace, reader, tid) for trace in traces]
     best = max(range(len(facts)), key=lambda i: (levels[i], -i))
     base, chosen = next((f for f in facts if f.signature), facts[0]), facts[best]
     # The kernel's side alone is not what was asked for: why there is no more must be said.
@@ -180,20 +191,31 @@ def _combined(
     return _with_device(fact)
 
 
-def telling_thread(threads: Sequence[ThreadStack], reader: Reader) -> ThreadStack | None:
+def telling_thread(
+    threads: Sequence[ThreadStack], reader: Reader, tid: int | None = None
+) -> ThreadStack | None:
     """The thread whose place is the rank's place: the main one, unless it only waits for another.
 
-    The autograd engine, Ray's training thread and a pool's worker are found that way.
+    The autograd engine, Ray's training thread and a pool's worker are found that way. Where the
+    thread ``tid`` is known to train, it stands for the main one, and no other is the rank's.
     """
+    if tid is not None:
+        training = next((thread for thread in threads if thread.tid == tid), None)
+        return training and _at_work(threads, training, reader)
     main = next((thread for thread in threads if thread.main and thread.frames), None)
     if main is not None:
-        reading = reader.read(main.frames)
-        if reading.meaning is None or not reading.meaning.delegates:
-            return _gil_holder(threads, main, reading)
-        _, best = reader.best(threads, reading.meaning.delegates)
-        return best or main
+        return _at_work(threads, main, reader)
     _, best = reader.best(threads, "actor")
     return best or next((thread for thread in threads if thread.frames), None)
+
+
+def _at_work(threads: Sequence[ThreadStack], main: ThreadStack, reader: Reader) -> ThreadStack:
+    """Where ``main`` only waits for another thread's work: that thread."""
+    reading = reader.read(main.frames)
+    if reading.meaning is None or not reading.meaning.delegates:
+        return _gil_holder(threads, main, reading)
+    _, best = reader.best(threads, reading.meaning.delegates)
+    return best or main
 
 
 def _explains(reading: rd.Reading, thread: ThreadStack, delegate: Delegate) -> int:
@@ -243,8 +265,8 @@ def _keeps_gil(thread: ThreadStack, reading: rd.Reading, waiters: int) -> bool:
     return waiters > 0 and thread.holds_gil is not False and reading.native_leaf
 
 
-def _level(trace: StackTrace, reader: Reader) -> int:
-    thread = telling_thread(trace.threads, reader)
+def _level(trace: StackTrace, reader: Reader, tid: int | None) -> int:
+    thread = telling_thread(trace.threads, reader, tid)
     return reader.read(thread.frames).level if thread else -1
 
 

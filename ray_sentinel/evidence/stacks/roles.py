@@ -12,7 +12,7 @@ _THREAD_NAMES = re.compile(
     r"|gloo_tcp_loop|nccl\w*|NCCL\w*|cuda\d{2,}\w*|cuda-EvtHandlr|rocr?\w*|hsa\w*"
     r"|grpc\w*|default-executo|resolver-executo|event_engine|timer_manager|lifeguard"
     r"|jemalloc\w*|QueueFeederThread|tqdm\w*|TMonitor|.*EventLogger.*|.*pin_memory.*"
-    r"|worker\.io|client\.poll|.*\.io|raylet\w*|ray_\w+|rocksdb.*|OpenBLAS.*|MonitorThread.*"
+    r"|worker\.io|client\.poll|.*\.io|raylet\w*|ray_\w+|rocksdb.*|OpenBLAS.*|Monitor(ing)?Thread.*"
     r"|ray[-_ ]sentinel.*|wandb.*|asyncio-waitpid.*|tokio\w*|rayon\w*|TaskScheduler.*"
     r"|IntermediateResultsWriter.*|.*heartbeat.*|.*[wW]atchdog.*",
 )
@@ -30,6 +30,7 @@ _THREAD_PYTHON: tuple[tuple[str, str], ...] = (
     (r".*", r"ray/_private/(?!worker\.py|workers/)|ray/util/tracing/|ray/dashboard/"),
     (r"listen_error_messages|print_logs|_print_logs|print_worker_logs", r"ray/_private/worker\.py"),
     (r".*", r"(^|/)(prometheus_client|pydevd\w*|debugpy|ipykernel|opentelemetry|sentry_sdk)/"),
+    (r"_monitor_target", r"ray/train/.*/thread_runner\.py$"),
     (r"watchdog_thread|_?heartbeat\w*|_?watchdog\w*", r".*"),
     (r"_thread_main|_handle_(tasks|results|workers)", r"multiprocessing/pool\.py$"),
 )

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from ray_sentinel.model.recorder import RecorderCulprit, RecorderFacts
-from tests.support.engine_sim import ATTACHED, Sim
+from ray_sentinel.model.stacks import StackFact
+from tests.support.engine_sim import ATTACHED, Sim, SimRank
 
 
 @ATTACHED
@@ -23,6 +25,23 @@ def test_a_sleeping_rank_is_named_within_15_seconds(attached: bool, step_seconds
     assert incident.confirmed_at - began <= 15
     assert incident.state == "explained"
     assert sim.engine.status(sim.now)[0] == "hung"
+
+
+@pytest.mark.parametrize(
+    ("operation", "kind"), [("all_reduce", "host-stuck"), ("barrier", "startup-stuck")]
+)
+def test_what_the_others_wait_in_tells_start_up_from_training(operation: str, kind: str) -> None:
+    sim = Sim(attached=False)
+
+    def answer(rank: SimRank) -> StackFact:
+        return msgspec.structs.replace(sim.fact(rank), operation=operation if rank.waits else "")
+
+    sim.stack_answer = answer
+    sim.run(1)
+    sim.stick(4)
+    sim.run(90)
+    (incident,) = sim.incidents()
+    assert (sim.named(), incident.kind) == ([4], kind)
 
 
 @ATTACHED

@@ -208,6 +208,17 @@ def test_rays_training_thread_tells_where_the_main_thread_is_idle() -> None:
     assert (alone.activity, alone.label) == ("idle", "idle")
 
 
+def test_the_thread_that_watches_ray_trains_training_thread_tells_nothing() -> None:
+    main = thread("main_loop ray/_private/worker.py:1069", "<module> w.py:9", main=True)
+    runner = "ray/train/v2/_internal/execution/worker_group/thread_runner.py"
+    monitor = thread(f"_monitor_target {runner}:72", "run threading.py:982",
+                     name="MonitoringThread(train_fn_with_final_checkpoint_flush)")  # fmt: skip
+    training = thread("loop train.py:24", f"_run_target {runner}:37", "run threading.py:982",
+                      name="TrainingThread(train_fn_with_final_checkpoint_flush)")  # fmt: skip
+    nameless = thread(f"_monitor_target {runner}:72", "run threading.py:982")
+    assert fact([main, monitor, nameless, training]).signature[-1] == "loop (train.py:24)"
+
+
 def test_helpers_never_tell() -> None:
     main = thread("wait threading.py:327", "join threading.py:1100", "<module> a.py:1", main=True)
     watchdog = thread("c10d::ProcessGroupNCCL::watchdogHandler", name="pt_nccl_watchdg")
@@ -280,6 +291,20 @@ def test_the_kernel_knows_what_plain_python_stacks_cannot() -> None:
     found = classify_process([spy, kernel])
     assert found.activity == "input-wait"
     assert found.signature[-1].startswith("take_input (")
+
+
+def test_the_kernels_word_on_the_main_thread_is_not_one_on_the_thread_that_trains() -> None:
+    spy = StackTrace(process=PROCESS, tool="py-spy", at=1.0, threads=(
+        thread("main_loop ray/_private/worker.py:1069", "<module> w.py:9", main=True, tid=7),
+        thread("loop train.py:24", "run threading.py:982", name="TrainingThread(f)", tid=9),
+    ))  # fmt: skip
+    polls = thread("do_epoll_wait", main=True, tid=7)
+    sleeps = thread("hrtimer_nanosleep", tid=9)
+    kernel = StackTrace(process=PROCESS, tool="kernel", at=1.0, threads=(polls, sleeps))
+    found = classify_process([spy, kernel])
+    assert (found.activity, found.signature[-1]) == ("sleep", "loop (train.py:24)")
+    half = StackTrace(process=PROCESS, tool="kernel", at=1.0, threads=(polls,))
+    assert classify_process([spy, half]).label == classify(spy).label
 
 
 def test_a_tool_that_failed_does_not_hide_another() -> None:
