@@ -81,10 +81,6 @@ class Agent:
         """Put a collector's file on this node; where it lies. Raises InputError."""
         return str(await asyncio.to_thread(self._station.runner.install_plugin, name, data))
 
-    async def restart_runner(self, name: str = "") -> None:
-        """Begin anew with one collector, or with all."""
-        self._station.runner.restart(name or None)
-
     async def close(self) -> list[str]:
         """End what was started here; returns what could not be ended."""
         return await asyncio.to_thread(self._station.close)

@@ -48,11 +48,3 @@ def gpu_of(labels: Mapping[str, str]) -> str:
         if value := labels.get(label):
             return value
     return ""
-
-
-def pair_leftovers(named: Iterable[str], addresses: Iterable[str]) -> dict[str, str]:
-    """The one address and the one name that are left when all others are paired, as a pair."""
-    left_names, left_addresses = set(named), set(addresses)
-    if len(left_names) == 1 and len(left_addresses) == 1:
-        return {left_addresses.pop(): left_names.pop()}
-    return {}

@@ -9,7 +9,7 @@ import numpy as np
 
 from ray_sentinel.diagnose import stats
 from ray_sentinel.diagnose.catalog import Quantity
-from ray_sentinel.diagnose.series import Bools, Floats, Selector
+from ray_sentinel.diagnose.series import Floats, Selector
 
 GLITCH_CELLS = 3
 
@@ -128,11 +128,6 @@ def held(panel: Panel, seconds: float) -> Panel:
     """The panel with holes of at most so many seconds filled by the value before."""
     cells = max(int(np.ceil(seconds / panel.step)), 1)
     return msgspec.structs.replace(panel, values=stats.carried(panel.values, cells))
-
-
-def where_cells(times: Floats, start: float, end: float) -> Bools:
-    """Cells with ``start <= t <= end``."""
-    return (times >= start) & (times <= end)
 
 
 def names(rows: Sequence[Row]) -> str:

@@ -109,14 +109,6 @@ def joined(flags: Bools, gap: int) -> Bools:
     return out
 
 
-def widened(flags: Bools, before: int, after: int) -> Bools:
-    """``flags`` with every run made longer by so many cells."""
-    out: Bools = flags.copy()
-    for left, right in runs(flags):
-        out[max(left - before, 0) : right + after] = True
-    return out
-
-
 def last_index(flags: Bools) -> int | None:
     """Index of the last True, or None."""
     found = np.flatnonzero(flags)

@@ -33,20 +33,6 @@ def size(value: float) -> str:
     return f"{value:.0f} B"
 
 
-def duration(seconds: float) -> str:
-    """Seconds for people.
-
-    >>> duration(3725)
-    '1 h 2 min'
-    """
-    if seconds < 120:
-        return f"{seconds:.0f} s"
-    if seconds < 7200 and seconds < 3600:
-        return f"{seconds / 60:.0f} min"
-    hours, minutes = divmod(round(seconds / 60), 60)
-    return f"{hours} h {minutes} min"
-
-
 def plain(
     case: Case, playbook: str, analysis: str, outcome: Outcome, cause: str, text: str,
     confidence: float, evidence: tuple[Fact, ...] = (), next_steps: tuple[str, ...] = (),

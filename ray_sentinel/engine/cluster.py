@@ -29,7 +29,6 @@ class NodeView:
         self.left_at: float | None = None
         self.expected_leave = False
         self.leave_reason = ""
-        self.probed_at: float | None = None
         self.probe_asked_at: float | None = None
         self.alive: bool | None = None
         self.offset = 0.0

@@ -137,7 +137,7 @@ class Engine:
         if node is None:
             return
         if isinstance(event, NodeProbed):
-            node.alive, node.probed_at = event.alive, now
+            node.alive = event.alive
         else:
             node.left_at, node.expected_leave = now, event.expected
             node.leave_reason = event.reason

@@ -45,7 +45,6 @@ class RankView:
         """The last sign that it got on: a step, a phase, another place in the code, data moved."""
         self.data_at = at
         """When it last read or wrote in earnest, by itself."""
-        self.observed_since = at
         self.node_time = node_time
         self.exit: Exit | None = None
         self.exited_at: float | None = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 
 from ray_sentinel.engine.case import Case
-from ray_sentinel.engine.hardware import weigh_alerts
+from ray_sentinel.engine.hardware import device_kind, weigh_alerts
 from ray_sentinel.engine.kinds import fault_kind
 from ray_sentinel.engine.ledger import Ledger
 from ray_sentinel.engine.ranks import RankView
@@ -206,6 +206,8 @@ def kind_of(case: Case, view: RankView) -> FaultKind:
     movement = case.movement(view.rank.process)
     kind = fault_kind(view, fact, movement, recorder_kind(case, view.rank.id.rank))
     early = joining(case) or not (case.job.training() or _trained(case))
+    if kind == "device-stuck":
+        return device_kind(case, view.rank.id.rank) or kind
     return "startup-stuck" if kind == "host-stuck" and early else kind
 
 

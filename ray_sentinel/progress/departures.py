@@ -15,6 +15,7 @@ from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.progress import Exit
 from ray_sentinel.progress import pidfd
 from ray_sentinel.progress.exits import Ended, ExitWatch
+from ray_sentinel.progress.last_output import LastOutput
 from ray_sentinel.progress.processes import Key
 from ray_sentinel.progress.record_view import RecordView
 from ray_sentinel.progress.stale import StaleRecords
@@ -29,18 +30,20 @@ class Followed(msgspec.Struct, kw_only=True):
 
 class Departures:
     """Watches ranks for their exits. ``views`` gives the newest record of a process, also a dead
-    one's."""
+    one's; ``outputs`` what it wrote at its end."""
 
     def __init__(
         self,
         exits: ExitWatch,
         stale: StaleRecords,
         views: Callable[[Key], RecordView | None],
+        outputs: LastOutput,
         *,
         monotonic: Callable[[], float],
         now: Callable[[], float],
     ) -> None:
         self._exits, self._stale, self._newest = exits, stale, views
+        self._outputs = outputs
         self._monotonic, self._now = monotonic, now
         self._followed: dict[Key, Followed] = {}
         self._told: set[Key] = set()
@@ -71,6 +74,8 @@ class Departures:
         for key, followed in gone.items():
             followed.view = self._newest(key) or followed.view
         self._followed = {**current, **gone}
+        self._outputs.forget(self._followed.keys())
+        self._outputs.note(current.keys())
         self._told.intersection_update(living)
 
     def late(
@@ -113,6 +118,7 @@ class Departures:
             last_words=view.progress.last_words if view else None,
             was_attached=view is not None and not view.detached,
             progress=view.progress if view else None,
+            last_output=self._outputs.read((rank.process.pid, rank.process.start)),
         )
 
     def close(self) -> None:

@@ -74,7 +74,6 @@ class NodeWatch:
         self._discovery = Discovery()
         self._states = StateReader(proc)
         self._stale = StaleRecords(self.records)
-        self._outputs = LastOutput(proc)
         self._ray = RayRanks(own_raylet, proc)
         self._workers: tuple[RayWorker, ...] = ()
         self._attached = Attached(proc)
@@ -82,6 +81,7 @@ class NodeWatch:
             ExitWatch(proc, now=now, on_exit=on_exit),
             self._stale,
             lambda key: self._attached.latest.get(key),
+            LastOutput(proc),
             monotonic=monotonic,
             now=now,
         )

@@ -49,13 +49,10 @@ class Ranks:
         }
         if rank is not None:
             environ |= {"RANK": str(rank), "WORLD_SIZE": "64", "LOCAL_RANK": str(rank)}
-        process = subprocess.Popen(
-            arguments,
-            env=environ,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
+        with open(self.folder.parent / f"stderr-{len(self.processes)}", "wb") as errors:
+            process = subprocess.Popen(
+                arguments, env=environ, stdout=subprocess.PIPE, stderr=errors, text=True
+            )
         self.processes.append(process)
         return process
 

@@ -53,7 +53,7 @@ class Reasoning:
     def __init__(self, world: World, waits: Waits) -> None:
         self.world = world
         self.waits = waits
-        self.equals = Equals(world, waits.partners)
+        self.equals = Equals(world)
         self.circles = Circles(world, waits, self.equals)
         self.lag = Lag(world)
         self.hidden = Hidden(world, waits, self.equals)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from ray_sentinel.evidence.flight_recorder.groups import Group
-from ray_sentinel.evidence.flight_recorder.partners import Partners
 from ray_sentinel.evidence.flight_recorder.progress import Progress
 from ray_sentinel.evidence.flight_recorder.ties import Kind
 from ray_sentinel.evidence.flight_recorder.world import World
@@ -34,9 +33,8 @@ ComesFirst = Callable[[Call, Call, list[int]], bool | None]
 class Equals:
     """Roles of all ranks, and comparisons between ranks of one role."""
 
-    def __init__(self, world: World, partners: Partners) -> None:
+    def __init__(self, world: World) -> None:
         self.world = world
-        self._partners = partners
         self._p2p_kinds, self._visible = self._look_at_kinds()
         self.roles: dict[Role, list[int]] = {}
         self._role: dict[int, Role] = {}

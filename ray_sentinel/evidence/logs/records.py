@@ -79,7 +79,5 @@ class FileFacts(msgspec.Struct, kw_only=True):
     last_time: float | None = None
     last_line: str = ""
     last_offset: int = 0
-    torn: bool = False
-    """It ends within a line."""
     sampled: str = ""
     problem: str = ""

@@ -55,7 +55,6 @@ class Scanner:
         out = self.out
         out.first_time = first_time(head[:_FRONT].split(b"\n")[:_FRONT_LINES], self.year)
         out.last_time = first_time(reversed(tail[-_BACK:].split(b"\n")), self.year)
-        out.torn = bool(tail) and not tail.endswith((b"\n", b"\r"))
         lines = [(at, raw) for at, raw in split_lines(tail.replace(b"\r", b"\n")) if raw.strip()]
         if lines:
             at, raw = lines[-1]

@@ -41,7 +41,6 @@ _RICH = re.compile(r"\[(?P<mo>0[1-9]|1[0-2])/(?P<d>[0-3]\d)/(?P<y>\d\d) " + _CLO
 _UNIX = re.compile(r"^\[?(?P<t>1[4-9]\d{8}|2\d{9})(?:\.(?P<f>\d{1,9}))?\]?(?=\s)")
 _JSON = re.compile(r'"timestamp": ?"?((?:1[4-9]|2\d)\d{8}(?:\.\d+)?)(?!\d)')
 _JSON_TEXT = re.compile(r'"(?:@?timestamp|time|ts|asctime|date)": ?"([^"{]{10,40})"')
-_UPTIME = re.compile(r"^(?:<\d+>)?\[\s*(?P<t>\d+\.\d{6})\]")
 _YEAR = re.compile(
     r"\b((?:19|20)\d\d)[-/](?:0[1-9]|1[0-2])[-/](?:0[1-9]|[12]\d|3[01])[T _-]+\d\d:\d\d"
     r"|\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d "
@@ -83,12 +82,6 @@ def find_year(text: str) -> int | None:
     for match in _YEAR.finditer(text):
         found = int(match.group(1) or match.group(2))
     return found
-
-
-def uptime(line: str) -> float | None:
-    """Seconds since boot of a raw kernel line, or None."""
-    match = _UPTIME.match(line)
-    return float(match.group("t")) if match else None
 
 
 def _build(parts: dict[str, str | None], year: int) -> float | None:

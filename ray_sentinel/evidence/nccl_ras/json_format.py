@@ -23,7 +23,6 @@ from ray_sentinel.evidence.nccl_ras.poll import (
 )
 
 MOST_RANKS = 1 << 20
-FIELDS = frozenset({"communicators", "communicators_count", "nccl_version", "rccl_version"})
 
 
 def is_status(value: dict[str, Any]) -> bool:

@@ -5,10 +5,11 @@
 ``StackFact``; ``explain`` turns rounds of facts into culprits with the evidence.
 """
 
-from ray_sentinel.evidence.stacks.classify import Reader, by_process, classify, classify_process
+from ray_sentinel.evidence.stacks.classify import by_process, classify, classify_process
 from ray_sentinel.evidence.stacks.compare import Movement, movement, movements
 from ray_sentinel.evidence.stacks.explain import Explanation, explain
 from ray_sentinel.evidence.stacks.formats import parse
+from ray_sentinel.evidence.stacks.telling import Reader
 from ray_sentinel.evidence.stacks.tree import StackClass, classes, merge, render, who
 
 __all__ = [

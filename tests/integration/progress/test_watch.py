@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -253,6 +254,16 @@ def test_exits(ranks, fault):
     assert ranks.snapshots == {}
     ranks.poll()
     assert len(ranks.exits) == 1
+
+
+def test_what_a_rank_that_never_attached_wrote_at_its_end_is_told(ranks):
+    words = "raise ValueError('no such batch')"
+    program = f"import time; time.sleep(4); {words}"
+    ranks.spawn([sys.executable, "-c", program], rank=4)
+    ranks.until(lambda: ranks.exits, "the exit")
+    (exit,) = ranks.exits
+    assert (exit.code, exit.was_attached) == (1, False)
+    assert exit.last_output.endswith("ValueError: no such batch\n")
 
 
 def test_a_normal_exit(ranks):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from ray_sentinel.engine.events import AnyEvent, SnapshotReceived
+from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.incident import Verdict
 from ray_sentinel.model.metrics import Event
-from tests.support.engine_sim import Sim
+from tests.support.engine_sim import Sim, SimRank
 
 PORT = 'hw_rdma_port_state{device="mlx5_0",port="1"}'
 
@@ -79,17 +81,41 @@ def test_ports_of_several_hosts_accuse_none() -> None:
     assert verdict(sim).kind == "unknown"
 
 
-def test_a_gpu_that_was_lost_is_the_culprit() -> None:
-    sim = TelemetrySim()
-    sim.run(40)
+def lose_gpu(sim: TelemetrySim, gpu: str = "3") -> None:
+    """The kernel says that a GPU of the last host is lost."""
     sim.told["n2"] = (
         Event(
             time=sim.now,
             kind="kernel.gpu_lost",
             message="NVRM: GPU 0000:3b:00.0: GPU has fallen off the bus.",
-            attributes={"gpu": "3"},
+            attributes={"gpu": gpu},
         ),
     )
+
+
+class GpuSim(TelemetrySim):
+    """In which every rank has the GPU of its own number."""
+
+    def _identity(self, rank: SimRank) -> Rank:
+        return msgspec.structs.replace(super()._identity(rank), gpus=(str(rank.number),))
+
+
+@pytest.mark.parametrize(("number", "kind"), [(5, "device-lost"), (4, "device-stuck")])
+def test_a_rank_stuck_at_its_device_is_told_from_one_whose_device_was_lost(
+    number: int, kind: str
+) -> None:
+    sim = GpuSim()
+    sim.run(40)
+    lose_gpu(sim, "5")
+    sim.stick(number, activity="device-wait")
+    sim.run(60)
+    assert (sim.named(), verdict(sim).kind) == ([number], kind)
+
+
+def test_a_gpu_that_was_lost_is_the_culprit() -> None:
+    sim = TelemetrySim()
+    sim.run(40)
+    lose_gpu(sim)
     sim.hang_alike()
     sim.run(60)
     found = verdict(sim)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ray_sentinel.evidence.logs.times import find_year, parse_time, uptime
+from ray_sentinel.evidence.logs.times import find_year, parse_time
 
 MAY_1_10H = 1714557600.0
 
@@ -55,10 +55,9 @@ def test_only_the_front_of_a_line_counts() -> None:
     assert parse_time("x" * 200 + "2024-05-01 10:00:00", 2024) is None
 
 
-def test_year_and_uptime() -> None:
+def test_year() -> None:
     assert find_year("2023-12-31 23:59:59 x\n2024-01-01 00:00:00 y") == 2024
     assert find_year("E0501 10:00:00 x") is None
-    assert uptime("[12345.678901] NVRM: x") == 12345.678901
 
 
 @given(st.text(max_size=200), st.integers(min_value=1970, max_value=2100))
