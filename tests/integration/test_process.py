@@ -13,12 +13,14 @@ import pytest
 
 from ray_sentinel import process
 from ray_sentinel.errors import MissingPartError
+from ray_sentinel.process import spawning
 
 pytestmark = pytest.mark.integration
 
 PARENT = """
 import sys, time
 from ray_sentinel import process
+from ray_sentinel.process import spawning
 if sys.argv[1] == "python":
     process._setpriv = lambda: None
 child = process.spawn([sys.executable, "-c", "import time; print(1, flush=True); time.sleep(600)"])
@@ -99,7 +101,7 @@ def test_a_child_dies_with_its_parent_even_by_sigkill(launcher: str) -> None:
 def test_a_child_whose_parent_ended_before_it_could_begin_is_not_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert process._setpriv(), "or nothing is tried here"
+    assert spawning._setpriv(), "or nothing is tried here"
     mark = str(tmp_path / "mark")
     assert subprocess.run(process.dying_with_us(["touch", mark])).returncode == 0
     assert Path(mark).exists()

@@ -1,35 +1,29 @@
-"""The one way we start programs: with a deadline, in a group of their own, dying with us.
+"""Children in groups of their own, which die with us, also when we are killed with SIGKILL.
 
 A child is started through a launcher (``setpriv --pdeathsig``, or a few lines of Python where
-util-linux lacks it) that asks the kernel to kill it when its parent ends, also when the parent is
-killed with SIGKILL. The kernel means the parent *thread* (``man 2 PR_SET_PDEATHSIG``), so all
-children are forked by one thread that lives as long as the process. ``preexec_fn`` is not used: it
-forks a process full of foreign threads (Ray's, gRPC's) and runs Python in the copy.
+util-linux lacks it) that asks the kernel to kill it when its parent ends. The kernel means the
+parent *thread* (``man 2 PR_SET_PDEATHSIG``), so all children are forked by one thread that lives as
+long as the process. ``preexec_fn`` is not used: it forks a process full of foreign threads (Ray's,
+gRPC's) and runs Python in the copy.
 """
 
 from __future__ import annotations
 
 import atexit
 import os
-import selectors
 import shutil
 import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from functools import lru_cache
 from queue import SimpleQueue
 from typing import IO, Any
 
-import msgspec
-
 from ray_sentinel.errors import MissingPartError
 
-POLL = 0.1
-"""Seconds between two looks whether a program has ended while its pipes are still open."""
 KILL_GRACE = 1.0
 """Seconds to wait for a killed child to be gone; one in D state stays longer."""
 
@@ -41,37 +35,6 @@ _PYTHON_LAUNCHER = (
 )
 
 _STILL_OURS = '[ "$PPID" = "$0" ] && exec "$@"'
-
-
-class Completed(msgspec.Struct, frozen=True, kw_only=True):
-    """How a program ended. ``stdout`` and ``stderr`` hold at most the bytes that were allowed."""
-
-    argv: tuple[str, ...]
-    returncode: int | None
-    """Negative for a signal, as in ``subprocess``; None where it could not be killed."""
-    stdout: bytes = b""
-    stderr: bytes = b""
-    seconds: float = 0.0
-    timed_out: bool = False
-    truncated: bool = False
-    pid: int = 0
-
-    @property
-    def ok(self) -> bool:
-        """It ended by itself, in time, with status 0."""
-        return self.returncode == 0 and not self.timed_out
-
-    def explain(self) -> str:
-        """One line that says how it went wrong."""
-        name = os.path.basename(self.argv[0])
-        if self.timed_out and self.returncode is None:
-            return f"{name} (pid {self.pid}) cannot be killed: it hangs in the kernel"
-        if self.timed_out:
-            return f"{name} was ended after {self.seconds:.1f} s"
-        last = self.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
-        return f"{name} ended with status {self.returncode}" + (
-            f": {last[0][:300]}" if last else ""
-        )
 
 
 class Spawner:
@@ -191,7 +154,7 @@ def end(child: subprocess.Popen[bytes], *, grace: float = 0.0) -> bool:
     if grace > 0:
         _signal_group(child, signal.SIGTERM)
         if _gone(child, grace):
-            _signal_group(child, signal.SIGKILL)
+            finish(child)
             return True
     _signal_group(child, signal.SIGKILL)
     return _gone(child, KILL_GRACE)
@@ -208,6 +171,12 @@ def reap(child: subprocess.Popen[bytes]) -> int | None:
     if status is not None:
         _children.pop(child.pid, None)
     return status
+
+
+def finish(child: subprocess.Popen[bytes]) -> None:
+    """After a child's end: what it left behind in its group goes with it."""
+    _signal_group(child, signal.SIGKILL)
+    _children.pop(child.pid, None)
 
 
 def _signal_group(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
@@ -234,125 +203,3 @@ def end_all() -> None:
     for child in list(_children.values()):
         if child.poll() is None:
             _signal_group(child, signal.SIGKILL)
-
-
-def run(
-    argv: Sequence[str],
-    *,
-    deadline: float,
-    max_output: int = 16 << 20,
-    input: bytes = b"",
-    env: Mapping[str, str] | None = None,
-    cwd: str | os.PathLike[str] | None = None,
-    on_start: Callable[[int], None] | None = None,
-) -> Completed:
-    """Run a program to its end or to its deadline (seconds), whichever comes first.
-
-    ``on_start`` is told its pid, which is also its group's. Output past ``max_output`` bytes per
-    stream is dropped and the program goes on. At the deadline its whole group is killed.
-    Raises MissingPartError if the program is not there.
-    """
-    started = time.monotonic()
-    child = spawn(argv, stdin=subprocess.PIPE if input else subprocess.DEVNULL, env=env, cwd=cwd)
-    if on_start is not None:
-        on_start(child.pid)
-    drain = _Drain(child, max_output, input)
-    finished = _wait(child, drain, started + deadline)
-    if not finished:
-        end(child)
-        drain.until(time.monotonic() + 0.2)
-    else:
-        # What the program left behind in its group goes with it.
-        _signal_group(child, signal.SIGKILL)
-        _children.pop(child.pid, None)
-    drain.close()
-    return Completed(
-        argv=tuple(argv),
-        returncode=child.poll(),
-        stdout=bytes(drain.out),
-        stderr=bytes(drain.err),
-        seconds=time.monotonic() - started,
-        timed_out=not finished,
-        truncated=drain.truncated,
-        pid=child.pid,
-    )
-
-
-def _wait(child: subprocess.Popen[bytes], drain: _Drain, moment: float) -> bool:
-    """Drain until the program has ended (True) or until the monotonic ``moment`` (False)."""
-    while True:
-        closed = drain.until(min(moment, time.monotonic() + POLL))
-        if child.poll() is not None:
-            # What it left behind may hold the pipes open for ever: take what is in them, no more.
-            return closed or drain.until(time.monotonic() + POLL) or True
-        left = moment - time.monotonic()
-        if left <= 0:
-            return False
-        if closed:
-            try:
-                child.wait(timeout=left)
-            except subprocess.TimeoutExpired:
-                return False
-
-
-class _Drain:
-    """Feeds stdin and reads both outputs of a child without ever waiting for only one of them."""
-
-    def __init__(self, child: subprocess.Popen[bytes], limit: int, data: bytes) -> None:
-        self.out, self.err = bytearray(), bytearray()
-        self.truncated = False
-        self._limit = limit
-        self._data = memoryview(data)
-        self._selector = selectors.DefaultSelector()
-        for pipe, kind in (
-            (child.stdout, selectors.EVENT_READ),
-            (child.stderr, selectors.EVENT_READ),
-            (child.stdin, selectors.EVENT_WRITE),
-        ):
-            if pipe is not None:
-                os.set_blocking(pipe.fileno(), False)
-                self._selector.register(pipe, kind, self.out if pipe is child.stdout else self.err)
-
-    def until(self, moment: float) -> bool:
-        """Drain until all pipes are closed (True) or until the monotonic ``moment`` (False)."""
-        while self._selector.get_map():
-            left = moment - time.monotonic()
-            if left <= 0:
-                return False
-            for key, event in self._selector.select(left):
-                if event & selectors.EVENT_WRITE:
-                    self._write(key.fileobj)
-                else:
-                    self._read(key.fileobj, key.data)
-        return True
-
-    def _read(self, pipe: Any, into: bytearray) -> None:
-        try:
-            chunk = os.read(pipe.fileno(), 1 << 16)
-        except BlockingIOError:
-            return
-        if not chunk:
-            self._drop(pipe)
-            return
-        room = self._limit - len(into)
-        self.truncated |= len(chunk) > room
-        into += chunk[: max(room, 0)]
-
-    def _write(self, pipe: Any) -> None:
-        try:
-            self._data = self._data[os.write(pipe.fileno(), self._data[: 1 << 16]) :]
-        except BlockingIOError:
-            return
-        except BrokenPipeError:
-            self._data = self._data[:0]
-        if not self._data:
-            self._drop(pipe)
-
-    def _drop(self, pipe: Any) -> None:
-        self._selector.unregister(pipe)
-        pipe.close()
-
-    def close(self) -> None:
-        for key in list(self._selector.get_map().values()):
-            self._drop(key.fileobj)
-        self._selector.close()

@@ -1,0 +1,22 @@
+"""The one way we start programs: with a deadline, in a group of their own, dying with us."""
+
+from ray_sentinel.process.running import Completed, run
+from ray_sentinel.process.spawning import (
+    dying_with_us,
+    end,
+    end_all,
+    kill,
+    reap,
+    spawn,
+)
+
+__all__ = [
+    "Completed",
+    "dying_with_us",
+    "end",
+    "end_all",
+    "kill",
+    "reap",
+    "run",
+    "spawn",
+]
