@@ -40,11 +40,12 @@ from ray_sentinel.engine.events import (
     Tick,
 )
 from ray_sentinel.engine.hardware import blame_hardware
+from ray_sentinel.engine.judgement import Judgement
 from ray_sentinel.engine.rule import load_rules
 from ray_sentinel.engine.sampling import routine_samples
 from ray_sentinel.engine.straggling import StragglerWatch
 from ray_sentinel.engine.table import CONFIRMED, advance
-from ray_sentinel.engine.verdict import Judgement, judge
+from ray_sentinel.engine.verdict import judge
 from ray_sentinel.model.incident import Finding, Incident
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.model.status import JobStatus, State

@@ -9,19 +9,16 @@ named itself.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from ray_sentinel.engine.case import Case
+from ray_sentinel.engine.judgement import Judgement
 from ray_sentinel.engine.ledger import Ledger
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.wording import NEXT_STEPS, PHRASES
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.incident import Culprit, EvidenceItem, FaultKind, Verdict
-
-if TYPE_CHECKING:
-    from ray_sentinel.engine.verdict import Judgement
 
 SOURCE = "telemetry"
 WEIGHTS: Mapping[FaultKind, float] = {"device-lost": 4.0, "device-stuck": 3.0}

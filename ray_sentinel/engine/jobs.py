@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ray_sentinel.config import Hang
 from ray_sentinel.engine.pace import Pace
-from ray_sentinel.engine.phases import STARTING, TRAINING, PhaseBook, infer
+from ray_sentinel.engine.phases import JOINING, STARTING, TRAINING, PhaseBook, infer
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.progress import Exit, RankSnapshot
@@ -126,11 +126,14 @@ class JobView:
         """When the job last moved; for one that ended, when it last did.
 
         That any rank got on is enough. That a rank's main thread works says little while all others
-        stand still (it may spin): so work counts as soon as half of the ranks do it.
+        stand still (it may spin): so work counts as soon as half of the ranks do it. Ranks that
+        wait for others to join look for them all the time, and do not get on.
         """
         views = self.live or list(self.ranks.values())
         if not views:
             return self.first_seen
+        if self.joins():
+            return max(view.advanced_at for view in views)
         signs = sorted((view.moved_at for view in views), reverse=True)
         return max(signs[len(signs) // 2], *(view.advanced_at for view in views))
 
@@ -169,14 +172,30 @@ class JobView:
             for view in self.live
             if view.looks and view.looks[-1].at >= view.advanced_at
         ]
-        if 2 * len(looks) <= len(self.live) or any(view.phase for view in self.live):
+        if 2 * len(looks) <= len(self.live) or self.declares_phases():
             return ""
         phase = infer(looks)
         return phase if phase in STARTING else ""
 
+    def declares_phases(self) -> bool:
+        """Some rank says itself what it is at."""
+        return any(view.phase for view in self.live)
+
     def training(self) -> bool:
-        """It has been seen to train: a step was counted, or it moved for a while, complete."""
-        return len(self.pace) > 0 or self.busy_seconds >= LEARNING_SECONDS
+        """It has been seen to train: a step was counted, or it moved for a while, complete, and
+        not in search of its ranks."""
+        if len(self.pace) > 0:
+            return True
+        return self.busy_seconds >= LEARNING_SECONDS and not self.joins()
+
+    def joins(self) -> bool:
+        """Most of its ranks were seen to wait for others to join, and have not got on since."""
+        return len(self.pace) == 0 and self.seen_phase() == JOINING
+
+    def may_join(self) -> bool:
+        """It seems to train, but may as well wait for ranks to join: only stacks tell."""
+        unseen = not any(view.looks for view in self.live)
+        return self.busy_seconds >= LEARNING_SECONDS and (unseen or self.joins())
 
     def patience(self) -> float:
         """How long its silence may last before it is suspicious, in seconds."""

@@ -41,7 +41,8 @@ MOST_KEPT = 16
 LONGEST = 7 * 86_400.0
 """Seconds; a longer duration was no phase."""
 
-STARTING = frozenset({"import", "process_group", "model_load", "compile", "graph_capture"})
+JOINING = "process_group"
+STARTING = frozenset({"import", JOINING, "model_load", "compile", "graph_capture"})
 """Phases that stacks alone can show while a job starts up."""
 
 
@@ -114,7 +115,7 @@ def _phase_of(fact: StackFact) -> str:
 _STARTS = {
     "graph": "graph_capture",
     "import": "import",
-    "ranks to join": "process_group",
+    "ranks to join": JOINING,
 }
 """Words of the stacks' labels for start-up → phase."""
 

@@ -13,6 +13,11 @@ LEAST_QUIET = 1.2
 LOOK_EVERY = 1.2
 HOLDER_EVERY = 0.4
 """Who has the GIL is looked at alone, and more often: it may be in C, or in a loop."""
+JOIN_EVERY = 2.0
+"""Ranks that look for others to join seem to work; as long as they may, they are looked at again,
+after a while less often."""
+JOIN_SHARE = 0.25
+JOIN_SELDOM = 30.0
 MOST_QUIET_LOOKS = 4
 """Looks at a job that does nothing are few: the case that follows takes its own."""
 
@@ -28,7 +33,13 @@ def routine_samples(
     stack shows that it moves. Ranks that count steps need no look.
     """
     for job in view.jobs.values():
-        if job.key in busy or job.counts_steps or not job.live or not job.training():
+        if job.key in busy or job.counts_steps or not job.live:
+            continue
+        if job.may_join():
+            every = min(JOIN_SELDOM, max(JOIN_EVERY, JOIN_SHARE * (now - job.first_seen)))
+            yield job, tuple(rank.rank for rank in job.live), every
+            continue
+        if not job.training():
             continue
         silence = job.silence(now)
         quiet = 0.5 * job.brisk(2 * LEAST_QUIET)

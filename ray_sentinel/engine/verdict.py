@@ -3,44 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
-
-import msgspec
 
 from ray_sentinel.engine.case import Case
 from ray_sentinel.engine.exits import describe_exit
 from ray_sentinel.engine.jobs import STARTUP_QUIET_SECONDS
+from ray_sentinel.engine.judgement import Judgement, telling_stacks, waiting_lines
 from ray_sentinel.engine.ledger import Ledger, confidence
 from ray_sentinel.engine.long_work import takes_long
+from ray_sentinel.engine.nobody import SLOW_PATIENCES, name_nobody
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.suspects import joining, kind_of, weigh
 from ray_sentinel.engine.wording import NEXT_STEPS, PHRASES
 from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.incident import Culprit, FaultKind, Finding, Verdict
-from ray_sentinel.model.stacks import StackFact
 
 SPARED = frozenset({"compile", "checkpoint", "startup"})
 MOMENTARY = frozenset({"rank.gil-held", "rank.gil-seen", "rank.blocked", "hang.silent"})
 """Rules whose proof is of a moment, and may be everyday work that ends."""
 SPARED_PATIENCES = 4.0
 """A rank that compiles, saves or loads is given so many patiences more."""
-SLOW_PATIENCES = 4.0
-"""So long a rank whose stack changes is slow; after that it goes round in a circle."""
-BLIND_PATIENCES = 2.0
-STANDING_PATIENCES = 1.3
-"""Where every rank waits in a collective, and none of their threads does anything."""
-MOST_STACKS = 12
-BLIND_SECONDS_UNATTACHED = 120.0
-
-Decision = Literal["confirm", "wait", "dismiss"]
-
-
-class Judgement(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do with a case, and the verdict that would be given now."""
-
-    decision: Decision
-    verdict: Verdict
-    why: str = ""
 
 
 def judge(case: Case, now: float, *, host_of: dict[str, str], proven: bool) -> Judgement:
@@ -62,7 +43,7 @@ def judge(case: Case, now: float, *, host_of: dict[str, str], proven: bool) -> J
         guilty = guilty or _told_by_recorder(case)
         named = [process for process in named if case.job.ranks[process].rank.id in guilty]
     if not named:
-        return _nobody(case, ledger, now)
+        return name_nobody(case, ledger, now)
     verdict = _named(case, ledger, named, host_of)
     if proven and set(case.findings) <= MOMENTARY and _spared(case, named, now):
         return Judgement(decision="wait", verdict=verdict, why="saving, loading or compiling")
@@ -120,9 +101,9 @@ def _named(case: Case, ledger: Ledger, named: list[ProcessId], host_of: dict[str
         culprits=culprits,
         confidence=confidence(least),
         evidence=ledger.lines(named),
-        waiting=_waiting(case, set(named)),
+        waiting=waiting_lines(case, set(named)),
         next_steps=NEXT_STEPS[kinds[0]],
-        stacks=_stacks(case, named),
+        stacks=telling_stacks(case, named),
     )
 
 
@@ -158,112 +139,6 @@ def _phrase(view: RankView, kind: FaultKind) -> str:
 def _others(case: Case, culprits: int) -> str:
     count = len(case.job.live) + sum(not v.alive for v in case.job.ranks.values()) - culprits
     return f"{count} other ranks wait or have ended" if count > 0 else "it has no peers"
-
-
-def _waiting(case: Case, named: set[ProcessId]) -> tuple[str, ...]:
-    """One line for each place in which innocent ranks are."""
-    places: dict[str, list[int]] = {}
-    waits = case.recorder.waits if case.recorder is not None else ()
-    for wait in waits:
-        whom = ", ".join(map(str, wait.waits_for)) or "their peers"
-        places.setdefault(f"for {whom} in {wait.operation}", []).append(wait.rank)
-    for view in case.job.live:
-        fact = case.latest(view.rank.process)
-        if not waits and view.rank.process not in named and fact is not None:
-            where = fact.label or (fact.signature[-1] if fact.signature else "unknown place")
-            places.setdefault(where, []).append(view.rank.id.rank)
-    return tuple(
-        f"{_ranks(ranks)}: {where}"
-        for where, ranks in sorted(places.items(), key=lambda pair: -len(pair[1]))
-    )
-
-
-def _ranks(numbers: list[int]) -> str:
-    """``rank 3``, ``ranks 0-2, 5``."""
-    runs: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    text = ", ".join(str(r[0]) if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs)
-    return f"rank{'s' if len(set(numbers)) > 1 else ''} {text}"
-
-
-def _nobody(case: Case, ledger: Ledger, now: float) -> Judgement:
-    """No rank has enough against it: a stall, a blind spot, or no fault at all."""
-    job = case.job
-    proven_echo = case.findings.get("rank.exited")
-    if proven_echo is not None:
-        verdict = _verdict(case, ledger, proven_echo.kind, proven_echo.summary)
-        return Judgement(decision="confirm", verdict=verdict)
-    silence, patience = job.silence(now), job.patience()
-    facts = [f for view in job.live if (f := case.latest(view.rank.process)) is not None]
-    if facts and all(fact.activity == "idle" for fact in facts):
-        verdict = _verdict(case, ledger, "unknown", f"{job.job}: its ranks have nothing to do")
-        return Judgement(decision="dismiss", verdict=verdict, why="idle")
-    slow = [v for v in job.live if case.moved(v.rank.process) and not _waits(case, v)]
-    if slow and silence < SLOW_PATIENCES * patience:
-        verdict = _verdict(case, ledger, "slow", f"rank {slow[0].rank.id.rank} is slow")
-        return Judgement(decision="wait", verdict=verdict, why="slow: its stack still changes")
-    outside = case.recorder is not None and case.recorder.kind == "waiting-outside"
-    if outside or (facts and not any(fact.waits_for_others for fact in facts)):
-        summary = f"all {len(job.live)} ranks of {job.job} wait for something outside the job"
-        late = "stall.outside" in case.findings
-        verdict = _verdict(case, ledger, "stall", summary)
-        return Judgement(decision="confirm" if late else "wait", verdict=verdict, why="stall")
-    summary = (
-        f"{job.job} hangs: {sum(bool(f.waits_for_others) for f in facts)} of {len(job.live)} ranks "
-        "wait in collectives and nothing tells them apart (device or network)"
-    )
-    limit = BLIND_PATIENCES * patience
-    if _all_stand(case, facts):
-        limit = STANDING_PATIENCES * patience
-    elif not job.counts_steps:
-        limit = max(limit, BLIND_SECONDS_UNATTACHED)
-    verdict = _verdict(case, ledger, "unknown", summary)
-    decision: Decision = "confirm" if silence >= limit else "wait"
-    return Judgement(decision=decision, verdict=verdict, why="cannot tell who")
-
-
-def _all_stand(case: Case, facts: Sequence[StackFact]) -> bool:
-    everyone = len(facts) == len(case.job.live) > 1 and all(f.waits_for_others for f in facts)
-    still = all(case.moved(view.rank.process) is False for view in case.job.live)
-    return everyone and still and all(view.idle for view in case.job.live)
-
-
-def _stacks(case: Case, named: Sequence[ProcessId]) -> tuple[StackFact, ...]:
-    """The stacks that show it: those of the named, then one of each place where others are."""
-    shown: list[StackFact] = []
-    places: set[tuple[str, ...]] = set()
-    order = [*named, *(view.rank.process for view in case.job.live)]
-    for process in dict.fromkeys(order):
-        fact = case.latest(process)
-        view = case.job.ranks.get(process)
-        if fact is None or view is None or (process not in named and fact.signature in places):
-            continue
-        places.add(fact.signature)
-        shown.append(msgspec.structs.replace(fact, rank=view.rank.id))
-        if len(shown) >= MOST_STACKS:
-            break
-    return tuple(shown)
-
-
-def _waits(case: Case, view: RankView) -> bool:
-    fact = case.latest(view.rank.process)
-    return fact is not None and bool(fact.waits_for_others)
-
-
-def _verdict(case: Case, ledger: Ledger, kind: FaultKind, summary: str) -> Verdict:
-    return Verdict(
-        kind=kind,
-        summary=summary,
-        confidence=0.5 if kind == "stall" else 0.0,
-        evidence=ledger.lines(()),
-        waiting=_waiting(case, set()),
-        next_steps=NEXT_STEPS[kind],
-        stacks=_stacks(case, ()),
-    )
 
 
 def _blind(finding: Finding) -> Verdict:

@@ -74,7 +74,8 @@ NEXT_STEPS: dict[FaultKind, tuple[str, ...]] = {
     "network": ("Check the ports that the report names, and the transport NCCL has chosen.",),
     "startup-stuck": (
         "The stack shows what the rank loads or compiles; compare with its peers.",
-        "Check that the interface variables (NCCL_SOCKET_IFNAME and the like) are equal.",
+        "Check that MASTER_ADDR, MASTER_PORT and WORLD_SIZE are equal on all ranks, and so are the "
+        "interface variables (NCCL_SOCKET_IFNAME and the like).",
     ),
     "slow": ("Compare this rank's node with the others: CPU load, clocks, temperature, links.",),
     "stall": (

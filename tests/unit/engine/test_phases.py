@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from ray_sentinel.config import Config
+from ray_sentinel.engine.actions import TakeStacks
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.phases import MOST_KEPT, PhaseBook, infer, say_duration
 from ray_sentinel.model.identity import ProcessId
@@ -115,3 +116,55 @@ def test_beyond_its_budget_the_same_start_is_told() -> None:
     sim.engine.view.recall({"job": {"compile": [30.0, 40.0]}})
     sim.run(400)
     assert [incident.suspects for incident in sim.incidents()] == [()]
+
+
+def searching() -> Sim:
+    """Six ranks that look for others a hundred times a second, and never get on."""
+    sim = Sim(attached=False)
+    sim.stack_answer = lambda rank: msgspec.structs.replace(
+        sim.fact(rank),
+        signature=("main (train.py:1)", "init_process_group (distributed_c10d.py:9)"),
+        activity="startup",
+        label="waiting for the other ranks to join",
+        waits_for_others=True,
+    )
+    return sim
+
+
+def test_a_search_for_ranks_is_no_training() -> None:
+    sim = searching()
+    sim.run(300)
+    assert sim.incidents() == ()
+    _, _, (job,) = sim.engine.status(sim.now)
+    assert job.phase == "process_group"
+    assert job.expected.startswith("process_group for ")
+    looks = [action for action in sim.actions if isinstance(action, TakeStacks)]
+    assert len(looks) < 30
+    sim.run(900)
+    (incident,) = sim.incidents()
+    assert incident.kind == "startup-stuck"
+    assert "all 6 ranks are there" in incident.summary
+    assert not sim.named()
+
+
+def test_ranks_that_nobody_sees_are_told_when_the_others_wait_for_them() -> None:
+    sim = searching()
+    for rank in sim.ranks[3:5]:
+        rank.exited = True  # nobody ever saw it
+    sim.run(1300)
+    (incident,) = sim.incidents()
+    assert "ranks 0-2, 5 wait for ranks 3-4, which no agent sees" in incident.summary
+
+
+def test_a_search_that_ends_is_training_at_once() -> None:
+    sim = searching()
+    sim.run(60)
+    sim.stack_answer = sim.fact
+    sim.run(30)
+    _, _, (job,) = sim.engine.status(sim.now)
+    assert job.phase == "train"
+    sim.stick(3)
+    began = sim.now
+    sim.run(40)
+    assert sim.named() == [3]
+    assert sim.incidents()[0].confirmed_at - began <= 15
