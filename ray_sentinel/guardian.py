@@ -34,7 +34,8 @@ from ray_sentinel.supervise.notices import Notice
 from ray_sentinel.supervise.notifier import Notifier, settings_of
 from ray_sentinel.supervise.parts import Parts, Sighting
 from ray_sentinel.supervise.policy import Failure, Policy
-from ray_sentinel.supervise.supervisor import Supervisor, Task
+from ray_sentinel.supervise.supervisor import Supervisor
+from ray_sentinel.supervise.task import Task
 
 PAGE_SECONDS = 3.0
 MOST_CAPTURED = 64

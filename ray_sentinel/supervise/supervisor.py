@@ -7,10 +7,7 @@ import queue
 import signal
 from collections import deque
 from collections.abc import Sequence
-from pathlib import Path
 from typing import BinaryIO
-
-import msgspec
 
 from ray_sentinel.clock import Clock, SystemClock
 from ray_sentinel.progress import pidfd
@@ -29,25 +26,13 @@ from ray_sentinel.supervise.policy import Failure, Policy
 from ray_sentinel.supervise.saved import Checkpoints
 from ray_sentinel.supervise.signals import caught
 from ray_sentinel.supervise.tail import Tail
+from ray_sentinel.supervise.task import Task
 
 LOOK_SECONDS = 0.25
 WATCH_SECONDS = 2.0
 SCAN_SECONDS = 15.0
 EXPLAIN_SECONDS = 60.0
 """A log or checkpoint folder that does not answer for so long hangs."""
-
-
-class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be run, and where its files are."""
-
-    argv: tuple[str, ...]
-    job: str
-    folder: Path
-    checkpoint_dirs: tuple[Path, ...] = ()
-    cwd: str = ""
-    environ: dict[str, str] = {}
-    max_output: int = 256 << 20
-    """Bytes of one output file; there are two for each attempt."""
 
 
 class Supervisor:

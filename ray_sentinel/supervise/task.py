@@ -1,0 +1,20 @@
+"""What a supervisor is given to run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be run, and where its files are."""
+
+    argv: tuple[str, ...]
+    job: str
+    folder: Path
+    checkpoint_dirs: tuple[Path, ...] = ()
+    cwd: str = ""
+    environ: dict[str, str] = {}
+    max_output: int = 256 << 20
+    """Bytes of one output file; there are two for each attempt."""
