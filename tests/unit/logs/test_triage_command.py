@@ -51,8 +51,10 @@ def test_text_for_people(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert part in out
 
 
-def test_a_job_that_went_well(log: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log.write_text(STEPS + "2025-01-02 10:01:00 INFO Training completed\n")
+@pytest.mark.parametrize("after", ["\n", "rank 1: done\n\n", "2025-01-02 10:01:01 INFO bye\n"])
+def test_a_job_that_went_well(log: Path, capsys: pytest.CaptureFixture[str], after: str) -> None:
+    """Also where another rank wrote between the line and its end."""
+    log.write_text(STEPS + f"2025-01-02 10:01:00 INFO Training completed{after}")
     code, out, _ = run(log, "--json", capsys=capsys)
     assert (code, json.loads(out)["class"]) == (0, "completed")
 
