@@ -34,6 +34,8 @@ class People:
         self._by_rank: dict[int, list[Origin]] = {}
         self.one_node = _one_node(files)
         """As far as the logs tell, the job runs on a single node."""
+        ranks = {h.origin.rank for f in files for h in f.hits} - {None}
+        self._several = len(ranks) > 1
         for facts in files:
             for origin in facts.people:
                 self._learn(origin.filled(facts.file.origin))
@@ -50,6 +52,15 @@ class People:
             self._by_pid.setdefault(origin.pid, []).append(origin)
         if origin.rank is not None:
             self._by_rank.setdefault(origin.rank, []).append(origin)
+
+    def device_rank(self, origin: Origin) -> int | None:
+        """The local rank whose device a nameless process of a job of several ranks speaks of.
+
+        Launchers give local rank N device N. Device 0 tells nothing: a process that is shown a
+        single device calls it 0.
+        """
+        nameless = origin.rank is None and origin.pid is None and origin.gpu.isdigit()
+        return int(origin.gpu) or None if nameless and self._several else None
 
     def complete(self, origin: Origin) -> Origin:
         """``origin`` with what else is known of the same process."""
@@ -204,7 +215,8 @@ def _empty(origin: Origin) -> bool:
 def _culprit(origin: Origin, people: People, reason: str) -> LogCulprit:
     whole = people.complete(origin)
     # On one node the local rank is the rank; on several it would accuse another one.
-    local = whole.local_rank if people.one_node else None
+    local = whole.local_rank if whole.local_rank is not None else people.device_rank(whole)
+    local = local if people.one_node else None
     rank = whole.rank if whole.rank is not None else local
     return LogCulprit(
         rank=rank,

@@ -34,6 +34,8 @@ _ROW = re.compile(
 )
 _RANK = re.compile(r"(?P<rank>\d+)(?: \(local_rank: (?P<local>\d+)\))?")
 _EXIT = re.compile(r"(?P<code>-?\d+)(?: \(pid: (?P<pid>\d+)\))?")
+_GRACE = 20.0
+"""torchrun ends the others by SIGTERM, and 30 s later by SIGKILL those that are still there."""
 TABLE_MARKS = ("Root Cause (first observed failure)", "Failures:")
 
 
@@ -73,6 +75,14 @@ def exit_signature(code: int | None) -> str:
     return "exit-code"
 
 
+def killed_by_launcher(row: Exit, rows: Sequence[Exit]) -> bool:
+    """Whether torchrun itself ended the rank by SIGKILL, long after the first one had failed."""
+    root = next((other for other in rows if other.root), None)
+    if row.root or root is None or row.time is None or root.time is None:
+        return False
+    return signal_name(row.code) == "SIGKILL" and row.time - root.time >= _GRACE
+
+
 def read_table(lines: Sequence[Line], start: int, year: int) -> tuple[Exit, ...]:
     """The rows of torchrun's failure table from ``lines[start]`` on."""
     rows: list[Exit] = []
@@ -89,12 +99,20 @@ def read_table(lines: Sequence[Line], start: int, year: int) -> tuple[Exit, ...]
                 _close(rows, current, root, where, year)
                 current = {}
             current[match["key"]] = match["value"].strip()
-            if match["key"] == "exitcode":
+            if match["key"] in ("rank", "exitcode"):
                 where = index
         elif text.lstrip().startswith("====") and index > start + 3:
             break
     _close(rows, current, root, where, year)
     return tuple(rows)
+
+
+def table_end(lines: Sequence[Line], index: int) -> int:
+    """The last line of the paragraph that ``lines[index]`` belongs to."""
+    end = index
+    while end + 1 < len(lines) and _ROW.match(lines[end + 1].text):
+        end += 1
+    return end
 
 
 def _close(rows: list[Exit], found: dict[str, str], root: bool, index: int, year: int) -> None:

@@ -23,6 +23,8 @@ _RAY = re.compile(
     r"\((?P<name>[^\n]{0,160}?)(?:(?:^|(?<=\()|(?<= ))pid=(?P<pid>\d+))"
     r"(?:, ip=(?P<ip>[0-9A-Fa-f.:]+))?\)[ ]?"
 )
+_VLLM = re.compile(r"(?:VllmWorker rank=|Worker_TP)(?P<rank>\d+)(?:_EP\d+)?$")
+"""vLLM's worker processes; it names the tensor-parallel rank alone where there is no other."""
 _RAY_SYSTEM = re.compile(
     r"\((?P<name>raylet|gcs_server|autoscaler|monitor)(?:, ip=(?P<ip>[0-9A-Fa-f.:]+)| \+[\w]+)?\) ?"
 )
@@ -168,8 +170,9 @@ def _origin(found: dict[str, str]) -> Origin:
     if not found:
         return NOBODY
     name = found.get("name", "").strip()
+    worker = _VLLM.match(name)
     return Origin(
-        rank=_number(found.get("rank")),
+        rank=_number(found.get("rank") or (worker["rank"] if worker else None)),
         local_rank=_number(found.get("local")),
         pid=_number(found.get("pid")),
         ip=found.get("ip", ""),

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
+
+import msgspec
 
 from ray_sentinel.evidence.logs.catalogue import Catalogue, Found
 from ray_sentinel.evidence.logs.levels import level
 from ray_sentinel.evidence.logs.lines import Line
-from ray_sentinel.evidence.logs.tracebacks import Raised, Traceback, first_cause, is_wrapper
+from ray_sentinel.evidence.logs.tracebacks import (
+    Raised,
+    Traceback,
+    first_cause,
+    is_wrapper,
+    parse_exception,
+)
 
 _MESSAGE_LINES = 4
+_LAUNCHER = re.compile(
+    r"(?:torch/distributed/(?:run|launch|launcher/api)|accelerate/commands/launch"
+    r"|deepspeed/launcher/\w+)\.py:"
+)
+"""Where launchers wait for their ranks: what is raised there tells that one of them failed."""
 
 
 class ChainJudge:
@@ -22,7 +36,7 @@ class ChainJudge:
         """The exception of the chain that says most, and its signature; ``block`` has one."""
         fallback: tuple[Raised, Found] | None = None
         for raised in first_cause(block):
-            found = self._search(raised, lines)
+            found = self._at_its_place(raised, self._search(raised, lines))
             if found is not None and found.signature.role in ("cause", "harmless"):
                 return raised, found
             if fallback is None:
@@ -59,12 +73,26 @@ class ChainJudge:
         wider = self._catalogue.search(f"{raised.text} {tail}"[:2000], self._kind)
         return wider if wider is not None and wider.signature.role == "cause" else found
 
+    def _at_its_place(self, raised: Raised, found: Found | None) -> Found | None:
+        """A full or broken disk that a checkpoint was written to cost the checkpoint."""
+        if found is None or found.signature.kind != "storage":
+            return found
+        if self._by_place(raised).signature.kind != "checkpoint-fs-error":
+            return found
+        lost = msgspec.structs.replace(found.signature, kind="checkpoint-fs-error")
+        return Found(lost, found.groups)
+
     def _by_place(self, raised: Raised) -> Found:
         """What the frames of an exception that no entry knows tell."""
-        if is_wrapper(raised.kind):
+        if is_wrapper(raised.kind) or _torn_in_launcher(raised):
             return Found(self._catalogue.get("python-wrapper"), {})
         place = self._catalogue.search_frames(raised.frames)
         return Found(place or self._catalogue.get("python-exception"), {})
+
+
+def _torn_in_launcher(raised: Raised) -> bool:
+    """The log ends, or is cut, within a launcher's own traceback: no exception of a rank."""
+    return parse_exception(raised.text) is None and bool(_LAUNCHER.search(raised.frame))
 
 
 def _message_after(raised: Raised, lines: Sequence[Line]) -> Iterator[Line]:

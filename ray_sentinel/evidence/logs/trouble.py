@@ -11,8 +11,10 @@ from ray_sentinel.evidence.logs.exits import (
     TABLE_MARKS,
     Exit,
     exit_signature,
+    killed_by_launcher,
     read_table,
     signal_name,
+    table_end,
 )
 from ray_sentinel.evidence.logs.hitlist import HitList
 from ray_sentinel.evidence.logs.levels import is_quiet
@@ -37,6 +39,8 @@ _ANNOUNCED = 2
 """Lines after one that ends with a colon, such as a list of tasks."""
 _SNIPPET = re.compile(r"\[Rank (?P<rank>\d+)(?: Error Snippet)?\]:?")
 """``ray.train``'s heading of each failed worker's traceback."""
+_SCHEDULER = re.compile(r"^\[[\d :.-]{19,30} TP(?P<rank>\d+)\] .*Traceback \(most recent call last")
+"""SGLang's heading of a scheduler's traceback; the tensor-parallel rank alone is the rank."""
 
 
 class Trouble:
@@ -147,16 +151,18 @@ class Trouble:
         offsets, lines = chunk.window(start)
         rows = read_table(lines, 0, chunk.year)
         for row in rows:
-            self._exit(row, lines[row.index], chunk, offsets[row.index])
+            name = "exit-by-launcher" if killed_by_launcher(row, rows) else exit_signature(row.code)
+            self._exit(row, name, lines[row.index], chunk, offsets[row.index])
         if rows:
-            last = max(row.index for row in rows)
+            last = table_end(lines, max(row.index for row in rows))
             self._taken.update(chunk.base + offset for offset in offsets[: last + 1])
         return bool(rows)
 
-    def _exit(self, row: Exit, line: Line, chunk: Chunk, start: int) -> None:
+    def _exit(self, row: Exit, name: str, line: Line, chunk: Chunk, start: int) -> None:
         origin = Origin(rank=row.rank, local_rank=row.local_rank, pid=row.pid, host=row.host)
         self._out.people.append(origin)
-        what = signal_name(row.code) or f"exit code {row.code}"
+        code = "an unknown code" if row.code is None else f"exit code {row.code}"
+        what = signal_name(row.code) or code
         when = chunk.when(line.text, start)
         if row.time is not None:
             when = When(time=row.time, own=True)
@@ -166,7 +172,7 @@ class Trouble:
                 file=self._index,
                 offset=chunk.base + start,
                 text=f"{text}: {row.message}" if row.message else text,
-                signature=self._catalogue.get(exit_signature(row.code)),
+                signature=self._catalogue.get(name),
                 origin=origin,
                 exit=row,
                 time=when.time,
@@ -236,8 +242,11 @@ class Trouble:
 
 
 def _heading(chunk: Chunk, start: int) -> Origin | None:
-    """Whose traceback the controller of a Ray Train run repeats: it says so in the line before."""
-    match = _SNIPPET.match(chunk.line_before(start).text.strip())
+    """Whose traceback it is, where its first line or the one before it says so: Ray Train's
+    controller repeats those of its workers, SGLang writes its rank in front."""
+    match = _SCHEDULER.match(chunk.lines_from(start, 1)[0].text) or _SNIPPET.match(
+        chunk.line_before(start).text.strip()
+    )
     return Origin(rank=int(match["rank"])) if match is not None else None
 
 

@@ -135,9 +135,10 @@ jaxlib.xla_extension.XlaRuntimeError: INTERNAL: Mosaic failed to compile TPU ker
 jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 17179869184 bytes.
 """,
     ),
+    # DeepSpeed shows the command of the process that it started last, whichever of them ended.
     "ds launcher -9": Case(
         "signal-kill",
-        {"rank": 1},
+        NOBODY,
         STEPS
         + """[2025-05-01 10:10:00,123] [INFO] [launch.py:315:sigkill_handler] Killing subprocess 12345
 [2025-05-01 10:10:00,123] [INFO] [launch.py:315:sigkill_handler] Killing subprocess 12346

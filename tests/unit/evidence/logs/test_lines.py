@@ -75,3 +75,17 @@ def test_any_text_is_a_line(raw: str) -> None:
     line = parse_line(raw)
     assert line.repeated >= 1
     assert len(line.text) <= len(raw)
+
+
+@pytest.mark.parametrize(
+    ("name", "rank"),
+    [
+        ("VllmWorker rank=7", 7),
+        ("Worker_TP3", 3),
+        ("Worker_TP3_EP3", 3),
+        ("Worker_PP1_TP3", None),
+        ("Worker_DP1_TP0", None),
+    ],
+)
+def test_vllm_names_its_worker(name: str, rank: int | None) -> None:
+    assert parse_line(f"({name} pid=410) ERROR boom").origin.rank == rank
