@@ -44,7 +44,10 @@ def classify(trace: StackTrace, reader: Reader | None = None, tid: int | None = 
     )
     thread = telling_thread(trace.threads, reader, tid)
     if thread is None:
-        return _with_device(fact)
+        # Nothing is known of the host: the kernels tell where the process stands.
+        return _with_device(
+            msgspec.structs.replace(fact, activity="device-wait") if fact.kernels else fact
+        )
     reading = reader.read(thread.frames)
     waiters = _gil_waiters(trace, reader)
     meaning = reading.meaning

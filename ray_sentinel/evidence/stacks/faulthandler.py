@@ -5,7 +5,8 @@
     Current thread 0x00007f1c (most recent call first):
       File "train.py", line 7 in step
 
-``traceback`` writes ``File "train.py", line 7, in step`` with the innermost call last.
+``traceback`` writes ``File "train.py", line 7, in step`` with the innermost call last; ``py-bt`` of
+Python's extension to gdb writes the same lines, and says "most recent call first".
 """
 
 from __future__ import annotations
@@ -27,19 +28,17 @@ _THREAD = re.compile(
 _FRAME = re.compile(
     r"^\s*File \"(?P<file>[^\"]*)\", line (?P<line>\d+|\?\?\?)(?P<comma>,)? in (?P<function>.+)$"
 )
+_GDB_THREAD = re.compile(r"\(LWP (?P<tid>\d+)\)(?: \"(?P<name>[^\"]*)\")?")
+_FIRST = "(most recent call first)"
 _IDENT = re.compile(r"0x[0-9a-fA-F]+|\b\d{2,}\b")
 _NAME = re.compile(r"\[(?P<bracket>[^\]]+)\]|\"(?P<quoted>[^\"]+)\"|(?P<plain>[A-Za-z][\w.-]*)")
-# torchrun, Ray and srun put the rank or the worker before each line.
-_PREFIX = re.compile(
-    r"^(?:\[(?:rank)?\d+\]:?|\([^()\n]{1,200} pid=\d+[^()\n]{0,100}\)|\d+:) ?(?=\s|File|Thread|C)"
-)
 
 
 def looks_like(text: str) -> bool:
     """Whether ``text`` holds frames of Python's own tracebacks."""
     if 'File "' not in text:
         return False
-    return any(_FRAME.match(_bare(line)) for line in tx.lines(text[:200_000]))
+    return any(_FRAME.match(line) for line in tx.lines(text[:200_000]))
 
 
 def parse(text: str, process: ProcessId, at: float = 0.0) -> tuple[StackTrace, ...]:
@@ -47,15 +46,14 @@ def parse(text: str, process: ProcessId, at: float = 0.0) -> tuple[StackTrace, .
     threads: list[ThreadStack] = []
     header: re.Match[str] | None = None
     body: list[str] = []
-    for raw in tx.lines(text):
-        line = _bare(raw)
+    for line in tx.lines(text):
         frame = _FRAME.match(line)
         match = None if frame else _THREAD.match(line)
         if match and (match["order"] or _IDENT.search(match["rest"]) or match["rest"]):
             if header or body:
                 threads.append(_thread(header, body))
             header, body = match, []
-        elif frame:
+        elif frame or _FIRST in line:
             body.append(line)
     if header or body:
         threads.append(_thread(header, body))
@@ -68,15 +66,14 @@ def parse(text: str, process: ProcessId, at: float = 0.0) -> tuple[StackTrace, .
     )
 
 
-def _bare(line: str) -> str:
-    return _PREFIX.sub("", line, count=1)
-
-
 def _thread(header: re.Match[str] | None, body: list[str]) -> ThreadStack:
     rest = header["rest"] if header else ""
+    if of_gdb := _GDB_THREAD.search(rest):
+        name, tid = of_gdb["name"] or "", tx.number(of_gdb["tid"]) or None
+        return ThreadStack(tid=tid, name=name, frames=_frames("\n".join(body)))
     ident = _IDENT.search(rest)
-    name = _NAME.search(rest.replace(ident.group(), "", 1) if ident else rest)
-    label = next((g for g in name.groups() if g), "") if name else ""
+    found = _NAME.search(rest.replace(ident.group(), "", 1) if ident else rest)
+    label = next((g for g in found.groups() if g), "") if found else ""
     return ThreadStack(
         tid=_tid(ident.group() if ident else ""),
         name=label,
@@ -94,10 +91,10 @@ def _tid(ident: str) -> int | None:
 @lru_cache(maxsize=4_096)
 def _frames(body: str) -> tuple[Frame, ...]:
     found: list[Frame] = []
-    outermost_first = False
+    outermost_first, said = False, _FIRST in body
     for line in body.split("\n"):
         if match := _FRAME.match(line):
-            outermost_first = outermost_first or match["comma"] is not None
+            outermost_first = outermost_first or (match["comma"] is not None and not said)
             number = tx.number(match["line"])
             found.append(tx.frame(match["function"].strip(), match["file"], number))
     return tx.shared(reversed(found) if outermost_first else found)
@@ -107,7 +104,9 @@ def _with_main(threads: list[ThreadStack]) -> tuple[ThreadStack, ...]:
     if any(thread.main for thread in threads):
         return tuple(threads)
     # The main thread is the oldest: the last that runs a module's body.
-    main = next((i for i in reversed(range(len(threads))) if runs_module(threads[i].frames)), -1)
+    # A thread that is the only one is taken for it.
+    only = 0 if len(threads) == 1 else -1
+    main = next((i for i in reversed(range(len(threads))) if runs_module(threads[i].frames)), only)
     return tuple(
         ThreadStack(tid=t.tid, name=t.name, frames=t.frames, main=i == main)
         for i, t in enumerate(threads)

@@ -8,6 +8,7 @@ import msgspec
 
 from ray_sentinel.evidence.stacks import cuda_gdb, faulthandler, gdb, kernel, pyspy, pyspy_json
 from ray_sentinel.evidence.stacks import text as tx
+from ray_sentinel.evidence.stacks.prefixes import without_prefixes
 from ray_sentinel.evidence.stacks.problems import explain_output, known_problem
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import StackTrace, Tool
@@ -67,7 +68,7 @@ def parse(
     ``hint`` is the tool that the file's name promises; the content decides where they differ, but
     backtraces promised by cuda-gdb are taken as cuda-gdb's.
     """
-    text = tx.decode(data)
+    text = without_prefixes(tx.decode(data))
     promised = named(hint) if hint else None
     found = recognise(text)
     if found and found.name == "gdb" and promised and promised.name == "cuda-gdb":

@@ -17,24 +17,33 @@ from ray_sentinel.model.stacks import Frame, StackTrace, ThreadStack
 _THREAD = re.compile(
     r"^Thread (\d+) \((.*)\):?$|^Thread (\d+)(?: \"(.*)\")?:$|^(Thread N) \((.*)\):?$"
 )
-_FRAME = re.compile(r"^\s{0,3}#\s?(\d+)\s+(?:0x[0-9a-fA-F]+ in |0x[0-9a-fA-F.]+ (?=\S))?(.*)$")
+_FRAME = re.compile(r"^\s{0,8}#\s?(\d+)\s+(?:0x[0-9a-fA-F]+ in |0x[0-9a-fA-F.]+ (?=\S))?(.*)$")
 _LWP = re.compile(r"\bLWP (\d+)")
 _PROCESS = re.compile(r"\bprocess (\d+)\b|attach(?:ing)? to (?:process |pid )?(\d+)")
 _NAME = re.compile(r'"([^"]*)"')
-_PLACE = re.compile(r"^(.*?) (?:at (\S.*):(\d+)|from (\S.*))$")
+# cuda-gdb goes on after the place of code that was inlined.
+_PLACE = re.compile(
+    r"^(.*?) (?:at (\S+?|\S.*?)(?::(\d+))?(?: in \S+ inlined from .*)?|from (\S.*))$"
+)
 # A Python with debug symbols and gdb's Python support shows the interpreter's frames by name.
 _PYTHON = re.compile(r"Frame 0x[0-9a-f]+, for file ([^,]+), line (\d+), in (\S+)")
+_BEGINS = re.compile(r"^[ \t]{0,8}(?:Thread \w+ \(.*\):?$|#0\s)", re.MULTILINE)
+_A_FRAME = re.compile(r"^\s{0,8}#\d+\s+(?:0x|Frame 0x|\S+ \()", re.MULTILINE)
+# Frames whose beginning was lost, as in the tail of a log.
+_CUT_OFF = re.compile(
+    r"^\s{0,8}#\d+\s+(?:0x[0-9a-f]+ in \S|Frame 0x[0-9a-f]+, for file )", re.MULTILINE
+)
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 _NOISE = re.compile(r"Python Exception <[^\n]*\n")
-_CONTINUED = "    "
+_CONTINUED = "   "
 
 
 def looks_like(text: str) -> bool:
     """Whether ``text`` holds a backtrace of gdb's."""
     head = text[:200_000]
-    return bool(re.search(r"^Thread \w+ \(.*\):?$|^#0\s", head, re.MULTILINE)) and bool(
-        re.search(r"^\s{0,3}#\d+\s+(0x|\S+ \()", head, re.MULTILINE)
-    )
+    if _BEGINS.search(head) and _A_FRAME.search(head):
+        return True
+    return len(_CUT_OFF.findall(head, 0, 20_000)) > 1
 
 
 def parse(text: str, process: ProcessId, at: float = 0.0) -> tuple[StackTrace, ...]:
@@ -55,7 +64,7 @@ def read_threads(text: str) -> list[ThreadStack]:
     header: re.Match[str] | None = None
     body: list[str] = []
     for line in tx.lines(_NOISE.sub("", text)):
-        if match := _THREAD.match(line.strip() if line.startswith("Thread") else line):
+        if match := _THREAD.match(line.strip()):
             if header or any(item.lstrip().startswith("#0") for item in body):
                 threads.append(_thread(header, body))
             header, body = match, []
@@ -80,10 +89,14 @@ def _thread(header: re.Match[str] | None, body: list[str]) -> ThreadStack:
 @lru_cache(maxsize=4_096)
 def _frames(body: str) -> tuple[Frame, ...]:
     found: list[str] = []
+    whole = False
     for line in body.split("\n"):
         if match := _FRAME.match(line):
             if match.group(1) == "0" and found:
-                break  # a second backtrace of the same thread: "bt" after "thread apply all bt"
+                if whole:
+                    break  # a second backtrace of the same thread: "bt" after another one
+                found.clear()  # single frames, shown by "up" and "down" before the backtrace
+            whole = whole or match.group(1) == "0"
             found.append(match.group(2))
         elif found and line.startswith(_CONTINUED) and line.strip():
             found[-1] = f"{found[-1]} {line.strip()}"[: tx.MAX_LINE]

@@ -18,7 +18,7 @@ from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import Frame, StackTrace, ThreadStack
 
 _FRAME = re.compile(
-    r"^\s*(?:\[[\s\d.]+\]\s*)?(?:\[<[0-9a-fA-F]+>\]\s*)?(?:\?\s+)?"
+    r"^\s*(?:\[[\s\d.+]+\]\s*)?(?:\[<[0-9a-fA-F]+>\]\s*)?(?:\?\s+)?"
     r"([A-Za-z_][\w.]*)\+0x[0-9a-fA-F]+/0x[0-9a-fA-F]+(?:\s+\[(\w+)[^\]]*\])?\s*$"
 )
 _HEADERS = (

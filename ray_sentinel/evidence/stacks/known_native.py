@@ -35,14 +35,18 @@ NATIVE: tuple[Row, ...] = (
         r"|c10d::ProcessGroupNCCL::(abort|shutdown|waitForFutureOrTimeout|~ProcessGroupNCCL).*",
     ),
     # Collectives.
+    # A device's own frames, as cuda-gdb and rocgdb show them.
+    Row(m.COLLECTIVE, r"(nccl|rccl)(Dev)?(Kernel|Function|Func)_\w+"),
     Row(
         m.COLLECTIVE,
-        rf"p?(nccl|rccl|hccl|mscclpp?)(?i:{m.OPERATIONS})\w*",
+        rf"p?([nrm]ccl|[hH]ccl|cncl|bkcl|mscclpp?|ccl_)(?i:{m.OPERATIONS})\w*"
+        rf"|ccl(_comm|(::\w+)*)::({m.OPERATIONS})\w*",
     ),
     Row(
         m.COLLECTIVE,
         r"p?nccl(Group(End|Start|Launch|CommJoin)\w*|EnqueueCheck|Launch\w*|ProxyStart\w*"
-        r"|CommEnsureReady|SpinWait\w*|LocalOpAppend)|groupLaunch|doLaunches|hostStreamPlan\w*",
+        r"|CommEnsureReady|SpinWait\w*|LocalOpAppend)|groupLaunch|doLaunches|hostStreamPlan\w*"
+        r"|ccl_executor::(wait|test)\w*|ccl_coll_create|ccl_(wait|release)_impl\w*",
         operation="a collective",
     ),
     Row(
@@ -72,6 +76,11 @@ NATIVE: tuple[Row, ...] = (
         operation="a collective",
     ),
     Row(m.COLLECTIVE, rf"P?MPI_I?(?i:{m.OPERATIONS})\w*"),
+    Row(
+        m.COLLECTIVE,
+        r"(ompi|mca)_(coll|comm)_\w*(all(reduce|gather|toall)|reduce|bcast|barrier|gather|scatter)"
+        r"\w*|(MPIR|MPIDI?|MPII)_(All(reduce|gather|toall)|Reduce|Bcast|Barrier)\w*",
+    ),
     Row(
         m.COLLECTIVE,
         r"P?MPI_(Wait|Waitall|Waitany|Test\w*|Probe|Fence|Win_\w+)|(ompi|mca|opal)_\w+"
@@ -135,10 +144,9 @@ NATIVE: tuple[Row, ...] = (
     Row(m.FUTURE, r"c10::ivalue::Future::wait\w*|at::ivalue::Future::wait\w*"),
     Row(
         m.IDLE,
-        r"ray::core::CoreWorkerProcess::RunTaskExecutionLoop|ray::core::.*RunTaskExecution\w*"
-        r"|ray::core::CoreWorker::RunIOService",
+        r"ray::(core::)?CoreWorker(Process)?(Impl)?::Run(TaskExecution\w*|IOService)",
     ),
-    Row(m.RAY, r"ray::core::.*|plasma::.*"),
+    Row(m.RAY, r"ray::(core::.*|CoreWorker\w*::.*)|plasma::.*"),
     Row(m.NETWORK, r"grpc_completion_queue_(next|pluck)|grpc::.*|zmq::.*|zmq_\w+|grpc_core::.*"),
     # The C library and CPython's own waits.
     Row(
@@ -181,7 +189,9 @@ NATIVE: tuple[Row, ...] = (
     Row(
         m.FUTEX,
         r"pthread_cond_(timed|clock)?wait\w*|futex\w*|do_futex|std::condition_variable\w*::wait"
-        r"\w*|std::__condvar::wait\w*|syscall_futex",
+        r"\w*|std::__condvar::wait\w*|syscall_futex|AbslInternalPerThreadSemWait\w*"
+        r"|absl::(\w+::)*(Mutex::(Await|Block)\w*|CondVar::Wait\w*|Waiter::\w+"
+        r"|(Futex)?Waiter::Wait\w*)",
     ),
     Row(
         m.POLL,

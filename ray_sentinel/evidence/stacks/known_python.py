@@ -90,7 +90,11 @@ PYTHON: tuple[Row, ...] = (
         r"block_until_ready|_value|__array__|device_get|_device_get",
         r"(^|/)(jax|jaxlib)/",
     ),
-    Row(m.DEVICE, r"synchronize", r"(^|/)(cupy|numba|pycuda|paddle)/"),
+    Row(
+        m.DEVICE,
+        r"synchronize",
+        r"(^|/)(cupy|numba|pycuda|paddle|habana_frameworks|torch_\w+)/",
+    ),
     # Input.
     Row(
         m.INPUT,
@@ -103,7 +107,7 @@ PYTHON: tuple[Row, ...] = (
         r".*",
         r"(^|/)(torch/utils/data/(_utils/(fetch|pin_memory|collate)|datapipes/.+"
         r"|dataset|sampler)\.py$|torchdata/|webdataset/|streaming/base/|datasets/(arrow_dataset"
-        r"|iterable_dataset|formatting|table|load|builder)|ray/data/(iterator|_internal)|petastorm/"
+        r"|iterable_dataset|formatting|table|load|builder)|ray/data/(iterator|_internal)|petastorm/|fairseq/data/"
         r"|nvidia/dali/|ffcv/|grain/|tensorflow/python/data/|tensorflow_datasets/|litdata/|dali/)",
     ),
     # Checkpoints and storage.
@@ -166,13 +170,13 @@ PYTHON: tuple[Row, ...] = (
     # Other threads, processes and machines.
     Row(m.BACKWARD, r"_engine_run_backward", r"(^|/)torch/autograd/graph\.py$"),
     Row(m.BACKWARD, r"backward|grad", r"(^|/)torch/(autograd/__init__|_tensor)\.py$"),
-    Row(m.IDLE, r"main_loop", r"(^|/)ray/_private/worker\.py$"),
+    Row(m.IDLE, r"main_loop", r"(^|/)ray/(_private/)?worker\.py$"),
     Row(
         m.IDLE, r"run_forever|_run_once|run_until_complete", r"(^|/)(asyncio/base_events|uvloop/.*)"
     ),
     Row(
         m.RAY,
-        r"get|wait|get_objects|_get\w*|wait_for|recv",
+        r"get|wait|get_objects|_get\w*|wait_for|recv|connect|init",
         r"(^|/)ray/(_private/worker|_raylet"
         r"|util/queue|_private/client_mode_hook|util/client/.+|serve/.+)\.(py|pyx)$",
     ),

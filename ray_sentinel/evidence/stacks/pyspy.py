@@ -30,18 +30,21 @@ from ray_sentinel.model.stacks import Frame, StackTrace, ThreadStack
 _HEADER = re.compile(
     # Frames are indented and end with their place in parentheses: no frame looks like this.
     r"^[ \t]{0,7}Process (?P<pid>\d+): ?(?P<command>.*)$"
-    r"|^(?P<indent>[ \t]*)Thread (?P<ident>0x[0-9A-Fa-f]+|\d+)(?: \((?P<status>[^()\"\n]*)\))?"
-    r"(?:: \"?(?P<name>.*?)\"?)?:?$",
+    # People who post a dump blank out the id, and drop a colon.
+    r"|^(?P<indent>[ \t]*)Thread(?: (?P<ident>0x[0-9A-Fa-f]+|\d+|<\w+>)|(?= \((?:active|idle)))"
+    r"(?: \((?P<status>[^()\"\n]*)\))?(?:(?:: \"?| \")(?P<name>.*?)\"?)?:?$",
     re.MULTILINE,
 )
 _VERSION = re.compile(r"^[ \t]*Python v\d", re.MULTILINE)
 _ADDRESS = re.compile(r"^([ \t]+)0x[0-9A-Fa-f]+(?= \()", re.MULTILINE)
 _PLACE_FIRST = re.compile(r"^(\S+?):(\d+) (\S.*)$")
+# What people write behind a frame that they post: "<- stuck here".
+_REMARK = re.compile(r"(?<=\))\s+(?:<-|←|#|//).*$")
 
 
 def looks_like(text: str) -> bool:
     """Whether ``text`` begins as py-spy's text does."""
-    head = text[:20_000]
+    head = text[:200_000]
     if _VERSION.search(head):
         return True
     headers = _HEADER.finditer(head)
@@ -116,13 +119,13 @@ def _error(threads: list[ThreadStack], text: str) -> str:
 
 
 def _thread(header: re.Match[str], body: str) -> ThreadStack:
-    ident, status, name = header["ident"], header["status"] or "", header["name"] or ""
+    ident, status, name = header["ident"] or "", header["status"] or "", header["name"] or ""
     active = _status(status)
     if active and ident.startswith(("0x", "0X")):
         # Without the kernel's thread id py-spy cannot ask for the state, and says "active".
         active = None
     return ThreadStack(
-        tid=None if ident.startswith(("0x", "0X")) else tx.number(ident),
+        tid=None if ident.startswith(("0x", "0X")) else tx.number(ident) or None,
         name=name,
         frames=_frames(body.rstrip(), len(header["indent"])),
         main=name == "MainThread",
@@ -154,6 +157,7 @@ def _frames(body: str, base: int) -> tuple[Frame, ...]:
 
 def read_frame(line: str) -> Frame | None:
     """A frame from ``function (file:line)``, ``function (object)`` or ``file:line function``."""
+    line = _REMARK.sub("", line)
     if line.endswith(")") and (cut := line.rfind(" (")) > 0:
         function, place = line[:cut].rstrip(), line[cut + 2 : -1]
         file, colon, after = place.rpartition(":")

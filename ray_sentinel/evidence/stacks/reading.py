@@ -119,7 +119,9 @@ def _decide(frames: tuple[Frame, ...]) -> tuple[int, Meaning] | None:
         # Waiting for the GIL is only ever the innermost thing that a thread does.
         if meaning.level == 4 and any(not inner.native for inner in frames[:index]):
             continue
-        if best is None or meaning.level > best[1].level:
+        # A future's wait is a condition's, and a pool's end its threads': the outer one says whose.
+        tells_whose = best and best[1].delegates == "thread" and meaning.delegates == "pool"
+        if best is None or meaning.level > best[1].level or tells_whose:
             best = (index, meaning)
         if best[1].level >= 3:
             break

@@ -27,7 +27,10 @@ _THREAD_PYTHON: tuple[tuple[str, str], ...] = (
     (r".*", r"(^|/)(wandb|mlflow|comet_ml|neptune|swanlab|clearml)/"),
     (r".*", r"(^|/)ray_sentinel/"),
     (r".*", r"torch/distributed/elastic/(timer|metrics|events|agent/server/health_check)"),
-    (r".*", r"ray/_private/(?!worker\.py|workers/)|ray/util/tracing/|ray/dashboard/"),
+    (
+        r".*",
+        r"ray/(_private/(?!worker\.py|workers/)|profiling\.py|import_thread\.py)|ray/util/tracing/|ray/dashboard/",
+    ),
     (r"listen_error_messages|print_logs|_print_logs|print_worker_logs", r"ray/_private/worker\.py"),
     (r".*", r"(^|/)(prometheus_client|pydevd\w*|debugpy|ipykernel|opentelemetry|sentry_sdk)/"),
     (r"_monitor_target", r"ray/train/.*/thread_runner\.py$"),
@@ -57,7 +60,8 @@ _THREAD_NATIVE = re.compile(
 
 # Whole processes. (function, file, what it is, whether it must be the innermost Python frame)
 _PROCESSES: tuple[tuple[str, str, str, bool], ...] = (
-    (r"_worker_loop", r"torch/utils/data/_utils/worker\.py$", "dataloader worker", False),
+    (r"_worker_loop", r"(torch/utils/data/_utils|torchdata/\w+)/worker\.py$",
+     "dataloader worker", False),
     (r"_invoke_run|_monitor_workers|run_agent|launch_agent",
      r"torch/distributed/(elastic/agent/|launcher/)", "launcher", False),
     (r"join|start_processes", r"torch/multiprocessing/spawn\.py$", "launcher", False),
@@ -128,8 +132,35 @@ def trains(thread: ThreadStack) -> bool:
     )
 
 
-def works_in_pool(frames: tuple[Frame, ...]) -> bool:
-    """Whether frames belong to a pool's thread."""
+_ENGINE = re.compile(r"torch::autograd::(python::Python)?Engine::(thread_\w+|evaluate_function)")
+
+
+def of_engine(thread: ThreadStack) -> bool:
+    """Whether a thread is one of the autograd engine's: it runs hooks, or a node of the graph.
+
+    Machine code started it, so its outermost Python frame is a hook, not a thread's ``_bootstrap``,
+    and Python has no name for it.
+    """
+    if any(frame.native and _ENGINE.match(plain(frame.function)) for frame in thread.frames):
+        return True
+    outermost = next((frame for frame in reversed(thread.frames) if not frame.native), None)
+    return (
+        not thread.name
+        and outermost is not None
+        and outermost.function != "<module>"
+        and not outermost.file.endswith("threading.py")
+    )
+
+
+# ThreadPoolExecutor counts its threads behind the name that they are given.
+_POOL_THREAD = re.compile(r"[\w.-]*[A-Za-z][\w.-]*_\d{1,4}")
+
+
+def works_in_pool(thread: ThreadStack) -> bool:
+    """Whether a thread is one of a pool's."""
+    if _POOL_THREAD.fullmatch(thread.name):
+        return True
+    frames = thread.frames
     return any(
         last_name(frame.function) in ("_worker", "worker")
         and frame.file.endswith(("concurrent/futures/thread.py", "multiprocessing/pool.py"))

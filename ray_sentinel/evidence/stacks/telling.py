@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ray_sentinel.evidence.stacks import reading as rd
 from ray_sentinel.evidence.stacks.meanings import GIL, Delegate
-from ray_sentinel.evidence.stacks.roles import is_helper, trains, works_in_pool
+from ray_sentinel.evidence.stacks.roles import is_helper, of_engine, trains, works_in_pool
 from ray_sentinel.model.stacks import Frame, StackTrace, ThreadStack, Tool
 
 _SEES_PYTHON: frozenset[Tool] = frozenset(("py-spy-native", "py-spy", "companion", "faulthandler"))
@@ -119,7 +119,9 @@ def _explains(reading: rd.Reading, thread: ThreadStack, delegate: Delegate) -> i
     if meaning is not None and meaning.activity == "idle":
         return 0
     score = 5 if meaning is not None and meaning.level >= 3 else 0
-    if delegate == "pool" and works_in_pool(thread.frames):
+    if (delegate == "pool" and works_in_pool(thread)) or (
+        delegate == "engine" and of_engine(thread)
+    ):
         return max(score, 3)
     if delegate == "actor":
         return max(score, 4 if trains(thread) else 2 if meaning is None else 1)

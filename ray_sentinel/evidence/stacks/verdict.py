@@ -32,6 +32,10 @@ TRANSFERS = frozenset({"send", "recv", "send_recv"})
 """Operations between two ranks: a pipeline's stages wait in different ones."""
 
 
+ROOTED = frozenset({"broadcast", "scatter", "gather", "reduce"})
+"""Collectives in which one rank does something else than the others."""
+
+
 def judge(view: Scene) -> Judgement:
     """The first rule that has an answer; "unknown" is one."""
     for rule in _RULES:
@@ -170,7 +174,7 @@ def _other_collective(view: Scene) -> Judgement | None:
     if len(view.waiting) < 3 or view.elsewhere or view.doubtful:
         return None
     operations = Counter(fact.operation for fact in view.waiting)
-    by_place = Counter((fact.operation, fact.signature) for fact in view.waiting)
+    by_place = Counter(map(_collective_place, view.waiting))
     if len(by_place) < 2:
         return None
     if TRANSFERS & set(operations):
@@ -194,7 +198,7 @@ def _other_collective(view: Scene) -> Judgement | None:
                 "they wait in different collectives: " + collectives(view),
             ),
         )
-    culprits = tuple(f for f in view.waiting if (f.operation, f.signature) in lone)
+    culprits = tuple(f for f in view.waiting if _collective_place(f) in lone)
     if len(culprits) > 1:
         # One of them may wait for the other, in a group of their own.
         return Judgement(
@@ -218,6 +222,14 @@ def _other_collective(view: Scene) -> Judgement | None:
             f"{place_of(culprit)}, where nobody else is",
         ),
     )
+
+
+def _collective_place(fact: StackFact) -> tuple[str, tuple[str, ...]]:
+    """What must be equal for ranks that are in one collective: its name, and where it was called.
+
+    The root of a broadcast, a scatter or a gather comes to it by another way than the others.
+    """
+    return fact.operation, () if fact.operation in ROOTED else fact.signature
 
 
 def _left_the_crowd(view: Scene) -> Judgement | None:
