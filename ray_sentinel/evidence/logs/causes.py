@@ -131,7 +131,8 @@ def _says_more(later: Hit, winner: Hit) -> bool:
     """Of the same tier: a cause says more than a symptom printed just before."""
     if winner.signature.role == "symptom" and later.signature.role == "cause":
         return _within(later, winner, _PRINTED_LATE, unknown=True)
-    if later.exit is not None and winner.exit is not None and later.exit.root:
+    rows = later.exit, winner.exit
+    if rows[0] is not None and rows[1] is not None and rows[0].root and not rows[1].root:
         return _within(later, winner, _PRINTED_LATE, unknown=True)
     same_place = later.file == winner.file and later.offset - winner.offset < 4000
     if same_place and later.signature.kind == winner.signature.kind:

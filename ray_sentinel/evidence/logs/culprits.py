@@ -21,6 +21,8 @@ _IP = re.compile(r"\b(?:ip|IP|address|IP address)[:=]? ?(\d{1,3}(?:\.\d{1,3}){3}
 _COMMON_FATE = frozenset(
     {"config", "missing-env", "etcd", "topology-change", "cancelled", "preempted"}
 )
+_SRUN = re.compile(r"\berror: [\w.-]+: tasks? \d")
+_TORCHRUN = frozenset({"child-failed", "exit-by-launcher"})
 _SAME_EVENT = 120.0
 """Seconds within which two lines of one class tell of the same failure."""
 _WAITING = frozenset({"nccl-timeout", "hang"})
@@ -98,7 +100,7 @@ def name_culprits(
         accused = _accused(cause, hits)
         if accused:
             return tuple(_culprit(o, people, "its heartbeats stopped") for o in accused)
-    origin = _spoken_of(cause, files)
+    origin = _ranked(cause, _spoken_of(cause, files), hits)
     if origin.rank is None and origin.pid is None and origin.local_rank is None:
         origin = _joined(origin, _said_again(cause, hits, files))
     if _empty(origin):
@@ -190,6 +192,21 @@ def _agree(one: Origin, other: Origin) -> bool:
     return one.pid is None or other.pid is None or one.pid == other.pid
 
 
+def _ranked(hit: Hit, origin: Origin, hits: Sequence[Hit]) -> Origin:
+    """``origin`` of what srun says of a task: no rank where the tasks are torchrun's launchers.
+
+    The rank is then the one whose end the launcher saw first.
+    """
+    if hit.exit is not None or not _SRUN.search(hit.text):
+        return origin
+    roots = [h for h in hits if h.exit is not None and h.exit.root]
+    if roots:
+        return min(roots, key=lambda h: h.time if h.time is not None else 0.0).origin
+    if any(h.signature.id in _TORCHRUN for h in hits):
+        return Origin(host=origin.host, ip=origin.ip)
+    return origin
+
+
 def _by_exit(kind: str, hits: Sequence[Hit]) -> Origin:
     """The first failed rank as the launcher saw it, for a cause whose line names no process."""
     if kind in _COMMON_FATE:
@@ -200,7 +217,9 @@ def _by_exit(kind: str, hits: Sequence[Hit]) -> Origin:
         return rows[0].origin
     exits = [hit for hit in hits if hit.signature.id in ("exit-by-signal", "exit-code")]
     named = [hit for hit in exits if "pid" in hit.groups or "rank" in hit.groups]
-    return _groups(named[0]).filled(named[0].origin) if named else NOBODY
+    if not named:
+        return NOBODY
+    return _ranked(named[0], _groups(named[0]).filled(named[0].origin), hits)
 
 
 def _empty(origin: Origin) -> bool:

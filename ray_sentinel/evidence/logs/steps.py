@@ -44,6 +44,8 @@ _LOSS = re.compile(
     rf"['\"]?\s*(?:[:=]|is|was)?\s*\(?(?P<loss>{_NUMBER})(?!\w|\.\d)",
     re.IGNORECASE,
 )
+_GRADIENT = re.compile(r"\bgrad(?:ient)?[ _]norm['\"]?\s*[:=]\s*(?P<loss>nan)\b", re.IGNORECASE)
+"""Stands for the loss on a line that gives none: Megatron leaves it out of skipped iterations."""
 _SECONDS = re.compile(
     r"(?:seconds|step_time|step time|time/step|timing_s/step|perf/time_per_step|iter time \(s\)"
     r"|train_step_timing in s|elapsed|dt|time)"
@@ -141,7 +143,7 @@ def _plain(text: str) -> Step | None:
 
 def _made(text: str, match: re.Match[str], seconds: float | None) -> Step:
     found = match.groupdict()
-    loss = _LOSS.search(text)
+    loss = _LOSS.search(text) or _GRADIENT.search(text)
     tokens = _TOKENS.search(text)
     total = found.get("total")
     return Step(

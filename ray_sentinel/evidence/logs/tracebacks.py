@@ -17,6 +17,8 @@ import msgspec
 from ray_sentinel.evidence.logs.lines import NOBODY, Line, Origin, named_process
 
 HEADER = "Traceback (most recent call last)"
+REMOTE = "): ray::"
+"""In the line of Ray's wrapper: it begins a remote traceback also where the text above is cut."""
 _MAX_LINES = 600
 _FRAME = re.compile(r'^\s*File "(?P<file>[^"]+)", line (?P<line>\d+)(?:, in (?P<function>.+))?')
 _EXCEPTION = re.compile(
@@ -89,9 +91,12 @@ def read_traceback(lines: Sequence[Line], start: int) -> Traceback | None:
     """
     head = lines[start]
     column = head.text.find(HEADER)
-    if column < 0:
+    remote = _remote(head.text) if column < 0 else None
+    if column < 0 and remote is None:
         return None
-    reader = _Reader(head.text[:column], head.origin)
+    reader = _Reader(head.text[: max(0, column)], head.origin)
+    if remote is not None:
+        reader.wrapped(*remote, start)
     taken = [start]
     for index in range(start + 1, min(len(lines), start + _MAX_LINES)):
         line = lines[index]
@@ -106,6 +111,12 @@ def read_traceback(lines: Sequence[Line], start: int) -> Traceback | None:
     if not complete and reader.frames:
         reader.cut_off(start)
     return Traceback(raised=tuple(reader.raised), lines=tuple(taken), complete=complete)
+
+
+def _remote(text: str) -> tuple[str, str] | None:
+    """(type, message) of the line of Ray's wrapper of a remote exception."""
+    found = parse_exception(text) if REMOTE in text else None
+    return found if found is not None and is_wrapper(found[0]) else None
 
 
 class _Reader:
@@ -141,6 +152,10 @@ class _Reader:
             self.idle += 1
             return "end" if self.idle > _PATIENCE else "skip"
         return self._inside(body, index)
+
+    def wrapped(self, kind: str, message: str, index: int) -> None:
+        """The block begins with Ray's wrapper."""
+        self._raise(kind, message, index)
 
     def cut_off(self, index: int) -> None:
         """The text ended, or was torn, before the exception's own line."""

@@ -23,7 +23,12 @@ from ray_sentinel.evidence.logs.raised import ChainJudge
 from ray_sentinel.evidence.logs.records import FileFacts, Hit
 from ray_sentinel.evidence.logs.shapes import KnownShapes, shape_of
 from ray_sentinel.evidence.logs.signatures import Signature
-from ray_sentinel.evidence.logs.tracebacks import HEADER, parse_exception, read_traceback
+from ray_sentinel.evidence.logs.tracebacks import (
+    HEADER,
+    REMOTE,
+    parse_exception,
+    read_traceback,
+)
 from ray_sentinel.evidence.logs.watchdog import read_work
 from ray_sentinel.model.triage import LogException
 
@@ -76,7 +81,8 @@ class Trouble:
 
     def _understand(self, line: Line, shape: bytes, chunk: Chunk, start: int) -> bool:
         text = line.text
-        if HEADER in text and (self._system or self._traceback(chunk, start)):
+        heads = HEADER in text or REMOTE in text
+        if heads and (self._system or self._traceback(chunk, start)):
             return True
         if any(mark in text for mark in TABLE_MARKS) and self._table(chunk, start):
             return True
