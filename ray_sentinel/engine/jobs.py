@@ -6,10 +6,11 @@ from collections.abc import Iterable
 
 from ray_sentinel.config import Hang
 from ray_sentinel.engine.pace import Pace
-from ray_sentinel.engine.phases import JOINING, STARTING, TRAINING, PhaseBook, infer
+from ray_sentinel.engine.phases import JOINING, STARTING, TRAINING, PhaseBook, infer, phase_of
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.progress import Exit, RankSnapshot
+from ray_sentinel.model.stacks import StackFact
 
 LEARNING_SECONDS = 4.0
 """So long a job must have moved with all its ranks there before its silence means anything, where
@@ -35,6 +36,8 @@ class JobView:
         self.pace = Pace()
         self.gaps = Pace()
         self.busy_seconds = 0.0
+        self.has_trained = False
+        """Its stacks were seen elsewhere than in search of ranks: later searches are no start."""
         self.complete_since: float | None = None
         self.ended_at: float | None = None
         self.disturbed_until = 0.0
@@ -114,6 +117,8 @@ class JobView:
             if self.complete_since is not None and gap < self.hang.silence_seconds:
                 self.busy_seconds += gap
             self._last_moved = moved
+        if self._works() and self._looked() and not self.joins():
+            self.has_trained = True
         live = self.live
         if self.complete_since is None and live and len(live) >= (self.world_size or 1):
             self.complete_since = now
@@ -163,19 +168,32 @@ class JobView:
             if spent < self.book.budget(progress.phase):
                 return progress.phase
         seen = "" if self.training() else self.seen_phase()
+        if seen == JOINING and self._one_does_not_start():
+            return ""
         return seen if seen and self.silence(now) < self.book.budget(seen) else ""
 
     def seen_phase(self) -> str:
         """A start-up phase that nobody declared, but that most ranks' stacks show."""
-        looks = [
-            view.looks[-1]
-            for view in self.live
-            if view.looks and view.looks[-1].at >= view.advanced_at
-        ]
+        looks = self._fresh_looks()
         if 2 * len(looks) <= len(self.live) or self.declares_phases():
             return ""
         phase = infer(looks)
         return phase if phase in STARTING else ""
+
+    def _fresh_looks(self) -> list[StackFact]:
+        """The last look at each rank that has not got on since."""
+        return [
+            view.looks[-1]
+            for view in self.live
+            if view.looks and view.looks[-1].at >= view.advanced_at
+        ]
+
+    def _one_does_not_start(self) -> bool:
+        """While others wait for it to join, a rank stands where nothing starts up."""
+        return any(
+            not look.waits_for_others and phase_of(look) not in STARTING
+            for look in self._fresh_looks()
+        )
 
     def declares_phases(self) -> bool:
         """Some rank says itself what it is at."""
@@ -186,16 +204,26 @@ class JobView:
         not in search of its ranks."""
         if len(self.pace) > 0:
             return True
-        return self.busy_seconds >= LEARNING_SECONDS and not self.joins()
+        return self._works() and not self.joins()
 
     def joins(self) -> bool:
         """Most of its ranks were seen to wait for others to join, and have not got on since."""
-        return len(self.pace) == 0 and self.seen_phase() == JOINING
+        started = self.has_trained or len(self.pace) > 0
+        return not started and self.seen_phase() == JOINING
 
     def may_join(self) -> bool:
         """It seems to train, but may as well wait for ranks to join: only stacks tell."""
-        unseen = not any(view.looks for view in self.live)
-        return self.busy_seconds >= LEARNING_SECONDS and (unseen or self.joins())
+        return self._works() and (self.joins() or not self._looked())
+
+    def missing_ranks(self) -> list[int]:
+        """Ranks that its world has, and that are not there."""
+        return sorted(set(range(self.world_size or 0)) - {view.rank.id.rank for view in self.live})
+
+    def _works(self) -> bool:
+        return self.busy_seconds >= LEARNING_SECONDS
+
+    def _looked(self) -> bool:
+        return any(view.looks for view in self.live)
 
     def patience(self) -> float:
         """How long its silence may last before it is suspicious, in seconds."""

@@ -9,7 +9,7 @@ import msgspec
 
 from ray_sentinel.engine.case import Case
 from ray_sentinel.engine.ledger import Ledger
-from ray_sentinel.engine.wording import NEXT_STEPS
+from ray_sentinel.engine.wording import NEXT_STEPS, name_ranks
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.incident import FaultKind, Verdict
 from ray_sentinel.model.stacks import StackFact
@@ -43,18 +43,6 @@ def waiting_lines(case: Case, named: set[ProcessId]) -> tuple[str, ...]:
         f"{name_ranks(ranks)}: {where}"
         for where, ranks in sorted(places.items(), key=lambda pair: -len(pair[1]))
     )
-
-
-def name_ranks(numbers: list[int]) -> str:
-    """``rank 3``, ``ranks 0-2, 5``."""
-    runs: list[list[int]] = []
-    for number in sorted(set(numbers)):
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    text = ", ".join(str(r[0]) if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs)
-    return f"rank{'s' if len(set(numbers)) > 1 else ''} {text}"
 
 
 def telling_stacks(case: Case, named: Sequence[ProcessId]) -> tuple[StackFact, ...]:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from ray_sentinel.engine.case import Case
 from ray_sentinel.engine.jobs import JobView
-from ray_sentinel.engine.judgement import Decision, Judgement, name_ranks, unnamed
+from ray_sentinel.engine.judgement import Decision, Judgement, unnamed
 from ray_sentinel.engine.ledger import Ledger
 from ray_sentinel.engine.ranks import RankView
+from ray_sentinel.engine.wording import name_ranks
 from ray_sentinel.model.incident import FaultKind
 from ray_sentinel.model.stacks import StackFact
 
@@ -67,9 +68,8 @@ def _untold(job: JobView, facts: Sequence[StackFact]) -> tuple[FaultKind, str]:
 def _not_joined(job: JobView) -> str:
     """Who is not there, of a job whose ranks wait for others to join."""
     here = {view.rank.id.rank for view in job.live}
-    missing = sorted(set(range(job.world_size or 0)) - here)
-    if missing:
-        return f"{name_ranks(sorted(here))} wait for {name_ranks(missing)}, which no agent sees"
+    if missing := job.missing_ranks():
+        return f"{name_ranks(here)} wait for {name_ranks(missing)}, which no agent sees"
     return f"all {len(here)} ranks are there, and wait for others to join"
 
 

@@ -94,19 +94,22 @@ _KEPT = range(MOST_KEPT)
 
 def infer(facts: Iterable[StackFact]) -> str:
     """The start-up phase that more than half of the ranks' stacks show; "" where there is none."""
-    seen = [_phase_of(fact) for fact in facts]
+    seen = [phase_of(fact) for fact in facts]
     if not seen:
         return ""
     (phase, count), *_ = Counter(seen).most_common(1)
     return phase if 2 * count > len(seen) else ""
 
 
-def _phase_of(fact: StackFact) -> str:
+def phase_of(fact: StackFact) -> str:
+    """The start-up phase that one rank's stack shows, or ""."""
     if fact.activity == "compile":
         return "compile"
     if fact.activity == "checkpoint":
         # Before the first step there is nothing to save.
         return "model_load"
+    if "a communicator" in fact.label:
+        return JOINING
     if fact.activity == "startup":
         return next((phase for word, phase in _STARTS.items() if word in fact.label), "")
     return ""

@@ -7,10 +7,11 @@ import msgspec
 from ray_sentinel.engine.alerting import AlertBook
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.jobs import JobView
-from ray_sentinel.engine.phases import say_duration
+from ray_sentinel.engine.phases import JOINING, say_duration
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.straggling import StragglerWatch
 from ray_sentinel.engine.table import CONFIRMED
+from ray_sentinel.engine.wording import name_ranks
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import JobStatus, RankStatus, State
 
@@ -114,7 +115,9 @@ def _expected(job: JobView, now: float) -> str:
     begun = min((moment for moment in since if moment is not None), default=job.moved_at())
     usual, budget = job.book.usual(phase), job.book.budget(phase)
     known = f"usual up to {say_duration(usual)}" if usual else f"allowed {say_duration(budget)}"
-    return f"{phase} for {say_duration(max(0.0, now - begun))}, {known}"
+    missing = job.missing_ranks() if phase == JOINING else []
+    absent = f"; {name_ranks(missing)} not there" if missing else ""
+    return f"{phase} for {say_duration(max(0.0, now - begun))}, {known}{absent}"
 
 
 def _rank(view: ClusterView, rank: RankView, now: float) -> RankStatus:

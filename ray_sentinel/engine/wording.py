@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ray_sentinel.model.incident import FaultKind
 
 PHRASES: dict[FaultKind, str] = {
@@ -92,3 +94,16 @@ NEXT_STEPS: dict[FaultKind, tuple[str, ...]] = {
         "recorder can tell more, or call attach() in the ranks.",
     ),
 }
+
+
+def name_ranks(numbers: Iterable[int]) -> str:
+    """``rank 3``, ``ranks 0-2, 5``."""
+    found = sorted(set(numbers))
+    runs: list[list[int]] = []
+    for number in found:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    text = ", ".join(str(r[0]) if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs)
+    return f"rank{'s' if len(found) > 1 else ''} {text}"

@@ -63,6 +63,7 @@ def test_books_are_kept_by_job() -> None:
         ("startup", "capturing device graphs", "graph_capture"),
         ("startup", "importing a module", "import"),
         ("startup", "waiting for the other ranks to join", "process_group"),
+        ("collective-wait", "setting up a communicator with the others", "process_group"),
         ("collective-wait", "in all_reduce", ""),
         ("input-wait", "waiting for the next batch of data", ""),
     ],
@@ -154,6 +155,48 @@ def test_ranks_that_nobody_sees_are_told_when_the_others_wait_for_them() -> None
     sim.run(1300)
     (incident,) = sim.incidents()
     assert "ranks 0-2, 5 wait for ranks 3-4, which no agent sees" in incident.summary
+
+
+def test_who_is_not_there_is_told_while_the_others_may_still_wait() -> None:
+    sim = searching()
+    sim.ranks[2].exited = True
+    for rank in sim.ranks:
+        rank.stuck = True
+    sim.run(200)
+    assert sim.incidents() == ()
+    _, _, (job,) = sim.engine.status(sim.now)
+    assert job.expected.endswith("; rank 2 not there")
+
+
+@pytest.mark.parametrize("label", ["the other ranks to join", "a communicator with the others"])
+def test_a_rank_that_sleeps_while_the_others_wait_for_it_to_join_is_named(label: str) -> None:
+    sim = searching()
+    for rank in sim.ranks:
+        rank.stuck = True
+    joins = sim.stack_answer
+    sim.stack_answer = lambda rank: (
+        sim.fact(rank)
+        if rank.number == 3
+        else msgspec.structs.replace(joins(rank), label=f"waiting for {label}")
+    )
+    sim.stick(3)
+    sim.run(90)
+    assert sim.named() == [3]
+    assert sim.incidents()[0].kind == "startup-stuck"
+
+
+def test_a_communicator_in_the_midst_of_training_is_no_start() -> None:
+    sim = Sim(attached=False)
+    sim.run(30)
+    sim.stick(3)
+    began = sim.now
+    sim.stack_answer = lambda rank: msgspec.structs.replace(
+        sim.fact(rank),
+        label="setting up a communicator with the others" if rank.waits else "sleeping",
+    )
+    sim.run(40)
+    assert sim.named() == [3]
+    assert sim.incidents()[0].confirmed_at - began <= 15
 
 
 def test_a_search_that_ends_is_training_at_once() -> None:
