@@ -83,7 +83,8 @@ NATIVE: tuple[Row, ...] = (
     ),
     Row(
         m.COLLECTIVE,
-        r"P?MPI_(Wait|Waitall|Waitany|Test\w*|Probe|Fence|Win_\w+)|(ompi|mca|opal)_\w+"
+        r"P?MPI_(Wait|Waitall|Waitany|Test\w*|Probe|Fence|Win_\w+)|(ompi|mca)_\w+"
+        r"|opal_\w*(progress|wait|condition|sync)\w*"
         r"|(MPIR|MPID|MPIDI|MPII)_\w+|ucc_\w+|ucp_\w*(progress|wait|flush)\w*"
         r"|ucs_\w*progress\w*|uct_\w*progress\w*|psm2_\w+|nvshmemi?_?\w*(barrier|wait|quiet|sync)\w*"
         r"|horovod::common::\w+::\w*(Wait|Allreduce|Barrier|Enqueue)\w*",
@@ -163,7 +164,7 @@ NATIVE: tuple[Row, ...] = (
         r"|do_futex_wait\w*|flock\w*|fcntl_setlk\w*|flock_lock_inode\w*|locks_lock\w*"
         r"|std::mutex::lock|absl::.*Mutex::.*Lock\w*|semlock_acquire|_multiprocessing_SemLock_acquire"
         r"|_?PyMutex_Lock\w*|_?PyParkingLot_Park|posix_lock\w*|mutex_lock\w*|rwsem_down\w*"
-        r"|pthread_barrier_wait",
+        r"|pthread_barrier_wait|(\w+::)*SpinLock(Delay|::(Slow)?Lock)\w*",
     ),
     Row(m.JOIN, r"pthread_(join|timedjoin_np|clockjoin_ex)\w*|std::thread::join"),
     Row(
@@ -188,7 +189,7 @@ NATIVE: tuple[Row, ...] = (
     # Mechanisms: they may serve anything.
     Row(
         m.FUTEX,
-        r"pthread_cond_(timed|clock)?wait\w*|futex\w*|do_futex|std::condition_variable\w*::wait"
+        r"pthread_cond_(timed|clock)?wait\w*|futex\w*|do_futex|sys_futex|std::condition_variable\w*::wait"
         r"\w*|std::__condvar::wait\w*|syscall_futex|AbslInternalPerThreadSemWait\w*"
         r"|absl::(\w+::)*(Mutex::(Await|Block)\w*|CondVar::Wait\w*|Waiter::\w+"
         r"|(Futex)?Waiter::Wait\w*)",

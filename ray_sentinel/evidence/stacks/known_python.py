@@ -204,7 +204,8 @@ PYTHON: tuple[Row, ...] = (
         m.NETWORK,
         r".*",
         r"(^|/)(socket|ssl|http/client|urllib/request|socketserver)\.py$"
-        r"|(^|/)(urllib3|requests|httpx|httpcore|aiohttp|grpc|zmq|websocket\w*|redis|etcd3?"
+        # Users have folders of such names too.
+        r"|(^|(site|dist)-packages/|_vendor/|thirdparty_files/)(urllib3|requests|httpx|httpcore|aiohttp|grpc|zmq|websocket\w*|redis|etcd3?"
         r"|pika|paramiko|consul|kubernetes)/",
     ),
     Row(m.POLL, r"select|_select", r"(^|/)selectors\.py$"),

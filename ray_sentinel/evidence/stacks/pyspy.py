@@ -31,7 +31,8 @@ _HEADER = re.compile(
     # Frames are indented and end with their place in parentheses: no frame looks like this.
     r"^[ \t]{0,7}Process (?P<pid>\d+): ?(?P<command>.*)$"
     # People who post a dump blank out the id, and drop a colon.
-    r"|^(?P<indent>[ \t]*)Thread(?: (?P<ident>0x[0-9A-Fa-f]+|\d+|<\w+>)|(?= \((?:active|idle)))"
+    r"|^(?P<indent>[ \t]*)Thread"
+    r"(?: (?P<ident>0x[0-9A-Fa-f]+(?:\.\.\.|…)?|\d+|<\w+>)|(?= \((?:active|idle)))"
     r"(?: \((?P<status>[^()\"\n]*)\))?(?:(?:: \"?| \")(?P<name>.*?)\"?)?:?$",
     re.MULTILINE,
 )

@@ -269,3 +269,47 @@ def test_the_root_of_a_collective_comes_to_it_by_another_way(operation: str) -> 
     answer = explain([[rank(10, 352), *(rank(pid, 370) for pid in range(11, 18))]])
     assert answer.kind == "stall"
     assert answer.culprits == ()
+
+
+def test_an_id_that_was_cut_short_still_begins_a_thread() -> None:
+    text = (
+        "Process 11838: python train.py\n"
+        'Thread 0x7f... (active): "MainThread"\n'
+        "    all_reduce (torch/distributed/distributed_c10d.py:2437)\n"
+        "    <module> (train.py:9)\n"
+    )
+    assert fact(text).activity == "collective-wait"
+
+
+def test_a_lock_in_mpis_memory_hooks_is_no_wait_for_ranks() -> None:
+    text = (
+        "#0  0x00007ffff7bc081d in __lll_lock_wait () from /lib64/libpthread.so.0\n"
+        "#1  0x00007ffff7bb9ac9 in pthread_mutex_lock () from /lib64/libpthread.so.0\n"
+        "#2  0x00007ffff6899e56 in ofi_import_monitor_notify () from /v/libfabric.so.1\n"
+        "#3  0x00007ffff6a064ec in opal_mem_hooks_release_hook () from /v/libopen-pal.so.80\n"
+    )
+    found = fact(text)
+    assert (found.activity, found.waits_for_others) == ("lock-wait", False)
+
+
+def test_a_spin_lock_is_a_lock() -> None:
+    text = (
+        "#0  0x00007ffff7a149a6 in sys_futex (v3=0, a2=0x0) at ./linux_syscall_support.h:2485\n"
+        "#1  base::internal::SpinLockDelay (w=0x7ffff7dcf468) at ./spinlock_linux-inl.h:84\n"
+        "#2  0x00007ffff7a14886 in SpinLock::SlowLock (this=0x7ffff7dcf468) at spinlock.cc:119\n"
+    )
+    assert fact(text).activity == "lock-wait"
+
+
+@pytest.mark.parametrize(
+    ("file", "activity"),
+    [
+        ("chat/websocket/consumer.py", "unknown"),
+        ("/srv/app/redis/cache.py", "unknown"),
+        ("redis/connection.py", "network-wait"),
+        ("/v/lib/python3.11/site-packages/requests/sessions.py", "network-wait"),
+    ],
+)
+def test_a_users_folder_named_like_a_library_is_not_that_library(file: str, activity: str) -> None:
+    text = f'Thread 7 (idle): "MainThread"\n    handle ({file}:140)\n    main (train.py:3)\n'
+    assert fact(text).activity == activity
