@@ -21,8 +21,9 @@ _WORDS = (
     "corrupt|truncated|stopiteration|insufficient|scheduled|evict|spot |due to|straggler|is slow|"
     "stuck|hung|hang |progress|throughput|finite|checkpoint|train_runtime|summary|ran out|"
     "resource_exhausted|compil|barrier|dump signal|link down|link is down|amdgpu|lockup|nvswitch|"
-    "too many|can't|nfs: |nvme|read-only|assert|illegal|diverged|loss scale|sending process|"
-    "closing process|received 15|net/ofi sel|using network|max retries|stopped|is done"
+    "too many|no route|can't|nfs: |nvme|read-only|assert|illegal|diverged|loss scale|"
+    "sending process|closing process|received 15|net/ofi sel|using network|max retries|stopped|"
+    "is done"
 )
 TRIGGERS: tuple[str, ...] = tuple(_WORDS.split("|"))
 """A line is looked at closely if it holds one of these. Few, because each costs a pass over the

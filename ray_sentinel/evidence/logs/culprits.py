@@ -19,7 +19,7 @@ from ray_sentinel.model.triage import LogCulprit
 
 _IP = re.compile(r"\b(?:ip|IP|address|IP address)[:=]? ?(\d{1,3}(?:\.\d{1,3}){3})\b")
 _COMMON_FATE = frozenset(
-    {"config", "missing-env", "etcd", "topology-change", "cancelled", "preempted"}
+    {"config", "missing-env", "etcd", "rendezvous", "topology-change", "cancelled", "preempted"}
 )
 _SRUN = re.compile(r"\berror: [\w.-]+: tasks? \d")
 _TORCHRUN = frozenset({"child-failed", "exit-by-launcher"})

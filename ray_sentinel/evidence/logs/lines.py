@@ -45,10 +45,11 @@ _DOCKER = re.compile(
     r'.{0,400}?"time": ?"(?P<time>[^"]+)"\}\s*$'
 )
 _NCCL = re.compile(
-    r"(?:\[[^\]]{10,30}\] )?(?P<host>[A-Za-z0-9][\w.-]*):(?P<pid>\d+):\d+ \[(?P<gpu>\d+)\] "
-    r"(?=(?:\[[^\]]*\] )?NCCL |NCCL)"
+    r"(?:\[[^\]]{10,30}\] |\d{4}-\d\d-\d\d[ T][\d:.,]{8,18} )?"
+    r"(?P<host>[A-Za-z0-9][\w.-]*):(?P<pid>\d+):\d+ \[(?P<gpu>\d+)\] "
+    r"(?=(?:\[[^\]]*\] )?(?:[^\s:]{1,200}:\d+ )?NCCL|[^\s:]{1,200}\.(?:cc|cu|h):\d+ WARN )"
 )
-_IN_TEXT = re.compile(r"\[(?:[^\]\n]{0,80} )?[Rr]ank[ :]?\s?(?P<rank>\d+)\]")
+_IN_TEXT = re.compile(r"\[(?:[^\]\n]{0,80} )?[Rr]ank[ :=]?\s?(?P<rank>\d+)\]")
 _PID_TAIL = re.compile(r"\(pid=(?P<pid>\d+)(?:, ip=(?P<ip>[0-9A-Fa-f.:]+))?")
 
 
