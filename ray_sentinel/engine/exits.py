@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 from ray_sentinel.model.progress import Exit
@@ -27,6 +28,16 @@ MISMATCH = re.compile(
 ranks are in different collectives, or in the same one with other sizes."""
 
 FINAL_LINES = 12
+
+_REASON = re.compile(r"\bwhat\(\):|\bUnhandled exception: ")
+"""How libstdc++, and Ray's own handler in its workers, show the C++ exception of an abort."""
+_CRASH = re.compile(
+    r"^(\[[^\]]*\] \S+\.cc:\d+: *)?(\*\*\* SIG|PC: @|@ +0x|Stack trace:)|^ +@ +0x"
+    r"|^ */\S+\.so\S*\(|^(Fatal Python error: Aborted|Extension modules:|terminate called without)"
+    r"|^(Current thread|Thread) 0x"
+)
+"""What crash handlers print of any abort: no reason."""
+_NATIVE = re.compile(rf"{_REASON.pattern}|{_CRASH.pattern}|terminate called")
 
 SIGNAL_NAMES = {1: "SIGHUP", 2: "SIGINT", 4: "SIGILL", 6: "SIGABRT", 7: "SIGBUS", 8: "SIGFPE",
                 9: "SIGKILL", 11: "SIGSEGV", 15: "SIGTERM"}  # fmt: skip
@@ -96,10 +107,16 @@ def final_words(exit_: Exit) -> str:
     """What it said at its end: the exception, or else what its standard error ends with."""
     if exit_.last_words is not None and exit_.last_words.kind == "exception":
         return exit_.last_words.text
-    _, listed, tail = exit_.last_output.rpartition("Traceback (most recent call last)")
-    # The calls that a traceback lists are indented; they say nothing of the reason.
-    lines = [line for line in tail.splitlines() if line[:1].strip() or not listed]
-    return "\n".join(lines[-FINAL_LINES:])
+    _, listed, tail = exit_.last_output.rpartition("Traceback (most recent call last):")
+    lines = tail.splitlines()
+    if listed:
+        # The calls that a traceback lists are indented; they say nothing of the reason. What native
+        # code says when such an interpreter ends is its consequence.
+        said = itertools.takewhile(lambda line: not _NATIVE.search(line), lines)
+        lines = [line for line in said if line[:1].strip()]
+    elif native := [at for at, line in enumerate(lines) if _REASON.search(line)]:
+        lines = lines[native[0] : native[-1] + 2]
+    return "\n".join([line for line in lines if not _CRASH.search(line)][-FINAL_LINES:])
 
 
 def describe_exit(exit_: Exit) -> str:

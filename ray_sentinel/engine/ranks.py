@@ -60,6 +60,8 @@ class RankView:
         self.idle = False
         """None of its threads does anything."""
         self.state_since: dict[str, float] = {}
+        self.looped_at = float("-inf")
+        """When it was last seen at another line of the function that it had been in."""
         self.looks: deque[StackFact] = deque(maxlen=8)
         """The last stacks of it, oldest first; ``at`` on the coordinator's clock."""
         if (progress := snapshot.progress) is not None and (age := self._age(progress)) is not None:
@@ -159,6 +161,8 @@ class RankView:
         if fact.error:
             return
         last = self.looks[-1] if self.looks else None
+        if last is not None and _same_function(last, fact):
+            self.looped_at = fact.at
         news = last is not None and last.at >= job_moved and last.signature != fact.signature
         if news and not self.counts_steps:
             self._advanced(fact.at)
@@ -221,3 +225,11 @@ class RankView:
                 self.state_since.pop(state, None)
             else:
                 self.state_since.setdefault(state, at)
+
+
+def _same_function(one: StackFact, other: StackFact) -> bool:
+    """Two looks at different lines of one function, called by the same way."""
+    if one.signature == other.signature or one.signature[:-1] != other.signature[:-1]:
+        return False
+    names = [fact.signature[-1].rpartition(":")[0] for fact in (one, other) if fact.signature]
+    return len(names) == 2 and names[0] == names[1] != ""

@@ -14,6 +14,9 @@ PROOF = Proof(
     rule="rank.gil-seen", kind="gil-held", what="holds its GIL in one place", source="stacks"
 )
 
+LOOP_LASTS = 30.0
+"""Seconds for which two lines of one function tell a loop in Python, which gives the GIL away when
+it is asked to, from C code that does not."""
 SPARED = frozenset({"checkpoint", "compile", "startup"})
 """Serialising and compiling keep the GIL for seconds in everyday work."""
 
@@ -37,11 +40,11 @@ class RankGilSeen(Rule):
         for job in view.jobs.values():
             if not job.training() or job.silence(now) < job.brisk(self.thresholds.silence_seconds):
                 continue
-            holders = [rank for rank in job.live if self._holds(rank)]
+            holders = [rank for rank in job.live if self._holds(rank, now)]
             if holders and len(holders) <= len(job.live) // 2:
                 yield of_ranks(PROOF, job, [(rank, _seen(rank)) for rank in holders])
 
-    def _holds(self, rank: RankView) -> bool:
+    def _holds(self, rank: RankView, now: float) -> bool:
         if rank.process.interpreter in ("runs", "starved"):
             return False
         looks = [look for look in rank.looks if look.at >= rank.advanced_at]
@@ -51,6 +54,8 @@ class RankGilSeen(Rule):
             return False
         # A loop in Python goes from line to line, and is back in time for a second look or two.
         asleep = any(look.keeps_gil or look.active is False for look in looks)
+        if not asleep and now - rank.looped_at < LOOP_LASTS:
+            return False
         enough = asleep or len(looks) >= self.thresholds.running_looks
         return enough and len({look.signature for look in looks}) == 1
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import msgspec
 import pytest
 
@@ -80,6 +82,26 @@ def test_a_held_gil_is_seen_from_outside(spinning: bool) -> None:
     assert (sim.named(), incident.kind) == ([1], "gil-held")
     assert incident.confirmed_at is not None
     assert incident.confirmed_at - began <= 6
+
+
+def test_a_loop_in_python_does_not_keep_the_gil() -> None:
+    sim = Sim(attached=False)
+    sim.run(30)
+    sim.stick(1, holds_gil=True, activity="unknown", waits=None, spinning=True, active=True)
+    looks = itertools.count()
+
+    def answer(rank: SimRank) -> StackFact:
+        fact = sim.fact(rank)
+        if rank.number != 1:
+            return fact
+        # Of two lines, one takes nearly all the time.
+        line = 163 if next(looks) == 3 else 164
+        return msgspec.structs.replace(fact, signature=("main (train.py:1)", f"go (x.py:{line})"))
+
+    sim.stack_answer = answer
+    sim.run(60)
+    (incident,) = sim.incidents()
+    assert (sim.named(), incident.kind) == ([1], "cpu-spin")
 
 
 @ATTACHED

@@ -37,9 +37,42 @@ def kind_and_named(sim: Sim) -> tuple[FaultKind, list[int | None]]:
 
 
 def test_what_a_traceback_lists_is_no_reason() -> None:
-    assert final_words(ended(TRACEBACK, code=1)).endswith("\nIndexError: list index out of range")
+    assert final_words(ended(TRACEBACK, code=1)) == "IndexError: list index out of range"
     assert "heartbeat" not in final_words(ended(TRACEBACK, code=1))
     assert not is_echo(ended(TRACEBACK, code=1))
+
+
+CRASH = (
+    "*** SIGABRT received at time=1795223749 on cpu 1 ***\n"
+    "PC: @     0x7fb843aa8eec  (unknown)  (unknown)\n"
+    "    @     0x7fb843a5a050       9488  (unknown)\n"
+    "[2026-11-21 01:15:49,620 E 25379 25757] logging.cc:474: PC: @     0x7fb843aa8eec  (unknown)\n"
+    "Fatal Python error: Aborted\n\n"
+    "Extension modules: msgpack._cmsgpack, ray._raylet (total: 2)\n"
+)
+IN_A_RAY_WORKER = (
+    "[2026-11-21 01:15:49,613 E 25379 25757] logging.cc:118: Unhandled exception: "
+    "N4gloo13EnforceNotMetE. what(): [enforce fail at gloo/transport/tcp/pair.cc:456] "
+    "op.preamble.length <= op.nbytes. 96 vs 48. \n"
+    "/v/ray/_raylet.so(+0x181364c) [0x7fb842e1364c] ray::TerminateHandler()\n" + CRASH
+)
+
+
+def test_what_a_crash_handler_prints_is_no_reason() -> None:
+    assert final_words(ended(CRASH, signal=6)) == ""
+    assert is_unclear(ended(CRASH, signal=6))
+    assert is_mismatch(ended(IN_A_RAY_WORKER, signal=6))
+    assert "op.preamble" in final_words(ended(GLOO + CRASH, signal=6))
+
+
+@pytest.mark.parametrize(
+    "after", [CRASH, "terminate called without an active exception\n" + CRASH, GLOO + CRASH]
+)
+def test_an_abort_at_the_end_of_an_interpreter_is_not_what_ended_it(after: str) -> None:
+    exit_ = ended(TRACEBACK + after, signal=6)
+    assert final_words(exit_).startswith("IndexError: list index out of range")
+    assert not is_mismatch(exit_)
+    assert not is_unclear(exit_)
 
 
 def test_standard_error_tells_an_echo_and_a_mismatch() -> None:
