@@ -17,10 +17,10 @@ from pathlib import Path
 
 from ray_sentinel import process
 from ray_sentinel.model.incident import Incident
+from ray_sentinel.store.incident_window import window_start
 
 log = logging.getLogger(__name__)
 
-BEFORE_SECONDS = 1800.0
 DEADLINE = 180.0
 REPORTS = ("diagnosis.json", "diagnosis.md", "diagnosis.html")
 WITHOUT = frozenset({"asked", "sentinel"})
@@ -65,13 +65,14 @@ def diagnosed(source: str, incident: Incident, now: float) -> dict[str, bytes]:
     """The reports of ``diagnose`` by file name; without an answer, empty, and the log says why."""
     if not source:
         return {}
-    start = min(incident.last_progress or incident.suspected_at, incident.suspected_at)
+    stop = min(incident.last_progress or incident.suspected_at, incident.suspected_at)
+    start = window_start(stop, incident.job_since)
     with tempfile.TemporaryDirectory(prefix="ray_sentinel-") as place:
         reports = [word for name in REPORTS for word in ("--report", str(Path(place) / name))]
         ended = process.run(
             [
                 *("nice", "-n", "10", sys.executable, "-m", "ray_sentinel", "diagnose", source),
-                *("--window", f"{start - BEFORE_SECONDS:.3f}..{now:.3f}", "--no-logs", *reports),
+                *("--window", f"{start:.3f}..{now:.3f}", "--no-logs", *reports),
             ],
             deadline=DEADLINE,
         )

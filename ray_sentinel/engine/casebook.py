@@ -46,6 +46,7 @@ class CaseBook:
             rule=finding.rule,
             suspected_at=now,
             last_progress=job.moved_at(),
+            job_since=job.first_seen,
             suspects=finding.suspects,
             history=(Transition(now, "suspected", finding.summary),),
         )

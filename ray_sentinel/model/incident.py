@@ -120,6 +120,8 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     suspected_at: float
     last_progress: float | None = None
     """When the job last moved before the incident."""
+    job_since: float | None = None
+    """When the job's attempt was first seen."""
     confirmed_at: float | None = None
     resolved_at: float | None = None
     suspects: tuple[RankId, ...] = ()

@@ -8,10 +8,19 @@ from pathlib import Path
 from ray_sentinel.errors import InputError
 
 BEFORE, AFTER = 1800.0, 900.0
+LEAD = 60.0
+"""Before the job was there: what it changed is seen against that. What other jobs did earlier in
+the same cluster is none of its own."""
+
+
+def window_start(stop: float, job_since: float | None) -> float:
+    """Where to begin for a job that stopped at ``stop`` and was first seen at ``job_since``."""
+    early = stop - BEFORE
+    return early if job_since is None else max(early, min(job_since, stop) - LEAD)
 
 
 def incident_window(folder: Path | None, incident: str) -> tuple[float, float]:
-    """From half an hour before the last progress to a quarter after the end.
+    """From half an hour before the last progress, or the job's begin, to a quarter after the end.
 
     Raises InputError where the job's folder has no such incident.
     """
@@ -32,5 +41,7 @@ def incident_window(folder: Path | None, incident: str) -> tuple[float, float]:
             known = [float(time) for time in times if isinstance(time, int | float)]
             if not known:
                 raise InputError(f"{file} has no times")
-            return min(known) - BEFORE, max(known) + AFTER
+            since = record.get("job_since")
+            begun = float(since) if isinstance(since, int | float) else None
+            return window_start(min(known), begun), max(known) + AFTER
     raise InputError(f"{folder / 'incidents'} has no incident {incident}")

@@ -59,6 +59,9 @@ def test_an_incident_gives_its_window(tmp_path: Path) -> None:
     (bundle / "incident.json").write_text(json.dumps(record))
     assert incident_window(tmp_path, "i1") == (3200.0, 6000.0)
     assert incident_window(tmp_path, bundle.name) == (3200.0, 6000.0)
+    # What was before the job is another's.
+    (bundle / "incident.json").write_text(json.dumps({**record, "job_since": 4000.0}))
+    assert incident_window(tmp_path, "i1") == (3940.0, 6000.0)
     with pytest.raises(InputError, match="no incident"):
         incident_window(tmp_path, "i2")
     with pytest.raises(InputError, match="folder"):
