@@ -1,7 +1,7 @@
 """The engine: events in, actions out. It alone changes its state, and only in ``handle``.
 
 A finding opens a *case*. Hard findings (a dead, stopped, GIL-holding rank, a lost node) must hold
-for ``SETTLE`` seconds, so that what fell together is named together and echoes are told apart. A
+for a second, so that what fell together is named together and echoes are told apart. A
 suspicion is confirmed by two rounds of stacks; if anything moves before, it is dropped.
 """
 
@@ -21,8 +21,7 @@ from ray_sentinel.engine.actions import (
     TakeStacks,
 )
 from ray_sentinel.engine.alerting import AlertBook
-from ray_sentinel.engine.case import Case
-from ray_sentinel.engine.casebook import ASKED, CaseBook, why_over
+from ray_sentinel.engine.casebook import ASKED, CaseBook
 from ray_sentinel.engine.cluster import ClusterView, NodeView
 from ray_sentinel.engine.events import (
     AnyEvent,
@@ -39,29 +38,18 @@ from ray_sentinel.engine.events import (
     StragglersFound,
     Tick,
 )
-from ray_sentinel.engine.hardware import blame_hardware
-from ray_sentinel.engine.judgement import Judgement
+from ray_sentinel.engine.follow import Follower
 from ray_sentinel.engine.rule import load_rules
 from ray_sentinel.engine.sampling import routine_samples
 from ray_sentinel.engine.straggling import StragglerWatch
-from ray_sentinel.engine.table import CONFIRMED, advance
-from ray_sentinel.engine.verdict import judge
+from ray_sentinel.engine.table import advance
 from ray_sentinel.model.incident import Finding, Incident
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.model.status import JobStatus, State
 
-SETTLE = 1.0
-RECORDER_OVERDUE = 2.5
-ROUND_OVERDUE = 4.0
-"""Seconds after which a round of stacks that has not come is done without."""
-LOOK_AGAIN = 5.0
-"""Seconds between rounds while a case waits."""
 PROBE_EVERY = 1.5
 SETTLED_AFTER_TOOLS = 1.6
 """An agent's snapshot shows what the tools did up to so many seconds before."""
-MOST_CAPTURES = 3
-LASTING = frozenset({"rank-stopped", "gil-held", "kernel-blocked"})
-"""Kinds of proven faults in which no process ends, so that nobody falls over anybody."""
 
 
 class Engine:
@@ -81,6 +69,7 @@ class Engine:
         self._sampled: dict[tuple[str, int], float] = {}
         self._stragglers = StragglerWatch(self.config.stragglers)
         self._alerts = AlertBook(self._rules)
+        self._cases = Follower(self.config, self.view, self.book, self._alerts)
         self._now = 0.0
 
     def handle(self, event: AnyEvent) -> list[AnyAction]:
@@ -154,7 +143,7 @@ class Engine:
         self._alerts.look(self.view, now)
         self.book.still_found(found)
         for case in list(self.book.cases.values()):
-            actions += self._follow(case, found, now)
+            actions += self._cases.follow(case, found, now)
         for job, ranks, every in routine_samples(self.view, set(self._jobs_with_cases()), now):
             if now - self._sampled.get(job.key, 0.0) >= every:
                 self._sampled[job.key] = now
@@ -188,109 +177,6 @@ class Engine:
                 case.findings[finding.rule] = finding
             return []
         return asking.everything(self.book.open(finding, job, now), now)
-
-    def _follow(self, case: Case, found: set[tuple[str, int, str]], now: float) -> list[AnyAction]:
-        if case.incident.state == "suspected":
-            return self._confirm_or_drop(case, found, now)
-        if case.incident.state in CONFIRMED:
-            return self._watch_the_end(case, found, now)
-        return []
-
-    def _confirm_or_drop(
-        self, case: Case, found: set[tuple[str, int, str]], now: float
-    ) -> list[AnyAction]:
-        for rule in list(case.findings):
-            if case.key(rule) not in found:
-                del case.findings[rule]
-        hard = any(finding.hard for finding in case.findings.values())
-        if not case.findings:
-            return self._drop(case, "it moves again", now)
-        if hard:
-            settled = any(finding.settled for finding in case.findings.values())
-            held = settled or now - case.opened_at >= SETTLE
-            if not held or not self._round_settled(case, now):
-                return []
-            return self._decide(case, self._judge(case, now, proven=True), now)
-        case.hard = False
-        if not case.answered() and now - case.asked_round_at < ROUND_OVERDUE:
-            return []
-        if case.asked_round < 2:
-            due = now - case.asked_round_at >= self.config.hang.confirm_seconds
-            return asking.stacks(case, now) if due else []
-        return self._decide(case, self._judge(case, now, proven=False), now)
-
-    @staticmethod
-    def _round_settled(case: Case, now: float) -> bool:
-        """Stacks of the moment are worth a second, no more: proof does not need them.
-
-        A finding without a suspect needs the recorders, which may show who it was.
-        """
-        if case.nobody_suspected() and case.recorder_asked_at is not None:
-            return case.recorder is not None or now - case.recorder_asked_at > RECORDER_OVERDUE
-        return case.answered() or now - case.opened_at > 1.5 * SETTLE
-
-    def _judge(self, case: Case, now: float, *, proven: bool) -> Judgement:
-        hosts = {node_id: node.node.host for node_id, node in self.view.nodes.items()}
-        case.alerts = self._alerts.of(self.view, case.job)
-        return blame_hardware(judge(case, now, host_of=hosts, proven=proven), case)
-
-    def _decide(self, case: Case, judgement: Judgement, now: float) -> list[AnyAction]:
-        if judgement.decision == "dismiss":
-            return self._drop(case, judgement.why, now)
-        if judgement.decision == "wait":
-            due = now - case.asked_round_at >= LOOK_AGAIN
-            if not due:
-                return []
-            return asking.everything(case, now)
-        verdict = judgement.verdict
-        confirmed = advance(case.incident, "confirmed", now, verdict.summary)
-        self.book.confirm(case, case.with_verdict(confirmed, verdict))
-        return [Publish(incident=case.incident), *self._capture(case, now)]
-
-    def _capture(self, case: Case, now: float) -> list[AnyAction]:
-        if case.about_ourselves:
-            return []
-        return [asking.capture(case, now, self.config.capture.deadline)]
-
-    def _drop(self, case: Case, why: str, now: float) -> list[AnyAction]:
-        self.book.drop(case, why, now)
-        return []
-
-    def _watch_the_end(
-        self, case: Case, found: set[tuple[str, int, str]], now: float
-    ) -> list[AnyAction]:
-        why = why_over(case, self.view.jobs.get(case.job.key), found)
-        if why and not case.capturing:
-            self.book.resolve(case, why, now)
-            return [Publish(incident=case.incident)]
-        again = now - (case.captured_at or now) >= self.config.capture.cooldown_seconds
-        if again and not case.capturing and case.captures < MOST_CAPTURES and not why:
-            return self._capture(case, now)
-        silent = case.key("hang.silent") in found
-        return self._look_for_more(case, now) if silent and not case.complete else []
-
-    def _look_for_more(self, case: Case, now: float) -> list[AnyAction]:
-        """Beside one that was proven and is still there, another may stand still unproven: two
-        more rounds of stacks tell, once silence is long enough to mean something."""
-        if case.incident.kind not in LASTING:
-            return []
-        waited = now - case.asked_round_at
-        if not case.answered() and waited < ROUND_OVERDUE:
-            return []
-        if case.later_rounds < 2:
-            if waited < self.config.hang.confirm_seconds:
-                return []
-            case.later_rounds += 1
-            return asking.stacks(case, now)
-        case.complete = True
-        more = self._judge(case, now, proven=False).verdict
-        told = case.incident.verdict
-        known = {culprit.pid for culprit in told.culprits} if told else set()
-        if not known < {culprit.pid for culprit in more.culprits}:
-            return []
-        verdict = msgspec.structs.replace(more, kind=case.incident.kind)
-        self.book.keep(case, case.with_verdict(case.incident, verdict))
-        return [Publish(incident=case.incident)]
 
     def _stacks(self, event: StacksTaken, now: float) -> list[AnyAction]:
         facts = tuple(msgspec.structs.replace(fact, at=now) for fact in event.facts)
@@ -338,5 +224,5 @@ class Engine:
             )
             case = self.book.open(finding, job, now)
             self.book.keep(case, advance(case.incident, "confirmed", now, event.why))
-            actions += self._capture(case, now)
+            actions += self._cases.capture(case, now)
         return actions
