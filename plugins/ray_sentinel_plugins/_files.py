@@ -29,6 +29,7 @@ MAX_SAID = 200
 """Different complaints of one collector; later ones are only counted."""
 
 _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ENODEV, errno.ENXIO, errno.ESRCH})
+_REFUSED = frozenset({errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP})
 
 
 def files_of(context: Context, log: logging.Logger) -> Files:
@@ -107,6 +108,18 @@ class Files:
         if number is None:
             self.complain(path, f"is not a count: {clean(line)[:60]!r}")
         return number
+
+    def refused(self, path: Path) -> bool:
+        """Whether a file is shown though its driver has nothing to put into it: reading it is an
+        invalid or unsupported operation. Copies of such files are empty, all of a folder's; one
+        empty file among others is damage."""
+        try:
+            if _read(path, 1) or self.live:
+                return False
+            with os.scandir(path.parent) as around:
+                return all(file.stat().st_size == 0 for file in around)
+        except OSError as error:
+            return error.errno in _REFUSED
 
     def word(self, path: Path, pattern: str) -> str | None:
         """The first line, if all of it is as ``pattern`` says, else None."""

@@ -137,7 +137,8 @@ def _unread(numbers: list[int], present: dict[str, Path]) -> bool:
 def _read_counter(files: Files, path: Path) -> int | str | None:
     line = files.line(path, expected=True)
     if line is None:
-        return None
+        # bnxt_re shows the PMA's files, answers EINVAL to all, and counts in hw_counters.
+        return "n/a" if files.refused(path) else None
     value = parse_counter(line)
     if value is None:
         files.complain(path, "is not a counter")

@@ -52,8 +52,7 @@ def read(files: Files, proc: Path) -> Iterator[Sample]:
     """Everything of this subject. ``/proc/net`` is ``/proc/self/net``: the agent's namespace."""
     folder = proc / "net" if (proc / "net").is_dir() else proc / "self/net"
     if not files.live and not folder.is_dir():
-        # Of a tree that was copied, ``self`` leads to whatever process did it.
-        folder = proc / "1/net"
+        folder = _copied(proc)
     if text := files.text(path := folder / "dev"):
         found = files.sound(path, parse_dev(text))
         devices = sorted(found.items(), key=lambda item: (_virtual(item[0]), natural(item[0])))
@@ -64,6 +63,13 @@ def read(files: Files, proc: Path) -> Iterator[Sample]:
         if text := files.text(path):
             values = files.sound(path, parse_snmp(text), table)
             yield from (metric(values[key]) for key, metric in table.items() if key in values)
+
+
+def _copied(proc: Path) -> Path:
+    """Of a tree that was copied, ``self`` leads to whatever process did it. Where that is the only
+    one whose tables were kept, as in sosreport's archives, they are the machine's."""
+    kept = [folder for folder in proc.glob("[0-9]*/net") if folder.is_dir()]
+    return kept[0] if len(kept) == 1 else proc / "1/net"
 
 
 def _virtual(name: str) -> bool:

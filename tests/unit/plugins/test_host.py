@@ -167,3 +167,22 @@ def test_a_copied_tree_whose_self_leads_nowhere(
     (tmp_path / "proc/1/net/dev").write_text(f" bond0: {row}\n")
     found = series(HostCollector(context(tmp_path)).collect())
     assert found['hw_net_tx_bytes_total{device="bond0"}'] == 9
+
+
+def test_tables_of_the_only_process_that_was_kept(
+    tmp_path: Path, context: Callable[[Path], Context], series: Callable[..., dict[str, float]]
+) -> None:
+    """sosreport keeps the tables of its own process; ``self`` may not have come along."""
+    row = " ".join(str(column) for column in range(1, 17))
+
+    def keep(pid: str) -> None:
+        (tmp_path / "proc" / pid / "net").mkdir(parents=True)
+        (tmp_path / "proc" / pid / "net/dev").write_text(f" eth0: {row}\n")
+
+    keep("3255")
+    found = series(HostCollector(context(tmp_path)).collect())
+    assert found['hw_net_rx_bytes_total{device="eth0"}'] == 1
+    keep("3256")
+    # Which of two network namespaces is the machine's is not known.
+    with pytest.raises(NoData):
+        list(HostCollector(context(tmp_path)).collect())

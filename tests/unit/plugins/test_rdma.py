@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.api import Context, NoData, Skip
-from ray_sentinel_plugins import rdma
+from ray_sentinel_plugins import _files, rdma
 from ray_sentinel_plugins._rdma_names import COUNTERS
 from ray_sentinel_plugins.rdma import RdmaCollector
 
@@ -84,6 +85,34 @@ def test_a_source_that_the_port_lacks_is(port: Path, collect: Callable[[], Serie
     put(port / "counters", port_rcv_data="N/A (no PMA)")
     put(port / "hw_counters", rx_bytes=100)
     assert collect() == {f"hw_rdma_rx_bytes_total{DEVICE}": 100}
+
+
+def test_pma_files_that_the_driver_refuses(
+    port: Path, collect: Callable[[], Series], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As posted in prometheus/procfs#675: each of bnxt_re's PMA files answers EINVAL."""
+    put(port / "counters", port_rcv_data=1, link_downed=1)
+    put(port / "hw_counters", rx_bytes=7521781137064)
+    real = _files._read
+
+    def refuse(path: Path, limit: int) -> bytes:
+        if path.parent.name == "counters":
+            raise OSError(errno.EINVAL, "Invalid argument")
+        return real(path, limit)
+
+    monkeypatch.setattr(_files, "_read", refuse)
+    assert collect() == {f"hw_rdma_rx_bytes_total{DEVICE}": 7521781137064}
+
+
+def test_a_copy_of_refused_files_is_empty(port: Path, collect: Callable[[], Series]) -> None:
+    put(port / "hw_counters", rx_bytes=7521781137064)
+    (port / "counters").mkdir()
+    for name in ("port_rcv_data", "link_downed"):
+        (port / "counters" / name).touch()
+    assert collect() == {f"hw_rdma_rx_bytes_total{DEVICE}": 7521781137064}
+    # One among others is damaged: the driver's count of the same might jump.
+    put(port / "counters", link_downed=3)
+    assert collect() == {f"hw_rdma_link_downed_total{DEVICE}": 3}
 
 
 def test_counters_of_the_device_are_its_only_ports(
