@@ -12,7 +12,7 @@ import logging
 import os
 import re
 import stat
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
@@ -150,6 +150,25 @@ class Files:
             return []
         return sorted(found, key=natural)
 
+    def is_folder(self, path: Path) -> bool:
+        """Whether a folder is there; one that may not be looked up counts as missing."""
+        return self._mode(path, stat.S_ISDIR)
+
+    def is_file(self, path: Path) -> bool:
+        """Whether a regular file is there; one that may not be looked up counts as missing."""
+        return self._mode(path, stat.S_ISREG)
+
+    def _mode(self, path: Path, kind: Callable[[int], bool]) -> bool:
+        # ``Path.is_dir`` raises where a folder above may not be searched.
+        try:
+            return kind(path.stat().st_mode)
+        except ValueError:
+            return False
+        except OSError as error:
+            if error.errno not in _ABSENT:
+                self.complain(path, f"cannot be looked up: {error.strerror or error}")
+            return False
+
     def bounded(self, items: Sequence[T], most: int, what: str) -> Sequence[T]:
         """At most ``most`` of the items; that some are left out is said once."""
         if len(items) > most:
@@ -169,7 +188,11 @@ class Files:
 
 
 def _read(path: Path, limit: int) -> bytes:
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except ValueError as error:
+        # A name that another file gave may hold a null byte.
+        raise OSError(errno.EINVAL, str(error)) from error
     try:
         if stat.S_ISCHR(os.fstat(handle).st_mode):
             raise OSError(errno.EINVAL, "is a device, not a file")

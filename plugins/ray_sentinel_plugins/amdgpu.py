@@ -133,7 +133,7 @@ class AmdgpuCollector(Collector):
 
     def _processes(self) -> Iterator[Sample]:
         folder = self.context.sys / "class/kfd/kfd/proc"
-        if folder.is_dir():
+        if self._files.is_folder(folder):
             names = self._files.names(folder, expected=True)
             pids = [name for name in names if name.isascii() and name.isdecimal()]
             yield gpu_metrics.USER_PROCESSES(len(pids))

@@ -53,7 +53,7 @@ class RdmaCollector(Collector):
     def collect(self) -> Iterator[Sample]:
         """Raises Skip where the kernel knows no RDMA, NoData where it has no device now."""
         root = self.context.sys / "class/infiniband"
-        if not root.is_dir():
+        if not self._files.is_folder(root):
             raise Skip(f"{root} is not there: this host has no RDMA device or no driver for it")
         devices = self._files.bounded(
             self._files.names(root, expected=True), MAX_DEVICES, str(root)

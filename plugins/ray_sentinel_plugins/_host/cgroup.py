@@ -47,7 +47,7 @@ def read(files: Files, proc: Path, sys: Path) -> Iterator[Sample]:
     if not membership:
         # A captured tree may lack it. The root of all cgroups has no such file in v2: where it is,
         # the tree is a container's view, whose top is its own.
-        if not files.live and (sys / "fs/cgroup/memory.current").is_file():
+        if not files.live and files.is_file(sys / "fs/cgroup/memory.current"):
             yield from _read_v2(files, sys / "fs/cgroup")
         return
     v1, v2 = parse_membership(membership)
@@ -57,7 +57,7 @@ def read(files: Files, proc: Path, sys: Path) -> Iterator[Sample]:
     # With both hierarchies in use the memory controller is in one of them: v1 if it is named there.
     if v1 is not None:
         for folder in _folders(
-            v1, _mounted(mounts, "cgroup", "memory"), sys / "fs/cgroup/memory", sys
+            files, v1, _mounted(mounts, "cgroup", "memory"), sys / "fs/cgroup/memory", sys
         ):
             samples = list(_read_v1(files, folder))
             if samples:
@@ -65,9 +65,9 @@ def read(files: Files, proc: Path, sys: Path) -> Iterator[Sample]:
                 return
     if v2 is not None:
         fallback = sys / "fs/cgroup"
-        if not (fallback / "cgroup.controllers").exists():
+        if not files.is_file(fallback / "cgroup.controllers"):
             fallback /= "unified"
-        for folder in _folders(v2, _mounted(mounts, "cgroup2", ""), fallback, sys):
+        for folder in _folders(files, v2, _mounted(mounts, "cgroup2", ""), fallback, sys):
             samples = list(_read_v2(files, folder))
             if samples:
                 yield from samples
@@ -113,14 +113,16 @@ def _mounted(mounts: list[Mount], kind: str, controller: str) -> list[Mount]:
     ]
 
 
-def _folders(path: str, mounts: list[Mount], fallback: Path, sys: Path) -> Iterator[Path]:
+def _folders(
+    files: Files, path: str, mounts: list[Mount], fallback: Path, sys: Path
+) -> Iterator[Path]:
     for mount in mounts:
         inside = below(path, mount.root)
         if inside is not None and mount.point.startswith("/sys/"):
             yield sys / mount.point.removeprefix("/sys/") / inside
     if not mounts and (inside := below(path, "/")) is not None:
         # A tree without mountinfo: a path that is not there lies above the root of the mount.
-        yield fallback / inside if (fallback / inside).is_dir() else fallback
+        yield fallback / inside if files.is_folder(fallback / inside) else fallback
 
 
 def below(path: str, root: str) -> str | None:

@@ -50,9 +50,9 @@ METRICS = (*DEVICE.values(), *SNMP.values(), *NETSTAT.values())
 
 def read(files: Files, proc: Path) -> Iterator[Sample]:
     """Everything of this subject. ``/proc/net`` is ``/proc/self/net``: the agent's namespace."""
-    folder = proc / "net" if (proc / "net").is_dir() else proc / "self/net"
-    if not files.live and not folder.is_dir():
-        folder = _copied(proc)
+    folder = proc / "net" if files.is_folder(proc / "net") else proc / "self/net"
+    if not files.live and not files.is_folder(folder):
+        folder = _copied(files, proc)
     if text := files.text(path := folder / "dev"):
         found = files.sound(path, parse_dev(text))
         devices = sorted(found.items(), key=lambda item: (_virtual(item[0]), natural(item[0])))
@@ -65,10 +65,14 @@ def read(files: Files, proc: Path) -> Iterator[Sample]:
             yield from (metric(values[key]) for key, metric in table.items() if key in values)
 
 
-def _copied(proc: Path) -> Path:
+def _copied(files: Files, proc: Path) -> Path:
     """Of a tree that was copied, ``self`` leads to whatever process did it. Where that is the only
     one whose tables were kept, as in sosreport's archives, they are the machine's."""
-    kept = [folder for folder in proc.glob("[0-9]*/net") if folder.is_dir()]
+    kept = [
+        proc / name / "net"
+        for name in files.names(proc)
+        if name.isdigit() and files.is_folder(proc / name / "net")
+    ]
     return kept[0] if len(kept) == 1 else proc / "1/net"
 
 

@@ -121,3 +121,23 @@ def test_what_is_no_decimal(text: str) -> None:
 def test_a_crowd_is_cut_and_said(caplog: pytest.LogCaptureFixture) -> None:
     assert len(Files(LOG).bounded(range(10_000), 256, "devices")) == 256
     assert "more than 256" in caplog.text
+
+
+def test_what_may_not_be_looked_up_is_missing_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(path: Path, **_: object) -> os.stat_result:
+        raise PermissionError(13, "Permission denied")
+
+    files = Files(LOG)
+    assert files.is_folder(tmp_path)
+    assert not files.is_file(tmp_path)
+    monkeypatch.setattr(Path, "stat", refuse)
+    assert not files.is_folder(tmp_path)
+    assert f"{tmp_path}: cannot be looked up: Permission denied" in caplog.text
+
+
+def test_a_name_with_a_null_byte_is_no_file(tmp_path: Path) -> None:
+    files = Files(LOG)
+    assert not files.is_folder(tmp_path / "a\0b")
+    assert files.raw(tmp_path / "a\0b") is None

@@ -145,3 +145,14 @@ def test_a_containers_tree_without_its_membership(
         "hw_cgroup_mem_limit_bytes": 1000,
         "hw_cgroup_oom_kills_total": 2,
     }
+
+
+@pytest.mark.parametrize("path", ["/" + "x" * 5000, "/a\0b"], ids=["too long", "null byte"])
+@pytest.mark.parametrize("mounted", [True, False])
+def test_a_path_that_no_file_can_have(
+    path: str, mounted: bool, cgroup_tree: Callable[..., Series], tmp_path: Path
+) -> None:
+    mounts = [("/", "/sys/fs/cgroup", "cgroup2", "rw")] if mounted else []
+    found = cgroup_tree(f"0::{path}\n", mounts, "fs/cgroup")
+    # Without the table of mounts a path that is not there lies above the root of the mount.
+    assert found == ({} if mounted else FOUND)
