@@ -24,9 +24,9 @@ from tensorboard.summary.writer.event_file_writer import EventFileWriter
 from tensorboard.util import tensor_util
 
 from ray_sentinel.api import Context
-from ray_sentinel_plugins._event_files import crc32c
-from ray_sentinel_plugins._event_files.events import parse_event
-from ray_sentinel_plugins._event_files.records import scan
+from ray_sentinel.evidence.event_files import crc32c
+from ray_sentinel.evidence.event_files.events import parse_event
+from ray_sentinel.evidence.event_files.records import scan
 from ray_sentinel_plugins.tensorboard import TensorboardCollector
 
 ROUNDS = 5

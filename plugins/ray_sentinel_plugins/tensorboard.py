@@ -14,10 +14,10 @@ from pathlib import Path
 
 from ray_sentinel.api import Collector, Context, Family, Metric, NoData, Sample
 from ray_sentinel.api import Options as BaseOptions
+from ray_sentinel.evidence.event_files.state import MAX_TAGS, RunState, metric_name
 from ray_sentinel_plugins._event_files.follow import event_folders
 from ray_sentinel_plugins._event_files.places import Readership, open_folders, run_labels
 from ray_sentinel_plugins._event_files.run import OLDEST_SECONDS, Labels, Run
-from ray_sentinel_plugins._event_files.state import MAX_TAGS, RunState, metric_name
 from ray_sentinel_plugins._files import Files, clean
 
 STEP = Metric("tb_step", "gauge", "The training's step, from its event files.")

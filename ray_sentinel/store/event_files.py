@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import re
+import os
+from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 
-import numpy as np
-
 from ray_sentinel.diagnose.series import Grid, Reduce, Samples, Selector, TimeSeries
-from ray_sentinel.store.event_records import read_scalars
+from ray_sentinel.evidence.event_files.events import Event
+from ray_sentinel.evidence.event_files.state import MAX_TAGS, RunState, metric_name
+from ray_sentinel.store.event_records import read_events
 from ray_sentinel.store.memory import MemorySource
 
-MAX_DEPTH = 4
+MAX_DEPTH = 6
+MAX_TIME = 1e11
+"""Unix seconds; a time beyond is none."""
 
 
 def find_event_files(folder: Path) -> list[Path]:
@@ -38,28 +42,75 @@ def find_event_files(folder: Path) -> list[Path]:
 _SKIPPED = frozenset({"prometheus", "ray_logs", "xla_dump", "incidents", "checkpoints"})
 
 
-def metric_of(tag: str) -> str:
-    """The series name of a tag.
+class EventFilesSource(MemorySource):
+    """The ``tb_*`` series of some event files."""
 
-    >>> metric_of("perf/step_time_seconds")
-    'tb_perf_step_time_seconds'
+
+def load_events(files: list[Path], host: str = "") -> EventFilesSource:
+    """All scalars of some event files as ``tb_*`` series, with ``tb_step``.
+
+    Each folder is a run; of several each has the label ``run``, its folder below what all have in
+    common. Tags of one run that make one name have the label ``tag``.
     """
-    return "tb_" + re.sub(r"[^a-z0-9]+", "_", tag.lower()).strip("_")
-
-
-def load_events(files: list[Path], host: str = "") -> MemorySource:
-    """All scalars of some event files as ``tb_*`` series, with ``tb_step``."""
-    points: dict[str, dict[float, float]] = {}
-    notes: list[str] = []
+    runs: dict[Path, list[Path]] = defaultdict(list)
     for file in files:
-        for time, step, tag, value in read_scalars(file, notes):
-            points.setdefault(metric_of(tag), {})[time] = value
-            points.setdefault("tb_step", {})[time] = float(step)
-    source = MemorySource("event files", notes)
-    for name, values in points.items():
-        times = np.array(sorted(values))
-        source.add(name, {"host": host} if host else {}, times, [values[t] for t in times])
+        runs[file.parent].append(file)
+    source = EventFilesSource("event files")
+    for folder, of_run in runs.items():
+        labels = {"host": host} if host else {}
+        if len(runs) > 1:
+            labels["run"] = os.path.relpath(folder, os.path.commonpath(list(runs)))
+        _add_run(source, of_run, labels)
     return source
+
+
+def _add_run(source: MemorySource, files: list[Path], labels: dict[str, str]) -> None:
+    state = RunState()
+    points: dict[str, _Points] = defaultdict(list)
+    steps: _Points = []
+    timeless = 0
+    for file in files:
+        for event in read_events(file, source.notes):
+            if event.scalars and not 0 < event.wall_time < MAX_TIME:
+                timeless += 1
+                continue
+            _take(event, state, points, steps)
+    if timeless:
+        source.notes.append(f"{timeless} events in {files[0].parent} have no time; left out")
+    if state.too_many:
+        source.notes.append(
+            f"{files[0].parent} holds more than {MAX_TAGS} tags; later ones are not read"
+        )
+    tags: dict[str, list[str]] = defaultdict(list)
+    for tag in points:
+        tags[metric_name(tag)].append(tag)
+    for name, alike in tags.items():
+        for tag in alike:
+            told = len(alike) > 1 or name == "tb_step"
+            _add(source, name, {**labels, "tag": tag} if told else labels, points[tag])
+    _add(source, "tb_step", labels, steps)
+
+
+_Points = list[tuple[float, float]]
+"""(Unix seconds, value)."""
+
+
+def _take(event: Event, state: RunState, points: dict[str, _Points], steps: _Points) -> None:
+    taken = state.take(event)
+    for tag, value in taken:
+        points[tag].append((event.wall_time, value))
+    # Of the tag that is written most often: evaluations may be counted in epochs.
+    step = float(state.step) if taken and state.step is not None else None
+    if step is not None and (not steps or steps[-1][1] != step):
+        steps.append((event.wall_time, step))
+
+
+def _add(
+    source: MemorySource, name: str, labels: dict[str, str], points: Iterable[tuple[float, float]]
+) -> None:
+    # Stable: of values of one moment the later one stays later.
+    ordered = sorted(points, key=lambda point: point[0])
+    source.add(name, labels, [time for time, _ in ordered], [value for _, value in ordered])
 
 
 class WithEvents:
@@ -109,6 +160,8 @@ def with_events(source: TimeSeries, folder: Path | None) -> TimeSeries:
 
     Files of another run (whose time lies outside) are left alone.
     """
+    if isinstance(source, EventFilesSource):
+        return source
     files = find_event_files(folder) if folder is not None else []
     span = source.span()
     if not files or span is None:

@@ -1,70 +1,80 @@
-"""Records of TensorBoard's event files, with their checksums.
-
-A record is its length, the masked CRC-32C of that, the data, and the masked CRC-32C of the data
-(``tensorflow/core/lib/io/record_writer.h``). A torn tail ends a file; a record whose data are
-damaged is left out, for its length still tells where the next one begins.
-"""
+"""Event files read whole, in chunks: what is damaged is passed over to the next good record."""
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
-import google_crc32c
+from ray_sentinel.evidence.event_files.events import Event, MalformedEvent, parse_event
+from ray_sentinel.evidence.event_files.records import HEADER, MAX_RECORD, scan
 
-from ray_sentinel.store.event_proto import scalars_of
-
-MAX_BYTES = 512 << 20
-"""Of one file; a larger one is not read, for it holds more than scalars."""
-_LENGTH = struct.Struct("<Q")
-_CHECKSUM = struct.Struct("<I")
-_MASK = 0xA282EAD8
+CHUNK = 4 << 20
 
 
-def read_scalars(
-    file: Path, notes: list[str] | None = None
-) -> Iterator[tuple[float, int, str, float]]:
-    """(wall time, step, tag, value) of each scalar; what could not be read is said in ``notes``."""
-    notes = notes if notes is not None else []
-    try:
-        if file.stat().st_size > MAX_BYTES:
-            notes.append(f"{file.name} is larger than {MAX_BYTES >> 20} MiB and was not read")
+class _Losses:
+    """What of a file could not be read."""
+
+    def __init__(self) -> None:
+        self.records = 0
+        self.corrupt = 0
+        """Places at which records were lost."""
+        self.malformed = 0
+        self.oversize = 0
+        self.torn = 0
+        """Bytes of a last record that is not whole."""
+
+    def said(self, name: str) -> Iterator[str]:
+        """Each loss in a sentence."""
+        if not self.records and (self.corrupt or self.torn):
+            yield f"{name} holds no whole record: it is compressed, no event file, or just begun"
             return
-        data = file.read_bytes()
+        if self.corrupt:
+            yield f"{name} is damaged in {self.corrupt} places; the records there are left out"
+        if self.malformed:
+            yield f"{self.malformed} records of {name} are no events and were left out"
+        if self.oversize:
+            yield f"{self.oversize} records of {name} are longer than 64 MiB and were passed over"
+        if self.torn:
+            yield f"{name} ends within a record: {self.torn} bytes of it were left out"
+
+
+def read_events(file: Path, notes: list[str] | None = None) -> Iterator[Event]:
+    """The events of one file in their order; what could not be read is said in ``notes``."""
+    notes = notes if notes is not None else []
+    losses = _Losses()
+    try:
+        with file.open("rb") as stream:
+            for record in _records(stream, losses):
+                losses.records += 1
+                try:
+                    yield parse_event(record)
+                except MalformedEvent:
+                    losses.malformed += 1
     except OSError as error:
         notes.append(f"{file.name} cannot be read: {error.strerror}")
-        return
-    damaged = 0
-    for record in _records(data, file.name, notes):
-        if record is None:
-            damaged += 1
-            continue
-        try:
-            yield from scalars_of(record)
-        except (ValueError, IndexError, struct.error):
-            damaged += 1
-    if damaged:
-        notes.append(f"{damaged} records of {file.name} are damaged and were left out")
+    notes += losses.said(file.name)
 
 
-def _records(data: bytes, name: str, notes: list[str]) -> Iterator[memoryview | None]:
-    """The data of each record; None for one that is damaged."""
-    at, view = 0, memoryview(data)
-    while at + 12 <= len(data):
-        (length,) = _LENGTH.unpack_from(data, at)
-        if _CHECKSUM.unpack_from(data, at + 8)[0] != masked_crc(data[at : at + 8]):
-            notes.append(f"{name} is damaged at byte {at}, and was read up to there")
+def _records(stream: BinaryIO, losses: _Losses) -> Iterator[bytes]:
+    """The data of each good record."""
+    pending, need, lost = b"", 0, False
+    while True:
+        more = stream.read(max(CHUNK, need - len(pending)))
+        data = pending + more
+        found = scan(data)
+        yield from found.records
+        # A stretch that goes on from the last chunk was counted when it began.
+        losses.corrupt += max(0, found.corrupt + found.bad - lost)
+        lost, need, consumed = found.bad, found.need, found.consumed
+        if found.bad:
+            consumed = max(consumed + 1, len(data) - HEADER + 1)
+        pending = data[consumed:]
+        if need > MAX_RECORD:
+            losses.oversize += 1
+            # Never beyond the end: what is torn there leaves nothing to read.
+            stream.seek(need - len(pending), 1)
+            pending, need = b"", 0
+        elif not more:
+            losses.torn = 0 if lost else len(pending)
             return
-        end = at + 12 + length
-        if end + 4 > len(data):
-            return  # torn, or still being written
-        sound = _CHECKSUM.unpack_from(data, end)[0] == masked_crc(data[at + 12 : end])
-        yield view[at + 12 : end] if sound else None
-        at = end + 4
-
-
-def masked_crc(data: bytes) -> int:
-    """CRC-32C as record files have it: turned and shifted, so that one of a checksum is no trap."""
-    crc = int(google_crc32c.value(data))
-    return ((crc >> 15 | crc << 17) + _MASK) & 0xFFFFFFFF

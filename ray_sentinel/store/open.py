@@ -14,6 +14,7 @@ import msgspec
 from ray_sentinel.diagnose.series import TimeSeries
 from ray_sentinel.errors import InputError, SentinelError, UnreachableError
 from ray_sentinel.serving.client import get, get_json
+from ray_sentinel.store.event_files import find_event_files, load_events
 from ray_sentinel.store.history_read import newest
 from ray_sentinel.store.history_source import HistorySource
 from ray_sentinel.store.prometheus_api import PrometheusSource
@@ -118,7 +119,12 @@ def _open_folder(path: Path, binary: str, port: int, deadline: float) -> Iterato
         database = find_database(path)
     except InputError:
         if not histories:
-            raise
+            events = load_events(find_event_files(path))
+            if events.span() is None:
+                raise
+            events.notes.append("the job has no series but those of its event files")
+            yield Opened(events, path)
+            return
         with contextlib.closing(_newest_readable(histories)) as history:
             yield Opened(history, _folder_of(histories[-1]))
         return

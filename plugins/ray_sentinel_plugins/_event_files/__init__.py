@@ -1,1 +1,1 @@
-"""TensorBoard event files: framing, checksums, scalars, and following files as they grow."""
+"""TensorBoard event files: where they are, and following them as they grow and rotate."""

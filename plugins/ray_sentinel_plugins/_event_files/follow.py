@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from ray_sentinel_plugins._event_files.events import Event, MalformedEvent, parse_event
-from ray_sentinel_plugins._event_files.records import HEADER, MAX_RECORD, scan
+from ray_sentinel.evidence.event_files.events import Event, MalformedEvent, parse_event
+from ray_sentinel.evidence.event_files.records import HEADER, MAX_RECORD, scan
 
 CHUNK = 1 << 20
 MARK = "tfevents"

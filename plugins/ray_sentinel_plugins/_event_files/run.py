@@ -9,9 +9,9 @@ from pathlib import Path
 
 import msgspec
 
-from ray_sentinel_plugins._event_files.events import Event
+from ray_sentinel.evidence.event_files.events import Event
+from ray_sentinel.evidence.event_files.state import RunState
 from ray_sentinel_plugins._event_files.follow import FollowedFile, FollowedFolder
-from ray_sentinel_plugins._event_files.state import RunState
 from ray_sentinel_plugins._files import Files, clean
 
 MAX_POINTS = 50_000

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import gzip
 import random
 import struct
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from ray_sentinel.diagnose.series import Selector
-from ray_sentinel.store.event_files import (
-    find_event_files,
-    load_events,
-    metric_of,
-    with_events,
-)
-from ray_sentinel.store.event_records import MAX_BYTES, read_scalars
+from ray_sentinel.errors import InputError
+from ray_sentinel.evidence.event_files.crc32c import masked
+from ray_sentinel.evidence.event_files.records import MAX_RECORD
+from ray_sentinel.store.event_files import find_event_files, load_events, with_events
+from ray_sentinel.store.event_records import CHUNK, read_events
 from ray_sentinel.store.memory import MemorySource
+from ray_sentinel.store.open import open_source
+from tests.support.event_files import event, framed
 from tests.support.parts import require_module
+
+
+def read_scalars(
+    file: Path, notes: list[str] | None = None
+) -> Iterator[tuple[float, int, str, float]]:
+    for found in read_events(file, notes):
+        for scalar in found.scalars:
+            yield found.wall_time, found.step, scalar.tag, scalar.value
 
 
 def written(folder: Path, *, new_style: bool = False, steps: int = 50) -> Path:
@@ -65,30 +75,115 @@ def test_a_damaged_record_is_left_out_and_said(tmp_path: Path) -> None:
     notes: list[str] = []
     found = list(read_scalars(file, notes))
     assert len(found) == count - 1
-    assert notes == [f"1 records of {file.name} are damaged and were left out"]
+    assert notes == [f"{file.name} is damaged in 1 places; the records there are left out"]
     assert {tag for _, _, tag, _ in found} == {"learning/loss", "perf/step_time_seconds"}
 
 
-def test_a_damaged_length_ends_a_file(tmp_path: Path) -> None:
+def test_a_damaged_length_loses_its_record_only(tmp_path: Path) -> None:
     file = written(tmp_path)
     whole = bytearray(file.read_bytes())
+    count = len(list(read_scalars(file)))
     (length,) = struct.unpack_from("<Q", whole)
     whole[16 + length] ^= 1
     file.write_bytes(whole)
     notes: list[str] = []
-    assert not list(read_scalars(file, notes))
-    assert "is damaged at byte" in notes[0]
+    assert len(list(read_scalars(file, notes))) == count - 1
+    assert notes == [f"{file.name} is damaged in 1 places; the records there are left out"]
 
 
-def test_what_is_too_large_or_gone_is_said(tmp_path: Path) -> None:
-    large = tmp_path / "events.out.tfevents.1.a"
-    with large.open("wb") as sparse:
-        sparse.truncate(MAX_BYTES + 1)
+def test_a_torn_record_between_good_ones_is_passed_over(tmp_path: Path) -> None:
+    file = tmp_path / "events.out.tfevents.1.a"
+    parts = [framed(event(step)) for step in range(5)]
+    file.write_bytes(b"".join([*parts[:2], parts[2][:17], *parts[3:]]))
+    assert [step for _, step, _, _ in read_scalars(file)] == [0, 1, 3, 4]
+
+
+def test_junk_over_several_chunks_is_said_once(tmp_path: Path) -> None:
+    file = tmp_path / "events.out.tfevents.1.a"
+    file.write_bytes(framed(event(1)) + b"\xaa" * (2 * CHUNK + 5) + framed(event(2)))
     notes: list[str] = []
-    assert not list(read_scalars(large, notes))
+    assert [step for _, step, _, _ in read_scalars(file, notes)] == [1, 2]
+    assert notes == [f"{file.name} is damaged in 1 places; the records there are left out"]
+
+
+def test_records_longer_than_a_chunk_are_read_and_huge_ones_passed_over(tmp_path: Path) -> None:
+    file = tmp_path / "events.out.tfevents.1.a"
+    long = event(2) + b"\xfa\x01" + b"\x80\x80\x80\x04" + bytes(1 << 23)
+    length = struct.pack("<Q", MAX_RECORD + 1)
+    with file.open("wb") as sparse:
+        sparse.write(framed(event(1)) + framed(long) + length + struct.pack("<I", masked(length)))
+        sparse.seek(MAX_RECORD + 1 + 4, 1)
+        sparse.write(framed(event(3)))
+    notes: list[str] = []
+    assert [step for _, step, _, _ in read_scalars(file, notes)] == [1, 2, 3]
+    assert notes == [f"1 records of {file.name} are longer than 64 MiB and were passed over"]
+
+
+def test_every_cut_is_said(tmp_path: Path) -> None:
+    file = tmp_path / "events.out.tfevents.1.a"
+    part = framed(event(1))
+    for cut in range(1, len(part)):
+        file.write_bytes(part + part[:cut])
+        notes: list[str] = []
+        assert len(list(read_scalars(file, notes))) == 1
+        assert notes == [f"{file.name} ends within a record: {cut} bytes of it were left out"]
+
+
+def test_what_holds_no_record_or_is_gone_is_said(tmp_path: Path) -> None:
+    packed = tmp_path / "events.out.tfevents.1.a.gz"
+    packed.write_bytes(gzip.compress(framed(event(1)) * 9))
+    notes: list[str] = []
+    assert not list(read_scalars(packed, notes))
     assert not list(read_scalars(tmp_path / "gone", notes))
-    assert "larger than 512 MiB" in notes[0]
+    assert not list(read_scalars(tmp_path, notes))
+    assert "holds no whole record" in notes[0]
     assert "No such file" in notes[1]
+    assert "Is a directory" in notes[2]
+
+
+def test_runs_are_told_apart_and_names_that_clash_too(tmp_path: Path) -> None:
+    for run, tag in (("train", "loss"), ("validation", "loss"), ("validation", "Loss")):
+        (tmp_path / run).mkdir(exist_ok=True)
+        with (tmp_path / run / "events.out.tfevents.1.a").open("ab") as file:
+            file.write(framed(event(3, tag, 0.25)))
+    source = load_events(find_event_files(tmp_path))
+    found = [one.labels for one in source.samples(Selector("tb_loss"), 0, 2e9)]
+    assert found == [
+        {"run": "train"},
+        {"run": "validation", "tag": "loss"},
+        {"run": "validation", "tag": "Loss"},
+    ]
+
+
+def test_the_step_is_that_of_the_tag_written_most_often(tmp_path: Path) -> None:
+    file = tmp_path / "events.out.tfevents.1.a"
+    parts = [framed(event(step)) for step in range(100, 110)]
+    # An evaluation that is counted in epochs.
+    parts.insert(5, framed(event(1, "eval/accuracy")))
+    file.write_bytes(b"".join(parts))
+    (steps,) = load_events([file]).samples(Selector("tb_step"), 0, 2e9)
+    assert steps.values.tolist() == list(range(100, 110))
+
+
+def test_values_without_a_time_are_left_out_and_said(tmp_path: Path) -> None:
+    file = tmp_path / "events.out.tfevents.1.a"
+    file.write_bytes(framed(event(-1000)) + framed(event(1)))
+    source = load_events([file])
+    assert len(source.samples(Selector("tb_loss"), -1, 2e9)[0].times) == 1
+    assert source.notes == [f"1 events in {tmp_path} have no time; left out"]
+
+
+def test_a_folder_with_event_files_alone_can_be_opened(tmp_path: Path) -> None:
+    written(tmp_path / "tensorboard")
+    with open_source(str(tmp_path)) as opened:
+        assert "tb_learning_loss" in opened.source.families()
+        assert with_events(opened.source, opened.folder) is opened.source
+    (tmp_path / "other").mkdir()
+    with (
+        pytest.raises(InputError, match="not a Prometheus data folder"),
+        open_source(str(tmp_path / "other")),
+    ):
+        pass
 
 
 def test_they_take_the_place_of_gappy_series(tmp_path: Path) -> None:
@@ -108,7 +203,3 @@ def test_another_runs_files_are_left_alone(tmp_path: Path) -> None:
     database.add("tb_step", {}, [5e8, 5e8 + 60], [1, 2])
     assert with_events(database, tmp_path) is database
     assert with_events(database, None) is database
-
-
-def test_tags_become_metric_names() -> None:
-    assert metric_of("learning/Loss (raw)") == "tb_learning_loss_raw"

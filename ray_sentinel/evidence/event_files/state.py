@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from ray_sentinel_plugins._event_files.events import Event
+from ray_sentinel.evidence.event_files.events import Event
 
 MAX_TAGS = 2000
 """Of one run; later ones are left out, and that is said."""

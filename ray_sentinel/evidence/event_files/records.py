@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ray_sentinel_plugins._event_files.crc32c import masked
+from ray_sentinel.evidence.event_files.crc32c import masked
 
 HEADER = 12
 FRAME = 16
