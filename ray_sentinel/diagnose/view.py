@@ -16,6 +16,7 @@ from ray_sentinel.diagnose import reduction, stats
 from ray_sentinel.diagnose.catalog import QUANTITIES, Name, Quantity
 from ray_sentinel.diagnose.hosts import aliases, gpu_of, host_of
 from ray_sentinel.diagnose.panel import Panel, Row
+from ray_sentinel.diagnose.runs import training_rows
 from ray_sentinel.diagnose.series import Bools, Floats, Grid, Selector, TimeSeries, axis
 
 MAX_CELLS = 3000
@@ -139,7 +140,7 @@ class View:
 
     def _trusted(self, panel: Panel) -> Panel:
         if panel.quantity.group == "train":
-            return self._without_fill(panel)
+            return self._without_fill(training_rows(panel))
         if not self.hidden or not panel.metric.startswith("hw_"):
             return panel
         values = panel.values

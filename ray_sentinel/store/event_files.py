@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
+
 from ray_sentinel.diagnose.series import Grid, Reduce, Samples, Selector, TimeSeries
 from ray_sentinel.evidence.event_files.events import Event
 from ray_sentinel.evidence.event_files.state import MAX_TAGS, RunState, metric_name
@@ -44,6 +46,15 @@ _SKIPPED = frozenset({"prometheus", "ray_logs", "xla_dump", "incidents", "checkp
 
 class EventFilesSource(MemorySource):
     """The ``tb_*`` series of some event files."""
+
+    def span(self) -> tuple[float, float] | None:
+        """First and last value; the last one counts for a usual step, so that no cell cuts it."""
+        span = super().span()
+        if span is None:
+            return None
+        gaps = [np.diff(one.times) for one in self.samples(Selector("tb_step"), -np.inf, np.inf)]
+        known = np.concatenate([np.empty(0), *gaps])
+        return span[0], span[1] + (float(np.median(known)) if known.size else 0.0)
 
 
 def load_events(files: list[Path], host: str = "") -> EventFilesSource:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from ray_sentinel.diagnose.series import Selector
+from ray_sentinel.diagnose.view import View
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.event_files.crc32c import masked
 from ray_sentinel.evidence.event_files.records import MAX_RECORD
@@ -203,3 +204,31 @@ def test_another_runs_files_are_left_alone(tmp_path: Path) -> None:
     database.add("tb_step", {}, [5e8, 5e8 + 60], [1, 2])
     assert with_events(database, tmp_path) is database
     assert with_events(database, None) is database
+
+
+def test_the_last_step_is_within_the_span(tmp_path: Path) -> None:
+    file = tmp_path / "events.out.tfevents.1.a"
+    file.write_bytes(b"".join(framed(event(step)) for step in range(0, 100, 7)))
+    source = load_events([file])
+    span = source.span()
+    assert span == (1000.0, 1105.0)
+    assert View(source, *span).panel("train.step").values[0, -1] == 98.0
+
+
+def test_an_evaluation_beside_the_training_is_no_sample_of_its_loss(tmp_path: Path) -> None:
+    for run, value in (("train", 1.0), ("validation", 3.0)):
+        (tmp_path / run).mkdir()
+        parts = [framed(event(step, "loss", value)) for step in range(20)]
+        (tmp_path / run / "events.out.tfevents.1.a").write_bytes(b"".join(parts))
+    source = load_events(find_event_files(tmp_path))
+    panel = View(source, 1000.0, 1020.0).panel("train.loss")
+    assert [dict(row.labels) for row in panel.rows] == [{"run": "train"}]
+
+
+def test_an_evaluation_alone_is_kept(tmp_path: Path) -> None:
+    for run in ("eval", "test"):
+        (tmp_path / run).mkdir()
+        parts = [framed(event(step, "loss", 2.0)) for step in range(20)]
+        (tmp_path / run / "events.out.tfevents.1.a").write_bytes(b"".join(parts))
+    source = load_events(find_event_files(tmp_path))
+    assert len(View(source, 1000.0, 1020.0).panel("train.loss").rows) == 2

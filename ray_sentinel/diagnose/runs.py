@@ -1,0 +1,27 @@
+"""Several runs of event files in one job: which of them are the training's."""
+
+from __future__ import annotations
+
+import re
+
+from ray_sentinel.diagnose.panel import Panel, Row
+
+_EVALUATION = re.compile(
+    r"(?:^|[/_.-])(?:val|valid|validation|eval|evaluation|test)(?:[/_.-]|$)", re.IGNORECASE
+)
+
+
+def training_rows(panel: Panel) -> Panel:
+    """The panel without the runs of evaluations, where there are others.
+
+    Keras writes ``train`` and ``validation`` beside each other, estimators ``eval``, with the same
+    tags in them: the loss of one is no sample of the other's.
+    """
+    if not any(_evaluates(row) for row in panel.rows):
+        return panel
+    kept = panel.pick(lambda row: not _evaluates(row))
+    return panel if kept.empty else kept
+
+
+def _evaluates(row: Row) -> bool:
+    return bool(_EVALUATION.search(dict(row.labels).get("run", "")))
