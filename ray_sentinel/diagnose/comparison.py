@@ -24,6 +24,7 @@ _METRICS = (
     ("gpu.temp", "GPU temperature"), ("gpu.clock", "GPU core clock"), ("gpu.power", "GPU power"),
     ("train.loss", "loss"), ("train.grad_norm", "gradient norm"),
 )  # fmt: skip
+_PACE = frozenset({"throughput", "step time"})
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,6 +129,8 @@ def _deltas(first: Side, second: Side, steps: tuple[float, float]) -> tuple[Delt
             panel = second.case.view.panel(key)
             unit = panel.quantity.unit + ("/s" if panel.quantity.kind == "counter" else "")
             found.append(_delta(panel.metric, title, unit, one, other))
+    if not any(delta.title in _PACE for delta in found):
+        found = [*_logged(first, second, steps), *found]
     return tuple(found)
 
 

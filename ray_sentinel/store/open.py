@@ -117,11 +117,11 @@ def _open_folder(path: Path, binary: str, port: int, deadline: float) -> Iterato
     histories = _histories(path)
     try:
         database = find_database(path)
-    except InputError:
+    except InputError as error:
         if not histories:
             events = load_events(find_event_files(path))
             if events.span() is None:
-                raise
+                raise InputError("; ".join([str(error), *events.notes[:3]])) from None
             events.notes.append("the job has no series but those of its event files")
             yield Opened(events, path)
             return

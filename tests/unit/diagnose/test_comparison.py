@@ -4,8 +4,11 @@ import msgspec
 import pytest
 
 from ray_sentinel.cli.commands.compare import markdown
+from ray_sentinel.diagnose.case import Case
 from ray_sentinel.diagnose.comparison import Delta, Side, compare, config_difference
 from ray_sentinel.diagnose.logs import LogFacts, LoggedStep
+from ray_sentinel.diagnose.view import View
+from ray_sentinel.store.memory import MemorySource
 from tests.support.diagnosis import case_of
 from tests.support.tsdb_scenarios.world import World
 
@@ -94,3 +97,20 @@ def test_a_difference_for_people(first: float, second: float, unit: str, text: s
     delta = Delta(metric="m", title="t", unit=unit, first=first, second=second,
                   relative=relative, significant=True)  # fmt: skip
     assert delta.change == text
+
+
+def test_the_log_gives_the_pace_where_the_series_hold_none() -> None:
+    def of(seconds: float) -> Side:
+        source = MemorySource()
+        times = [1e9 + seconds * n for n in range(90)]
+        source.add("tb_step", {}, times, range(90))
+        source.add("tb_loss", {}, times, [1.0] * 90)
+        steps = tuple(LoggedStep(step=n, seconds=seconds + n % 3 / 100) for n in range(90))
+        case = Case(View(source, times[0], times[-1]), LogFacts(steps=steps))
+        return Side(title=str(seconds), case=case, logs=case.logs)
+
+    found = compare(of(5.0), of(6.0))
+    assert [(one.title, one.significant) for one in found.deltas] == [
+        ("step time", True),
+        ("loss", False),
+    ]

@@ -232,3 +232,12 @@ def test_an_evaluation_alone_is_kept(tmp_path: Path) -> None:
         (tmp_path / run / "events.out.tfevents.1.a").write_bytes(b"".join(parts))
     source = load_events(find_event_files(tmp_path))
     assert len(View(source, 1000.0, 1020.0).panel("train.loss").rows) == 2
+
+
+def test_why_event_files_alone_say_nothing_is_told(tmp_path: Path) -> None:
+    (tmp_path / "events.out.tfevents.1.a.gz").write_bytes(gzip.compress(framed(event(1)) * 9))
+    with (
+        pytest.raises(InputError, match=r"tfevents.1.a.gz holds no whole record"),
+        open_source(str(tmp_path)),
+    ):
+        pass
