@@ -193,6 +193,8 @@ def _notes(first: Side, second: Side) -> list[str]:
     for side in (first, second):
         if side.case is None:
             notes.append(f"{side.title} has no series; it is compared by its logs")
+        else:
+            notes += [f"{side.title}: {note}" for note in side.case.view.source.notes]
         if side.logs.restored_step is not None:
             notes.append(f"{side.title} restored from step {side.logs.restored_step:.0f}")
     one, other = (max(s.logs.init_waves.values(), default=0) for s in (first, second))

@@ -114,3 +114,11 @@ def test_the_log_gives_the_pace_where_the_series_hold_none() -> None:
         ("step time", True),
         ("loss", False),
     ]
+
+
+def test_what_could_not_be_read_of_a_job_is_said() -> None:
+    source = MemorySource(notes=["one file is damaged"])
+    source.add("tb_step", {}, [1e9, 1e9 + 60], [1, 9])
+    case = Case(View(source, 1e9, 1e9 + 60), LogFacts())
+    damaged = Side(title="b", case=case, logs=LogFacts())
+    assert "b: one file is damaged" in compare(side(1), damaged).notes
