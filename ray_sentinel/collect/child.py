@@ -75,7 +75,8 @@ class Channel:
 
 
 class _Warnings(logging.Handler):
-    """Keeps the warnings of one run: they are what the collector could not read."""
+    """Keeps the warnings of one run, and those from before the first: they are what the collector
+    could not read."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -145,11 +146,12 @@ def _explain(error: BaseException) -> str:
 class Worker:
     """The collector and its runs."""
 
-    def __init__(self, channel: Channel, setup: Setup, collector: Collector) -> None:
+    def __init__(
+        self, channel: Channel, setup: Setup, collector: Collector, warnings: _Warnings
+    ) -> None:
         self._channel, self._setup, self._collector = channel, setup, collector
         self._metrics = declared(collector.metrics, module_of(collector))
-        self._warnings = _Warnings()
-        logging.getLogger().addHandler(self._warnings)
+        self._warnings = warnings
         if hasattr(collector, "on_start"):
             collector.on_start = lambda pid: channel.send(Started(pid))
 
@@ -163,7 +165,6 @@ class Worker:
 
     def run(self, ask: Ask) -> Answer:
         """One collection, whatever it does."""
-        self._warnings.texts.clear()
         collector = self._collector
         collector.context = msgspec.structs.replace(
             collector.context, ranks=ask.ranks, handed_on=ask.handed_on
@@ -176,6 +177,7 @@ class Worker:
         outcome, message = self._collect(gathering, ask.deadline)
         for text in (*getattr(collector, "problems", ()), *self._warnings.texts):
             gathering.problem(text)
+        self._warnings.texts.clear()
         return Answer(
             sequence=ask.sequence,
             outcome=outcome,
@@ -209,10 +211,14 @@ class Worker:
 
 def _made(channel: Channel, setup: Setup) -> Worker | None:
     """The worker; None where the collector could not be made, which the runner is told."""
+    warnings = _Warnings()
+    logging.getLogger().addHandler(warnings)
     try:
-        return Worker(channel, setup, make(setup))
+        return Worker(channel, setup, make(setup), warnings)
     except Skip as error:
-        channel.send(Answer(sequence=0, outcome="skip", message=str(error) or "it asked for it"))
+        # It may have asked for it because it could not read what it looked for.
+        message, problems = str(error) or "it asked for it", tuple(warnings.texts)
+        channel.send(Answer(sequence=0, outcome="skip", message=message, problems=problems))
     except (Exception, SystemExit) as error:  # so may its import
         logging.getLogger(__name__).exception("the collector cannot be made")
         channel.send(Answer(sequence=0, outcome="error", message=_explain(error)))

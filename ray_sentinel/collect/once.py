@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import selectors
 import socket
+import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -19,6 +21,8 @@ from ray_sentinel.collect.wishes import Wishes
 from ray_sentinel.model.metrics import Event, Family
 
 _LOG_LINES = 1000
+_HOST_NAME = 255
+"""Bytes; the longest name that a host can have in the domain name system."""
 
 
 class Roots(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,14 +91,27 @@ def collect_once(
 
 def host_of(roots: Roots) -> str:
     """The short host name of the machine that the files are of."""
-    if not roots.live:
-        try:
-            name = (roots.proc / "sys/kernel/hostname").read_text("utf-8", "replace").strip()
-        except OSError:
-            name = ""
-        if name:
-            return name.split(".")[0]
+    if not roots.live and (name := _stored_name(roots.proc / "sys/kernel/hostname")):
+        return name
     return socket.gethostname().split(".")[0]
+
+
+def _stored_name(path: Path) -> str:
+    """The first part of the host name in a captured tree; empty where there is none. What stands
+    in its place there may be anything: no writer of a FIFO is waited for."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return ""
+    try:
+        raw = os.read(handle, _HOST_NAME + 1) if stat.S_ISREG(os.fstat(handle).st_mode) else b""
+    except OSError:
+        return ""
+    finally:
+        os.close(handle)
+    text = raw.decode("utf-8", "replace").strip()
+    found = re.fullmatch(r"([\w-]+)(\.[\w.-]*)?", text, re.ASCII)
+    return found.group(1) if found and len(raw) <= _HOST_NAME else ""
 
 
 def _run(versions: list[Version], selector: selectors.BaseSelector, clock: SystemClock) -> None:

@@ -159,6 +159,17 @@ def test_skipped_is_no_failure(plugins: Path) -> None:
     assert (found["success"], found["skipped"]) == (True, "no such hardware here")
 
 
+def test_what_could_not_be_read_before_the_first_run(plugins: Path, tree: Path) -> None:
+    """The amdgpu collector looks for its cards when it is made."""
+    cards = tree / "sys/class/drm"
+    for number in range(257):
+        device = cards / f"card{number}" / "device"
+        device.mkdir(parents=True)
+        (device / "vendor").write_text("0x1002\n")
+    done = sentinel(plugins, "collect", "amdgpu", *on(tree))
+    assert f"{cards}: there are more than 256; the rest is left out" in done.stderr
+
+
 def test_a_missed_deadline(plugins: Path) -> None:
     done = sentinel(plugins, "collect", "hangs", "--deadline", "0.5", "--json")
     assert done.returncode == 1
