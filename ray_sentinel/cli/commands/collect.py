@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from ray_sentinel.collect.wishes import Wishes
 
 _ROOTS = ("proc", "sys", "dev")
+_PLACES = frozenset({"file", "files", "folder", "folders", "path", "paths"})
+"""Settings that name files or folders."""
 
 HELP = "run a collector once, here, and print its metrics"
 
@@ -118,10 +120,21 @@ def _setting(text: str) -> tuple[str, Any]:
     key, separator, value = text.partition("=")
     if not separator or not key.strip():
         raise UsageError(f"--set {text}: write KEY=VALUE")
+    key = key.strip()
     try:
-        return key.strip(), msgspec.json.decode(value)
+        told = msgspec.json.decode(value)
     except msgspec.DecodeError:
-        return key.strip(), value
+        told = value
+    return key, _from_here(told) if key in _PLACES else told
+
+
+def _from_here(told: Any) -> Any:
+    """Relative paths made absolute: a collector's process runs in another folder."""
+    if isinstance(told, list):
+        return [_from_here(one) for one in told]
+    if not isinstance(told, str) or not told or told.startswith("~"):
+        return told
+    return str(Path.cwd() / told)
 
 
 def _print(results: list[Result], host: str) -> None:
