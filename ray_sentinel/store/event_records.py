@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ray_sentinel.evidence.event_files.events import Event, MalformedEvent, parse_event
-from ray_sentinel.evidence.event_files.records import HEADER, MAX_RECORD, scan
+from ray_sentinel.evidence.event_files.records import HEADER, MAX_RECORD, next_good, scan
 
 CHUNK = 4 << 20
 
@@ -75,6 +75,10 @@ def _records(stream: BinaryIO, losses: _Losses) -> Iterator[bytes]:
             # Never beyond the end: what is torn there leaves nothing to read.
             stream.seek(need - len(pending), 1)
             pending, need = b"", 0
+        elif not more and need and (following := next_good(data, consumed + 1)) is not None:
+            # No record of a finished file goes beyond its end: this one was torn, and went on.
+            losses.corrupt += 1
+            pending, need = data[following:], 0
         elif not more:
             losses.torn = 0 if lost else len(pending)
             return

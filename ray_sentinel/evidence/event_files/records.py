@@ -70,7 +70,7 @@ def scan(data: bytes) -> Scan:
                 records.append(payload)
                 at = end
                 continue
-        following = _next_good(data, at + 1)
+        following = next_good(data, at + 1)
         if following is None:
             return Scan(records, at, corrupt, bad=True)
         corrupt += 1
@@ -78,7 +78,7 @@ def scan(data: bytes) -> Scan:
     return Scan(records, at, corrupt)
 
 
-def _next_good(data: bytes, start: int) -> int | None:
+def next_good(data: bytes, start: int) -> int | None:
     """Where the next record begins whose checksums hold as far as it is there."""
     size = len(data)
     # No record is of 4 GiB: the upper half of its length is zeros.

@@ -99,6 +99,15 @@ def test_a_torn_record_between_good_ones_is_passed_over(tmp_path: Path) -> None:
     assert [step for _, step, _, _ in read_scalars(file)] == [0, 1, 3, 4]
 
 
+def test_a_torn_record_that_claims_more_than_the_file_holds_is_passed_over(tmp_path: Path) -> None:
+    file = tmp_path / "events.out.tfevents.1.a"
+    long = framed(event(1) + b"\xfa\x01" + b"\xa0\x8d\x06" + bytes(100_000))
+    file.write_bytes(framed(event(0)) + long[:500] + framed(event(2)) + framed(event(3)))
+    notes: list[str] = []
+    assert [step for _, step, _, _ in read_scalars(file, notes)] == [0, 2, 3]
+    assert notes == [f"{file.name} is damaged in 1 places; the records there are left out"]
+
+
 def test_junk_over_several_chunks_is_said_once(tmp_path: Path) -> None:
     file = tmp_path / "events.out.tfevents.1.a"
     file.write_bytes(framed(event(1)) + b"\xaa" * (2 * CHUNK + 5) + framed(event(2)))
