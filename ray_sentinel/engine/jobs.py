@@ -15,6 +15,8 @@ from ray_sentinel.model.stacks import StackFact
 LEARNING_SECONDS = 4.0
 """So long a job must have moved with all its ranks there before its silence means anything, where
 nobody reports steps."""
+DOUBT_SECONDS = 60.0
+"""After so much movement it trains, though no stack could be read: there may be no right to."""
 STARTUP_QUIET_SECONDS = 60.0
 """So long nothing may move while a job starts up or ends."""
 GAP = 0.5
@@ -213,7 +215,10 @@ class JobView:
 
     def may_join(self) -> bool:
         """It seems to train, but may as well wait for ranks to join: only stacks tell."""
-        return self._works() and (self.joins() or not self._looked())
+        if self.joins():
+            return self._works()
+        doubtful = LEARNING_SECONDS <= self.busy_seconds < DOUBT_SECONDS
+        return doubtful and not self._looked()
 
     def missing_ranks(self) -> list[int]:
         """Ranks that its world has, and that are not there."""

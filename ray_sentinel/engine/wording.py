@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ray_sentinel.evidence.stacks.tree import ranges
 from ray_sentinel.model.incident import FaultKind
 
 PHRASES: dict[FaultKind, str] = {
@@ -99,11 +100,4 @@ NEXT_STEPS: dict[FaultKind, tuple[str, ...]] = {
 def name_ranks(numbers: Iterable[int]) -> str:
     """``rank 3``, ``ranks 0-2, 5``."""
     found = sorted(set(numbers))
-    runs: list[list[int]] = []
-    for number in found:
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    text = ", ".join(str(r[0]) if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs)
-    return f"rank{'s' if len(found) > 1 else ''} {text}"
+    return f"rank{'s' if len(found) > 1 else ''} {ranges(found)}"

@@ -199,6 +199,15 @@ def test_a_communicator_in_the_midst_of_training_is_no_start() -> None:
     assert sim.incidents()[0].confirmed_at - began <= 15
 
 
+def test_where_no_stack_can_be_read_the_search_for_one_ends() -> None:
+    sim = Sim(attached=False)
+    sim.stack_answer = lambda rank: msgspec.structs.replace(sim.fact(rank), error="refused")
+    sim.run(600)
+    looks = [action for action in sim.actions if isinstance(action, TakeStacks)]
+    assert 0 < len(looks) < 20
+    assert sim.incidents() == ()
+
+
 def test_a_search_that_ends_is_training_at_once() -> None:
     sim = searching()
     sim.run(60)
