@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,40 +10,15 @@ from ray_sentinel.evidence.stacks import Reader, classify, classify_process, par
 from ray_sentinel.evidence.stacks.names import plain
 from ray_sentinel.evidence.stacks.reading import operation_name
 from ray_sentinel.model.identity import ProcessId
-from ray_sentinel.model.stacks import Frame, StackFact, StackTrace, ThreadStack, Tool
+from ray_sentinel.model.stacks import StackFact, StackTrace
+from tests.support.stack_lines import PROCESS, main_fact, thread
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "stacks"
-PROCESS = ProcessId("node1", 7)
 
 
 def fact_of(name: str) -> StackFact:
     (trace,) = parse((FIXTURES / name).read_bytes(), ProcessId("node1", 0))
     return classify(trace)
-
-
-def frames(*lines: str) -> tuple[Frame, ...]:
-    """Frames, innermost first, from ``function file:line`` (Python) or ``function`` (native)."""
-    made = []
-    for text in lines:
-        function, _, where = text.partition(" ")
-        file, _, line = where.partition(":")
-        native = not file.endswith(".py") and not file.startswith("<")
-        made.append(Frame(function, file or "lib.so", int(line or 0), native))
-    return tuple(made)
-
-
-def thread(*lines: str, name: str = "", main: bool = False, **more: object) -> ThreadStack:
-    return ThreadStack(
-        name=name or ("MainThread" if main else ""), main=main, frames=frames(*lines), **more
-    )  # type: ignore[arg-type]
-
-
-def fact(threads: Sequence[ThreadStack], tool: Tool = "py-spy") -> StackFact:
-    return classify(StackTrace(process=PROCESS, tool=tool, at=1.0, threads=tuple(threads)))
-
-
-def main_fact(*lines: str) -> StackFact:
-    return fact([thread(*lines, main=True)])
 
 
 @pytest.mark.parametrize(
@@ -181,66 +155,6 @@ def test_running_a_compiled_graph_is_not_compiling() -> None:
         "<module> train.py:9",
     )
     assert found.activity == "unknown"
-
-
-def test_the_autograd_thread_tells_where_the_main_thread_is_in_backward() -> None:
-    main = thread(
-        "_engine_run_backward torch/autograd/graph.py:800", "<module> train.py:9", main=True
-    )
-    engine = thread("__GI_sched_yield", "ncclGroupEnd", "c10d::Reducer::mark_bucket_ready",
-                    "torch::autograd::Engine::thread_main", name="pt_autograd_0")  # fmt: skip
-    idle = thread("pthread_cond_wait", "torch::autograd::ReadyQueue::pop", name="pt_autograd_1")
-    found = fact([idle, main, engine], "gdb")
-    assert (found.activity, found.waits_for_others, found.thread) == (
-        "collective-wait", True, "pt_autograd_0",
-    )  # fmt: skip
-
-
-def test_rays_training_thread_tells_where_the_main_thread_is_idle() -> None:
-    main = thread("main_loop ray/_private/worker.py:900", "<module> default_worker.py:9", main=True)
-    training = thread("all_reduce torch/distributed/distributed_c10d.py:3", "step train.py:4",
-                      "run threading.py:900", name="TrainingThread")  # fmt: skip
-    logs = thread(
-        "print_logs ray/_private/worker.py:3", "run threading.py:900", name="ray_print_logs"
-    )
-    assert fact([main, training, logs]).thread == "TrainingThread"
-    alone = fact([main, logs])
-    assert (alone.activity, alone.label) == ("idle", "idle")
-
-
-def test_the_thread_that_watches_ray_trains_training_thread_tells_nothing() -> None:
-    main = thread("main_loop ray/_private/worker.py:1069", "<module> w.py:9", main=True)
-    runner = "ray/train/v2/_internal/execution/worker_group/thread_runner.py"
-    monitor = thread(f"_monitor_target {runner}:72", "run threading.py:982",
-                     name="MonitoringThread(train_fn_with_final_checkpoint_flush)")  # fmt: skip
-    training = thread("loop train.py:24", f"_run_target {runner}:37", "run threading.py:982",
-                      name="TrainingThread(train_fn_with_final_checkpoint_flush)")  # fmt: skip
-    nameless = thread(f"_monitor_target {runner}:72", "run threading.py:982")
-    assert fact([main, monitor, nameless, training]).signature[-1] == "loop (train.py:24)"
-
-
-def test_helpers_never_tell() -> None:
-    main = thread("wait threading.py:327", "join threading.py:1100", "<module> a.py:1", main=True)
-    watchdog = thread("c10d::ProcessGroupNCCL::watchdogHandler", name="pt_nccl_watchdg")
-    proxy = thread("poll", "ncclProxyService", name="python")
-    pool = thread("_worker concurrent/futures/thread.py:81", "run threading.py:9", name="x_0")
-    pin = thread("get queue.py:1", "do_one_step torch/utils/data/_utils/pin_memory.py:30",
-                 "_pin_memory_loop torch/utils/data/_utils/pin_memory.py:50")  # fmt: skip
-    found = fact([watchdog, proxy, pool, pin, main])
-    assert found.thread == "MainThread"
-
-
-def test_a_pools_worker_at_work_is_no_helper() -> None:
-    main = thread("result concurrent/futures/_base.py:450", "<module> a.py:1", main=True)
-    worker = thread(
-        "load data.py:4",
-        "run concurrent/futures/thread.py:58",
-        "_worker concurrent/futures/thread.py:83",
-        name="ThreadPoolExecutor-0_0",
-    )
-    found = fact([main, worker])
-    assert found.thread == "ThreadPoolExecutor-0_0"
-    assert found.signature[-1] == "load (data.py:4)"
 
 
 def test_the_signature_is_the_same_while_a_wait_flickers() -> None:
@@ -400,22 +314,3 @@ def test_importing_a_compiler_is_not_compiling() -> None:
         "<module> train.py:3",
     )
     assert (found.activity, found.label) == ("startup", "importing a module")
-
-
-@pytest.mark.parametrize(
-    "main",
-    ["_engine_run_backward torch/autograd/graph.py:800", "get queue.py:171",
-     "wait threading.py:327", "result concurrent/futures/_base.py:450"],
-)  # fmt: skip
-def test_a_threads_own_timer_does_not_tell_where_the_rank_is(main: str) -> None:
-    waiting = thread(main, "<module> a.py:1", main=True)
-    timer = thread("tick a.py:9", "run threading.py:982", name="Thread-1 (tick)")
-    asleep = thread("clock_nanosleep", "time_sleep", "tick a.py:9", "run threading.py:982")
-    assert fact([waiting, timer, asleep]).thread == "MainThread"
-
-
-def test_the_training_thread_is_told_from_other_threads_of_an_actor() -> None:
-    main = thread("main_loop ray/_private/worker.py:900", "<module> w.py:9", main=True)
-    asleep = thread("clock_nanosleep", "time_sleep", "tick a.py:9", name="timer")
-    training = thread("load a.py:4", "train_fn a.py:9", "run ray/train/_internal/utils.py:60")
-    assert fact([main, asleep, training]).signature[-1] == "load (a.py:4)"
