@@ -29,6 +29,7 @@ import msgspec
 
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.metrics import CollectorStatus, Event, Family, Metric, Sample
+from ray_sentinel.model.ray_cluster import DeadActor, RayCluster, RayNodeState
 
 API_VERSION = 1
 
@@ -37,12 +38,15 @@ __all__ = [
     "Collector",
     "CollectorStatus",
     "Context",
+    "DeadActor",
     "Event",
     "Exporter",
     "Family",
     "Metric",
     "NoData",
     "Options",
+    "RayCluster",
+    "RayNodeState",
     "Sample",
     "Skip",
 ]
@@ -81,6 +85,9 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
     handed_on: float | None = None
     """``time.monotonic()`` of the last moment at which a Prometheus took what is served with a time
     of its own; None where none did yet."""
+    cluster: RayCluster | None = None
+    """What Ray's control store said, for a collector that ``wants_cluster``; None elsewhere than on
+    the head, and before it was asked."""
     live: bool = True
     """False when run on a captured tree: only what is in the tree may be read."""
 
@@ -98,6 +105,8 @@ class Collector(abc.ABC):
     ``dynamic``."""
     dynamic: ClassVar[tuple[str, ...]] = ()
     """Prefixes of family names that are known only at run time."""
+    wants_cluster: ClassVar[bool] = False
+    """Whether ``Context.cluster`` is wanted: nothing of ray need be imported for it."""
     Options: ClassVar[type[Options]] = Options
 
     def __init__(self, context: Context) -> None:

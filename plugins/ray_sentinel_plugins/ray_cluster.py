@@ -1,6 +1,7 @@
 """The Ray cluster: resources that there are, that are used and asked for; nodes and dead actors.
 
-Asked of the control store, on the head only: the figures are the whole cluster's.
+Ray's control store is asked by the head's agent, which is a process of Ray's; this collector is
+told what it said, and is light.
 """
 
 from __future__ import annotations
@@ -11,10 +12,19 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import ClassVar
 
-from ray_sentinel.api import Collector, Context, Event, Metric, Sample, Skip
+from ray_sentinel.api import (
+    Collector,
+    Context,
+    DeadActor,
+    Event,
+    Metric,
+    NoData,
+    RayNodeState,
+    Sample,
+    Skip,
+)
 from ray_sentinel_plugins._files import clean, files_of
-from ray_sentinel_plugins._ray.control_store import ActorState, ControlStore, NodeState, plain
-from ray_sentinel_plugins._ray.raylets import any_raylet, own_raylet
+from ray_sentinel_plugins._raylets import any_raylet, own_raylet
 
 OF_NODE = ("node", "resource")
 THERE = Metric("ray_cluster_resource", "gauge", "What a living Ray node has of it.", OF_NODE)
@@ -36,9 +46,8 @@ DEAD = Metric(
 
 ALWAYS = ("CPU", "GPU", "TPU")
 MAX_RESOURCES = 32
-MAX_NODES = 2000
-MAX_EVENTS = 100
-ANSWER_SECONDS = 5.0
+OLD_SECONDS = 45.0
+"""What the control store said that long ago is not true any more."""
 INTENDED = frozenset(
     {
         "",
@@ -60,6 +69,7 @@ class RayCollector(Collector):
     interval: ClassVar[float] = 15.0
     deadline: ClassVar[float] = 10.0
     metrics = (THERE, USED, ASKED, NODES, ACTORS, DEAD)
+    wants_cluster: ClassVar[bool] = True
 
     def __init__(self, context: Context) -> None:
         super().__init__(context)
@@ -74,12 +84,18 @@ class RayCollector(Collector):
             raise Skip("no raylet runs on this machine")
         if not raylet.is_head and not by_hand:
             raise Skip("the head's agent asks for the whole cluster")
-        self._store = ControlStore(raylet.address, ANSWER_SECONDS)
         self._known_dead: set[str] | None = None
 
     def collect(self) -> Iterator[Sample | Event]:
         """All figures. Raises RuntimeError where the control store does not answer."""
-        found = self._store.resources()
+        found = self.context.cluster
+        if found is None:
+            raise NoData("Ray has not been asked yet")
+        if found.problem:
+            raise RuntimeError(found.problem)
+        age = time.time() - found.time
+        if age > OLD_SECONDS:
+            raise RuntimeError(f"Ray's control store has not answered for {age:.0f} s")
         states = Counter(node.status for node in found.nodes)
         yield from (NODES(number, state) for state, number in sorted(states.items()))
         living = [node for node in found.nodes if node.status != "DEAD"]
@@ -87,17 +103,13 @@ class RayCollector(Collector):
         asked = {**dict.fromkeys(_named(living), 0.0), **found.asked}
         for resource in self._bounded(asked):
             yield ASKED(asked[resource], clean(resource))
-        actors = self._store.actors()
-        counts = Counter(actor.state for actor in actors)
-        yield from (ACTORS(number, state) for state, number in sorted(counts.items()))
-        dead = [actor for actor in actors if actor.state == "DEAD"]
-        causes = Counter(actor.cause or "UNSPECIFIED" for actor in dead)
-        yield from (DEAD(number, clean(cause)) for cause, number in sorted(causes.items()))
-        yield from self._deaths(dead)
+        yield from (ACTORS(number, state) for state, number in sorted(found.actors.items()))
+        yield from (DEAD(number, clean(cause)) for cause, number in sorted(found.dead.items()))
+        yield from self._deaths(found.last_dead)
 
-    def _resources(self, living: list[NodeState]) -> Iterator[Sample]:
-        kinds = self._bounded({name for node in living for name in node.total if plain(name)})
-        for node in self._files.bounded(living, MAX_NODES, "the nodes of the Ray cluster"):
+    def _resources(self, living: list[RayNodeState]) -> Iterator[Sample]:
+        kinds = self._bounded({name for node in living for name in node.total})
+        for node in living:
             for resource in kinds:
                 if resource in node.total:
                     labels = clean(node.address), clean(resource)
@@ -109,13 +121,13 @@ class RayCollector(Collector):
         order = sorted(resources, key=lambda name: (name not in ALWAYS, name))
         return list(self._files.bounded(order, MAX_RESOURCES, "the resources of the Ray cluster"))
 
-    def _deaths(self, dead: list[ActorState]) -> Iterator[Event]:
+    def _deaths(self, dead: tuple[DeadActor, ...]) -> Iterator[Event]:
         """Actors that died since the last collection, and that nobody wanted dead."""
         known, self._known_dead = self._known_dead, {actor.id for actor in dead}
         if known is None:
             return
         new = [actor for actor in dead if actor.id not in known and actor.cause not in INTENDED]
-        for actor in new[:MAX_EVENTS]:
+        for actor in new:
             what = f"{actor.kind} {actor.name}".strip()
             yield Event(
                 time=actor.ended or time.time(),
@@ -133,5 +145,5 @@ class RayCollector(Collector):
             )
 
 
-def _named(nodes: list[NodeState]) -> set[str]:
+def _named(nodes: list[RayNodeState]) -> set[str]:
     return {name for node in nodes for name in node.total if name in ALWAYS}

@@ -21,7 +21,7 @@ from ray_sentinel.evidence.logs.lines import parse_line
 from ray_sentinel.evidence.logs.steps import HINTS, Step, parse_step
 from ray_sentinel_plugins._files import Files
 from ray_sentinel_plugins._log_tail import LogTail
-from ray_sentinel_plugins._ray.raylets import any_raylet, own_raylet
+from ray_sentinel_plugins._raylets import any_raylet, own_raylet
 
 SCALAR = Metric(
     "train_scalar",

@@ -8,6 +8,7 @@ import os
 
 import msgspec
 
+from ray_sentinel.actors.cluster_look import ClusterLook
 from ray_sentinel.actors.environment import forget_identity
 from ray_sentinel.actors.link import CoordinatorLink
 from ray_sentinel.actors.logs import write_logs
@@ -39,6 +40,7 @@ class Agent:
         logs = storage.folder("logs")
         write_logs(logs / safe_name(node.host) if logs else None, "agent")
         self._station = Station(node, settings, storage, CoordinatorLink().send)
+        self._cluster = ClusterLook(self._station.runner.set_cluster) if node.is_head else None
         self._station.start()
         log.info("agent started on %s (%s), pid %d", node.host, node.id, os.getpid())
 
@@ -83,4 +85,6 @@ class Agent:
 
     async def close(self) -> list[str]:
         """End what was started here; returns what could not be ended."""
+        if self._cluster is not None:
+            self._cluster.close()
         return await asyncio.to_thread(self._station.close)

@@ -12,6 +12,8 @@ import re
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
+from ray_sentinel.progress.environment import ROLE_VARIABLE
+
 IDENTITY = re.compile(
     r"^(RANK|LOCAL_RANK|GROUP_RANK|ROLE_RANK|ROLE_NAME|NODE_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE"
     r"|GROUP_WORLD_SIZE|ROLE_WORLD_SIZE|CUDA_VISIBLE_DEVICES|HIP_VISIBLE_DEVICES"
@@ -48,7 +50,7 @@ def actor_variables(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """``env_vars`` of our runtime environment; Ray can set a variable to nothing, not remove it."""
     blank = set(ALWAYS_BLANK) | {name for name in environ if IDENTITY.match(name)}
     blank -= {"CUDA_VISIBLE_DEVICES"}  # Ray's own, set by it for every worker
-    return dict.fromkeys(sorted(blank), "")
+    return {**dict.fromkeys(sorted(blank), ""), ROLE_VARIABLE: "actor"}
 
 
 def forget_identity(environ: MutableMapping[str, str] = os.environ) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from ray_sentinel.kernel_files import kernel_text
+from ray_sentinel.progress.own_process import raylet_above
 
 
 def raylets(proc: Path = Path("/proc")) -> dict[int, str]:
@@ -14,6 +16,13 @@ def raylets(proc: Path = Path("/proc")) -> dict[int, str]:
         for entry in proc.iterdir()
         if entry.name.isdigit() and kernel_text(entry / "comm") == "raylet"
     }
+
+
+def address_here(proc: Path = Path("/proc")) -> str:
+    """The address of the cluster that this process belongs to, else of one that this machine does;
+    empty where it belongs to none."""
+    above = raylet_above(os.getpid(), proc)
+    return raylet_address(proc / str(above)) if above else next(iter(raylets(proc).values()), "")
 
 
 def raylet_address(folder: Path) -> str:

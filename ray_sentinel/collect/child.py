@@ -161,13 +161,14 @@ class Worker:
             interval=float(self._collector.interval),
             deadline=float(self._collector.deadline),
             metrics=tuple(metric.name for metric in self._collector.metrics),
+            wants_cluster=bool(self._collector.wants_cluster),
         )
 
     def run(self, ask: Ask) -> Answer:
         """One collection, whatever it does."""
         collector = self._collector
         collector.context = msgspec.structs.replace(
-            collector.context, ranks=ask.ranks, handed_on=ask.handed_on
+            collector.context, ranks=ask.ranks, handed_on=ask.handed_on, cluster=ask.cluster
         )
         gathering = Gathering(
             self._metrics,

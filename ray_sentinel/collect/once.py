@@ -7,7 +7,7 @@ import re
 import selectors
 import socket
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -19,6 +19,7 @@ from ray_sentinel.collect.surroundings import Surroundings
 from ray_sentinel.collect.version import Version
 from ray_sentinel.collect.wishes import Wishes
 from ray_sentinel.model.metrics import Event, Family
+from ray_sentinel.model.ray_cluster import RayCluster
 
 _LOG_LINES = 1000
 _HOST_NAME = 255
@@ -62,8 +63,12 @@ def collect_once(
     state_dir: Path | None = None,
     environ: Mapping[str, str] = os.environ,
     start_deadline: float = 30.0,
+    cluster: Callable[[], RayCluster | None] = lambda: None,
 ) -> list[Result]:
-    """Run each collector once, side by side, each in a process of its own under its deadline."""
+    """Run each collector once, side by side, each in a process of its own under its deadline.
+
+    ``cluster`` asks Ray's control store, for those that want to know what it says.
+    """
     clock = SystemClock()
     logs: dict[str, list[str]] = {}
     with selectors.DefaultSelector() as selector:
@@ -81,6 +86,7 @@ def collect_once(
             live=roots.live,
             state_dir=state_dir,
             start_deadline=start_deadline,
+            cluster=cluster,
         )
         versions = [Version(source, wishes, around) for source, wishes in wanted]
         for version in versions:

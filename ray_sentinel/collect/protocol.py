@@ -14,6 +14,7 @@ import msgspec
 
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.metrics import Event, Family
+from ray_sentinel.model.ray_cluster import RayCluster
 
 MAX_FRAME = 64 << 20
 """Bytes. A longer frame is taken for garbage, and its sender is ended."""
@@ -83,6 +84,8 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True, tag="ask"):
     ranks: tuple[Rank, ...] = ()
     handed_on: float | None = None
     """See ``Context.handed_on``; the clock is the machine's, and so the same in every process."""
+    cluster: RayCluster | None = None
+    """See ``Context.cluster``; sent to those that want it."""
 
 
 class Stop(msgspec.Struct, frozen=True, tag="stop"):
@@ -96,6 +99,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
     deadline: float
     metrics: tuple[str, ...] = ()
     """The families that it declares."""
+    wants_cluster: bool = False
 
 
 class Started(msgspec.Struct, frozen=True, tag="started"):

@@ -31,6 +31,7 @@ from ray_sentinel.collect.surroundings import Surroundings
 from ray_sentinel.config import Config
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.metrics import CollectorStatus, Event, Family
+from ray_sentinel.model.ray_cluster import RayCluster
 
 log = logging.getLogger(__name__)
 
@@ -153,6 +154,10 @@ class Runner:
     def set_handed_on(self, moment: float | None) -> None:
         """When samples with a time of their own were last taken, for the runs to come."""
         self._around.handed_on = moment
+
+    def set_cluster(self, cluster: RayCluster) -> None:
+        """What Ray's control store said, for the runs to come."""
+        self._around.cluster = lambda: cluster
 
     def statuses(self) -> tuple[CollectorStatus, ...]:
         """How every collector fares, by name."""

@@ -14,6 +14,7 @@ from ray_sentinel.collect.protocol import Limits, Setup, Source
 from ray_sentinel.collect.wishes import Wishes
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.metrics import Event
+from ray_sentinel.model.ray_cluster import RayCluster
 
 
 class Surroundings(msgspec.Struct, kw_only=True):
@@ -37,6 +38,8 @@ class Surroundings(msgspec.Struct, kw_only=True):
     live: bool = True
     ranks: tuple[Rank, ...] = ()
     handed_on: float | None = None
+    cluster: Callable[[], RayCluster | None] = lambda: None
+    """What Ray's control store said; called when a collector that wants it is asked."""
 
     def setup(self, source: Source, wishes: Wishes) -> Setup:
         """What a collector's process is told when it starts."""

@@ -48,6 +48,7 @@ class Version:
         self._worker: Worker | None = None
         self._asked_at = 0.0
         self._sequence = 0
+        self._wants_cluster = False
         self._retired = False
         self._patience_until = 0.0
         """Until then a process that was told to end may do so by itself."""
@@ -162,6 +163,7 @@ class Version:
                 deadline=deadline,
                 ranks=self._around.ranks,
                 handed_on=self._around.handed_on,
+                cluster=self._around.cluster() if self._wants_cluster else None,
             )
         )
         self.schedule.asked(now)
@@ -193,6 +195,7 @@ class Version:
             else:
                 self._around.on_events(message.events)
         elif isinstance(message, Hello) and phase == "starting":
+            self._wants_cluster = message.wants_cluster
             self.schedule.hello(self._around.clock.monotonic(), self._timing(message))
         elif isinstance(message, Answer) and message.sequence == self._expected(phase):
             self._on_answer(message)

@@ -15,6 +15,7 @@ What was found out about a process stays until it is idle again or ends.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
@@ -144,6 +145,9 @@ class RayRanks:
         now: float,
     ) -> Claim | None:
         environ = self._environ_of(process.pid) or {}
+        if environ.get(ROLE_VARIABLE):
+            known.next_look = math.inf  # one of our own actors
+            return None
         grouped = in_process_group(thread_names(process.pid, self._proc))
         if grouped and known.grouped_at is None:
             known.grouped_at = now

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ray_sentinel.collect.once import Result, Roots
     from ray_sentinel.collect.protocol import Source
     from ray_sentinel.collect.wishes import Wishes
+    from ray_sentinel.model.ray_cluster import RayCluster
 
 _ROOTS = ("proc", "sys", "dev")
 _PLACES = frozenset({"file", "files", "folder", "folders", "path", "paths"})
@@ -63,13 +64,23 @@ def run(args: argparse.Namespace) -> int:
     roots = _roots(args, Roots)
     wanted = _wanted(args)
     host = args.host or host_of(roots)
-    results = collect_once(wanted, host=host, roots=roots)
+    results = collect_once(wanted, host=host, roots=roots, cluster=_cluster)
     if args.json:
         shown = [_plain(result, host) for result in results]
         print_json(shown if args.all else shown[0])
     else:
         _print(results, host)
     return 0 if all(result.success for result in results) else 1
+
+
+def _cluster() -> RayCluster | None:
+    """What the control store of the Ray cluster of this machine says now; None where there is
+    none."""
+    from ray_sentinel.actors.control_store import ask
+    from ray_sentinel.actors.raylets import address_here
+
+    address = address_here()
+    return ask(address) if address else None
 
 
 def _roots(args: argparse.Namespace, kind: type[Roots]) -> Roots:

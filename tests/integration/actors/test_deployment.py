@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -145,3 +146,26 @@ def test_no_cluster_says_what_was_tried(ray_cluster: RayCluster) -> None:
     ended = ray_cluster.run("status", "--json", RAY_ADDRESS="127.0.0.1:9")
     assert ended.returncode == 3
     assert "127.0.0.1:9 (RAY_ADDRESS)" in json.loads(ended.stdout)["error"]
+
+
+def test_the_head_serves_the_whole_cluster_without_another_process_of_ray(
+    watched: Watched,
+) -> None:
+    head = next(node for node in watched.status().nodes if node.is_head)
+
+    def served() -> str:
+        page = urlopen(head.metrics_url, timeout=5).read().decode()
+        return page if 'ray_cluster_resource{host="' in page else ""
+
+    page = eventually(served, "the head serves Ray's resources", seconds=45)
+    for address in watched.agents():
+        assert f'node="{address}",resource="CPU"' in page
+    agent = watched.agents()[head.address]
+    children = f"/proc/{agent.pid}/task"
+    below = [
+        int(pid)
+        for task in Path(children).iterdir()
+        for pid in (task / "children").read_text().split()
+    ]
+    assert below
+    assert not [pid for pid in below if "_raylet" in Path(f"/proc/{pid}/maps").read_text()]

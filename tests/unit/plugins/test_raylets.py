@@ -9,8 +9,7 @@ import pytest
 
 from ray_sentinel.api import Skip
 from ray_sentinel_plugins._files import Files
-from ray_sentinel_plugins._ray.control_store import plain
-from ray_sentinel_plugins._ray.raylets import Raylet, any_raylet, own_raylet, parse_raylet
+from ray_sentinel_plugins._raylets import Raylet, any_raylet, own_raylet, parse_raylet
 from ray_sentinel_plugins.ray_cluster import RayCollector
 
 # As Ray 2.60 starts it, shortened.
@@ -66,15 +65,6 @@ def test_a_circle_of_parents_ends(tmp_path: Path, files: Files) -> None:
     process(tmp_path, 5, 6, "a")
     process(tmp_path, 6, 5, "b")
     assert own_raylet(files, tmp_path, 5) is None
-
-
-def test_resources_that_ray_makes_for_itself() -> None:
-    own = ["node:192.0.2.2", "node:__internal_head__", "CPU_group_ab", "bundle_group_0_ab"]
-    assert [name for name in (*own, "CPU", "GPU", "accelerator_type:H100") if plain(name)] == [
-        "CPU",
-        "GPU",
-        "accelerator_type:H100",
-    ]
 
 
 def test_nothing_to_ask(tmp_path: Path, context) -> None:  # type: ignore[no-untyped-def]

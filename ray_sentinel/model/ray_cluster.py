@@ -1,0 +1,47 @@
+"""What Ray's control store tells of the whole cluster."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class RayNodeState(msgspec.Struct, frozen=True, kw_only=True):
+    """A node of the cluster and its resources, by name; Ray counts memory in bytes."""
+
+    address: str
+    status: str
+    """``RUNNING``, ``IDLE``, ``DRAINING``, ``DEAD``."""
+    total: dict[str, float] = {}
+    available: dict[str, float] = {}
+
+
+class DeadActor(msgspec.Struct, frozen=True, kw_only=True):
+    """An actor that has ended. ``cause`` is why, in Ray's words, or empty."""
+
+    id: str
+    name: str = ""
+    kind: str = ""
+    """The name of its class."""
+    cause: str = ""
+    ended: float = 0.0
+    """Unix seconds; 0 where Ray does not say."""
+    address: str = ""
+    pid: int = 0
+
+
+class RayCluster(msgspec.Struct, frozen=True, kw_only=True):
+    """The cluster as it was when the control store was asked."""
+
+    time: float
+    """Unix seconds."""
+    problem: str = ""
+    """Why the store could not be asked; the rest is empty then."""
+    nodes: tuple[RayNodeState, ...] = ()
+    asked: dict[str, float] = {}
+    """By resource: what tasks, actors and placement groups wait for."""
+    actors: dict[str, int] = {}
+    """By state: how many there are."""
+    dead: dict[str, int] = {}
+    """By cause: how many dead actors the store remembers."""
+    last_dead: tuple[DeadActor, ...] = ()
+    """Those that ended last, the last of all last."""
