@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ray_sentinel.evidence.logs.phases import PhaseSeen
-from ray_sentinel.evidence.logs.records import FileFacts, Hit
+from ray_sentinel.evidence.logs.records import FileFacts, Hit, LogFile
 from ray_sentinel.evidence.logs.signatures import Signature
 from ray_sentinel.evidence.logs.steps import Step
 from ray_sentinel.evidence.logs.timeline import Training
@@ -20,6 +20,7 @@ _QUIET_STEPS = 10.0
 _QUIET_PHASE = 900.0
 _FRESH_LEAST = 600.0
 _FRESH_STEPS = 5.0
+_COPIED_BYTES, _COPIED_SECONDS = 64 << 10, 1.0
 _HALF_HOUR, _FARTHEST_ZONE, _PROMPT = 1800.0, 14 * 3600.0, 90.0
 
 _TEARDOWN = frozenset({"actor-fail", "signal-kill", "unknown-death", "cancelled", "nccl-timeout"})
@@ -127,6 +128,8 @@ def _moving(
     times = [f.last_time for f in files if f.last_time is not None]
     changed = [f.file.modified for f in files if f.file.modified is not None]
     newest = max(times, default=None)
+    if newest is None and not live:
+        changed = [f.file.modified for f in files if f.file.modified and not _copied(f.file)]
     if newest is None or live:
         newest = max([*changed, *times], default=None)
     if newest is None:
@@ -135,6 +138,13 @@ def _moving(
     if -86_400.0 < now - newest < fresh:
         return True
     return any(_just_written(facts, now, fresh) for facts in files)
+
+
+def _copied(file: LogFile) -> bool:
+    """So much was written at once that no job wrote it: its time says nothing of the job."""
+    if file.modified is None or file.born is None or file.size < _COPIED_BYTES:
+        return False
+    return file.modified - file.born < _COPIED_SECONDS
 
 
 def _just_written(facts: FileFacts, now: float, fresh: float) -> bool:
