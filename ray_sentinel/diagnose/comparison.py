@@ -9,6 +9,7 @@ from ray_sentinel.diagnose import stats
 from ray_sentinel.diagnose.case import Case
 from ray_sentinel.diagnose.logs import LogFacts
 from ray_sentinel.diagnose.series import Bools, Floats
+from ray_sentinel.diagnose.timeline import Timeline
 
 STRENGTH = 5.0
 """Standard errors from which a difference is significant ..."""
@@ -130,14 +131,42 @@ def _deltas(first: Side, second: Side, steps: tuple[float, float]) -> tuple[Delt
             unit = panel.quantity.unit + ("/s" if panel.quantity.kind == "counter" else "")
             found.append(_delta(panel.metric, title, unit, one, other))
     if not any(delta.title in _PACE for delta in found):
-        found = [*_logged(first, second, steps), *found]
+        found = [*(_logged(first, second, steps) or _paced(first.case, second.case, steps)), *found]
     return tuple(found)
+
+
+def _paced(first: Case, second: Case, steps: tuple[float, float]) -> tuple[Delta, ...]:
+    """From the times at which the steps were done, where neither job tells how long one took."""
+
+    def seconds(case: Case) -> Floats:
+        values = case.durations[_inside(case, steps)]
+        return np.asarray(values[np.isfinite(values)])
+
+    one, other = seconds(first), seconds(second)
+    metric = first.line.metric
+    return (_delta(metric, "step time", "s", one, other),) if one.size and other.size else ()
 
 
 def _inside(case: Case, steps: tuple[float, float]) -> Bools:
     with np.errstate(invalid="ignore"):
         common = (case.line.front >= steps[0]) & (case.line.front <= steps[1])
-    return case.steady & common
+    return case.steady & common & ~superseded(case.line, case.times)
+
+
+def superseded(line: Timeline, times: Floats) -> Bools:
+    """(T,) cells whose steps were lost at a restart and done again after it.
+
+    Of a step that was done twice only the later time counts: the earlier one led nowhere.
+    """
+    lost = np.zeros(times.size, dtype=bool)
+    for restart in line.restarts:
+        cell = int(np.searchsorted(times, restart))
+        # A restart is noticed some cells after the fall at which it began.
+        while cell > 0 and line.front[cell - 1] <= line.front[cell]:
+            cell -= 1
+        with np.errstate(invalid="ignore"):
+            lost[:cell] |= line.front[:cell] >= line.front[cell]
+    return lost
 
 
 def _levels(case: Case, key: str, steps: tuple[float, float]) -> Floats:
@@ -210,6 +239,8 @@ def _root_cause(first: Side, second: Side, deltas: tuple[Delta, ...]) -> str:
     pace = changed.get("step time") or changed.get("throughput")
     if not deltas:
         return "Nothing comparable was measured."
+    if not any(delta.title in _PACE for delta in deltas):
+        return "How fast the jobs were was not measured in both of them."
     if pace is None:
         return "No significant difference in speed."
     text = f"{pace.title} differs by {pace.change}"

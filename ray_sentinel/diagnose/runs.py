@@ -23,5 +23,14 @@ def training_rows(panel: Panel) -> Panel:
     return panel if kept.empty else kept
 
 
+def evaluates(run: str) -> bool:
+    """Whether a run's folder is named as one of evaluations.
+
+    >>> evaluates("exp1/validation"), evaluates("exp1/train")
+    (True, False)
+    """
+    return bool(_EVALUATION.search(run))
+
+
 def _evaluates(row: Row) -> bool:
-    return bool(_EVALUATION.search(dict(row.labels).get("run", "")))
+    return evaluates(dict(row.labels).get("run", ""))

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 
+from ray_sentinel.diagnose.runs import evaluates
 from ray_sentinel.diagnose.series import Grid, Reduce, Samples, Selector, TimeSeries
-from ray_sentinel.evidence.event_files.events import Event
-from ray_sentinel.evidence.event_files.state import MAX_TAGS, RunState, metric_name
-from ray_sentinel.store.event_records import read_events
+from ray_sentinel.evidence.event_files.state import metric_name
+from ray_sentinel.store.event_folder import read_folder
+from ray_sentinel.store.event_runs import Folder, Run, runs_of
 from ray_sentinel.store.memory import MemorySource
 
 MAX_DEPTH = 6
-MAX_TIME = 1e11
-"""Unix seconds; a time beyond is none."""
+MAX_TOLD = 8
+"""Runs left out that are named, the newest."""
 
 
 def find_event_files(folder: Path) -> list[Path]:
@@ -57,63 +58,101 @@ class EventFilesSource(MemorySource):
         return span[0], span[1] + (float(np.median(known)) if known.size else 0.0)
 
 
-def load_events(files: list[Path], host: str = "") -> EventFilesSource:
+def load_events(
+    files: list[Path], host: str = "", within: tuple[float, float] | None = None
+) -> EventFilesSource:
     """All scalars of some event files as ``tb_*`` series, with ``tb_step``.
 
-    Each folder is a run; of several each has the label ``run``, its folder below what all have in
-    common. Tags of one run that make one name have the label ``tag``.
+    Of several training runs the newest is taken (of those that have values in ``within``, in Unix
+    seconds, where there are such), and what was left out is said in the notes. Its evaluations are
+    series of their own. Where files lie in several folders, the label ``run`` is the folder below
+    what all have in common. Tags of one folder that make one name have the label ``tag``.
     """
-    runs: dict[Path, list[Path]] = defaultdict(list)
+    by_folder: dict[Path, list[Path]] = defaultdict(list)
     for file in files:
-        runs[file.parent].append(file)
+        by_folder[file.parent].append(file)
     source = EventFilesSource("event files")
-    for folder, of_run in runs.items():
-        labels = {"host": host} if host else {}
-        if len(runs) > 1:
-            labels["run"] = os.path.relpath(folder, os.path.commonpath(list(runs)))
-        _add_run(source, of_run, labels)
+    if not by_folder:
+        return source
+    folders = [read_folder(path, of_one, source.notes) for path, of_one in by_folder.items()]
+    root = Path(os.path.commonpath(list(by_folder)))
+    runs = runs_of(folders, root)
+    chosen = _newest(runs, within)
+    if chosen is not None:
+        source.notes += _told(chosen, runs, root)
+        runs = [one for one in runs if one is chosen or (not one.trains and _during(one, chosen))]
+    taken: set[str] = set()
+    for run in runs:
+        for (_, role), folder in run.slots.items():
+            labels = {"host": host} if host else {}
+            if len(by_folder) > 1:
+                labels["run"] = os.path.relpath(folder.path, root)
+            # Ranks and curves beside a run's main folder tell only what that does not.
+            own = evaluates(role) or chosen is None or run is not chosen
+            _add_folder(source, folder, labels, set() if own else taken)
+            if not own:
+                taken |= {"tb_step", *(metric_name(tag) for tag in folder.points)}
     return source
 
 
-def _add_run(source: MemorySource, files: list[Path], labels: dict[str, str]) -> None:
-    state = RunState()
-    points: dict[str, _Points] = defaultdict(list)
-    steps: _Points = []
-    timeless = 0
-    for file in files:
-        for event in read_events(file, source.notes):
-            if event.scalars and not 0 < event.wall_time < MAX_TIME:
-                timeless += 1
-                continue
-            _take(event, state, points, steps)
-    if timeless:
-        source.notes.append(f"{timeless} events in {files[0].parent} have no time; left out")
-    if state.too_many:
-        source.notes.append(
-            f"{files[0].parent} holds more than {MAX_TAGS} tags; later ones are not read"
+def _newest(runs: list[Run], within: tuple[float, float] | None) -> Run | None:
+    """The training run that began last; None where there is none."""
+    training = [run for run in runs if run.trains]
+    if within is not None:
+        training = [
+            run for run in training if run.times[0] <= within[1] and run.times[1] >= within[0]
+        ] or training
+    return training[-1] if training else None
+
+
+def _during(run: Run, chosen: Run) -> bool:
+    return run.times[0] <= chosen.times[1] and run.times[1] >= chosen.times[0]
+
+
+def _told(chosen: Run, runs: list[Run], root: Path) -> Iterator[str]:
+    """What was chosen of several runs and put together, in sentences."""
+    others = [run for run in runs if run is not chosen and run.trains]
+
+    def said(path: Path) -> str:
+        return str(path.relative_to(root)) if path != root else str(root)
+
+    if others:
+        listed = ", ".join(
+            f"{said(run.name)} (steps {run.steps[0]:.0f} to {run.steps[1]:.0f})"
+            for run in others[-MAX_TOLD:]
         )
+        more = f" and {len(others) - MAX_TOLD} earlier ones" if len(others) > MAX_TOLD else ""
+        # Files beside the other runs' folders can only be named one by one.
+        other = others[-1].name if others[-1].name != root else root / "events.out.tfevents...."
+        yield (
+            f"{root} holds {len(others) + 1} training runs: {said(chosen.name)}, the newest, is "
+            f"taken; left out: {listed}{more}. To take another one, name it: {other}"
+        )
+    if chosen.parts:
+        parts = ", ".join(said(path) for path in chosen.parts)
+        yield (
+            f"{said(chosen.name)} goes on from steps that {parts} had done: they are one run "
+            "that was started again"
+        )
+    ranks = sorted({rank for rank, _ in chosen.slots if rank >= 0})
+    if len(ranks) > 1:
+        yield f"{len(ranks)} ranks wrote event files; those of rank {ranks[0]} are taken"
+
+
+def _add_folder(
+    source: MemorySource, folder: Folder, labels: dict[str, str], taken: set[str]
+) -> None:
     tags: dict[str, list[str]] = defaultdict(list)
-    for tag in points:
+    for tag in folder.points:
         tags[metric_name(tag)].append(tag)
     for name, alike in tags.items():
+        if name in taken:
+            continue
         for tag in alike:
             told = len(alike) > 1 or name == "tb_step"
-            _add(source, name, {**labels, "tag": tag} if told else labels, points[tag])
-    _add(source, "tb_step", labels, steps)
-
-
-_Points = list[tuple[float, float]]
-"""(Unix seconds, value)."""
-
-
-def _take(event: Event, state: RunState, points: dict[str, _Points], steps: _Points) -> None:
-    taken = state.take(event)
-    for tag, value in taken:
-        points[tag].append((event.wall_time, value))
-    # Of the tag that is written most often: evaluations may be counted in epochs.
-    step = float(state.step) if taken and state.step is not None else None
-    if step is not None and (not steps or steps[-1][1] != step):
-        steps.append((event.wall_time, step))
+            _add(source, name, {**labels, "tag": tag} if told else labels, folder.points[tag])
+    if "tb_step" not in taken:
+        _add(source, "tb_step", labels, folder.steps)
 
 
 def _add(
@@ -177,7 +216,7 @@ def with_events(source: TimeSeries, folder: Path | None) -> TimeSeries:
     span = source.span()
     if not files or span is None:
         return source
-    events = load_events(files)
+    events = load_events(files, within=span)
     ours = events.span()
     if ours is None or ours[1] < span[0] or ours[0] > span[1]:
         return source

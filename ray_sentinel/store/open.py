@@ -38,7 +38,7 @@ class Opened(msgspec.Struct, frozen=True):
 def open_source(
     where: str, *, binary: str = "", port: int = 0, deadline: float = 30.0
 ) -> Iterator[Opened]:
-    """Open a Prometheus URL, the coordinator's URL, a job's folder, or a history file.
+    """Open a Prometheus URL, the coordinator's URL, a job's folder, a history or an event file.
 
     What was started for it is ended on leaving. Raises InputError where it is none of these,
     UnreachableError or MissingPartError where it cannot be reached.
@@ -52,8 +52,20 @@ def open_source(
         with contextlib.closing(HistorySource.open(path)) as history:
             yield Opened(history, _folder_of(path))
         return
+    if path.is_file() and "tfevents" in path.name:
+        yield Opened(_events_alone(path, [path]), path.parent)
+        return
     with _open_folder(path, binary, port, deadline) as opened:
         yield opened
+
+
+def _events_alone(path: Path, files: list[Path], why: str = "") -> TimeSeries:
+    """The series of event files of a job without any others. Raises InputError where none are."""
+    events = load_events(files)
+    if events.span() is None:
+        raise InputError("; ".join([why or f"{path} holds no scalars", *events.notes[:3]]))
+    events.notes.append("the job has no series but those of its event files")
+    return events
 
 
 @contextmanager
@@ -119,11 +131,7 @@ def _open_folder(path: Path, binary: str, port: int, deadline: float) -> Iterato
         database = find_database(path)
     except InputError as error:
         if not histories:
-            events = load_events(find_event_files(path))
-            if events.span() is None:
-                raise InputError("; ".join([str(error), *events.notes[:3]])) from None
-            events.notes.append("the job has no series but those of its event files")
-            yield Opened(events, path)
+            yield Opened(_events_alone(path, find_event_files(path), str(error)), path)
             return
         with contextlib.closing(_newest_readable(histories)) as history:
             yield Opened(history, _folder_of(histories[-1]))

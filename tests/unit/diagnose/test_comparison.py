@@ -1,11 +1,18 @@
 from __future__ import annotations
 
 import msgspec
+import numpy as np
 import pytest
 
 from ray_sentinel.cli.commands.compare import markdown
 from ray_sentinel.diagnose.case import Case
-from ray_sentinel.diagnose.comparison import Delta, Side, compare, config_difference
+from ray_sentinel.diagnose.comparison import (
+    Delta,
+    Side,
+    compare,
+    config_difference,
+    superseded,
+)
 from ray_sentinel.diagnose.logs import LogFacts, LoggedStep
 from ray_sentinel.diagnose.view import View
 from ray_sentinel.store.memory import MemorySource
@@ -50,6 +57,49 @@ def test_jobs_without_series_are_compared_by_their_logs() -> None:
     found = compare(logged(5.0), logged(6.0))
     assert found.deltas[0].significant
     assert len(found.notes) == 2
+
+
+def attempts(*series: tuple[float, range, float], seconds: float = 10.0) -> Side:
+    """A job with (begin, steps, loss) for each attempt."""
+    points = [
+        (begin + seconds * place, float(step), loss)
+        for begin, steps, loss in series
+        for place, step in enumerate(steps, 1)
+    ]
+    times, done, losses = zip(*points, strict=True)
+    source = MemorySource()
+    source.add("tb_step", {}, times, done)
+    source.add("tb_learning_loss", {}, times, losses)
+    span = source.span()
+    assert span is not None
+    return Side(title="job", case=Case(View(source, *span)), logs=LogFacts())
+
+
+def test_steps_that_were_done_again_count_by_the_later_attempt() -> None:
+    again = attempts((1e6, range(200), 3.0), (1e6 + 2500, range(50, 200), 1.0))
+    once = attempts((1e6, range(200), 1.0))
+    case = again.case
+    assert case is not None
+    lost = superseded(case.line, case.times)
+    steps = case.line.front[lost]
+    assert (np.nanmin(steps), np.nanmax(steps)) == (50.0, 199.0)
+    loss = next(delta for delta in compare(once, again).deltas if delta.title == "loss")
+    assert (loss.first, loss.second) == (1.0, 1.0)
+
+
+def test_nothing_is_done_again_in_a_job_without_restarts() -> None:
+    case = attempts((1e6, range(200), 3.0)).case
+    assert case is not None
+    assert not superseded(case.line, case.times).any()
+
+
+def test_where_no_step_time_is_told_the_steps_tell_it() -> None:
+    found = compare(
+        attempts((1e6, range(200), 1.0)), attempts((2e6, range(200), 1.0), seconds=14.0)
+    )
+    pace = next(delta for delta in found.deltas if delta.title == "step time")
+    assert (pace.first, pace.second, pace.significant) == (10.0, 14.0, True)
+    assert found.root_cause.startswith("step time differs by +40.0%")
 
 
 def test_no_common_steps_and_configuration() -> None:

@@ -1,0 +1,75 @@
+"""One folder of event files read whole: its files are attempts of one run, one after the other."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+from ray_sentinel.evidence.event_files.events import Event
+from ray_sentinel.evidence.event_files.state import MAX_TAGS, RunState
+from ray_sentinel.store.event_records import read_events
+from ray_sentinel.store.event_runs import Folder, Points
+
+MAX_TIME = 1e11
+"""Unix seconds; a time beyond is none."""
+LEAST_POINTS = 3
+"""Values from which two files can be told to have been written at the same time."""
+
+
+def read_folder(path: Path, files: list[Path], notes: list[str]) -> Folder:
+    """All scalars of the files in a folder; what was lost or left out is said in ``notes``."""
+    state = RunState()
+    folder = Folder(path, {}, [])
+    timeless = 0
+    doubled: set[str] = set()
+    for file in files:
+        points: dict[str, Points] = defaultdict(list)
+        steps: Points = []
+        for event in read_events(file, notes):
+            if event.scalars and not 0 < event.wall_time < MAX_TIME:
+                timeless += 1
+                continue
+            _take(event, state, points, steps)
+        if _add(folder, points, steps):
+            doubled.add(file.name)
+    if timeless:
+        notes.append(f"{timeless} events in {path} have no time; left out")
+    if state.too_many:
+        notes.append(f"{path} holds more than {MAX_TAGS} tags; later ones are not read")
+    if doubled:
+        notes.append(
+            f"{len(doubled)} files in {path} were written at the same time as others with the same "
+            f"tags, as by ranks that share a folder; those tags of them are left out: "
+            f"{', '.join(sorted(doubled)[:3])}"
+        )
+    return folder
+
+
+def _take(event: Event, state: RunState, points: dict[str, Points], steps: Points) -> None:
+    taken = state.take(event)
+    for tag, value in taken:
+        points[tag].append((event.wall_time, value))
+    # Of the tag that is written most often: evaluations may be counted in epochs.
+    step = float(state.step) if taken and state.step is not None else None
+    if step is not None and (not steps or steps[-1][1] != step):
+        steps.append((event.wall_time, step))
+
+
+def _add(folder: Folder, points: dict[str, Points], steps: Points) -> bool:
+    """Add a file's values; whether some were left out because another file has them."""
+    doubled = {tag for tag, values in points.items() if _beside(folder.points.get(tag), values)}
+    for tag, values in points.items():
+        if tag not in doubled:
+            folder.points.setdefault(tag, []).extend(values)
+    if not doubled:
+        folder.steps.extend(steps)
+    return bool(doubled)
+
+
+def _beside(known: Points | None, values: Points) -> bool:
+    """Whether two files' values of one tag were written side by side: the span of one covers more
+    than half of the other's. (A process that lingers overlaps its successor but shortly.)"""
+    if not known or len(values) < LEAST_POINTS or len(known) < LEAST_POINTS:
+        return False
+    common = min(known[-1][0], values[-1][0]) - max(known[0][0], values[0][0])
+    return common > 0.5 * min(known[-1][0] - known[0][0], values[-1][0] - values[0][0])

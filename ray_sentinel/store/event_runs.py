@@ -1,0 +1,219 @@
+"""Which folders of event files are one training run: its ranks, evaluations and restarts.
+
+Writers give every run a folder of its own below one that they share: ``runs/exp1`` (torch),
+``lightning_logs/version_0``, ``runs/Nov21_03-00-00_host`` (Transformers), ``train`` and
+``validation`` (Keras). Ranks that all write do so in ``rank0`` and the like, and a job that is
+started again may take a folder of its own for each attempt. Only what is one run may be put
+together: values of different runs have no common mean.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from ray_sentinel.diagnose.runs import evaluates
+
+Points = list[tuple[float, float]]
+"""(Unix seconds, value), in the order in which they were written."""
+Slot = tuple[int, str]
+"""(rank, role), with rank -1 where no folder tells one: what of a run a folder holds."""
+
+_RANK = re.compile(
+    r"(?:(.+)[._-])?(?:rank|worker|process|proc|replica|trainer)[_-]?(\d+)", re.IGNORECASE
+)
+_ATTEMPT = re.compile(r"(?:attempt|restart|retry|try)[_-]?\d+", re.IGNORECASE)
+_ROLE = re.compile(r"(?:train|training|val|valid|validation|eval|evaluation|test)", re.IGNORECASE)
+LEAST_STEPS = 2
+"""A folder with fewer different steps holds no training."""
+
+
+class Folder(msgspec.Struct):
+    """The scalars of one folder of event files, or of several that were put together."""
+
+    path: Path
+    points: dict[str, Points] = {}
+    steps: Points = []
+
+    @property
+    def times(self) -> tuple[float, float]:
+        """Unix seconds of the first and the last value."""
+        ends = [(one[0][0], one[-1][0]) for one in self.points.values() if one]
+        return min(a for a, _ in ends), max(b for _, b in ends)
+
+    @property
+    def trains(self) -> bool:
+        """Whether steps go on in it."""
+        return len({step for _, step in self.steps}) >= LEAST_STEPS
+
+
+class Run(msgspec.Struct):
+    """One run: ``slots`` in the order in which they are to be believed, ``name`` its folder."""
+
+    name: Path
+    slots: dict[Slot, Folder]
+    parts: list[Path] = []
+    """Folders of the earlier runs that it goes on from."""
+
+    @property
+    def main(self) -> Folder:
+        """The folder whose steps are the training's."""
+        training = [one for one in self.slots.values() if one.trains]
+        return next(iter(training or self.slots.values()))
+
+    @property
+    def trains(self) -> bool:
+        """Whether it holds more than evaluations."""
+        return any(one.trains and not evaluates(slot[1]) for slot, one in self.slots.items())
+
+    @property
+    def times(self) -> tuple[float, float]:
+        """Unix seconds of the first and the last value."""
+        ends = [one.times for one in self.slots.values()]
+        return min(a for a, _ in ends), max(b for _, b in ends)
+
+    @property
+    def steps(self) -> tuple[float, float]:
+        """Lowest and highest step."""
+        steps = [step for _, step in self.main.steps]
+        return min(steps), max(steps)
+
+
+def runs_of(folders: Sequence[Folder], root: Path) -> list[Run]:
+    """The runs below ``root``, the earliest first; folders without values are in none."""
+    groups: dict[Path, dict[Path, Slot]] = defaultdict(dict)
+    known = {folder.path: folder for folder in folders if any(folder.points.values())}
+    for path in known:
+        name, slot = _place(path, root)
+        groups[name][path] = slot
+    runs: list[Run] = []
+    for name, slots in groups.items():
+        runs += _runs(name, {path: (slot, known[path]) for path, slot in slots.items()}, root)
+    runs.sort(key=lambda run: (run.times[0], str(run.name)))
+    return _continued(_nested(runs))
+
+
+def _place(path: Path, root: Path) -> tuple[Path, Slot]:
+    """The run's folder, and what of the run this folder holds."""
+    name, rank, role = root, -1, ""
+    for part in path.relative_to(root).parts:
+        if found := _RANK.fullmatch(part):
+            rank = int(found[2])
+            name = name / found[1] if found[1] else name
+        elif _ROLE.fullmatch(part):
+            role = part
+        elif not _ATTEMPT.fullmatch(part):
+            name = name / part
+    # What lies above the root names the job, not this folder's part in it.
+    named = "eval" if path != root and evaluates(path.name) else ""
+    return name, (rank, role or named)
+
+
+def _runs(name: Path, placed: dict[Path, tuple[Slot, Folder]], root: Path) -> list[Run]:
+    """One run, or each folder as its own where they cannot be ranks or attempts of one."""
+    slots: dict[Slot, list[Folder]] = defaultdict(list)
+    for slot, folder in placed.values():
+        slots[slot].append(folder)
+    apart = any(_overlap(one) for one in slots.values()) or not _ranks(slots)
+    if not apart:
+        ordered = sorted(slots, key=lambda slot: (evaluates(slot[1]), slot))
+        found = Run(name, {slot: _joined(slots[slot]) for slot in ordered})
+        return [found]
+    return [
+        Run(path, {(-1, "eval" if evaluates(slot[1]) else ""): folder})
+        for path, (slot, folder) in placed.items()
+    ]
+
+
+def _overlap(folders: Sequence[Folder]) -> bool:
+    spans = sorted(folder.times for folder in folders)
+    return any(later[0] < earlier[1] for earlier, later in pairwise(spans))
+
+
+def _ranks(slots: Mapping[Slot, Sequence[Folder]]) -> bool:
+    """Ranks are numbered without holes or from 0 or 1, and run at the same time as the lowest.
+
+    Folders for 8, 16 and 32, or such that were written in turn, are something else.
+    """
+    ranks = sorted({rank for rank, _ in slots if rank >= 0})
+    if len(ranks) < 2:
+        return True
+    if ranks[0] > 1 and ranks[-1] - ranks[0] + 1 != len(ranks):
+        return False
+    spans: dict[int, tuple[float, float]] = {}
+    for (rank, _), folders in slots.items():
+        ends = [folder.times for folder in folders]
+        spans[rank] = min(a for a, _ in ends), max(b for _, b in ends)
+    return all(_within(spans[rank], spans[ranks[0]]) for rank in ranks)
+
+
+def _joined(folders: Iterable[Folder]) -> Folder:
+    """What several folders hold, one after the other; named by the last."""
+    ordered = sorted(folders, key=lambda folder: folder.times)
+    points: dict[str, Points] = defaultdict(list)
+    for folder in ordered:
+        for tag, values in folder.points.items():
+            points[tag] += values
+    steps = [pair for folder in ordered for pair in folder.steps]
+    return Folder(ordered[-1].path, dict(points), steps)
+
+
+def _nested(runs: list[Run]) -> list[Run]:
+    """Folders that a run made below its own while it ran belong to it: ``add_scalars`` makes one
+    for each of its curves."""
+    kept: list[Run] = []
+    for run in sorted(runs, key=lambda run: len(run.name.parts)):
+        outer = [one for one in kept if one.trains and one.name in run.name.parents]
+        outer = [one for one in outer if _within(run.times, one.times)]
+        if not outer:
+            kept.append(run)
+            continue
+        for (rank, role), folder in run.slots.items():
+            part = run.name.relative_to(outer[0].name) / role
+            outer[0].slots[rank, str(part)] = folder
+    return sorted(kept, key=lambda run: (run.times[0], str(run.name)))
+
+
+def _within(inner: tuple[float, float], outer: tuple[float, float]) -> bool:
+    return inner[0] <= outer[1] and inner[1] >= outer[0]
+
+
+def _continued(runs: list[Run]) -> list[Run]:
+    """Runs that go on where an earlier one was, put together with it."""
+    found: list[Run] = []
+    for run in runs:
+        before = [one for one in found if goes_on(one, run)]
+        if before:
+            run = _after(before[-1], run)
+        found.append(run)
+    going = {part for run in found for part in run.parts}
+    return [run for run in found if run.name not in going]
+
+
+def goes_on(earlier: Run, later: Run) -> bool:
+    """Whether a run was restored from what another one had reached.
+
+    It began after the other's end, not at its own first steps, and no later than one step after
+    those that the other did.
+    """
+    if not earlier.trains or not later.trains or later.times[0] < earlier.times[1]:
+        return False
+    first, begins, reached = later.main.steps[0][1], earlier.steps[0], earlier.steps[1]
+    rise = float(np.median(np.diff(sorted({step for _, step in later.main.steps}))))
+    # The first step that is logged is as far from 0 as the next one from it.
+    return first > max(2 * rise, begins + rise) and first <= reached + 1.5 * rise
+
+
+def _after(earlier: Run, later: Run) -> Run:
+    slots = dict(later.slots)
+    for slot, folder in earlier.slots.items():
+        slots[slot] = _joined([folder, slots[slot]]) if slot in slots else folder
+    ordered = sorted(slots, key=lambda slot: (evaluates(slot[1]), slot))
+    parts = [*earlier.parts, earlier.name]
+    return Run(later.name, {slot: slots[slot] for slot in ordered}, parts)
