@@ -6,11 +6,10 @@ other nodes are clean.
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
-
 from ray_sentinel.diagnose.case import Case
 from ray_sentinel.diagnose.detect import driver, faults
 from ray_sentinel.diagnose.panel import listed
+from ray_sentinel.diagnose.wording import moment
 
 UNKNOWN = "not recorded"
 
@@ -66,4 +65,4 @@ def _others(case: Case, host: str) -> str:
 def _moment(at: float | None) -> str:
     if at is None:
         return UNKNOWN
-    return datetime.fromtimestamp(at, tz=timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return moment(at)

@@ -42,6 +42,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint_period: float | None = None
     failed_checkpoint: float | None = None
     """The step whose checkpoint failed."""
+    now: float | None = None
+    """Unix seconds at which somebody asks; tells whether the job can still run."""
 
 
 class Case:

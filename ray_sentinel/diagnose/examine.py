@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 import numpy as np
 
-from ray_sentinel.diagnose import trust
+from ray_sentinel.diagnose import ending, trust
 from ray_sentinel.diagnose.case import Case, Options
 from ray_sentinel.diagnose.jobcheck import EXPECTED, check_job, confirm_triage
 from ray_sentinel.diagnose.logs import LogFacts
@@ -111,6 +111,11 @@ def _all_clear(case: Case, answers: Sequence[Diagnosis]) -> Diagnosis:
         if line.trained:
             text += f"; steps went on to {line.steps[-1]:.0f}"
         text += "."
+        last = ending.told(case)
+        if last is not None and last.early:
+            outcome, cause, text = "unknown", "ended-early", last.text
+        elif last is not None:
+            text += f" {last.text}"
         # What explains an end only if somebody says that it was not wanted.
         ends = [one.root_cause for one in answers if one.analysis == "heartbeat" and one.chain]
         if ends and not case.logs.files:

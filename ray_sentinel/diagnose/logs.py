@@ -6,6 +6,12 @@ import msgspec
 
 from ray_sentinel.model.diagnosis import Fact
 
+PLANNED = (
+    "max_steps", "max_train_steps", "num_train_steps", "train_iters", "total_steps", "steps",
+)  # fmt: skip
+"""What Transformers and Lightning, Accelerate, MaxText, Megatron and others call their number of
+steps. (MaxText's ``steps`` comes last: elsewhere it may be another number.)"""
+
 
 class LoggedStep(msgspec.Struct, frozen=True):
     """A ``completed step:`` line."""
@@ -37,8 +43,23 @@ class LogFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Modules that XLA dumped."""
     summary: bool = False
     """The log ends with a JOB SUMMARY."""
+    ended: str = ""
+    """What triage of the logs calls the job: "completed", "running", ..."""
     facts: tuple[Fact, ...] = ()
     files: tuple[str, ...] = ()
+
+    @property
+    def planned_steps(self) -> float | None:
+        """How many steps the job was to do, by its configuration; None where it does not say."""
+        for name in PLANNED:
+            try:
+                planned = float(self.arguments.get(name) or self.config.get(name, ""))
+            except ValueError:
+                continue
+            # Transformers writes -1 where the epochs tell.
+            if 0 < planned < float("inf"):
+                return planned
+        return None
 
     @property
     def checkpoint_period(self) -> float | None:

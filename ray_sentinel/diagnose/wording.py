@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime, timezone
 
 import numpy as np
 
@@ -10,6 +11,15 @@ from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import Case
 from ray_sentinel.diagnose.stop import Stop
 from ray_sentinel.model.diagnosis import Culprit, Diagnosis, Fact, Link, Outcome
+
+
+def moment(at: float) -> str:
+    """A time for people.
+
+    >>> moment(0.0)
+    '1970-01-01 00:00:00 UTC'
+    """
+    return datetime.fromtimestamp(at, tz=timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def spread(values: Sequence[float], unit: str) -> str:

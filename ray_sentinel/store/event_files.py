@@ -7,8 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
+from ray_sentinel.diagnose.logs import LogFacts
 from ray_sentinel.diagnose.runs import evaluates
 from ray_sentinel.diagnose.series import Grid, Reduce, Samples, Selector, TimeSeries
 from ray_sentinel.evidence.event_files.state import metric_name
@@ -46,7 +48,11 @@ _SKIPPED = frozenset({"prometheus", "ray_logs", "xla_dump", "incidents", "checkp
 
 
 class EventFilesSource(MemorySource):
-    """The ``tb_*`` series of some event files."""
+    """The ``tb_*`` series of some event files, and the configuration that was written to them."""
+
+    def __init__(self, title: str) -> None:
+        super().__init__(title)
+        self.config: dict[str, str] = {}
 
     def span(self) -> tuple[float, float] | None:
         """First and last value; the last one counts for a usual step, so that no cell cuts it."""
@@ -84,6 +90,7 @@ def load_events(
     taken: set[str] = set()
     for run in runs:
         for (_, role), folder in run.slots.items():
+            source.config = {**folder.config, **source.config}
             labels = {"host": host} if host else {}
             if len(by_folder) > 1:
                 labels["run"] = os.path.relpath(folder.path, root)
@@ -166,8 +173,9 @@ def _add(
 class WithEvents:
     """A source whose ``tb_*`` series come from event files: every step, no gap, no fill."""
 
-    def __init__(self, source: TimeSeries, events: MemorySource) -> None:
+    def __init__(self, source: TimeSeries, events: EventFilesSource) -> None:
         self._source, self._events = source, events
+        self.config = events.config
         self.title = source.title
         self.notes = [
             *source.notes,
@@ -221,3 +229,10 @@ def with_events(source: TimeSeries, folder: Path | None) -> TimeSeries:
     if ours is None or ours[1] < span[0] or ours[0] > span[1]:
         return source
     return WithEvents(source, events)
+
+
+def with_config(logs: LogFacts, source: TimeSeries) -> LogFacts:
+    """The log's facts, with the parameters that only the event files tell."""
+    if not isinstance(source, (EventFilesSource, WithEvents)) or not source.config:
+        return logs
+    return msgspec.structs.replace(logs, config={**source.config, **logs.config})

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ray_sentinel.evidence.event_files.events import Event
 from ray_sentinel.evidence.event_files.state import MAX_TAGS, RunState
+from ray_sentinel.store.event_config import parameters
 from ray_sentinel.store.event_records import read_events
 from ray_sentinel.store.event_runs import Folder, Points
 
@@ -19,13 +20,15 @@ LEAST_POINTS = 3
 def read_folder(path: Path, files: list[Path], notes: list[str]) -> Folder:
     """All scalars of the files in a folder; what was lost or left out is said in ``notes``."""
     state = RunState()
-    folder = Folder(path, {}, [])
+    folder = Folder(path, {}, [], {})
     timeless = 0
     doubled: set[str] = set()
     for file in files:
         points: dict[str, Points] = defaultdict(list)
         steps: Points = []
         for event in read_events(file, notes):
+            for tag, text in event.texts:
+                folder.config.update(parameters(tag, text))
             if event.scalars and not 0 < event.wall_time < MAX_TIME:
                 timeless += 1
                 continue

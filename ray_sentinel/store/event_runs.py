@@ -40,6 +40,8 @@ class Folder(msgspec.Struct):
     path: Path
     points: dict[str, Points] = {}
     steps: Points = []
+    config: dict[str, str] = {}
+    """Parameters that were written as texts."""
 
     @property
     def times(self) -> tuple[float, float]:
@@ -161,7 +163,8 @@ def _joined(folders: Iterable[Folder]) -> Folder:
         for tag, values in folder.points.items():
             points[tag] += values
     steps = [pair for folder in ordered for pair in folder.steps]
-    return Folder(ordered[-1].path, dict(points), steps)
+    config = {name: value for folder in ordered for name, value in folder.config.items()}
+    return Folder(ordered[-1].path, dict(points), steps, config)
 
 
 def _nested(runs: list[Run]) -> list[Run]:

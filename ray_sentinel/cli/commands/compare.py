@@ -23,7 +23,7 @@ from ray_sentinel.diagnose.logs import LogFacts
 from ray_sentinel.diagnose.view import View
 from ray_sentinel.errors import InputError, UsageError
 from ray_sentinel.report.diagnosis_markdown import table
-from ray_sentinel.store.event_files import with_events
+from ray_sentinel.store.event_files import with_config, with_events
 from ray_sentinel.store.open import open_source
 
 HELP = "compare jobs over the steps that they have in common"
@@ -68,7 +68,7 @@ def _side(stack: ExitStack, job: str, binary: str, progress: Callable[[str], Non
             raise
         return Side(title=job, case=None, logs=logs)
     source = with_events(opened.source, opened.folder)
-    logs = gather(opened.folder, progress)
+    logs = with_config(gather(opened.folder, progress), source)
     span = source.span()
     if span is None:
         return Side(title=job, case=None, logs=logs)

@@ -30,7 +30,7 @@ from ray_sentinel.model.diagnosis import Report
 from ray_sentinel.report.diagnosis_html import html
 from ray_sentinel.report.diagnosis_json import as_data
 from ray_sentinel.report.diagnosis_markdown import markdown
-from ray_sentinel.store.event_files import with_events
+from ray_sentinel.store.event_files import with_config, with_events
 from ray_sentinel.store.incident_window import incident_window
 from ray_sentinel.store.open import Opened, open_source
 from ray_sentinel.store.windows import parse_window
@@ -82,9 +82,10 @@ def run(args: argparse.Namespace) -> int:
         with opening as opened:
             folder = Path(args.logs) if args.logs else opened.folder
             logs = LogFacts() if args.no_logs else gather(folder, progress)
+            source = with_events(opened.source, None if args.no_logs else opened.folder)
             report = examine(
-                with_events(opened.source, None if args.no_logs else opened.folder),
-                logs=logs,
+                source,
+                logs=with_config(logs, source),
                 options=_options(args, opened),
                 chosen=chosen,
                 progress=progress,
@@ -118,6 +119,7 @@ def _options(args: argparse.Namespace, opened: Opened) -> Options:
         heartbeat_timeout=args.heartbeat_timeout,
         checkpoint_period=args.checkpoint_period,
         failed_checkpoint=args.failed_checkpoint,
+        now=time.time(),
     )
 
 

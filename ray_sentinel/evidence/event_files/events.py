@@ -28,6 +28,9 @@ _INTEGERS = frozenset({7, 10, 11, 16, 17})
 _HALVES = 13
 
 SCALARS = "scalars"
+TEXT = "text"
+MAX_TEXT = 1 << 20
+"""Bytes; longer texts are passed over."""
 
 
 class MalformedEvent(ValueError):
@@ -44,12 +47,14 @@ class Scalar(msgspec.Struct, frozen=True, gc=False):
 
 
 class Event(msgspec.Struct, frozen=True, gc=False):
-    """One record: ``wall_time`` in Unix seconds, ``others`` are tags that are no scalars."""
+    """One record: ``wall_time`` in Unix seconds, ``others`` are tags that are no scalars, ``texts``
+    the (tag, text) of those that are texts."""
 
     wall_time: float
     step: int
     scalars: tuple[Scalar, ...] = ()
     others: tuple[str, ...] = ()
+    texts: tuple[tuple[str, str], ...] = ()
 
 
 def parse_event(data: bytes) -> Event:
@@ -98,6 +103,7 @@ def _parse(data: bytes) -> Event:
     wall_time, step = 0.0, 0
     scalars: list[Scalar] = []
     others: list[str] = []
+    texts: list[tuple[str, str]] = []
     try:
         for number, wire, start, end in _fields(data, 0, len(data)):
             if number == 1 and wire == _FIXED64:
@@ -107,28 +113,38 @@ def _parse(data: bytes) -> Event:
             elif number == 5 and wire == _BYTES:
                 for inner, kind, begin, stop in _fields(data, start, end):
                     if inner == 1 and kind == _BYTES:
-                        _value(data, begin, stop, scalars, others)
+                        _value(data, begin, stop, scalars, others, texts)
     except (IndexError, struct.error, OverflowError, UnicodeDecodeError) as error:
         raise MalformedEvent(str(error)) from None
-    return Event(wall_time, step, tuple(scalars), tuple(others))
+    return Event(wall_time, step, tuple(scalars), tuple(others), tuple(texts))
 
 
-def _value(data: bytes, start: int, end: int, scalars: list[Scalar], others: list[str]) -> None:
+def _value(
+    data: bytes,
+    start: int,
+    end: int,
+    scalars: list[Scalar],
+    others: list[str],
+    texts: list[tuple[str, str]],
+) -> None:
     tag, plugin = "", ""
     value: float | None = None
+    tensor = (0, 0)
     for number, wire, begin, stop in _fields(data, start, end):
         if number == 1 and wire == _BYTES:
             tag = data[begin:stop].decode("utf-8")
         elif number == 2 and wire == _FIXED32:
             value = _float(data, begin)[0]
         elif number == 8 and wire == _BYTES:
-            value = _tensor(data, begin, stop)
+            value, tensor = _tensor(data, begin, stop), (begin, stop)
         elif number == 9 and wire == _BYTES:
             plugin = _plugin(data, begin, stop)
     if not tag:
         return
     if value is None or plugin not in ("", SCALARS):
         others.append(tag)
+        if plugin == TEXT and 0 < tensor[1] - tensor[0] <= MAX_TEXT:
+            texts.append((tag, _text(data, *tensor)))
     else:
         scalars.append(Scalar(tag, value, plugin))
 
@@ -141,6 +157,15 @@ def _plugin(data: bytes, start: int, end: int) -> str:
                 if inner == 1 and kind == _BYTES:
                     return data[first:last].decode("utf-8")
     return ""
+
+
+def _text(data: bytes, start: int, end: int) -> str:
+    """The strings of a ``TensorProto``, a line each."""
+    return "\n".join(
+        data[begin:stop].decode("utf-8", "replace")
+        for number, wire, begin, stop in _fields(data, start, end)
+        if number == 8 and wire == _BYTES
+    )
 
 
 def _tensor(data: bytes, start: int, end: int) -> float | None:
