@@ -180,7 +180,9 @@ class Reasoning:
         return ""
 
     def _hidden(self) -> None:
-        for rank, reason in self.hidden.held_back(self.findings.culprits).items():
+        known = self.findings.culprits
+        reasons = self.hidden.held_back(known) | self.hidden.launching(known)
+        for rank, reason in reasons.items():
             self.findings.blame(rank, "not-enqueued", reason, _HIDDEN)
         self.findings.remarks += self.hidden.remarks
 
