@@ -128,6 +128,9 @@ def _deltas(first: Side, second: Side, steps: tuple[float, float]) -> tuple[Delt
         one, other = _levels(first.case, key, steps), _levels(second.case, key, steps)
         if one.size and other.size:
             panel = second.case.view.panel(key)
+            if key == "train.throughput" and panel.metric != first.case.view.panel(key).metric:
+                # Tokens or FLOPs, of a device or of all: each writer counts something else.
+                continue
             unit = panel.quantity.unit + ("/s" if panel.quantity.kind == "counter" else "")
             found.append(_delta(panel.metric, title, unit, one, other))
     if not any(delta.title in _PACE for delta in found):

@@ -172,7 +172,8 @@ def _nested(runs: list[Run]) -> list[Run]:
     for each of its curves."""
     kept: list[Run] = []
     for run in sorted(runs, key=lambda run: len(run.name.parts)):
-        outer = [one for one in kept if one.trains and one.name in run.name.parents]
+        above = run.name.parents
+        outer = [one for one in kept if one.name in above and one.trains]
         outer = [one for one in outer if _within(run.times, one.times)]
         if not outer:
             kept.append(run)
@@ -191,12 +192,24 @@ def _continued(runs: list[Run]) -> list[Run]:
     """Runs that go on where an earlier one was, put together with it."""
     found: list[Run] = []
     for run in runs:
-        before = [one for one in found if goes_on(one, run)]
-        if before:
-            run = _after(before[-1], run)
-        found.append(run)
+        before = None
+        if run.trains and _restored(run):
+            before = next((one for one in reversed(found) if goes_on(one, run)), None)
+        found.append(run if before is None else _after(before, run))
     going = {part for run in found for part in run.parts}
     return [run for run in found if run.name not in going]
+
+
+def _restored(run: Run) -> bool:
+    """Whether a run does not begin at its own first steps.
+
+    The first step that is logged is as far from 0 as the next one from it.
+    """
+    return run.main.steps[0][1] > 2 * _rise(run)
+
+
+def _rise(run: Run) -> float:
+    return float(np.median(np.diff(sorted({step for _, step in run.main.steps}))))
 
 
 def goes_on(earlier: Run, later: Run) -> bool:
@@ -207,10 +220,9 @@ def goes_on(earlier: Run, later: Run) -> bool:
     """
     if not earlier.trains or not later.trains or later.times[0] < earlier.times[1]:
         return False
-    first, begins, reached = later.main.steps[0][1], earlier.steps[0], earlier.steps[1]
-    rise = float(np.median(np.diff(sorted({step for _, step in later.main.steps}))))
-    # The first step that is logged is as far from 0 as the next one from it.
-    return first > max(2 * rise, begins + rise) and first <= reached + 1.5 * rise
+    first, rise = later.main.steps[0][1], _rise(later)
+    begins, reached = earlier.steps
+    return _restored(later) and begins + rise < first <= reached + 1.5 * rise
 
 
 def _after(earlier: Run, later: Run) -> Run:

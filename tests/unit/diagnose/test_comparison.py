@@ -102,6 +102,21 @@ def test_where_no_step_time_is_told_the_steps_tell_it() -> None:
     assert found.root_cause.startswith("step time differs by +40.0%")
 
 
+def test_throughputs_that_count_different_things_are_not_compared() -> None:
+    def counted(metric: str, value: float) -> Side:
+        source = MemorySource()
+        times = [1e6 + 10.0 * place for place in range(200)]
+        source.add("tb_step", {}, times, range(200))
+        source.add(metric, {}, times, [value] * 200)
+        return Side(title=metric, case=Case(View(source, 1e6, times[-1])), logs=LogFacts())
+
+    tokens = counted("tb_tokens_per_sec", 5e4)
+    found = compare(tokens, counted("tb_perf_per_device_tflops", 400.0))
+    assert [delta.title for delta in found.deltas] == ["step time"]
+    found = compare(tokens, counted("tb_tokens_per_sec", 4e4))
+    assert [delta.title for delta in found.deltas] == ["throughput"]
+
+
 def test_no_common_steps_and_configuration() -> None:
     one = LogFacts(config={"a": "1", "b": "2"}, steps=(LoggedStep(step=1), LoggedStep(step=5)))
     other = LogFacts(config={"a": "1", "b": "3"}, steps=(LoggedStep(step=9), LoggedStep(step=12)))

@@ -156,3 +156,31 @@ def test_compare_says_what_it_left_out(tmp_path: Path, capsys: pytest.CaptureFix
     loss = next(delta for delta in found["deltas"] if delta["title"] == "loss")
     assert (loss["first"], loss["second"]) == (2.0, 2.0)
     assert any(f"name it: {tmp_path}/a/exp1" in note for note in found["notes"])
+
+
+@pytest.mark.parametrize(
+    ("tag", "key"),
+    [
+        ("learning/loss", "train.loss"),
+        ("train/loss", "train.loss"),
+        ("train_loss_step", "train.loss"),
+        ("epoch_loss", "train.loss"),
+        ("lm loss", "train.loss"),
+        ("reduced_train_loss", "train.loss"),
+        ("loss_metrics/global_avg_loss", "train.loss"),
+        ("Train/Samples/train_loss", "train.loss"),
+        ("iteration-time", "train.step_time"),
+        ("train_step_timing in s", "train.step_time"),
+        ("time_metrics/end_to_end(s)", "train.step_time"),
+        ("timing_s/step", "train.step_time"),
+        ("throughput(tps)", "train.throughput"),
+        ("tokens_per_second_per_gpu", "train.throughput"),
+    ],
+)
+def test_the_tags_of_frameworks_are_known(tmp_path: Path, tag: str, key: str) -> None:
+    put(tmp_path, range(20), 3.0, tag=tag)
+    source = load(tmp_path)
+    span = source.span()
+    assert span is not None
+    panel = View(source, *span).panel(key)
+    assert (len(panel.rows), set(panel.values[0].tolist()) - {3.0}) == (1, set())
