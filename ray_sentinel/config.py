@@ -33,7 +33,7 @@ ENV_PREFIX = "RAY_SENTINEL_"
 # Set by us for our own processes, or read elsewhere: no settings.
 ENV_RESERVED = frozenset(
     {"CONFIG", "JOB", "ATTEMPT", "ROLE", "RECORD_DIR", "AUTOSTEP", "FAULT", "DEMO"}
-    | {"CHECKPOINT", "STEP"}
+    | {"CHECKPOINT", "STEP", "BAD_NODES"}
 )
 
 T = TypeVar("T")

@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from ray_sentinel import process
 from ray_sentinel.capture import session
 from ray_sentinel.clearance import Clearance
 from ray_sentinel.config import Config, load, safe_name
@@ -24,9 +25,11 @@ from ray_sentinel.logs.catalogue import load_catalogue
 from ray_sentinel.logs.checkpoints import scan_checkpoints
 from ray_sentinel.logs.triage import triage_path
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
+from ray_sentinel.model.incident import Incident
 from ray_sentinel.progress.reader import RecordReader
 from ray_sentinel.serving.client import get_json
 from ray_sentinel.supervise.actions import Result
+from ray_sentinel.supervise.bad_nodes import BadNode, of_incidents, of_triage
 from ray_sentinel.supervise.curable import normalised
 from ray_sentinel.supervise.descendants import descendants
 from ray_sentinel.supervise.folder import State
@@ -47,6 +50,8 @@ NO_HANG = frozenset({"slow", "starved", "paused", "sentinel", "asked", "stall"})
 ENDS = frozenset({"rank-dead", "oom-killed", "node-lost"})
 PATIENCE = 30.0
 """Seconds that a launcher has to end by itself after a rank did: what it says then tells more."""
+DRAIN_SECONDS = 60.0
+"""For joining the Ray cluster and asking it."""
 SURE = 0.5
 """A class of failure with less confidence is not acted upon."""
 
@@ -64,13 +69,15 @@ def run(
     max_output: int = 256 << 20,
     say: Callable[[str], None] | None = None,
     notifier: Notifier | None = None,
+    drain_bad_nodes: bool = False,
     **policy: Any,
 ) -> Result:
     """Start ``command``, watch it, restart it from its latest good checkpoint; blocks.
 
     ``checkpoint_dir`` may be several places, the fastest first. ``page`` is the coordinator's
     address ("" for none; None for the configured port on this machine). ``notifier`` tells people;
-    else the ``[notify]`` section of the configuration says whom. ``policy`` are fields of
+    else the ``[notify]`` section of the configuration says whom. ``drain_bad_nodes`` has Ray place
+    nothing more on a node that was found bad, for good. ``policy`` are fields of
     ``supervise.policy.Policy``, such as ``max_retries``. Raises UsageError where the command or an
     argument cannot be used, or where somebody supervises the job already.
     """
@@ -102,6 +109,7 @@ def run(
         clear=Clearance(task.argv, task.environ, name, where).problem,
         say=say or (lambda text: None),
         notify=lambda event, text: told.tell(run_notice(name, event, text)),
+        drain=(lambda node: drain(node, task.environ)) if drain_bad_nodes else None,
     )
     try:
         return Supervisor(task, rules, parts, terminal=terminal).run()
@@ -163,6 +171,7 @@ def explain(folder: Path, state: State) -> Failure | None:
         text=f"{answer.summary}; {plain.text}" if sure else plain.text,
         exception=exception,
         step=answer.progress.last_step,
+        nodes=of_triage(answer),
     )
 
 
@@ -182,7 +191,9 @@ def look_at_page(page: str, job: str, since: float, now: float | None = None) ->
         found = get_json(f"{page.rstrip('/')}/api/v1/incidents", seconds=PAGE_SECONDS)
     except UnreachableError:
         return Sighting()
-    for incident in reversed(found if isinstance(found, list) else []):
+    incidents = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+    blamed = of_incidents(_records(incidents), job)
+    for incident in reversed(incidents):
         kind, state = str(incident.get("kind")), str(incident.get("state"))
         if incident.get("job") != job or kind in NO_HANG:
             continue
@@ -193,8 +204,35 @@ def look_at_page(page: str, job: str, since: float, now: float | None = None) ->
         if state in ("confirmed", "captured", "explained"):
             bundle = str(incident.get("bundle") or "") if state != "confirmed" else ""
             summary = str(incident.get("summary") or incident.get("verdict") or kind)
-            return Sighting(hang=f"{summary} (incident {incident.get('id')})", bundle=bundle)
-    return Sighting()
+            return Sighting(
+                hang=f"{summary} (incident {incident.get('id')})", bundle=bundle, bad_nodes=blamed
+            )
+    return Sighting(bad_nodes=blamed)
+
+
+def _records(incidents: Sequence[dict[str, Any]]) -> list[Incident]:
+    """Those that can be read: a coordinator of another version may say other things."""
+    made = []
+    for one in incidents:
+        try:
+            made.append(msgspec.convert(one, Incident))
+        except msgspec.ValidationError:
+            continue
+    return made
+
+
+def drain(node: BadNode, environ: Mapping[str, str]) -> str:
+    """Have Ray place nothing more on a node: what came of it, in one sentence.
+
+    In a process of its own: joining a cluster is nothing that a supervisor should hang in.
+    """
+    argv = [sys.executable, "-m", "ray_sentinel.actors.draining", node.host, node.why]
+    ended = process.run(argv, deadline=DRAIN_SECONDS, env=environ)
+    if ended.ok:
+        return f"{node.host} is drained: Ray places nothing more on it"
+    last = ended.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+    why = last[0][:300] if last and not ended.timed_out else ended.explain()
+    return f"{node.host} is not drained: {why}"
 
 
 def capture(config: Config, state: State, folder: Path, why: str) -> str:

@@ -74,6 +74,16 @@ class ControlStore:
             last_dead=tuple(sorted(dead, key=_when)[-LAST_DEAD:]),
         )
 
+    def drain(self, node_id: str, why: str) -> str:
+        """Have nothing more placed on a node (id in hex); why it is refused, else empty. Raises
+        RuntimeError where the store does not answer."""
+        from ray.core.generated import autoscaler_pb2
+
+        # The other reason there is, idleness, is refused while something runs on the node.
+        reason = autoscaler_pb2.DrainNodeReason.Value("DRAIN_NODE_REASON_PREEMPTION")
+        accepted, refusal = self._client.drain_node(node_id, reason, why, 0)
+        return "" if accepted else str(refusal) or "without a reason"
+
 
 def ask(address: str) -> RayCluster:
     """The cluster whose control store is at ``address`` (HOST:PORT), asked once; with its

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ray_sentinel.supervise.bad_nodes import BadNode
 from ray_sentinel.supervise.policy import Checkpoint
 
 
@@ -18,6 +19,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """Between the last checkpoint before each failure, or the attempt's start, and the restart."""
     stopped_by: int | None = None
     """The signal that the supervisor was given."""
+    bad_nodes: tuple[BadNode, ...] = ()
+    """Found on the way; later attempts were to do without them."""
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,6 +38,8 @@ class Launch(Action, frozen=True):
 
     attempt: int
     checkpoint: Checkpoint | None
+    without: tuple[str, ...] = ()
+    """Hosts that are bad."""
 
 
 class Capture(Action, frozen=True):

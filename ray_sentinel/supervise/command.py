@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 
 from ray_sentinel.errors import UsageError
 from ray_sentinel.supervise.policy import Checkpoint
+
+_PLACE = re.compile(r"\{(checkpoint|step|attempt|bad_nodes)\}")
+_IDLE = re.compile(r"-[^=\s]*=\{bad_nodes\}")
+"""An option that is there for the bad nodes alone."""
 
 
 def resolved(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> str:
@@ -26,29 +31,39 @@ def resolved(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> st
     raise UsageError(f"{name}: there is no such program{'' if os.sep in name else ' on PATH'}")
 
 
-def filled(argv: Sequence[str], attempt: int, checkpoint: Checkpoint | None) -> list[str]:
-    """``{checkpoint}``, ``{step}`` and ``{attempt}`` replaced in every argument.
+def filled(
+    argv: Sequence[str],
+    attempt: int,
+    checkpoint: Checkpoint | None,
+    bad_nodes: Sequence[str] = (),
+) -> list[str]:
+    """``{checkpoint}``, ``{step}``, ``{attempt}`` and ``{bad_nodes}`` replaced in every argument.
 
-    Without a checkpoint the first is empty, and the step 0. Other braces stay as they are.
+    Without a checkpoint the first is empty, and the step 0. Bad nodes are hosts with commas between
+    them; without any, an option that has no other value (``--exclude={bad_nodes}``) is left out.
+    Other braces stay as they are.
     """
     values = {
-        "{checkpoint}": checkpoint.path if checkpoint else "",
-        "{step}": str(checkpoint.step if checkpoint else 0),
-        "{attempt}": str(attempt),
+        "checkpoint": checkpoint.path if checkpoint else "",
+        "step": str(checkpoint.step if checkpoint else 0),
+        "attempt": str(attempt),
+        "bad_nodes": ",".join(bad_nodes),
     }
-    out = []
-    for argument in argv:
-        for name, value in values.items():
-            argument = argument.replace(name, value)
-        out.append(argument)
-    return out
+    kept = [*argv[:1], *(one for one in argv[1:] if bad_nodes or not _IDLE.fullmatch(one))]
+    if not bad_nodes:
+        # In a list of the user's own, no empty name is left beside the others.
+        kept = [re.sub(r",\{bad_nodes\}|\{bad_nodes\},", "", one) for one in kept]
+    return [_PLACE.sub(lambda found: values[found[1]], one) for one in kept]
 
 
-def variables(job: str, attempt: int, checkpoint: Checkpoint | None) -> dict[str, str]:
+def variables(
+    job: str, attempt: int, checkpoint: Checkpoint | None, bad_nodes: Sequence[str] = ()
+) -> dict[str, str]:
     """What the attempt is told through its environment."""
     told = {
         "RAY_SENTINEL_JOB": job,
         "RAY_SENTINEL_ATTEMPT": str(attempt),
         "RAY_SENTINEL_STEP": str(checkpoint.step if checkpoint else 0),
+        "RAY_SENTINEL_BAD_NODES": ",".join(bad_nodes),
     }
     return {**told, "RAY_SENTINEL_CHECKPOINT": checkpoint.path} if checkpoint else told

@@ -14,7 +14,7 @@ Only ``begin``, ``resume`` and ``handle`` change the state. Times come with the 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import msgspec
@@ -30,6 +30,7 @@ from ray_sentinel.supervise.actions import (
     Result,
     Say,
 )
+from ray_sentinel.supervise.bad_nodes import BadNode, unknown
 from ray_sentinel.supervise.curable import incurable
 from ray_sentinel.supervise.events import (
     Captured,
@@ -37,6 +38,7 @@ from ray_sentinel.supervise.events import (
     Event,
     Exited,
     HangSeen,
+    NodesFound,
     Offered,
     Progressed,
     Saved,
@@ -67,6 +69,9 @@ class Ledger(msgspec.Struct, kw_only=True):
     left_out: list[str] = []
     failures: list[Failure] = []
     """Since the last progress."""
+    bad_nodes: list[BadNode] = []
+    begun: float = 0.0
+    """When the first attempt started; what was bad before it may have been mended."""
 
 
 class Course:
@@ -106,20 +111,17 @@ class Course:
             case Offered():
                 return self._offered(event)
             case Started():
-                self.phase = "running"
-                self.ledger.attempt_started = event.time
-                return [] if self._stop is None else self._end()
+                return self._started(event)
             case Progressed() | Saved():
                 return self._moved(event)
-            case HangSeen():
-                return self._hang_seen(event)
-            case Captured():
-                return self._end() if self.phase == "capturing" else []
+            case HangSeen() | Captured():
+                return self._hangs(event)
             case Exited():
                 return self._exited(event)
+            case NodesFound():
+                return self._nodes_found(event.nodes, event.time)
             case Unkillable():
-                text = f"pid {event.pid} hangs in the kernel and cannot be ended: reboot its node"
-                return self._finish(False, text)
+                return self._unkillable(event)
             case StopAsked():
                 return self._stop_asked(event)
             case Cleared():
@@ -127,6 +129,12 @@ class Course:
             case Tick():
                 return self._tick(event)
         return []
+
+    def _started(self, event: Started) -> list[Action]:
+        self.phase = "running"
+        self.ledger.attempt_started = event.time
+        self.ledger.begun = self.ledger.begun or event.time
+        return [] if self._stop is None else self._end()
 
     def _choose(self) -> Choose:
         self.phase = "choosing"
@@ -145,7 +153,8 @@ class Course:
         self.ledger.checkpoint = event.checkpoint
         self._step = None
         self.phase = "starting"
-        return [Launch(attempt=self.ledger.attempt, checkpoint=event.checkpoint)]
+        without = tuple(node.host for node in self.ledger.bad_nodes)
+        return [Launch(attempt=self.ledger.attempt, checkpoint=event.checkpoint, without=without)]
 
     def _moved(self, event: Progressed | Saved) -> list[Action]:
         if self.phase not in ("running", "capturing"):
@@ -163,7 +172,21 @@ class Course:
             return [Say(text=f"step {event.step} is saved: the retry budget is full again")]
         return []
 
-    def _hang_seen(self, event: HangSeen) -> list[Action]:
+    def _nodes_found(self, nodes: Sequence[BadNode], now: float) -> list[Action]:
+        dated = [
+            msgspec.structs.replace(one, at=now if one.at is None else one.at) for one in nodes
+        ]
+        ours = [one for one in dated if one.at is not None and one.at >= self.ledger.begun]
+        new = unknown(ours, self.ledger.bad_nodes)
+        if not new:
+            return []
+        self.ledger.bad_nodes += new
+        text = "; ".join(f"bad node {one.host}: {one.why}" for one in new)
+        return [Say(text=text, event="bad-node")]
+
+    def _hangs(self, event: HangSeen | Captured) -> list[Action]:
+        if isinstance(event, Captured):
+            return self._end() if self.phase == "capturing" else []
         if self.phase != "running":
             return []
         self.phase = "capturing"
@@ -171,11 +194,19 @@ class Course:
         self._hang = event.why
         return [Say(text=f"hang: {event.why}", event="hang"), Capture(why=event.why)]
 
+    def _unkillable(self, event: Unkillable) -> list[Action]:
+        text = f"pid {event.pid} hangs in the kernel and cannot be ended: reboot its node"
+        return self._finish(False, text)
+
     def _end(self) -> list[Action]:
         self.phase = "ending"
         return [End(signal=self._stop or 15)]
 
     def _exited(self, event: Exited) -> list[Action]:
+        blamed = event.failure.nodes if event.failure is not None else ()
+        return [*self._nodes_found(blamed, event.time), *self._after(event)]
+
+    def _after(self, event: Exited) -> list[Action]:
         self.ledger.last_saved = event.last_saved
         if self._stop is not None:
             return self._stopped()
@@ -211,6 +242,8 @@ class Course:
         self._due = now + delay
         self.phase = "waiting"
         said = f"attempt {ledger.attempt - 1} failed ({failure.text}); restart in {delay:.0f} s"
+        if ledger.bad_nodes:
+            said += f", without {', '.join(node.host for node in ledger.bad_nodes)}"
         return [*left_out, Say(text=said, event="restart")]
 
     def _leave_out(self, failure: Failure) -> list[Action]:
@@ -266,5 +299,6 @@ class Course:
             total_retries=self.ledger.total_retries,
             time_lost_seconds=self.ledger.time_lost,
             stopped_by=self._stop,
+            bad_nodes=tuple(self.ledger.bad_nodes),
         )
         return [Finish(result=result)]

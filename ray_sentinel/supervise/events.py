@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ray_sentinel.supervise.bad_nodes import BadNode
 from ray_sentinel.supervise.policy import Checkpoint, Failure
 
 
@@ -33,6 +34,12 @@ class HangSeen(Event, frozen=True):
     """Confirmed by the sentinel, or no progress for too long."""
 
     why: str
+
+
+class NodesFound(Event, frozen=True):
+    """Nodes that are bad, known before or not."""
+
+    nodes: tuple[BadNode, ...]
 
 
 class Captured(Event, frozen=True):

@@ -93,6 +93,7 @@ class JobSupervisor:
                 final_step=step,
                 total_retries=self._course.ledger.total_retries,
                 time_lost_seconds=self._course.ledger.time_lost,
+                bad_nodes=tuple(self._course.ledger.bad_nodes),
             )
             return
         self._running = False
@@ -106,14 +107,20 @@ class JobSupervisor:
         if found is not None:
             self._feed(events.Saved(time=now, step=found.step))
         if self._course.phase == "running":
-            sighting = self._watch(self._first.name, self._course.ledger.attempt_started)
+            sighting = self._sighting()
             if why := sighting.hang or self._movement.stagnates(now):
                 self._feed(events.HangSeen(time=now, why=why))
             return
-        sighting = self._watch(self._first.name, self._course.ledger.attempt_started)
+        sighting = self._sighting()
         # The sentinel captures by itself; where nobody watches there is nothing to wait for.
         if self._course.phase == "capturing" and (sighting.bundle or not sighting.hang):
             self._feed(events.Captured(time=now, bundle=sighting.bundle))
+
+    def _sighting(self) -> Sighting:
+        found = self._watch(self._first.name, self._course.ledger.attempt_started)
+        if found.bad_nodes:
+            self._feed(events.NodesFound(time=self._clock.now(), nodes=found.bad_nodes))
+        return found
 
     def _failure(self, status: str) -> Failure | None:
         if status == "SUCCEEDED":
@@ -153,6 +160,7 @@ class JobSupervisor:
                     self._say(str(error))
             case actions.Clear():
                 # Ray ends a stopped job's actors and frees what they held before it starts others.
+                self._sighting()
                 self._feed(events.Cleared(time=now))
             case actions.Finish():
                 self._result = action.result
@@ -161,7 +169,8 @@ class JobSupervisor:
 
     def _launch(self, action: actions.Launch) -> None:
         config = {**self._first.options, "entrypoint": self._first.template}
-        self.job_id = self._jobs.submit(config, action.checkpoint, action.attempt, self._first.name)
+        start_from, name = action.checkpoint, self._first.name
+        self.job_id = self._jobs.submit(config, start_from, action.attempt, name, action.without)
         start = action.checkpoint.step if action.checkpoint else 0
         self._movement = Movement(self._policy, self._clock.now(), start)
         where = f" from {action.checkpoint.path}" if action.checkpoint else ""

@@ -13,6 +13,7 @@ Style = Literal["auto", "json", "slack"]
 
 _SIGNS = {
     "hang": ":rotating_light:",
+    "bad-node": ":no_entry:",
     "restart": ":arrows_counterclockwise:",
     "failed": ":x:",
     "success": ":white_check_mark:",
@@ -30,8 +31,8 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     """Equal for what must be told only once, such as an incident's id and state."""
     event: str
-    """"suspected", "confirmed", ..., "resolved" of an incident; "hang", "restart", "failed",
-    "success", "stopped" of a supervised run."""
+    """"suspected", "confirmed", ..., "resolved" of an incident; "hang", "bad-node",
+    "restart", "failed", "success", "stopped" of a supervised run."""
     job: str
     text: str
     """One sentence."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 
+from ray_sentinel.supervise.bad_nodes import BadNode
 from ray_sentinel.supervise.choose import Scan
 from ray_sentinel.supervise.folder import State
 from ray_sentinel.supervise.policy import Failure
@@ -19,6 +20,8 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     """One sentence where it has confirmed that the job hangs; else empty."""
     bundle: str = ""
     """The folder with the evidence, once it has been captured."""
+    bad_nodes: tuple[BadNode, ...] = ()
+    """Those that its confirmed incidents blame."""
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,4 +42,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     """What the old attempt still holds; empty where all is free."""
     say: Callable[[str], None] = lambda text: None
     notify: Callable[[str, str], object] = lambda event, text: None
-    """(event, sentence): "hang", "restart", "failed", "success", "stopped"."""
+    """(event, sentence): "hang", "bad-node", "restart", "failed", "success", "stopped"."""
+    drain: Callable[[BadNode], str] | None = None
+    """Has the cluster place nothing more on a node; a sentence of what came of it. None where
+    nobody asked for that."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from ray_sentinel.supervise.bad_nodes import BadNode
+
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """What the user wants."""
@@ -44,6 +46,8 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     signal: int | None = None
     seconds: float = 0.0
     """How long the attempt ran."""
+    nodes: tuple[BadNode, ...] = ()
+    """Those that its output blames."""
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):

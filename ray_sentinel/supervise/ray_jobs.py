@@ -11,7 +11,7 @@ import os
 import re
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -79,7 +79,12 @@ class Jobs:
             ) from None
 
     def submit(
-        self, config: Mapping[str, Any], checkpoint: Checkpoint | None, attempt: int, name: str = ""
+        self,
+        config: Mapping[str, Any],
+        checkpoint: Checkpoint | None,
+        attempt: int,
+        name: str = "",
+        bad_nodes: Sequence[str] = (),
     ) -> str:
         """Submit a job that starts from a checkpoint; its id. Raises UsageError."""
         entrypoint = config.get("entrypoint")
@@ -92,7 +97,8 @@ class Jobs:
         metadata = {key: str(value) for key, value in (config.get("metadata") or {}).items()}
         job = name or metadata.get(NAME, "") or "job"
         environment = dict(config.get("runtime_env") or {})
-        told = {**environment.get("env_vars", {}), **variables(job, attempt, checkpoint)}
+        ours = variables(job, attempt, checkpoint, bad_nodes)
+        told = {**environment.get("env_vars", {}), **ours}
         if checkpoint is None:
             told.pop("RAY_SENTINEL_CHECKPOINT", None)
         options = {key: value for key, value in config.items() if key != "submission_id"}

@@ -64,6 +64,7 @@ class Supervisor:
         self._result: Result | None = None
         self._explaining_since: float | None = None
         self._stopping = False
+        self._drained: set[str] = set()
         self._to_pass_on: deque[int] = deque()
         """Signals for the command, which may not run yet, or not again."""
 
@@ -170,7 +171,10 @@ class Supervisor:
     def _sighting(self) -> Sighting:
         if self._parts.watch is None:
             return Sighting()
-        return self._parts.watch(self._task.job, self._course.ledger.attempt_started)
+        found = self._parts.watch(self._task.job, self._course.ledger.attempt_started)
+        if found.bad_nodes:
+            self._events.put(events.NodesFound(time=self._clock.now(), nodes=found.bad_nodes))
+        return found
 
     def _watch(self) -> Event | None:
         sighting = self._sighting()
@@ -211,6 +215,7 @@ class Supervisor:
         folder = self._folder.attempt(self._course.ledger.attempt)
 
         def explain() -> Event:
+            self._sighting()  # what was confirmed since the last look
             failure = self._parts.explain(folder, state)
             saved = self._checkpoints.saved_at(frozenset(self._course.ledger.left_out))
             return events.Exited(time=self._clock.now(), failure=failure, last_saved=saved)
@@ -252,8 +257,8 @@ class Supervisor:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         (folder / "state.json").unlink(missing_ok=True)
         task = self._task
-        told = variables(task.job, action.attempt, action.checkpoint)
-        argv = filled(task.argv, action.attempt, action.checkpoint)
+        told = variables(task.job, action.attempt, action.checkpoint, action.without)
+        argv = filled(task.argv, action.attempt, action.checkpoint, action.without)
         order = Order(
             argv=(resolved(task.argv, task.environ), *argv[1:]),
             environ={**task.environ, **told},
@@ -303,6 +308,13 @@ class Supervisor:
             signal_process(self._state.keeper, self._state.keeper_start, asked)
 
     def _cleared(self) -> Event:
+        # A lost node is confirmed only after some silence: often after its attempt has ended.
+        found = self._sighting().bad_nodes
+        if self._parts.drain is not None:
+            for node in (*self._course.ledger.bad_nodes, *found):
+                if node.host not in self._drained:
+                    self._drained.add(node.host)
+                    self._parts.say(self._parts.drain(node))
         problem = self._parts.clear(self._state) if self._state is not None else ""
         return events.Cleared(time=self._clock.now(), problem=problem)
 

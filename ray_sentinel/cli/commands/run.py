@@ -3,9 +3,10 @@
     ray-sentinel run --checkpoint-dir /ckpt/job -- torchrun --nproc-per-node 8 train.py \\
         --resume {checkpoint}
 
-{checkpoint}, {step} and {attempt} in CMD are replaced, and are in its environment as
-RAY_SENTINEL_CHECKPOINT, RAY_SENTINEL_STEP and RAY_SENTINEL_ATTEMPT. Exit codes: 0 CMD ended well, 1
-it failed and was given up, 2 wrong usage or no such program, 128 + N stopped by signal N.
+{checkpoint}, {step}, {attempt} and {bad_nodes} in CMD are replaced, and are in its environment as
+RAY_SENTINEL_CHECKPOINT, RAY_SENTINEL_STEP, RAY_SENTINEL_ATTEMPT and RAY_SENTINEL_BAD_NODES. Exit
+codes: 0 CMD ended well, 1 it failed and was given up, 2 wrong usage or no such program, 128 + N
+stopped by signal N.
 """
 
 from __future__ import annotations
@@ -55,6 +56,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     again.add_argument(
         "--always-restart", action="store_true", help="also for what a restart cannot cure"
     )
+    again.add_argument(
+        "--drain-bad-nodes", action="store_true",
+        help="have Ray place nothing more on nodes found bad; Ray cannot take that back",
+    )  # fmt: skip
     hang = parser.add_argument_group("hangs")
     hang.add_argument(
         "--stagnation-threshold", type=float, default=300.0, metavar="SECONDS",
@@ -94,6 +99,7 @@ def run(args: argparse.Namespace) -> int:
         terminal=shown,
         max_output=args.max_output_mib << 20,
         say=_say,
+        drain_bad_nodes=args.drain_bad_nodes,
         **policy,
     )
     return _ended(args, result, {})
@@ -104,6 +110,8 @@ def _follow_job(args: argparse.Namespace, policy: dict[str, Any]) -> int:
 
     if args.cmd:
         raise UsageError("give a command or --ray-job, one of them")
+    if args.drain_bad_nodes:
+        raise UsageError("--drain-bad-nodes is for a command; drain nodes of a --ray-job yourself")
     result, last = job_submission.supervise_job(
         args.ray_job, args.checkpoint_dir, args.ray_address, args.page, _say, **policy
     )

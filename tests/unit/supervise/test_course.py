@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+import msgspec
+
 from ray_sentinel.clock import FakeClock
 from ray_sentinel.supervise import actions, events
 from ray_sentinel.supervise.actions import Action, Result
+from ray_sentinel.supervise.bad_nodes import BadNode
 from ray_sentinel.supervise.course import Course, Ledger
 from ray_sentinel.supervise.policy import Checkpoint, Failure, Policy
 
@@ -265,3 +268,66 @@ def test_a_later_life_goes_on_with_the_ledger() -> None:
     assert play.launched == [(5, None)]
     play.fail(kind="node-fail")
     assert "given up" in play.until_done().reason
+
+
+SEVEN = BadNode(host="n7", why="GPU 2 has fallen off the bus")
+
+
+def test_a_bad_node_is_told_once_and_left_out_of_every_later_attempt() -> None:
+    play = Play(retry_delay=1)
+    play.begin()
+    assert play.last(actions.Launch).without == ()
+    (told,) = play.feed(events.NodesFound, nodes=(SEVEN,))
+    assert told == actions.Say(text="bad node n7: GPU 2 has fallen off the bus", event="bad-node")
+    assert play.feed(events.NodesFound, nodes=(SEVEN,)) == []
+    play.fail(kind="node-fail")
+    assert play.last(actions.Say).text.endswith("restart in 1 s, without n7")
+    play.wait(10)
+    assert play.last(actions.Launch).without == ("n7",)
+    play.fail(kind="gpu-lost", nodes=(BadNode(host="n9", why="Xid 79"),))
+    assert play.last(actions.Say).text.endswith(", without n7, n9")
+    play.wait(10)
+    assert play.last(actions.Launch).without == ("n7", "n9")
+    play.feed(events.Exited, failure=None)
+    assert [node.host for node in play.until_done().bad_nodes] == ["n7", "n9"]
+
+
+def test_a_node_that_is_found_bad_while_the_restart_waits_is_left_out_too() -> None:
+    play = Play(retry_delay=10)
+    play.begin()
+    play.fail(kind="signal", signal=15)
+    play.feed(events.NodesFound, nodes=(SEVEN,))
+    play.wait(20)
+    assert play.last(actions.Launch).without == ("n7",)
+
+
+def test_the_bad_node_of_the_last_failure_is_in_the_result() -> None:
+    play = Play(max_retries=0)
+    play.begin()
+    play.fail(kind="gpu-lost", nodes=(SEVEN,))
+    (node,) = play.until_done().bad_nodes
+    assert (node.host, node.why, node.at) == ("n7", SEVEN.why, play.clock.now())
+
+
+def test_what_was_bad_before_the_run_is_forgotten_and_what_came_in_any_attempt_is_not() -> None:
+    play = Play(retry_delay=1)
+    begun = play.clock.now()
+    play.begin()
+    play.fail(kind="node-fail")
+    play.wait(10)
+    before = BadNode(host="n1", why="", at=begun - 1)
+    since = BadNode(host="n2", why="", at=begun + 1)
+    assert play.clock.now() > begun + 1
+    play.feed(events.NodesFound, nodes=(before, since))
+    assert [node.host for node in play.course.ledger.bad_nodes] == ["n2"]
+
+
+def test_a_later_life_still_knows_the_bad_nodes() -> None:
+    kept = msgspec.json.encode(Ledger(attempt=1, retries_left=3, bad_nodes=[SEVEN]))
+    play = Play(ledger=msgspec.json.decode(kept, type=Ledger), retry_delay=1)
+    play.feed(events.Started)
+    play.fail(kind="node-fail")
+    play.wait(10)
+    assert play.last(actions.Launch).without == ("n7",)
+    older = msgspec.json.decode(b'{"attempt": 1, "retries_left": 3}', type=Ledger)
+    assert older.bad_nodes == []

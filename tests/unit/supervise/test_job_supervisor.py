@@ -9,6 +9,7 @@ from typing import Any, cast
 from ray_sentinel.clock import FakeClock
 from ray_sentinel.errors import UnreachableError
 from ray_sentinel.evidence.checkpoints import CheckpointFacts
+from ray_sentinel.supervise.bad_nodes import BadNode
 from ray_sentinel.supervise.job_supervisor import JobSupervisor
 from ray_sentinel.supervise.parts import Sighting
 from ray_sentinel.supervise.policy import Checkpoint, Failure, Policy
@@ -22,6 +23,7 @@ class Api:
         self.plans = {f"job-{number}": plan for number, plan in enumerate(jobs)}
         self.submitted: list[tuple[str, int]] = []
         self.stopped: list[str] = []
+        self.without: list[tuple[str, ...]] = []
         self.silent = 0
 
     def job(self, job_id: str) -> Job:
@@ -46,9 +48,15 @@ class Api:
         self.plans[job_id] = ["STOPPED"]
 
     def submit(
-        self, config: Mapping[str, Any], checkpoint: Checkpoint | None, attempt: int, name: str
+        self,
+        config: Mapping[str, Any],
+        checkpoint: Checkpoint | None,
+        attempt: int,
+        name: str,
+        bad_nodes: tuple[str, ...] = (),
     ) -> str:
         self.submitted.append((config["entrypoint"], attempt))
+        self.without.append(bad_nodes)
         return f"job-{attempt}"
 
 
@@ -107,3 +115,18 @@ def test_placeholders_are_quoted_for_the_shell() -> None:
     filled = shell_filled("train --from {checkpoint} --step {step}", 1, found)
     assert filled == "train --from '/c/it'\"'\"'s here/step_70/' --step 70"
     assert shell_filled("train --from {checkpoint}", 0, None) == "train --from ''"
+
+
+def test_bad_nodes_of_a_job_are_told_and_handed_to_the_next() -> None:
+    api = Api(["RUNNING", "FAILED"], ["RUNNING", "SUCCEEDED"])
+    told: list[tuple[str, str]] = []
+    bad = BadNode(host="n7", why="Xid 79")
+    result = supervisor(
+        api,
+        FakeClock(),
+        watch=lambda job, since: Sighting(bad_nodes=(bad,)),
+        notify=lambda event, text: told.append((event, text)),
+    ).run()
+    assert api.without == [("n7",)]
+    assert told[0] == ("bad-node", "bad node n7: Xid 79")
+    assert [node.host for node in result.bad_nodes] == ["n7"]

@@ -29,6 +29,26 @@ def test_placeholders() -> None:
     assert variables("job", 2, found)["RAY_SENTINEL_CHECKPOINT"] == found.path
 
 
+def test_bad_nodes_in_a_command() -> None:
+    argv = ["srun", "--exclude={bad_nodes}", "-x", "{bad_nodes}", "--x=a,{bad_nodes}", "t{attempt}"]
+    two = ["n7", "10.0.0.1"]
+    assert filled(argv, 1, None, two) == [
+        "srun", "--exclude=n7,10.0.0.1", "-x", "n7,10.0.0.1", "--x=a,n7,10.0.0.1", "t1",
+    ]  # fmt: skip
+    # An option that would be empty is not there at all; an argument of its own is empty.
+    assert filled(argv, 0, None) == ["srun", "-x", "", "--x=a", "t0"]
+    assert filled(["sh", "-c", "train --without={bad_nodes} x"], 0, None)[2] == (
+        "train --without= x"
+    )
+    assert variables("job", 1, None, two)["RAY_SENTINEL_BAD_NODES"] == "n7,10.0.0.1"
+    assert variables("job", 0, None)["RAY_SENTINEL_BAD_NODES"] == ""
+
+
+def test_what_a_checkpoint_is_called_is_no_placeholder() -> None:
+    odd = Checkpoint(path="/c/{step}/{bad_nodes}", step=7)
+    assert filled(["t", "{checkpoint}"], 0, odd, ["n7"]) == ["t", "/c/{step}/{bad_nodes}"]
+
+
 def test_commands_that_cannot_be_started(tmp_path: Path) -> None:
     script = tmp_path / "train.sh"
     script.write_text("#!/bin/sh\n")
