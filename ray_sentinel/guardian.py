@@ -82,7 +82,7 @@ def run(
     argument cannot be used, or where somebody supervises the job already.
     """
     rules = make_policy(policy)
-    given = [checkpoint_dir] if isinstance(checkpoint_dir, str | os.PathLike) else checkpoint_dir
+    tiers = checkpoint_folders(checkpoint_dir)
     settings = config or load(overrides={"job": job} if job else None)
     name = (
         job or settings.job or safe_name(os.path.basename(command[0] if command else "")) or "job"
@@ -92,7 +92,7 @@ def run(
         argv=tuple(command),
         job=name,
         folder=root / "run" / (safe_name(name) or "job"),
-        checkpoint_dirs=tuple(Path(one).expanduser().absolute() for one in given),
+        checkpoint_dirs=tiers,
         cwd=str(cwd),
         environ={**os.environ, **(environ or {}), "RAY_SENTINEL_LOG_DIR": str(root)},
         max_output=max(max_output, 1 << 16),
@@ -116,6 +116,19 @@ def run(
     finally:
         told.close()
         reader.close()
+
+
+def checkpoint_folders(
+    given: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+) -> tuple[Path, ...]:
+    """One folder, or several, as absolute paths. Raises UsageError for an empty name."""
+    several = [given] if isinstance(given, str | os.PathLike) else given
+    if not all(os.fspath(one) for one in several):
+        # Such as an unset variable of a shell: the current folder is not what was meant.
+        raise UsageError(
+            "a checkpoint folder's name is empty: leave --checkpoint-dir out, or name it"
+        )
+    return tuple(Path(one).expanduser().absolute() for one in several)
 
 
 def run_notice(job: str, event: str, text: str) -> Notice:

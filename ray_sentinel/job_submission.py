@@ -14,7 +14,13 @@ from typing import Any
 
 from ray_sentinel.clock import Clock, SystemClock
 from ray_sentinel.config import load
-from ray_sentinel.guardian import explain, look_at_page, make_policy, run_notice
+from ray_sentinel.guardian import (
+    checkpoint_folders,
+    explain,
+    look_at_page,
+    make_policy,
+    run_notice,
+)
 from ray_sentinel.logs.checkpoints import scan_checkpoints
 from ray_sentinel.supervise.actions import Result
 from ray_sentinel.supervise.choose import choose
@@ -86,7 +92,7 @@ def restart_job(
     job = jobs.job(job_id)
     if job.status in ("RUNNING", "PENDING"):
         jobs.stop(job_id)
-    found = choose(_folders(checkpoint_dir), (), scan_checkpoints).checkpoint
+    found = choose(checkpoint_folders(checkpoint_dir), (), scan_checkpoints).checkpoint
     config = {**job.options, "entrypoint": job.template}
     return jobs.submit(config, found, job.attempt + 1, job.name)
 
@@ -109,7 +115,7 @@ def supervise_job(
         job_id,
         make_policy(policy),
         scan_checkpoints,
-        checkpoint_dirs=_folders(checkpoint_dir),
+        checkpoint_dirs=checkpoint_folders(checkpoint_dir),
         explain=explain_output,
         watch=lambda job, since: look_at_page(where, job, since) if where else Sighting(),
         say=say,
@@ -128,8 +134,3 @@ def explain_output(output: str) -> Failure:
         (Path(folder) / "output.log").write_text(output, encoding="utf-8", errors="replace")
         state = State(keeper=0, keeper_start=0, code=1, ended_at=time.time())
         return explain(Path(folder), state) or Failure(kind="exit", text="it failed")
-
-
-def _folders(given: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[Path]:
-    several = [given] if isinstance(given, str | os.PathLike) else given
-    return [Path(one).expanduser().absolute() for one in several]

@@ -233,7 +233,8 @@ class Course:
         if why:
             return self._finish(False, f"not restarted, because {why}")
         if ledger.retries_left <= 0:
-            text = f"given up after {self.policy.max_retries} restarts without progress: "
+            restarts = "1 restart" if (most := self.policy.max_retries) == 1 else f"{most} restarts"
+            text = f"given up after {restarts} without progress: "
             return self._finish(False, text + failure.text)
         ledger.retries_left -= 1
         ledger.total_retries += 1

@@ -40,6 +40,8 @@ class Checkpoints:
         found = self._choose(asked.without)
         for text in found.skipped:
             self._say(f"left out: {text}")
+        for text in found.unreadable:
+            self._say(f"no checkpoint is taken from {text}")
         problem = ""
         if found.checkpoint is None and ledger.attempt > 0:
             problem = self._lost(found, asked.without, ledger)

@@ -88,6 +88,8 @@ def run(args: argparse.Namespace) -> int:
     policy = {name: getattr(args, name) for name in POLICY}
     if args.ray_job:
         return _follow_job(args, policy)
+    if args.max_output_mib < 1:
+        raise UsageError(f"--max-output-mib must be at least 1, and is {args.max_output_mib}")
     command = args.cmd[1:] if args.cmd[:1] == ["--"] else args.cmd
     shown = None if args.quiet else (sys.stderr if args.json else sys.stdout).buffer
     result = guardian.run(

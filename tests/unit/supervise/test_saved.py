@@ -59,6 +59,7 @@ def test_checkpoints_that_have_vanished_are_not_taken_for_none() -> None:
     tier.facts = None
     ledger = Ledger(attempt=1, checkpoint=Checkpoint(path="/saved/step_5", step=5, modified=1.0))
     problem = tier.checkpoints.offer(Choose(), ledger).problem
+    assert tier.said == ["no checkpoint is taken from /saved does not answer"]
     assert "vanished: /saved does not answer" in problem
     assert tier.checkpoints.offer(Choose(), Ledger(attempt=1)).problem == ""
 

@@ -1,0 +1,43 @@
+"""Arguments of ``run()`` and the command that cannot be used are refused before anything starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ray_sentinel.cli.main import main
+from ray_sentinel.errors import UsageError
+from ray_sentinel.guardian import checkpoint_folders, drain
+from ray_sentinel.supervise.bad_nodes import BadNode
+
+
+def test_checkpoint_folders() -> None:
+    assert checkpoint_folders(()) == ()
+    assert checkpoint_folders("/c") == (Path("/c"),)
+    assert checkpoint_folders([Path("/c"), "d"]) == (Path("/c"), Path.cwd() / "d")
+    for empty in ("", ["/c", ""]):
+        with pytest.raises(UsageError, match="is empty"):
+            checkpoint_folders(empty)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--max-output-mib", "0"], "at least 1"),
+        (["--checkpoint-dir", ""], "name is empty"),
+        (["--retry-delay", "nan"], "retry_delay must be a number"),
+        (["--drain-bad-nodes", "--ray-job", "x"], "is for a command"),
+    ],
+)
+def test_options_that_cannot_be_used(
+    options: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = [] if "--ray-job" in options else ["--", "true"]
+    assert main(["run", "--page=", *options, *command]) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_a_node_that_cannot_be_drained_is_said_and_stops_nothing() -> None:
+    said = drain(BadNode(host="n7", why="Xid 79"), {"RAY_ADDRESS": "127.0.0.1:1"})
+    assert said.startswith("n7 is not drained: no Ray cluster answers")
