@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -97,8 +98,10 @@ def run(
         environ={**os.environ, **(environ or {}), "RAY_SENTINEL_LOG_DIR": str(root)},
         max_output=max(max_output, 1 << 16),
     )
+    if drain_bad_nodes:
+        _check_cluster(task.environ.get("RAY_ADDRESS", ""))
+    where = page_address(page, settings)
     told = notifier or Notifier(settings_of(settings.notify))
-    where = f"http://127.0.0.1:{settings.coordinator.port}" if page is None else page
     reader = RecordReader(None)
     parts = Parts(
         explain=explain,
@@ -129,6 +132,28 @@ def checkpoint_folders(
             "a checkpoint folder's name is empty: leave --checkpoint-dir out, or name it"
         )
     return tuple(Path(one).expanduser().absolute() for one in several)
+
+
+def page_address(page: str | None, settings: Config) -> str:
+    """Where the coordinator is asked; empty for nowhere. Raises UsageError for no URL."""
+    if page is None:
+        return f"http://127.0.0.1:{settings.coordinator.port}"
+    try:
+        parts = urlsplit(page)
+        good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        good = False
+    if page and not good:
+        raise UsageError(f"{page!r} is no address of a page: http://HOST:PORT is")
+    return page
+
+
+def _check_cluster(address: str) -> None:
+    """Nodes are drained for good: in a cluster that was named, not in one that is found."""
+    if not address or address == "auto" or "://" in address:
+        raise UsageError(
+            "--drain-bad-nodes needs the cluster's name: set RAY_ADDRESS to its HOST:PORT"
+        )
 
 
 def run_notice(job: str, event: str, text: str) -> Notice:

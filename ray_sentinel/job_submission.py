@@ -19,6 +19,7 @@ from ray_sentinel.guardian import (
     explain,
     look_at_page,
     make_policy,
+    page_address,
     run_notice,
 )
 from ray_sentinel.logs.checkpoints import scan_checkpoints
@@ -108,7 +109,7 @@ def supervise_job(
 ) -> tuple[Result, str]:
     """Follow a submitted job, restart it as ``run`` does a command; the result and the last id."""
     settings = load()
-    where = f"http://127.0.0.1:{settings.coordinator.port}" if page is None else page
+    where = page_address(page, settings)
     notifier = Notifier(settings_of(settings.notify))
     supervisor = JobSupervisor(
         Jobs(address),

@@ -1,5 +1,7 @@
 """Has Ray place nothing more on a node: ``python -m ray_sentinel.actors.draining HOST WHY``.
 
+The cluster is the one that ``RAY_ADDRESS`` names; none is looked for, as another's would be found.
+
 Ray calls it draining (``DrainNode`` in its autoscaler.proto; ``ray drain-node`` asks for the same).
 There is no way back: once nothing runs on the node, its raylet ends. The head is never drained: the
 cluster would end with it.
@@ -7,6 +9,7 @@ cluster would end with it.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Collection
 
@@ -32,9 +35,14 @@ def node_called(host: str, nodes: Collection[RayNode]) -> RayNode:
     return found[0]
 
 
-def drain(host: str, why: str, address: str = "") -> None:
-    """Drain a node. Raises UsageError where it may not be, UnreachableError without a cluster,
-    SentinelError where Ray refuses."""
+def drain(host: str, why: str, address: str) -> None:
+    """Drain a node of the cluster at ``address`` (HOST:PORT).
+
+    Raises UsageError where it may not be, UnreachableError without a cluster, SentinelError where
+    Ray refuses.
+    """
+    if not address or address == "auto":
+        raise UsageError("RAY_ADDRESS does not name the cluster")
     with connect(address) as ray:
         node = node_called(host, ray_nodes(ray.nodes()).values())
         try:
@@ -48,7 +56,7 @@ def drain(host: str, why: str, address: str = "") -> None:
 def main(host: str, why: str) -> int:
     """The program; its last line on stderr says what went wrong."""
     try:
-        drain(host, why)
+        drain(host, why, os.environ.get("RAY_ADDRESS", ""))
     except SentinelError as error:
         sys.stderr.write(f"{error}\n")
         return 1

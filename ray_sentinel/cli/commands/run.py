@@ -58,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     again.add_argument(
         "--drain-bad-nodes", action="store_true",
-        help="have Ray place nothing more on nodes found bad; Ray cannot take that back",
+        help="have Ray (RAY_ADDRESS) place nothing more on nodes found bad; it is for good",
     )  # fmt: skip
     hang = parser.add_argument_group("hangs")
     hang.add_argument(

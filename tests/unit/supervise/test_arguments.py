@@ -27,17 +27,28 @@ def test_checkpoint_folders() -> None:
         (["--max-output-mib", "0"], "at least 1"),
         (["--checkpoint-dir", ""], "name is empty"),
         (["--retry-delay", "nan"], "retry_delay must be a number"),
+        (["--drain-bad-nodes"], "set RAY_ADDRESS"),
+        (["--page", "foo"], "no address of a page"),
+        (["--page", "http://h:99999"], "no address of a page"),
+        (["--page", "http://[::1"], "no address of a page"),
         (["--drain-bad-nodes", "--ray-job", "x"], "is for a command"),
     ],
 )
 def test_options_that_cannot_be_used(
-    options: list[str], says: str, capsys: pytest.CaptureFixture[str]
+    options: list[str],
+    says: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", "auto")
     command = [] if "--ray-job" in options else ["--", "true"]
     assert main(["run", "--page=", *options, *command]) == 2
     assert says in capsys.readouterr().err
 
 
 def test_a_node_that_cannot_be_drained_is_said_and_stops_nothing() -> None:
-    said = drain(BadNode(host="n7", why="Xid 79"), {"RAY_ADDRESS": "127.0.0.1:1"})
+    node = BadNode(host="n7", why="Xid 79")
+    said = drain(node, {"RAY_ADDRESS": "127.0.0.1:1"})
     assert said.startswith("n7 is not drained: no Ray cluster answers")
+    # One that happens to run here is not looked for.
+    assert drain(node, {}) == "n7 is not drained: RAY_ADDRESS does not name the cluster"
