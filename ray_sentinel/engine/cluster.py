@@ -14,6 +14,8 @@ from ray_sentinel.model.identity import Node
 from ray_sentinel.model.progress import Snapshot
 
 FORGET_ENDED_SECONDS = 600.0
+OOM_SECONDS = 30.0
+"""The kernel's word on a killed process comes within so long of its end."""
 CLOCK_DRIFT = 0.01
 """How much of a growing offset between two clocks is believed at each snapshot."""
 
@@ -85,6 +87,12 @@ class ClusterView:
             # An agent also finds records of ranks that ended before anybody watched: history.
             if job is not None and (exit_.rank.process in job.ranks or ended >= job.first_seen):
                 job.take_exit(exit_, ended)
+        for event in snapshot.events:
+            pid = event.attributes.get("pid", "") if event.kind == "kernel.oom" else ""
+            # What the log held before anybody watched may be of a pid that is another's by now.
+            if pid.isdecimal() and now - event.time - node.offset < OOM_SECONDS:
+                for job in self.jobs.values():
+                    job.note_oom(snapshot.node.id, int(pid))
         present = {rank.rank.process for rank in snapshot.ranks}
         for job in self.jobs.values():
             job.mark_gone(snapshot.node.id, present, at)

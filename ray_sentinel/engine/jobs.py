@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from ray_sentinel.config import Hang
+from ray_sentinel.engine.exits import SIGKILL
 from ray_sentinel.engine.pace import Pace
 from ray_sentinel.engine.phases import JOINING, STARTING, TRAINING, PhaseBook, infer, phase_of
 from ray_sentinel.engine.ranks import RankView
@@ -97,6 +100,19 @@ class JobView:
         self.exits = [(when, old) for when, old in self.exits if old.rank.process != process]
         self.exits.append((at, exit_))
         self.exits.sort(key=lambda pair: (pair[0], pair[1].order))
+
+    def note_oom(self, node: str, pid: int) -> None:
+        """The kernel says that it killed a process for want of memory, a moment after its exit."""
+        for index, (at, exit_) in enumerate(self.exits):
+            if (
+                exit_.rank.node == node
+                and exit_.rank.process.pid == pid
+                and exit_.signal == SIGKILL
+            ):
+                told = msgspec.structs.replace(exit_, oom_killed=True)
+                self.exits[index] = (at, told)
+                if (view := self.ranks.get(exit_.rank.process)) is not None:
+                    view.exit = told
 
     def _knows_more(self, exit_: Exit) -> bool:
         """A second agent of one machine may tell of a rank that is not its own, without a status;

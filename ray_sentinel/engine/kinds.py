@@ -42,7 +42,11 @@ def _from_stack(view: RankView, fact: StackFact | None, movement: Movement) -> F
     # A tool sees the GIL held or a thread active for a moment in everyday work.
     told = msgspec.structs.replace(fact, keeps_gil=False)
     found = kind_of_stack(told, movement)
+    if found == "host-stuck" and view.process.state == "t":
+        return "rank-stopped"
     if found == "host-stuck" and "starved" in view.state_since:
+        return "starved"
+    if found == "cpu-spin" and view.unfed:
         return "starved"
     return "cpu-spin" if found == "host-stuck" and view.spinning else found
 

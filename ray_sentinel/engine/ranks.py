@@ -101,6 +101,11 @@ class RankView:
         return not self.alive and (self.exit is None or not is_abnormal(self.exit))
 
     @property
+    def unfed(self) -> bool:
+        """It wants a CPU and is given none: throttled by its control group, or crowded out."""
+        return self.idle and self.process.state == "R"
+
+    @property
     def process(self) -> ProcessState:
         return self.snapshot.process
 
@@ -217,7 +222,8 @@ class RankView:
             "stopped": process.state == "T" or process.frozen,
             "gil-held": process.interpreter == "gil-held",
             "starved": process.interpreter == "starved",
-            "blocked": process.state == "D",
+            # Version 1 of control groups freezes in state D.
+            "blocked": process.state == "D" and not process.frozen,
             "traced": process.state == "t",
         }
         for state, holds in now.items():

@@ -15,12 +15,13 @@ from ray_sentinel.engine.kinds import fault_kind
 from ray_sentinel.engine.ledger import Ledger
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.ras import ras_mismatch, weigh_ras
+from ray_sentinel.evidence.stacks.crowds import TRANSFERS
 from ray_sentinel.evidence.stacks.scene import Scene, scene
 from ray_sentinel.evidence.stacks.tree import place_of
 from ray_sentinel.evidence.stacks.verdict import judge
 from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.incident import FaultKind
-from ray_sentinel.model.recorder import RecorderKind
+from ray_sentinel.model.recorder import RecorderCulprit, RecorderKind
 from ray_sentinel.model.stacks import StackFact
 
 AWAY = 3.0
@@ -104,13 +105,15 @@ def _from_recorder(case: Case, ledger: Ledger) -> None:
     if facts is None:
         return
     by_rank = views_by_rank(case)
+    blamed = {culprit.rank for culprit in recorded(case)}
     for culprit in facts.culprits:
         view = by_rank.get(culprit.rank)
         if view is not None:
-            weight = 5.0 * max(facts.confidence, 0.5)
+            weight = 5.0 * max(facts.confidence, 0.5) if culprit.rank in blamed else 0.0
             text = f"rank {culprit.rank}: {culprit.reason}"
+            if not weight:
+                text += "; but it is in a transfer, which its recorder does not show"
             ledger.add(view.rank.process, "flight-recorder", text, weight, culprit.rank)
-    blamed = {culprit.rank for culprit in facts.culprits}
     for wait in facts.waits:
         view = by_rank.get(wait.rank)
         if view is not None and wait.rank not in blamed:
@@ -189,9 +192,27 @@ def _from_steps(case: Case, ledger: Ledger) -> None:
             ledger.add(process, "progress", text, 1.0, number)
 
 
+def recorded(case: Case) -> tuple[RecorderCulprit, ...]:
+    """Whom the flight recorder accuses.
+
+    gloo's does not record transfers: a rank that waits in one seems to have nothing to wait for.
+    """
+    return tuple(
+        culprit
+        for culprit in (case.recorder.culprits if case.recorder else ())
+        if culprit.kind != "not-enqueued" or not _transfers(case, culprit.rank)
+    )
+
+
+def _transfers(case: Case, rank: int) -> bool:
+    view = views_by_rank(case).get(rank)
+    fact = case.latest(view.rank.process) if view is not None else None
+    return fact is not None and bool(fact.waits_for_others) and fact.operation in TRANSFERS
+
+
 def recorder_kind(case: Case, rank: int) -> RecorderKind | None:
     """What the flight recorder says of one rank."""
-    for culprit in case.recorder.culprits if case.recorder else ():
+    for culprit in recorded(case):
         if culprit.rank == rank:
             return culprit.kind
     return "collective-mismatch" if ras_mismatch(case, rank) else None

@@ -12,7 +12,7 @@ from ray_sentinel.engine.ledger import Ledger, confidence
 from ray_sentinel.engine.long_work import takes_long
 from ray_sentinel.engine.nobody import SLOW_PATIENCES, name_nobody
 from ray_sentinel.engine.ranks import RankView
-from ray_sentinel.engine.suspects import joining, kind_of, weigh
+from ray_sentinel.engine.suspects import joining, kind_of, recorded, weigh
 from ray_sentinel.engine.wording import NEXT_STEPS, PHRASES
 from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.incident import Culprit, FaultKind, Finding, Verdict
@@ -54,7 +54,7 @@ def judge(case: Case, now: float, *, host_of: dict[str, str], proven: bool) -> J
 
 def _told_by_recorder(case: Case) -> set[RankId]:
     """Whom the recorders accuse: they remember what was before."""
-    blamed = {culprit.rank for culprit in case.recorder.culprits} if case.recorder else set()
+    blamed = {culprit.rank for culprit in recorded(case)}
     return {view.rank.id for view in case.job.ranks.values() if view.rank.id.rank in blamed}
 
 

@@ -26,6 +26,7 @@ from ray_sentinel.engine.events import (
 from ray_sentinel.engine.replay import encode
 from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
 from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.metrics import Event
 from ray_sentinel.model.progress import (
     Exit,
     LastWords,
@@ -75,6 +76,8 @@ class SimRank:
     words_at: float = START
     job: str = "job"
     attempt: int = 0
+    operation: str = ""
+    frozen: bool = False
 
 
 class Sim:
@@ -192,6 +195,7 @@ class Sim:
             signature=rank.where,
             activity=rank.activity,
             label=rank.activity,
+            operation=rank.operation,
             waits_for_others=rank.waits,
             holds_gil=rank.holds_gil,
             active=rank.active,
@@ -235,7 +239,18 @@ class Sim:
             if node.id not in self.dead_nodes:
                 self._snapshot(node.id)
 
-    def _snapshot(self, node_id: str) -> None:
+    def kernel_says_oom(self, number: int) -> None:
+        """The kernel's log, as its collector reads it, comes with the node's next snapshot."""
+        rank = self.rank(number)
+        event = Event(
+            time=self.now - self.skew,
+            kind="kernel.oom",
+            message=f"Out of memory: Killed process {rank.pid} (python)",
+            attributes={"pid": str(rank.pid)},
+        )
+        self._snapshot(rank.node, (event,))
+
+    def _snapshot(self, node_id: str, events: tuple[Event, ...] = ()) -> None:
         node = next(node for node in self.nodes if node.id == node_id)
         self.sequence += 1
         exits, self.exits[node_id] = tuple(self.exits[node_id]), []
@@ -245,6 +260,7 @@ class Sim:
             sequence=self.sequence,
             ranks=tuple(self._see(r) for r in self.ranks if r.node == node_id and not r.exited),
             exits=exits,
+            events=events,
         )
         self.feed(SnapshotReceived(time=self.now, snapshot=snapshot))
 
@@ -276,6 +292,7 @@ class Sim:
                 main_cpu_seconds=rank.cpu,
                 main_switches=rank.switches,
                 io_bytes=rank.io,
+                frozen=rank.frozen,
                 interpreter=rank.interpreter if rank.attached else "unknown",  # type: ignore[arg-type]
             ),
             progress=progress,

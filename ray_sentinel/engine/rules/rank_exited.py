@@ -13,6 +13,7 @@ from ray_sentinel.engine.exits import (
     has_final_words,
     is_abnormal,
     is_cause,
+    is_echo,
     is_mismatch,
     is_unclear,
     violence,
@@ -37,6 +38,8 @@ class RankExitedThresholds(Thresholds, frozen=True, kw_only=True):
 
 
 ALL_KILLED_WITHIN = 2.0
+FEW = 1 / 3
+"""Of a job's ranks: so many may be ended by somebody who does not end the job."""
 
 
 def _gone_at(job: JobView, said_at: float, exit_: Exit) -> float:
@@ -67,13 +70,27 @@ class RankExited(Rule):
         abnormal = [(at, exit_) for at, exit_ in exits if is_abnormal(exit_)]
         if not abnormal or now - abnormal[0][0] < self.thresholds.settle_seconds:
             return None
-        if self._asked_to_end(exits[0], abnormal[0][0]) or self._all_killed(job):
+        if self._all_killed(job):
             return None
+        first = self._ended_alone(job, exits, abnormal)
+        if not first and self._asked_to_end(exits[0], abnormal[0][0]):
+            return None
+        if first:
+            return self._ended_first(view, job, first, abnormal)
         if leavers := self._leavers(job, exits, abnormal):
             return self._left(job, leavers, abnormal)
         first = self._first_causes(abnormal)
         if not first:
             return self._only_echoes(job, abnormal)
+        return self._ended_first(view, job, first, abnormal)
+
+    def _ended_first(
+        self,
+        view: ClusterView,
+        job: JobView,
+        first: list[tuple[float, Exit]],
+        abnormal: list[tuple[float, Exit]],
+    ) -> Finding:
         evidence = tuple(
             _item(
                 at,
@@ -226,6 +243,21 @@ class RankExited(Rule):
         return (
             exit_.signal in ASKED_TO_END and at <= first_abnormal + self.thresholds.settle_seconds
         )
+
+    @staticmethod
+    def _ended_alone(
+        job: JobView, exits: list[tuple[float, Exit]], abnormal: list[tuple[float, Exit]]
+    ) -> list[tuple[float, Exit]]:
+        """Some of one node's ranks were told to end, and others fell for it: who ends a job, or a
+        node, tells all of them."""
+        told = [(at, exit_) for at, exit_ in exits if exit_.signal in ASKED_TO_END]
+        if not told or exits[0] != told[0] or len(told) > FEW * len(job.ranks):
+            return []
+        (node, *others) = {exit_.rank.node for _, exit_ in told}
+        there = sum(view.rank.node == node for view in job.ranks.values())
+        fell = [exit_ for _, exit_ in abnormal if is_echo(exit_)]
+        alone = not others and len(told) < there and len(fell) > len(told)
+        return told if alone else []
 
     @staticmethod
     def _a_node_is_missing(view: ClusterView, job: JobView, now: float) -> bool:

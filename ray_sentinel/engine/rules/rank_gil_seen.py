@@ -54,7 +54,7 @@ class RankGilSeen(Rule):
             return False
         # A loop in Python goes from line to line, and is back in time for a second look or two.
         asleep = any(look.keeps_gil or look.active is False for look in looks)
-        if not asleep and now - rank.looped_at < LOOP_LASTS:
+        if not asleep and (rank.unfed or now - rank.looped_at < LOOP_LASTS):
             return False
         enough = asleep or len(looks) >= self.thresholds.running_looks
         return enough and len({look.signature for look in looks}) == 1

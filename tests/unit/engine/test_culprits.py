@@ -84,6 +84,54 @@ def test_a_held_gil_is_seen_from_outside(spinning: bool) -> None:
     assert incident.confirmed_at - began <= 6
 
 
+def test_who_is_given_no_cpu_does_not_keep_the_gil() -> None:
+    sim = Sim(attached=False)
+    sim.run(30)
+    sim.stick(1, holds_gil=True, activity="unknown", waits=None, active=True, state="R")
+    sim.run(20)
+    (incident,) = sim.incidents()
+    assert (sim.named(), incident.kind) == ([1], "starved")
+
+
+def test_who_is_held_by_a_debugger_is_stopped() -> None:
+    sim = Sim()
+    sim.run(30)
+    sim.stick(1, activity="unknown", waits=False, state="t")
+    sim.run(20)
+    (incident,) = sim.incidents()
+    assert (sim.named(), incident.kind) == ([1], "rank-stopped")
+
+
+def test_a_frozen_rank_is_stopped_and_not_blocked() -> None:
+    sim = Sim()
+    sim.run(30)
+    sim.stick(1, activity="unknown", waits=False, state="D", frozen=True, wchan="__refrigerator")
+    sim.run(10)
+    (incident,) = sim.incidents()
+    assert (sim.named(), incident.kind) == ([1], "rank-stopped")
+    assert incident.verdict is not None
+    assert not [item for item in incident.verdict.evidence if "in state D" in item.text]
+
+
+def test_a_rank_in_a_transfer_that_its_recorder_does_not_show_is_innocent() -> None:
+    sim = Sim()
+    sim.run(30)
+    sim.stick(0)
+    sim.stick(1, activity="collective-wait", waits=True, operation="send",
+              where=("main (train.py:1)", "send (distributed_c10d.py:9)"))  # fmt: skip
+    reason = "has not enqueued all_reduce, where 1 other rank waits; it has nothing pending"
+    sim.recorder = RecorderFacts(
+        kind="not-enqueued",
+        culprits=tuple(
+            RecorderCulprit(rank=rank, kind="not-enqueued", reason=reason) for rank in (0, 1)
+        ),
+        confidence=0.95,
+    )
+    sim.run(20)
+    (incident,) = sim.incidents()
+    assert (sim.named(), incident.kind) == ([0], "host-stuck")
+
+
 def test_a_loop_in_python_does_not_keep_the_gil() -> None:
     sim = Sim(attached=False)
     sim.run(30)

@@ -165,3 +165,36 @@ def test_who_takes_its_time_to_go_is_missed_only_when_it_has_gone() -> None:
         sim.end(number, code=1, words=LOST)
     sim.run(10)
     assert kind_and_named(sim) == ("rank-dead", [4])
+
+
+@pytest.mark.parametrize("said_after", [0.5, 1.0])
+def test_the_kernel_tells_why_a_rank_was_killed_a_moment_after_its_exit(said_after: float) -> None:
+    sim = Sim()
+    sim.run(30)
+    sim.end(2, signal=9)
+    sim.run(said_after)
+    sim.kernel_says_oom(2)
+    sim.run(10)
+    assert kind_and_named(sim) == ("oom-killed", [2])
+
+
+def test_a_rank_that_alone_is_told_to_end_is_named() -> None:
+    sim = Sim()
+    sim.run(30)
+    sim.end(3, signal=15)
+    for number in (0, 1, 2, 4, 5):
+        sim.end(number, code=1, words=LOST)
+    sim.run(10)
+    assert kind_and_named(sim) == ("rank-dead", [3])
+
+
+@pytest.mark.parametrize("told", [(0, 1, 2, 3, 4, 5), (2, 3), (0, 3, 5), (0, 1, 2)])
+def test_who_ends_the_job_or_a_node_accuses_nobody(told: tuple[int, ...]) -> None:
+    sim = Sim()
+    sim.run(30)
+    for number in told:
+        sim.end(number, signal=15)
+    for number in set(range(6)) - set(told):
+        sim.end(number, code=1, words=LOST)
+    sim.run(10)
+    assert sim.incidents() == ()
