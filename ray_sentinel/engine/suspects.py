@@ -16,6 +16,7 @@ from ray_sentinel.engine.ledger import Ledger
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.ras import ras_mismatch, weigh_ras
 from ray_sentinel.evidence.stacks.crowds import TRANSFERS
+from ray_sentinel.evidence.stacks.meanings import TASKLESS
 from ray_sentinel.evidence.stacks.scene import Scene, scene
 from ray_sentinel.evidence.stacks.tree import place_of
 from ray_sentinel.evidence.stacks.verdict import judge
@@ -229,7 +230,11 @@ def kind_of(case: Case, view: RankView) -> FaultKind:
     early = joining(case) or not (case.job.training() or _trained(case))
     if kind == "device-stuck":
         return device_kind(case, view.rank.id.rank) or kind
-    return "startup-stuck" if kind == "host-stuck" and early else kind
+    if kind != "host-stuck":
+        return kind
+    # An actor outlives the training that ran in it: an exception ends only its task.
+    taskless = fact is not None and fact.label == TASKLESS.label
+    return "startup-stuck" if early else "rank-dead" if taskless else kind
 
 
 def _trained(case: Case) -> bool:

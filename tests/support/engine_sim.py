@@ -76,6 +76,7 @@ class SimRank:
     words_at: float = START
     job: str = "job"
     attempt: int = 0
+    label: str = ""
     operation: str = ""
     frozen: bool = False
 
@@ -194,7 +195,7 @@ class Sim:
             process=self._identity(rank).process,
             signature=rank.where,
             activity=rank.activity,
-            label=rank.activity,
+            label=rank.label or rank.activity,
             operation=rank.operation,
             waits_for_others=rank.waits,
             holds_gil=rank.holds_gil,

@@ -170,7 +170,7 @@ PYTHON: tuple[Row, ...] = (
     # Other threads, processes and machines.
     Row(m.BACKWARD, r"_engine_run_backward", r"(^|/)torch/autograd/graph\.py$"),
     Row(m.BACKWARD, r"backward|grad", r"(^|/)torch/(autograd/__init__|_tensor)\.py$"),
-    Row(m.IDLE, r"main_loop", r"(^|/)ray/(_private/)?worker\.py$"),
+    Row(m.TASKLESS, r"main_loop", r"(^|/)ray/(_private/)?worker\.py$"),
     Row(
         m.IDLE, r"run_forever|_run_once|run_until_complete", r"(^|/)(asyncio/base_events|uvloop/.*)"
     ),

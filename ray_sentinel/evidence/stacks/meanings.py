@@ -80,6 +80,13 @@ BACKWARD = Meaning(
     activity="compute", label="in the backward pass", level=2, waits=None, delegates="engine"
 )
 IDLE = Meaning(activity="idle", label="idle", level=2, waits=None, delegates="actor")
+TASKLESS = Meaning(
+    activity="idle",
+    label="its Ray task has ended, or none was begun",
+    level=2,
+    waits=None,
+    delegates="actor",
+)
 RAY = Meaning(activity="network-wait", label="waiting for Ray", level=2, waits=None)
 NETWORK = Meaning(activity="network-wait", label="waiting for the network", level=2)
 FIFO = Meaning(activity="input-wait", label="waiting on a pipe or FIFO", level=2)

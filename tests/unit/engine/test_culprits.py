@@ -7,6 +7,7 @@ import itertools
 import msgspec
 import pytest
 
+from ray_sentinel.evidence.stacks.meanings import TASKLESS
 from ray_sentinel.model.recorder import RecorderCulprit, RecorderFacts
 from ray_sentinel.model.stacks import StackFact
 from tests.support.engine_sim import ATTACHED, Sim, SimRank
@@ -100,6 +101,19 @@ def test_who_is_held_by_a_debugger_is_stopped() -> None:
     sim.run(20)
     (incident,) = sim.incidents()
     assert (sim.named(), incident.kind) == ([1], "rank-stopped")
+
+
+def test_an_actor_whose_task_has_ended_holds_a_dead_rank() -> None:
+    sim = Sim()
+    sim.run(30)
+    sim.stick(1, activity="idle", waits=None, label=TASKLESS.label,
+              where=("main_loop (ray/_private/worker.py:1069)",))  # fmt: skip
+    sim.run(20)
+    (incident,) = sim.incidents()
+    assert (sim.named(), incident.kind) == ([1], "rank-dead")
+    assert incident.verdict is not None
+    reason = incident.verdict.culprits[0].reason
+    assert reason.startswith("has ended: its Ray task has ended")
 
 
 def test_a_frozen_rank_is_stopped_and_not_blocked() -> None:

@@ -29,7 +29,7 @@ def test_rays_training_thread_tells_where_the_main_thread_is_idle() -> None:
     )
     assert fact([main, training, logs]).thread == "TrainingThread"
     alone = fact([main, logs])
-    assert (alone.activity, alone.label) == ("idle", "idle")
+    assert (alone.activity, alone.label) == ("idle", TASKLESS.label)
 
 
 def test_the_thread_that_watches_ray_trains_training_thread_tells_nothing() -> None:
