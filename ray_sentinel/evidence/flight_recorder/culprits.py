@@ -180,9 +180,7 @@ class Reasoning:
         return ""
 
     def _hidden(self) -> None:
-        known = self.findings.culprits
-        reasons = self.hidden.held_back(known) | self.hidden.launching(known)
-        for rank, reason in reasons.items():
+        for rank, reason in self.hidden.held_back(self.findings.culprits).items():
             self.findings.blame(rank, "not-enqueued", reason, _HIDDEN)
         self.findings.remarks += self.hidden.remarks
 

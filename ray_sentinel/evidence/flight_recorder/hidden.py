@@ -7,7 +7,7 @@ from collections.abc import Container
 from ray_sentinel.evidence.flight_recorder.entry import Entry
 from ray_sentinel.evidence.flight_recorder.equals import Equals
 from ray_sentinel.evidence.flight_recorder.groups import say_ranks
-from ray_sentinel.evidence.flight_recorder.waits import Waits, few
+from ray_sentinel.evidence.flight_recorder.waits import Waits
 from ray_sentinel.evidence.flight_recorder.world import World
 
 _DEEPEST = 256
@@ -104,61 +104,3 @@ class Hidden:
                     "another"
                 )
         return result
-
-    def launching(self, known: Container[int]) -> dict[int, str]:
-        """Ranks that wait, and whose host is besides inside a launch that does not return.
-
-        A launch returns at once unless it connects the members or loads the kernel (at the first
-        such call of a group) or the device's queue is full. It is not full where an innocent
-        outside of any launch has run twice as far ahead (between two recorded calls, the ranks of
-        different stages queue different amounts). Where many are in launches, something holds all.
-        Rank → reason.
-        """
-        inside = {
-            rank: entry
-            for rank, keys in self._waits.fronts.items()
-            if keys and (entry := self._open_call(rank)) is not None
-        }
-        if len(inside) > few(len(self._world.dumps)):
-            return {}
-        longest = max(
-            (
-                self._run_ahead(rank)
-                for rank, keys in self._waits.fronts.items()
-                if keys and rank not in inside and rank not in known
-            ),
-            default=0,
-        )
-        return {
-            rank: f"is inside the launch of {entry.title}, which has not returned though other "
-            "ranks have run further ahead: it stopped in its own code, hidden behind another"
-            for rank, entry in inside.items()
-            if rank not in known
-            and 2 * self._run_ahead(rank) <= longest
-            and self._made_before(rank, entry)
-        }
-
-    def _run_ahead(self, rank: int) -> int:
-        """How many calls a rank has made since the oldest that is pending."""
-        pending = self._world.dumps[rank].pending
-        return pending[-1].record - pending[0].record if pending else 0
-
-    def _open_call(self, rank: int) -> Entry | None:
-        """The collective that a rank's latest call is still launching, if that is certain."""
-        dump = self._world.dumps[rank]
-        if dump.cut or not dump.pending:
-            return None
-        entry = dump.pending[-1]
-        group = self._world.group_of(rank, entry)
-        if group is None or entry.p2p or entry.p2p_seq > 0:
-            # Where a group has two counters, they share one number, which then says little.
-            return None
-        progress = self._world.place(rank, group.id).collective
-        return entry if progress.launching == entry.seq and not progress.evicted else None
-
-    def _made_before(self, rank: int, entry: Entry) -> bool:
-        """Whether the rank has completed a like call in this group, as far as its dump shows."""
-        return any(
-            other.done and other.pg == entry.pg and other.signature() == entry.signature()
-            for other in self._world.history(rank)
-        )

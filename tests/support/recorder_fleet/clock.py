@@ -208,16 +208,6 @@ class Clockwork:
             (p.numel, p.dtype) for p in todo.parts or (todo,) if p.op == op and p.peer == peer
         )
 
-    def fill_queues(self) -> None:
-        """Let every host that has run as far ahead as it can stand inside its next launch."""
-        for rank, made in enumerate(self.made):
-            more = self.depth <= len(made) < len(self.shape.todo[rank])
-            if rank in self.hit or not more or made[-self.depth].end != NEVER:
-                continue
-            if made[-1].launched and not (made[-1].todo.blocks and made[-1].seen == NEVER):
-                made.append(self._record(rank, self.shape.todo[rank][len(made)], made[-1].issued))
-                made[-1].launched = False
-
     @property
     def hangs(self) -> bool:
         """Whether some rank has not come to its end."""
