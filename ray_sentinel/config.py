@@ -33,7 +33,7 @@ ENV_PREFIX = "RAY_SENTINEL_"
 # Set by us for our own processes, or read elsewhere: no settings.
 ENV_RESERVED = frozenset(
     {"CONFIG", "JOB", "ATTEMPT", "ROLE", "RECORD_DIR", "AUTOSTEP", "FAULT", "DEMO"}
-    | {"CHECKPOINT", "STEP", "BAD_NODES"}
+    | {"CHECKPOINT", "STEP", "BAD_NODES", "FAMILY"}
 )
 
 T = TypeVar("T")
@@ -291,7 +291,10 @@ def _from_environ(environ: Mapping[str, str]) -> dict[str, Any]:
         *sections, last = key.lower().split("__")
         table = found
         for section in sections:
-            table = table.setdefault(section, {})
+            inner = table.setdefault(section, {})
+            if not isinstance(inner, dict):
+                raise ConfigError(f"{name}: {section} is set as a value too; unset one of the two")
+            table = inner
         table[last] = value
     return found
 

@@ -14,7 +14,8 @@ STATES = ("confirmed", "explained", "resolved")
 
 
 def key_of(incident: Incident) -> str:
-    """Equal for one state of one incident; ids begin anew with every deployment."""
+    """Equal for one state of one incident, also where an earlier deployment kept its files
+    elsewhere and gave the same number."""
     return f"{incident.id}@{incident.suspected_at:.3f}:{incident.state}"
 
 

@@ -112,3 +112,15 @@ def test_a_number_that_cannot_be_meant_is_refused(
         load(file)
     assert str(file) in str(caught.value)
     assert f"{section}.{key}" in str(caught.value)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_variable_that_is_a_value_and_a_section(order: int) -> None:
+    both = [("RAY_SENTINEL_HANG", "9"), ("RAY_SENTINEL_HANG__SILENCE_SECONDS", "1")]
+    with pytest.raises(ConfigError, match="hang"):
+        load(environ=dict(both[::order]))
+
+
+def test_variables_of_our_own_processes_are_no_settings() -> None:
+    names = ("ROLE", "FAMILY", "CHECKPOINT", "STEP", "ATTEMPT", "RECORD_DIR", "BAD_NODES")
+    assert load(environ={f"RAY_SENTINEL_{name}": "x" for name in names}) == Config()

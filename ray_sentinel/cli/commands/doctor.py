@@ -42,7 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     needs.add_argument("--need-gib", type=float, default=10.0, help="free in each of them")
     needs.add_argument("--rdzv-endpoint", default="", metavar="HOST:PORT")
     needs.add_argument("--rdzv-id", default="")
-    needs.add_argument("--rdzv-backend", default="", choices=["", "c10d", "etcd", "etcd-v2"])
+    backends = ["", "c10d", "etcd", "etcd-v2", "static"]
+    needs.add_argument("--rdzv-backend", default="", choices=backends)
     needs.add_argument("--max-skew", type=float, default=1.0, metavar="SECONDS", help="of clocks")
     needs.add_argument("--package", action="append", default=[], help="that must be equal")
     needs.add_argument("--config-file", default="", metavar="YAML", help="of the training")

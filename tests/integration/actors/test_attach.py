@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import textwrap
@@ -217,3 +218,27 @@ def test_several_nodes_on_one_address(tmp_path: Path) -> None:
         cluster.down()
     finally:
         cluster.stop()
+
+
+def test_a_training_in_a_deleted_folder_or_with_bad_settings_goes_on(tmp_path: Path) -> None:
+    folder = tmp_path / "gone"
+    script = (
+        f"import os; os.chdir({str(folder)!r}); os.rmdir({str(folder)!r})\n"
+        "import ray_sentinel\n"
+        "sentinel = ray_sentinel.attach(job='deleted', rank=0, world_size=1)\n"
+        "sentinel.step()\n"
+        "print('goes on')\n"
+    )
+    told = {"RAY_SENTINEL_RECORD_DIR": str(tmp_path), "RAY_SENTINEL_HANG": "9"}
+    for extra in ({}, {"RAY_SENTINEL_HANG__SILENCE_SECONDS": "1"}):
+        folder.mkdir()
+        ended = subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, **told, **extra},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        assert ended.stdout == "goes on\n"
+        assert "the defaults are used" in ended.stderr
