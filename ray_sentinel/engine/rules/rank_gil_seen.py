@@ -9,6 +9,7 @@ from ray_sentinel.engine.proof import Proof, of_ranks
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.rule import Rule, Thresholds
 from ray_sentinel.model.incident import Finding
+from ray_sentinel.model.stacks import StackFact
 
 PROOF = Proof(
     rule="rank.gil-seen", kind="gil-held", what="holds its GIL in one place", source="stacks"
@@ -24,7 +25,7 @@ SPARED = frozenset({"checkpoint", "compile", "startup"})
 class RankGilSeenThresholds(Thresholds, frozen=True, kw_only=True):
     """``seconds`` between two equal looks, and the least silence of the job."""
 
-    seconds: float = 1.0
+    seconds: float = 0.9
     silence_seconds: float = 2.0
     running_looks: int = 5
     """Equal looks that it takes where the rank is on a CPU; asleep, two are enough."""
@@ -47,20 +48,29 @@ class RankGilSeen(Rule):
     def _holds(self, rank: RankView, now: float) -> bool:
         if rank.process.interpreter in ("runs", "starved"):
             return False
-        looks = [look for look in rank.looks if look.at >= rank.advanced_at]
+        looks = _held(rank)
         if not looks or looks[-1].at - looks[0].at < self.thresholds.seconds:
-            return False
-        if not all(look.holds_gil and look.activity not in SPARED for look in looks):
             return False
         # A loop in Python goes from line to line, and is back in time for a second look or two.
         asleep = any(look.keeps_gil or look.active is False for look in looks)
         if not asleep and (rank.unfed or now - rank.looped_at < LOOP_LASTS):
             return False
-        enough = asleep or len(looks) >= self.thresholds.running_looks
-        return enough and len({look.signature for look in looks}) == 1
+        return asleep or len(looks) >= self.thresholds.running_looks
+
+
+def _held(rank: RankView) -> list[StackFact]:
+    """The last looks at which it held the GIL in one place; what was before is no news."""
+    found: list[StackFact] = []
+    for look in reversed(rank.looks):
+        holds = look.holds_gil and look.activity not in SPARED and look.at >= rank.advanced_at
+        if not holds or (found and look.signature != found[-1].signature):
+            break
+        found.append(look)
+    return found[::-1]
 
 
 def _seen(rank: RankView) -> str:
-    first, last = rank.looks[0], rank.looks[-1]
+    looks = _held(rank)
+    first, last = looks[0], looks[-1]
     place = last.signature[-1] if last.signature else "?"
     return f"holds the GIL at {place} at every look over {last.at - first.at:.1f} s"

@@ -82,7 +82,7 @@ def test_a_held_gil_is_seen_from_outside(spinning: bool) -> None:
     (incident,) = sim.incidents()
     assert (sim.named(), incident.kind) == ([1], "gil-held")
     assert incident.confirmed_at is not None
-    assert incident.confirmed_at - began <= 6
+    assert incident.confirmed_at - began <= 5
 
 
 def test_who_is_given_no_cpu_does_not_keep_the_gil() -> None:
