@@ -166,10 +166,14 @@ class RankView:
         if fact.error:
             return
         last = self.looks[-1] if self.looks else None
-        if last is not None and _same_function(last, fact):
+        loops = last is not None and _same_function(last, fact)
+        if loops:
             self.looped_at = fact.at
         news = last is not None and last.at >= job_moved and last.signature != fact.signature
-        if news and not self.counts_steps:
+        if news and loops and not self.counts_steps:
+            # One rank that goes round in a loop does not get the others on.
+            self.moved_at = max(self.moved_at, fact.at)
+        elif news and not self.counts_steps:
             self._advanced(fact.at)
         self.looks.append(fact)
 

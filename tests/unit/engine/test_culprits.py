@@ -166,6 +166,25 @@ def test_a_loop_in_python_does_not_keep_the_gil() -> None:
     assert (sim.named(), incident.kind) == ([1], "cpu-spin")
 
 
+def test_a_loop_that_is_seen_at_two_lines_is_no_movement_of_the_job() -> None:
+    sim = Sim(attached=False)
+    sim.run(30)
+    sim.stick(1, holds_gil=True, activity="unknown", waits=None, spinning=True, active=True)
+    looks = itertools.count()
+
+    def answer(rank: SimRank) -> StackFact:
+        fact = sim.fact(rank)
+        if rank.number != 1:
+            return fact
+        line = 163 + next(looks) % 2
+        return msgspec.structs.replace(fact, signature=("main (train.py:1)", f"go (x.py:{line})"))
+
+    sim.stack_answer = answer
+    sim.run(20)
+    (incident,) = sim.incidents()
+    assert (sim.named(), incident.kind) == ([1], "cpu-spin")
+
+
 @ATTACHED
 def test_a_rank_in_the_kernel_is_named(attached: bool) -> None:
     sim = Sim(attached=attached)
