@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, SupportsFloat
 
 from ray_sentinel.config import Config, absolute, load
+from ray_sentinel.errors import SentinelError
 
 if TYPE_CHECKING:
     from ray_sentinel.actors.deployer import Deployer
@@ -54,7 +55,7 @@ def attach(
             return _current
         try:
             settings = absolute(_settings(config, job), Path.cwd())
-        except Exception as error:  # a training never fails because of its watcher
+        except (SentinelError, OSError) as error:  # OSError: there is no current folder any more
             if strict:
                 raise
             log.warning("ray_sentinel: %s; the defaults are used", error)

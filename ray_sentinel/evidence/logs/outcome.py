@@ -126,10 +126,9 @@ def _moving(
     if now is None or _session_ended(files, training):
         return False
     times = [f.last_time for f in files if f.last_time is not None]
-    changed = [f.file.modified for f in files if f.file.modified is not None]
+    written = [f.file for f in files if live or not _copied(f.file)]
+    changed = [file.modified for file in written if file.modified is not None]
     newest = max(times, default=None)
-    if newest is None and not live:
-        changed = [f.file.modified for f in files if f.file.modified and not _copied(f.file)]
     if newest is None or live:
         newest = max([*changed, *times], default=None)
     if newest is None:
