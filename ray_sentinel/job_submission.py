@@ -41,9 +41,10 @@ def submit_job_with_resume(
     """Submit a job that resumes from a checkpoint; its id.
 
     ``config`` has an ``entrypoint`` and may have a ``runtime_env``, ``metadata`` and resources, as
-    Ray's ``JobSubmissionClient.submit_job``. ``{checkpoint}`` and ``{step}`` in the entrypoint are
-    replaced, and are in the job's environment as ``RAY_SENTINEL_CHECKPOINT`` and
-    ``RAY_SENTINEL_STEP``. Raises UsageError, UnreachableError.
+    Ray's ``JobSubmissionClient.submit_job``. ``{checkpoint}``, ``{step}``, ``{attempt}`` and
+    ``{bad_nodes}`` (none yet) in the entrypoint are replaced, and are in the job's environment as
+    ``RAY_SENTINEL_CHECKPOINT`` and so on. An empty path is the beginning. Raises UsageError,
+    UnreachableError.
     """
     path = os.fspath(checkpoint_path)
     return Jobs(address).submit(config, checkpoint_at(path) if path else None, attempt=0)

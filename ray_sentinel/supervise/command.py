@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from ray_sentinel.errors import UsageError
 from ray_sentinel.supervise.policy import Checkpoint
 
-_PLACE = re.compile(r"\{(checkpoint|step|attempt|bad_nodes)\}")
+PLACE = re.compile(r"\{(checkpoint|step|attempt|bad_nodes)\}")
+"""What is replaced in a command, and in the entrypoint of a submitted job."""
 _IDLE = re.compile(r"-[^=\s]*=\{bad_nodes\}")
 """An option that is there for the bad nodes alone."""
 
@@ -53,7 +54,7 @@ def filled(
     if not bad_nodes:
         # In a list of the user's own, no empty name is left beside the others.
         kept = [re.sub(r",\{bad_nodes\}|\{bad_nodes\},", "", one) for one in kept]
-    return [_PLACE.sub(lambda found: values[found[1]], one) for one in kept]
+    return [PLACE.sub(lambda found: values[found[1]], one) for one in kept]
 
 
 def variables(

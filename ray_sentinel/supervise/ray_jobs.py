@@ -1,8 +1,8 @@
 """Jobs of ``ray job submit``: submitted with a checkpoint, watched, and restarted by their id.
 
 They are reached through the dashboard's address (``http://HOST:8265``). An entrypoint may hold
-``{checkpoint}``, ``{step}`` and ``{attempt}``; what it was like before they were filled in travels
-in the job's metadata, so that a job can be restarted again.
+``{checkpoint}``, ``{step}``, ``{attempt}`` and ``{bad_nodes}``; what it was like before they were
+filled in travels in the job's metadata, so that a job can be restarted again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 from ray_sentinel.errors import SentinelError, UnreachableError, UsageError
 from ray_sentinel.evidence.logs.lines import parse_line
 from ray_sentinel.evidence.logs.steps import parse_step
-from ray_sentinel.supervise.command import variables
+from ray_sentinel.supervise.command import PLACE, variables
 from ray_sentinel.supervise.policy import Checkpoint
 
 Status = Literal["RUNNING", "FAILED", "SUCCEEDED", "PENDING", "STOPPED", "UNKNOWN"]
@@ -32,6 +32,8 @@ LOCAL = "http://127.0.0.1:8265"
 STOP_SECONDS = 60.0
 AGENT_SECONDS = 60.0
 TAIL = 1 << 18
+_IDLE = re.compile(r"""(?<!\S)-[^=\s'"]*=(["']?)\{bad_nodes\}\1(?=[\s;&|)]|$)[^\S\n]?""")
+"""An option that is there for the bad nodes alone, as a word of a shell, and the blank after it."""
 _KNOWN = frozenset(
     {"entrypoint", "runtime_env", "metadata", "submission_id", "entrypoint_num_cpus"}
     | {"entrypoint_num_gpus", "entrypoint_memory", "entrypoint_resources"}
@@ -103,7 +105,7 @@ class Jobs:
             told.pop("RAY_SENTINEL_CHECKPOINT", None)
         options = {key: value for key, value in config.items() if key != "submission_id"}
         options |= {
-            "entrypoint": shell_filled(entrypoint, attempt, checkpoint),
+            "entrypoint": shell_filled(entrypoint, attempt, checkpoint, bad_nodes),
             "runtime_env": {**environment, "env_vars": told},
             "metadata": {**metadata, TEMPLATE: entrypoint, ATTEMPT: str(attempt), NAME: job},
         }
@@ -177,16 +179,28 @@ class Jobs:
             raise UnreachableError(f"{self.address}: {method}: {_first(error)}") from None
 
 
-def shell_filled(entrypoint: str, attempt: int, checkpoint: Checkpoint | None) -> str:
-    """The entrypoint, which a shell runs, with its placeholders filled in and quoted."""
+def shell_filled(
+    entrypoint: str,
+    attempt: int,
+    checkpoint: Checkpoint | None,
+    bad_nodes: Sequence[str] = (),
+) -> str:
+    """The entrypoint, which a shell runs, with its placeholders filled in and quoted.
+
+    As ``command.filled``: without bad nodes, an option that has no other value
+    (``--exclude={bad_nodes}``) is left out, and no empty name stays in a list of the user's own.
+    """
     values = {
-        "{checkpoint}": shlex.quote(checkpoint.path) if checkpoint else "''",
-        "{step}": str(checkpoint.step if checkpoint else 0),
-        "{attempt}": str(attempt),
+        "checkpoint": shlex.quote(checkpoint.path if checkpoint else ""),
+        "step": str(checkpoint.step if checkpoint else 0),
+        "attempt": str(attempt),
+        "bad_nodes": shlex.quote(",".join(bad_nodes)) if bad_nodes else "",
     }
-    for name, value in values.items():
-        entrypoint = entrypoint.replace(name, value)
-    return entrypoint
+    if not bad_nodes:
+        entrypoint = re.sub(r",\{bad_nodes\}|\{bad_nodes\},", "", _IDLE.sub("", entrypoint))
+        # A word of its own stays one: the option before it would take the next for its value.
+        entrypoint = re.sub(r"(?<!\S)\{bad_nodes\}(?!\S)", "''", entrypoint)
+    return PLACE.sub(lambda found: values[found[1]], entrypoint)
 
 
 def checkpoint_at(path: str) -> Checkpoint:

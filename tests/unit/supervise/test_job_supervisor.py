@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
+
+import pytest
 
 from ray_sentinel.clock import FakeClock
 from ray_sentinel.errors import UnreachableError
@@ -13,7 +16,7 @@ from ray_sentinel.supervise.bad_nodes import BadNode
 from ray_sentinel.supervise.job_supervisor import JobSupervisor
 from ray_sentinel.supervise.parts import Sighting
 from ray_sentinel.supervise.policy import Checkpoint, Failure, Policy
-from ray_sentinel.supervise.ray_jobs import Job, checkpoint_at, shell_filled
+from ray_sentinel.supervise.ray_jobs import TEMPLATE, Job, Jobs, checkpoint_at, shell_filled
 
 
 class Api:
@@ -115,6 +118,68 @@ def test_placeholders_are_quoted_for_the_shell() -> None:
     filled = shell_filled("train --from {checkpoint} --step {step}", 1, found)
     assert filled == "train --from '/c/it'\"'\"'s here/step_70/' --step 70"
     assert shell_filled("train --from {checkpoint}", 0, None) == "train --from ''"
+
+
+@pytest.mark.parametrize(
+    ("entrypoint", "without", "with_two"),
+    [
+        ("srun --exclude={bad_nodes} t.sh", "srun t.sh", "srun --exclude=n7,n9 t.sh"),
+        ('srun --exclude="{bad_nodes}" t.sh', "srun t.sh", 'srun --exclude="n7,n9" t.sh'),
+        ("srun -x {bad_nodes} t.sh", "srun -x '' t.sh", "srun -x n7,n9 t.sh"),
+        ("srun -x n1,{bad_nodes} t.sh", "srun -x n1 t.sh", "srun -x n1,n7,n9 t.sh"),
+        ("train --without={bad_nodes}", "train ", "train --without=n7,n9"),
+        ("(train --without={bad_nodes}); x", "(train ); x", "(train --without=n7,n9); x"),
+        ("BAD={bad_nodes} train", "BAD= train", "BAD=n7,n9 train"),
+        ("a --x={bad_nodes}\nb", "a \nb", "a --x=n7,n9\nb"),
+        ("awk '{print $1}' ${A} {other}", "awk '{print $1}' ${A} {other}", ""),
+    ],
+)
+def test_bad_nodes_in_an_entrypoint(entrypoint: str, without: str, with_two: str) -> None:
+    assert shell_filled(entrypoint, 0, None) == without
+    assert shell_filled(entrypoint, 1, None, ["n7", "n9"]) == (with_two or without)
+
+
+def test_what_stands_for_one_placeholder_is_none_itself() -> None:
+    odd = Checkpoint(path="/c/{step}/{bad_nodes}", step=7)
+    filled = shell_filled("t {checkpoint} {bad_nodes}", 1, odd, ["n7"])
+    assert shlex.split(filled) == ["t", "/c/{step}/{bad_nodes}", "n7"]
+
+
+class Client:
+    """Takes what Ray's job client would be given."""
+
+    def __init__(self) -> None:
+        self.given: list[dict[str, Any]] = []
+
+    def submit_job(self, **options: Any) -> str:
+        self.given.append(options)
+        return f"job-{len(self.given)}"
+
+
+def test_a_submission_fills_in_and_keeps_what_it_was() -> None:
+    jobs, client = Jobs.__new__(Jobs), Client()
+    jobs._client, jobs.address = client, "http://127.0.0.1:1"
+    config = {
+        "entrypoint": "train --from {checkpoint} --exclude={bad_nodes} --try {attempt}",
+        "metadata": {"team": "x"},
+        "runtime_env": {"env_vars": {"A": "1", "RAY_SENTINEL_BAD_NODES": "old"}},
+    }
+    jobs.submit(config, Checkpoint(path="/c/step_7", step=7), 2, "llama", ("n7",))
+    jobs.submit(config, None, 0, "llama")
+    again, first = client.given
+    assert again["entrypoint"] == "train --from /c/step_7 --exclude=n7 --try 2"
+    assert first["entrypoint"] == "train --from '' --try 0"
+    assert again["metadata"][TEMPLATE] == first["metadata"][TEMPLATE] == config["entrypoint"]
+    assert again["metadata"]["team"] == "x"
+    told = again["runtime_env"]["env_vars"]
+    assert (told["RAY_SENTINEL_BAD_NODES"], told["RAY_SENTINEL_STEP"], told["A"]) == (
+        "n7",
+        "7",
+        "1",
+    )
+    told = first["runtime_env"]["env_vars"]
+    assert told["RAY_SENTINEL_BAD_NODES"] == ""
+    assert "RAY_SENTINEL_CHECKPOINT" not in told
 
 
 def test_bad_nodes_of_a_job_are_told_and_handed_to_the_next() -> None:
