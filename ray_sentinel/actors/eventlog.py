@@ -12,6 +12,7 @@ import errno
 import gzip
 import logging
 import os
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,6 +42,8 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
 _encoder = msgspec.json.Encoder()
 _event_decoder = msgspec.json.Decoder(AnyEvent)
 _header_decoder = msgspec.json.Decoder(Header)
+_UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What a line of other bytes raises."""
 
 
 class EventLog:
@@ -67,20 +70,22 @@ class EventLog:
     def append(self, event: AnyEvent, incidents: tuple[Incident, ...]) -> None:
         """Write one event; ``incidents`` go into the header if a new segment begins with it.
 
-        Raises OSError (disk full, folder gone); the log can be used again afterwards.
+        Raises OSError (disk full, folder gone), or ValueError for text that UTF-8 cannot hold; the
+        log can be used again afterwards.
         """
+        line = _encoder.encode(event)
         if self._file < 0 or self._size >= self._segment_bytes:
             self._next_segment(event.time, incidents)
-        self._write(_encoder.encode(event))
+        self._write(line)
 
     def _next_segment(self, now: float, incidents: tuple[Incident, ...]) -> None:
         self.close()
+        header = _encoder.encode(Header(started_at=now, after=self._after, incidents=incidents))
         self._number += 1
         path = self.folder / f"{self._number:06d}{_SUFFIX}"
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o640)
         self._size = 0
-        header = Header(started_at=now, after=self._after, incidents=incidents)
-        self._write(_encoder.encode(header))
+        self._write(header)
         self._pack_and_prune(path)
 
     def _write(self, line: bytes) -> None:
@@ -146,12 +151,12 @@ def read_segment(path: Path) -> tuple[Header, list[AnyEvent]]:
         data = path.read_bytes()
         if path.name.endswith(".gz"):
             data = gzip.decompress(data)
-    except (OSError, EOFError, gzip.BadGzipFile) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path}: cannot be read: {error}") from None
     lines = data.splitlines()
     try:
         header = _header_decoder.decode(lines[0])
-    except (IndexError, msgspec.DecodeError) as error:
+    except (IndexError, *_UNREADABLE) as error:
         raise InputError(
             f"{path}: is not an event log of ray_sentinel: its first line is no header ({error})"
         ) from None
@@ -169,7 +174,7 @@ def _events(path: Path, lines: list[bytes]) -> Iterator[AnyEvent]:
             continue
         try:
             yield _event_decoder.decode(line)
-        except msgspec.DecodeError as error:
+        except _UNREADABLE as error:
             log.warning("%s:%d: left out: %s", path, number, error)
 
 

@@ -56,10 +56,18 @@ def restore(folder: Path | None, config: Config, taken: int = 0) -> Restored:
     for event in events:
         if answered := _answers(event):
             open_actions.pop(answered, None)
-        for action in engine.handle(event):
+        for action in _handled(engine, event):
             if asked := _asks(action):
                 open_actions[asked] = action
     return Restored(engine, list(open_actions.values()), len(events), after)
+
+
+def _handled(engine: Engine, event: AnyEvent) -> list[AnyAction]:
+    try:
+        return engine.handle(event)
+    except Exception:  # as live: a rule's mistake must not keep the coordinator from starting, ever
+        log.exception("the engine failed on a %s of the log", type(event).__name__)
+        return []
 
 
 def _recent(folder: Path) -> tuple[Header | None, list[AnyEvent]]:

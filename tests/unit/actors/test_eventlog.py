@@ -81,3 +81,37 @@ def test_a_newer_log_is_refused(tmp_path: Path) -> None:
 def test_an_empty_folder_is_no_log(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no event log"):
         eventlog.read(tmp_path)
+
+
+def packed(folder: Path) -> bytes:
+    """A segment that was compressed."""
+    ticks(EventLog(folder, segment_bytes=500), 0, 40)
+    (first, *_) = eventlog.segments(folder)
+    assert first.suffix == ".gz"
+    return first.read_bytes()
+
+
+def test_a_damaged_segment_is_named(tmp_path: Path) -> None:
+    data = bytearray(packed(tmp_path / "log"))
+    data[20] ^= 0xFF
+    (tmp_path / "000001.jsonl.gz").write_bytes(bytes(data))
+    with pytest.raises(InputError, match="000001"):
+        eventlog.read_segment(tmp_path / "000001.jsonl.gz")
+
+
+def test_bytes_that_are_no_text_cost_their_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = EventLog(tmp_path)
+    log.append(DumpAsked(time=1.0, job="spoilt"), ())
+    log.append(Tick(time=2.0), ())
+    (segment,) = eventlog.segments(tmp_path)
+    segment.write_bytes(segment.read_bytes().replace(b"spoilt", b"\xff\xfe\xfd!!!"))
+    assert [event.time for event in eventlog.read(tmp_path)[1]] == [2.0]
+    assert "left out" in caplog.text
+
+
+def test_a_header_that_is_no_text_is_named(tmp_path: Path) -> None:
+    (tmp_path / "000001.jsonl").write_bytes(b'{"log": "\xff\xfe"}\n')
+    with pytest.raises(InputError, match="000001"):
+        eventlog.read(tmp_path)

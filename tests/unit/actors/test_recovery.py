@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
+from ray_sentinel.actors import recovery
 from ray_sentinel.actors.eventlog import EventLog, segments
 from ray_sentinel.actors.recovery import restore
 from ray_sentinel.config import Config
-from ray_sentinel.engine.actions import Capture, Publish
+from ray_sentinel.engine.actions import AnyAction, Capture, Publish
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import AnyEvent, CaptureDone, DumpAsked, SnapshotReceived, Tick
 from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
@@ -122,3 +125,22 @@ def test_the_number_of_an_incident_whose_beginning_is_lost_is_not_given_again(
         path.write_bytes(b"lost")
     assert first not in segments(tmp_path)[-1:]
     assert restore(tmp_path, Config()).after == 1
+
+
+def test_an_event_that_the_engine_fails_on_does_not_keep_the_coordinator_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    play(Engine(), history(), tmp_path)
+
+    class Mistaken(Engine):
+        def handle(self, event: AnyEvent) -> list[AnyAction]:
+            if isinstance(event, Tick) and event.time == 1005.5:
+                raise ZeroDivisionError("a rule divided")
+            return super().handle(event)
+
+    monkeypatch.setattr(recovery, "Engine", Mistaken)
+    after, pending, count, _ = restore(tmp_path, Config())
+    assert count == len(history())
+    assert [type(action) for action in pending] == [Capture]
+    assert [incident.id for incident in after.incidents()] == ["0001"]
+    assert "ZeroDivisionError" in caplog.text
