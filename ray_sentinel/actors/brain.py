@@ -1,8 +1,7 @@
 """The engine with what it needs around it: a lock, the time, the event log, and its actions' way.
 
 Events come from agents, from the reconciler, from tools and from a timer, on any thread; they are
-handled one at a time. The log is written by a thread of its own: a log folder that hangs must not
-hold up a verdict.
+handled one at a time.
 """
 
 from __future__ import annotations
@@ -11,11 +10,10 @@ import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from queue import Full, Queue
 
 import msgspec
 
-from ray_sentinel.actors.eventlog import EventLog
+from ray_sentinel.actors.log_writer import LogWriter
 from ray_sentinel.clock import Clock
 from ray_sentinel.engine.actions import AnyAction
 from ray_sentinel.engine.engine import Engine
@@ -25,9 +23,11 @@ from ray_sentinel.model.status import JobStatus, State
 
 log = logging.getLogger(__name__)
 
-MOST_WAITING = 20_000
-"""Events that may wait for a slow disk; what comes then is not logged."""
-RETRY_SECONDS = 30.0
+SET_BACK = 1.0
+"""Seconds by which an event may be late; with more, the clock was set back."""
+CATCHING_UP = 0.9
+"""How fast the engine's time goes while a clock that was set back catches up with it: if it stood
+still, nothing would be found for so long."""
 
 
 class Brain:
@@ -48,21 +48,30 @@ class Brain:
         self._act = act
         self._lock = threading.Lock()
         self._last = 0.0
+        self._last_at = clock.monotonic()
         self._failure = ""
         self._writer = LogWriter(folder, max_log_bytes, clock, after)
 
     def feed(self, event: AnyEvent) -> int:
         """Handle one event; its time is made to never go back. Returns its number in the log."""
         with self._lock:
-            self._last = max(self._last, event.time)
-            if event.time < self._last:
-                event = msgspec.structs.replace(event, time=self._last)
+            time = self._in_order(event.time)
+            if time != event.time:
+                event = msgspec.structs.replace(event, time=time)
             actions = self._handled(event)
             number = self._writer.put(event, self._engine.incidents(everything=True))
             # Under the lock, so that actions keep the order of their events; it only queues them.
             for action in actions:
                 self._act(action)
         return number
+
+    def _in_order(self, time: float) -> float:
+        """``time``, or the least that is not before the last event's."""
+        now = self._clock.monotonic()
+        if time < self._last - SET_BACK:
+            self._last += CATCHING_UP * (now - self._last_at)
+        self._last, self._last_at = max(self._last, time), now
+        return self._last
 
     def _handled(self, event: AnyEvent) -> list[AnyAction]:
         try:
@@ -106,69 +115,3 @@ class Brain:
     def close(self) -> None:
         """Write what waits."""
         self._writer.close()
-
-
-class LogWriter:
-    """Writes events on a thread of its own, in order; goes on after a full disk."""
-
-    def __init__(self, folder: Path | None, max_bytes: int, clock: Clock, after: int = 0) -> None:
-        self.problem = ""
-        self.done = 0
-        """Number of the last event that was written or given up."""
-        self._folder = folder
-        self._max_bytes = max_bytes
-        self._after = after
-        self._clock = clock
-        self._log: EventLog | None = None
-        self._retry_at = 0.0
-        self._count = 0
-        self._queue: Queue[tuple[int, AnyEvent, tuple[Incident, ...]] | None] = Queue(MOST_WAITING)
-        self._thread = threading.Thread(
-            target=self._run, name="ray-sentinel-event-log", daemon=True
-        )
-        self._thread.start()
-
-    def put(self, event: AnyEvent, incidents: tuple[Incident, ...]) -> int:
-        """Take an event for writing; returns its number."""
-        self._count += 1
-        try:
-            self._queue.put_nowait((self._count, event, incidents))
-        except Full:
-            self.problem = f"the event log does not keep up: {self._folder} is slow or hangs"
-        return self._count
-
-    def _run(self) -> None:
-        while True:
-            item = self._queue.get()
-            if item is None:
-                return
-            number, event, incidents = item
-            if self._clock.monotonic() >= self._retry_at:
-                self._write(event, incidents)
-            self.done = number
-
-    def _write(self, event: AnyEvent, incidents: tuple[Incident, ...]) -> None:
-        if self._folder is None:
-            return
-        try:
-            if self._log is None:
-                self._log = EventLog(self._folder, max_bytes=self._max_bytes, after=self._after)
-            self._log.append(event, incidents)
-            self.problem = ""
-        except OSError as error:
-            self._retry_at = self._clock.monotonic() + RETRY_SECONDS
-            self.problem = (
-                f"the event log in {self._folder} cannot be written ({error.strerror}): what "
-                "happens now is kept in memory only; make room or set log_dir elsewhere"
-            )
-            log.warning("%s", self.problem)
-
-    def close(self) -> None:
-        """Write what waits, within a second."""
-        try:
-            self._queue.put(None, timeout=1.0)
-        except Full:
-            return
-        self._thread.join(timeout=1.0)
-        if self._log is not None and not self._thread.is_alive():
-            self._log.close()

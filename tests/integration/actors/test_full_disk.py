@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.actors import bundle, eventlog
-from ray_sentinel.actors.brain import LogWriter
+from ray_sentinel.actors.log_writer import LogWriter
 from ray_sentinel.clock import FakeClock
 from ray_sentinel.engine.events import Tick
 from tests.support.incidents import an_incident

@@ -65,3 +65,33 @@ def test_without_a_folder_everything_is_in_memory() -> None:
     feed_last(subject, Tick(time=1.0))
     assert subject.notes() == ()
     assert subject.incidents() == ()
+
+
+def test_an_event_that_cannot_be_written_costs_itself_alone(tmp_path: Path) -> None:
+    subject, _ = brain(tmp_path)
+    subject.feed(DumpAsked(time=1.0, job="\udcff"))
+    feed_last(subject, Tick(time=2.0))
+    assert [event.time for event in eventlog.read(tmp_path)[1]] == [2.0]
+    (note,) = subject.notes()
+    assert "DumpAsked" in note
+
+
+def test_a_clock_that_was_set_back_does_not_stop_the_engine(tmp_path: Path) -> None:
+    clock = FakeClock(10_000.0)
+    subject = Brain(Engine(), clock, lambda action: None, tmp_path, 1 << 20)
+    subject.feed(Tick(time=10_000.0))
+    for _ in range(100):
+        clock.advance(1.0)
+        subject.feed(Tick(time=clock.now() - 3600.0))
+    feed_last(subject, Tick(time=clock.now() - 3600.0))
+    last = eventlog.read(tmp_path)[1][-1].time
+    assert 10_080.0 < last < 10_100.0, "it goes on, a little slower, until the clock has caught up"
+
+
+def test_a_moment_late_is_no_clock_set_back(tmp_path: Path) -> None:
+    clock = FakeClock(10_000.0)
+    subject = Brain(Engine(), clock, lambda action: None, tmp_path, 1 << 20)
+    subject.feed(Tick(time=10_000.0))
+    clock.advance(5.0)
+    feed_last(subject, Tick(time=9_999.5))
+    assert eventlog.read(tmp_path)[1][-1].time == 10_000.0
