@@ -23,7 +23,7 @@ import logging
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 
@@ -48,8 +48,12 @@ __all__ = [
     "RayCluster",
     "RayNodeState",
     "Sample",
+    "Seconds",
     "Skip",
 ]
+
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
+"""For settings: a duration that is one; 0, what is negative, and NaN are refused."""
 
 
 class Skip(Exception):

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import msgspec
 
-from ray_sentinel.api import Collector, Context, Options, Sample, Skip
+from ray_sentinel.api import Collector, Context, Options, Sample, Seconds, Skip
 from ray_sentinel_plugins import _gpu_metrics as gpu_metrics
 from ray_sentinel_plugins._amdgpu import ras, sensors, table
 from ray_sentinel_plugins._amdgpu.cards import Card, find
@@ -24,9 +24,9 @@ T = TypeVar("T")
 class AmdgpuOptions(Options, frozen=True):
     """``[collectors.amdgpu]``"""
 
-    gpu_deadline: float = 2.0
+    gpu_deadline: Seconds = 2.0
     """Seconds that one GPU's sensors are given: they ask its firmware."""
-    ras_deadline: float = 1.0
+    ras_deadline: Seconds = 1.0
     """Seconds that one GPU's error counts are given; see ``_amdgpu.ras``."""
     amdsmi: bool = True
     """Use ``amdsmi`` where it is installed and the driver does not tell the energy."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ray_sentinel.api import Collector, Context, NoData, Options, Sample
+from ray_sentinel.api import Collector, Context, NoData, Options, Sample, Seconds
 from ray_sentinel_plugins._files import files_of
 from ray_sentinel_plugins._host import (
     cgroup,
@@ -24,7 +24,7 @@ class HostOptions(Options, frozen=True):
 
     mounts: tuple[str, ...] = ()
     """Mount points to watch; empty: every file system that stores something."""
-    mount_deadline: float = DEADLINE
+    mount_deadline: Seconds = DEADLINE
     """Seconds that one mount is given to answer."""
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from ray_sentinel.api import Collector, Context, Event, Options, Sample, Skip
+from ray_sentinel.api import Collector, Context, Event, Options, Sample, Seconds, Skip
 from ray_sentinel_plugins import _gpu_metrics as gpu_metrics
 from ray_sentinel_plugins._files import Files, clean, files_of
 from ray_sentinel_plugins._gpu_index import nvidia_addresses
@@ -27,7 +27,7 @@ from ray_sentinel_plugins._pci import read_aer, sysfs_address
 class NvmlOptions(Options, frozen=True):
     """``[collectors.nvml]``"""
 
-    dear_interval: float = 60.0
+    dear_interval: Seconds = 60.0
     """Seconds between two rounds of the calls that cost milliseconds."""
     throughput_at_once: int = 2
     """GPUs whose PCIe throughput is measured in one collection, 40 ms each; the others keep their

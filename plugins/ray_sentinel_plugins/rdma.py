@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from ray_sentinel.api import Collector, Context, Metric, NoData, Options, Sample, Skip
+from ray_sentinel.api import Collector, Context, Metric, NoData, Options, Sample, Seconds, Skip
 from ray_sentinel_plugins._bounded import Bounded
 from ray_sentinel_plugins._files import Files, clean, counter, files_of
 from ray_sentinel_plugins._rdma_names import COUNTERS, Source
@@ -33,7 +33,7 @@ UNREAD = (1 << 64) - 1
 class RdmaOptions(Options, frozen=True):
     """``[collectors.rdma]``"""
 
-    device_deadline: float = 2.0
+    device_deadline: Seconds = 2.0
     """Seconds that all counters of one device are given."""
 
 

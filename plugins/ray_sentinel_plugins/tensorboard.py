@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from ray_sentinel.api import Collector, Context, Family, Metric, NoData, Sample
+from ray_sentinel.api import Collector, Context, Family, Metric, NoData, Sample, Seconds
 from ray_sentinel.api import Options as BaseOptions
 from ray_sentinel.evidence.event_files.state import MAX_TAGS, RunState, metric_name
 from ray_sentinel_plugins._event_files.follow import event_folders
@@ -52,7 +52,7 @@ class TensorboardCollector(Collector):
         """Where the event files are, in it or below; "" looks at the ranks' open files."""
         history: bool | None = None
         """Hand on every value at its own time, too; None does, but not when run once by hand."""
-        stale_seconds: float = 3600.0
+        stale_seconds: Seconds = 3600.0
         """Gauges of a run that was not written to for so long are no longer served."""
 
     def __init__(self, context: Context) -> None:

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import msgspec
 
-from ray_sentinel.api import Collector, Context, Metric, NoData, Sample, Skip
+from ray_sentinel.api import Collector, Context, Metric, NoData, Sample, Seconds
 from ray_sentinel.api import Options as BaseOptions
+from ray_sentinel.errors import ConfigError
 from ray_sentinel.evidence.logs.lines import parse_line
 from ray_sentinel.evidence.logs.steps import HINTS, Step, parse_step
 from ray_sentinel_plugins._files import Files
@@ -37,6 +38,7 @@ RAYLET = Metric(
 )
 
 GROUPS = ("step", "loss", "seconds", "tokens_per_second")
+_PATTERNS = "[collectors.train_logs]: patterns: "
 _HINTS = (*HINTS, b"shards:")
 MAX_LINE = 4096
 MAX_LOGS = 256
@@ -76,7 +78,7 @@ class TrainLogsCollector(Collector):
         """Logs beside those of the ranks, such as the job's main log; ``*`` is understood."""
         patterns: tuple[str, ...] = ()
         """Regular expressions with groups named step, loss, seconds, tokens_per_second."""
-        stale_seconds: float = 3600.0
+        stale_seconds: Seconds = 3600.0
         """What a log said that was not written to for so long is no longer served."""
 
     def __init__(self, context: Context) -> None:
@@ -216,9 +218,9 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     try:
         compiled = re.compile(pattern)
     except re.error as error:
-        raise Skip(f"patterns: {pattern!r} is no regular expression: {error}") from None
+        raise ConfigError(f"{_PATTERNS}{pattern!r} is no regular expression: {error}") from None
     if not set(compiled.groupindex) & set(GROUPS):
-        raise Skip(f"patterns: {pattern!r} names none of the groups {', '.join(GROUPS)}")
+        raise ConfigError(f"{_PATTERNS}{pattern!r} names none of the groups {', '.join(GROUPS)}")
     return compiled
 
 

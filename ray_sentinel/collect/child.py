@@ -38,7 +38,7 @@ from ray_sentinel.collect.protocol import (
     ToChild,
     encode,
 )
-from ray_sentinel.errors import SentinelError
+from ray_sentinel.errors import ConfigError, SentinelError
 
 _OOM_SCORE = "800"
 """Where memory runs out, a collector goes before the training does."""
@@ -220,6 +220,9 @@ def _made(channel: Channel, setup: Setup) -> Worker | None:
         # It may have asked for it because it could not read what it looked for.
         message, problems = str(error) or "it asked for it", tuple(warnings.texts)
         channel.send(Answer(sequence=0, outcome="skip", message=message, problems=problems))
+    except ConfigError as error:
+        logging.getLogger(__name__).error("%s", error)
+        channel.send(Answer(sequence=0, outcome="error", message=str(error), misconfigured=True))
     except (Exception, SystemExit) as error:  # so may its import
         logging.getLogger(__name__).exception("the collector cannot be made")
         channel.send(Answer(sequence=0, outcome="error", message=_explain(error)))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import importlib.util
 import os
+import re
 import sys
 import types
 from pathlib import Path
@@ -13,7 +15,7 @@ from typing import Any
 import msgspec
 
 from ray_sentinel.api import Collector, Context
-from ray_sentinel.collect.protocol import Setup, Source
+from ray_sentinel.collect.protocol import COMMON_KEYS, Setup, Source
 from ray_sentinel.errors import ConfigError, InputError
 
 
@@ -77,7 +79,20 @@ def _options(setup: Setup, kind: type[Collector]) -> Any:
         try:
             return convert(setup.options, kind.Options, where=where, strict=False)
         except ConfigError as error:
-            raise ConfigError(f"{error} (beside interval, deadline, enabled)") from None
+            raise ConfigError(_with_common_keys(str(error))) from None
+
+
+def _with_common_keys(complaint: str) -> str:
+    """The complaint about an unknown key, with the keys that every collector has beside its own."""
+    found = re.search(r"unknown key (?P<key>[^;]*)(?P<hint>; known here: (?P<own>.*))?", complaint)
+    if found is None:
+        return complaint
+    if found["hint"] is None:
+        return f"{complaint} (beside {', '.join(COMMON_KEYS)})"
+    if near := difflib.get_close_matches(found["key"], COMMON_KEYS, 1):
+        return f"{complaint[: found.start('hint')]}; did you mean {near[0]}?"
+    own = [found["own"]] if found["own"] else []
+    return f"{complaint[: found.start('hint')]}; known here: {', '.join([*own, *COMMON_KEYS])}"
 
 
 def _load_file(file: Path, origin: Path) -> types.ModuleType:

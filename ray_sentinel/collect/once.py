@@ -53,6 +53,8 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...]
     """What it could not read or may not serve; first of all why it failed, if it did."""
     log: tuple[str, ...] = ()
+    misconfigured: bool = False
+    """It failed because its settings are wrong; the first problem says which."""
 
 
 def collect_once(
@@ -145,6 +147,7 @@ def _result(version: Version, log: list[str]) -> Result:
         events=tuple(version.held_events or ()),
         problems=((error,) if failed else ()) + version.said.problems,
         log=tuple(log),
+        misconfigured=failed and version.said.misconfigured,
     )
 
 

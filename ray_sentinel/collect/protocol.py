@@ -21,6 +21,8 @@ MAX_FRAME = 64 << 20
 
 Outcome = Literal["ok", "nodata", "skip", "error", "timeout"]
 SourceKind = Literal["entry-point", "python", "script"]
+COMMON_KEYS = ("enabled", "interval", "deadline")
+"""Of ``[collectors.NAME]``, for the runner; all others are the collector's own settings."""
 
 
 class FrameError(Exception):
@@ -122,6 +124,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, tag="answer"):
     message: str = ""
     families: tuple[Family, ...] = ()
     problems: tuple[str, ...] = ()
+    misconfigured: bool = False
+    """It could not be made because its settings are wrong; ``message`` says which."""
 
 
 ToChild = Setup | Ask | Stop

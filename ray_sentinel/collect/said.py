@@ -26,6 +26,8 @@ class Said:
         self.problems: tuple[str, ...] = ()
         self.error = ""
         """What the last run raised."""
+        self.misconfigured = False
+        """Its settings are what was wrong."""
         self.outcome: Outcome | None = None
         """Of the last run that was answered."""
         self._last_families: tuple[Family, ...] = ()
@@ -34,7 +36,7 @@ class Said:
 
     def answered(self, answer: Answer, now: float, wall: float) -> None:
         """A run ended by itself, ``now`` (monotonic) or at ``wall`` (Unix seconds)."""
-        self.tried = True
+        self.tried, self.misconfigured = True, answer.misconfigured
         self.outcome, self.problems = answer.outcome, answer.problems
         if answer.outcome == "skip":
             self.success, self.families = None, ()

@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import msgspec
 
+from ray_sentinel.collect.protocol import COMMON_KEYS
 from ray_sentinel.config import convert
 
-Seconds = Annotated[float, msgspec.Meta(gt=0)]
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
 
 
 class Wishes(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,13 +23,10 @@ class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     """The collector's own settings, checked in its process by its ``Options``."""
 
 
-_OURS = ("enabled", "interval", "deadline")
-
-
 def wishes_for(name: str, tables: Mapping[str, Mapping[str, Any]]) -> Wishes:
     """The wishes for collector ``name``. Raises ConfigError for a value of the wrong kind."""
     table = tables.get(name, {})
-    ours = {key: value for key, value in table.items() if key in _OURS}
-    own = {key: value for key, value in table.items() if key not in _OURS}
+    ours = {key: value for key, value in table.items() if key in COMMON_KEYS}
+    own = {key: value for key, value in table.items() if key not in COMMON_KEYS}
     wishes = convert(ours, Wishes, where=f"[collectors.{name}]", strict=False)
     return msgspec.structs.replace(wishes, options=own)

@@ -6,7 +6,8 @@ instead of this machine, and nothing beside the tree: a root that is not named i
 one that is.
 
 Exit codes: 0 well, also where the collector asks to be left out because its hardware is not there
-(the reason is on stderr); 1 a collector failed or missed its deadline; 2 there is no such one.
+(the reason is on stderr); 1 a collector failed or missed its deadline; 2 there is no such one, or
+its settings are wrong.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ray_sentinel.cli.collector_settings import placed, settings
 from ray_sentinel.cli.output import clean, print_json
-from ray_sentinel.errors import UsageError
+from ray_sentinel.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
     from ray_sentinel.collect.once import Result, Roots
@@ -28,8 +30,6 @@ if TYPE_CHECKING:
     from ray_sentinel.model.ray_cluster import RayCluster
 
 _ROOTS = ("proc", "sys", "dev")
-_PLACES = frozenset({"file", "files", "folder", "folders", "path", "paths"})
-"""Settings that name files or folders."""
 
 HELP = "run a collector once, here, and print its metrics"
 
@@ -62,14 +62,20 @@ def run(args: argparse.Namespace) -> int:
     if bool(args.name) == args.all:
         raise UsageError("name one collector, or give --all")
     roots = _roots(args, Roots)
-    wanted = _wanted(args)
+    given = settings(args.set)
+    wanted = _wanted(args, given)
     host = args.host or host_of(roots)
     results = collect_once(wanted, host=host, roots=roots, cluster=_cluster)
+    results = [_placed(result, given, args.config) for result in results]
+    if args.name and results[0].misconfigured:
+        raise ConfigError(results[0].problems[0])
     if args.json:
         shown = [_plain(result, host) for result in results]
         print_json(shown if args.all else shown[0])
     else:
         _print(results, host)
+    if any(result.misconfigured for result in results):
+        return 2
     return 0 if all(result.success for result in results) else 1
 
 
@@ -97,55 +103,44 @@ def _roots(args: argparse.Namespace, kind: type[Roots]) -> Roots:
     return kind(**{root: named.get(root, top / root) for root in _ROOTS})
 
 
-def _wanted(args: argparse.Namespace) -> list[tuple[Source, Wishes]]:
+def _placed(result: Result, given: dict[str, Any], file: str | None) -> Result:
+    """The result, which says where a wrong setting stands."""
+    if not result.misconfigured:
+        return result
+    import msgspec
+
+    problem, *others = result.problems
+    return msgspec.structs.replace(result, problems=(placed(problem, given, file), *others))
+
+
+def _wanted(args: argparse.Namespace, given: dict[str, Any]) -> list[tuple[Source, Wishes]]:
     import msgspec
 
     from ray_sentinel.collect.catalog import known_collectors
     from ray_sentinel.collect.wishes import wishes_for
     from ray_sentinel.config import load
 
+    if args.deadline is not None and not 0 < args.deadline <= 1e9:
+        raise UsageError("--deadline must be more than 0 seconds, and a number")
     config = load(args.config)
     known = known_collectors(config)
     if args.name and args.name not in known:
         near = difflib.get_close_matches(args.name, known, 1)
         hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(sorted(known))}"
         raise UsageError(f"there is no collector {args.name}; {hint}")
-    settings = dict(_setting(text) for text in args.set)
-    if settings and args.all:
+    if given and args.all:
         raise UsageError("--set is for one collector; name it")
     wanted = []
     for name in sorted(known) if args.all else [args.name]:
-        wishes = wishes_for(name, {name: {**config.collectors.get(name, {}), **settings}})
+        try:
+            wishes = wishes_for(name, {name: {**config.collectors.get(name, {}), **given}})
+        except ConfigError as error:
+            raise ConfigError(placed(str(error), given, args.config)) from None
         if args.deadline is not None:
-            if args.deadline <= 0:
-                raise UsageError("--deadline must be more than 0 seconds")
             wishes = msgspec.structs.replace(wishes, deadline=args.deadline)
         if wishes.enabled or not args.all:
             wanted.append((known[name], wishes))
     return wanted
-
-
-def _setting(text: str) -> tuple[str, Any]:
-    import msgspec
-
-    key, separator, value = text.partition("=")
-    if not separator or not key.strip():
-        raise UsageError(f"--set {text}: write KEY=VALUE")
-    key = key.strip()
-    try:
-        told = msgspec.json.decode(value)
-    except msgspec.DecodeError:
-        told = value
-    return key, _from_here(told) if key in _PLACES else told
-
-
-def _from_here(told: Any) -> Any:
-    """Relative paths made absolute: a collector's process runs in another folder."""
-    if isinstance(told, list):
-        return [_from_here(one) for one in told]
-    if not isinstance(told, str) or not told or told.startswith("~"):
-        return told
-    return str(Path.cwd() / told)
 
 
 def _print(results: list[Result], host: str) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.api import Context, NoData, Skip
+from ray_sentinel.api import Context, NoData
+from ray_sentinel.errors import ConfigError
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel_plugins._log_tail import MOST_BYTES, LogTail
 from ray_sentinel_plugins.train_logs import TrainLogsCollector
@@ -163,7 +164,7 @@ def test_patterns_of_the_user(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("pattern", ["(", r"(?P<schritt>\d+)"])
 def test_a_pattern_of_no_use_is_refused(tmp_path: Path, pattern: str) -> None:
-    with pytest.raises(Skip, match="patterns"):
+    with pytest.raises(ConfigError, match="patterns"):
         collector(tmp_path, patterns=(pattern,))
 
 
