@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from ray_sentinel.evidence.checkpoints import CheckpointFacts
+from ray_sentinel.evidence.node.kernel_faults import each_once
 from ray_sentinel.evidence.node.transport import judge_transport
 from ray_sentinel.model.health import (
     CheckpointHealth,
@@ -193,13 +194,13 @@ def _node_issues(nodes: Sequence[NodeView], now: float) -> Iterator[str]:
 
 
 def grave_lines(node: NodeView, now: float) -> list[KernelLine]:
-    """What the kernel said lately of a lost GPU or of memory that ran out."""
-    return [
+    """What the kernel said lately of a lost GPU or of memory that ran out, each fault once."""
+    return each_once(
         line
         for line in node.kernel
         if line.kind in ("gpu-lost", "oom-host")
         and (line.time is None or now - line.time < _RECENT)
-    ]
+    )
 
 
 def _checkpoint_issues(checkpoints: CheckpointHealth | None) -> Iterator[str]:
