@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 import time
 from collections.abc import Callable
 
@@ -32,6 +33,10 @@ from ray_sentinel.progress.requests import (
 POLL = 0.05
 MAX_ANSWER = 256 << 20
 """Bytes read of one answer."""
+
+_WATCHDOG = Wish.WATCHDOG_ON | Wish.WATCHDOG_OFF
+_asking = threading.Lock()
+"""To read what is asked for and to write more of it is not one step."""
 
 
 class NoAnswerError(SentinelError):
@@ -109,9 +114,9 @@ def held_stacks(view: RecordView) -> bytes:
 
 
 def _ask(view: RecordView, wish: Wish, timeout: float, sleep: Callable[[float], None]) -> None:
-    word = _write_request(view, wish)
+    serial = _write_request(view, wish)
     deadline = time.monotonic() + timeout
-    while _answered(view) != word:
+    while _answered(view) < serial:
         if time.monotonic() >= deadline:
             raise NoAnswerError(
                 f"the companion thread of pid {view.header.pid} did not answer within "
@@ -121,25 +126,37 @@ def _ask(view: RecordView, wish: Wish, timeout: float, sleep: Callable[[float], 
 
 
 def _write_request(view: RecordView, wish: Wish) -> int:
-    handle = _open(view, os.O_RDWR)
-    try:
-        current = record.NUMBER.unpack(os.pread(handle, 8, record.REQUEST_OFFSET))[0]
-        serial, _ = unpack_request(current)
-        word = pack_request(serial + 1, wish)
-        os.pwrite(handle, record.NUMBER.pack(word), record.REQUEST_OFFSET)
-    except (OSError, UnreadableRecordError) as error:
-        raise NoAnswerError(f"{view.path}: the request cannot be written: {error}") from error
-    finally:
-        os.close(handle)
-    return word
+    """Ask, and return the request's serial number. What others have asked for and the companion,
+    which looks twice a second, has not seen yet stays asked for."""
+    with _asking:
+        handle = _open(view, os.O_RDWR)
+        try:
+            current = _word(handle, record.REQUEST_OFFSET)
+            serial, waiting = unpack_request(current)
+            if current == _word(handle, record.ANSWER_OFFSET):
+                waiting = Wish(0)
+            if wish & _WATCHDOG:
+                waiting &= ~_WATCHDOG
+            word = record.NUMBER.pack(pack_request(serial + 1, waiting | wish))
+            os.pwrite(handle, word, record.REQUEST_OFFSET)
+        except OSError as error:
+            raise NoAnswerError(f"{view.path}: the request cannot be written: {error}") from error
+        finally:
+            os.close(handle)
+    return serial + 1
 
 
 def _answered(view: RecordView) -> int:
+    """Serial number of the last request that was answered."""
     handle = _open(view, os.O_RDONLY)
     try:
-        return int(record.NUMBER.unpack(os.pread(handle, 8, record.ANSWER_OFFSET))[0])
+        return unpack_request(_word(handle, record.ANSWER_OFFSET))[0]
     finally:
         os.close(handle)
+
+
+def _word(handle: int, offset: int) -> int:
+    return int(record.NUMBER.unpack(os.pread(handle, record.NUMBER.size, offset))[0])
 
 
 def _open(view: RecordView, mode: int) -> int:
