@@ -94,12 +94,17 @@ def publish(directory: int, temporary: str, name: str) -> None:
     os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
 
 
+def temporary_name(name: str, pid: int) -> str:
+    """What process ``pid`` calls a file that is to be ``name`` while it is not whole."""
+    return f".{name}.{pid}.new"
+
+
 def write_whole(directory: int, name: str, data: bytes) -> None:
     """Write a file beside the records that is seen whole or not at all.
 
     Raises OSError.
     """
-    temporary = f".{name}.{os.getpid()}.new"
+    temporary = temporary_name(name, os.getpid())
     handle = create(directory, temporary, len(data) or 1)
     try:
         view = memoryview(data)

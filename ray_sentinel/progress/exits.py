@@ -8,6 +8,7 @@ exits are seen when somebody looks, and order within a look is by pid.
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import select
@@ -25,6 +26,9 @@ log = logging.getLogger(__name__)
 
 PATIENCE = 1.0
 """Seconds to wait for a parent to reap, for only then may the status be known."""
+
+_FOR_GOOD = frozenset({errno.ENOSYS, errno.EPERM, errno.EINVAL})
+"""An old kernel, or a filter of system calls; all else may be over at the next look."""
 
 
 class Ended(msgspec.Struct, kw_only=True):
@@ -60,19 +64,22 @@ class ExitWatch:
         self._thread: threading.Thread | None = None
         # A captured tree's pids are not this machine's.
         self._without = proc != Path("/proc")
+        self._put_off: set[Key] = set()
+        """Watched without a pidfd until there is room for one."""
+        self._complained = False
 
     def watch(self, key: Key) -> None:
         """Tell of this process's exit. One that is gone already is told of at once."""
-        if key in self._watched:
+        if key in self._watched and key not in self._put_off:
             return
         handle: int | None = None
         if not self._without:
             try:
                 handle = pidfd.open_pidfd(*key, self._proc)
             except OSError as error:
-                self._without = True
-                log.warning("exits are seen once a second only: no pidfds: %s", error.strerror)
+                self._refused(key, error)
             else:
+                self._put_off.discard(key)
                 if handle is None:
                     self._watched[key] = None
                     self._note(key, None)
@@ -82,6 +89,14 @@ class ExitWatch:
             if handle is not None:
                 self._handles[handle] = key
                 self._register(handle)
+
+    def _refused(self, key: Key, error: OSError) -> None:
+        self._without = error.errno in _FOR_GOOD
+        if not self._without:
+            self._put_off.add(key)
+        if self._without or not self._complained:
+            self._complained = True
+            log.warning("exits are seen once a second only: no pidfds: %s", error.strerror)
 
     def _register(self, handle: int) -> None:
         if self._epoll is None:
@@ -145,13 +160,14 @@ class ExitWatch:
                 if ended.status is None and handle is not None:
                     waits_for_parent = pidfd.is_zombie(*ended.key, self._proc)
                     ended.status = pidfd.exit_status(handle)
-                    young = self._now() - ended.at < PATIENCE
+                    young = 0 <= self._now() - ended.at < PATIENCE
                     if ended.status is None and waits_for_parent and young:
                         break
                 if handle is not None:
                     os.close(handle)
                 self._ended.pop(0)
                 self._watched.pop(ended.key, None)
+                self._put_off.discard(ended.key)
                 ready.append(ended)
         return tuple(ready)
 

@@ -7,6 +7,7 @@ their folder; whatever is no record of ours is named once and left alone.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import time
@@ -14,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from ray_sentinel.progress import record
-from ray_sentinel.progress.directory import SHARED_MEMORY, SUFFIX, candidates
+from ray_sentinel.progress.directory import SHARED_MEMORY, SUFFIX, candidates, temporary_name
 from ray_sentinel.progress.own_process import boot_number, pid_namespace
 from ray_sentinel.progress.record_view import RecordView, UnreadableRecordError, parse
 from ray_sentinel.progress.requests import ANSWERS, answer_name
@@ -24,7 +25,10 @@ MAX_OPEN = 512
 CLOCK_STEP = 0.1
 """Seconds by which the wall clock must move against the monotonic one to be followed."""
 ROOT_LOOKS_EVERY = 5
-"""Scans between two looks for other users' folders, where we are root."""
+"""Scans between two looks for other users' folders, where we are root, and for folders gone."""
+
+_PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+"""Our own trouble, which says nothing of the file."""
 
 
 class RecordReader:
@@ -46,6 +50,8 @@ class RecordReader:
         self._views: dict[Path, RecordView] = {}
         self._opened = 0
         self._bad: set[Path] = set()
+        self._put_off: set[Path] = set()
+        """Not read for a reason of ours, which was said."""
         self._looks = 0
         self._found: tuple[Path, ...] = ()
         self._offset = now() - monotonic()
@@ -63,6 +69,7 @@ class RecordReader:
         """Where is looked now."""
         if self._looks % ROOT_LOOKS_EVERY == 0:
             self._found = candidates() if self._fixed is None else self._fixed
+            self._more = {folder for folder in self._more if os.path.lexists(folder)}
             if self._fixed is None and os.geteuid() == 0:
                 others = sorted(SHARED_MEMORY.glob("ray_sentinel-*"))
                 self._found = tuple(dict.fromkeys((*self._found, *others)))
@@ -81,6 +88,7 @@ class RecordReader:
         for path in self._views.keys() - present:
             self.rest(self._views.pop(path))
         self._bad &= present
+        self._put_off &= present
         views = (self._view(path) for path in sorted(present - self._bad))
         return tuple(view for view in views if view is not None)
 
@@ -114,12 +122,20 @@ class RecordReader:
             if view is not None:
                 self.rest(view)
                 self._views.pop(path, None)
-            if not isinstance(error, FileNotFoundError):
-                self._bad.add(path)
-                why = error.strerror if isinstance(error, OSError) else str(error)
-                self.problems.append(f"{path}: {why}; it is left alone")
+            self._refuse(path, error)
             return None
         return view
+
+    def _refuse(self, path: Path, error: UnreadableRecordError | OSError) -> None:
+        if isinstance(error, FileNotFoundError):
+            return
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        if not isinstance(error, OSError) or error.errno not in _PASSING:
+            self._bad.add(path)
+            self.problems.append(f"{path}: {why}; it is left alone")
+        elif path not in self._put_off:
+            self._put_off.add(path)
+            self.problems.append(f"{path}: {why}; it is looked at again")
 
     def _open_record(self, path: Path) -> RecordView:
         # O_NONBLOCK: a FIFO of that name must not hold us.
@@ -174,7 +190,10 @@ class RecordReader:
         """
         self.rest(view)
         for answer in ANSWERS:
-            view.path.with_name(answer_name(view.path.name, answer)).unlink(missing_ok=True)
+            name = answer_name(view.path.name, answer)
+            view.path.with_name(name).unlink(missing_ok=True)
+            # Shared memory is memory: half a flight recorder of a rank that was killed meanwhile.
+            view.path.with_name(temporary_name(name, view.header.pid)).unlink(missing_ok=True)
         view.path.unlink(missing_ok=True)
         self._views.pop(view.path, None)
 

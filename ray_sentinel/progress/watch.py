@@ -86,6 +86,8 @@ class NodeWatch:
             now=now,
         )
         self._views: dict[Key, RecordView] = {}
+        self._untold: list[Exit] = []
+        """Exits that a look has seen and not returned, for it failed after that."""
         self._armed: set[RecordView] = set()
         self._refusal_said = False
         self._processes: Mapping[int, Process] = {}
@@ -137,17 +139,18 @@ class NodeWatch:
         table = self._processes = self._table.refresh(self._monotonic())
         views = self.records.scan()
         self._views = self._attached.update(views, table, self._monotonic())
-        exits = self._departures.drain()
+        self._untold += self._departures.drain()
         found = self._discover(table)
         snapshots = self._snapshots(found)
         self._follow(found, table)
         dead = [view for view in views if not _lives(view, table)]
         for view in dead:
             self.records.rest(view)
-        exits += self._departures.late(dead, self._owned, self._dead_rank)
+        self._untold += self._departures.late(dead, self._owned, self._dead_rank)
         self._states.forget({item.process.key for item in found})
         self.hidden = sum(process.hidden for process in table.values())
-        return snapshots, tuple(exits)
+        exits, self._untold = tuple(self._untold), []
+        return snapshots, exits
 
     def _discover(self, table: Mapping[int, Process]) -> list[Found]:
         attached = (_claim(view) for view in self._views.values())

@@ -1,3 +1,4 @@
+import errno
 import os
 from pathlib import Path
 
@@ -7,7 +8,7 @@ from hypothesis import strategies as st
 
 from ray_sentinel.progress import record
 from ray_sentinel.progress.identity import RankIdentity
-from ray_sentinel.progress.reader import RecordReader
+from ray_sentinel.progress.reader import ROOT_LOOKS_EVERY, RecordReader
 from ray_sentinel.progress.writer import ProgressWriter
 from tests.support.parts import needs_root
 
@@ -212,3 +213,43 @@ def test_damage_never_raises(tmp_path, damage):
     reader.scan()
     reader.scan()
     reader.close()
+
+
+def test_a_moment_without_descriptors_spoils_no_record(tmp_path, monkeypatch):
+    make(tmp_path)
+    reader = RecordReader([tmp_path])
+
+    def refuse(path, flags):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("ray_sentinel.progress.reader.os.open", refuse)
+        assert reader.scan() == reader.scan() == ()
+    (problem,) = reader.problems
+    assert "Too many open files" in problem
+    assert len(reader.scan()) == 1
+
+
+def test_remove_takes_along_what_a_killed_writer_left_half(tmp_path):
+    path = make(tmp_path)
+    half = tmp_path / f".x.flight_recorder.json.{os.getpid()}.new"
+    half.write_bytes(b"[1, 2")
+    reader = RecordReader([tmp_path])
+    (view,) = reader.scan()
+    reader.remove(view)
+    assert not half.exists()
+    assert not path.exists()
+
+
+def test_folders_that_are_gone_are_looked_into_no_more(tmp_path, monkeypatch):
+    monkeypatch.setattr("ray_sentinel.progress.reader.candidates", lambda: (tmp_path,))
+    reader = RecordReader()
+    folders = [tmp_path / str(number) for number in range(3)]
+    folders[1].mkdir()
+    reader.also(folders)
+    for _ in range(ROOT_LOOKS_EVERY + 1):
+        looked = reader.folders()
+    assert folders[1] in looked
+    assert folders[0] not in looked
+    reader.also(folders[:1])
+    assert folders[0] in reader.folders(), "a rank was told to use it again"

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.model.identity import Node
+from ray_sentinel.progress.process_state import StateReader
 from ray_sentinel.progress.ray_workers import RayWorker
 from ray_sentinel.progress.watch import NodeWatch
 from tests.support.proc_tree import ProcTree
@@ -186,3 +187,22 @@ def test_without_proc_it_says_so(tmp_path):
     watch = NodeWatch(Node(id="n", host="h", address=""), proc=tmp_path / "none")
     with pytest.raises(OSError, match="none"):
         watch.poll()
+
+
+def test_an_exit_outlives_a_look_that_fails(machine, monkeypatch):
+    machine.rank(101, 0)
+    machine.rank(102, 1)
+    watch = machine.watch()
+    watch.poll()
+    machine.tree.remove(102)
+    watch.poll()
+
+    def broken(*args, **kwargs):
+        raise ValueError("what the kernel never wrote before")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StateReader, "read", broken)
+        with pytest.raises(ValueError, match="never wrote"):
+            watch.poll()
+    _, exits = watch.poll()
+    assert [exit.rank.id.rank for exit in exits] == [1]

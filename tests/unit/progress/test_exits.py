@@ -1,0 +1,89 @@
+"""Exits as the kernel tells them, where descriptors are short or the clock is set back."""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from ray_sentinel.progress import pidfd
+from ray_sentinel.progress.exits import ExitWatch
+
+ONE, TWO = (101, 1010), (102, 1020)
+
+
+class Descriptors:
+    """Stands for ``open_pidfd``: raises as told, else gives what tells of an exit at once."""
+
+    def __init__(self) -> None:
+        self.error: int | None = None
+        self.asked: list[int] = []
+
+    def open(self, pid: int, start: int, proc: Path) -> int:
+        self.asked.append(pid)
+        if self.error is not None:
+            raise OSError(self.error, os.strerror(self.error))
+        return os.eventfd(1)
+
+
+@pytest.fixture
+def descriptors(monkeypatch: pytest.MonkeyPatch) -> Descriptors:
+    made = Descriptors()
+    monkeypatch.setattr(pidfd, "open_pidfd", made.open)
+    return made
+
+
+def test_a_moment_without_descriptors_is_not_for_ever(
+    descriptors: Descriptors, caplog: pytest.LogCaptureFixture
+) -> None:
+    noticed = threading.Event()
+    exits = ExitWatch(on_exit=noticed.set)
+    descriptors.error = errno.EMFILE
+    for _ in range(3):
+        exits.watch(ONE)
+    assert caplog.text.count("Too many open files") == 1
+    descriptors.error = None
+    exits.watch(ONE)
+    assert noticed.wait(10)
+    assert [ended.key for ended in exits.drain()] == [ONE]
+    exits.close()
+
+
+def test_one_that_was_put_off_and_went_is_told_once(descriptors: Descriptors) -> None:
+    exits = ExitWatch()
+    descriptors.error = errno.ENFILE
+    exits.watch(ONE)
+    exits.missing([ONE])
+    assert [ended.key for ended in exits.drain()] == [ONE]
+    exits.missing([ONE])
+    assert exits.drain() == ()
+    exits.close()
+
+
+def test_a_kernel_without_descriptors_is_asked_once(descriptors: Descriptors) -> None:
+    exits = ExitWatch()
+    descriptors.error = errno.ENOSYS
+    for key in (ONE, TWO, ONE):
+        exits.watch(key)
+    assert descriptors.asked == [ONE[0]]
+    exits.close()
+
+
+def test_a_clock_that_was_set_back_holds_no_exit(
+    descriptors: Descriptors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pidfd, "exit_status", lambda handle: None)
+    monkeypatch.setattr(pidfd, "zombie_status", lambda *_: None)
+    monkeypatch.setattr(pidfd, "is_zombie", lambda *_: True)
+    now = [1_700_000_000.0]
+    noticed = threading.Event()
+    exits = ExitWatch(now=lambda: now[0], on_exit=noticed.set)
+    exits.watch(ONE)
+    assert noticed.wait(10)
+    assert exits.drain() == (), "its parent may reap it within a second"
+    now[0] -= 3600.0
+    assert [ended.key for ended in exits.drain()] == [ONE]
+    exits.close()
