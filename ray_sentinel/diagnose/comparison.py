@@ -34,6 +34,8 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     case: Case | None
     logs: LogFacts
+    notes: tuple[str, ...] = ()
+    """What was left out when it was read."""
 
 
 class Delta(msgspec.Struct, frozen=True, kw_only=True):
@@ -227,6 +229,7 @@ def _notes(first: Side, second: Side) -> list[str]:
             notes.append(f"{side.title} has no series; it is compared by its logs")
         else:
             notes += [f"{side.title}: {note}" for note in side.case.view.source.notes]
+        notes += side.notes
         if side.logs.restored_step is not None:
             notes.append(f"{side.title} restored from step {side.logs.restored_step:.0f}")
     one, other = (max(s.logs.init_waves.values(), default=0) for s in (first, second))

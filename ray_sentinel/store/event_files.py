@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -13,38 +13,13 @@ import numpy as np
 from ray_sentinel.diagnose.logs import LogFacts
 from ray_sentinel.diagnose.runs import evaluates
 from ray_sentinel.diagnose.series import Grid, Reduce, Samples, Selector, TimeSeries
+from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.event_files.state import metric_name
+from ray_sentinel.store.event_choice import choose, told
+from ray_sentinel.store.event_find import find_event_files
 from ray_sentinel.store.event_folder import read_folder
 from ray_sentinel.store.event_runs import Folder, Run, runs_of
 from ray_sentinel.store.memory import MemorySource
-
-MAX_DEPTH = 6
-MAX_TOLD = 8
-"""Runs left out that are named, the newest."""
-
-
-def find_event_files(folder: Path) -> list[Path]:
-    """Event files in a job's folder, the oldest first."""
-    found: list[Path] = []
-    level = [folder]
-    for _ in range(MAX_DEPTH):
-        deeper: list[Path] = []
-        for place in level:
-            try:
-                entries = sorted(place.iterdir())
-            except OSError:
-                continue
-            found += [entry for entry in entries if "tfevents" in entry.name and entry.is_file()]
-            deeper += [
-                entry
-                for entry in entries
-                if entry.is_dir() and not entry.is_symlink() and entry.name not in _SKIPPED
-            ]
-        level = deeper[:512]
-    return sorted(found, key=lambda file: file.name)
-
-
-_SKIPPED = frozenset({"prometheus", "ray_logs", "xla_dump", "incidents", "checkpoints"})
 
 
 class EventFilesSource(MemorySource):
@@ -65,14 +40,18 @@ class EventFilesSource(MemorySource):
 
 
 def load_events(
-    files: list[Path], host: str = "", within: tuple[float, float] | None = None
+    files: list[Path],
+    host: str = "",
+    within: tuple[float, float] | None = None,
+    run: str = "",
 ) -> EventFilesSource:
     """All scalars of some event files as ``tb_*`` series, with ``tb_step``.
 
-    Of several training runs the newest is taken (of those that have values in ``within``, in Unix
-    seconds, where there are such), and what was left out is said in the notes. Its evaluations are
-    series of their own. Where files lie in several folders, the label ``run`` is the folder below
-    what all have in common. Tags of one folder that make one name have the label ``tag``.
+    Of several training runs that named ``run`` is taken, else the newest (of those that have values
+    in ``within``, in Unix seconds, where there are such), and what was left out is said in the
+    notes. Its evaluations are series of their own. Where files lie in several folders, the label
+    ``run`` is the folder below what all have in common. Tags of one folder that make one name have
+    the label ``tag``. Raises InputError where no run is named so.
     """
     by_folder: dict[Path, list[Path]] = defaultdict(list)
     for file in files:
@@ -83,67 +62,27 @@ def load_events(
     folders = [read_folder(path, of_one, source.notes) for path, of_one in by_folder.items()]
     root = Path(os.path.commonpath(list(by_folder)))
     runs = runs_of(folders, root)
-    chosen = _newest(runs, within)
+    chosen = choose(runs, root, within, run)
     if chosen is not None:
-        source.notes += _told(chosen, runs, root)
+        source.notes += told(chosen, runs, root, named=bool(run))
         runs = [one for one in runs if one is chosen or (not one.trains and _during(one, chosen))]
     taken: set[str] = set()
-    for run in runs:
-        for (_, role), folder in run.slots.items():
+    for one in runs:
+        for (_, role), folder in one.slots.items():
             source.config = {**folder.config, **source.config}
             labels = {"host": host} if host else {}
             if len(by_folder) > 1:
                 labels["run"] = os.path.relpath(folder.path, root)
             # Ranks and curves beside a run's main folder tell only what that does not.
-            own = evaluates(role) or chosen is None or run is not chosen
+            own = evaluates(role) or chosen is None or one is not chosen
             _add_folder(source, folder, labels, set() if own else taken)
             if not own:
                 taken |= {"tb_step", *(metric_name(tag) for tag in folder.points)}
     return source
 
 
-def _newest(runs: list[Run], within: tuple[float, float] | None) -> Run | None:
-    """The training run that began last; None where there is none."""
-    training = [run for run in runs if run.trains]
-    if within is not None:
-        training = [
-            run for run in training if run.times[0] <= within[1] and run.times[1] >= within[0]
-        ] or training
-    return training[-1] if training else None
-
-
 def _during(run: Run, chosen: Run) -> bool:
     return run.times[0] <= chosen.times[1] and run.times[1] >= chosen.times[0]
-
-
-def _told(chosen: Run, runs: list[Run], root: Path) -> Iterator[str]:
-    """What was chosen of several runs and put together, in sentences."""
-    others = [run for run in runs if run is not chosen and run.trains]
-
-    def said(path: Path) -> str:
-        return str(path.relative_to(root)) if path != root else str(root)
-
-    if others:
-        listed = ", ".join(
-            f"{said(run.name)} (steps {run.steps[0]:.0f} to {run.steps[1]:.0f})"
-            for run in others[-MAX_TOLD:]
-        )
-        more = f" and {len(others) - MAX_TOLD} earlier ones" if len(others) > MAX_TOLD else ""
-        # Files beside the other runs' folders can only be named one by one.
-        other = others[-1].name if others[-1].name != root else root / "events.out.tfevents...."
-        yield (
-            f"{root} holds {len(others) + 1} training runs: {said(chosen.name)}, the newest, is "
-            f"taken; left out: {listed}{more}. To take another one, name it: {other}"
-        )
-    if chosen.parts:
-        parts = ", ".join(said(path) for path in chosen.parts)
-        yield (
-            f"{said(chosen.name)} goes on from steps that {parts} had done: they are one run "
-            "that was started again"
-        )
-    ranks = sorted({rank for rank, _ in chosen.slots if rank >= 0})
-    if len(ranks) > 1:
-        yield f"{len(ranks)} ranks wrote event files; those of rank {ranks[0]} are taken"
 
 
 def _add_folder(
@@ -213,26 +152,42 @@ class WithEvents:
         return self._events if name in self._ours else self._source
 
 
-def with_events(source: TimeSeries, folder: Path | None) -> TimeSeries:
+def with_events(source: TimeSeries, folder: Path | None, run: str = "") -> TimeSeries:
     """``source`` with the training series of the event files in ``folder``, where they fit.
 
-    Files of another run (whose time lies outside) are left alone.
+    Files of another run (whose time lies outside) are left alone. Raises InputError where a run is
+    named that is not there, or that does not fit.
     """
     if isinstance(source, EventFilesSource):
         return source
     files = find_event_files(folder) if folder is not None else []
     span = source.span()
+    if run and not files:
+        where = folder or source.title
+        raise InputError(f"{where} holds no event files of which the run {run} could be taken")
     if not files or span is None:
         return source
-    events = load_events(files, within=span)
+    events = load_events(files, within=span, run=run)
     ours = events.span()
     if ours is None or ours[1] < span[0] or ours[0] > span[1]:
+        if run:
+            raise InputError(
+                f"the run {run} was written at another time than the series of {source.title}; "
+                f"diagnose it alone, by its own folder below {folder}"
+            )
         return source
     return WithEvents(source, events)
 
 
 def with_config(logs: LogFacts, source: TimeSeries) -> LogFacts:
     """The log's facts, with the parameters that only the event files tell."""
-    if not isinstance(source, (EventFilesSource, WithEvents)) or not source.config:
+    if not isinstance(source, (EventFilesSource, WithEvents)):
         return logs
-    return msgspec.structs.replace(logs, config={**source.config, **logs.config})
+    return with_parameters(logs, source.config)
+
+
+def with_parameters(logs: LogFacts, parameters: dict[str, str]) -> LogFacts:
+    """The log's facts, with parameters that it does not tell itself."""
+    if not parameters:
+        return logs
+    return msgspec.structs.replace(logs, config={**parameters, **logs.config})

@@ -8,6 +8,7 @@ from pathlib import Path
 from ray_sentinel.evidence.event_files.events import Event
 from ray_sentinel.evidence.event_files.state import MAX_TAGS, RunState
 from ray_sentinel.store.event_config import parameters
+from ray_sentinel.store.event_hparams import read_hparams
 from ray_sentinel.store.event_records import read_events
 from ray_sentinel.store.event_runs import Folder, Points
 
@@ -35,6 +36,8 @@ def read_folder(path: Path, files: list[Path], notes: list[str]) -> Folder:
             _take(event, state, points, steps)
         if _add(folder, points, steps):
             doubled.add(file.name)
+    for name, value in read_hparams(path, notes).items():
+        folder.config.setdefault(name, value)
     if timeless:
         notes.append(f"{timeless} events in {path} have no time; left out")
     if state.too_many:

@@ -14,7 +14,8 @@ import msgspec
 from ray_sentinel.diagnose.series import TimeSeries
 from ray_sentinel.errors import InputError, SentinelError, UnreachableError
 from ray_sentinel.serving.client import get, get_json
-from ray_sentinel.store.event_files import find_event_files, load_events
+from ray_sentinel.store.event_files import load_events
+from ray_sentinel.store.event_find import find_event_files
 from ray_sentinel.store.history_read import newest
 from ray_sentinel.store.history_source import HistorySource
 from ray_sentinel.store.prometheus_api import PrometheusSource
@@ -36,12 +37,13 @@ class Opened(msgspec.Struct, frozen=True):
 
 @contextmanager
 def open_source(
-    where: str, *, binary: str = "", port: int = 0, deadline: float = 30.0
+    where: str, *, binary: str = "", port: int = 0, deadline: float = 30.0, run: str = ""
 ) -> Iterator[Opened]:
     """Open a Prometheus URL, the coordinator's URL, a job's folder, a history or an event file.
 
-    What was started for it is ended on leaving. Raises InputError where it is none of these,
-    UnreachableError or MissingPartError where it cannot be reached.
+    ``run`` is the one to take of event files of several training runs. What was started for it is
+    ended on leaving. Raises InputError where it is none of these, UnreachableError or
+    MissingPartError where it cannot be reached.
     """
     if where.startswith(("http://", "https://")):
         with _open_url(where, binary, port, deadline) as opened:
@@ -53,15 +55,15 @@ def open_source(
             yield Opened(history, _folder_of(path))
         return
     if path.is_file() and "tfevents" in path.name:
-        yield Opened(_events_alone(path, [path]), path.parent)
+        yield Opened(_events_alone(path, [path], run), path.parent)
         return
-    with _open_folder(path, binary, port, deadline) as opened:
+    with _open_folder(path, binary, port, deadline, run) as opened:
         yield opened
 
 
-def _events_alone(path: Path, files: list[Path], why: str = "") -> TimeSeries:
+def _events_alone(path: Path, files: list[Path], run: str, why: str = "") -> TimeSeries:
     """The series of event files of a job without any others. Raises InputError where none are."""
-    events = load_events(files)
+    events = load_events(files, run=run)
     if events.span() is None:
         raise InputError("; ".join([why or f"{path} holds no scalars", *events.notes[:3]]))
     events.notes.append("the job has no series but those of its event files")
@@ -125,13 +127,13 @@ def coordinator_status(where: str, deadline: float) -> dict[str, Any] | None:
 
 
 @contextmanager
-def _open_folder(path: Path, binary: str, port: int, deadline: float) -> Iterator[Opened]:
+def _open_folder(path: Path, binary: str, port: int, deadline: float, run: str) -> Iterator[Opened]:
     histories = _histories(path)
     try:
         database = find_database(path)
     except InputError as error:
         if not histories:
-            yield Opened(_events_alone(path, find_event_files(path), str(error)), path)
+            yield Opened(_events_alone(path, find_event_files(path), run, str(error)), path)
             return
         with contextlib.closing(_newest_readable(histories)) as history:
             yield Opened(history, _folder_of(histories[-1]))

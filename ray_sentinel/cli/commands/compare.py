@@ -23,7 +23,9 @@ from ray_sentinel.diagnose.logs import LogFacts
 from ray_sentinel.diagnose.view import View
 from ray_sentinel.errors import InputError, UsageError
 from ray_sentinel.report.diagnosis_markdown import table
-from ray_sentinel.store.event_files import with_config, with_events
+from ray_sentinel.store.event_files import with_config, with_events, with_parameters
+from ray_sentinel.store.event_find import find_event_files
+from ray_sentinel.store.event_hparams import hparams_alone
 from ray_sentinel.store.open import open_source
 
 HELP = "compare jobs over the steps that they have in common"
@@ -32,6 +34,13 @@ HELP = "compare jobs over the steps that they have in common"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     parser.add_argument("jobs", nargs="+", metavar="JOB", help="folder, URL or history file")
+    parser.add_argument(
+        "--run",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="which of several runs of event files to take: once for all jobs, or once for each",
+    )
     parser.add_argument("--prometheus", metavar="PATH", default="", help="the prometheus program")
     parser.add_argument("--report", metavar="FILE", help="also write FILE.md")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -41,9 +50,15 @@ def run(args: argparse.Namespace) -> int:
     """Compare each further job with the first."""
     if len(args.jobs) < 2:
         raise UsageError("name two jobs at least")
+    if len(args.run) not in {0, 1, len(args.jobs)}:
+        raise UsageError(f"--run is given once, or once for each of the {len(args.jobs)} jobs")
+    names = args.run if len(args.run) > 1 else (args.run or [""]) * len(args.jobs)
     with ExitStack() as stack:
         progress = stack.enter_context(progress_bar(enabled=not args.json))
-        sides = [_side(stack, job, args.prometheus, progress) for job in args.jobs]
+        sides = [
+            _side(stack, job, name, args.prometheus, progress)
+            for job, name in zip(args.jobs, names, strict=True)
+        ]
         found = [compare(sides[0], side) for side in sides[1:]]
     text = "\n\n".join(markdown(one) for one in found) + "\n"
     if args.report:
@@ -58,21 +73,36 @@ def run(args: argparse.Namespace) -> int:
     return int(any(delta.significant for one in found for delta in one.deltas))
 
 
-def _side(stack: ExitStack, job: str, binary: str, progress: Callable[[str], None]) -> Side:
+def _side(
+    stack: ExitStack, job: str, name: str, binary: str, progress: Callable[[str], None]
+) -> Side:
     progress(f"opening {job}")
+    title = f"{job} ({name})" if name else job
     try:
-        opened = stack.enter_context(open_source(job, binary=binary))
+        opened = stack.enter_context(open_source(job, binary=binary, run=name))
     except InputError:
-        logs = gather(Path(job), progress)
-        if logs == LogFacts():
+        if not Path(job).is_dir() or find_event_files(Path(job)):
             raise
-        return Side(title=job, case=None, logs=logs)
-    source = with_events(opened.source, opened.folder)
-    logs = with_config(gather(opened.folder, progress), source)
+        return _logs_alone(job, name, title, progress)
+    notes: list[str] = []
+    parameters = hparams_alone(opened.folder, name, notes)
+    source = with_events(opened.source, opened.folder, "" if parameters else name)
+    logs = gather(opened.folder, progress)
+    logs = with_parameters(with_config(logs, source), parameters)
     span = source.span()
-    if span is None:
-        return Side(title=job, case=None, logs=logs)
-    return Side(title=job, case=Case(View(source, *span, progress=progress), logs), logs=logs)
+    case = Case(View(source, *span, progress=progress), logs) if span is not None else None
+    return Side(title=title, case=case, logs=logs, notes=tuple(notes))
+
+
+def _logs_alone(job: str, name: str, title: str, progress: Callable[[str], None]) -> Side:
+    """A job without series. Raises InputError where nothing else is known of it either."""
+    notes: list[str] = []
+    parameters = hparams_alone(Path(job), name, notes)
+    logs = with_parameters(gather(Path(job), progress), parameters)
+    if logs == LogFacts():
+        known = "it holds no series, no event files, no logs and no parameters of one run"
+        raise InputError("; ".join([f"{job} cannot be compared: {known}", *notes]))
+    return Side(title=title, case=None, logs=logs, notes=tuple(notes))
 
 
 def markdown(one: Comparison) -> str:

@@ -47,6 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="WINDOW",
         help="START..END (Unix seconds or ISO 8601), last-step, last-30m, or crash",
     )
+    parser.add_argument(
+        "--run", metavar="NAME", default="", help="which of several runs of event files to take"
+    )
     parser.add_argument("--incident", metavar="ID", help="around a past incident of this job")
     parser.add_argument("--accused", metavar="HOST,..", help="hosts a heartbeat timeout accused")
     parser.add_argument("--coordinator", metavar="HOST", help="host of the heartbeat coordinator")
@@ -75,14 +78,14 @@ def run(args: argparse.Namespace) -> int:
     chosen = named(args.playbook) if args.playbook else None
     where = args.source or str(config.load().directory())
     opening: AbstractContextManager[Opened] = open_source(
-        where, binary=args.prometheus, port=args.port, deadline=args.deadline
+        where, binary=args.prometheus, port=args.port, deadline=args.deadline, run=args.run
     )
     with progress_bar(enabled=not args.json) as progress:
         progress(f"opening {where}")
         with opening as opened:
             folder = Path(args.logs) if args.logs else opened.folder
             logs = LogFacts() if args.no_logs else gather(folder, progress)
-            source = with_events(opened.source, None if args.no_logs else opened.folder)
+            source = with_events(opened.source, None if args.no_logs else opened.folder, args.run)
             report = examine(
                 source,
                 logs=with_config(logs, source),

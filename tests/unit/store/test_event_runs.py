@@ -52,7 +52,7 @@ def test_of_different_runs_the_newest_is_taken_and_the_others_are_named(tmp_path
     assert losses(source) == [{2.0}]
     assert source.notes == [
         f"{tmp_path}/runs holds 2 training runs: exp1, the newest, is taken; left out: exp2 "
-        f"(steps 0 to 79). To take another one, name it: {tmp_path}/runs/exp2"
+        f"(steps 0 to 79). To take another one: --run exp2"
     ]
     with open_source(str(tmp_path / "runs" / "exp2")) as opened:
         assert opened.source.samples(Selector("tb_loss"), 0, 2e9)[0].values.max() == 3.0
@@ -61,7 +61,8 @@ def test_of_different_runs_the_newest_is_taken_and_the_others_are_named(tmp_path
 def test_a_run_beside_other_runs_folders_is_named_by_its_file(tmp_path: Path) -> None:
     file = put(tmp_path, range(50), 3.0)
     put(tmp_path / "exp", range(50), 2.0, begin=5000)
-    assert "name it: " in load(tmp_path).notes[0]
+    assert load(tmp_path).notes[0].endswith(f"To take another one: --run {tmp_path}")
+    assert losses(load_events(find_event_files(tmp_path), run=str(tmp_path))) == [{3.0}]
     with open_source(str(file)) as opened:
         assert opened.source.samples(Selector("tb_loss"), 0, 2e9)[0].values.max() == 3.0
 
@@ -155,7 +156,7 @@ def test_compare_says_what_it_left_out(tmp_path: Path, capsys: pytest.CaptureFix
     (found,) = json.loads(capsys.readouterr().out)["comparisons"]
     loss = next(delta for delta in found["deltas"] if delta["title"] == "loss")
     assert (loss["first"], loss["second"]) == (2.0, 2.0)
-    assert any(f"name it: {tmp_path}/a/exp1" in note for note in found["notes"])
+    assert any("To take another one: --run exp1" in note for note in found["notes"])
 
 
 @pytest.mark.parametrize(

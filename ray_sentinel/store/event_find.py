@@ -1,0 +1,37 @@
+"""Where below a job's folder its event files and its runs' parameters lie."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+MAX_DEPTH = 6
+MAX_FOLDERS = 512
+"""Looked into on each level."""
+_SKIPPED = frozenset({"prometheus", "ray_logs", "xla_dump", "incidents", "checkpoints"})
+
+
+def find_files(folder: Path, wanted: Callable[[str], bool]) -> list[Path]:
+    """Files with names that are wanted, by name; links to folders are not followed."""
+    found: list[Path] = []
+    level = [folder]
+    for _ in range(MAX_DEPTH):
+        deeper: list[Path] = []
+        for place in level:
+            try:
+                entries = sorted(place.iterdir())
+            except OSError:
+                continue
+            found += [entry for entry in entries if wanted(entry.name) and entry.is_file()]
+            deeper += [
+                entry
+                for entry in entries
+                if entry.is_dir() and not entry.is_symlink() and entry.name not in _SKIPPED
+            ]
+        level = deeper[:MAX_FOLDERS]
+    return sorted(found, key=lambda file: file.name)
+
+
+def find_event_files(folder: Path) -> list[Path]:
+    """Event files in a job's folder, the oldest first."""
+    return find_files(folder, lambda name: "tfevents" in name)
