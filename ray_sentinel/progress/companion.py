@@ -40,6 +40,7 @@ class Companion:
         self._writer = writer
         self._interval = interval
         self._ended = False
+        self._failed = False
         self._request = writer.number(record.REQUEST_OFFSET)
         self._answering: threading.Thread | None = None
         self.watchdog: watchdog.Watchdog | None = None
@@ -70,13 +71,21 @@ class Companion:
             try:
                 writer.stamp()
                 request = writer.number(record.REQUEST_OFFSET)
-                if request != self._request and self._idle():
-                    self._answer(request)
-                self._look_after()
             except ValueError:
                 # The record was closed between two instructions of this thread.
                 return
+            self._serve(request)
             time.sleep(self._interval)
+
+    def _serve(self, request: int) -> None:
+        try:
+            if request != self._request and self._idle():
+                self._answer(request)
+            self._look_after()
+        except Exception:  # libraries half imported or torn down, no more threads: stamps go on
+            if not self._failed:
+                log.warning("the companion of the progress record failed", exc_info=True)
+            self._failed = True
 
     def _idle(self) -> bool:
         return self._answering is None or not self._answering.is_alive()
@@ -85,9 +94,11 @@ class Companion:
         self._autostep.look()
         if self._writer.identity.assumed:
             self._ask_again()
-        if self.watchdog is not None and time.monotonic() >= self._rearm_at:
+        # Taken once: ``stop`` may take it away meanwhile.
+        armed = self.watchdog
+        if armed is not None and time.monotonic() >= self._rearm_at:
             self._rearm_at = time.monotonic() + watchdog.REARM
-            self.watchdog.arm()
+            armed.arm()
 
     def _ask_again(self) -> None:
         told = self._writer.identity
@@ -157,8 +168,8 @@ class Companion:
             if answer != WATCHDOG_ANSWER:
                 try:
                     os.unlink(answer_name(name, answer), dir_fd=folder)
-                except FileNotFoundError:
-                    continue
+                except OSError:
+                    continue  # not there, or it is replaced whole by the new one
 
     @staticmethod
     def _report(name: str, folder: int, problems: list[str]) -> None:
