@@ -31,15 +31,18 @@ from ray_sentinel.progress.reader import RecordReader
 from ray_sentinel.serving.client import get_json
 from ray_sentinel.supervise.actions import Result
 from ray_sentinel.supervise.bad_nodes import BadNode, of_incidents, of_triage
+from ray_sentinel.supervise.command import current_folder
 from ray_sentinel.supervise.curable import normalised
 from ray_sentinel.supervise.descendants import descendants
 from ray_sentinel.supervise.folder import State
+from ray_sentinel.supervise.kept import readable
 from ray_sentinel.supervise.notices import Notice
 from ray_sentinel.supervise.notifier import Notifier, settings_of
 from ray_sentinel.supervise.parts import Parts, Sighting
 from ray_sentinel.supervise.policy import Failure, Policy
 from ray_sentinel.supervise.supervisor import Supervisor
 from ray_sentinel.supervise.task import Task
+from ray_sentinel.supervise.terminal import Terminal
 
 PAGE_SECONDS = 3.0
 MOST_CAPTURED = 64
@@ -66,7 +69,7 @@ def run(
     page: str | None = None,
     environ: Mapping[str, str] | None = None,
     cwd: str | os.PathLike[str] = "",
-    terminal: BinaryIO | None = None,
+    terminal: BinaryIO | Terminal | None = None,
     max_output: int = 256 << 20,
     say: Callable[[str], None] | None = None,
     notifier: Notifier | None = None,
@@ -76,7 +79,8 @@ def run(
     """Start ``command``, watch it, restart it from its latest good checkpoint; blocks.
 
     ``checkpoint_dir`` may be several places, the fastest first. ``page`` is the coordinator's
-    address ("" for none; None for the configured port on this machine). ``notifier`` tells people;
+    address ("" for none; None for the configured port on this machine). ``terminal`` is shown the
+    command's output; one that stands still is not waited for. ``notifier`` tells people;
     else the ``[notify]`` section of the configuration says whom. ``drain_bad_nodes`` has Ray place
     nothing more on a node that was found bad, for good. ``policy`` are fields of
     ``supervise.policy.Policy``, such as ``max_retries``. Raises UsageError where the command or an
@@ -114,9 +118,16 @@ def run(
         notify=lambda event, text: told.tell(run_notice(name, event, text)),
         drain=(lambda node: drain(node, task.environ)) if drain_bad_nodes else None,
     )
+    shown = (
+        Terminal(terminal)
+        if terminal is not None and not isinstance(terminal, Terminal)
+        else terminal
+    )
     try:
-        return Supervisor(task, rules, parts, terminal=terminal).run()
+        return Supervisor(task, rules, parts, terminal=shown).run()
     finally:
+        if shown is not None and shown is not terminal:
+            shown.close()
         told.close()
         reader.close()
 
@@ -131,7 +142,8 @@ def checkpoint_folders(
         raise UsageError(
             "a checkpoint folder's name is empty: leave --checkpoint-dir out, or name it"
         )
-    return tuple(Path(one).expanduser().absolute() for one in several)
+    paths = [Path(one).expanduser() for one in several]
+    return tuple(one if one.is_absolute() else current_folder() / one for one in paths)
 
 
 def page_address(page: str | None, settings: Config) -> str:
@@ -161,7 +173,9 @@ def run_notice(job: str, event: str, text: str) -> Notice:
     now = time.time()
     host = os.uname().nodename
     key = f"run:{job}:{event}:{now:.3f}"
-    return Notice(key=key, event=event, job=job, text=text, time=now, host=host)
+    return Notice(
+        key=readable(key), event=event, job=readable(job), text=readable(text), time=now, host=host
+    )
 
 
 def make_policy(fields: Mapping[str, Any]) -> Policy:

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from ray_sentinel.errors import UsageError
 from ray_sentinel.supervise.policy import Checkpoint
@@ -30,6 +31,14 @@ def resolved(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> st
     if there:
         raise UsageError(f"{name}: is not executable: chmod +x {name}, or name its interpreter")
     raise UsageError(f"{name}: there is no such program{'' if os.sep in name else ' on PATH'}")
+
+
+def current_folder() -> Path:
+    """Raises UsageError where it was removed."""
+    try:
+        return Path.cwd()
+    except OSError:
+        raise UsageError("the current folder was removed: cd to one that is there") from None
 
 
 def filled(

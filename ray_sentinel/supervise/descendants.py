@@ -32,13 +32,8 @@ class Process(msgspec.Struct, frozen=True):
 def descendants(root: int, proc: Path = Path("/proc")) -> list[Process]:
     """Children, their children and so on, that live; zombies are left out."""
     children: dict[int, list[Stat]] = {}
-    for path in proc.iterdir():
-        if path.name.isdigit():
-            try:
-                stat = parse_stat((path / "stat").read_bytes())
-            except (OSError, ValueError):
-                continue  # it has ended
-            children.setdefault(stat.parent, []).append(stat)
+    for stat in all_stats(proc).values():
+        children.setdefault(stat.parent, []).append(stat)
     found: list[Process] = []
     below = [root]
     while below:
@@ -48,4 +43,17 @@ def descendants(root: int, proc: Path = Path("/proc")) -> list[Process]:
             below.append(stat.pid)
             if stat.state not in ("Z", "X"):
                 found.append(Process(stat.pid, stat.start, stat.command))
+    return found
+
+
+def all_stats(proc: Path = Path("/proc")) -> dict[int, Stat]:
+    """Every process that is there now, by its pid."""
+    found = {}
+    for path in proc.iterdir():
+        if path.name.isdigit():
+            try:
+                stat = parse_stat((path / "stat").read_bytes())
+            except (OSError, ValueError):
+                continue  # it has ended
+            found[stat.pid] = stat
     return found

@@ -12,14 +12,18 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
 from ray_sentinel.errors import SentinelError, UsageError
+from ray_sentinel.progress import pidfd
 from ray_sentinel.supervise.actions import Result
 from ray_sentinel.supervise.course import Ledger
+from ray_sentinel.supervise.kept import decode, encode
 from ray_sentinel.whole_file import write_whole
 
 T = TypeVar("T")
@@ -67,16 +71,14 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = -1
-        try:
+        with _writable(path):
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        except OSError as error:
-            raise SentinelError(
-                f"{path}: cannot be made: {error.strerror}; set log_dir or RAY_SENTINEL_LOG_DIR"
-            ) from None
 
     def lock(self) -> None:
         """Be the only supervisor of this job. Raises UsageError where there is another."""
-        handle = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        lock = self.path / "lock"
+        with _writable(lock):
+            handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -101,7 +103,7 @@ class Folder:
     def tell(self, told: Told) -> str:
         """Keep it; returns the problem where it cannot be written."""
         try:
-            write_whole(self.path / "ledger.json", msgspec.json.encode(told))
+            write_whole(self.path / "ledger.json", encode(told))
         except OSError as error:
             return f"{self.path}: {error.strerror}: a restarted supervisor will not know of this"
         return ""
@@ -110,13 +112,49 @@ class Folder:
         """The folder of one attempt."""
         return self.path / f"attempt-{number:04d}"
 
+    def new_attempt(self, number: int) -> Path:
+        """The folder of an attempt that is to start: there, and without an earlier end in it.
+
+        Raises SentinelError.
+        """
+        folder = self.attempt(number)
+        with _writable(folder):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            (folder / STATE).unlink(missing_ok=True)
+        return folder
+
     def state(self, number: int) -> State | None:
         """What the attempt's keeper wrote."""
         return _read(self.attempt(number) / STATE, State)
 
+    def running(self) -> int | None:
+        """The latest attempt whose keeper lives, whatever the ledger says."""
+        found = None
+        for path in sorted(self.path.glob("attempt-*")):
+            number = path.name.removeprefix("attempt-")
+            if not (number.isascii() and number.isdigit()):
+                continue
+            state = self.state(int(number))
+            if state is None or state.ended_at is not None:
+                continue
+            if not pidfd.has_ended(state.keeper, state.keeper_start):
+                found = max(int(number), found or 0)
+        return found
+
 
 def _read(path: Path, kind: type[T]) -> T | None:
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
-    except (OSError, msgspec.DecodeError):
+        return decode(path.read_bytes(), kind)
+    except OSError:
         return None
+
+
+@contextmanager
+def _writable(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise SentinelError(
+            f"{error.filename or path}: {error.strerror}; mend it, or set log_dir "
+            "(RAY_SENTINEL_LOG_DIR) to a folder that can be written"
+        ) from None

@@ -28,6 +28,7 @@ from ray_sentinel.errors import SentinelError
 from ray_sentinel.progress.own_process import start_ticks
 from ray_sentinel.supervise.descendants import Process, descendants
 from ray_sentinel.supervise.folder import OLDER, OUTPUT, STATE, State
+from ray_sentinel.supervise.kept import decode, encode
 from ray_sentinel.whole_file import write_whole
 
 CHUNK = 1 << 18
@@ -109,10 +110,22 @@ class Keeper:
 
     def _write(self, **changes: object) -> None:
         self._state = msgspec.structs.replace(self._state, **changes)
+        data = encode(self._state)
         try:
-            write_whole(self._folder / STATE, msgspec.json.encode(self._state))
+            write_whole(self._folder / STATE, data)
+        except OSError:
+            self._overwrite(data)
+
+    def _overwrite(self, data: bytes) -> None:
+        """On a full disk: in the block that the file has, for how the command ended must be told.
+
+        A reader that comes in between finds no JSON, and looks again.
+        """
+        try:
+            with open(self._folder / STATE, "r+b", buffering=0) as file:
+                file.write(data)
+                file.truncate()
         except OSError as error:
-            # The exit status still reaches a supervisor that is our parent.
             sys.stderr.write(f"{self._folder}: {error.strerror}\n")
 
     def _watch(self) -> int:
@@ -231,7 +244,9 @@ class Output:
 
 def main() -> int:
     """Read the order, keep."""
-    order = msgspec.json.decode(sys.stdin.buffer.read(), type=Order)
+    order = decode(sys.stdin.buffer.read(), Order)
+    if order is None:
+        return 2  # the supervisor could not go on, and said why
     return Keeper(Path(sys.argv[1]), order).run()
 
 

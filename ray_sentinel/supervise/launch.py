@@ -7,14 +7,13 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import msgspec
-
 from ray_sentinel import process
 from ray_sentinel.progress import pidfd
 from ray_sentinel.progress.environment import ROLE_VARIABLE
 from ray_sentinel.progress.own_process import start_ticks
 from ray_sentinel.supervise.folder import STATE, State
 from ray_sentinel.supervise.keeper import Order
+from ray_sentinel.supervise.kept import encode
 from ray_sentinel.whole_file import write_whole
 
 
@@ -37,8 +36,8 @@ def start_keeper(folder: Path, order: Order) -> None:
     with os.fdopen(writing, "wb") as pipe:
         # Before the keeper may begin: when we are killed now, our next life must find it.
         state = State(keeper=keeper.pid, keeper_start=start_ticks(keeper.pid))
-        write_whole(folder / STATE, msgspec.json.encode(state))
-        pipe.write(msgspec.json.encode(order))
+        write_whole(folder / STATE, encode(state))
+        pipe.write(encode(order))
 
 
 def signal_process(pid: int, start: int, number: int) -> None:

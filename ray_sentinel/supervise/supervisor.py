@@ -7,26 +7,28 @@ import queue
 import signal
 from collections import deque
 from collections.abc import Sequence
-from typing import BinaryIO
 
 from ray_sentinel.clock import Clock, SystemClock
+from ray_sentinel.errors import SentinelError, UsageError
 from ray_sentinel.progress import pidfd
 from ray_sentinel.supervise import actions, events
 from ray_sentinel.supervise.actions import Action, Result
 from ray_sentinel.supervise.aside import Aside
-from ray_sentinel.supervise.command import filled, resolved, variables
+from ray_sentinel.supervise.command import current_folder, filled, resolved, variables
 from ray_sentinel.supervise.course import Course
 from ray_sentinel.supervise.events import Event
 from ray_sentinel.supervise.folder import Folder, State, Told
 from ray_sentinel.supervise.keeper import KILL_SECONDS, LEFT_GRACE, Order
 from ray_sentinel.supervise.launch import signal_process, start_keeper
 from ray_sentinel.supervise.movement import Movement
+from ray_sentinel.supervise.orphans import end_orphans
 from ray_sentinel.supervise.parts import Parts, Sighting
 from ray_sentinel.supervise.policy import Failure, Policy
 from ray_sentinel.supervise.saved import Checkpoints
 from ray_sentinel.supervise.signals import caught
 from ray_sentinel.supervise.tail import Tail
 from ray_sentinel.supervise.task import Task
+from ray_sentinel.supervise.terminal import Terminal
 
 LOOK_SECONDS = 0.25
 WATCH_SECONDS = 2.0
@@ -44,7 +46,7 @@ class Supervisor:
         policy: Policy,
         parts: Parts,
         *,
-        terminal: BinaryIO | None = None,
+        terminal: Terminal | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._task, self._policy, self._parts = task, policy, parts
@@ -93,20 +95,24 @@ class Supervisor:
 
     def _take_back(self) -> bool:
         """Whether an earlier life of the supervisor was killed over an attempt."""
-        told = self._folder.told()
-        if told is None:
-            return False
-        if told.result is not None:
-            self._course.ledger.attempt = told.ledger.attempt + 1
-            return False
-        self._course = Course(self._policy, told.ledger)
-        state = self._folder.state(told.ledger.attempt)
+        told, running = self._folder.told(), self._folder.running()
+        ledger = self._course.ledger
+        if told is not None and told.result is None:
+            self._course = Course(self._policy, ledger := told.ledger)
+        elif told is not None:
+            ledger.attempt = told.ledger.attempt + 1
+            if running is None:
+                return False
+        if running is not None:
+            # A ledger that could not be written, or read, does not know of it.
+            ledger.attempt = running
+        state = self._folder.state(ledger.attempt)
         if state is None:
             return False
-        if told.argv != self._task.argv and state.ended_at is None:
+        if told is not None and told.argv != self._task.argv and state.ended_at is None:
             self._parts.say(f"what runs is: {' '.join(told.argv)}")
-        self._parts.say(f"taking back attempt {told.ledger.attempt}, pid {state.child}")
-        self._follow(told.ledger.attempt, state, from_end=True)
+        self._parts.say(f"taking back attempt {ledger.attempt}, pid {state.child}")
+        self._follow(ledger.attempt, state, from_end=True)
         return True
 
     def _turn(self) -> None:
@@ -215,12 +221,26 @@ class Supervisor:
         folder = self._folder.attempt(self._course.ledger.attempt)
 
         def explain() -> Event:
+            if state.ended_at is None and (stuck := self._end_orphans(state)):
+                return events.Unkillable(time=self._clock.now(), pid=stuck)
             self._sighting()  # what was confirmed since the last look
             failure = self._parts.explain(folder, state)
             saved = self._checkpoints.saved_at(frozenset(self._course.ledger.left_out))
             return events.Exited(time=self._clock.now(), failure=failure, last_saved=saved)
 
         self._aside.do("explain", explain)
+
+    def _end_orphans(self, state: State) -> int:
+        """What a killed keeper could not end; the pid of one that did not go, else 0."""
+        ledger = self._course.ledger
+        told = variables(self._task.job, ledger.attempt, None)
+        marks = {name: told[name] for name in ("RAY_SENTINEL_JOB", "RAY_SENTINEL_ATTEMPT")}
+        if where := self._task.environ.get("RAY_SENTINEL_LOG_DIR"):
+            marks["RAY_SENTINEL_LOG_DIR"] = where
+        there, stuck = end_orphans(marks, state.keeper_start)
+        for one in there:
+            self._parts.say(f"left behind, and ended: {one.pid} {one.command}")
+        return stuck[0].pid if stuck else 0
 
     def _see_whether_it_goes(self, state: State, now: float) -> None:
         most = self._policy.grace + LEFT_GRACE + 2 * KILL_SECONDS
@@ -253,22 +273,38 @@ class Supervisor:
         self._aside.do("choose", lambda: self._checkpoints.offer(action, self._course.ledger))
 
     def _launch(self, action: actions.Launch) -> None:
-        folder = self._folder.attempt(action.attempt)
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        (folder / "state.json").unlink(missing_ok=True)
+        try:
+            self._start(action)
+        except SentinelError as error:
+            if not self._course.ledger.total_retries:
+                raise
+            # What it needs went away between two attempts, and may come back before the next.
+            code = 127 if isinstance(error, UsageError) else None
+            failure = Failure(kind="exit", text=str(error), code=code)
+            self._events.put(events.Exited(time=self._clock.now(), failure=failure))
+
+    def _start(self, action: actions.Launch) -> None:
+        """Raises SentinelError."""
+        folder = self._folder.new_attempt(action.attempt)
         task = self._task
         told = variables(task.job, action.attempt, action.checkpoint, action.without)
         argv = filled(task.argv, action.attempt, action.checkpoint, action.without)
         order = Order(
             argv=(resolved(task.argv, task.environ), *argv[1:]),
             environ={**task.environ, **told},
-            cwd=task.cwd or os.getcwd(),
+            cwd=task.cwd or str(current_folder()),
             grace=self._policy.grace,
             max_bytes=task.max_output,
         )
         start = f" from {action.checkpoint.path}" if action.checkpoint else ""
         self._parts.say(f"attempt {action.attempt} starts{start}")
-        start_keeper(folder, order)
+        try:
+            start_keeper(folder, order)
+        except OSError as error:
+            raise SentinelError(
+                f"{folder}: no attempt can be started: {error.strerror}; free space, or name "
+                "another place by RAY_SENTINEL_LOG_DIR"
+            ) from None
         self._follow(action.attempt, None)
 
     def _follow(self, attempt: int, state: State | None, *, from_end: bool = False) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import BinaryIO
 
 from ray_sentinel.evidence.logs.lines import parse_line
 from ray_sentinel.evidence.logs.steps import parse_step
 from ray_sentinel.supervise.folder import OUTPUT
+from ray_sentinel.supervise.terminal import Terminal
 
 MOST = 1 << 20
 """Bytes that are taken in one look; a command that writes faster is shown in part."""
@@ -19,7 +19,7 @@ LAST = 1 << 14
 class Tail:
     """One attempt's output. Not thread-safe."""
 
-    def __init__(self, folder: Path, to: BinaryIO | None, *, from_end: bool = False) -> None:
+    def __init__(self, folder: Path, to: Terminal | None, *, from_end: bool = False) -> None:
         """``from_end``: what is there already was shown by an earlier supervisor."""
         self.path = folder / OUTPUT
         self._to = to
@@ -71,13 +71,8 @@ class Tail:
         return data
 
     def _show(self, data: bytes) -> None:
-        if self._to is None:
-            return
-        try:
+        if self._to is not None:
             self._to.write(data)
-            self._to.flush()
-        except OSError:
-            self._to = None  # the terminal has gone; the file has it all
 
     def _find_step(self, data: bytes) -> None:
         for line in reversed(data.decode("utf-8", "replace").replace("\r", "\n").split("\n")):

@@ -12,8 +12,10 @@ stopped by signal N.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -23,6 +25,7 @@ from ray_sentinel.errors import UsageError
 
 if TYPE_CHECKING:
     from ray_sentinel.supervise.actions import Result
+    from ray_sentinel.supervise.terminal import Terminal
 
 POLICY = (
     "max_retries",
@@ -81,18 +84,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Supervise until it is over."""
-    from ray_sentinel import config, guardian
-
     given = {"webhook": args.notify_webhook, "command": args.notify_command}
     notify = {name: value for name, value in given.items() if value}
     policy = {name: getattr(args, name) for name in POLICY}
-    if args.ray_job:
-        return _follow_job(args, policy)
+    out, err = _terminals()
+    say = _sayer(err)
+    try:
+        if args.ray_job:
+            result, more = _follow_job(args, policy, say)
+        else:
+            shown = None if args.quiet else err if args.json else out
+            result, more = _supervise(args, policy, notify, shown, say), {}
+        say(f"{'done' if result.success else 'ended'}: {result.reason}")
+    finally:
+        for one in (out, err):
+            if one is not None:
+                one.close()
+    if args.json and sys.stdout is not None:
+        print_json({**msgspec.structs.asdict(result), **more})
+    if result.stopped_by:
+        return 128 + result.stopped_by
+    return 0 if result.success else 1
+
+
+def _supervise(
+    args: argparse.Namespace,
+    policy: dict[str, Any],
+    notify: dict[str, str],
+    shown: Terminal | None,
+    say: Callable[[str], None],
+) -> Result:
+    from ray_sentinel import config, guardian
+
     if args.max_output_mib < 1:
         raise UsageError(f"--max-output-mib must be at least 1, and is {args.max_output_mib}")
     command = args.cmd[1:] if args.cmd[:1] == ["--"] else args.cmd
-    shown = None if args.quiet else (sys.stderr if args.json else sys.stdout).buffer
-    result = guardian.run(
+    return guardian.run(
         command,
         job=args.job,
         config=config.load(overrides={**({"job": args.job} if args.job else {}), "notify": notify}),
@@ -100,14 +127,15 @@ def run(args: argparse.Namespace) -> int:
         page=args.page,
         terminal=shown,
         max_output=args.max_output_mib << 20,
-        say=_say,
+        say=say,
         drain_bad_nodes=args.drain_bad_nodes,
         **policy,
     )
-    return _ended(args, result, {})
 
 
-def _follow_job(args: argparse.Namespace, policy: dict[str, Any]) -> int:
+def _follow_job(
+    args: argparse.Namespace, policy: dict[str, Any], say: Callable[[str], None]
+) -> tuple[Result, dict[str, str]]:
     from ray_sentinel import job_submission
 
     if args.cmd:
@@ -115,20 +143,31 @@ def _follow_job(args: argparse.Namespace, policy: dict[str, Any]) -> int:
     if args.drain_bad_nodes:
         raise UsageError("--drain-bad-nodes is for a command; drain nodes of a --ray-job yourself")
     result, last = job_submission.supervise_job(
-        args.ray_job, args.checkpoint_dir, args.ray_address, args.page, _say, **policy
+        args.ray_job, args.checkpoint_dir, args.ray_address, args.page, say, **policy
     )
-    return _ended(args, result, {"job_id": last})
+    return result, {"job_id": last}
 
 
-def _ended(args: argparse.Namespace, result: Result, more: dict[str, Any]) -> int:
-    if args.json:
-        print_json({**msgspec.structs.asdict(result), **more})
-    _say(f"{'done' if result.success else 'ended'}: {result.reason}")
-    if result.stopped_by:
-        return 128 + result.stopped_by
-    return 0 if result.success else 1
+def _terminals() -> tuple[Terminal | None, Terminal | None]:
+    """Standard output and error; one of them for both where both go to the same place."""
+    from ray_sentinel.supervise.terminal import Terminal
+
+    for handle in (0, 1, 2):
+        try:
+            os.fstat(handle)
+        except OSError:
+            # Closed: or a file of ours would take its number, and be written to.
+            os.open(os.devnull, os.O_RDWR)
+    streams = (getattr(stream, "buffer", None) for stream in (sys.stdout, sys.stderr))
+    out, err = (None if one is None else Terminal(one) for one in streams)
+    return (err if err is not None and os.path.sameopenfile(1, 2) else out), err
 
 
-def _say(text: str) -> None:
-    sys.stderr.write(f"ray-sentinel {time.strftime('%H:%M:%S')}  {clean(text)}\n")
-    sys.stderr.flush()
+def _sayer(err: Terminal | None) -> Callable[[str], None]:
+    def say(text: str) -> None:
+        line = clean(text.replace("\n", "\\n"))
+        if err is not None:
+            shown = f"ray-sentinel {time.strftime('%H:%M:%S')}  {line}\n"
+            err.write(shown.encode("utf-8", "backslashreplace"))
+
+    return say

@@ -1,0 +1,36 @@
+"""Records on disk and in pipes, as JSON that also keeps what is no text.
+
+Names of files, arguments and variables are bytes; Python shows those that are no UTF-8 by lone
+surrogates (PEP 383), which msgspec's own JSON refuses. Here they travel as ``\\udcXX`` escapes.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+
+def encode(record: Any) -> bytes:
+    """A record as JSON, in ASCII."""
+    return json.dumps(msgspec.to_builtins(record)).encode("ascii")
+
+
+def decode(data: bytes, kind: type[T]) -> T | None:
+    """The record; None where it is none, or was cut off."""
+    try:
+        return msgspec.convert(json.loads(data), kind)
+    except (ValueError, RecursionError, msgspec.ValidationError):
+        return None
+
+
+def readable(text: str) -> str:
+    """The text with what is no text in it shown as escapes: for messages to others.
+
+    >>> readable("a\\udcffb")
+    'a\\\\udcffb'
+    """
+    return text.encode("utf-8", "backslashreplace").decode()
