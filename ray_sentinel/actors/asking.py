@@ -12,7 +12,8 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from ray_sentinel.actors.fleet import Fleet, last_line
+from ray_sentinel.actors.error_text import last_line
+from ray_sentinel.actors.fleet import Fleet
 from ray_sentinel.actors.messages import Dump, Dumps, pack, unpack
 from ray_sentinel.model.identity import Rank
 

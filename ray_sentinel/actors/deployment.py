@@ -10,7 +10,9 @@ from typing import Any
 
 import msgspec
 
+from ray_sentinel.actors.error_text import last_line
 from ray_sentinel.actors.hosts import HEAD_RESOURCE
+from ray_sentinel.actors.messages import Description
 from ray_sentinel.actors.names import AGENT_PREFIX, COORDINATOR, NAMESPACE, PROTOCOL
 from ray_sentinel.config import Config
 from ray_sentinel.engine.engine import Engine
@@ -23,19 +25,6 @@ GONE_SECONDS = 30.0
 
 class GoneError(UnreachableError):
     """The coordinator has ended, or could not start."""
-
-
-class Description(msgspec.Struct, frozen=True, kw_only=True):
-    """What a coordinator says of itself."""
-
-    protocol: int
-    version: str
-    pid: int
-    node_id: str
-    log_dir: str
-    config: bytes = b""
-    started_at: float = 0.0
-    restarts: int = 0
 
 
 class Deployed(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,7 +71,7 @@ def ask(ray: Any, handle: Any, method: str, *args: Any, seconds: float = ANSWER_
                 raise error.cause from None
             raise
         except RayActorError as error:
-            raise GoneError(f"the coordinator is gone: {_last_line(error)}") from None
+            raise GoneError(f"the coordinator is gone: {last_line(error)}") from None
 
 
 def ensure(ray: Any, config: Config) -> Deployed:
@@ -227,8 +216,3 @@ def _ask_to_close(ray: Any, handles: dict[str, Any]) -> list[str]:
             # It died, or never started: its children have gone with it.
             continue
     return stuck
-
-
-def _last_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1][:300] if lines else type(error).__name__

@@ -11,6 +11,7 @@ import ray
 from ray.exceptions import ActorDiedError, ActorUnschedulableError, RayError
 
 from ray_sentinel.actors import placement
+from ray_sentinel.actors.error_text import last_line
 from ray_sentinel.actors.hosts import (
     DEATH_REASONS,
     EXPECTED_DEATHS,
@@ -150,13 +151,20 @@ class Fleet:
 
     def _start(self, slot: Slot, now: float) -> None:
         try:
-            slot.handle = placement.start_agent(slot.node, self._config)
+            handle = placement.start_agent(slot.node, self._config)
         except (RayError, ValueError, RuntimeError) as error:
             # Lost a race for the name, or the node died just now: the next step knows more.
             self._failed(slot, now, last_line(error))
             return
+        with self._lock:
+            left = slot.released
+            slot.handle = None if left else handle
+        if left:
+            # ``release`` came while it was made, and found nothing to drop.
+            placement.drop(slot.node.id)
+            return
         slot.since = now
-        slot.ping = slot.handle.ping.remote()
+        slot.ping = handle.ping.remote()
 
     def _check(self, slot: Slot, now: float) -> None:
         heard = self._heard(slot.node.id)
@@ -219,9 +227,3 @@ class Fleet:
             return False
         ray.kill(handle, no_restart=False)
         return True
-
-
-def last_line(error: BaseException) -> str:
-    """The line of a Ray error that says most: the last of its traceback."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[-1][:300] if lines else type(error).__name__

@@ -7,6 +7,7 @@ import logging
 import ray
 from ray.exceptions import GetTimeoutError, RayError
 
+from ray_sentinel.actors.error_text import last_line
 from ray_sentinel.actors.messages import Receipt, Report, pack, unpack
 from ray_sentinel.actors.names import COORDINATOR, NAMESPACE
 
@@ -32,7 +33,7 @@ class CoordinatorLink:
             # Restarting, or for good: it is looked up by name again.
             self._handle = None
             if not self._silent:
-                log.warning("the coordinator does not answer: %s", str(error).splitlines()[0])
+                log.warning("the coordinator does not answer: %s", last_line(error))
             self._silent = True
             return None
         if self._silent:

@@ -1,4 +1,4 @@
-"""What agents and the coordinator say to each other, as MessagePack: versions may differ.
+"""What agents, coordinator and deployers say to each other, as MessagePack: versions may differ.
 
 Ray's pickles carry records by class, and break between versions; these do not.
 """
@@ -61,6 +61,19 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     workers_version: int = 0
     history: Wanted = Wanted()
     """What the embedded history takes."""
+
+
+class Description(msgspec.Struct, frozen=True, kw_only=True):
+    """What a coordinator says of itself."""
+
+    protocol: int
+    version: str
+    pid: int
+    node_id: str
+    log_dir: str
+    config: bytes = b""
+    started_at: float = 0.0
+    restarts: int = 0
 
 
 class AgentInfo(msgspec.Struct, frozen=True, kw_only=True):

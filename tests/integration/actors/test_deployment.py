@@ -85,7 +85,7 @@ def test_a_killed_coordinator_comes_back_and_finds_the_agents(
     watched: Watched, tmp_path: Path
 ) -> None:
     from ray_sentinel.actors import deployment
-    from ray_sentinel.actors.deployment import Description
+    from ray_sentinel.actors.messages import Description
 
     before = watched.ask("describe", Description)
     agents = {agent.incarnation for agent in watched.agents().values()}

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from ray_sentinel.actors.deployment import Description
+from ray_sentinel.actors.messages import Description
 from ray_sentinel.model.incident import Incident
 from tests.support.living import alive, descendants
 from tests.support.ray_cluster import RayCluster, Watched

@@ -94,6 +94,6 @@ def _coordinator(ray: object) -> object:
 
 
 def _described(watched: Watched) -> str:
-    from ray_sentinel.actors.deployment import Description
+    from ray_sentinel.actors.messages import Description
 
     return json.dumps({"pid": watched.ask("describe", Description).pid})

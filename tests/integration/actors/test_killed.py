@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.actors.deployment import Description
+from ray_sentinel.actors.messages import Description
 from ray_sentinel.progress.proc_stat import parse_stat
 from tests.support.living import alive, descendants
 from tests.support.ray_cluster import RayCluster, Watched

@@ -1,0 +1,53 @@
+"""The reconciler between threads; Ray itself is in the integration tests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import ray
+from ray.exceptions import RayError
+
+from ray_sentinel.actors import link, placement
+from ray_sentinel.actors.fleet import Fleet
+from ray_sentinel.actors.link import CoordinatorLink
+from ray_sentinel.actors.messages import Report
+from ray_sentinel.model.identity import Node
+from ray_sentinel.model.progress import Snapshot
+
+NODE = {"NodeID": "n", "Alive": True, "NodeManagerAddress": "10.0.0.1"}
+
+
+def test_a_node_that_is_left_while_its_agent_starts_keeps_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fleet = Fleet(b"{}", lambda node_id: None)
+    story: list[str] = []
+
+    def start(node: object, config: bytes) -> Any:
+        story.append("started")
+        fleet.release("n", "it is idle")
+        return object()
+
+    monkeypatch.setattr(ray, "nodes", lambda: [NODE])
+    monkeypatch.setattr(placement, "groups", dict)
+    monkeypatch.setattr(placement, "start_agent", start)
+    monkeypatch.setattr(placement, "drop", lambda node_id: story.append("dropped"))
+    fleet.step(100.0)
+    assert fleet.handle("n") is None
+    assert fleet.released() == {"n"}
+    assert story[0] == "started"
+    assert story[-1] == "dropped"
+    assert story.count("dropped") == 2, "once more, for the agent that was made meanwhile"
+
+
+def test_an_error_without_a_word_is_said_by_its_kind(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def gone(*_: object, **__: object) -> None:
+        raise RayError
+
+    monkeypatch.setattr(link.ray, "get_actor", gone)
+    snapshot = Snapshot(node=Node(id="n", host="h", address="10.0.0.1"), time=0.0, sequence=1)
+    assert CoordinatorLink().send(Report(snapshot=snapshot, incarnation="one")) is None
+    assert "RayError" in caplog.text
