@@ -16,14 +16,13 @@ from ray_sentinel.actors import idle
 from ray_sentinel.actors.brain import Brain
 from ray_sentinel.actors.bundle import highest_number
 from ray_sentinel.actors.bundles import bundle_root
-from ray_sentinel.actors.deployment import Description
 from ray_sentinel.actors.environment import forget_identity
 from ray_sentinel.actors.execute import Executor
 from ray_sentinel.actors.fleet import Fleet
 from ray_sentinel.actors.history import HistoryKeeper, wanted
 from ray_sentinel.actors.logs import write_logs
 from ray_sentinel.actors.loops import Loop
-from ray_sentinel.actors.messages import Receipt, Report, Wanted, pack, unpack
+from ray_sentinel.actors.messages import Description, Receipt, Report, Wanted, pack, unpack
 from ray_sentinel.actors.metrics import coordinator_families
 from ray_sentinel.actors.names import PROTOCOL
 from ray_sentinel.actors.phase_file import PhaseFile
@@ -36,7 +35,7 @@ from ray_sentinel.actors.timed import WHY, TimedCapture
 from ray_sentinel.clock import SystemClock
 from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import AnyAction
-from ray_sentinel.engine.events import DumpAsked, NodeLeft, PhasesRecalled, SnapshotReceived, Tick
+from ray_sentinel.engine.events import DumpAsked, PhasesRecalled, SnapshotReceived, Tick
 from ray_sentinel.errors import UsageError
 from ray_sentinel.model.metrics import Family
 from ray_sentinel.model.status import Status
@@ -125,9 +124,8 @@ class Coordinator:
 
     def _reconcile(self) -> None:
         for event in self._fleet.step(self._clock.now()):
-            if isinstance(event, NodeLeft):
-                self._roster.forget(event.node_id)
             self._brain.feed(event)
+        self._roster.keep(self._fleet.nodes().keys() - self._fleet.released())
         self._ray_actors.look()
 
     def _tick(self) -> None:

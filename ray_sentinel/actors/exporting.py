@@ -51,10 +51,14 @@ class Exporting:
                 return None
             exporter = kind(host, address, options)
             exporter.start()
+            self._note_port(exporter, config.agent.port)
         except (SentinelError, ImportError, AttributeError, OSError) as error:
             self._say(f"exporter {name}: {error}")
             return None
-        self._note_port(exporter, config.agent.port)
+        except Exception as error:  # anybody's code: the others are made, and the agent starts
+            log.debug("exporter %s cannot be made", name, exc_info=True)
+            self._say(f"exporter {name}: {type(error).__name__}: {error}")
+            return None
         return exporter
 
     def _note_port(self, exporter: Exporter, wanted: int) -> None:

@@ -13,6 +13,24 @@ QUIET_SECONDS = 60.0
 """The same failure is logged once in this time."""
 
 
+class Complaints:
+    """Which failures were said lately."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, float] = {}
+
+    def __len__(self) -> int:
+        return len(self._said)
+
+    def is_new(self, message: str, now: float) -> bool:
+        """Whether it was not said in the last ``QUIET_SECONDS``; it is from now (monotonic)."""
+        self._said = {told: at for told, at in self._said.items() if now - at < QUIET_SECONDS}
+        if message in self._said:
+            return False
+        self._said[message] = now
+        return True
+
+
 class Loop:
     """Runs ``step`` every ``interval`` seconds on a thread of its own, from now on.
 
@@ -24,7 +42,7 @@ class Loop:
         self._interval, self._step, self._name = interval, step, name
         self._stop = False
         self._wake = threading.Event()
-        self._said: dict[str, float] = {}
+        self._complaints = Complaints()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -51,8 +69,5 @@ class Loop:
         try:
             self._step()
         except Exception as error:  # a watcher must outlive its own mistakes
-            message = f"{type(error).__name__}: {error}"
-            now = time.monotonic()
-            if now - self._said.get(message, -QUIET_SECONDS) >= QUIET_SECONDS:
-                self._said[message] = now
+            if self._complaints.is_new(f"{type(error).__name__}: {error}", time.monotonic()):
                 log.exception("%s failed; it goes on", self._name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from ray_sentinel.actors.hosts import RayNode
 from ray_sentinel.actors.messages import AgentInfo, Report
@@ -151,9 +151,15 @@ class Roster:
         return tuple(sorted(lines, key=lambda line: (not line.is_head, line.host)))
 
     def forget(self, node_id: str) -> None:
-        """The node has left."""
+        """The node's agent was taken off."""
         with self._lock:
             self._entries.pop(node_id, None)
+
+    def keep(self, node_ids: Collection[str]) -> None:
+        """Forget all but these nodes: those that have left, whose last report may come late."""
+        with self._lock:
+            for node_id in self._entries.keys() - set(node_ids):
+                del self._entries[node_id]
 
 
 def _place(report: Report) -> tuple[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -71,9 +72,9 @@ class Storage:
         for entry in sorted(sizes.keys() - set(keep), key=_age_key):
             if total <= self.max_bytes:
                 break
-            total -= sizes[entry]
-            _remove(entry)
-            removed.append(entry)
+            if _remove(entry):
+                total -= sizes[entry]
+                removed.append(entry)
         return removed
 
 
@@ -112,8 +113,11 @@ def _age_key(path: Path) -> float:
         return 0.0
 
 
-def _remove(path: Path) -> None:
+def _remove(path: Path) -> bool:
+    """Whether it is gone; what cannot be removed, on a disk that is read-only say, stays."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+    return not os.path.lexists(path)

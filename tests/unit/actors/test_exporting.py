@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
+import msgspec
 import pytest
 
 from ray_sentinel.actors.exporting import Exporting
@@ -54,3 +55,58 @@ def test_one_that_fails_is_said_once_and_the_others_go_on(
     exporting.close()
     assert (good.published, good.closed) == (3, 1)
     assert "KeyError" in exporting.notes[-1]
+
+
+class Options(msgspec.Struct):
+    """None."""
+
+
+class Made(Good):
+    """As an entry point gives it."""
+
+    Options = Options
+
+    def __init__(self, host: str, address: str, options: Options) -> None:
+        super().__init__()
+
+    def start(self) -> None:
+        """Nothing to begin."""
+
+
+class Unmakable(Made):
+    """Fails in its constructor as anybody's code may."""
+
+    def __init__(self, host: str, address: str, options: Options) -> None:
+        raise ValueError("no such protocol")
+
+
+class NoPort(Made):
+    """Has an address that is none."""
+
+    url = "http://127.0.0.1:port/"
+
+
+class Point:
+    """An entry point."""
+
+    def __init__(self, name: str, kind: type[Made] | None) -> None:
+        self.name, self._kind = name, kind
+
+    def load(self) -> type[Made]:
+        if self._kind is None:
+            raise SyntaxError("invalid syntax (theirs.py, line 1)")
+        return self._kind
+
+
+def test_one_that_cannot_be_made_keeps_no_agent_from_starting() -> None:
+    kinds = {"good": Made, "unmakable": Unmakable, "unloadable": None, "no-port": NoPort}
+    points = [Point(name, kind) for name, kind in kinds.items()]
+    exporting = Exporting(Config(), "h", "127.0.0.1", points=points)  # type: ignore[arg-type]
+    assert {note.split(":")[0] for note in exporting.notes} == {
+        "exporter unmakable",
+        "exporter unloadable",
+        "exporter no-port",
+    }
+    exporting.publish(())
+    good = [exporter for exporter in exporting._running if type(exporter) is Made]
+    assert [exporter.published for exporter in good] == [1]

@@ -91,3 +91,13 @@ def test_idle_is_counted_from_the_last_rank() -> None:
     roster.take(report("1"), 1.0, 1)
     roster.take(report("1"), 50.0, 2)
     assert roster.idle_seconds(60.0) == {"1": 59.0}
+
+
+def test_the_last_word_of_a_node_that_has_left_is_forgotten_too() -> None:
+    roster = Roster(Config())
+    roster.take(report("1"), 1.0, number=1)
+    roster.forget("1")
+    roster.take(report("1"), 1.1, number=2)  # it was on its way
+    roster.take(report("2"), 1.1, number=3)
+    roster.keep({"2", "3"})
+    assert roster.targets() == ("10.0.0.2:9400",)
