@@ -122,11 +122,18 @@ def collector_classes(path: Path, data: bytes) -> Iterator[tuple[str, str]]:
     known: set[str] = set()
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
-            bases = {ast.unparse(base).rpartition(".")[2] for base in node.bases}
+            bases = {_last_name(base) for base in node.bases}
             if bases & known or any(base.endswith("Collector") for base in bases):
                 known.add(node.name)
                 if name := _name_in(node):
                     yield node.name, name
+
+
+def _last_name(base: ast.expr) -> str:
+    """``Collector`` of ``api.Collector``; empty for what is no name."""
+    if isinstance(base, ast.Attribute):
+        return base.attr
+    return base.id if isinstance(base, ast.Name) else ""
 
 
 def _name_in(node: ast.ClassDef) -> str:

@@ -16,6 +16,8 @@ from ray_sentinel.model.metrics import Family, Metric, MetricKind, Sample
 STATE_MARK = "# STATE"
 MAX_STATE = 16 << 10
 """Characters: it is handed back in an environment variable."""
+MAX_PROBLEMS = 100
+"""Bad lines that are named: a program may print megabytes of garbage."""
 _HISTOGRAM_PARTS = ("_bucket", "_sum", "_count")
 
 
@@ -71,10 +73,14 @@ class _Reader:
                 for sample in family.samples:
                     if sample.timestamp is not None:
                         # One stale timestamp would fail the whole scrape of this node.
-                        self.problems.append(f"line {number}: the timestamp is ignored")
+                        self._problem(f"line {number}: the timestamp is ignored")
                     self._add(sample.name, dict(sample.labels), float(sample.value))
         except (ValueError, IndexError, KeyError, TypeError, AttributeError):
-            self.problems.append(f"line {number}: not in the exposition format: {line[:120]!r}")
+            self._problem(f"line {number}: not in the exposition format: {line[:120]!r}")
+
+    def _problem(self, text: str) -> None:
+        if len(self.problems) < MAX_PROBLEMS:
+            self.problems.append(text)
 
     def families(self) -> Iterator[Family]:
         for name, samples in self._samples.items():

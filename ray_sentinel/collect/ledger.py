@@ -101,17 +101,19 @@ def group_of(pid: int, family: str = "") -> Group:
 def members(group: Group) -> list[int]:
     """The pids of the group, its session and its family that are there; the dead unreaped do not
     count."""
-    return sorted({*_in_session(group), *_in_family(group.family)})
+    return sorted({*_in_session(group), *_in_family(group)})
 
 
-def _in_family(family: str) -> list[int]:
-    if not family:
+def _in_family(group: Group) -> list[int]:
+    if not group.family:
         return []
-    mark = f"{FAMILY_VARIABLE}={family}".encode()
+    mark = f"{FAMILY_VARIABLE}={group.family}".encode()
     found = []
     for name in os.listdir("/proc"):
         stat = _stat(int(name)) if name.isdigit() else None
-        if stat is None or stat.state in "ZX":
+        # Descendants are younger. To read an environment takes the process's memory lock, which a
+        # thread of a training that hangs in the kernel may hold: none of those is asked.
+        if stat is None or stat.state in "ZX" or stat.start < group.start:
             continue
         try:
             with open(f"/proc/{name}/environ", "rb") as file:

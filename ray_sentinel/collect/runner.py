@@ -247,12 +247,19 @@ class Runner:
         shutil.rmtree(self._settings.run_dir / "versions", ignore_errors=True)
         last: tuple[tuple[Plugin, ...], str] | None = None
         while not self._stopping.is_set():
-            found = (self._folders.scan(), self._folders.problem)
-            if found != last:
+            found = self._scan()
+            if found is not None and found != last:
                 last = found
                 self._call(partial(self._update_plugins, *found))
             self._look.wait(self._settings.plugin_interval)
             self._look.clear()
+
+    def _scan(self) -> tuple[tuple[Plugin, ...], str] | None:
+        try:
+            return self._folders.scan(), self._folders.problem
+        except Exception:  # anybody's files: what runs goes on, and the folders are looked at again
+            log.exception("the plugin folders could not be looked at")
+            return None
 
     def _call(self, function: Callable[[], None]) -> None:
         """Have the runner's thread call ``function``."""

@@ -40,6 +40,8 @@ class Slot:
         self._timeouts = self._restarts = 0
         """Of versions that ended: the sums never fall."""
         self._tried_digest = source.digest
+        self._waiting: Source | None = None
+        """To be tried once the old one's process can be killed."""
         self._leaving = False
 
     @property
@@ -67,10 +69,19 @@ class Slot:
             self._judge(self.candidate, now)
             changed = True
         self._retired = [version for version in self._retired if not version.finished]
-        return changed
+        return self._try_waiting(now) or changed
+
+    def _try_waiting(self, now: float) -> bool:
+        source = self._waiting
+        if source is None or self._leaving or self.current.schedule.unkillable:
+            return False
+        self._tried_digest = ""
+        self.reload(source, now)
+        return True
 
     def reload(self, source: Source, now: float) -> None:
         """The file has another version: try it, once."""
+        self._waiting = None
         if source.digest == self.current.source.digest and self.candidate is None:
             self._tried_digest, self.note = source.digest, ""
             return
@@ -82,7 +93,7 @@ class Slot:
             self.candidate = None
         if self.current.schedule.unkillable:
             self.note = "the new version waits until the old one's process can be killed"
-            self._tried_digest = ""
+            self._waiting = source
             return
         version = Version(source, self._wishes, self._around)
         if self.current.said.success:

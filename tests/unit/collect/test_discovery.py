@@ -102,3 +102,11 @@ def test_installed_collectors_are_named_without_being_imported() -> None:
     sources = {source.name: source for source in entry_points()}
     assert sources["host"].kind == "entry-point"
     assert ":" in sources["host"].target
+
+
+@pytest.mark.parametrize("base", ["a." * 2000 + "Collector", "-" * 2000 + "1", "f" + "()" * 2000])
+def test_a_base_without_end_ends_nothing(tmp_path: Path, base: str) -> None:
+    path = tmp_path / "deep.py"
+    path.write_text(f'class Deep({base}):\n    name = "deep"\n')
+    plugin = read_plugin(path)
+    assert [source.name for source in plugin.sources] == ["deep"] or plugin.problem

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ray_sentinel.collect.exposition_text import MAX_STATE, parse
+from ray_sentinel.collect.exposition_text import MAX_PROBLEMS, MAX_STATE, parse
 
 TEXT = r"""
 # HELP disk_errors_total Errors\nof disks.
@@ -83,3 +83,9 @@ def test_the_state_is_bounded() -> None:
 def test_no_text_is_too_strange(text: str) -> None:
     parse(text)
     parse('a{b="' + text + '"} 1\n')
+
+
+def test_garbage_is_named_up_to_a_bound() -> None:
+    output = parse("x\n" * 5000 + "good 1\n")
+    assert len(output.problems) == MAX_PROBLEMS
+    assert [family.metric.name for family in output.families] == ["good"]

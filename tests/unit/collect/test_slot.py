@@ -1,0 +1,57 @@
+"""Versions of one collector that wait for one another; no process is started here."""
+
+from __future__ import annotations
+
+import selectors
+from collections.abc import Iterator
+
+import pytest
+
+from ray_sentinel.clock import FakeClock
+from ray_sentinel.collect.ledger import Ledger
+from ray_sentinel.collect.protocol import Source
+from ray_sentinel.collect.slot import Slot
+from ray_sentinel.collect.surroundings import Surroundings
+from ray_sentinel.collect.wishes import Wishes
+
+
+def source(digest: str) -> Source:
+    return Source(name="mine", kind="python", target=f"/copies/{digest}/mine.py", digest=digest)
+
+
+@pytest.fixture
+def around() -> Iterator[Surroundings]:
+    with selectors.DefaultSelector() as selector:
+        yield Surroundings(
+            host="h",
+            clock=FakeClock(),
+            selector=selector,
+            ledger=Ledger(None),
+            environ={},
+            write_log=lambda name, line: None,
+            on_events=lambda events: None,
+        )
+
+
+def test_a_version_that_waits_for_a_stuck_process_is_tried_when_that_has_gone(
+    around: Surroundings,
+) -> None:
+    slot = Slot(source("old"), Wishes(), around)
+    stuck = slot.current.schedule
+    stuck.phase, stuck.unkillable = "stuck", 1
+    slot.reload(source("new"), 0.0)
+    assert slot.current.source.digest == "old"
+    assert "waits" in slot.status().message
+    # What the folder holds is told once: nobody calls ``reload`` again.
+    slot.step(0.0)
+    assert slot.current.source.digest == "new"
+    assert "waits" not in slot.status().message
+
+
+def test_the_newest_of_those_that_wait_is_tried(around: Surroundings) -> None:
+    slot = Slot(source("old"), Wishes(), around)
+    slot.current.schedule.phase, slot.current.schedule.unkillable = "stuck", 1
+    for digest in ("new", "newer", "old"):
+        slot.reload(source(digest), 0.0)
+    slot.step(0.0)
+    assert slot.current.source.digest == "old", "the file is as it was"
