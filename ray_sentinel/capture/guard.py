@@ -50,7 +50,10 @@ def trace(tracer: Tracer, process: ProcessId, deadline: float) -> Traced:
         return skipped(tracer, process, f"{tracer.name}: not attached: {reason}")
     stat = read_stat(process.pid)
     start = stat.start if stat else process.start
-    handle = _handle(process.pid, start)
+    try:
+        handle = _handle(process.pid, start)
+    except OSError as error:
+        return skipped(tracer, process, f"{tracer.name}: not attached: {error.strerror}")
     if handle is None:
         return skipped(tracer, process, f"{tracer.name}: the process was gone when the tool came")
     try:
@@ -111,7 +114,8 @@ def _not_now(pid: int) -> str:
 
 
 def _handle(pid: int, start: int) -> int | None:
-    """A pidfd; None where the process is gone, -1 where the kernel has no pidfds."""
+    """A pidfd; None where the process is gone, -1 where the kernel has no pidfds. Raises OSError
+    where there is no room for one."""
     try:
         return open_pidfd(pid, start)
     except OSError as error:

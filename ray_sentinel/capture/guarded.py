@@ -42,8 +42,8 @@ class Watched:
             return self  # on_post stays False
         self._child = child
         assert child.stdout is not None
-        ready, _, _ = select.select([child.stdout], [], [], READY)
-        self.on_post = bool(ready) and os.read(child.stdout.fileno(), 1) == b"r"
+        handle = child.stdout.fileno()
+        self.on_post = readable(handle, READY) and os.read(handle, 1) == b"r"
         return self
 
     def __exit__(
@@ -64,3 +64,11 @@ class Watched:
         for pipe in (child.stdin, child.stdout):
             if pipe is not None:
                 pipe.close()
+
+
+def readable(handle: int, seconds: float) -> bool:
+    """Whether there is something to read, or the end, within ``seconds``. Also for a descriptor
+    that ``select`` does not take: an agent may have thousands."""
+    poll = select.poll()
+    poll.register(handle, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))
