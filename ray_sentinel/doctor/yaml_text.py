@@ -14,6 +14,7 @@ MOST_BYTES = 4 << 20
 _NO_SPACE = re.compile(r"^\s*(?:- )?(?P<key>[A-Za-z_][\w.-]*):(?P<value>[^\s:/][^#]*?)\s*(?:#.*)?$")
 _TWO_COLONS = re.compile(r"^\s*(?:- )?(?P<key>[\w.-]+):\s+(?P<value>[^\s\"'{\[#&*!|>][^#]*: .*)$")
 _STARTERS = {"@": "at sign", "`": "backtick", "%": "percent sign", "*": "asterisk"}
+_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _NO_KEY = "could not find expected ':'"
 
 
@@ -53,30 +54,42 @@ def read(text: str) -> Read:
         # A date such as 2024-13-45 looks like one to the parser, and is none.
         remedy = "put quotes around what is no number and no date"
         return Read(mistakes=(Mistake(line=None, text=str(error), remedy=remedy),))
-    return Read(data=data, mistakes=(*loader.doubles, *_missing_spaces(text, data)))
+    return Read(data=data, mistakes=(*loader.odd, *_missing_spaces(text, data)))
 
 
 class _Loader(yaml.SafeLoader):
-    """Safe, and remembers keys that stand twice in one mapping: the parser takes the last."""
+    """Safe, and remembers what loads as something else than it seems to be.
+
+    Keys that stand twice in one mapping, of which the parser takes the last, and numbers with
+    colons, which are base 60 (YAML 1.1, "int" and "float": 20:30 is 1230).
+    """
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
-        self.doubles: list[Mistake] = []
+        self.odd: list[Mistake] = []
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
-        """As in YAML, and look for doubles."""
+        """As in YAML, and look for what is odd."""
         seen: dict[str, int] = {}
-        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+        for key, value in node.value if isinstance(node, yaml.MappingNode) else ():
             if not isinstance(key, yaml.ScalarNode) or key.value == "<<":
                 continue
             line = key.start_mark.line + 1
             if key.value in seen:
                 text = f"{key.value} stands twice, first in line {seen[key.value]}: the last counts"
-                mistake = Mistake(line=line, text=text, remedy="remove one of them", fatal=False)
-                if mistake not in self.doubles:
-                    self.doubles.append(mistake)
+                self._note(line, text, "remove one of them")
             seen[key.value] = line
+            if value.tag in _NUMBERS and value.style is None and ":" in value.value:
+                number = self.construct_object(value)
+                text = f"the value of {key.value} is no text, but the number {number} in base 60"
+                remedy = f'put it in quotes: {key.value}: "{value.value}"'
+                self._note(value.start_mark.line + 1, text, remedy)
         return super().construct_mapping(node, deep)
+
+    def _note(self, line: int, text: str, remedy: str) -> None:
+        mistake = Mistake(line=line, text=text, remedy=remedy, fatal=False)
+        if mistake not in self.odd:
+            self.odd.append(mistake)
 
 
 def _explain(error: yaml.MarkedYAMLError, text: str) -> Mistake:

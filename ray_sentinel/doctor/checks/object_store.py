@@ -14,14 +14,21 @@ from ray_sentinel.doctor.plan import Plan
 
 SECONDS = 8.0
 _TOOLS = {"s3": ("aws",), "gs": ("gcloud", "gsutil")}
+_KEYS = "give credentials: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or an IAM role"
+_AWAY = "the node has no way to the store: look at proxy, endpoint and security group"
 _REMEDIES = (
-    ("credential", "give credentials: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or an IAM role"),
+    ("credential", _KEYS),
+    ("accesskeyid", _KEYS),
+    ("signaturedoesnotmatch", _KEYS),
+    ("activeaccount", "log in: gcloud auth login, or give the node a service account"),
     ("token", "the token has expired: log in anew, or use a role of the instance"),
     ("accessdenied", "allow s3:ListBucket, s3:GetObject, s3:PutObject and s3:DeleteObject on it"),
     ("403", "allow s3:ListBucket, s3:GetObject, s3:PutObject and s3:DeleteObject on it"),
     ("nosuchbucket", "create the bucket, or mend its name"),
     ("404", "create the bucket, or mend its name"),
-    ("connect", "the node has no way to the store: look at proxy, endpoint and security group"),
+    ("doesnothavestorage", "allow storage.objects list, get, create and delete on it"),
+    ("connect", _AWAY),
+    ("wasendedafter", _AWAY),
 )
 
 

@@ -59,6 +59,11 @@ def test_what_loads_and_means_something_else() -> None:
     assert (double.line, double.fatal) == (3, False)
     [space] = yaml_text.read("lr:1e-4\n").mistakes
     assert space.remedy == "write lr: 1e-4"
+    text = 'rdzv_id: 20:30\nquoted: "20:30"\nendpoint: host:29500\nother: my-job:123\n'
+    [base60] = yaml_text.read(text).mistakes
+    assert (base60.line, base60.fatal) == (1, False)
+    assert "the number 1230" in base60.text
+    assert base60.remedy == 'put it in quotes: rdzv_id: "20:30"'
 
 
 @pytest.mark.parametrize("text", ["a: 2024-13-45\n", "a: \x00\n", "[" * 5000, "&a [*a]", "? ? ?\n"])

@@ -19,7 +19,13 @@ from ray_sentinel.doctor.checks.limits import Facts as Limit
 from ray_sentinel.doctor.checks.limits import Limits
 from ray_sentinel.doctor.checks.nodes import Facts as Answered
 from ray_sentinel.doctor.checks.nodes import Nodes
+from ray_sentinel.doctor.checks.object_store import Facts as Places
+from ray_sentinel.doctor.checks.object_store import ObjectStore, Place
 from ray_sentinel.doctor.checks.rdma import Rdma
+from ray_sentinel.doctor.checks.shared_memory import Facts as Shm
+from ray_sentinel.doctor.checks.shared_memory import SharedMemory
+from ray_sentinel.doctor.checks.tracing import Facts as Tracer
+from ray_sentinel.doctor.checks.tracing import Tracing
 from ray_sentinel.doctor.checks.versions import Facts as Software
 from ray_sentinel.doctor.checks.versions import Versions
 from ray_sentinel.doctor.plan import Plan
@@ -193,6 +199,35 @@ def test_limits_that_are_too_low(judged) -> None:
     assert [r.outcome for r in results] == ["failure", "warning", "failure", "warning"]
     high = Limit(files=None, processes=None, locked_bytes=None, rdma=True, pids_left=None)
     assert judged(Limits(), {"a": high})[0].outcome == "ok"
+
+
+def test_stacks_that_could_not_be_taken(judged) -> None:
+    well = Tracer(py_spy="/bin/py-spy", allowed=True, yama=0, cuda_gdb=True, gpus=True)
+    assert [r.outcome for r in judged(Tracing(), {"a": well})] == ["ok"]
+    bare = Tracer(py_spy="", allowed=False, yama=2, cuda_gdb=False, gpus=True)
+    results = judged(Tracing(), {"a": well, "b": bare})
+    assert [(r.outcome, r.host) for r in results] == [("warning", "b")] * 3
+    said = " ".join(f"{r.seen} {r.remedy}" for r in results)
+    for word in ("pip install py-spy", "ptrace_scope is 2", "SYS_PTRACE", "nvidia-cuda-gdb"):
+        assert word in said
+    no_gpus = Tracer(py_spy="/bin/py-spy", allowed=None, yama=None, cuda_gdb=False, gpus=False)
+    assert [r.outcome for r in judged(Tracing(), {"a": no_gpus})] == ["ok"]
+
+
+def test_shared_memory_that_is_missing_full_and_well(judged) -> None:
+    assert [r.outcome for r in judged(SharedMemory(), {"a": Shm(64 << 30, 60 << 30)})] == ["ok"]
+    [gone] = judged(SharedMemory(), {"a": Shm(None, None)})
+    assert (gone.outcome, gone.seen) == ("failure", "there is no /dev/shm")
+    [full] = judged(SharedMemory(), {"a": Shm(64 << 30, 1 << 20)})
+    assert "old runs left" in full.remedy
+    [small] = judged(SharedMemory(), {"a": Shm(64 << 20, 64 << 20)})
+    assert (small.outcome, "--shm-size" in small.remedy) == ("failure", True)
+
+
+def test_a_store_without_a_client(judged) -> None:
+    place = Place(url="gs://b/run")
+    [found] = judged(ObjectStore(), {"a": Places((place,))})
+    assert (found.outcome, found.remedy) == ("warning", "install gcloud or gsutil")
 
 
 def process(proc: Path, pid: int, state: str) -> None:
