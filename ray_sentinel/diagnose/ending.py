@@ -1,8 +1,8 @@
-"""How a job ended of which only the training's own series are known.
+"""How a job ended, by its plan and its closing words.
 
-They end with its last step, whether it was done, was killed, or still runs: no silence after it is
-seen. What the job was to do, and what it writes when it is done, tells more; the rest is said to be
-unknown.
+The training's own series end with its last step, whether it was done, was killed, or still runs: no
+silence after it is seen. What the job was to do, and what it writes when it is done, tells more;
+the rest is said to be unknown.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
+from ray_sentinel.diagnose import stop as stops
 from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.plan import Plan, plan_of, rise
 from ray_sentinel.diagnose.series import Selector
 from ray_sentinel.diagnose.timeline import stall_limit
 from ray_sentinel.diagnose.wording import moment
@@ -20,19 +22,21 @@ _CLOSING = ("tb_train_train_runtime", "tb_train_runtime")
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """``text`` for people; ``early``: fewer steps were done than planned, and no more come."""
+    """``text`` for people; ``early``: fewer steps were done than planned, and no more come;
+    ``done``: all of them were."""
 
     text: str
     early: bool = False
+    done: bool = False
 
 
 def told(case: Case) -> Ending | None:
     """What is known of the end; None where other series or the logs tell of it."""
     line, logs = case.line, case.logs
-    if not line.trained or not all(name.startswith("tb_") for name in case.view.families):
+    if not line.trained or case.options.window is not None or logs.failure or logs.summary:
         return None
-    if case.options.window is not None or logs.failure or logs.summary:
-        return None
+    if not all(name.startswith("tb_") for name in case.view.families):
+        return _watched(case)
     if logs.ended == "completed":
         return Ending("By its log it was completed.")
     last = max(
@@ -44,6 +48,29 @@ def told(case: Case) -> Ending | None:
     return _by_plan(case, float(line.steps[-1]), last)
 
 
+def _watched(case: Case) -> Ending | None:
+    """Of a job that was seen to stop, by its plan alone."""
+    stop, plan = case.once(stops.find), plan_of(case)
+    if stop is None or not stop.for_good or stop.by != "steps" or plan is None:
+        return None
+    step = float(np.max(case.line.steps))
+    judged = plan.judge(step, rise(case))
+    if judged == "done":
+        return Ending(f"All of the {plan.text} were done.", done=True)
+    if judged == "unclear" or case.logs.ended == "completed":
+        return None
+    return _early(plan, step, stop.at)
+
+
+def _early(plan: Plan, step: float, last: float) -> Ending:
+    return Ending(
+        f"Ended early: step {step:.0f} of {plan.text.removesuffix(' steps')} was the last one, "
+        f"written at {moment(last)}. No playbook found a fault in what was written until then; "
+        "only the logs can tell why it ended, or whether it was meant to.",
+        early=True,
+    )
+
+
 def _closed(case: Case, last: float) -> bool:
     return any(
         one.times[-1] >= last - case.cell
@@ -53,30 +80,27 @@ def _closed(case: Case, last: float) -> bool:
 
 
 def _by_plan(case: Case, step: float, last: float) -> Ending:
-    line, planned, now = case.line, case.logs.planned_steps, case.options.now
+    line, plan, now = case.line, plan_of(case), case.options.now
     written = f"The last step was written at {moment(last)}"
     quiet = now is not None and now - last > stall_limit(
         line.step_seconds, line.advances, case.cell
     )
-    if planned is None:
-        if now is not None and not quiet:
+    going = now is not None and not quiet
+    if plan is None:
+        if going:
             return Ending(f"{written}; the job seems to go on.")
         return Ending(f"{written}; nothing here says whether the job ended by itself.")
-    rises = np.diff(np.sort(np.unique(line.steps)))
-    # Steps may be counted from 0, and the last one falls between two that are logged.
-    if step + 1 + float(np.median(rises)) > planned:
-        return Ending(f"All of the {planned:.0f} planned steps were done.")
-    if now is not None and not quiet:
-        return Ending(f"Of {planned:.0f} planned steps; {_small(written)}, the job seems to go on.")
-    text = f"{_small(written)}; nothing here says whether it still runs, or why it ended."
-    if not quiet:
-        return Ending(f"{planned:.0f} steps were planned; {text}")
-    return Ending(
-        f"Ended early: step {step:.0f} of {planned:.0f} planned was the last one, written at "
-        f"{moment(last)}. No playbook found a fault in what was written until then; only the logs "
-        "can tell why it ended, or whether it was meant to.",
-        early=True,
-    )
+    judged = plan.judge(step, rise(case))
+    if judged == "done":
+        return Ending(f"All of the {plan.text} were done.", done=True)
+    if going:
+        return Ending(f"Of {plan.text}; {_small(written)}, the job seems to go on.")
+    if judged == "early" and quiet:
+        return _early(plan, step, last)
+    known = f"Of {plan.text}, step {step:.0f} was the last one: {_small(written)}"
+    if judged == "unclear":
+        return Ending(f"{known}; whether that was the end of the plan cannot be told from here.")
+    return Ending(f"{known}; nothing here says whether it still runs, or why it ended.")
 
 
 def _small(text: str) -> str:

@@ -102,8 +102,9 @@ def _best(case: Case, progress: Callable[[str], None]) -> tuple[Diagnosis, tuple
 
 def _all_clear(case: Case, answers: Sequence[Diagnosis]) -> Diagnosis:
     unknown = [answer for answer in answers if answer.outcome == "unknown"]
-    line = case.line
-    if unknown and not any(answer.outcome == "healthy" for answer in answers):
+    line, last = case.line, ending.told(case)
+    done = last is not None and last.done
+    if unknown and not done and not any(answer.outcome == "healthy" for answer in answers):
         text, outcome, cause = unknown[0].root_cause, unknown[0].outcome, unknown[0].cause
     else:
         outcome, cause = "healthy", "none"
@@ -111,7 +112,6 @@ def _all_clear(case: Case, answers: Sequence[Diagnosis]) -> Diagnosis:
         if line.trained:
             text += f"; steps went on to {line.steps[-1]:.0f}"
         text += "."
-        last = ending.told(case)
         if last is not None and last.early:
             outcome, cause, text = "unknown", "ended-early", last.text
         elif last is not None:

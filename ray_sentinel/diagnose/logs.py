@@ -7,10 +7,29 @@ import msgspec
 from ray_sentinel.model.diagnosis import Fact
 
 PLANNED = (
-    "max_steps", "max_train_steps", "num_train_steps", "train_iters", "total_steps", "steps",
+    "max_steps", "max_train_steps", "num_train_steps", "train_iters", "total_training_steps",
+    "total_steps", "steps",
 )  # fmt: skip
-"""What Transformers and Lightning, Accelerate, MaxText, Megatron and others call their number of
-steps. (MaxText's ``steps`` comes last: elsewhere it may be another number.)"""
+"""What Transformers and Lightning, Accelerate, MaxText, Megatron, verl and others call their number
+of steps. (MaxText's ``steps`` comes last: elsewhere it may be another number.)"""
+EPOCHS = (
+    "num_train_epochs", "max_epochs", "total_epochs", "num_epochs", "train_epochs", "epochs",
+)  # fmt: skip
+"""The same of epochs: Transformers and Accelerate, Lightning, verl, and others."""
+_ABOVE = ("", "trainer.")
+"""NeMo, verl and Lightning's command line keep theirs in a section."""
+
+
+class Total(msgspec.Struct, frozen=True):
+    """A number of steps that a progress bar or a saved trainer state gives as the end."""
+
+    total: float
+    step: float
+    """The step that it stood at last."""
+    per_epoch: bool = False
+    """Both count within one epoch."""
+    saved: bool = False
+    """By a state that was saved with a checkpoint."""
 
 
 class LoggedStep(msgspec.Struct, frozen=True):
@@ -45,20 +64,44 @@ class LogFacts(msgspec.Struct, frozen=True, kw_only=True):
     """The log ends with a JOB SUMMARY."""
     ended: str = ""
     """What triage of the logs calls the job: "completed", "running", ..."""
+    totals: tuple[Total, ...] = ()
+    """Ends that bars and saved trainer states give; also of bars that are not the training's."""
     facts: tuple[Fact, ...] = ()
     files: tuple[str, ...] = ()
 
     @property
     def planned_steps(self) -> float | None:
         """How many steps the job was to do, by its configuration; None where it does not say."""
-        for name in PLANNED:
+        return self._number(PLANNED)
+
+    @property
+    def planned_epochs(self) -> float | None:
+        """How many epochs the job was to do, by its configuration; None where it does not say."""
+        return self._number(EPOCHS)
+
+    @property
+    def first_of_both(self) -> bool:
+        """Whether what is reached first of steps and epochs ends the job, as with Lightning.
+
+        With Transformers the epochs do not count where there is a number of steps.
+        """
+        return any(f"{above}max_epochs" in self._settings for above in _ABOVE)
+
+    @property
+    def _settings(self) -> dict[str, str]:
+        given = {name: value for name, value in self.arguments.items() if value}
+        return {**self.config, **given}
+
+    def _number(self, names: tuple[str, ...]) -> float | None:
+        settings = self._settings
+        for name in (above + name for name in names for above in _ABOVE):
             try:
-                planned = float(self.arguments.get(name) or self.config.get(name, ""))
+                found = float(settings.get(name, ""))
             except ValueError:
                 continue
-            # Transformers writes -1 where the epochs tell.
-            if 0 < planned < float("inf"):
-                return planned
+            # Transformers and Lightning write -1 where the other one tells.
+            if 0 < found < float("inf"):
+                return found
         return None
 
     @property

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ray_sentinel.diagnose.logs import LogFacts, LoggedStep
+from ray_sentinel.diagnose.logs import LogFacts, LoggedStep, Total
 from ray_sentinel.evidence.logs.steps import HINTS, parse_step
 from ray_sentinel.evidence.logs.times import parse_time
 from ray_sentinel.model.diagnosis import Fact
@@ -23,6 +23,7 @@ WAVE_SECONDS = 30.0
 WAVE_LINES = 60
 """Where lines carry no time: so many other lines in between."""
 MAX_STEPS = 20_000
+MAX_TOTALS = 200
 _PARAM = re.compile(r"Config param (\w+): (.*?)\s*$")
 _ARGUMENT = re.compile(r"(?:^|\s)([A-Za-z_][\w.]*)=(\"[^\"]*\"|'[^']*'|\S*)")
 _SETTING = re.compile(r"^\W*(NNODES|NODE_LIST|GPUS_PER_NODE|SLURM_JOB_NODELIST)\s*[=:]\s*(\S+)")
@@ -52,6 +53,7 @@ class MainLog:
         self.config: dict[str, str] = {}
         self.arguments: dict[str, str] = {}
         self.steps: dict[float, LoggedStep] = {}
+        self.totals: dict[tuple[int, bool], int] = {}
         self.facts: list[Fact] = []
         self.crash_at: float | None = None
         self.tasks: list[int] = []
@@ -82,7 +84,11 @@ class MainLog:
 
     def _step(self, line: str) -> None:
         step = parse_step(line)
-        if step is not None and step.step is not None and len(self.steps) < MAX_STEPS:
+        if step is None or step.step is None:
+            return
+        if step.total is not None and len(self.totals) < MAX_TOTALS:
+            self.totals[step.total, step.per_epoch] = step.step
+        if len(self.steps) < MAX_STEPS:
             number = float(step.step)
             self.steps[number] = LoggedStep(step=number, seconds=step.seconds, loss=step.loss)
 
@@ -133,6 +139,10 @@ class MainLog:
             restored_step=self.restored,
             recompilations=self.recompilations,
             summary=self.summary,
+            totals=tuple(
+                Total(float(total), float(step), per_epoch)
+                for (total, per_epoch), step in self.totals.items()
+            ),
             facts=tuple(self.facts),
             files=(self.name,) if self.name else (),
         )

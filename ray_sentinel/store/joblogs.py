@@ -17,6 +17,7 @@ from ray_sentinel.diagnose.logtext import (
     worker_facts,
 )
 from ray_sentinel.model.diagnosis import Fact
+from ray_sentinel.store.trainer_state import saved_totals
 
 HEAD, TAIL = 4 << 20, 12 << 20
 """Bytes read from the front and from the end of a large log."""
@@ -41,7 +42,13 @@ def read_logs(folder: Path | None) -> LogFacts:
     for file in (folder / "prometheus" / "prometheus.log", folder / "prometheus.log"):
         if file.is_file():
             more += prometheus_facts(file.name, read_ends(file))
-    return merged(facts, init_waves=waves, facts=(*facts.facts, *more), modules=_modules(folder))
+    return merged(
+        facts,
+        init_waves=waves,
+        facts=(*facts.facts, *more),
+        modules=_modules(folder),
+        totals=(*facts.totals, *saved_totals(folder)),
+    )
 
 
 def main_log(folder: Path) -> Path | None:
