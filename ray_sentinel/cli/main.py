@@ -12,7 +12,7 @@ from types import ModuleType
 from ray_sentinel import __version__
 from ray_sentinel.cli import commands
 from ray_sentinel.cli.output import print_error
-from ray_sentinel.errors import SentinelError
+from ray_sentinel.errors import SentinelError, UnreachableError
 
 
 def command_modules() -> dict[str, str]:
@@ -63,6 +63,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of our output (head, less) has gone: nothing is wrong.
         sys.stderr.close()
         return 0
+    except OSError as error:
+        # What no command expects of a disk or a file: full, gone meanwhile, not ours to read.
+        where = f"{error.filename}: " if error.filename is not None else ""
+        print_error(f"{where}{error.strerror or error}", as_json=bool(getattr(args, "json", False)))
+        return UnreachableError.exit_code
 
 
 if __name__ == "__main__":

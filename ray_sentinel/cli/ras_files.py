@@ -8,46 +8,57 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from ray_sentinel.cli.named_paths import is_folder, regular
 from ray_sentinel.errors import InputError
 
 MAX_BYTES = 256 << 20
 """Of one file; what comes after is not read."""
 
 
-def load(paths: Sequence[str]) -> dict[str, bytes]:
-    """The files' bytes by name, in the order in which they are given; of folders, all by name.
+def load(paths: Sequence[str]) -> tuple[dict[str, bytes], list[str]]:
+    """(the files' bytes by name, in the order in which they are given, of folders all by name; what
+    was named and cannot be read, with the reason).
 
-    Raises InputError where a path does not exist or there is no file at all.
+    Raises InputError where there is no file at all that can be read.
     """
     found: dict[str, bytes] = {}
-    for path in _files(paths):
+    failed: list[str] = []
+    for path, named in _files(paths, failed):
         try:
-            if not path.is_file():
-                raise InputError(f"{path}: is not a regular file")
+            regular(path)
             with path.open("rb") as file:
                 found[str(path)] = file.read(MAX_BYTES)
+        except InputError as error:
+            if named:
+                failed.append(f"{path}: {error}")
         except OSError as error:
-            raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+            failed.append(f"{path}: cannot be read: {error.strerror or error}")
     if not found:
-        raise InputError(f"no files in {', '.join(paths)}")
-    return found
+        raise InputError("; ".join(failed[:4]) or f"no files in {', '.join(paths)}")
+    return found, failed
 
 
-def _files(paths: Sequence[str]) -> Iterator[Path]:
+def _files(paths: Sequence[str], failed: list[str]) -> Iterator[tuple[Path, bool]]:
+    """Each file, and whether it was named itself."""
     seen: set[Path] = set()
     for text in paths:
         path = Path(text)
-        if path.is_dir():
-            for folder, folders, names in os.walk(path):
-                folders.sort()
-                for name in sorted(names):
-                    if not name.startswith("."):
-                        yield Path(folder) / name
-        elif not path.exists():
-            raise InputError(f"{text} does not exist")
+        try:
+            folder = is_folder(text)
+        except InputError as error:
+            failed.append(str(error))
+            continue
+        if folder:
+            yield from ((file, False) for file in _inside(path))
         elif path.resolve() not in seen:
             seen.add(path.resolve())
-            yield path
+            yield path, True
+
+
+def _inside(top: Path) -> Iterator[Path]:
+    for folder, folders, names in os.walk(top):
+        folders.sort()
+        yield from (Path(folder) / name for name in sorted(names) if not name.startswith("."))
 
 
 def rank_table(path: str) -> dict[tuple[str, int], int]:

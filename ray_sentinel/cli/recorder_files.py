@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
+from ray_sentinel.cli.named_paths import is_folder, regular
 from ray_sentinel.cli.output import clean
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.flight_recorder.tables import MAX_RANKS
@@ -28,8 +29,17 @@ class RecorderFiles(msgspec.Struct, kw_only=True):
     paths: dict[int, Path]
     ignored: list[str] = []
     """Files that were left out, with the reason."""
+    failed: list[str] = []
+    """What was named and is not there or can never be a dump, with the reason."""
     others: list[dict[int, Path]] = []
     """Further whole sets of the same ranks under other names, such as another library's."""
+
+    def unread(self, named: Sequence[str], read: Collection[int]) -> list[str]:
+        """Of the files that the line names, those that are no dump; ``read`` are the ranks whose
+        dumps could be read."""
+        dumps = {path: rank for rank, path in self.paths.items()}
+        bad = [name for name in named if dumps.get(Path(name), -1) not in (-1, *read)]
+        return [*self.failed, *(f"{name}: no dump can be read in it" for name in bad)]
 
     @property
     def world_size(self) -> int:
@@ -58,6 +68,7 @@ class _Lazy(Mapping[int, bytes]):
     def __getitem__(self, rank: int) -> bytes:
         path = self._paths[rank]
         try:
+            regular(path)
             if path.stat().st_size > MAX_BYTES:
                 raise InputError(f"is larger than {MAX_BYTES >> 30} GiB and was not read")
             return path.read_bytes()
@@ -77,8 +88,9 @@ def find(paths: Sequence[str], prefix: str | None = None) -> RecorderFiles:
     Raises InputError where there is none, or where there is more than one set of them.
     """
     ignored: list[str] = []
+    failed: list[str] = []
     found: dict[Family, dict[int, Path]] = {}
-    for path in _candidates(paths):
+    for path in _candidates(paths, ignored, failed):
         match = None if path.name.endswith(_NOT_DUMPS) else _NAME.match(path.name)
         if match is None or len(match["rank"]) > 7 or int(match["rank"]) >= MAX_RANKS:
             ignored.append(f"{path.name}: not named PREFIX<rank>")
@@ -87,26 +99,48 @@ def find(paths: Sequence[str], prefix: str | None = None) -> RecorderFiles:
         else:
             family = (match["prefix"], match["suffix"] or "")
             _add(found.setdefault(family, {}), int(match["rank"]), path)
+    if not found and len(failed) == len(paths):
+        raise InputError("; ".join(failed[:4]))
     if not found:
         raise InputError(
             f"no flight-recorder dumps in {', '.join(paths)}: they are files named PREFIX<rank>, "
             "such as _dump_0, with .json, .pickle or no suffix"
         )
     chosen, others = _choose(found, ignored)
-    return RecorderFiles(paths=chosen, ignored=ignored, others=others)
+    return RecorderFiles(paths=chosen, ignored=ignored, failed=failed, others=others)
 
 
-def _candidates(paths: Sequence[str]) -> Iterator[Path]:
+def _candidates(paths: Sequence[str], ignored: list[str], failed: list[str]) -> Iterator[Path]:
+    """Regular files; of the others it is noted why not."""
     for text in paths:
-        path = Path(text)
-        if path.is_dir():
-            for folder, folders, names in os.walk(path):
-                folders.sort()
-                yield from (Path(folder) / name for name in sorted(names) if name[:1] != ".")
-        elif path.exists():
+        try:
+            if is_folder(text):
+                yield from _walk(Path(text), ignored)
+            else:
+                yield _file(text)
+        except InputError as error:
+            failed.append(str(error))
+
+
+def _file(name: str) -> Path:
+    try:
+        regular(name)
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
+    return Path(name)
+
+
+def _walk(top: Path, ignored: list[str]) -> Iterator[Path]:
+    for folder, folders, names in os.walk(top):
+        folders.sort()
+        for name in sorted(name for name in names if name[:1] != "."):
+            path = Path(folder, name)
+            try:
+                regular(path)
+            except InputError as error:
+                ignored.append(f"{path.name}: {error}")
+                continue
             yield path
-        else:
-            raise InputError(f"{text} does not exist")
 
 
 def _add(ranks: dict[int, Path], rank: int, path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from ray_sentinel.cli.named_paths import is_folder, regular
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.stacks import Reader, by_process, classify_process
 from ray_sentinel.evidence.stacks.formats import named, parse, recognise
@@ -40,6 +41,8 @@ class StackFiles(msgspec.Struct, kw_only=True):
     read: list[str] = []
     skipped: list[str] = []
     """Files that were left out, with the reason."""
+    failed: dict[str, str] = {}
+    """The paths that were given and hold no stack that can be read, with the reason."""
 
     def facts(self) -> list[list[StackFact]]:
         """One fact a process and round."""
@@ -55,8 +58,12 @@ def load(paths: Sequence[str]) -> StackFiles:
     files = StackFiles()
     ranks: dict[tuple[str, int], int] = {}
     seen: dict[tuple[ProcessId, str], int] = {}
-    for path in _candidates(paths, files, ranks):
-        for trace in _read(path, files, ranks):
+    telling: set[str] = set()
+    for path, name in _candidates(paths, files, ranks):
+        traces = _read(path, files, ranks)
+        if any(map(_tells, traces)):
+            telling.add(name)
+        for trace in traces:
             key = (trace.process, trace.tool)
             round_ = seen.get(key, 0)
             seen[key] = round_ + 1
@@ -65,37 +72,59 @@ def load(paths: Sequence[str]) -> StackFiles:
             files.rounds[round_].append(trace)
     _rank_by_command(files)
     if not files.read:
-        reasons = "; ".join(files.skipped[:5])
-        raise InputError(
-            f"{', '.join(paths)}: no stacks are there"
-            + (f" ({reasons})" if reasons else "")
-            + "; expected is output of py-spy, gdb, cuda-gdb, faulthandler or of /proc/PID/stack"
-        )
+        raise InputError(_nothing(paths, files))
+    for name in paths:
+        if name not in telling:
+            why = [reason for reason in files.skipped if reason.startswith(f"{Path(name)}: ")]
+            files.failed.setdefault(name, (*why, f"{name}: holds no stack that can be read")[0])
     return files
+
+
+def _tells(trace: StackTrace) -> bool:
+    """It says something of its process, and is not just the word that a tool failed."""
+    return bool(trace.threads or trace.kernels or trace.kernels_listed or trace.state)
+
+
+def _nothing(paths: Sequence[str], files: StackFiles) -> str:
+    if len(files.failed) == len(set(paths)):
+        return "; ".join([*files.failed.values()][:5])
+    reasons = "; ".join([*files.failed.values(), *files.skipped][:5])
+    return (
+        f"{', '.join(paths)}: no stacks are there"
+        + (f" ({reasons})" if reasons else "")
+        + "; expected is output of py-spy, gdb, cuda-gdb, faulthandler or of /proc/PID/stack"
+    )
 
 
 def _candidates(
     paths: Sequence[str], files: StackFiles, ranks: dict[tuple[str, int], int]
-) -> Iterator[Path]:
-    """Files to read, in the order of the looks."""
+) -> Iterator[tuple[Path, str]]:
+    """Files to read, in the order of the looks, each with the path that was given for it."""
     for name in paths:
         path = Path(name)
-        if not path.exists():
-            raise InputError(f"{name}: there is no such file or folder")
-        if not path.is_dir():
-            yield path
+        try:
+            folder = is_folder(name)
+        except InputError as error:
+            files.failed[name] = str(error)
             continue
-        found = list(_walk(path))
-        for table in (item for item in found if item.name in ("ranks.json", "incident.json")):
-            ranks.update(_rank_table(table))
-        layout = [item for item in found if from_path(str(item)).pid]
-        # A folder in our layout also holds reports and logs, which quote stacks.
-        if layout and len(layout) < len(found):
-            rest = {str(item) for item in found} - {str(item) for item in layout}
-            files.skipped += [
-                f"{item}: not named as a capture" for item in sorted(rest) if not _ours(item)
-            ]
-        yield from layout or [item for item in found if not _ours(str(item))]
+        if folder:
+            yield from ((file, name) for file in _inside(path, files, ranks))
+        else:
+            yield path, name
+
+
+def _inside(folder: Path, files: StackFiles, ranks: dict[tuple[str, int], int]) -> list[Path]:
+    found = list(_walk(folder))
+    for table in (item for item in found if item.name in ("ranks.json", "incident.json")):
+        ranks.update(_rank_table(table))
+    layout = [item for item in found if from_path(str(item)).pid]
+    # A folder in our layout also holds reports and logs, which quote stacks.
+    if layout and len(layout) < len(found):
+        rest = {str(item) for item in found} - {str(item) for item in layout}
+        files.skipped += [
+            f"{item}: not named as a capture" for item in sorted(rest) if not _ours(item)
+        ]
+    return layout or [item for item in found if not _ours(str(item))]
 
 
 def _ours(path: str) -> bool:
@@ -110,7 +139,7 @@ def _walk(folder: Path) -> Iterator[Path]:
         folders[:] = sorted(folders, key=_natural) if depth < 6 else []
         for name in sorted(names, key=_natural):
             path = Path(where, name)
-            if name.startswith(".") or not path.is_file():
+            if name.startswith(".") or not os.path.isfile(path):
                 continue
             count += 1
             if count > MAX_FILES:
@@ -128,11 +157,12 @@ def _read(
     path: Path, files: StackFiles, ranks: dict[tuple[str, int], int]
 ) -> tuple[StackTrace, ...]:
     try:
-        if not path.is_file():
-            files.skipped.append(f"{path}: not a regular file")
-            return ()
+        regular(path)
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
+    except InputError as error:
+        files.skipped.append(f"{path}: {error}")
+        return ()
     except OSError as error:
         files.skipped.append(f"{path}: cannot be read: {error.strerror}")
         return ()
@@ -157,9 +187,10 @@ def _with_equal_stacks(path: Path, text: str) -> str:
     if not name or name == path.name:
         return text
     try:
+        regular(path.with_name(name))
         with path.with_name(name).open("rb") as file:
             return unfold(text, file.read(MAX_BYTES).decode("utf-8", "replace"))
-    except OSError:
+    except (InputError, OSError):
         return text  # it says nothing then, and is listed as a file without stacks
 
 

@@ -61,9 +61,23 @@ def triage_path(
     total = sum(item.file.size for item in found)
     job = _Job(found, catalogue, catalogues, helpers, progress)
     answer = job.ask(_reaches(found, total), question)
+    if not any(map(_was_read, job.answers)):
+        raise InputError(_nothing_read(root, job.answers))
     if answer.sampled and answer.kind in _UNSURE and total <= _SECOND_LOOK:
         answer = job.ask([None] * len(found), question)
     return answer
+
+
+def _was_read(answer: FileAnswer) -> bool:
+    """Blank lines are a log too: of a job that ended without a word."""
+    facts = answer.facts
+    return bool(facts.last_line) or (not facts.problem and facts.file.size > 0)
+
+
+def _nothing_read(root: Path, answers: Sequence[FileAnswer]) -> str:
+    reasons = [f"{a.facts.file.label}: {a.facts.problem or 'is empty'}" for a in answers]
+    more = f", and {len(reasons) - 5} more" if len(reasons) > 5 else ""
+    return f"{root}: no log in it can be read: {'; '.join(reasons[:5])}{more}"
 
 
 def _reaches(found: Sequence[Found], total: int) -> list[Reach | None]:

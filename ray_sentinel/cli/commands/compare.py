@@ -14,6 +14,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.markdown import Markdown
 
+from ray_sentinel.cli import named_paths
 from ray_sentinel.cli.diagnosis import progress_bar
 from ray_sentinel.cli.job_logs import gather
 from ray_sentinel.cli.output import clean, print_json
@@ -76,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
 def _side(
     stack: ExitStack, job: str, name: str, binary: str, progress: Callable[[str], None]
 ) -> Side:
-    progress(f"opening {job}")
+    progress(f"opening {named_paths.source(job)}")
     title = f"{job} ({name})" if name else job
     try:
         opened = stack.enter_context(open_source(job, binary=binary, run=name))

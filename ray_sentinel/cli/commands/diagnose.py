@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from ray_sentinel import config
+from ray_sentinel.cli import named_paths
 from ray_sentinel.cli.diagnosis import progress_bar, summary
 from ray_sentinel.cli.job_logs import gather
 from ray_sentinel.cli.output import print_json
@@ -76,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     """Diagnose; 0 healthy, 1 something found or not to be told."""
     started = time.monotonic()
     chosen = named(args.playbook) if args.playbook else None
-    where = args.source or str(config.load().directory())
+    where = named_paths.source(args.source or str(config.load().directory()))
     opening: AbstractContextManager[Opened] = open_source(
         where, binary=args.prometheus, port=args.port, deadline=args.deadline, run=args.run
     )

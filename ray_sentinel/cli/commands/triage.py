@@ -38,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read, answer, print."""
+    from ray_sentinel.cli.named_paths import is_folder
     from ray_sentinel.cli.reading_bar import reading_bar
     from ray_sentinel.cli.triage_text import print_triage
     from ray_sentinel.logs.catalogue import load_catalogue
@@ -46,7 +47,8 @@ def run(args: argparse.Namespace) -> int:
 
     if args.live == (args.path is not None):
         raise UsageError("give PATH or --live, one of them")
-    root = live_session() if args.live else args.path
+    root = live_session() if args.live else args.path.expanduser()
+    is_folder(str(root))  # or says what it is instead
     catalogues = _own_catalogues(args.catalogue, root)
     with reading_bar() as progress:
         answer = triage_path(

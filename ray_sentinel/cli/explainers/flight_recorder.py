@@ -9,7 +9,8 @@ formerly TORCH_NCCL_DEBUG_INFO_TEMP_FILE) or ray-sentinel collects it. Pickles a
 running anything in them.
 
 Exit code 0 when nothing hangs (nothing pending, or the job was moving), 1 when ranks hang, whether
-or not it can be told who holds them up, 2 when there is no dump that can be read.
+or not it can be told who holds them up, 2 when there is no dump that can be read, or nothing hangs
+in the others where one that was named cannot.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 
 from rich.console import Console
 
+from ray_sentinel.cli.named_paths import exit_code
 from ray_sentinel.cli.output import clean, print_json
 from ray_sentinel.cli.recorder_files import RecorderFiles, find
 from ray_sentinel.errors import InputError
@@ -54,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
         print_json(as_dict(facts, files))
     else:
         _print(facts, files)
-    return 0 if facts.kind in _HEALTHY else 1
+    return exit_code(facts.kind not in _HEALTHY, files.unread(args.paths, facts.ranks))
 
 
 def _with_other_libraries(facts: RecorderFacts, files: RecorderFiles) -> RecorderFacts:

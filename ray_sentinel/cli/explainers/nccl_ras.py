@@ -9,16 +9,19 @@ is cut, several outputs in one file, and events of monitoring mode. One poll of 
 looks like one of a job that hangs: give two, some seconds apart, oldest first.
 
 Exit code 0 when nothing is found (which RAS cannot prove: it does not count sends and receives) or
-the job moves, 1 when something is, 2 when there is no answer of RAS in the files.
+the job moves, 1 when something is, 2 when there is no answer of RAS in the files, or nothing is
+found in the others where there is none in one that was named.
 """
 
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from ray_sentinel.cli.named_paths import exit_code
 from ray_sentinel.cli.output import clean, print_json
 from ray_sentinel.cli.ras_files import load, rank_table
 from ray_sentinel.errors import InputError
@@ -46,21 +49,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Explain and print. Raises InputError where nothing can be read."""
     ranks = rank_table(args.ranks) if args.ranks else None
-    facts = explain(_load(args.paths), ranks=ranks)
+    polls, failed = _load(args.paths)
+    facts = explain(polls, ranks=ranks)
     if not facts.polls:
-        raise InputError("; ".join(facts.problems[:4]))
+        raise InputError("; ".join([*facts.problems, *failed][:4]))
     if args.json:
         print_json(as_dict(facts))
     else:
         _print(facts)
-    return 0 if facts.kind in _QUIET else 1
+    bad = [problem for problem in facts.problems if problem.startswith(_beginnings(args.paths))]
+    return exit_code(facts.kind not in _QUIET, [*failed, *bad])
 
 
-def _load(paths: list[str]) -> dict[str, bytes]:
+def _beginnings(paths: list[str]) -> tuple[str, ...]:
+    """How the reader's word on a named file that is no answer of RAS begins."""
+    return tuple(f"{Path(path)}: " for path in paths)
+
+
+def _load(paths: list[str]) -> tuple[dict[str, bytes], list[str]]:
     if paths == ["/dev/stdin"] or paths == ["-"]:
         import sys
 
-        return {"standard input": sys.stdin.buffer.read()}
+        return {"standard input": sys.stdin.buffer.read()}, []
     return load(paths)
 
 

@@ -7,7 +7,8 @@ Files are outputs of py-spy (text, --native, --json), gdb, cuda-gdb, faulthandle
 best named TOOL_HOST_PID.txt (pyspy_node07_4711.txt). Files of one process are merged; where a
 process was looked at several times, the looks are compared.
 
-Exit code 0 when the stacks set nobody apart, 1 when they do, 2 when there are no stacks.
+Exit code 0 when the stacks set nobody apart, 1 when they do, 2 when there are no stacks, or those
+that are there set nobody apart and a path that was given holds none.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 from rich.console import Console
 
+from ray_sentinel.cli.named_paths import exit_code
 from ray_sentinel.cli.output import clean, print_json
 from ray_sentinel.cli.stack_files import StackFiles, load
 from ray_sentinel.evidence.stacks import Explanation, explain, merge, render, who
@@ -43,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
         print_json(as_dict(found, files))
     else:
         _print(found, files, tree=args.tree)
-    return 1 if found.culprits or found.kind == "stall" else 0
+    return exit_code(bool(found.culprits) or found.kind == "stall", list(files.failed.values()))
 
 
 def as_dict(found: Explanation, files: StackFiles) -> dict[str, Any]:

@@ -7,16 +7,19 @@ From when each rank called each collective, or how long its device was in it whe
 follows how long each rank was busy, and how long it waited for others. Clocks of hosts are taken to
 agree.
 
-Exit code 0 when nobody is slow, 1 when somebody is, 2 when no dump can be read.
+Exit code 0 when nobody is slow, 1 when somebody is, 2 when no dump can be read, or nobody is slow
+in the others where one that was named cannot.
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
 
+from ray_sentinel.cli.named_paths import exit_code
 from ray_sentinel.cli.output import clean, print_json
 from ray_sentinel.cli.ras_files import rank_table
 from ray_sentinel.cli.recorder_files import find
@@ -49,7 +52,12 @@ def run(args: argparse.Namespace) -> int:
         print_json(as_dict(facts))
     else:
         _print(facts)
-    return 1 if facts.ranks else 0
+    bad = {rank for rank, name in files.names.items() if _about(name, facts.problems)}
+    return exit_code(bool(facts.ranks), files.unread(args.paths, files.paths.keys() - bad))
+
+
+def _about(name: str, problems: Sequence[str]) -> bool:
+    return any(problem.startswith(f"{name} ") for problem in problems)
 
 
 def as_dict(facts: StragglerFacts) -> dict[str, Any]:

@@ -1,0 +1,50 @@
+"""Files and folders that a command line names: each is read, or it is said why not."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Sequence
+
+from ray_sentinel.cli.output import print_error
+from ray_sentinel.errors import InputError
+
+
+def is_folder(name: str) -> bool:
+    """Whether ``name`` is a folder, and not a file. Raises InputError, saying why, where it is not
+    there or cannot be looked at."""
+    try:
+        folder = stat.S_ISDIR(os.stat(name).st_mode)
+        if folder:
+            os.scandir(name).close()
+    except FileNotFoundError:
+        raise InputError(f"{name}: there is no such file or folder") from None
+    except OSError as error:
+        raise InputError(f"{name}: cannot be read: {error.strerror}") from None
+    return folder
+
+
+def source(name: str) -> str:
+    """``name`` as it is, where it is an address or something that is there; else see
+    ``is_folder``."""
+    if not name.startswith(("http://", "https://")):
+        is_folder(os.path.expanduser(name))
+    return name
+
+
+def regular(path: str | os.PathLike[str]) -> None:
+    """Raises InputError for anything but a regular file: to open a FIFO would wait for a writer."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}") from None
+    if not stat.S_ISREG(mode):
+        raise InputError("is not a regular file")
+
+
+def exit_code(code: int, failed: Sequence[str]) -> int:
+    """``code``, but 2 instead of 0 where something that was named could not be read (``failed``,
+    which is said on stderr): half of the evidence must not pass for all of it."""
+    for reason in failed:
+        print_error(reason)
+    return code or (2 if failed else 0)
