@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 import random
 from typing import Any, Literal
 
 import msgspec
 
-from ray_sentinel.demo.catalogue import ALL, FAULTS, Fault
+from ray_sentinel.demo.catalogue import ALL, FAULTS, HEALTHY, Fault
 from ray_sentinel.errors import UsageError
 
 SHOWN = ("fifo", "gil", "sigkill", "sigstop", "sleep")
@@ -85,7 +86,7 @@ def draw(
     if seed is None:
         seed = random.SystemRandom().randrange(1 << 31)
     if fault and fault not in ALL:
-        raise UsageError(f"no fault {fault}; there are {', '.join(ALL)}")
+        raise UsageError(_no_fault(fault))
     dice = random.Random(seed)
     fault = fault or dice.choice(SHOWN)
     row = ALL[fault]
@@ -115,6 +116,15 @@ def draw(
         first_call=2 if layout == "pipeline" else 0,
         seed=seed,
         **msgspec.structs.asdict(_course(fault, step, dice)),
+    )
+
+
+def _no_fault(name: str) -> str:
+    near = difflib.get_close_matches(name, ALL, 1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    return (
+        f"no fault {name}; {hint}there are the faults {', '.join(FAULTS)}; and, with nothing to "
+        f"find, the healthy controls {', '.join(HEALTHY)}"
     )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.demo.catalogue import ALL, FAULTS, LAYOUTS
+from ray_sentinel.demo.catalogue import ALL, FAULTS, HEALTHY, LAYOUTS
 from ray_sentinel.demo.plan import draw
 from ray_sentinel.demo.program import Words, write_scripts
 from ray_sentinel.errors import UsageError
@@ -71,7 +71,12 @@ def test_a_plan_is_the_same_for_the_same_seed_and_fits_its_row(fault: str) -> No
 
 
 def test_what_does_not_exist_is_refused() -> None:
-    with pytest.raises(UsageError, match="no fault sleepy"):
+    with pytest.raises(UsageError, match=r"no fault sleepy; did you mean sleep\? "):
         draw("sleepy")
+    with pytest.raises(UsageError, match="no fault nope; there are the faults ") as refused:
+        draw("nope")
+    faults, healthy = str(refused.value).split("healthy controls ")
+    assert set(re.findall(r"[\w-]+", faults)) >= set(FAULTS)
+    assert healthy.split(", ") == list(HEALTHY)
     with pytest.raises(UsageError, match="no rank 99"):
         draw("sleep", rank=99)
