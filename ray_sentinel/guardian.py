@@ -128,7 +128,8 @@ def run(
     finally:
         if shown is not None and shown is not terminal:
             shown.close()
-        told.close()
+        if not told.close():
+            parts.say(f"not everybody was told: {told.problem or 'a receiver does not answer'}")
         reader.close()
 
 

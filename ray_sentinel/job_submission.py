@@ -127,7 +127,8 @@ def supervise_job(
     try:
         return supervisor.run(), supervisor.job_id
     finally:
-        notifier.close()
+        if not notifier.close():
+            say(f"not everybody was told: {notifier.problem or 'a receiver does not answer'}")
 
 
 def explain_output(output: str) -> Failure:

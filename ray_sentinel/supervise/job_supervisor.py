@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from ray_sentinel.clock import Clock, SystemClock
 from ray_sentinel.errors import SentinelError, UnreachableError
@@ -15,7 +16,7 @@ from ray_sentinel.supervise.events import Event
 from ray_sentinel.supervise.movement import Movement
 from ray_sentinel.supervise.parts import Sighting
 from ray_sentinel.supervise.policy import Failure, Policy
-from ray_sentinel.supervise.ray_jobs import Jobs
+from ray_sentinel.supervise.ray_jobs import Jobs, new_id
 
 OUT_OF_REACH_SECONDS = 300.0
 """A dashboard that does not answer for so long is given up; the job may run on."""
@@ -100,6 +101,9 @@ class JobSupervisor:
         self._feed(events.Exited(time=now, failure=self._failure(status), last_saved=self._saved()))
 
     def _look_closer(self, now: float) -> None:
+        if self._course.phase == "ending":
+            self._stop()  # it was asked before, and runs
+            return
         step = self._jobs.step(self.job_id)
         if self._movement.stepped(step, now) and step is not None:
             self._feed(events.Progressed(time=now, step=step))
@@ -154,10 +158,7 @@ class JobSupervisor:
             case actions.Launch():
                 self._launch(action)
             case actions.End():
-                try:
-                    self._jobs.stop(self.job_id)
-                except SentinelError as error:
-                    self._say(str(error))
+                self._stop()
             case actions.Clear():
                 # Ray ends a stopped job's actors and frees what they held before it starts others.
                 self._sighting()
@@ -167,10 +168,34 @@ class JobSupervisor:
                 event = "success" if action.result.success else "failed"
                 self._notify(event, action.result.reason)
 
+    def _stop(self) -> None:
+        try:
+            self._jobs.stop(self.job_id)
+        except SentinelError as error:
+            self._say(str(error))
+
+    def _submitted(self, config: dict[str, Any], action: actions.Launch) -> str:
+        """The new job's id. Raises UnreachableError where the dashboard has gone for good."""
+        wished, since = new_id(), self._clock.now()
+        name, tried = self._first.name, False
+        while True:
+            try:
+                if tried and self._jobs.status(wished) != "UNKNOWN":
+                    return wished  # only the answer got lost
+                tried = True
+                return self._jobs.submit(
+                    config, action.checkpoint, action.attempt, name, action.without, wished
+                )
+            except UnreachableError as error:
+                # What ended the job may have taken the dashboard with it for a while.
+                if self._clock.now() - since > OUT_OF_REACH_SECONDS:
+                    raise
+                self._say(f"not submitted yet: {error}")
+                self._clock.sleep(self._interval)
+
     def _launch(self, action: actions.Launch) -> None:
         config = {**self._first.options, "entrypoint": self._first.template}
-        start_from, name = action.checkpoint, self._first.name
-        self.job_id = self._jobs.submit(config, start_from, action.attempt, name, action.without)
+        self.job_id = self._submitted(config, action)
         start = action.checkpoint.step if action.checkpoint else 0
         self._movement = Movement(self._policy, self._clock.now(), start)
         where = f" from {action.checkpoint.path}" if action.checkpoint else ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import shlex
 import time
 from collections.abc import Mapping, Sequence
@@ -87,8 +88,13 @@ class Jobs:
         attempt: int,
         name: str = "",
         bad_nodes: Sequence[str] = (),
+        submission_id: str = "",
     ) -> str:
-        """Submit a job that starts from a checkpoint; its id. Raises UsageError."""
+        """Submit a job that starts from a checkpoint; its id. Raises UsageError.
+
+        Where the answer may get lost, a ``submission_id`` of one's own (``new_id()``) tells later
+        whether there is such a job.
+        """
         entrypoint = config.get("entrypoint")
         if not isinstance(entrypoint, str) or not entrypoint.strip():
             raise UsageError("the job's config needs an entrypoint, such as 'python train.py'")
@@ -109,6 +115,8 @@ class Jobs:
             "runtime_env": {**environment, "env_vars": told},
             "metadata": {**metadata, TEMPLATE: entrypoint, ATTEMPT: str(attempt), NAME: job},
         }
+        if submission_id:
+            options["submission_id"] = submission_id
         until = time.monotonic() + AGENT_SECONDS
         while True:
             try:
@@ -177,6 +185,11 @@ class Jobs:
             raise UnreachableError(f"{self.address}: {method}: {_first(error)}") from None
         except OSError as error:
             raise UnreachableError(f"{self.address}: {method}: {_first(error)}") from None
+
+
+def new_id() -> str:
+    """A submission's id that nobody has, in the form of Ray's own."""
+    return f"raysubmit_{secrets.token_hex(8)}"
 
 
 def shell_filled(

@@ -25,8 +25,14 @@ def caught(stop: Callable[[int], None], pass_on: Callable[[int], None]) -> Itera
     def on_other(number: int, frame: FrameType | None) -> None:
         pass_on(number)
 
+    # What nohup had ignored stays so: the run is to outlive its terminal.
+    stopping = [
+        number
+        for number in STOPPING
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
+    ]
     before = {
-        **{number: signal.signal(number, on_stop) for number in STOPPING},
+        **{number: signal.signal(number, on_stop) for number in stopping},
         **{number: signal.signal(number, on_other) for number in PASSED_ON},
     }
     try:

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -35,8 +36,9 @@ class Run:
     ) -> subprocess.Popen[bytes]:
         environ = {**os.environb, **more.pop("env", {})}
         environ.setdefault(b"RAY_SENTINEL_LOG_DIR", os.fsencode(self.root))
+        behind = more.pop("behind", ())
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
-        argv = [*RUN, "--job", "job", *options, "--", *cmd]
+        argv = [*behind, *RUN, "--job", "job", *options, "--", *cmd]
         self.started.append(subprocess.Popen(argv, env=environ, **streams))
         return self.started[-1]
 
@@ -310,3 +312,35 @@ def test_a_disk_that_is_full_before_the_start(run: Run, tmp_path: Path) -> None:
     assert "Traceback" not in err
     assert "No space left on device" in err
     assert "RAY_SENTINEL_LOG_DIR" in err
+
+
+def test_below_nohup_it_outlives_its_terminal(run: Run, tmp_path: Path) -> None:
+    script = f"until test -e {tmp_path}/go; do sleep 0.1; done"
+    started = run.start("sh", "-c", script, behind=("nohup",))
+    run.until_it_runs()
+    started.send_signal(signal.SIGHUP)
+    time.sleep(0.5)
+    assert started.poll() is None
+    (tmp_path / "go").touch()
+    assert run.end(started)[0] == 0
+
+
+def test_without_nohup_a_terminal_that_goes_ends_it(run: Run) -> None:
+    started = run.start("sleep", "300")
+    state = run.until_it_runs()
+    started.send_signal(signal.SIGHUP)
+    assert run.end(started)[0] == 128 + signal.SIGHUP
+    assert not alive(state["child"])
+
+
+def test_a_webhook_that_hangs_delays_nothing_and_is_said_at_the_end(run: Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        hook = f"http://127.0.0.1:{server.getsockname()[1]}/hook"
+        begun = time.monotonic()
+        code, _, err = run.run(
+            "sh", "-c", "exit 3", options=("--max-retries", "2", "--notify-webhook", hook)
+        )
+    assert code == 1
+    assert "given up after 2 restarts" in err
+    assert "not everybody was told" in err
+    assert time.monotonic() - begun < 30

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
@@ -28,6 +29,11 @@ class Api:
         self.stopped: list[str] = []
         self.without: list[tuple[str, ...]] = []
         self.silent = 0
+        self.deaf = 0
+        """So many submissions are not taken."""
+        self.forgetful = False
+        """The next submission is taken, and its answer lost."""
+        self.unstoppable = 0
 
     def job(self, job_id: str) -> Job:
         return Job(id=job_id, status="RUNNING", message="it broke", template="train {step}",
@@ -37,6 +43,8 @@ class Api:
         if self.silent:
             self.silent -= 1
             raise UnreachableError("nobody answers")
+        if job_id not in self.plans:
+            return "UNKNOWN"
         plan = self.plans[job_id]
         return plan.pop(0) if len(plan) > 1 else plan[0]
 
@@ -48,6 +56,9 @@ class Api:
 
     def stop(self, job_id: str) -> None:
         self.stopped.append(job_id)
+        if self.unstoppable:
+            self.unstoppable -= 1
+            raise UnreachableError("nobody answers")
         self.plans[job_id] = ["STOPPED"]
 
     def submit(
@@ -57,9 +68,17 @@ class Api:
         attempt: int,
         name: str,
         bad_nodes: tuple[str, ...] = (),
+        submission_id: str = "",
     ) -> str:
+        if self.deaf:
+            self.deaf -= 1
+            raise UnreachableError("nobody answers")
         self.submitted.append((config["entrypoint"], attempt))
         self.without.append(bad_nodes)
+        if self.forgetful:
+            self.forgetful = False
+            self.plans[submission_id] = self.plans.pop(f"job-{attempt}")
+            raise UnreachableError("the connection was lost")
         return f"job-{attempt}"
 
 
@@ -110,6 +129,38 @@ def test_a_dashboard_that_is_away_for_a_while_kills_nobody() -> None:
     api = Api(["RUNNING", "RUNNING", "SUCCEEDED"])
     api.silent = 20
     assert supervisor(api, FakeClock()).run().success
+
+
+def test_a_dashboard_that_is_away_when_the_job_is_to_be_submitted_again() -> None:
+    api = Api(["RUNNING", "FAILED"], ["RUNNING", "SUCCEEDED"])
+    api.deaf = 5
+    assert supervisor(api, FakeClock()).run().success
+    assert api.submitted == [("train {step}", 1)]
+    api = Api(["RUNNING", "FAILED"])
+    api.deaf = 10_000
+    with pytest.raises(UnreachableError):
+        supervisor(api, FakeClock()).run()
+
+
+def test_a_submission_whose_answer_is_lost_is_not_made_twice() -> None:
+    api = Api(["RUNNING", "FAILED"], ["RUNNING", "SUCCEEDED"])
+    api.forgetful = True
+    follows = supervisor(api, FakeClock())
+    assert follows.run().success
+    assert api.submitted == [("train {step}", 1)]
+    assert re.fullmatch(r"raysubmit_[0-9a-f]{16}", follows.job_id)
+
+
+def test_a_job_that_could_not_be_stopped_is_stopped_later() -> None:
+    api = Api(["RUNNING"], ["RUNNING", "SUCCEEDED"])
+    api.unstoppable = 3
+    result = supervisor(
+        api,
+        FakeClock(),
+        watch=lambda job, since: Sighting() if api.submitted else Sighting(hang="x", bundle="/b"),
+    ).run()
+    assert result.success
+    assert api.stopped == ["job-0"] * 4
 
 
 def test_placeholders_are_quoted_for_the_shell() -> None:
