@@ -9,11 +9,11 @@ from typing import TypeVar
 import msgspec
 
 from ray_sentinel.api import Collector, Context, Options, Sample, Seconds, Skip
+from ray_sentinel.bounded import Bounded
 from ray_sentinel_plugins import _gpu_metrics as gpu_metrics
 from ray_sentinel_plugins._amdgpu import ras, sensors, table
 from ray_sentinel_plugins._amdgpu.cards import Card, find
 from ray_sentinel_plugins._amdgpu.smi import AmdSmi
-from ray_sentinel_plugins._bounded import Bounded
 from ray_sentinel_plugins._files import clean, files_of
 from ray_sentinel_plugins._host.identity import amdgpu_version, kernel_release
 from ray_sentinel_plugins._pci import read_aer

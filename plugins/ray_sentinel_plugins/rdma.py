@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from ray_sentinel.api import Collector, Context, Metric, NoData, Options, Sample, Seconds, Skip
-from ray_sentinel_plugins._bounded import Bounded
+from ray_sentinel.bounded import Bounded
 from ray_sentinel_plugins._files import Files, clean, counter, files_of
 from ray_sentinel_plugins._rdma_names import COUNTERS, Source
 

@@ -2,6 +2,9 @@
 
 Of a process that has ended nobody can ask anything: so the file is noted while it lives. What was
 there long before the end is left out, for it tells of something else.
+
+The file may lie on a shared file system that hangs, which may be what the training hangs for: it is
+looked at aside, and the agent goes on without.
 """
 
 from __future__ import annotations
@@ -12,32 +15,43 @@ from collections import deque
 from collections.abc import Collection
 from pathlib import Path
 
+import msgspec
+
+from ray_sentinel.bounded import Bounded
 from ray_sentinel.progress.processes import Key
 
 MAX_BYTES = 8192
 LOOKS = 3
 """What was written since so many looks ago counts as the end; a look is about a second."""
+PATIENCE = 0.5
+"""Seconds that a look at the files may take."""
+
+
+class _File(msgspec.Struct, frozen=True):
+    """A file as it was seen: its path, device and inode, and size (bytes)."""
+
+    path: str
+    identity: tuple[int, int]
+    size: int
 
 
 class LastOutput:
     """Notes files look by look. ``read`` is called once a process has ended."""
 
-    def __init__(self, proc: Path = Path("/proc")) -> None:
+    def __init__(self, proc: Path = Path("/proc"), *, patience: float = PATIENCE) -> None:
         self._proc = str(proc)
-        self._files: dict[Key, tuple[str, tuple[int, int]]] = {}
+        self._files: dict[Key, _File] = {}
         self._sizes: dict[Key, deque[int]] = {}
+        self._noting: Bounded[str, dict[Key, _File]] = Bounded(patience, most=1)
+        self._reading: Bounded[str, str] = Bounded(patience, most=1)
 
     def note(self, keys: Collection[Key]) -> None:
         """Look at the files of the living; the others are kept until ``forget``."""
-        for key in keys:
-            link = f"{self._proc}/{key[0]}/fd/2"
-            try:
-                found = os.stat(link)
-                if stat.S_ISREG(found.st_mode):
-                    self._files[key] = (os.readlink(link), (found.st_dev, found.st_ino))
-                    self._sizes.setdefault(key, deque(maxlen=LOOKS)).append(found.st_size)
-            except OSError:
-                continue  # it ends just now, or is another user's
+        wanted = tuple(keys)
+        found, _ = self._noting.run({"note": lambda: _seen(self._proc, wanted)} if wanted else {})
+        for key, file in found.get("note", {}).items():
+            self._files[key] = file
+            self._sizes.setdefault(key, deque(maxlen=LOOKS)).append(file.size)
 
     def forget(self, kept: Collection[Key]) -> None:
         """Forget all but these."""
@@ -50,20 +64,40 @@ class LastOutput:
 
         A file that several ranks write to tells nothing of one of them.
         """
-        path, identity = self._files.get(key, ("", (0, 0)))
-        shared = any(
-            other != key and found == identity for other, (_, found) in self._files.items()
+        file = self._files.get(key)
+        if file is None or self._is_shared(key, file):
+            return ""
+        begin = self._sizes[key][0]
+        found, _ = self._reading.run({"read": lambda: _end_of(file, begin)})
+        return found.get("read", "")
+
+    def _is_shared(self, key: Key, file: _File) -> bool:
+        return any(
+            other != key and found.identity == file.identity for other, found in self._files.items()
         )
-        if not path or shared:
-            return ""
+
+
+def _seen(proc: str, keys: Collection[Key]) -> dict[Key, _File]:
+    """The files of those whose standard error is one."""
+    files: dict[Key, _File] = {}
+    for key in keys:
+        link = f"{proc}/{key[0]}/fd/2"
         try:
-            handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            found = os.stat(link)
+            if stat.S_ISREG(found.st_mode):
+                identity = (found.st_dev, found.st_ino)
+                files[key] = _File(os.readlink(link), identity, found.st_size)
         except OSError:
+            continue  # it ends just now, or is another user's
+    return files
+
+
+def _end_of(file: _File, begin: int) -> str:
+    """What stands from ``begin`` (bytes) on, ``MAX_BYTES`` at most; "" if it is another file."""
+    handle = os.open(file.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(handle, "rb") as data:
+        now = os.fstat(handle)
+        if (now.st_dev, now.st_ino) != file.identity:
             return ""
-        with open(handle, "rb") as file:
-            now = os.fstat(handle)
-            if (now.st_dev, now.st_ino) != identity:
-                return ""
-            begin = self._sizes[key][0] if self._sizes.get(key) else 0
-            file.seek(max(begin, now.st_size - MAX_BYTES))
-            return file.read(MAX_BYTES).decode("utf-8", "replace")
+        data.seek(max(begin, now.st_size - MAX_BYTES))
+        return data.read(MAX_BYTES).decode("utf-8", "replace")

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from ray_sentinel.api import Metric, Sample
-from ray_sentinel_plugins._bounded import Bounded
+from ray_sentinel.bounded import Bounded
 from ray_sentinel_plugins._files import Files, clean
 from ray_sentinel_plugins._host.cgroup import Mount, parse_mountinfo
 

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import os
-import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ray_sentinel.api import Collector, Context, Event, Sample
-from ray_sentinel_plugins._bounded import Bounded
 
 TREES = Path(__file__).parents[2] / "fixtures" / "trees"
 UPDATE = "RAY_SENTINEL_UPDATE_EXPECTED"
-
-PATIENCE = 30.0
 
 Series = dict[str, float]
 
@@ -69,23 +64,6 @@ def context() -> Callable[..., Context]:
 @pytest.fixture
 def series() -> Callable[[Iterable[object]], Series]:
     return written
-
-
-@pytest.fixture
-def hanging(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., threading.Event]]:
-    """Let the bounded calls of some keys miss their deadline, without waiting for it, and all
-    others have all the time they need. Gives what those calls are to wait for."""
-    gate = threading.Event()
-
-    def choose(*keys: object) -> threading.Event:
-        def wait(bounded: Bounded[Any, Any], key: object, call: Any, seconds: float) -> bool:
-            return key not in keys and bool(call.ended.wait(PATIENCE))
-
-        monkeypatch.setattr(Bounded, "_wait", wait)
-        return gate
-
-    yield choose
-    gate.set()
 
 
 @pytest.fixture

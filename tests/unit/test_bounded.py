@@ -3,7 +3,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from ray_sentinel_plugins._bounded import Bounded
+from ray_sentinel.bounded import Bounded
 
 LONG = 30.0
 Hanging = Callable[..., threading.Event]

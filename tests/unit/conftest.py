@@ -1,0 +1,30 @@
+"""For tests of what may hang."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from ray_sentinel.bounded import Bounded
+
+PATIENCE = 30.0
+
+
+@pytest.fixture
+def hanging(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., threading.Event]]:
+    """Let the bounded calls of some keys miss their deadline, without waiting for it, and all
+    others have all the time they need. Gives what those calls are to wait for."""
+    gate = threading.Event()
+
+    def choose(*keys: object) -> threading.Event:
+        def wait(bounded: Bounded[Any, Any], key: object, call: Any, seconds: float) -> bool:
+            return key not in keys and bool(call.ended.wait(PATIENCE))
+
+        monkeypatch.setattr(Bounded, "_wait", wait)
+        return gate
+
+    yield choose
+    gate.set()
