@@ -31,7 +31,7 @@ from ray_sentinel.progress.reader import RecordReader
 from ray_sentinel.serving.client import get_json
 from ray_sentinel.supervise.actions import Result
 from ray_sentinel.supervise.bad_nodes import BadNode, of_incidents, of_triage
-from ray_sentinel.supervise.command import current_folder
+from ray_sentinel.supervise.command import current_folder, words_of
 from ray_sentinel.supervise.curable import normalised
 from ray_sentinel.supervise.descendants import descendants
 from ray_sentinel.supervise.folder import State
@@ -61,7 +61,7 @@ SURE = 0.5
 
 
 def run(
-    command: Sequence[str],
+    command: Sequence[str | os.PathLike[str]],
     *,
     job: str = "",
     checkpoint_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
@@ -87,6 +87,9 @@ def run(
     argument cannot be used, or where somebody supervises the job already.
     """
     rules = make_policy(policy)
+    command = words_of(command)
+    if cwd and not os.path.isdir(cwd):
+        raise UsageError(f"{os.fspath(cwd)}: is no folder that a command could run in")
     tiers = checkpoint_folders(checkpoint_dir)
     settings = config or load(overrides={"job": job} if job else None)
     name = (
@@ -207,6 +210,8 @@ def explain(folder: Path, state: State) -> Failure | None:
         signal=state.signal,
         seconds=seconds,
     )
+    if state.problem:
+        return msgspec.structs.replace(plain, kind="not-started")
     try:
         answer = triage_path(folder / "output.log", load_catalogue())
     except SentinelError:
@@ -324,7 +329,7 @@ def last_step(reader: RecordReader, job: str, attempt: int) -> int | None:
 
 
 def auto_restart(
-    command: Sequence[str],
+    command: Sequence[str | os.PathLike[str]],
     job_name: str = "",
     checkpoint_dir: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] = (),
     max_retries: int = 10,

@@ -33,6 +33,24 @@ def resolved(argv: Sequence[str], environ: Mapping[str, str] = os.environ) -> st
     raise UsageError(f"{name}: there is no such program{'' if os.sep in name else ' on PATH'}")
 
 
+def words_of(command: Sequence[str | os.PathLike[str]]) -> list[str]:
+    """The command as texts. Raises UsageError for what is no list of words."""
+    if isinstance(command, str | bytes):
+        raise UsageError(
+            f"a command is a list of words, such as ['python', 'train.py'], and is {command!r}"
+        )
+    words = []
+    for one in command:
+        if not isinstance(one, str | os.PathLike):
+            raise UsageError(
+                f"a command's words are texts, and {one!r} is none: write {str(one)!r}"
+            )
+        words.append(os.fsdecode(one))
+        if "\0" in words[-1]:
+            raise UsageError(f"no word of a command may hold a zero byte, as {words[-1]!r} does")
+    return words
+
+
 def current_folder() -> Path:
     """Raises UsageError where it was removed."""
     try:

@@ -153,6 +153,7 @@ class Course:
         self.ledger.checkpoint = event.checkpoint
         self._step = None
         self.phase = "starting"
+        self.ledger.attempt_started = event.time
         without = tuple(node.host for node in self.ledger.bad_nodes)
         return [Launch(attempt=self.ledger.attempt, checkpoint=event.checkpoint, without=without)]
 

@@ -14,6 +14,8 @@ _MISSING = re.compile(
     r"|NotADirectoryError|IsADirectoryError|PermissionError|NameError)\b"
 )
 _CONFIGURATION = frozenset({"config", "missing-env"})
+_SHORT_OF = re.compile(r"temporarily unavailable|Cannot allocate memory|Too many open files")
+"""What a start may lack now, and have later (man 2 fork, execve: EAGAIN, ENOMEM, EMFILE)."""
 _NOT_STARTED = {126: "the command is not executable", 127: "the command was not found"}
 
 
@@ -22,6 +24,8 @@ def incurable(failure: Failure, earlier: Sequence[Failure]) -> str:
 
     ``earlier`` are the failures since the last progress, oldest first.
     """
+    if failure.kind == "not-started":
+        return "" if _SHORT_OF.search(failure.text) else failure.text
     if failure.code in _NOT_STARTED and failure.step is None:
         return _NOT_STARTED[failure.code]
     if failure.kind in _CONFIGURATION and failure.step is None:

@@ -98,8 +98,11 @@ class Keeper:
                 env=self._order.environ,
                 cwd=self._order.cwd,
             )
-        except (OSError, SentinelError) as error:
-            self._write(problem=str(error), ended_at=time.time(), code=127)
+        except (OSError, ValueError, SentinelError) as error:
+            why = getattr(error, "strerror", None) or str(error)
+            self._write(
+                problem=f"the command cannot be started: {why}", ended_at=time.time(), code=127
+            )
             return False
         assert child.stdout is not None
         self._child, self._pipe = child.pid, child.stdout.fileno()

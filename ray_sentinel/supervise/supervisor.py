@@ -279,8 +279,8 @@ class Supervisor:
             if not self._course.ledger.total_retries:
                 raise
             # What it needs went away between two attempts, and may come back before the next.
-            code = 127 if isinstance(error, UsageError) else None
-            failure = Failure(kind="exit", text=str(error), code=code)
+            kind = "not-started" if isinstance(error, UsageError) else "exit"
+            failure = Failure(kind=kind, text=str(error))
             self._events.put(events.Exited(time=self._clock.now(), failure=failure))
 
     def _start(self, action: actions.Launch) -> None:

@@ -137,7 +137,7 @@ def test_a_checkpoint_folder_that_vanishes_between_two_attempts(run: Run, tmp_pa
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        (b"#!/bin/sh\nrm $0\nexit 5\n", "not restarted, because the command was not found"),
+        (b"#!/bin/sh\nrm $0\nexit 5\n", "train.sh: there is no such program"),
         (b"#!/no/such/interpreter\n", "not restarted, because the command was not found"),
         (b"\x7fELF and no program", "not restarted, because the command is not executable"),
     ],
@@ -151,6 +151,26 @@ def test_a_program_that_cannot_be_started(
     code, out, err = run.run(str(program), options=("--json",))
     assert code == 1, err
     assert says in json.loads(out)["reason"]
+
+
+def test_what_the_kernel_refuses_to_start(tmp_path: Path) -> None:
+    # The longest argument has 128 KiB (man 2 execve, MAX_ARG_STRLEN): only from Python can one
+    # give a longer one.
+    script = (
+        "import ray_sentinel\n"
+        "result = ray_sentinel.run(['true', 'x' * 300_000], job='job', page='')\n"
+        "print(result.success, result.total_retries, result.reason)\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "RAY_SENTINEL_LOG_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=True,
+    )
+    says = "not restarted, because the command cannot be started: Argument list too long"
+    assert ended.stdout == f"False 0 {says}\n"
 
 
 def test_a_terminal_that_nobody_reads_holds_nothing_up(run: Run, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ class Play:
         self.launched: list[tuple[int, int | None]] = []
         """(attempt, step of its checkpoint)."""
         self.cleared = ""
+        self.starts = True
         self.log: list[Action] = []
 
     def begin(self) -> None:
@@ -49,7 +50,8 @@ class Play:
                 case actions.Launch():
                     start = action.checkpoint.step if action.checkpoint else None
                     self.launched.append((action.attempt, start))
-                    self.feed(events.Started)
+                    if self.starts:
+                        self.feed(events.Started)
                 case actions.Clear():
                     self.feed(events.Cleared, problem=self.cleared)
 
@@ -205,6 +207,17 @@ def test_time_is_lost_since_the_last_checkpoint() -> None:
     play.wait(10)
     play.feed(events.Exited, failure=None)
     assert play.until_done().time_lost_seconds == 60
+
+
+def test_an_attempt_that_never_started_lost_no_time_before_it() -> None:
+    play = Play(retry_delay=10, always_restart=True)
+    play.starts = False
+    play.clock.advance(1e9)
+    play.begin()
+    play.feed(events.Exited, failure=Failure(kind="not-started", text="the disk is full"))
+    while len(play.launched) == 1:
+        play.wait(1.0)
+    assert play.course.ledger.time_lost <= 11.0
 
 
 def test_stopping_while_it_runs_ends_it_and_does_not_restart() -> None:

@@ -13,7 +13,7 @@ import pytest
 from ray_sentinel.errors import UsageError
 from ray_sentinel.logs.checkpoints import scan_checkpoints
 from ray_sentinel.supervise.choose import choose
-from ray_sentinel.supervise.command import filled, resolved, variables
+from ray_sentinel.supervise.command import filled, resolved, variables, words_of
 from ray_sentinel.supervise.curable import incurable, normalised
 from ray_sentinel.supervise.loadable import problem_of
 from ray_sentinel.supervise.movement import Movement
@@ -64,6 +64,17 @@ def test_commands_that_cannot_be_started(tmp_path: Path) -> None:
         resolved([])
     script.chmod(0o755)
     assert resolved([str(script)]) == str(script)
+
+
+def test_what_is_no_list_of_words() -> None:
+    assert words_of([Path("/bin/true"), "a"]) == ["/bin/true", "a"]
+    for wrong in ("python train.py", "it's", b"train"):
+        with pytest.raises(UsageError, match="list of words"):
+            words_of(wrong)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="write '3'"):
+        words_of(["train", 3])  # type: ignore[list-item]
+    with pytest.raises(UsageError, match="zero byte"):
+        words_of(["train", "a\0b"])
 
 
 def torch_file(path: Path) -> Path:
@@ -135,6 +146,7 @@ def test_a_checkpoint_that_is_being_written_is_left_out(tmp_path: Path) -> None:
     [
         (Failure(kind="exit", text="", code=127), "not found"),
         (Failure(kind="exit", text="", code=126), "not executable"),
+        (Failure(kind="not-started", text="Argument list too long", code=127), "list too long"),
         (Failure(kind="exit", text="", code=2, seconds=1.0), "called wrongly"),
         (Failure(kind="missing-env", text="RANK is missing", code=1), "configuration"),
         (Failure(kind="x", text="", exception="FileNotFoundError: data.bin", code=1), "missing"),
@@ -148,6 +160,8 @@ def test_failures_that_a_restart_cannot_cure(failure: Failure, says: str) -> Non
     "failure",
     [
         Failure(kind="exit", text="", code=2, seconds=500.0),
+        Failure(kind="not-started", text="Resource temporarily unavailable", code=127),
+        Failure(kind="not-started", text="Cannot allocate memory", code=127),
         Failure(kind="exit", text="", code=2, seconds=1.0, step=10),
         Failure(kind="x", text="", exception="FileNotFoundError: shard-N", code=1, step=500),
         Failure(kind="signal", text="", signal=9),
