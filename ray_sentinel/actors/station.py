@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 import os
-import tempfile
 import threading
 import time
 import uuid
@@ -29,6 +28,7 @@ from ray_sentinel.actors.metrics import (
 )
 from ray_sentinel.actors.names import PROTOCOL
 from ray_sentinel.actors.raylets import raylets
+from ray_sentinel.actors.run_folder import run_folder
 from ray_sentinel.actors.storage import Storage
 from ray_sentinel.collect.runner import Runner, Settings
 from ray_sentinel.config import Config, safe_name
@@ -299,11 +299,3 @@ def finite(seen: Seen) -> Seen:
 
 def _place_of(url: str) -> str:
     return url.partition("//")[2].partition("/")[0]
-
-
-def run_folder(node: Node) -> Path:
-    """A folder on a local disk, the same for every life of this node's agent."""
-    root = Path(tempfile.gettempdir()) / f"ray_sentinel-{os.getuid()}" / "nodes"
-    folder = root / node.id[:16]
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    return folder
