@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""What a terminal obeys instead of showing it; without tab and newline."""
 
 
 def clean(text: str) -> str:
@@ -12,7 +13,7 @@ def clean(text: str) -> str:
 
     Each is shown as its escape (``\\x1b``); tab and newline stay.
     """
-    return _CONTROL.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
+    return CONTROL.sub(lambda match: f"\\x{ord(match.group()):02x}", text)
 
 
 def one_line(text: str, limit: int = 2000) -> str:

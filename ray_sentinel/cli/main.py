@@ -11,7 +11,7 @@ from types import ModuleType
 
 from ray_sentinel import __version__
 from ray_sentinel.cli import commands
-from ray_sentinel.cli.output import print_error
+from ray_sentinel.cli.output import forgive, print_error
 from ray_sentinel.errors import SentinelError, UnreachableError
 
 
@@ -50,6 +50,7 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Exit codes: 0 well, 1 something found, 2 wrong usage, 3 out of reach."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    forgive((sys.stdout, sys.stderr))
     only = arguments[0] if arguments and arguments[0] in command_modules() else None
     args = build_parser(only).parse_args(arguments)
     try:

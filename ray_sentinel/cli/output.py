@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
-from ray_sentinel.text import clean
+from ray_sentinel.text import CONTROL, clean
 
-__all__ = ["clean", "print_error", "print_json"]
+__all__ = ["clean", "forgive", "print_error", "print_json"]
+
+_NOT_ASCII = re.compile(r"[^\t\n -~]")
 
 
 def print_json(value: Any) -> None:
@@ -20,7 +24,25 @@ def print_json(value: Any) -> None:
     except UnicodeEncodeError:
         # A name of a file that is no UTF-8: as an escape, from which Python gets it back.
         encoded = json.dumps(msgspec.to_builtins(value), sort_keys=True).encode("ascii")
-    sys.stdout.write(msgspec.json.format(encoded, indent=2).decode() + "\n")
+    text = msgspec.json.format(encoded, indent=2).decode()
+    sys.stdout.write((CONTROL if _takes_all() else _NOT_ASCII).sub(_escaped, text) + "\n")
+
+
+def _takes_all() -> bool:
+    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+
+
+def _escaped(found: re.Match[str]) -> str:
+    """The same character to a reader of JSON; JSON itself leaves those from 0x7f on as they are."""
+    units = found.group().encode("utf-16-be").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+def forgive(streams: Iterable[Any]) -> None:
+    """What a stream's encoding lacks is written as an escape: no answer is lost for an arrow."""
+    for stream in streams:
+        if hasattr(stream, "reconfigure"):  # not so where it was closed, or is not a text file
+            stream.reconfigure(errors="backslashreplace")
 
 
 def print_error(message: str, *, as_json: bool = False) -> None:

@@ -1,0 +1,42 @@
+"""JSON and words on any terminal: no control characters, whatever the encoding."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+
+import pytest
+
+from ray_sentinel.cli.output import forgive, print_error, print_json
+
+HOSTILE = "a\x1b[2J\x7f\x9b31m\u202ez → é 😀\t\n"
+
+
+def written(monkeypatch: pytest.MonkeyPatch, encoding: str) -> io.BytesIO:
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding=encoding, write_through=True)
+    forgive([stream])
+    monkeypatch.setattr(sys, "stdout", stream)
+    monkeypatch.setattr(sys, "stderr", stream)
+    return raw
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii", "latin-1"])
+def test_json_is_the_same_to_a_reader_and_harmless_to_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, encoding: str
+) -> None:
+    raw = written(monkeypatch, encoding)
+    print_json({"said": HOSTILE})
+    text = raw.getvalue().decode(encoding)
+    assert json.loads(text) == {"said": HOSTILE}
+    assert not set(text) & set("\x1b\x7f\x9b\u202e")
+    assert ("→" in text) == (encoding == "utf-8")
+
+
+def test_an_error_is_told_also_where_its_characters_are_not_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    raw = written(monkeypatch, "ascii")
+    print_error("no file “a” \udcff")
+    assert raw.getvalue() == b"ray-sentinel: no file \\u201ca\\u201d \\udcff\n"
