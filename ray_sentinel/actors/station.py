@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 import os
-import threading
 import time
 import uuid
 from collections import deque
@@ -27,13 +26,14 @@ from ray_sentinel.actors.metrics import (
     train_families,
 )
 from ray_sentinel.actors.names import PROTOCOL
+from ray_sentinel.actors.outbox import MOST_EXITS, Outbox
 from ray_sentinel.actors.raylets import raylets
 from ray_sentinel.actors.run_folder import run_folder
 from ray_sentinel.actors.storage import Storage
 from ray_sentinel.collect.runner import Runner, Settings
 from ray_sentinel.config import Config, safe_name
 from ray_sentinel.model.identity import Node
-from ray_sentinel.model.metrics import Event, Family
+from ray_sentinel.model.metrics import Family
 from ray_sentinel.model.progress import Exit, RankSnapshot, Snapshot
 from ray_sentinel.progress.own_process import raylet_above
 from ray_sentinel.progress.ownership import Neighbours
@@ -43,9 +43,6 @@ log = logging.getLogger(__name__)
 
 Seen = TypeVar("Seen", RankSnapshot, Exit)
 
-MOST_EVENTS = 500
-"""Events kept for the coordinator while it is away."""
-MOST_EXITS = 1000
 MOST_PROBLEMS = 8
 """Of what was wrong with records and ranks, the last ones are shown."""
 ENDED_SECONDS = 120.0
@@ -74,12 +71,8 @@ class Station:
         self._send = send
         self._incarnation = uuid.uuid4().hex
         self._sequence = 0
-        self._exits: dict[int, Exit] = {}
+        self._outbox = Outbox()
         self._ended: deque[Exit] = deque(maxlen=MOST_EXITS)
-        self._events: deque[Event] = deque(maxlen=MOST_EVENTS)
-        self._events_lock = threading.Lock()
-        self._unsent: tuple[Event, ...] = ()
-        """Events that the coordinator has not yet acknowledged."""
         self._collected: tuple[Family, ...] = ()
         self._measured: tuple[Family, ...] = ()
         """What was collected, and ``train_*``."""
@@ -111,7 +104,7 @@ class Station:
             self._settings(storage),
             config,
             on_families=self._take_families,
-            on_events=self._take_events,
+            on_events=self._outbox.add_events,
         )
 
     def _settings(self, storage: Storage) -> Settings:
@@ -153,21 +146,12 @@ class Station:
     def _take_families(self, families: tuple[Family, ...]) -> None:
         self._collected = families
 
-    def _take_events(self, events: tuple[Event, ...]) -> None:
-        with self._events_lock:
-            self._events.extend(events)
-
     def _cycle(self) -> None:
         self._find_raylets()
         ranks, exits = self.watch.poll()
         self._note_problems()
         now = time.time()
-        for gone in exits:
-            known = self._with_oom(gone)
-            self._exits[gone.order] = known
-            self._ended.append(known)
-        while len(self._exits) > MOST_EXITS:
-            self._exits.pop(next(iter(self._exits)))
+        self._ended.extend(map(self._outbox.add_exit, exits))
         self.runner.set_ranks([found.rank for found in ranks])
         self.runner.set_handed_on(self.exporting.handed_on)
         self._publish(ranks, now)
@@ -193,18 +177,6 @@ class Station:
         known = self._neighbours.raylets
         self.watch.set_peers(known or NOT_DEFAULT, seen.keys() - set(known))
 
-    def _with_oom(self, gone: Exit) -> Exit:
-        """The exit with the kernel's word that it was out of memory, where that is in already."""
-        if gone.signal != 9:
-            return gone
-        pid = str(gone.rank.process.pid)
-        with self._events_lock:
-            killed = any(
-                event.kind == "kernel.oom" and event.attributes.get("pid") == pid
-                for event in (*self._unsent, *self._events)
-            )
-        return msgspec.structs.replace(gone, oom_killed=True) if killed else gone
-
     def _publish(self, ranks: tuple[RankSnapshot, ...], now: float) -> None:
         recent = [gone for gone in self._ended if now - gone.at < ENDED_SECONDS]
         self._measured = (*self._collected, *train_families(ranks, recent, now))
@@ -219,18 +191,15 @@ class Station:
 
     def _report(self, ranks: tuple[RankSnapshot, ...], now: float) -> None:
         self._sequence += 1
-        with self._events_lock:
-            self._unsent = (*self._unsent, *self._events)[-MOST_EVENTS:]
-            self._events.clear()
         snapshot = Snapshot(
             node=self.node,
             time=now,
             sequence=self._sequence,
             ranks=tuple(map(finite, ranks)),
-            exits=tuple(map(finite, self._exits.values())),
+            exits=tuple(map(finite, self._outbox.exits())),
             collectors=self.runner.statuses(),
             gauges=self._gauges(now),
-            events=self._unsent,
+            events=self._outbox.take_events(),
             metrics_url=self.exporting.url,
         )
         receipt = self._send(
@@ -257,9 +226,7 @@ class Station:
         return key_gauges(self._collected)
 
     def _take_receipt(self, receipt: Receipt) -> None:
-        for order in receipt.exits:
-            self._exits.pop(order, None)
-        self._unsent = ()
+        self._outbox.acknowledged(receipt.exits)
         self._from_coordinator = receipt.families
         self._targets = receipt.targets
         self._history = receipt.history

@@ -1,0 +1,69 @@
+"""What an agent owes the coordinator: exits and events that were not acknowledged yet."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Iterable
+
+import msgspec
+
+from ray_sentinel.model.metrics import Event
+from ray_sentinel.model.progress import Exit
+
+MOST_EVENTS = 500
+"""Kept while the coordinator is away; the oldest go first."""
+MOST_EXITS = 1000
+
+
+class Outbox:
+    """Events may be added by any thread; all else is for the one that reports."""
+
+    def __init__(self) -> None:
+        self._exits: dict[int, Exit] = {}
+        self._events: deque[Event] = deque(maxlen=MOST_EVENTS)
+        self._events_lock = threading.Lock()
+        self._sent: tuple[Event, ...] = ()
+        """Events of the last report, until it is acknowledged."""
+
+    def add_events(self, events: Iterable[Event]) -> None:
+        """Keep them for the next report."""
+        with self._events_lock:
+            self._events.extend(events)
+
+    def add_exit(self, gone: Exit) -> Exit:
+        """Keep it until it is acknowledged by its ``order``; returns it as it is reported."""
+        known = self._with_oom(gone)
+        self._exits[known.order] = known
+        while len(self._exits) > MOST_EXITS:
+            del self._exits[next(iter(self._exits))]
+        return known
+
+    def _with_oom(self, gone: Exit) -> Exit:
+        """The exit with the kernel's word that it was out of memory, where that is in already."""
+        if gone.signal != 9:
+            return gone
+        pid = str(gone.rank.process.pid)
+        with self._events_lock:
+            killed = any(
+                event.kind == "kernel.oom" and event.attributes.get("pid") == pid
+                for event in (*self._sent, *self._events)
+            )
+        return msgspec.structs.replace(gone, oom_killed=True) if killed else gone
+
+    def exits(self) -> tuple[Exit, ...]:
+        """All that were not acknowledged, in their order."""
+        return tuple(self._exits.values())
+
+    def take_events(self) -> tuple[Event, ...]:
+        """For a report: the new ones, after those of reports that were not acknowledged."""
+        with self._events_lock:
+            self._sent = (*self._sent, *self._events)[-MOST_EVENTS:]
+            self._events.clear()
+        return self._sent
+
+    def acknowledged(self, exits: Iterable[int]) -> None:
+        """The last report arrived; ``exits`` are the orders that need not be sent again."""
+        for order in exits:
+            self._exits.pop(order, None)
+        self._sent = ()
