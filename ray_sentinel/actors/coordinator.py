@@ -70,10 +70,7 @@ class Coordinator:
         self._hold_ticks_until = time.time() + (RECOVERY_GRACE if self._restarts() else 0.0)
         self._timed = TimedCapture(self._config.capture.wait_seconds)
         self._phase_file = PhaseFile(self._storage.root)
-        phases = self._phase_file.load()
-        if phases and not self._brain.learned_phases():
-            # A restarted coordinator has them from its log.
-            self._brain.feed(PhasesRecalled(time=self._clock.now(), phases=phases))
+        self._recall_phases()
         self._cycle_seconds: float | None = None
         self._last_cycle: float | None = None
         self._prometheus = PrometheusKeeper(self._config, self._storage)
@@ -88,18 +85,7 @@ class Coordinator:
             self._config.coordinator.port,
         )
         self._executor.diagnose.source = lambda: self._page.url or str(self._storage.root or "")
-        self._start("reconcile", self._config.coordinator.reconcile_interval, self._reconcile)
-        self._start("tick", self._config.coordinator.tick_interval, self._tick)
-        self._start("prune", 60.0, self._prune)
-        self._start("phases", 20.0, self._save_phases)
-        if self._timed.wanted:
-            self._start("timed-capture", 1.0, self._capture_when_due)
-        self._start("history", 1.0, self._history.step)
-        self._start("history-file", 1.0, self._history.save_when_due)
-        if self._prometheus.wanted:
-            self._start("prometheus", STEP_SECONDS, self._keep_prometheus)
-        if self._config.agent.idle_release_seconds > 0 and idle.autoscales():
-            self._start("idle", 10.0, self._leave_idle_nodes)
+        self._start_loops()
         log.info("coordinator started, pid %d, files in %s", os.getpid(), self._storage.root)
 
     def _recover(self, deployment: str) -> tuple[Brain, list[AnyAction]]:
@@ -115,9 +101,30 @@ class Coordinator:
         self._executor.feed = brain.feed
         return brain, pending
 
+    def _recall_phases(self) -> None:
+        phases = self._phase_file.load()
+        if phases and not self._brain.learned_phases():
+            # A restarted coordinator has them from its log.
+            self._brain.feed(PhasesRecalled(time=self._clock.now(), phases=phases))
+
     @staticmethod
     def _restarts() -> int:
         return int(ray.get_runtime_context().was_current_actor_reconstructed)
+
+    def _start_loops(self) -> None:
+        config = self._config
+        self._start("reconcile", config.coordinator.reconcile_interval, self._reconcile)
+        self._start("tick", config.coordinator.tick_interval, self._tick)
+        self._start("prune", 60.0, self._prune)
+        self._start("phases", 20.0, self._save_phases)
+        if self._timed.wanted:
+            self._start("timed-capture", 1.0, self._capture_when_due)
+        self._start("history", 1.0, self._history.step)
+        self._start("history-file", 1.0, self._history.save_when_due)
+        if self._prometheus.wanted:
+            self._start("prometheus", STEP_SECONDS, self._keep_prometheus)
+        if config.agent.idle_release_seconds > 0 and idle.autoscales():
+            self._start("idle", 10.0, self._leave_idle_nodes)
 
     def _start(self, name: str, interval: float, step: Callable[[], None]) -> None:
         self._loops.append(Loop(interval, step, name=f"ray-sentinel-{name}"))
