@@ -29,7 +29,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -210,9 +210,6 @@ def exact(seeds: int, style: str) -> None:
             cells.append(f"{100 * right / total:>11.0f}" if total else f"{'-':>11}")
         print(f"{fault:<16}" + "".join(cells))
     print(f"innocents named in {innocents} of {sets} sets")
-
-
-Analyzer = Callable[[dict[int, bytes]], set[int]]
 
 
 def ours(given: dict[int, bytes]) -> set[int]:

@@ -19,8 +19,6 @@ class Hand:
     text: bool = False
     """JSON instead of a pickle."""
     active_only: bool = False
-    retires: bool = True
-    """Whether done entries say "completed"; else only "retired"."""
     status: bool = True
     bare_list: bool = False
     """Entries alone, without a dict around them: the first versions."""

@@ -17,7 +17,6 @@ CARDS: dict[str, tuple[Range, Range, Range, float, Range]] = {
 CARD_OFFSET: Range = (-0.05, 0.05)
 """Share of the power at work by which a card differs from the others of its job."""
 POWER_NOISE: Range = (0.01, 0.05)
-CLOCK_NOISE: Range = (0.002, 0.02)
 SPIKE_CHANCE: Range = (0.0, 0.03)
 """Of a reading of one noisy sensor that is nonsense."""
 STEP_SECONDS: Range = (0.4, 4.0)

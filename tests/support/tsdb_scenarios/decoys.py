@@ -52,11 +52,6 @@ def clock_skew(world: World, seconds: float) -> None:
     world.notes["clock skew"] = seconds
 
 
-def counter_reset(world: World, host: int, at: float) -> None:
-    """A driver reload: counters begin anew. Played as one more series with the rest of it."""
-    world.notes["reset"] = (host, at)
-
-
 def usual(world: World) -> None:
     """A handful of decoys, drawn by the world's own dice."""
     rng, end = world.rng, world.t[-1]

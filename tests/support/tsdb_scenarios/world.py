@@ -80,10 +80,6 @@ class World:
         """(T,) the cells from ``seconds`` after the begin to ``until``."""
         return (self.t >= seconds) & (self.t < until)
 
-    def host_zeros(self) -> np.ndarray:
-        """(H, T) of nothing."""
-        return np.zeros((self.hosts, self.t.size))
-
     def device_zeros(self) -> np.ndarray:
         """(H, D, T) of nothing."""
         return np.zeros((self.hosts, self.devices, self.t.size))
