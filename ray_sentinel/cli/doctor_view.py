@@ -48,4 +48,4 @@ def print_checks(checks: Iterable[Check[Any]], *, as_json: bool) -> None:
 
 
 def _safe(text: str) -> str:
-    return escape(clean(text))
+    return escape(clean(text.replace("\n", "\\n")))

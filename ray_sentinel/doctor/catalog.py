@@ -70,7 +70,10 @@ def _from_source(source: Source) -> Iterator[Check[Any]]:
 def _loading(what: str, remedy: str) -> Iterator[None]:
     try:
         yield
-    except Exception as error:  # anybody's code fails in any way; the message says whose it is
+    except (
+        Exception,
+        SystemExit,
+    ) as error:  # anybody's code fails in any way; the message says whose it is
         raise InputError(f"{what}: cannot be loaded: {error!r}; {remedy}") from error
 
 

@@ -31,6 +31,8 @@ def judge(
             continue
         seen, problems = _facts(check, looks)
         results += (named(result, check.name) for result in problems)
+        if problems and not seen:
+            continue  # nobody could look: "nothing to check" would not be true
         case = Case(plan=plan, seen=seen, cluster=cluster, visits=tuple(visits))
         results += _judged(check, case)
     return tuple(results)
@@ -56,7 +58,10 @@ def _facts(
 def _judged(check: Check[Any], case: Case[Any]) -> list[Result]:
     try:
         return [named(result, check.name) for result in check.judge(case)]
-    except Exception as error:  # the runner's loop: a user's check may fail in any way
+    except (
+        Exception,
+        SystemExit,
+    ) as error:  # the runner's loop: a user's check may fail in any way
         log.debug("check %s failed", check.name, exc_info=True)
         text = f"the check itself failed: {type(error).__name__}: {error}"
         return [named(warning(text, "mend the check"), check.name)]

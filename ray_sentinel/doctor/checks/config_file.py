@@ -41,8 +41,15 @@ class ConfigFile(Check[Facts]):
         """Parse and judge the file; nothing in it is executed."""
         if not plan.config_file:
             return None
-        found = yaml_text.read(_text(Path(plan.config_file).expanduser()))
-        like = yaml_text.read(_text(Path(plan.config_like))).data if plan.config_like else None
+        try:
+            text = _text(Path(plan.config_file).expanduser())
+        except InputError as error:
+            unread = Line(
+                text=str(error), remedy="give the file that the run will read", fatal=True
+            )
+            return Facts(path=plan.config_file, wrong=(unread,))
+        found = yaml_text.read(text)
+        like = _like(plan.config_like) if plan.config_like else None
         wrong = [
             Line(
                 text=(f"line {one.line}: " if one.line else "") + one.text,
@@ -83,13 +90,18 @@ class ConfigFile(Check[Facts]):
                 yield ok(f"{facts.path} can be read, and its values can work")
 
 
+def _like(path: str) -> object:
+    try:
+        return yaml_text.read(_text(Path(path))).data
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+
+
 def _text(path: Path) -> str:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+        raise InputError(f"cannot be read: {error.strerror}") from None
     if len(data) > yaml_text.MOST_BYTES:
-        raise InputError(
-            f"{path}: is larger than {yaml_text.MOST_BYTES >> 20} MiB: no configuration"
-        )
+        raise InputError(f"is larger than {yaml_text.MOST_BYTES >> 20} MiB: no configuration")
     return data.decode("utf-8", "replace")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections.abc import Iterable, Iterator
 
@@ -93,7 +94,7 @@ def _of_place(host: str, place: Place, need: int) -> Iterator[Result]:
 def _try(path: str) -> Place:
     if not os.path.isdir(path):
         what = "is no folder" if os.path.exists(path) else "is not there"
-        return Place(path=path, problem=what, remedy=f"mkdir -p {path}, or mount it")
+        return Place(path=path, problem=what, remedy=f"mkdir -p {shlex.quote(path)}, or mount it")
     name = os.path.join(path, f".ray_sentinel-write-test-{os.getpid()}-{time.monotonic_ns()}")
     begun = time.monotonic()
     try:
@@ -103,7 +104,7 @@ def _try(path: str) -> Place:
         remedy = (
             "make room: remove old checkpoints"
             if space.f_bavail * space.f_frsize < TEST_BYTES
-            else f"ls -ld {path}: the user of the run must be allowed to write there"
+            else f"ls -ld {shlex.quote(path)}: the user of the run must be allowed to write there"
         )
         return Place(path=path, problem=f"cannot be written: {error.strerror}", remedy=remedy)
     seconds = time.monotonic() - begun

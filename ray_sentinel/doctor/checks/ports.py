@@ -39,8 +39,8 @@ class Ports(Check[Facts]):
         """MASTER_PORT beside those of the plan."""
         wanted = set(plan.ports)
         master = here.environ.get("MASTER_PORT", "")
-        if master.isascii() and master.isdigit():
-            wanted.add(int(master))
+        if master.isascii() and master.isdigit() and 0 < int(master[:9]) < 65536:
+            wanted.add(int(master))  # what is no port, rank-environment says
         if not wanted:
             return None
         held = {}

@@ -72,9 +72,12 @@ def _of_node(host: str, facts: Facts, case: Case[Facts]) -> Iterator[Result]:
             host,
         )
     for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_PORT"):
-        if name in have and not have[name].isdigit():
+        if name in have and not _is_number(have[name]):
             yield failure(f"{name}={have[name]} is no number", f"export {name}=<number>", host)
-    if have.get("RANK", "").isdigit() and have.get("WORLD_SIZE", "").isdigit():
+    port = have.get("MASTER_PORT", "")
+    if _is_number(port) and not 0 < int(port) < 65536:
+        yield failure(f"MASTER_PORT={port} is no port", "ports go from 1 to 65535", host)
+    if _is_number(have.get("RANK", "")) and _is_number(have.get("WORLD_SIZE", "")):
         rank, size = int(have["RANK"]), int(have["WORLD_SIZE"])
         if rank >= size:
             yield failure(f"RANK={rank} is not below WORLD_SIZE={size}", "ranks count from 0", host)
@@ -96,6 +99,10 @@ def _of_node(host: str, facts: Facts, case: Case[Facts]) -> Iterator[Result]:
             "use the address of rank 0's node (`hostname -I` there)",
             host,
         )
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 19
 
 
 def _between(case: Case[Facts]) -> Iterator[Result]:

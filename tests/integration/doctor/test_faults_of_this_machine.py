@@ -268,6 +268,53 @@ def test_a_configuration_file_that_is_none(tmp_path: Path, kind: str) -> None:
     elif kind == "large":
         file.write_bytes(b"a: 1\n" * (1 << 20))
     code, found = doctor("config-file", "--config-file", str(file))
-    assert code == 1
+    assert (code, found[0]["outcome"]) == (1, "failure")
     assert str(file) in found[0]["seen"]
-    assert "the check itself" not in found[0]["seen"]
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        (("--nodes", "0"), "--nodes must be at least 1"),
+        (("--gpus", "-1"), "--gpus must be at least 0"),
+        (("--deadline", "0"), "--deadline must be a positive number"),
+        (("--max-skew", "nan"), "--max-skew must be a number"),
+        (("--port", "65536"), "ports go from 1 to 65535"),
+    ],
+)
+def test_options_that_can_never_hold(option: tuple[str, str], says: str) -> None:
+    ended = subprocess.run([*DOCTOR, *option], capture_output=True, timeout=SECONDS, check=False)
+    assert ended.returncode == 2
+    assert says in ended.stderr.decode()
+
+
+def test_a_user_s_check_that_ends_the_program_does_not_end_the_doctor_well(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text("raise SystemExit(0)\n")
+    command = [*DOCTOR, "--checks", str(file)]
+    ended = subprocess.run(command, capture_output=True, timeout=SECONDS, check=False)
+    assert ended.returncode == 2
+    assert b"mine.py: cannot be loaded: SystemExit(0)" in ended.stderr
+    file.write_text(
+        "import msgspec, sys\n"
+        "from ray_sentinel.doctor.check import Check\n"
+        "class Facts(msgspec.Struct):\n"
+        "    pass\n"
+        "class Ends(Check[Facts]):\n"
+        "    name, facts = 'ends', Facts\n"
+        "    def look(self, plan, here):\n"
+        "        return Facts() if here.environ.get('LOOK') else sys.exit(0)\n"
+        "    def judge(self, case):\n"
+        "        sys.exit(0)\n"
+    )
+    for environ in ({}, {"LOOK": "1"}):
+        code, [found] = doctor("ends", "--checks", str(file), **environ)
+        assert (code, found["outcome"]) == (1, "warning")
+        assert "the check itself failed: SystemExit" in found["seen"]
+
+
+def test_a_name_cannot_fake_a_line() -> None:
+    command = [*DOCTOR[:-1], "--only", "disk", "--checkpoint-dir", "/none\nok      disk   fine"]
+    ended = subprocess.run(command, capture_output=True, timeout=SECONDS, check=False)
+    assert ended.returncode == 1
+    assert not any(line.startswith(b"ok") for line in ended.stdout.splitlines())

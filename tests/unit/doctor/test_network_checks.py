@@ -161,6 +161,23 @@ def test_master_addr_must_be_the_node_of_rank_0(judged) -> None:
     assert [r.remedy for r in results] == ["export MASTER_ADDR=10.0.0.1"]
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("MASTER_PORT", "99999999999", "is no port"),
+        ("MASTER_PORT", "0", "is no port"),
+        ("MASTER_PORT", "\u0663", "is no number"),
+        ("RANK", "\u00b2", "is no number"),
+        ("RANK", "2", "not below WORLD_SIZE"),
+        ("WORLD_SIZE", "1" * 5000, "is no number"),
+    ],
+)
+def test_values_that_no_rank_can_use(judged, name: str, value: str, says: str) -> None:
+    results = judged(RankEnvironment(), {"a": Ranks({**FULL, name: value}, ("10.0.0.1",))})
+    assert [r.outcome for r in results] == ["failure"], results
+    assert says in results[0].seen
+
+
 def test_localhost_on_two_nodes(judged) -> None:
     here = {**FULL, "MASTER_ADDR": "localhost"}
     nodes = {h: Ranks(here, ("127.0.0.1", f"10.0.0.{h}"), ("127.0.0.1",)) for h in "12"}
