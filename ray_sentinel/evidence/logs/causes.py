@@ -93,12 +93,22 @@ def first_cause(hits: Sequence[Hit], started: bool) -> Hit | None:
     trouble = in_order([hit for hit in hits if is_trouble(hit)])
     if not trouble:
         echoes = in_order([hit for hit in hits if hit.signature.role == "echo"])
-        return min(echoes, key=lambda h: tier(h.signature.kind)) if echoes else None
+        return _loudest_echo(echoes) if echoes else None
     winner = trouble[0]
     for hit in trouble[1:]:
         if _explains(hit, winner, started):
             winner = hit
     return winner
+
+
+def _loudest_echo(echoes: Sequence[Hit]) -> Hit:
+    """The echo that says most; of a launcher's table the row that it calls the root."""
+    chosen = min(echoes, key=lambda h: tier(h.signature.kind))
+    if chosen.exit is None:
+        return chosen
+    rows = [h for h in echoes if h.exit is not None and h.signature.kind == chosen.signature.kind]
+    roots = [h for h in rows if h.exit is not None and h.exit.root]
+    return next((h for h in roots if _within(h, chosen, _PRINTED_LATE, unknown=True)), chosen)
 
 
 def _explains(later: Hit, winner: Hit, started: bool) -> bool:

@@ -34,6 +34,12 @@ _ROW = re.compile(
 )
 _RANK = re.compile(r"(?P<rank>\d+)(?: \(local_rank: (?P<local>\d+)\))?")
 _EXIT = re.compile(r"(?P<code>-?\d+)(?: \(pid: (?P<pid>\d+)\))?")
+_FOLDED = re.compile(
+    r"\btime\s*: (?P<time>\S{1,40})\s+host\s*: (?P<host>\S{1,255})"
+    r"\s+rank\s*: (?P<rank>\d{1,9}) \(local_rank: (?P<local>\d{1,9})\)"
+    r"\s+exitcode\s*: (?P<code>-?\d{1,9}) \(pid: (?P<pid>\d{1,9})\)"
+    r"(?:\s+error_file\s*: \S+)?(?:\s+traceback\s*: (?P<said>.{0,200}))?"
+)
 _GRACE = 20.0
 """torchrun ends the others by SIGTERM, and 30 s later by SIGKILL those that are still there."""
 TABLE_MARKS = ("Root Cause (first observed failure)", "Failures:")
@@ -105,6 +111,26 @@ def read_table(lines: Sequence[Line], start: int, year: int) -> tuple[Exit, ...]
             break
     _close(rows, current, root, where, year)
     return tuple(rows)
+
+
+def read_row(text: str, year: int, *, root: bool) -> Exit | None:
+    """A row of torchrun's table that stands on one line: log services fold the paragraphs.
+
+    ``root``: the line before it announces the root cause.
+    """
+    match = _FOLDED.search(text)
+    if match is None:
+        return None
+    return Exit(
+        code=int(match["code"]),
+        pid=int(match["pid"]),
+        rank=int(match["rank"]),
+        local_rank=int(match["local"]),
+        host=match["host"],
+        time=parse_time(match["time"], year),
+        message=(match["said"] or "").strip(),
+        root=root,
+    )
 
 
 def table_end(lines: Sequence[Line], index: int) -> int:

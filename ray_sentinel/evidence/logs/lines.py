@@ -33,6 +33,7 @@ _ROLE = re.compile(r"\[(?P<role>[a-zA-Z_]+)(?P<local>\d+)\]: ?")
 _MPI = re.compile(r"\[\d+,(?P<rank>\d+)\]<std(?:out|err)>: ?")
 _SRUN = re.compile(r" {0,4}(?P<rank>\d{1,5}): (?=\S|  |$)")
 _HOST = re.compile(
+    r"(?!E[A-Z]\d{4}: )"  # an error code of Ascend's libraries
     r"(?P<host>\d{1,3}(?:\.\d{1,3}){3}|[A-Za-z][A-Za-z0-9]*(?:[-.][A-Za-z0-9]+)*-?\d+): (?=\S)"
 )
 _POD = re.compile(r"\[pod/(?P<host>[^/\]\s]+)/[^\]\s]+\] ")
@@ -119,6 +120,8 @@ def parse_line(raw: str) -> Line:
         match = _prefix(text, start)
         if match is None or match.end() == start:
             break
+        if match.re is _SRUN and "rank" in found:
+            break  # a number of the text itself: who printed the line is known
         for key, value in match.groupdict().items():
             if value and key not in ("time", "role"):
                 found.setdefault(key, value)

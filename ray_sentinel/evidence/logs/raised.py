@@ -19,11 +19,13 @@ from ray_sentinel.evidence.logs.tracebacks import (
 )
 
 _MESSAGE_LINES = 4
-_LAUNCHER = re.compile(
+_WAITS_FOR_OTHERS = re.compile(
     r"(?:torch/distributed/(?:run|launch|launcher/api)|accelerate/commands/launch"
-    r"|deepspeed/launcher/\w+)\.py:"
+    r"|deepspeed/launcher/\w+|ray/_private/(?:worker|auto_init_hook|client_mode_hook)|ray/worker"
+    r"|/runpy)\.py:|/bin/(?:torchrun|accelerate|deepspeed):"
 )
-"""Where launchers wait for their ranks: what is raised there tells that one of them failed."""
+"""Where launchers and drivers wait for their processes, or start: what is raised there tells that
+one of these failed, or nothing of the program yet."""
 
 
 class ChainJudge:
@@ -84,15 +86,15 @@ class ChainJudge:
 
     def _by_place(self, raised: Raised) -> Found:
         """What the frames of an exception that no entry knows tell."""
-        if is_wrapper(raised.kind) or _torn_in_launcher(raised):
+        if is_wrapper(raised.kind) or _torn_while_waiting(raised):
             return Found(self._catalogue.get("python-wrapper"), {})
         place = self._catalogue.search_frames(raised.frames)
         return Found(place or self._catalogue.get("python-exception"), {})
 
 
-def _torn_in_launcher(raised: Raised) -> bool:
-    """The log ends, or is cut, within a launcher's own traceback: no exception of a rank."""
-    return parse_exception(raised.text) is None and bool(_LAUNCHER.search(raised.frame))
+def _torn_while_waiting(raised: Raised) -> bool:
+    """The log ends, or is cut, within a launcher's or a driver's frames: no rank's exception."""
+    return parse_exception(raised.text) is None and bool(_WAITS_FOR_OTHERS.search(raised.frame))
 
 
 def _message_after(raised: Raised, lines: Sequence[Line]) -> Iterator[Line]:

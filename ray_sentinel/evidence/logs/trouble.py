@@ -12,13 +12,14 @@ from ray_sentinel.evidence.logs.exits import (
     Exit,
     exit_signature,
     killed_by_launcher,
+    read_row,
     read_table,
     signal_name,
     table_end,
 )
 from ray_sentinel.evidence.logs.hitlist import HitList
 from ray_sentinel.evidence.logs.levels import is_quiet
-from ray_sentinel.evidence.logs.lines import Line, Origin, is_streamed, parse_line
+from ray_sentinel.evidence.logs.lines import NOBODY, Line, Origin, is_streamed, parse_line
 from ray_sentinel.evidence.logs.raised import ChainJudge
 from ray_sentinel.evidence.logs.records import FileFacts, Hit
 from ray_sentinel.evidence.logs.shapes import KnownShapes, shape_of
@@ -46,6 +47,8 @@ _SNIPPET = re.compile(r"\[Rank (?P<rank>\d+)(?: Error Snippet)?\]:?")
 """``ray.train``'s heading of each failed worker's traceback."""
 _SCHEDULER = re.compile(r"^\[[\d :.-]{19,30} TP(?P<rank>\d+)\] .*Traceback \(most recent call last")
 """SGLang's heading of a scheduler's traceback; the tensor-parallel rank alone is the rank."""
+_GATHERED = re.compile(r"Traceback \(most recent call last\): \(RANK (?P<rank>\d+)\)")
+"""``torch.distributed.checkpoint``: each rank prints the tracebacks of all that failed."""
 
 
 class Trouble:
@@ -86,6 +89,8 @@ class Trouble:
             return True
         if any(mark in text for mark in TABLE_MARKS) and self._table(chunk, start):
             return True
+        if "exitcode" in text and self._folded_row(line, chunk, start):
+            return True
         found = self._shapes.search(text, shape)
         if found is None:
             return not self._system and self._bare_exception(line, chunk, start)
@@ -113,7 +118,8 @@ class Trouble:
             return False
         self._taken.update(chunk.base + offsets[i] for i in block.lines)
         if not block.raised:
-            return True
+            # Without frames the text may go on behind the header: line breaks were lost.
+            return lines[0].text.rstrip().endswith((HEADER, HEADER + ":"))
         chosen, found = self._chains.judge(block, lines)
         groups = self._chains.groups(found, chosen, lines)
         line = lines[chosen.index]
@@ -149,6 +155,8 @@ class Trouble:
         if parsed is None:
             return False
         kind, message = parsed
+        if kind.endswith("Warning"):
+            return False  # only a traceback makes an error of one
         what = LogException(kind=kind, message=message[:500])
         self._keep(self._chains.bare(kind), line, chunk, start, what)
         return True
@@ -163,6 +171,14 @@ class Trouble:
             last = table_end(lines, max(row.index for row in rows))
             self._taken.update(chunk.base + offset for offset in offsets[: last + 1])
         return bool(rows)
+
+    def _folded_row(self, line: Line, chunk: Chunk, start: int) -> bool:
+        """A row of torchrun's table that a log service wrote onto one line."""
+        root = TABLE_MARKS[0] in chunk.line_before(start).text
+        row = read_row(line.text, chunk.year, root=root)
+        if row is not None:
+            self._exit(row, exit_signature(row.code), line, chunk, start)
+        return row is not None
 
     def _exit(self, row: Exit, name: str, line: Line, chunk: Chunk, start: int) -> None:
         origin = Origin(rank=row.rank, local_rank=row.local_rank, pid=row.pid, host=row.host)
@@ -214,7 +230,10 @@ class Trouble:
         if groups or found.signature.accuses != "named":
             return groups
         own, *after = chunk.lines_from(start, 1 + _ANNOUNCED)
-        more = [line.text.strip() for line in after if line.origin == own.origin]
+        # A prefix that names no process stands on the first line only of what a terminal wrapped.
+        wrapped = own.origin.pid is None and own.origin.rank is None
+        same = (own.origin, NOBODY) if wrapped else (own.origin,)
+        more = [line.text.strip() for line in after if line.origin in same]
         text = " ".join([own.text, *more])[:MAX_LINE]
         return self._catalogue.rule(found.signature.id).search(text, text.lower()) or {}
 
@@ -249,9 +268,12 @@ class Trouble:
 
 def _heading(chunk: Chunk, start: int) -> Origin | None:
     """Whose traceback it is, where its first line or the one before it says so: Ray Train's
-    controller repeats those of its workers, SGLang writes its rank in front."""
-    match = _SCHEDULER.match(chunk.lines_from(start, 1)[0].text) or _SNIPPET.match(
-        chunk.line_before(start).text.strip()
+    controller repeats those of its workers, SGLang and torch's checkpoints write the rank."""
+    head = chunk.lines_from(start, 1)[0].text
+    match = (
+        _SCHEDULER.match(head)
+        or _GATHERED.search(head)
+        or _SNIPPET.match(chunk.line_before(start).text.strip())
     )
     return Origin(rank=int(match["rank"])) if match is not None else None
 

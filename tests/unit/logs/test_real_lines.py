@@ -20,7 +20,7 @@ else:
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "logs"
 CASES = [
     case
-    for name in ("real_lines.toml", "real_lines_2.toml", "real_lines_3.toml", "real_lines_4.toml")
+    for name in sorted(path.name for path in FIXTURES.glob("real_lines*.toml"))
     for case in tomllib.loads((FIXTURES / name).read_text(encoding="utf-8"))["case"]
 ]
 
