@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from ray_sentinel.model.progress import ProcessState
+from ray_sentinel.model.progress import InterpreterState, ProcessState
 from ray_sentinel.progress.cgroup import Freezer
 from ray_sentinel.progress.interpreter import (
     STALE_AFTER,
@@ -82,6 +82,21 @@ class _Walk(msgspec.Struct, kw_only=True):
     threads: dict[int, ThreadSample] = {}
 
 
+class _Sight(msgspec.Struct, frozen=True, kw_only=True):
+    """What one look at a process showed."""
+
+    stat: Stat
+    thread: ThreadSample | None
+    """The one that trains."""
+    companion: ThreadSample | None
+    walk: _Walk
+    quiet: float
+    """Seconds since the training thread was last seen to move."""
+    suspicious: bool
+    """Something may be wrong: its threads were walked."""
+    frozen: bool
+
+
 class StateReader:
     """Reads the states of ranks, look after look."""
 
@@ -114,51 +129,54 @@ class StateReader:
         if stat is None or stat.start != start:
             return None
         memory = self._memory.setdefault(key, _Memory(moved_at=now))
-        tid = stepping_tid or pid
+        sight = self._see(stat, memory, now, stepping_tid or pid, companion_tid, stamp)
+        interpreter = _judge(sight, memory, now, companion_tid, stamp)
+        return Reading(state=self._state(sight, interpreter), quiet_seconds=sight.quiet)
+
+    def _see(
+        self, stat: Stat, memory: _Memory, now: float, tid: int, companion_tid: int, stamp: float
+    ) -> _Sight:
+        """Look at the process, and where something may be wrong at all of its threads."""
+        pid = stat.pid
         thread = self._thread(pid, tid, now) or self._thread(pid, pid, now)
         quiet = _quiet(memory, stat, thread, tid, now)
-        age = now - stamp if stamp else None
         suspicious = (
             quiet >= WALK_AFTER
             or stat.state in ("D", "T", "t")
-            or (age is not None and age >= STALE_AFTER)
+            or (stamp != 0 and now - stamp >= STALE_AFTER)
         )
-        walk = self._walk(pid, now) if suspicious else _Walk()
-        wchan = thread.wchan if thread else ""
-        frozen = suspicious and self._freezer.is_frozen(pid, wchan)
+        walk = self._walk(pid, now) if suspicious else _Walk(runnable=int(stat.state == "R"))
+        frozen = suspicious and self._freezer.is_frozen(pid, thread.wchan if thread else "")
         companion = self._thread(pid, companion_tid, now) if companion_tid else None
         for seen, number in ((thread, tid), (companion, companion_tid)):
             if seen is not None:
                 walk.threads[number] = seen
-        look = _Look(now, stat.cpu_seconds, walk.threads)
-        before = memory.before(now)
-        interpreter = interpreter_state(
-            age,
-            stat.state,
-            companion,
-            before.threads.get(companion_tid) if before else None,
-            _scheduling(look, before, stamp, companion_tid) if before else None,
-            runs=_runs(memory, companion, stamp),
+        return _Sight(
+            stat=stat,
+            thread=thread,
+            companion=companion,
+            walk=walk,
+            quiet=quiet,
+            suspicious=suspicious,
             frozen=frozen,
         )
-        memory.add(look)
-        return Reading(
-            state=ProcessState(
-                state=stat.state,
-                wchan=wchan,
-                cpu_seconds=stat.cpu_seconds,
-                main_cpu_seconds=(thread.cpu_seconds if thread else None) or 0.0,
-                main_switches=(thread.switches if thread else None) or 0,
-                threads=stat.threads,
-                runnable_threads=walk.runnable if suspicious else int(stat.state == "R"),
-                rss_bytes=stat.rss_bytes,
-                io_bytes=self._io(pid),
-                frozen=frozen,
-                blocked_threads=tuple(walk.blocked),
-                interpreter=interpreter,
-                tracer_pid=self._tracer(pid) if suspicious else 0,
-            ),
-            quiet_seconds=quiet,
+
+    def _state(self, sight: _Sight, interpreter: InterpreterState) -> ProcessState:
+        stat, thread, walk = sight.stat, sight.thread, sight.walk
+        return ProcessState(
+            state=stat.state,
+            wchan=thread.wchan if thread else "",
+            cpu_seconds=stat.cpu_seconds,
+            main_cpu_seconds=(thread.cpu_seconds if thread else None) or 0.0,
+            main_switches=(thread.switches if thread else None) or 0,
+            threads=stat.threads,
+            runnable_threads=walk.runnable,
+            rss_bytes=stat.rss_bytes,
+            io_bytes=self._io(stat.pid),
+            frozen=sight.frozen,
+            blocked_threads=tuple(walk.blocked),
+            interpreter=interpreter,
+            tracer_pid=self._tracer(stat.pid) if sight.suspicious else 0,
         )
 
     def _thread(self, pid: int, tid: int, now: float) -> ThreadSample | None:
@@ -236,6 +254,25 @@ class StateReader:
             return None
         finally:
             os.close(handle)
+
+
+def _judge(
+    sight: _Sight, memory: _Memory, now: float, companion_tid: int, stamp: float
+) -> InterpreterState:
+    """Whether the interpreter runs, by this look and those before; remembers this one."""
+    look = _Look(now, sight.stat.cpu_seconds, sight.walk.threads)
+    before = memory.before(now)
+    state = interpreter_state(
+        now - stamp if stamp else None,
+        sight.stat.state,
+        sight.companion,
+        before.threads.get(companion_tid) if before else None,
+        _scheduling(look, before, stamp, companion_tid) if before else None,
+        runs=_runs(memory, sight.companion, stamp),
+        frozen=sight.frozen,
+    )
+    memory.add(look)
+    return state
 
 
 def _quiet(memory: _Memory, stat: Stat, thread: ThreadSample | None, tid: int, now: float) -> float:
