@@ -87,7 +87,27 @@ class Runner:
         self._selector = selectors.DefaultSelector()
         self._ledger = Ledger(settings.run_dir / "children")
         self._logbook = Logbook(settings.log_dir)
-        self._around = Surroundings(
+        self._around = self._surroundings(config, on_events)
+        self._pushed = settings.run_dir / "plugins"
+        self._folders = PluginFolders(
+            (*settings.plugin_dirs, self._pushed), settings.run_dir / "versions"
+        )
+        self._slots = Slots(self._around, config.collectors)
+        self._statuses: tuple[CollectorStatus, ...] = ()
+        self._published = 0.0
+        self._changed_at: float | None = None
+        self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        self._wake_read, self._wake_write = os.pipe()
+        self._stopping = threading.Event()
+        self._look = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="collector-runner", daemon=True)
+        self._watcher = threading.Thread(target=self._watch, name="plugin-watcher", daemon=True)
+
+    def _surroundings(
+        self, config: Config, on_events: Callable[[tuple[Event, ...]], None]
+    ) -> Surroundings:
+        settings = self._settings
+        return Surroundings(
             host=settings.host,
             clock=self._clock,
             selector=self._selector,
@@ -103,20 +123,6 @@ class Runner:
             limits=settings.limits,
             start_deadline=settings.start_deadline,
         )
-        self._pushed = settings.run_dir / "plugins"
-        self._folders = PluginFolders(
-            (*settings.plugin_dirs, self._pushed), settings.run_dir / "versions"
-        )
-        self._slots = Slots(self._around, config.collectors)
-        self._statuses: tuple[CollectorStatus, ...] = ()
-        self._published = 0.0
-        self._changed_at: float | None = None
-        self._inbox: SimpleQueue[Callable[[], None]] = SimpleQueue()
-        self._wake_read, self._wake_write = os.pipe()
-        self._stopping = threading.Event()
-        self._look = threading.Event()
-        self._thread = threading.Thread(target=self._serve, name="collector-runner", daemon=True)
-        self._watcher = threading.Thread(target=self._watch, name="plugin-watcher", daemon=True)
 
     def start(self) -> None:
         """Begin. What an earlier runner left running is ended first."""

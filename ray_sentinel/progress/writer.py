@@ -25,7 +25,6 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, SupportsFloat
 
 import msgspec
@@ -34,6 +33,7 @@ from ray_sentinel.progress import record, record_file
 from ray_sentinel.progress.directory import RecordError, candidates
 from ray_sentinel.progress.identity import RankIdentity, encode
 from ray_sentinel.progress.notes import Note, Words, clip
+from ray_sentinel.progress.phase import Phase
 
 log = logging.getLogger(__name__)
 
@@ -291,27 +291,6 @@ class ProgressWriter:
             self._complained.add(key)
             self.problems = (*self.problems, message)
             log.warning("%s", message)
-
-
-class Phase:
-    """A phase as a context manager; see ``ProgressWriter.phase``."""
-
-    __slots__ = ("_name", "_token", "_writer")
-
-    def __init__(self, writer: ProgressWriter, name: str) -> None:
-        self._writer, self._name = writer, name
-
-    def __enter__(self) -> Phase:
-        self._token = self._writer.begin_phase(self._name)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._writer.end_phase(self._token)
 
 
 _PACK_STEP = record.STEP.pack_into
