@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +36,46 @@ def only(given: dict[str, Any], known: set[str]) -> None:
     assert given.keys() <= known, given.keys() - known
 
 
+QUANTITY = r"\d+(\.\d+)?(m|k|M|G|T|Ki|Mi|Gi|Ti)?"
+"""Kubernetes' resource quantities, as far as people write them."""
+LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+"""A name of RFC 1123."""
+
+
+def check_container(container: dict[str, Any]) -> None:
+    """The types of core/v1's Container: the API server refuses others."""
+    assert re.fullmatch(LABEL, container["name"])
+    for item in container["env"]:
+        assert re.fullmatch(r"[A-Za-z_]\w*", item["name"])
+        assert isinstance(item["value"], str), f"{item['name']}: a variable is a text"
+    for port in container["ports"]:
+        assert isinstance(port["containerPort"], int)
+        assert 0 < port["containerPort"] < 65536
+        assert re.fullmatch(r"[a-z0-9-]{1,15}", port["name"]), "IANA_SVC_NAME"
+    names = [port["name"] for port in container["ports"]]
+    assert len(set(names)) == len(names)
+    limits, requests = container["resources"]["limits"], container["resources"]["requests"]
+    for given in (limits, requests):
+        assert all(isinstance(v, str) and re.fullmatch(QUANTITY, v) for v in given.values())
+    for name in (limits | requests).keys() - {"cpu", "memory"}:
+        assert limits[name] == requests[name], "extended resources are not overcommitted"
+    for mount in container["volumeMounts"]:
+        only(mount, {"name", "mountPath", "readOnly", "subPath"})
+        assert mount["mountPath"].startswith("/")
+    paths = [mount["mountPath"] for mount in container["volumeMounts"]]
+    assert len(set(paths)) == len(paths)
+
+
 def test_the_kuberay_manifest() -> None:
     [manifest] = yaml.safe_load_all((EXAMPLES / "kubernetes/raycluster.yaml").read_text())
     assert (manifest["apiVersion"], manifest["kind"]) == ("ray.io/v1", "RayCluster")
     only(manifest["spec"], CLUSTER)
+    assert re.fullmatch(LABEL, manifest["metadata"]["name"])
     head, workers = manifest["spec"]["headGroupSpec"], manifest["spec"]["workerGroupSpecs"]
     only(head, HEAD)
     for group in workers:
         only(group, WORKER)
+        assert re.fullmatch(LABEL, group["groupName"])
         assert group["minReplicas"] <= group["replicas"] <= group["maxReplicas"]
     for group in (head, *workers):
         params = group["rayStartParams"]
@@ -51,8 +85,11 @@ def test_the_kuberay_manifest() -> None:
         only(pod, POD)
         assert pod["shareProcessNamespace"] is True
         volumes = {volume["name"] for volume in pod["volumes"]}
+        annotations = group["template"]["metadata"]["annotations"]
+        assert all(isinstance(value, str) for value in annotations.values())
         for container in pod["containers"]:
             only(container, CONTAINER)
+            check_container(container)
             assert {mount["name"] for mount in container["volumeMounts"]} <= volumes
             assert "SYS_PTRACE" in container["securityContext"]["capabilities"]["add"]
             env = {item["name"]: item["value"] for item in container["env"]}
@@ -77,6 +114,65 @@ def test_slurm_takes_the_directives() -> None:
     first = next(i for i, line in enumerate(lines) if line and not line.startswith("#"))
     last = max(i for i, line in enumerate(lines) if line.startswith("#SBATCH"))
     assert last < first, "Slurm reads no directive behind the first command"
+
+
+SLURM = {
+    "scontrol": 'test "$*" = "show hostnames n[1-2]" && printf "n1\\nn2\\n"',
+    "srun": 'echo "$@" >> "$SEEN/srun"; case "$*" in *hostname*) echo "10.0.0.1 fd00::1" ;; esac',
+    "ray-sentinel": (
+        'echo "$@" >> "$SEEN/sentinel"\n'
+        f'if test "$1" = run; then exec {sys.executable} -m ray_sentinel.cli.main "$@"; fi'
+    ),
+    "python": (
+        'trap "touch $SEEN/saved; exit 0" TERM\n'
+        'echo "$@" > "$SEEN/trained"; while :; do /bin/sleep 0.1; done'
+    ),
+    "sleep": "exit 0",
+}
+"""Programs in the place of Slurm's and of the training; the supervisor is the real one."""
+
+
+def test_the_slurm_script_passes_on_the_signal_before_the_end(tmp_path: Path) -> None:
+    programs, seen = tmp_path / "bin", tmp_path / "seen"
+    programs.mkdir()
+    seen.mkdir()
+    for name, text in SLURM.items():
+        (programs / name).write_text(f"#!/bin/sh\n{text}\n")
+        (programs / name).chmod(0o755)
+    environ = {
+        **os.environ,
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "SEEN": str(seen),
+        "SLURM_SUBMIT_DIR": str(tmp_path),
+        "SLURM_JOB_NAME": "train",
+        "SLURM_JOB_ID": "7",
+        "SLURM_JOB_NODELIST": "n[1-2]",
+        "SLURM_NNODES": "2",
+        "SLURM_GPUS_ON_NODE": "8",
+    }
+    job = subprocess.Popen(
+        ["bash", str(EXAMPLES / "slurm/ray_job.sbatch")], env=environ, stderr=subprocess.PIPE
+    )
+    try:
+        deadline = time.monotonic() + 60
+        while not (seen / "trained").exists():
+            assert time.monotonic() < deadline
+            assert job.poll() is None
+            time.sleep(0.05)
+        job.terminate()  # --signal=B: to the batch shell alone
+        _, err = job.communicate(timeout=60)
+    finally:
+        job.kill()
+    assert job.returncode == 143, err.decode()
+    assert (seen / "saved").exists(), "the training could save"
+    steps = (seen / "srun").read_text().splitlines()
+    assert [line for line in steps if "ray start --head" in line and "-w n1" in line]
+    assert [line for line in steps if "--address=10.0.0.1:6379" in line and "-w n2" in line]
+    assert (seen / "sentinel").read_text().splitlines()[:2] == [
+        "up",
+        f"doctor --nodes 2 --gpus 16 --checkpoint-dir {tmp_path}/checkpoints/train "
+        "--allow-warnings",
+    ]
 
 
 def test_the_supervised_torchrun_job_goes_on_after_a_crash(tmp_path: Path) -> None:
