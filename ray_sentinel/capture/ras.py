@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 
+from ray_sentinel.bounded import Bounded
 from ray_sentinel.capture import ras_client
 from ray_sentinel.capture.nccl_library import Library, library_of
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.evidence.nccl_ras.version import gate
-from ray_sentinel.model.identity import Rank
+from ray_sentinel.model.identity import ProcessId, Rank
 
 POLL_SECONDS = 8.0
+LOOK_SECONDS = 2.0
 
 Ask = Callable[..., bytes]
 
@@ -30,6 +33,18 @@ class RasPolls(msgspec.Struct, frozen=True, kw_only=True):
     """Why somebody was not asked, or did not answer."""
 
 
+class _Looked(msgspec.Struct, frozen=True):
+    """What tells of one process whether it may be asked."""
+
+    library: Library | None
+    environ: dict[str, str]
+
+
+# Memory map and environment wait for the process's memory lock, which a thread of it that hangs in
+# the kernel may hold.
+_looks: Bounded[ProcessId, _Looked] = Bounded(LOOK_SECONDS, most=16)
+
+
 def poll_ranks(
     ranks: Sequence[Rank], setting: str = "auto", *, proc: str = "/proc", ask: Ask = ras_client.ask
 ) -> RasPolls:
@@ -39,12 +54,16 @@ def poll_ranks(
     """
     places: dict[tuple[str, int], bool] = {}
     problems: dict[str, None] = {}
-    for rank in ranks:
-        library = library_of(rank.process.pid, proc)
-        if library is None:
+    looked, unseen = _looks.run(
+        {rank.process: partial(_look, rank.process.pid, proc) for rank in ranks}
+    )
+    for process, why in unseen.items():
+        problems[f"NCCL RAS: pid {process.pid}: its libraries cannot be seen: {why}"] = None
+    for found in looked.values():
+        if found.library is None:
             continue
         try:
-            place = _place(rank.process.pid, library, setting, proc)
+            place = _place(found.library, found.environ, setting)
         except SentinelError as error:
             problems[f"NCCL RAS: {error}"] = None
             continue
@@ -64,12 +83,16 @@ class _NotAskedError(SentinelError):
     """A version, or a setting, that forbids to ask."""
 
 
-def _place(pid: int, library: Library, setting: str, proc: str) -> tuple[tuple[str, int], bool]:
+def _look(pid: int, proc: str) -> _Looked:
+    library = library_of(pid, proc)
+    return _Looked(library, {} if library is None else _environ(pid, proc))
+
+
+def _place(library: Library, environ: dict[str, str], setting: str) -> tuple[tuple[str, int], bool]:
     """Where to ask, and whether for JSON. Raises SentinelError where it must not be asked."""
     found = gate(library.version, setting, library.name)
     if not found.ask:
         raise _NotAskedError(found.reason)
-    environ = _environ(pid, proc)
     if environ.get("NCCL_RAS_ENABLE", "1").strip() == "0":
         raise _NotAskedError("the job has switched it off (NCCL_RAS_ENABLE=0)")
     return ras_client.address(environ.get("NCCL_RAS_ADDR", "")), found.json

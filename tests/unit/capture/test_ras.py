@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -110,3 +111,16 @@ def test_a_service_that_does_not_answer_is_a_problem(tmp_path: Path) -> None:
     rank = process(tmp_path, 1, "/l/libnccl.so.2.30.1")
     found = poll_ranks([rank], proc=str(tmp_path), ask=Service(None))
     assert found.problems == ("NCCL RAS: nobody there",)
+
+
+def test_a_process_whose_memory_is_locked_holds_up_nobody(
+    tmp_path: Path, hanging: Callable[..., object]
+) -> None:
+    library = "/usr/lib/libnccl.so.2.29.3"
+    stuck, well = (process(tmp_path, pid, library) for pid in (1, 2))
+    hanging(stuck.process)
+    service = Service()
+    found = poll_ranks([stuck, well], proc=str(tmp_path), ask=service)
+    assert len(service.asked) == len(found.polls) == 1
+    (problem,) = found.problems
+    assert problem.startswith("NCCL RAS: pid 1: ")
