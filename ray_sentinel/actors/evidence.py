@@ -22,6 +22,8 @@ from ray_sentinel.evidence.stacks import classify, parse
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.progress.ask import (
+    NoAnswerError,
+    RecorderDump,
     held_stacks,
     left_flight_recorder,
     request_flight_recorder,
@@ -44,6 +46,28 @@ RecordOf = Callable[[int, int], RecordView | None]
 def missing_tracer() -> str:
     """Why stacks cannot be taken from outside on this node; empty where they can."""
     return all_tracers()["py-spy"].available()
+
+
+def _recorders_of(view: RecordView) -> tuple[RecorderDump, ...]:
+    """A rank's flight recorders, also of one that ends while it is asked. Raises NoAnswerError."""
+
+    def wait(seconds: float) -> None:
+        time.sleep(seconds)
+        if _raised(view):
+            raise NoAnswerError("an exception ends it")
+
+    if not _raised(view):
+        try:
+            return request_flight_recorder(view, RECORDER_SECONDS, sleep=wait)
+        except NoAnswerError:
+            if not _raised(view):
+                raise
+    return left_flight_recorder(view)
+
+
+def _raised(view: RecordView) -> bool:
+    words = view.progress.last_words
+    return words is not None and words.kind == "exception"
 
 
 class Evidence:
@@ -119,11 +143,7 @@ class Evidence:
         try:
             if view is None:
                 raise NoDumpError("it is not attached")
-            words = view.progress.last_words
-            if words is not None and words.kind == "exception":
-                dumps = left_flight_recorder(view)
-            else:
-                dumps = request_flight_recorder(view, RECORDER_SECONDS)
+            dumps = _recorders_of(view)
         except SentinelError as error:
             try:
                 return [self._by_watchdog(rank)], ""

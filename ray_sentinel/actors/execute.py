@@ -48,6 +48,7 @@ from ray_sentinel.evidence import flight_recorder, stragglers
 from ray_sentinel.evidence.stacks.same import fold
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.recorder import RecorderFacts
 from ray_sentinel.report.contract import incident_dict
 from ray_sentinel.supervise.incident_notices import STATES, keys_of_past, notice_of
 from ray_sentinel.supervise.notifier import Notifier, Settings, settings_of
@@ -133,7 +134,7 @@ class Executor:
         # A rank may have several recorders; NCCL's, the first, is the one that tells most.
         by_rank = {dump.rank: dump.data for dump in reversed(dumps)}
         size = max((rank.world_size or 0 for rank in action.ranks), default=0)
-        facts = flight_recorder.explain(by_rank, world_size=size or None) if by_rank else None
+        facts = _explained(action, by_rank, size or None) if by_rank else None
         return RecorderExplained(
             time=time.time(), incident=action.incident, facts=facts, problems=tuple(problems)
         )
@@ -237,6 +238,14 @@ def limited(action: Capture, most: int) -> Capture:
         waiters=tuple(rank for rank in action.waiters if rank in paused),
         others=(*action.others, *spared),
     )
+
+
+def _explained(
+    action: AskRecorder, by_rank: dict[int, bytes], world_size: int | None
+) -> RecorderFacts:
+    if not action.failed:
+        return flight_recorder.explain(by_rank, world_size=world_size)
+    return flight_recorder.explain_failed(by_rank, overrun=action.overrun, world_size=world_size)
 
 
 def _on(node: str, ranks: Iterable[Rank]) -> tuple[Rank, ...]:

@@ -113,7 +113,7 @@ def draw(
         actors=dice.random() < 0.5 and fault not in PROCESSES,
         recorder=dice.random() < 0.8,
         variant=dice.randrange(12),
-        first_call=2 if layout == "pipeline" else 0,
+        first_call=_first_call(layout, fault),
         seed=seed,
         **msgspec.structs.asdict(_course(fault, step, dice)),
     )
@@ -126,6 +126,13 @@ def _no_fault(name: str) -> str:
         f"no fault {name}; {hint}there are the faults {', '.join(FAULTS)}; and, with nothing to "
         f"find, the healthy controls {', '.join(HEALTHY)}"
     )
+
+
+def _first_call(layout: str, fault: str) -> int:
+    if layout == "pipeline":
+        return 2
+    # The first of DDP's is a batch: of another size or type, it does no harm.
+    return 1 if layout == "ddp" and fault in ("shape", "dtype") else 0
 
 
 def _course(fault: str, step: int, dice: random.Random) -> Course:

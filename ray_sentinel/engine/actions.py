@@ -24,10 +24,16 @@ class TakeStacks(Action, frozen=True, tag="take_stacks"):
 
 
 class AskRecorder(Action, frozen=True, tag="ask_recorder"):
-    """Get the flight recorders of ``ranks``; answered by RecorderExplained."""
+    """Get the flight recorders of ``ranks``; answered by RecorderExplained.
+
+    ``failed``: ranks ended already, so that what is recorded has failed. ``overrun``: those of them
+    that were sent more than they had asked for.
+    """
 
     incident: str
     ranks: tuple[Rank, ...]
+    failed: bool = False
+    overrun: tuple[int, ...] = ()
 
 
 class AskRas(Action, frozen=True, tag="ask_ras"):

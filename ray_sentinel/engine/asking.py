@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ray_sentinel.engine.actions import AnyAction, AskRas, AskRecorder, Capture, TakeStacks
 from ray_sentinel.engine.case import Case
-from ray_sentinel.engine.exits import has_own_words
+from ray_sentinel.engine.exits import has_own_words, is_abnormal, was_overrun
 from ray_sentinel.model.identity import Rank
 
 MOST_ROUNDS = 60
@@ -39,7 +39,16 @@ def recorders(case: Case, now: float) -> list[AnyAction]:
     case.recorder_asked_at = now
     # The ranks write their dumps: that is no sign of their own.
     case.job.disturbed_until = now + TOOLS_SECONDS
-    return [AskRecorder(incident=case.incident.id, ranks=ranks)]
+    fallen = [exit_ for _, exit_ in case.job.exits_and_dying() if is_abnormal(exit_)]
+    overrun = {exit_.rank.id.rank for exit_ in fallen if was_overrun(exit_)}
+    return [
+        AskRecorder(
+            incident=case.incident.id,
+            ranks=ranks,
+            failed=bool(fallen),
+            overrun=tuple(sorted(overrun)),
+        )
+    ]
 
 
 def _ras(case: Case) -> list[AnyAction]:

@@ -27,6 +27,12 @@ MISMATCH = re.compile(
 """What gloo (``gloo/transport/tcp/pair.cc``, ``torch/csrc/distributed/c10d``) and MPI say when two
 ranks are in different collectives, or in the same one with other sizes."""
 
+OVERRUN = re.compile(
+    r"op\.preamble\.length <= op\.nbytes|message truncated|MPI_ERR_TRUNCATE", re.IGNORECASE
+)
+"""Of these, what a rank says that was given more than it had asked for. Who sent that does not fall
+over it: what comes back to it fits."""
+
 FINAL_LINES = 12
 
 _REASON = re.compile(r"\bwhat\(\):|\bUnhandled exception: ")
@@ -85,6 +91,11 @@ def is_echo(exit_: Exit) -> bool:
 def is_mismatch(exit_: Exit) -> bool:
     """It ended because it and a peer were not in the same collective: either may be wrong."""
     return bool(MISMATCH.search(final_words(exit_)))
+
+
+def was_overrun(exit_: Exit) -> bool:
+    """It was sent more than it had asked for: its own call was wrong, or that of a peer."""
+    return bool(OVERRUN.search(final_words(exit_)))
 
 
 def is_unclear(exit_: Exit) -> bool:

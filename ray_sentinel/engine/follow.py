@@ -17,7 +17,8 @@ from ray_sentinel.engine.table import CONFIRMED, advance
 from ray_sentinel.engine.verdict import judge
 
 SETTLE = 1.0
-RECORDER_OVERDUE = 2.5
+RECORDER_OVERDUE = 6.0
+"""Ranks that are ending take some seconds, and leave their recorders on the way."""
 ROUND_OVERDUE = 4.0
 """Seconds after which a round of stacks that has not come is done without."""
 LOOK_AGAIN = 5.0

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.cli.main import main
-from ray_sentinel.evidence.flight_recorder import explain
-from tests.support import gloo_job
+from ray_sentinel.evidence.flight_recorder import explain, explain_failed
+from tests.support import gloo_failing_job, gloo_job
 
 pytestmark = pytest.mark.integration
 
@@ -47,3 +47,13 @@ def test_scenario(
     code = main(["explain", "flight-recorder", str(tmp_path), "--prefix", "trace_", "--json"])
     assert json.loads(capsys.readouterr().out)["culprit_ranks"] == sorted(culprits)
     assert code == (0 if kind == "waiting-outside" else 1)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("way", ["shape", "dtype", "small", "row", "rowsmall"])
+def test_the_wrong_call_of_a_job_that_failed(way: str, tmp_path: Path) -> None:
+    dumps, aborted = gloo_failing_job.run(way, tmp_path)
+    assert aborted
+    facts = explain_failed(dumps, overrun=aborted, world_size=gloo_failing_job.WORLD)
+    assert [culprit.rank for culprit in facts.culprits] == [gloo_failing_job.WRONG], facts.evidence
+    assert facts.kind == "collective-mismatch"

@@ -13,6 +13,7 @@ from ray_sentinel.evidence.flight_recorder.entry import Entry
 from ray_sentinel.evidence.flight_recorder.groups import say_ranks
 from ray_sentinel.evidence.flight_recorder.motion import moved_since, moving
 from ray_sentinel.evidence.flight_recorder.tell import tell_waits
+from ray_sentinel.evidence.flight_recorder.unlike import mismatch_facts, unlike
 from ray_sentinel.evidence.flight_recorder.waits import Waits
 from ray_sentinel.evidence.flight_recorder.world import World
 from ray_sentinel.model.recorder import RecorderFacts, RecorderKind
@@ -32,17 +33,18 @@ def explain(
     that went on since is not stuck. The mappings are read rank by rank, some ranks twice, so they
     may load lazily. Never raises for what a dump holds: what is unreadable is in ``problems``.
     """
-    now, problems = _read(dumps, names or {})
-    facts = reason(now, problems, world_size, lambda rank: _history(dumps, rank))
+    now, problems = read_all(dumps, names or {})
+    facts = reason(now, problems, world_size, lambda rank: history_of(dumps, rank))
     if earlier is None:
         return facts
-    before, _ = _read(earlier, {})
+    before, _ = read_all(earlier, {})
     return _compare(facts, moved_since(before, now))
 
 
-def _read(
+def read_all(
     dumps: Mapping[int, bytes], names: Mapping[int, str]
 ) -> tuple[dict[int, RankDump], list[str]]:
+    """The dumps that can be read, by rank, and a line for each that cannot; see ``explain``."""
     problems: list[str] = []
     result: dict[int, RankDump] = {}
     for rank in sorted(dumps):
@@ -71,7 +73,8 @@ def _compare(facts: RecorderFacts, moved: list[int]) -> RecorderFacts:
     )
 
 
-def _history(dumps: Mapping[int, bytes], rank: int) -> list[Entry]:
+def history_of(dumps: Mapping[int, bytes], rank: int) -> list[Entry]:
+    """Every operation of a rank's dump; empty where it cannot be read (any more)."""
     try:
         return history(dumps[rank])
     except InputError:
@@ -89,10 +92,16 @@ def reason(
     world = World(dumps, world_size, history)
     waits = Waits(world)
     if moved := moving(world):
+        # What failed may look like what went well, but then no two calls differ.
+        if odd := unlike(world):
+            return mismatch_facts(world, odd, list(problems))
         return RecorderFacts(
             kind="running",
             confidence=0.8,
-            evidence=(moved, "the dumps show the job at different moments: it was moving"),
+            evidence=(
+                moved,
+                "the dumps show the job at different moments: it was moving, or it had failed",
+            ),
             problems=tuple(problems),
             ranks=tuple(world.dumps),
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ray_sentinel.engine.actions import AskRecorder
 from ray_sentinel.engine.exits import final_words, is_echo, is_mismatch, is_unclear
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.model.incident import FaultKind
@@ -106,6 +107,53 @@ def test_the_recorders_that_the_dead_left_tell_whose_call_was_wrong() -> None:
         sim.end(number, code=1, words=LOST)
     sim.run(10)
     assert kind_and_named(sim) == ("collective-mismatch", [3])
+
+
+def test_the_recorders_of_ranks_that_failed_are_read_as_such() -> None:
+    sim = Sim()
+    sim.run(30)
+    sim.end(2, signal=6, output=GLOO)
+    for number in (0, 1, 3, 4, 5):
+        sim.end(number, code=1, words=LOST)
+    sim.run(10)
+    asked = [action for action in sim.actions if isinstance(action, AskRecorder)]
+    assert {(action.failed, action.overrun) for action in asked} == {(True, (2,))}
+
+
+def test_the_recorders_of_a_job_that_hangs_are_read_as_such() -> None:
+    sim = Sim()
+    sim.run(30)
+    sim.stick(3)
+    sim.run(30)
+    asked = [action for action in sim.actions if isinstance(action, AskRecorder)]
+    assert {(action.failed, action.overrun) for action in asked} == {(False, ())}
+
+
+@pytest.mark.parametrize("attached", [True, False])
+@pytest.mark.parametrize("ends", [True, False])
+def test_who_sent_all_others_more_than_they_had_asked_for_is_named(
+    attached: bool, ends: bool
+) -> None:
+    sim = Sim(attached=attached)
+    sim.run(30)
+    for number in (0, 1, 2, 3, 5):
+        sim.end(number, signal=6, output=GLOO)
+    if ends:
+        sim.end(4, code=1, words=LOST if attached else "")
+    sim.run(10)
+    assert kind_and_named(sim) == ("collective-mismatch", [4])
+    assert "more than it had asked for" in sim.incidents()[0].verdict.evidence[0].text
+
+
+def test_where_two_were_not_sent_too_much_neither_is_named() -> None:
+    sim = Sim()
+    sim.run(30)
+    for number in (0, 1, 2, 3):
+        sim.end(number, signal=6, output=GLOO)
+    for number in (4, 5):
+        sim.end(number, code=1, words=LOST)
+    sim.run(10)
+    assert kind_and_named(sim) == ("collective-mismatch", [])
 
 
 @pytest.mark.parametrize("attached", [True, False])

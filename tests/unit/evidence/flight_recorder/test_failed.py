@@ -1,0 +1,74 @@
+"""Dumps that real ranks left when their collectives had failed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ray_sentinel.evidence.flight_recorder import explain, explain_failed
+
+FIXTURES = Path(__file__).parents[3] / "fixtures" / "flight_recorder"
+
+
+def dumps(scenario: str, *without: int) -> dict[int, bytes]:
+    files = sorted((FIXTURES / scenario).glob("trace_*.json"))
+    found = {int(file.stem.removeprefix("trace_")): file.read_bytes() for file in files}
+    assert len(found) == 7
+    return {rank: data for rank, data in found.items() if rank not in without}
+
+
+@pytest.mark.parametrize(
+    ("scenario", "overrun", "reason"),
+    [
+        ("gloo_failed_shape", 2, "called all_reduce of 4096 Float where ranks 0,6 called"),
+        ("gloo_failed_dtype", 2, "called all_reduce of 2048 Double where ranks 0,6 called"),
+        ("gloo_failed_small", 4, "was sent more than it had asked for"),
+        ("gloo_failed_row", 5, "which it never had in that group before"),
+        ("gloo_failed_rowsmall", 4, "was sent more than it had asked for"),
+    ],
+)
+def test_the_wrong_call_is_named(scenario: str, overrun: int, reason: str) -> None:
+    assert overrun not in dumps(scenario)
+    found = explain_failed(dumps(scenario), overrun=[overrun], world_size=8)
+    (culprit,) = found.culprits
+    assert (culprit.rank, culprit.kind, found.kind) == (
+        4,
+        "collective-mismatch",
+        "collective-mismatch",
+    )
+    assert reason in culprit.reason
+    assert found.confidence > 0.5
+
+
+@pytest.mark.parametrize("scenario", ["gloo_failed_shape", "gloo_failed_dtype"])
+def test_a_call_unlike_the_others_needs_no_word_of_the_fallen(scenario: str) -> None:
+    for found in (explain_failed(dumps(scenario), world_size=8), explain(dumps(scenario))):
+        assert [culprit.rank for culprit in found.culprits] == [4]
+
+
+@pytest.mark.parametrize(
+    "scenario", ["gloo_failed_small", "gloo_failed_row", "gloo_failed_rowsmall"]
+)
+def test_nobody_is_accused_where_it_is_not_known_who_fell(scenario: str) -> None:
+    for found in (
+        explain_failed(dumps(scenario), world_size=8),
+        explain_failed(dumps(scenario), overrun=[4, 5], world_size=9),
+        explain(dumps(scenario), world_size=8),
+    ):
+        assert found.culprits == ()
+
+
+def test_two_that_contradict_each_other_accuse_nobody() -> None:
+    found = explain_failed(dumps("gloo_failed_shape", 6), overrun=[2], world_size=8)
+    assert found.culprits == ()
+
+
+def test_a_dump_that_cannot_be_read_is_a_problem() -> None:
+    found = explain_failed({**dumps("gloo_failed_row", 3), 3: b"{"}, overrun=[5], world_size=8)
+    assert found.culprits == ()
+    assert "dump 3" in found.problems[0]
+
+
+def test_nothing_at_all() -> None:
+    assert explain_failed({}, overrun=[1], world_size=4).kind == "cannot-tell"
