@@ -176,7 +176,7 @@ class Worker:
             lambda event: self._channel.send(Happened((event,))),
         )
         outcome, message = self._collect(gathering, ask.deadline)
-        for text in (*getattr(collector, "problems", ()), *self._warnings.texts):
+        for text in (*_problems_of(collector), *self._warnings.texts):
             gathering.problem(text)
         self._warnings.texts.clear()
         return Answer(
@@ -208,6 +208,14 @@ class Worker:
     def close(self) -> None:
         """Let the collector close what it holds."""
         self._collector.close()
+
+
+def _problems_of(collector: Collector) -> list[str]:
+    """What it could not read in this run, where it keeps that; the attribute is its author's."""
+    held = getattr(collector, "problems", ())
+    if isinstance(held, str):
+        return [held]
+    return [str(problem) for problem in held] if isinstance(held, (list, tuple, set)) else []
 
 
 def _made(channel: Channel, setup: Setup) -> Worker | None:

@@ -1,0 +1,63 @@
+"""A collector's process around what anybody's collector may hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ray_sentinel.api import Collector, Context, Metric, Sample
+from ray_sentinel.collect.child import Worker
+from ray_sentinel.collect.protocol import Ask, FromChild, Setup, Source
+
+LOAD = Metric("mine_load", "gauge", "Load.")
+
+
+class Told:
+    """Takes what would go to the runner."""
+
+    def __init__(self) -> None:
+        self.messages: list[FromChild] = []
+
+    def send(self, message: FromChild) -> None:
+        self.messages.append(message)
+
+
+class Quiet:
+    """No warnings."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+
+class Mine(Collector):
+    name = "mine"
+    metrics = (LOAD,)
+    problems: Any = ()
+
+    def collect(self) -> Iterator[Sample]:
+        yield LOAD(1.0)
+
+
+@pytest.mark.parametrize(
+    ("held", "told"),
+    [
+        ((), ()),
+        (["no card 3"], ("no card 3",)),
+        ("no card 3", ("no card 3",)),
+        (None, ()),
+        (3, ()),
+        ([OSError("gone")], ("gone",)),
+    ],
+)
+def test_what_it_could_not_read_is_told_whatever_it_is_kept_in(
+    held: object, told: tuple[str, ...]
+) -> None:
+    collector = Mine(Context())
+    collector.problems = held
+    setup = Setup(source=Source(name="mine", kind="python", target="mine.py"), host="h")
+    worker = Worker(Told(), setup, collector, Quiet())  # type: ignore[arg-type]
+    answer = worker.run(Ask(sequence=1, deadline=60.0))
+    assert answer.outcome == "ok"
+    assert answer.problems == told
