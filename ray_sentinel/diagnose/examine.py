@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import msgspec
 import numpy as np
 
-from ray_sentinel.diagnose import ending, trust
-from ray_sentinel.diagnose.case import Case, Options
+from ray_sentinel.diagnose import ending, stats, trust
+from ray_sentinel.diagnose.case import TOP_LEVEL, Case, Options
 from ray_sentinel.diagnose.jobcheck import EXPECTED, check_job, confirm_triage
 from ray_sentinel.diagnose.logs import LogFacts
 from ray_sentinel.diagnose.playbooks import Playbook, named, playbooks
@@ -17,9 +17,10 @@ from ray_sentinel.diagnose.series import TimeSeries
 from ray_sentinel.diagnose.view import View
 from ray_sentinel.diagnose.zoom import zoom
 from ray_sentinel.errors import InputError
-from ray_sentinel.model.diagnosis import Diagnosis, Inventory, Report
+from ray_sentinel.model.diagnosis import Diagnosis, Inventory, Outcome, Report
 
 SAID_BONUS = 0.1
+IDLE_PERCENT = 10.0
 LEAD_SECONDS = 1800.0
 """Read before an explicit window, so that usual levels can be learned."""
 
@@ -101,27 +102,12 @@ def _best(case: Case, progress: Callable[[str], None]) -> tuple[Diagnosis, tuple
 
 
 def _all_clear(case: Case, answers: Sequence[Diagnosis]) -> Diagnosis:
-    unknown = [answer for answer in answers if answer.outcome == "unknown"]
-    line, last = case.line, ending.told(case)
-    done = last is not None and last.done
-    if unknown and not done and not any(answer.outcome == "healthy" for answer in answers):
-        text, outcome, cause = unknown[0].root_cause, unknown[0].outcome, unknown[0].cause
-    else:
-        outcome, cause = "healthy", "none"
-        text = "Healthy: no playbook found a fault"
-        if line.trained:
-            text += f"; steps went on to {line.steps[-1]:.0f}"
-        text += "."
-        if last is not None and last.early:
-            outcome, cause, text = "unknown", "ended-early", last.text
-        elif last is not None:
-            text += f" {last.text}"
-        # What explains an end only if somebody says that it was not wanted.
-        ends = [one.root_cause for one in answers if one.analysis == "heartbeat" and one.chain]
-        if ends and not case.logs.files:
-            text += (
-                f" No log was collected that tells why it ended. If it was not to end: {ends[0]}"
-            )
+    line = case.line
+    outcome, cause, text = _without_fault(case, answers)
+    # What explains an end only if somebody says that it was not wanted.
+    ends = [one.root_cause for one in answers if one.analysis == "heartbeat" and one.chain]
+    if ends and cause in {"none", "ended-early"} and not case.logs.files:
+        text += f" No log was collected that tells why it ended. If it was not to end: {ends[0]}"
     return Diagnosis(
         analysis="health-check",
         playbook="all",
@@ -133,6 +119,42 @@ def _all_clear(case: Case, answers: Sequence[Diagnosis]) -> Diagnosis:
         evidence=tuple(fact for answer in answers for fact in answer.evidence[:2]),
         anomalies=tuple(text for answer in answers for text in answer.anomalies),
     )
+
+
+def _without_fault(case: Case, answers: Sequence[Diagnosis]) -> tuple[Outcome, str, str]:
+    """Outcome, cause and sentence where no playbook found a fault."""
+    unknown = [answer for answer in answers if answer.outcome == "unknown"]
+    line, last = case.line, ending.told(case)
+    done = (last is not None and last.done) or case.logs.summary or case.logs.ended == "completed"
+    # That its parts are well says nothing of a job that stands still.
+    stopped = [answer for answer in unknown if answer.cause == "stopped"]
+    well = any(answer.outcome == "healthy" for answer in answers)
+    if stopped and not done:
+        return stopped[0].outcome, stopped[0].cause, stopped[0].root_cause
+    if unknown and not done and not well:
+        return unknown[0].outcome, unknown[0].cause, unknown[0].root_cause
+    if last is not None and last.early:
+        return "unknown", "ended-early", last.text
+    if not line.trained and _never_worked(case):
+        text = (
+            "No step was recorded, and no GPU was ever busy: the job never began to train. "
+            "No playbook found a fault; its logs and stacks tell what it waited for."
+        )
+        return "unknown", "never-trained", text
+    text = "Healthy: no playbook found a fault"
+    if line.trained:
+        text += f"; steps went on to {line.steps[-1]:.0f}"
+    text += "."
+    return "healthy", "none", f"{text} {last.text}" if last is not None else text
+
+
+def _never_worked(case: Case) -> bool:
+    """GPU utilisation is known, and nowhere was above what setting up a job takes."""
+    panel = case.view.panel("gpu.util")
+    if panel.empty:
+        return False
+    busiest = stats.quantile(panel.values, TOP_LEVEL, axis=1)
+    return bool(np.nanmax(busiest, initial=0.0) < IDLE_PERCENT)
 
 
 def take_stock(case: Case) -> Inventory:

@@ -31,19 +31,19 @@ CE_OVER_PEERS = 5.0
 REPLAYS_PER_HOUR = 60.0
 _FATAL = {
     "err.ras_umc_ue": "ras-ue",
-    "err.ras_xgmi_ue": "ras-ue",
-    "err.ras_gfx_ue": "ras-ue",
-    "err.ras_mmhub_ue": "ras-ue",
-    "err.ras_sdma_ue": "ras-ue",
+    "err.ras_xgmi_ue": "link-ue",
+    "err.ras_gfx_ue": "gpu-ue",
+    "err.ras_mmhub_ue": "gpu-ue",
+    "err.ras_sdma_ue": "gpu-ue",
     "err.ecc_ue": "ecc-ue",
     "err.pcie_fatal": "pcie-fatal",
 }
-_DEGRADING = {
+DEGRADING = {
     "err.ras_umc_ce": "ras-ce",
-    "err.ras_xgmi_ce": "ras-ce",
-    "err.ras_gfx_ce": "ras-ce",
-    "err.ras_mmhub_ce": "ras-ce",
-    "err.ras_sdma_ce": "ras-ce",
+    "err.ras_xgmi_ce": "link-ce",
+    "err.ras_gfx_ce": "gpu-ce",
+    "err.ras_mmhub_ce": "gpu-ce",
+    "err.ras_sdma_ce": "gpu-ce",
     "err.ecc_ce": "ecc-ce",
     "err.pcie_nonfatal": "pcie-nonfatal",
     "err.pcie_ce": "pcie-ce",
@@ -57,7 +57,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """Errors of one kind on one GPU or host."""
 
     kind: str
-    """"ras-ue", "ecc-ue", "pcie-fatal", "xid", "dmesg-gpu", "ras-ce", ..."""
+    """"ras-ue" (memory), "link-ue", "gpu-ue" (engines), "ecc-ue", "pcie-fatal", "xid",
+    "dmesg-gpu", "ras-ce", ..."""
     severity: Severity
     host: str
     gpu: str
@@ -75,7 +76,7 @@ def find(case: Case) -> tuple[Fault, ...]:
     found: list[Fault] = []
     for key, kind in _FATAL.items():
         found += _grown(case, key, kind, "fatal", least=1.0)
-    for key, kind in _DEGRADING.items():
+    for key, kind in DEGRADING.items():
         found += _degrading(case, key, kind)
     found += _xids(case)
     found += _kernel_log(case)

@@ -14,6 +14,10 @@ from ray_sentinel.diagnose.shifts import find_shifts
 
 LOSS_RISE = 0.05
 """Share of its level by which a loss must rise for good."""
+SETBACK_RISE = 0.2
+"""Share of its level by which a loss that comes back must have risen to be a setback ..."""
+SETBACK_SHARE = 0.1
+"""... and of the training, that it took: what was done in that time was lost."""
 GRADIENT_SPIKE = 5.0
 """Times the running median."""
 MOE_RISE = 0.25
@@ -27,8 +31,8 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
     """Something a training curve did."""
 
     kind: str
-    """"loss-nan", "loss-diverged", "loss-spike", "grad-spike", "grad-nan", "moe-shift",
-    "lr-jump", "lr-drop"."""
+    """"loss-nan", "loss-diverged", "loss-setback", "loss-spike", "grad-spike", "grad-nan",
+    "moe-shift", "lr-jump", "lr-drop"."""
     at: float
     lasting: bool
     cells: Bools
@@ -111,12 +115,18 @@ def _divergence(case: Case, panel: Panel, loss: Floats) -> list[Curve]:
     size = float(rise[left:right].max())
     back = right < known.size and known.size - right > 3
     level = float(lowest[left])
-    kind = "loss-spike" if back else "loss-diverged"
+    share = (right - left) / known.size
+    setback = back and share >= SETBACK_SHARE and size >= SETBACK_RISE * abs(level)
+    kind = "loss-setback" if setback else "loss-spike" if back else "loss-diverged"
     text = (
-        f"the loss rose from {level:.3g} by {size:.3g}" + (" and came back" if back else
-        " and did not come back")
-    )  # fmt: skip
-    return [_curve(case, panel, kind, text, cells, size, lasting=not back)]
+        f"the loss rose from {level:.3g} by {size:.3g}"
+        + {
+            "loss-setback": f" and came back only after {share:.0%} of the training",
+            "loss-spike": " and came back",
+            "loss-diverged": " and did not come back",
+        }[kind]
+    )
+    return [_curve(case, panel, kind, text, cells, size, lasting=not back or setback)]
 
 
 def _gradients(case: Case) -> list[Curve]:

@@ -6,6 +6,7 @@ from typing import Literal
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from ray_sentinel.diagnose import stats
 from ray_sentinel.diagnose.anomaly import Anomaly
@@ -36,6 +37,8 @@ class HostMemory(msgspec.Struct, frozen=True, kw_only=True):
     """When the last rise began."""
     per_hour: float
     """Growth of the ramp, share of the limit per hour."""
+    lately_per_hour: float
+    """The same over the later half of the training: what fills at the start is no leak."""
     kills: float
     killed_at: float | None
     limit: float
@@ -127,7 +130,8 @@ def _host(
     before = float(stats.median(share[known[: max(3, known.size // 10)]]))
     peak_cell = int(known[np.argmax(share[known])])
     peak = float(share[peak_cell])
-    shape, rise_at, per_hour = _shape(case, share, peak_cell, before)
+    base = _baseline(case, share)
+    shape, rise_at, per_hour = _shape(case, share, base, peak_cell, before)
     size = stats.middle(limits)
     anomaly = Anomaly(
         kind=f"host.memory-{shape}",
@@ -144,6 +148,7 @@ def _host(
     return HostMemory(
         host=row.host, shape=shape, start_share=before, peak_share=peak,
         peak_at=float(case.times[peak_cell]), rise_at=rise_at, per_hour=per_hour,
+        lately_per_hour=_lately(case, base),
         kills=kill[0] if kill else 0.0, killed_at=kill[1] if kill else None, limit=size,
         anomaly=anomaly,
     )  # fmt: skip
@@ -166,9 +171,10 @@ def _words(shape: Shape) -> str:
     }[shape]
 
 
-def _shape(case: Case, share: Floats, peak_cell: int, before: float) -> tuple[Shape, float, float]:
+def _shape(
+    case: Case, share: Floats, base: Floats, peak_cell: int, before: float
+) -> tuple[Shape, float, float]:
     """The shape of the way up to the peak, when it began, and its growth per hour."""
-    base = _baseline(case, share)
     part = base[: peak_cell + 1]
     ramp = _ramp(case, part)
     peaks = _peaks(case, share, base)
@@ -194,11 +200,25 @@ def _baseline(case: Case, share: Floats) -> Floats:
     return np.asarray(np.minimum(low, filled))
 
 
-def _ramp(case: Case, base: Floats) -> tuple[float, float, float]:
-    """Growth per hour, total growth, and begin of a steady rise that lasts to the end of ``base``.
+def _lately(case: Case, base: Floats) -> float:
+    """Growth per hour over the later half of the training, or of all where none was done."""
+    at_work = case.steady[: base.size]
+    known = np.flatnonzero(np.isfinite(base) & (at_work if at_work.any() else True))
+    later = known[known.size // 2 :]
+    return _slope(case, base, later) if later.size >= 6 else 0.0
 
-    The slope is Theil and Sen's: the median of the slopes between distant points.
-    """
+
+def _slope(case: Case, base: Floats, cells: NDArray[np.intp]) -> float:
+    """Growth per hour: the median of the slopes between points half of the cells apart (Theil,
+    Sen)."""
+    half = cells.size // 2
+    first, second = cells[: cells.size - half], cells[half:]
+    hours = (case.times[second] - case.times[first]) / 3600.0
+    return float(np.median((base[second] - base[first]) / hours))
+
+
+def _ramp(case: Case, base: Floats) -> tuple[float, float, float]:
+    """Growth per hour, total growth, begin: of a steady rise that lasts to the end of ``base``."""
     known = np.flatnonzero(np.isfinite(base))
     if known.size < 8:
         return 0.0, 0.0, float(case.times[0])
@@ -212,11 +232,7 @@ def _ramp(case: Case, base: Floats) -> tuple[float, float, float]:
     hours = (case.times[span[-1]] - case.times[span[0]]) / 3600.0
     if hours * 3600.0 < 2 * SPIKE_SECONDS or span.size < 6:
         return 0.0, 0.0, float(case.times[start])
-    third = span.size // 2
-    slopes = (base[span[third:]] - base[span[: span.size - third]]) / (
-        (case.times[span[third:]] - case.times[span[: span.size - third]]) / 3600.0
-    )
-    slope = float(np.median(slopes))
+    slope = _slope(case, base, span)
     return (slope, total, float(case.times[start])) if slope > 0 else (0.0, 0.0, 0.0)
 
 

@@ -32,7 +32,7 @@ ECC_NOTE = 1.0
 
 def applies(case: Case) -> float:
     """There is anything that tells of GPUs."""
-    keys = ("gpu.temp", "gpu.power", "gpu.clock", "err.ras_umc_ce", "err.ecc_ce")
+    keys = ("gpu.temp", "gpu.power", "gpu.clock", *faults.DEGRADING)
     return 0.6 if any(case.view.has(key) for key in keys) else 0.0
 
 
@@ -103,7 +103,7 @@ def _unwell(case: Case) -> list[tuple[str, float, Anomaly]]:
         if np.isfinite(least):
             found += [(cause, 0.42, one.anomaly) for one in drift.outliers(case, key, least=least)]
     found += [
-        ("degrading-memory" if "ce" in fault.kind else "degrading-link", 0.45, fault.anomaly)
+        (_DEGRADING.get(fault.kind, "degrading-link"), 0.45, fault.anomaly)
         for fault in case.once(faults.find)
         if fault.severity == "degrading" and fault.gpu
     ]
@@ -203,6 +203,13 @@ def _present(case: Case, found: list[tuple[str, float, Anomaly]]) -> Diagnosis:
     )
 
 
+_DEGRADING = {
+    "ras-ce": "degrading-memory",
+    "ecc-ce": "degrading-memory",
+    "remapped": "degrading-memory",
+    "gpu-ce": "degrading-gpu",
+}
+"""Kinds of faults → causes; the others are of links (XGMI, NVLink, PCIe)."""
 _TITLES = {
     "overheating": "Overheating",
     "thermal": "A GPU runs hotter than its load explains",
@@ -210,6 +217,7 @@ _TITLES = {
     "power-outlier": "Power out of line",
     "clock-outlier": "Core clock out of line",
     "degrading-memory": "Correctable errors pile up: degrading hardware",
+    "degrading-gpu": "Correctable errors pile up: degrading hardware",
     "degrading-link": "Link errors pile up: a degrading link",
     "memory-full": "GPU memory nearly full",
 }

@@ -21,6 +21,8 @@ TITLE = "Host out of memory"
 NEAR = 0.93
 """A share of the limit that is near enough to speak of, without a kill."""
 TOGETHER_SECONDS = 180.0
+STILL_GROWING = 0.2
+"""Of the growth up to the peak: a leak goes on, what is filled once (caches, buffers) does not."""
 
 
 def applies(case: Case) -> float:
@@ -57,8 +59,9 @@ def _died_full(case: Case, near: list[HostMemory]) -> bool:
 
 
 def _soon_full(one: HostMemory) -> bool:
-    """A ramp that reaches the limit within a day."""
-    return one.per_hour > 0 and (1.0 - one.peak_share) / one.per_hour < 24.0
+    """A ramp that still goes on, and reaches the limit within a day."""
+    rate = one.lately_per_hour
+    return rate > STILL_GROWING * one.per_hour and (1.0 - one.peak_share) / rate < 24.0
 
 
 def _killed(
@@ -124,11 +127,11 @@ def _suspected(case: Case, near: list[HostMemory]) -> Diagnosis:
 
 def _leaking(case: Case, leaking: list[HostMemory]) -> Diagnosis:
     named = [one.host for one in leaking]
-    worst = max(leaking, key=lambda one: one.per_hour)
-    hours = (1.0 - worst.peak_share) / worst.per_hour
+    worst = max(leaking, key=lambda one: one.lately_per_hour)
+    hours = (1.0 - worst.peak_share) / worst.lately_per_hour
     text = (
-        f"A memory leak on {listed(named)}: {worst.per_hour:.1%} of the limit per hour; at this "
-        f"rate {worst.host} is full in {hours:.1f} h."
+        f"A memory leak on {listed(named)}: {worst.lately_per_hour:.1%} of the limit per hour; at "
+        f"this rate {worst.host} is full in {hours:.1f} h."
     )
     anomalies = tuple(one.anomaly for one in leaking)
     chain = tuple(wording.linked(anomalies))

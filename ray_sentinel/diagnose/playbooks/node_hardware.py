@@ -23,6 +23,8 @@ LEAD_SECONDS = 1800.0
 _CAUSES = {
     "ras-ue": "uncorrectable-memory-error",
     "ecc-ue": "uncorrectable-memory-error",
+    "link-ue": "uncorrectable-link-error",
+    "gpu-ue": "uncorrectable-gpu-error",
     "pcie-fatal": "pcie-fatal",
     "xid": "xid",
 }

@@ -21,8 +21,11 @@ TITLE = "Training stability"
 
 OURS = frozenset({"cpu", "storage", "memory", "training"})
 """Domains of a slowdown that this playbook answers for; the others have their own."""
-_BAD = ("loss-nan", "loss-diverged", "grad-nan")
-_ROOTS = ("lr-jump", "grad-spike", "grad-nan", "moe-shift", "loss-nan", "loss-diverged")
+_FINAL = ("loss-nan", "loss-diverged", "grad-nan")
+PASSED_WEIGHT = 0.45
+"""Of what the training got over: it cannot be why a job ended or is slow."""
+_ROOTS = ("lr-jump", "grad-spike", "grad-nan", "moe-shift", "loss-nan", "loss-diverged",
+          "loss-setback")  # fmt: skip
 
 
 def applies(case: Case) -> float:
@@ -35,7 +38,8 @@ def run(case: Case) -> Diagnosis:
     """Broken curves first, then a regression of the step time with its source of contention."""
     curves = case.once(learning.find)
     fits, tempo = case.once(attribution.find), case.once(pace.find)
-    bad = [curve for curve in curves if curve.kind in _BAD and curve.lasting]
+    bad = [curve for curve in curves if curve.kind in _FINAL and curve.lasting]
+    setback = [curve for curve in curves if curve.kind == "loss-setback"]
     if bad:
         return _broken(case, curves, bad)
     if fits and fits[0].candidate.domain in OURS and _matters(tempo):
@@ -47,6 +51,8 @@ def run(case: Case) -> Diagnosis:
             f"{other.text}."
         )
         return _plain(case, "not-this", other.cause, text, 0.85)
+    if setback:
+        return _broken(case, curves, setback)
     if tempo.regressed:
         return _unexplained(case, tempo)
     shifted = [curve for curve in curves if curve.kind == "moe-shift"]
@@ -80,7 +86,8 @@ def _broken(case: Case, curves: tuple[Curve, ...], bad: list[Curve]) -> Diagnosi
         {id(c): c for c in (root, *before, *bad)}.values(),
         key=lambda curve: (curve.at, _ROOTS.index(curve.kind)),
     )
-    text = f"Training broke: {root.anomaly.text}" + (
+    final = first_bad.kind != "loss-setback"
+    text = f"Training {'broke' if final else 'was set back'}: {root.anomaly.text}" + (
         f", then {first_bad.anomaly.text}." if first_bad is not root else "."
     )
     chain = [c.anomaly.link("root" if c is root else "intermediate") for c in ordered]
@@ -91,8 +98,8 @@ def _broken(case: Case, curves: tuple[Curve, ...], bad: list[Curve]) -> Diagnosi
         case,
         root.kind,
         text,
-        confidence=0.88,
-        weight=0.87,
+        confidence=0.88 if final else 0.7,
+        weight=0.87 if final else PASSED_WEIGHT,
         onset=root.at,
         chain=tuple(chain),
         facts=tuple(c.anomaly.fact() for c in ordered),
