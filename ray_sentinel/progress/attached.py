@@ -34,6 +34,8 @@ class Attached:
         self, views: Iterable[RecordView], table: Mapping[int, Process], now: float
     ) -> dict[Key, RecordView]:
         """The records that count, by process; ``now`` is in CLOCK_MONOTONIC seconds."""
+        views = tuple(views)
+        self._named.intersection_update(view.path for view in views)
         views = [view for view in views if self._is_of_this_machine(view)]
         # A process that attached again, perhaps under another name, has several.
         views.sort(key=lambda view: view.header.made_monotonic)

@@ -97,3 +97,15 @@ def test_a_writer_without_stamps_that_still_maps_its_record_counts(setting):
     (setting.process / "maps").write_text(f"7f00-7f01 rw-s 0 0 1 {path}\n")
     for later in (0.0, 10.0, 100.0):
         assert setting.update(later)
+
+
+def test_what_is_gone_is_not_remembered(tmp_path):
+    setting = Setting(tmp_path)
+    for _ in range(2):
+        path = setting.record(pid_namespace=1)
+        setting.update()
+        setting.update()
+        assert len(setting.attached.problems) == 1, "said once while it is there"
+        setting.attached.problems.clear()
+        path.unlink()
+        setting.update()
