@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shlex
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -31,6 +32,8 @@ class Facts(msgspec.Struct, frozen=True):
     v2: bool = False
     """It speaks the v2 API, which torch's etcd-v2 backend needs."""
     keys: tuple[str, ...] = ()
+    old_keys: tuple[str, ...] = ()
+    """Those of the v2 API, which has a store of its own."""
     problem: str = ""
 
 
@@ -57,7 +60,7 @@ class Etcd(Check[Facts]):
             health = _decoded(error.body) or {"reason": f"HTTP {error.status}"}
         except UnreachableError as error:
             return Facts(url, wish.run_id, problem=str(error))
-        version, v2, keys = _contents(url)
+        version, v2, old_keys = _old_contents(url)
         why = str(health.get("reason", "")) or ("" if health else "what answers is no etcd")
         return Facts(
             url,
@@ -65,7 +68,8 @@ class Etcd(Check[Facts]):
             healthy=str(health.get("health")).lower() == "true",
             version=version,
             v2=v2,
-            keys=tuple(keys),
+            keys=tuple(_new_keys(url)),
+            old_keys=tuple(old_keys),
             problem=why,
         )
 
@@ -84,19 +88,25 @@ def _of(facts: Facts, plan: Plan) -> Iterator[Result]:
             f"start it, and see that `curl {facts.url}/health` says true",
         )
         return
-    parts = {key: key.strip("/").split("/") for key in facts.keys}
+    keys = [(key, _removal(facts.url, key, "")) for key in facts.keys]
+    keys += [(key, _old_removal(facts.url, key)) for key in facts.old_keys]
     stale = [
-        key for key, words in parts.items() if {facts.run_id, "run_" + facts.run_id} & {*words}
+        *((key, _removal(facts.url, *found)) for key in facts.keys if (found := _run(key, facts))),
+        *(
+            (key, _old_removal(facts.url, found[0]))
+            for key in facts.old_keys
+            if (found := _run(key, facts))
+        ),
     ]
-    if facts.run_id and stale:
+    if stale:
         yield failure(
-            f"etcd holds {len(stale)} keys of an earlier run {facts.run_id!r}: {stale[0]}",
-            f"etcdctl del --prefix {stale[0]}, or choose a new --rdzv-id for every run",
+            f"etcd holds {_keys_of(stale)} of an earlier run {facts.run_id!r}: {stale[0][0]}",
+            f"{stale[0][1]}, or choose a new --rdzv-id for every run",
         )
-    elif facts.keys:
+    elif keys:
         yield warning(
-            f"etcd holds {len(facts.keys)} keys of other runs, such as {facts.keys[0]}",
-            f"when they are over: etcdctl del --prefix {PREFIXES[0]}",
+            f"etcd holds {_keys_of(keys)} of other runs, such as {keys[0][0]}",
+            f"when they are over: {keys[0][1]}",
         )
     else:
         yield ok(f"etcd {facts.version} at {facts.url} is healthy and holds no rendezvous")
@@ -107,8 +117,32 @@ def _of(facts: Facts, plan: Plan) -> Iterator[Result]:
         )
 
 
-def _contents(url: str) -> tuple[str, bool, list[str]]:
-    """Version, whether v2 is served, and the keys below torch's prefixes, by either API."""
+def _run(key: str, facts: Facts) -> tuple[str, str] | None:
+    """(The path of the run that is to come, what follows it) where the key is one of its own."""
+    words = key.split("/")
+    for at, word in enumerate(words):
+        if facts.run_id and word in (facts.run_id, f"run_{facts.run_id}"):
+            return "/".join(words[: at + 1]), "/".join(words[at + 1 :])
+    return None
+
+
+def _removal(url: str, path: str, below: str) -> str:
+    """Of one key, or of all below a path; a prefix without its ``/`` is another run's, too."""
+    what = f"--prefix {shlex.quote(path + '/')}" if below else shlex.quote(path)
+    return f"etcdctl --endpoints {url} del {what}"
+
+
+def _old_removal(url: str, path: str) -> str:
+    """``etcdctl`` of today does not see what the v2 API holds."""
+    return f"curl -X DELETE {shlex.quote(f'{url}/v2/keys{path}?recursive=true')}"
+
+
+def _keys_of(found: list[tuple[str, str]]) -> str:
+    return "1 key" if len(found) == 1 else f"{len(found)} keys"
+
+
+def _old_contents(url: str) -> tuple[str, bool, list[str]]:
+    """Version, whether the v2 API is served, and its keys below torch's prefixes."""
     try:
         version = str(_get(f"{url}/version").get("etcdserver", ""))
     except UnreachableError:
@@ -124,11 +158,18 @@ def _contents(url: str) -> tuple[str, bool, list[str]]:
             v2 = v2 or _decoded(error.body).get("errorCode") == 100
         except UnreachableError:
             pass  # no v2 here; the next API may answer
+    return version, v2, sorted(set(keys))
+
+
+def _new_keys(url: str) -> list[str]:
+    """Those of the v3 API."""
+    keys: list[str] = []
+    for prefix in PREFIXES:
         try:
-            keys += _range(url, prefix)
+            keys += _range(url, prefix + "/")
         except (UnreachableError, ValueError, KeyError):
             pass  # no v3 gateway here; what v2 said stands
-    return version, v2, sorted(set(keys))
+    return sorted(set(keys))
 
 
 def _keys(node: Any) -> Iterator[str]:

@@ -121,7 +121,12 @@ def test_a_place_where_nobody_listens() -> None:
 
 
 @contextmanager
-def etcd(healthy: bool = True, keys: tuple[str, ...] = (), v2: bool = False) -> Iterator[int]:
+def etcd(
+    healthy: bool = True,
+    keys: tuple[str, ...] = (),
+    v2: bool = False,
+    old_keys: tuple[str, ...] = (),
+) -> Iterator[int]:
     """What etcd 3.5 answers on its client port: health, version, v2 keys, and the v3 gateway."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -141,6 +146,11 @@ def etcd(healthy: bool = True, keys: tuple[str, ...] = (), v2: bool = False) -> 
             elif self.path == "/version":
                 self._send(200, {"etcdserver": "3.5.9", "etcdcluster": "3.5.0"})
             elif v2 and self.path.startswith("/v2/keys"):
+                prefix = self.path.removeprefix("/v2/keys").partition("?")[0]
+                nodes = [{"key": key} for key in old_keys if key.startswith(prefix + "/")]
+                if nodes:
+                    self._send(200, {"node": {"key": prefix, "dir": True, "nodes": nodes}})
+                    return
                 self._send(404, {"errorCode": 100, "message": "Key not found"})
             else:
                 self._send(404, {"message": "not found"})
@@ -191,10 +201,28 @@ def test_an_etcd_that_is_full(doctor: Doctor) -> None:
 
 
 def test_an_etcd_with_leftovers(doctor: Doctor) -> None:
-    with etcd(keys=("/torch/elastic/rendezvous/job-7", "/other/key"), v2=True) as port:
+    path = "/torch/elastic/rendezvous/job-7"
+    with etcd(keys=(path, path + "0", "/torch/elasticity", "/other/key"), v2=True) as port:
         code, found = ask_etcd(doctor, port)
     assert code == 1
-    assert "etcdctl del --prefix /torch/elastic/rendezvous/job-7" in found[0]["remedy"]
+    assert "holds 1 key of an earlier run" in found[0]["seen"]
+    # Not by --prefix: that would also be job-70, which may be running.
+    assert f"127.0.0.1:{port} del {path}, or" in found[0]["remedy"]
+    with etcd(keys=(path + "/a", path + "/b"), v2=True) as port:
+        _, found = ask_etcd(doctor, port)
+    assert f"del --prefix {path}/, or" in found[0]["remedy"]
+    with etcd(keys=("/torch/elastic/rendezvous/job-70", "/torch/elasticity"), v2=True) as port:
+        code, found = ask_etcd(doctor, port)
+    assert (code, found[0]["outcome"]) == (1, "warning")
+    assert "holds 1 key of other runs" in found[0]["seen"]
+
+
+def test_an_etcd_with_leftovers_in_its_old_store(doctor: Doctor) -> None:
+    with etcd(v2=True, old_keys=("/torchelastic/p2p/run_job-7/rdzv/active_version",)) as port:
+        code, found = ask_etcd(doctor, port)
+    assert code == 1
+    wanted = f"curl -X DELETE 'http://127.0.0.1:{port}/v2/keys/torchelastic/p2p/run_job-7?recursive"
+    assert wanted in found[0]["remedy"]
 
 
 def test_an_etcd_without_the_api_that_torch_needs(doctor: Doctor) -> None:
