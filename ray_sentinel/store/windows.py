@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from datetime import datetime, timezone
 
@@ -23,6 +24,8 @@ def parse_window(text: str, source: TimeSeries) -> tuple[float, float]:
     if span is None:
         raise InputError(f"{source.title} holds no series at all")
     if last := _LAST.match(text):
+        if not float(last[1]):
+            raise UsageError(f"--window {text}: holds no time at all")
         return max(span[0], span[1] - float(last[1]) * _UNITS[last[2]]), span[1]
     if text == "crash":
         return max(span[0], span[1] - LAST_STEP_LEAD), span[1]
@@ -41,9 +44,13 @@ def parse_window(text: str, source: TimeSeries) -> tuple[float, float]:
 def parse_time(text: str) -> float:
     """Unix seconds, or ISO 8601 (UTC where no zone is given). Raises UsageError."""
     try:
-        return float(text)
+        number = float(text)
     except ValueError:
         pass
+    else:
+        if math.isfinite(number):
+            return number
+        raise UsageError(f"{text!r} is no time that can be meant")
     try:
         when = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
     except ValueError:

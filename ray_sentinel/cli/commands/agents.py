@@ -13,6 +13,7 @@ from rich.console import Console
 
 from ray_sentinel.actors.messages import AgentInfo
 from ray_sentinel.cli.output import clean, print_json
+from ray_sentinel.cli.quantities import amount
 from ray_sentinel.cli.reach import Coordinator, add_common, coordinator
 from ray_sentinel.errors import UsageError
 from ray_sentinel.model.status import NodeStatus, Status, Unwatched
@@ -26,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", choices=("restart",))
     parser.add_argument("node", metavar="NODE")
     parser.add_argument(
-        "--timeout", type=float, default=30.0, metavar="SECONDS", help="to wait for it"
+        "--timeout", type=amount, default=30.0, metavar="SECONDS", help="to wait for it"
     )
 
 

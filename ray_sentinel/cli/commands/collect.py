@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     roots = _roots(args, Roots)
     given = settings(args.set)
     wanted = _wanted(args, given)
-    host = args.host or host_of(roots)
+    host = clean(args.host) or host_of(roots)
     results = collect_once(wanted, host=host, roots=roots, cluster=_cluster)
     results = [_placed(result, given, args.config) for result in results]
     if args.name and results[0].misconfigured:

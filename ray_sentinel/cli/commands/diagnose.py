@@ -22,6 +22,7 @@ from ray_sentinel.cli import named_paths
 from ray_sentinel.cli.diagnosis import progress_bar, summary
 from ray_sentinel.cli.job_logs import gather
 from ray_sentinel.cli.output import print_json
+from ray_sentinel.cli.quantities import amount, port, positive
 from ray_sentinel.diagnose.case import Options
 from ray_sentinel.diagnose.examine import examine
 from ray_sentinel.diagnose.logs import LogFacts
@@ -55,9 +56,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--accused", metavar="HOST,..", help="hosts a heartbeat timeout accused")
     parser.add_argument("--coordinator", metavar="HOST", help="host of the heartbeat coordinator")
     parser.add_argument("--crash-time", metavar="TIME", help="when the job was ended")
-    parser.add_argument("--heartbeat-timeout", type=float, metavar="SECONDS")
-    parser.add_argument("--checkpoint-period", type=float, metavar="STEPS")
-    parser.add_argument("--failed-checkpoint", type=float, metavar="STEP")
+    parser.add_argument("--heartbeat-timeout", type=positive, metavar="SECONDS")
+    parser.add_argument("--checkpoint-period", type=positive, metavar="STEPS")
+    parser.add_argument("--failed-checkpoint", type=amount, metavar="STEP")
     parser.add_argument("--logs", metavar="DIR", help="the job's logs, where they lie elsewhere")
     parser.add_argument("--no-logs", action="store_true", help="look at the series alone")
     parser.add_argument(
@@ -68,8 +69,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also write FILE.md, .html or .json; may be given several times",
     )
     parser.add_argument("--prometheus", metavar="PATH", default="", help="the prometheus program")
-    parser.add_argument("--port", type=int, default=0, help="of a read-only Prometheus")
-    parser.add_argument("--deadline", type=float, default=30.0, help="of one query, in seconds")
+    parser.add_argument("--port", type=port, default=0, help="of a read-only Prometheus")
+    parser.add_argument("--deadline", type=positive, default=30.0, help="of one query, in seconds")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -78,6 +79,8 @@ def run(args: argparse.Namespace) -> int:
     started = time.monotonic()
     chosen = named(args.playbook) if args.playbook else None
     where = named_paths.source(args.source or str(config.load().directory()))
+    if args.logs and not named_paths.is_folder(args.logs):
+        raise InputError(f"--logs: {args.logs} is a file; the folder of the logs is meant")
     opening: AbstractContextManager[Opened] = open_source(
         where, binary=args.prometheus, port=args.port, deadline=args.deadline, run=args.run
     )

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ray_sentinel.cli.output import print_json
+from ray_sentinel.cli.quantities import amount, positive
 from ray_sentinel.errors import UnreachableError, UsageError
 
 if TYPE_CHECKING:
@@ -39,12 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     needs.add_argument(
         "--checkpoint-dir", action="append", default=[], metavar="DIR", help="or s3://, gs://"
     )
-    needs.add_argument("--need-gib", type=float, default=10.0, help="free in each of them")
+    needs.add_argument("--need-gib", type=amount, default=10.0, help="free in each of them")
     needs.add_argument("--rdzv-endpoint", default="", metavar="HOST:PORT")
     needs.add_argument("--rdzv-id", default="")
     backends = ["", "c10d", "etcd", "etcd-v2", "static"]
     needs.add_argument("--rdzv-backend", default="", choices=backends)
-    needs.add_argument("--max-skew", type=float, default=1.0, metavar="SECONDS", help="of clocks")
+    needs.add_argument("--max-skew", type=amount, default=1.0, metavar="SECONDS", help="of clocks")
     needs.add_argument("--package", action="append", default=[], help="that must be equal")
     needs.add_argument("--config-file", default="", metavar="YAML", help="of the training")
     needs.add_argument("--config-like", default="", metavar="YAML", help="one known to be good")
@@ -55,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--checks", action="append", type=Path, default=[], metavar="FILE", help="your own checks"
     )
     how.add_argument("--list", action="store_true", help="list the checks, and do nothing")
-    how.add_argument("--deadline", type=float, default=10.0, metavar="SECONDS", help="per node")
+    how.add_argument("--deadline", type=positive, default=10.0, metavar="SECONDS", help="per node")
     how.add_argument("--allow-warnings", action="store_true", help="warnings exit 0")
     how.add_argument("--json", action="store_true", help="print JSON for programs")
 

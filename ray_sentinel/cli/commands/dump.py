@@ -11,6 +11,7 @@ import time
 from rich.console import Console
 
 from ray_sentinel.cli.output import clean, print_json
+from ray_sentinel.cli.quantities import amount
 from ray_sentinel.cli.reach import Coordinator, add_common, coordinator
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.report.contract import incident_dict
@@ -23,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
     parser.add_argument("--job", default="", help="which; else all that run")
     parser.add_argument(
-        "--timeout", type=float, default=90.0, metavar="SECONDS", help="to wait for the files"
+        "--timeout", type=amount, default=90.0, metavar="SECONDS", help="to wait for the files"
     )
 
 

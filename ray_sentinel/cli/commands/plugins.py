@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ray_sentinel.cli.output import clean, print_json
+from ray_sentinel.cli.quantities import amount
 from ray_sentinel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     pushing.add_argument("file", type=Path, metavar="FILE")
     pushing.add_argument("--address", default="", metavar="HOST:PORT", help="of the Ray cluster")
     pushing.add_argument(
-        "--timeout", type=float, default=15.0, metavar="SECONDS", help="to wait for its first run"
+        "--timeout", type=amount, default=15.0, metavar="SECONDS", help="to wait for its first run"
     )
     pushing.add_argument("--json", action="store_true", help="print one JSON document")
     for action in (listing, check, folder):

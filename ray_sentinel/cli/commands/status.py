@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.live import Live
 
 from ray_sentinel.cli.output import print_json
+from ray_sentinel.cli.quantities import positive
 from ray_sentinel.cli.reach import Asked, add_common, add_url, asked
 from ray_sentinel.cli.status_view import status_view
 from ray_sentinel.model.status import Status
@@ -31,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_url(parser)
     parser.add_argument("--watch", action="store_true", help="keep showing it, until Ctrl-C")
     parser.add_argument(
-        "--interval", type=float, default=1.0, metavar="SECONDS", help="between two looks"
+        "--interval", type=positive, default=1.0, metavar="SECONDS", help="between two looks"
     )
 
 

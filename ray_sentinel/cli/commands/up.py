@@ -13,6 +13,7 @@ from typing import Any
 from rich.console import Console
 
 from ray_sentinel.cli.output import clean, print_json
+from ray_sentinel.cli.quantities import amount
 from ray_sentinel.cli.reach import add_common
 from ray_sentinel.config import Config, absolute, load
 
@@ -33,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="run a Prometheus for the job on the head; PATH is its program, if not on PATH there",
     )
     parser.add_argument(
-        "--timeout", type=float, default=30.0, metavar="SECONDS", help="to wait for the nodes"
+        "--timeout", type=amount, default=30.0, metavar="SECONDS", help="to wait for the nodes"
     )
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from ray_sentinel.cli.output import clean, print_json
 from ray_sentinel.cli.prometheus.closing import until_closed
 from ray_sentinel.cli.prometheus.config import RAY_TEMP, from_cluster
+from ray_sentinel.cli.quantities import port
 from ray_sentinel.errors import MissingPartError, UnreachableError
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--download", action="store_true", help="get the program first, if there is none"
     )
-    parser.add_argument("--port", type=int, default=9190, help="the first to try")
+    parser.add_argument("--port", type=port, default=9190, help="the first to try")
     parser.add_argument("--retention", default="30d", help="how long data are kept")
     parser.add_argument(
         "--ray-temp-dir", default=RAY_TEMP, metavar="DIR", help="Ray's, for its own metrics"

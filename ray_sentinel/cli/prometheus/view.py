@@ -10,6 +10,7 @@ from typing import Any
 
 from ray_sentinel.cli.output import clean, print_json
 from ray_sentinel.cli.prometheus.closing import until_closed
+from ray_sentinel.cli.quantities import port
 
 HELP = "open a job's data read-only, until Ctrl-C"
 
@@ -18,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.add_argument("folder", metavar="DIR", help="the job's folder, or its Prometheus's data")
     parser.add_argument("--binary", default="", metavar="PATH", help="the program")
-    parser.add_argument("--port", type=int, default=0, help="the first to try")
+    parser.add_argument("--port", type=port, default=0, help="the first to try")
 
 
 def run(args: argparse.Namespace) -> int:
