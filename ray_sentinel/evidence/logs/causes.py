@@ -50,6 +50,8 @@ _BY_PREEMPTION = frozenset(
     {"node-fail", "actor-fail", "signal-kill", "unknown-death", "cancelled", "heartbeat-timeout"}
 )
 _NEAR_BYTES = 200_000
+_ABORTED = frozenset({"exit-abort", "srun-task-aborted"})
+_PASSED_ON = frozenset({"exit-by-launcher", "python-wrapper"})
 
 
 def tier(kind: str) -> int:
@@ -102,8 +104,13 @@ def first_cause(hits: Sequence[Hit], started: bool) -> Hit | None:
 
 
 def _loudest_echo(echoes: Sequence[Hit]) -> Hit:
-    """The echo that says most; of a launcher's table the row that it calls the root."""
-    chosen = min(echoes, key=lambda h: tier(h.signature.kind))
+    """The echo that says most; of a launcher's table the row that it calls the root.
+
+    What a launcher does or passes on says less than that a rank aborted.
+    """
+    aborted = any(h.signature.id in _ABORTED for h in echoes)
+    telling = [h for h in echoes if not aborted or h.signature.id not in _PASSED_ON]
+    chosen = min(telling, key=lambda h: tier(h.signature.kind))
     if chosen.exit is None:
         return chosen
     rows = [h for h in echoes if h.exit is not None and h.signature.kind == chosen.signature.kind]

@@ -26,6 +26,8 @@ _TORCHRUN = frozenset({"child-failed", "exit-by-launcher"})
 _SAME_EVENT = 120.0
 """Seconds within which two lines of one class tell of the same failure."""
 _WAITING = frozenset({"nccl-timeout", "hang"})
+_BY_WATCHDOG = frozenset({"nccl-dump-signal", "nccl-watchdog-exception"})
+"""Lines that tell that a watchdog made its process abort: it only waited for another one."""
 
 
 class People:
@@ -94,6 +96,8 @@ def name_culprits(
 ) -> tuple[LogCulprit, ...]:
     """The culprits behind ``cause``, the likeliest first; empty where the logs do not tell."""
     people = People(files)
+    if cause.signature.id == "exit-abort" and any(h.signature.id in _BY_WATCHDOG for h in hits):
+        return ()
     if kind in _WAITING and cause.signature.accuses == "nobody":
         return _lagging(hits, files, people, world)
     if kind == "heartbeat-timeout":

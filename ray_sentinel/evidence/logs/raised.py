@@ -20,7 +20,7 @@ from ray_sentinel.evidence.logs.tracebacks import (
 
 _MESSAGE_LINES = 4
 _WAITS_FOR_OTHERS = re.compile(
-    r"(?:torch/distributed/(?:run|launch|launcher/api)|accelerate/commands/launch"
+    r"(?:torch/distributed/(?:run|launch|launcher/api)|accelerate/commands/(?:launch|accelerate_cli)"
     r"|deepspeed/launcher/\w+|ray/_private/(?:worker|auto_init_hook|client_mode_hook)|ray/worker"
     r"|/runpy)\.py:|/bin/(?:torchrun|accelerate|deepspeed):"
 )
