@@ -21,10 +21,10 @@ def print_json(value: Any) -> None:
     """``value`` (plain data or records) as one indented JSON document on stdout."""
     try:
         encoded = msgspec.json.encode(value, order="deterministic")
+        text = msgspec.json.format(encoded, indent=2).decode()
     except UnicodeEncodeError:
         # A name of a file that is no UTF-8: as an escape, from which Python gets it back.
-        encoded = json.dumps(msgspec.to_builtins(value), sort_keys=True).encode("ascii")
-    text = msgspec.json.format(encoded, indent=2).decode()
+        text = json.dumps(msgspec.to_builtins(value), sort_keys=True, indent=2)
     sys.stdout.write((CONTROL if _takes_all() else _NOT_ASCII).sub(_escaped, text) + "\n")
 
 
