@@ -144,9 +144,9 @@ _NETWORK = (
     _quantity("tcp.aborts", "TCP connections aborted on timeout", "", "counter",
               ("hw_tcp_abort_on_timeout_total",)),
     _quantity("net.rx_errors", "NIC receive errors", "", "counter",
-              ("hw_net_rx_errors_total",), "device"),
+              ("hw_net_rx_errors_total", "node_network_receive_errs_total"), "device"),
     _quantity("net.tx_errors", "NIC transmit errors", "", "counter",
-              ("hw_net_tx_errors_total",), "device"),
+              ("hw_net_tx_errors_total", "node_network_transmit_errs_total"), "device"),
 )  # fmt: skip
 
 _HOST = (

@@ -10,8 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from ray_sentinel.diagnose import stats, wording
+from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import Case
-from ray_sentinel.diagnose.detect import attribution, pace, rdma
+from ray_sentinel.diagnose.detect import attribution, nic, pace, rdma
 from ray_sentinel.diagnose.detect.attribution import Attribution, port_culprit
 from ray_sentinel.diagnose.panel import listed
 from ray_sentinel.diagnose.slowness import slow_link
@@ -33,7 +34,8 @@ _WHY = {
 
 def applies(case: Case) -> float:
     """There is anything that tells of the network."""
-    keys = ("rdma.retx", "rdma.port", "tcp.retx", "rdma.ack_timeout")
+    keys = ("rdma.retx", "rdma.port", "tcp.retx", "rdma.ack_timeout", "net.rx_errors",
+            "net.tx_errors")  # fmt: skip
     return 0.6 if any(case.view.has(key) for key in keys) else 0.0
 
 
@@ -50,6 +52,9 @@ def run(case: Case) -> Diagnosis:
     jammed = case.once(rdma.congested)
     if jammed:
         return _congested(case, jammed)
+    cards = case.once(nic.find)
+    if cards:
+        return _cards(case, cards)
     if ports:
         return _mild(case, ports)
     return _clean(case)
@@ -132,6 +137,30 @@ def _congested(case: Case, jammed: tuple[rdma.PortTrouble, ...]) -> Diagnosis:
     )
 
 
+def _cards(case: Case, cards: tuple[Anomaly, ...]) -> Diagnosis:
+    where = listed(sorted({f"{card.unit} of {card.host}" for card in cards}))
+    text = (
+        f"Network cards count errors: {where}. They carry storage and control traffic; no effect "
+        "on the step time is seen."
+    )
+    culprits = {
+        (card.host, card.unit): Culprit(host=card.host, device=card.unit, reason=card.text)
+        for card in cards
+    }
+    return _answer(
+        case,
+        "nic-errors",
+        text,
+        confidence=0.65,
+        weight=0.38,
+        onset=min(card.at for card in cards),
+        culprits=tuple(culprits.values()),
+        chain=tuple(wording.linked(sorted(cards, key=lambda card: card.at)[:4])),
+        facts=tuple(card.fact() for card in cards[:8]),
+        anomalies=tuple(card.text for card in cards[:12]),
+    )
+
+
 def _mild(case: Case, ports: tuple[rdma.PortTrouble, ...]) -> Diagnosis:
     where = listed([f"{port.unit} of {port.host}" for port in ports])
     text = (
@@ -160,13 +189,34 @@ def _clean(case: Case) -> Diagnosis:
         text = "No RDMA series: the collectives' network can neither be cleared nor blamed."
         return wording.plain(case, NAME, ANALYSIS, "unknown", "no-data", text, 0.3, tcp)
     text = "The network is healthy: no RDMA port lost packets, timed out or went down."
-    if tcp:
+    if any(fact.unit for fact in tcp):
         text += " TCP retransmits alone do not slow collectives."
     return wording.plain(case, NAME, ANALYSIS, "healthy", "none", text, 0.9, tcp)
 
 
 def _tcp_facts(case: Case) -> tuple[Fact, ...]:
-    """Hosts with many TCP retransmits outside checkpoints: told, and cleared."""
+    """Hosts with many TCP retransmits outside checkpoints, and with connections that were given up:
+    told, and cleared."""
+    return (*_retransmits(case), *_aborts(case))
+
+
+def _aborts(case: Case) -> tuple[Fact, ...]:
+    panel = case.view.panel("tcp.aborts")
+    return tuple(
+        Fact(
+            text=f"{row.host}: {count:,.0f} {panel.quantity.title} within the job: a peer of its "
+            "storage or control traffic did not answer",
+            metric=panel.metric,
+            promql=panel.promql(row),
+            host=row.host,
+            value=float(count),
+        )
+        for row, count in zip(panel.rows, np.nansum(panel.increases(), axis=1), strict=True)
+        if count >= nic.MANY
+    )[:6]
+
+
+def _retransmits(case: Case) -> tuple[Fact, ...]:
     panel = case.view.panel("tcp.retx")
     if panel.empty:
         return ()
@@ -235,6 +285,9 @@ def _next_steps(cause: str) -> tuple[str, ...]:
     if cause == "congestion":
         return ("Have the fabric's switches checked: ECN and PFC settings, oversubscribed links.",
                 "Look for other jobs on the same leaf switches at that time.")  # fmt: skip
+    if cause == "nic-errors":
+        return ("Check cable, transceiver and driver of the named network cards.",
+                "Do not exclude the node for them while its RDMA ports are clean.")  # fmt: skip
     return ("Check cable, transceiver and switch port of the named devices.",
             "Exclude nodes of priority 1, then 2, where spare nodes allow it.",
             "Do not exclude nodes for TCP retransmits.")  # fmt: skip

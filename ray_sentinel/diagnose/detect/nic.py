@@ -1,0 +1,59 @@
+"""Errors that a host's network cards count: bad frames, checksums, aborted transmissions.
+
+These cards carry storage and control traffic (and RoCE's own errors show in the RDMA counters):
+they name a card or cable to look at, and are no cause of slow steps by themselves.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ray_sentinel.diagnose import stats
+from ray_sentinel.diagnose.anomaly import Anomaly
+from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.panel import Panel
+
+MANY = 10.0
+OVER_PEERS = 5.0
+LASTING_SECONDS = 300.0
+"""Errors in less time are an event (a link that was reset), no bad card."""
+
+
+def find(case: Case) -> tuple[Anomaly, ...]:
+    """Cards whose errors went on for minutes and clearly exceed the others', the worst first."""
+    found = [
+        anomaly
+        for key in ("net.rx_errors", "net.tx_errors")
+        for anomaly in _cards(case, case.view.panel(key), key)
+    ]
+    return tuple(sorted(found, key=lambda anomaly: -anomaly.size))
+
+
+def _cards(case: Case, panel: Panel, key: str) -> list[Anomaly]:
+    if panel.empty:
+        return []
+    grown = panel.increases()
+    totals = np.nansum(grown, axis=1)
+    least = max(MANY, OVER_PEERS * stats.background(totals))
+    found = []
+    for row, rises, total in zip(panel.rows, grown, totals, strict=True):
+        with np.errstate(invalid="ignore"):
+            cells = np.flatnonzero(rises > 0)
+        if total < least or case.times[cells[-1]] - case.times[cells[0]] < LASTING_SECONDS:
+            continue
+        count = f"{total:,.0f} {panel.quantity.title}"
+        found.append(
+            Anomaly(
+                kind=key.replace("_", "-"),
+                text=f"{row.unit} of {row.host}: {count} within the job",
+                at=float(case.times[cells[0]]),
+                until=float(case.times[cells[-1]]),
+                uncertainty=case.cell,
+                host=row.host,
+                unit=row.unit,
+                size=float(total),
+                metric=panel.metric,
+                promql=panel.promql(row),
+            )
+        )
+    return found
