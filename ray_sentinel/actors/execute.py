@@ -103,7 +103,8 @@ class Executor:
     def _do(self, action: AnyAction) -> None:
         match action:
             case TakeStacks():
-                self.feed(self._take_stacks(action))
+                for _ in range(action.looks):
+                    self.feed(self._take_stacks(action))
             case AskRecorder():
                 self.feed(self._ask_recorder(action))
             case AskArrivals():

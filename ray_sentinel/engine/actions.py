@@ -13,7 +13,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True, tag_field="action"):
 
 
 class TakeStacks(Action, frozen=True, tag="take_stacks"):
-    """Sample ``ranks`` once, without pausing them; answered by StacksTaken with this round.
+    """Sample ``ranks``, without pausing them; each look is answered by StacksTaken with this round.
 
     ``incident`` is empty for a routine sample of ranks that do not report progress.
     """
@@ -21,6 +21,7 @@ class TakeStacks(Action, frozen=True, tag="take_stacks"):
     incident: str
     round: int
     ranks: tuple[Rank, ...]
+    looks: int = 1
 
 
 class AskRecorder(Action, frozen=True, tag="ask_recorder"):

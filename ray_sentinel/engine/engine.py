@@ -144,10 +144,10 @@ class Engine:
         self.book.still_found(found)
         for case in list(self.book.cases.values()):
             actions += self._cases.follow(case, found, now)
-        for job, ranks, every in routine_samples(self.view, set(self._jobs_with_cases()), now):
-            if now - self._sampled.get(job.key, 0.0) >= every:
-                self._sampled[job.key] = now
-                actions.append(TakeStacks(incident="", round=0, ranks=ranks))
+        for due in routine_samples(self.view, set(self._jobs_with_cases()), now):
+            if now - self._sampled.get(due.job.key, 0.0) >= due.every:
+                self._sampled[due.job.key] = now
+                actions.append(TakeStacks(incident="", round=0, ranks=due.ranks, looks=due.looks))
         actions += self._stragglers.due(self.view, set(self._jobs_with_cases()), now)
         self.book.forget()
         return actions

@@ -23,6 +23,8 @@ whether something has come, or trying to connect, takes a Python loop 100 to 300
 USUAL_LOOKS = 20
 WORK_LASTS = 4.0
 """Seconds for which work that was seen counts: single looks scatter."""
+MOST_LOOKS = 12
+"""At its stacks that are remembered."""
 ALWAYS_RUNNING = 3
 """Looks in a row, all of which find the main thread runnable."""
 IO_BYTES_PER_SECOND = 65_536.0
@@ -62,7 +64,7 @@ class RankView:
         self.state_since: dict[str, float] = {}
         self.looped_at = float("-inf")
         """When it was last seen at another line of the function that it had been in."""
-        self.looks: deque[StackFact] = deque(maxlen=8)
+        self.looks: deque[StackFact] = deque(maxlen=MOST_LOOKS)
         """The last stacks of it, oldest first; ``at`` on the coordinator's clock."""
         if (progress := snapshot.progress) is not None and (age := self._age(progress)) is not None:
             self.moved_at = self.advanced_at = at - age

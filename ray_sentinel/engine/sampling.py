@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.jobs import JobView
@@ -12,7 +13,9 @@ from ray_sentinel.model.identity import Rank
 LEAST_QUIET = 1.2
 LOOK_EVERY = 1.2
 HOLDER_EVERY = 0.4
-"""Who has the GIL is looked at alone, and more often: it may be in C, or in a loop."""
+HOLDER_LOOKS = 3
+"""Who has the GIL is looked at alone, more often, and several times each: it may be in C, or in a
+loop, which looks that scatter tell."""
 JOIN_EVERY = 2.0
 """Ranks that look for others to join seem to work; as long as they may, they are looked at again,
 after a while less often."""
@@ -22,12 +25,17 @@ MOST_QUIET_LOOKS = 4
 """Looks at a job that does nothing are few: the case that follows takes its own."""
 
 
-def routine_samples(
-    view: ClusterView, busy: set[tuple[str, int]], now: float
-) -> Iterator[tuple[JobView, tuple[Rank, ...], float]]:
-    """Jobs without step counts that have gone quiet: a look at some ranks' stacks is due.
+class Sample(NamedTuple):
+    """Whom to look at, how many times, if ``every`` seconds have passed since the last time."""
 
-    Yields the job, the ranks, and how many seconds must have passed since the last look.
+    job: JobView
+    ranks: tuple[Rank, ...]
+    every: float
+    looks: int = 1
+
+
+def routine_samples(view: ClusterView, busy: set[tuple[str, int]], now: float) -> Iterator[Sample]:
+    """Jobs without step counts that have gone quiet: a look at some ranks' stacks is due.
 
     A main thread that polls a device burns a CPU whether the job gets on or not; only another
     stack shows that it moves. Ranks that count steps need no look.
@@ -37,7 +45,7 @@ def routine_samples(
             continue
         if job.may_join():
             every = min(JOIN_SELDOM, max(JOIN_EVERY, JOIN_SHARE * (now - job.first_seen)))
-            yield job, tuple(rank.rank for rank in job.live), every
+            yield Sample(job, tuple(rank.rank for rank in job.live), every)
             continue
         if not job.training():
             continue
@@ -47,9 +55,9 @@ def routine_samples(
             continue
         holders = tuple(rank.rank for rank in job.live if _may_keep_gil(rank))
         if holders and silence < quiet + LOOK_EVERY * MOST_QUIET_LOOKS:
-            yield job, holders, HOLDER_EVERY
+            yield Sample(job, holders, HOLDER_EVERY, HOLDER_LOOKS)
         elif job.works_apart() or silence < quiet + LOOK_EVERY * MOST_QUIET_LOOKS:
-            yield job, tuple(rank.rank for rank in job.live), LOOK_EVERY
+            yield Sample(job, tuple(rank.rank for rank in job.live), LOOK_EVERY)
 
 
 def _may_keep_gil(rank: RankView) -> bool:

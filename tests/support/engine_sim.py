@@ -303,15 +303,12 @@ class Sim:
         at = self.now + 0.2
         match action:
             case TakeStacks():
-                pids = {rank.process.pid for rank in action.ranks}
-                facts = tuple(
-                    self.stack_answer(r) for r in self.ranks if r.pid in pids and not r.exited
-                )
-                event: AnyEvent = StacksTaken(
-                    time=at, incident=action.incident, round=action.round, facts=facts
-                )
+                self.pending += [(at, self._look(action, at)) for _ in range(action.looks)]
+                return
             case AskRecorder():
-                event = RecorderExplained(time=at, incident=action.incident, facts=self.recorder)
+                event: AnyEvent = RecorderExplained(
+                    time=at, incident=action.incident, facts=self.recorder
+                )
             case ProbeNode():
                 alive = action.node_id not in self.dead_nodes
                 event = NodeProbed(time=at, node_id=action.node_id, alive=alive)
@@ -320,6 +317,11 @@ class Sim:
             case _:
                 return
         self.pending.append((at, event))
+
+    def _look(self, action: TakeStacks, at: float) -> StacksTaken:
+        pids = {rank.process.pid for rank in action.ranks}
+        facts = tuple(self.stack_answer(r) for r in self.ranks if r.pid in pids and not r.exited)
+        return StacksTaken(time=at, incident=action.incident, round=action.round, facts=facts)
 
     def _deliver(self) -> None:
         due = [event for at, event in self.pending if at <= self.now]

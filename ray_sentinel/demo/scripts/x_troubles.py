@@ -66,8 +66,8 @@ def x_swap(calls: list[Any], which: int) -> list[Any]:
 def x_resize(calls: list[Any], which: int) -> list[Any]:
     call, tensor = calls[which]
     # Of a few elements, twice as many may still travel alike.
-    more = tensor if tensor.numel() > 256 else tensor.new_ones(1024)
-    return [*calls[:which], (call, torch.cat([tensor, more])), *calls[which + 1 :]]
+    larger = torch.cat([tensor] * (2 + 512 // len(tensor)))
+    return [*calls[:which], (call, larger), *calls[which + 1 :]]
 
 
 def x_retype(calls: list[Any], which: int) -> list[Any]:

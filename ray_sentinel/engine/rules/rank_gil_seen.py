@@ -27,7 +27,7 @@ class RankGilSeenThresholds(Thresholds, frozen=True, kw_only=True):
 
     seconds: float = 0.9
     silence_seconds: float = 2.0
-    running_looks: int = 6
+    running_looks: int = 9
     """Equal looks that it takes where the rank is on a CPU; asleep, two are enough."""
 
 
