@@ -95,6 +95,7 @@ COUNTERS: dict[Metric, tuple[Source, ...]] = {
         _hw("retrans_timeout_events"),  # efa
         _hw("RcTimeOut"),  # hfi1
         _hw("requester_timeout"),  # mana
+        _hw("RTO"),  # irdma since its third generation
     ),
     _counter("hw_rdma_rx_cnp_pkts_total", "Congestion notifications received."): (
         _hw("rx_rdma_cnp_pkts"),
