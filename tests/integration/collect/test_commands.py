@@ -199,7 +199,7 @@ def test_wrong_usage(plugins: Path, args: list[str], says: str) -> None:
 
 def test_a_setting_that_the_collector_does_not_know(plugins: Path) -> None:
     done = sentinel(plugins, "collect", "mine", "--set", "scal=2")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "[collectors.mine]: unknown key scal; did you mean scale?" in done.stderr
 
 
