@@ -108,11 +108,6 @@ def plan_from(args: argparse.Namespace) -> Plan:
     for port in args.port:
         if not 0 < port < 65536:
             raise UsageError(f"--port {port}: ports go from 1 to 65535")
-    for name in ("need_gib", "max_skew"):
-        if not 0 <= getattr(args, name) < float("inf"):
-            raise UsageError(f"--{name.replace('_', '-')} must be a number of at least 0")
-    if not 0 < args.deadline < float("inf"):
-        raise UsageError("--deadline must be a positive number of seconds")
     if args.nodes is not None and args.nodes < 1:
         raise UsageError("--nodes must be at least 1")
     if args.gpus is not None and args.gpus < 0:

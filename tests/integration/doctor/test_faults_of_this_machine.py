@@ -277,8 +277,8 @@ def test_a_configuration_file_that_is_none(tmp_path: Path, kind: str) -> None:
     [
         (("--nodes", "0"), "--nodes must be at least 1"),
         (("--gpus", "-1"), "--gpus must be at least 0"),
-        (("--deadline", "0"), "--deadline must be a positive number"),
-        (("--max-skew", "nan"), "--max-skew must be a number"),
+        (("--deadline", "0"), "--deadline: 0 is not more than 0"),
+        (("--max-skew", "nan"), "--max-skew: nan is no number"),
         (("--port", "65536"), "ports go from 1 to 65535"),
     ],
 )
