@@ -6,13 +6,13 @@ handled one at a time.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
+from ray_sentinel.actors.handling import handled
 from ray_sentinel.actors.log_writer import LogWriter
 from ray_sentinel.clock import Clock
 from ray_sentinel.engine.actions import AnyAction
@@ -20,8 +20,6 @@ from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import AnyEvent
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import JobStatus, State
-
-log = logging.getLogger(__name__)
 
 SET_BACK = 1.0
 """Seconds by which an event may be late; with more, the clock was set back."""
@@ -74,15 +72,11 @@ class Brain:
         return self._last
 
     def _handled(self, event: AnyEvent) -> list[AnyAction]:
-        try:
-            actions = self._engine.handle(event)
-        except Exception as error:  # a rule's mistake must not end the watch, nor pass unseen
-            log.exception("the engine failed on %s", type(event).__name__)
+        actions, failure = handled(self._engine, event)
+        if failure:
             self._failure = (
-                f"the engine failed on {type(event).__name__} ({type(error).__name__}: {error}): "
-                "the coordinator's log has the traceback, the event log the way there"
+                f"{failure}: the coordinator's log has the traceback, the event log the way there"
             )
-            return []
         return actions
 
     def written(self, number: int) -> bool:

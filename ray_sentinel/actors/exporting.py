@@ -18,6 +18,8 @@ from ray_sentinel.model.metrics import Family
 log = logging.getLogger(__name__)
 
 GROUP = "ray_sentinel.exporters"
+_TELLING = (SentinelError, ImportError, AttributeError, OSError)
+"""Errors whose text says enough."""
 MOST_NOTES = 20
 """What went wrong is shown and logged so often at most."""
 
@@ -37,29 +39,25 @@ class Exporting:
         found = metadata.entry_points(group=GROUP) if points is None else points
         unique = {point.name: point for point in found}
         for name, point in sorted(unique.items()):
-            exporter = self._make(name, point, config, host, address)
-            if exporter is not None:
-                self._running.append(exporter)
+            try:
+                self._running += self._made(name, point, config, host, address)
+            except Exception as error:  # anybody's code: the others are made, and the agent starts
+                log.debug("exporter %s cannot be made", name, exc_info=True)
+                kind = "" if isinstance(error, _TELLING) else f"{type(error).__name__}: "
+                self._say(f"exporter {name}: {kind}{error}")
 
-    def _make(
+    def _made(
         self, name: str, point: metadata.EntryPoint, config: Config, host: str, address: str
-    ) -> Exporter | None:
-        try:
-            kind: type[Exporter] = point.load()
-            options = options_for(name, kind, config)
-            if options is None:
-                return None
-            exporter = kind(host, address, options)
-            exporter.start()
-            self._note_port(exporter, config.agent.port)
-        except (SentinelError, ImportError, AttributeError, OSError) as error:
-            self._say(f"exporter {name}: {error}")
-            return None
-        except Exception as error:  # anybody's code: the others are made, and the agent starts
-            log.debug("exporter %s cannot be made", name, exc_info=True)
-            self._say(f"exporter {name}: {type(error).__name__}: {error}")
-            return None
-        return exporter
+    ) -> tuple[Exporter, ...]:
+        """The exporter, or none where it is off."""
+        kind: type[Exporter] = point.load()
+        options = options_for(name, kind, config)
+        if options is None:
+            return ()
+        exporter = kind(host, address, options)
+        exporter.start()
+        self._note_port(exporter, config.agent.port)
+        return (exporter,)
 
     def _note_port(self, exporter: Exporter, wanted: int) -> None:
         place = urlsplit(exporter.url)

@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 MOST_WAITING = 20_000
 """Events that may wait for a slow disk; what comes then is not logged."""
 RETRY_SECONDS = 30.0
+_NO_JSON = (ValueError, TypeError, OverflowError, RecursionError)
+"""What an event raises that JSON or UTF-8 cannot hold."""
 
 
 class LogWriter:
@@ -75,7 +77,7 @@ class LogWriter:
                 "happens now is kept in memory only; make room or set log_dir elsewhere"
             )
             log.warning("%s", self.problem)
-        except Exception as error:  # one event that JSON cannot hold must not end the log
+        except _NO_JSON as error:
             log.exception("an event is not in the log")
             self._lost = f"a {type(event).__name__} is not in the event log: {error}"
             self.problem = self._lost

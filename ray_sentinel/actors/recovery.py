@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ray_sentinel.actors.eventlog import Header, read_segment, segments
+from ray_sentinel.actors.handling import handled
 from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import AnyAction, AskRecorder, Capture, TakeStacks
 from ray_sentinel.engine.engine import Engine
@@ -56,18 +57,10 @@ def restore(folder: Path | None, config: Config, taken: int = 0) -> Restored:
     for event in events:
         if answered := _answers(event):
             open_actions.pop(answered, None)
-        for action in _handled(engine, event):
+        for action in handled(engine, event)[0]:
             if asked := _asks(action):
                 open_actions[asked] = action
     return Restored(engine, list(open_actions.values()), len(events), after)
-
-
-def _handled(engine: Engine, event: AnyEvent) -> list[AnyAction]:
-    try:
-        return engine.handle(event)
-    except Exception:  # as live: a rule's mistake must not keep the coordinator from starting, ever
-        log.exception("the engine failed on a %s of the log", type(event).__name__)
-        return []
 
 
 def _recent(folder: Path) -> tuple[Header | None, list[AnyEvent]]:

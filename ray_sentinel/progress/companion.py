@@ -33,6 +33,14 @@ INTERVAL = STAMP_INTERVAL
 """Seconds between two stamps; a stamp takes a few microseconds."""
 
 
+_LIBRARY_ERRORS = (
+    ImportError, AttributeError, LookupError, TypeError, ValueError, AssertionError, RuntimeError,
+    OSError,
+)  # fmt: skip
+"""What libraries raise that are half imported or being torn down, and a process that may start no
+more threads. Stamps go on."""
+
+
 class Companion:
     """The companion of one writer."""
 
@@ -82,7 +90,7 @@ class Companion:
             if request != self._request and self._idle():
                 self._answer(request)
             self._look_after()
-        except Exception:  # libraries half imported or torn down, no more threads: stamps go on
+        except _LIBRARY_ERRORS:
             if not self._failed:
                 log.warning("the companion of the progress record failed", exc_info=True)
             self._failed = True

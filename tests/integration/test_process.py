@@ -14,6 +14,7 @@ import pytest
 from ray_sentinel import process
 from ray_sentinel.errors import MissingPartError
 from ray_sentinel.process import spawning
+from tests.support.living import alive
 
 pytestmark = pytest.mark.integration
 
@@ -28,14 +29,6 @@ child.stdout.read(1)
 print(child.pid, flush=True)
 time.sleep(600)
 """
-
-
-def alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state not in "ZX"
 
 
 def gone(pid: int, seconds: float = 10.0) -> bool:

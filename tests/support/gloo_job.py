@@ -22,22 +22,27 @@ SETTLE = 4.0
 """Seconds from the last rank's mark to the dumps: many times what a call takes to be enqueued."""
 
 
-def run(scenario: str, folder: Path, world: int = WORLD) -> dict[int, bytes]:
-    """Run a scenario; the ranks' dumps in JSON. The pickles lie beside them."""
+def start(program: Path, way: str, world: int, folder: Path) -> list[subprocess.Popen[bytes]]:
+    """Begin all ranks, ``program WAY RANK WORLD FOLDER``, with their flight recorders on."""
     environ = {
         **os.environ,
         "TORCH_FR_BUFFER_SIZE": "2000",
         "OMP_NUM_THREADS": "1",
         "GLOO_SOCKET_IFNAME": "lo",
     }
-    ranks = [
+    return [
         subprocess.Popen(
-            [sys.executable, "-W", "ignore", __file__, scenario, str(rank), str(world), folder],
+            [sys.executable, "-W", "ignore", program, way, str(rank), str(world), folder],
             env=environ,
             stderr=subprocess.DEVNULL,
         )
         for rank in range(world)
     ]
+
+
+def run(scenario: str, folder: Path, world: int = WORLD) -> dict[int, bytes]:
+    """Run a scenario; the ranks' dumps in JSON. The pickles lie beside them."""
+    ranks = start(Path(__file__), scenario, world, folder)
     try:
         _wait(lambda: len(list(folder.glob("at_*"))) == world, "ranks did not come to the place")
         time.sleep(SETTLE)

@@ -28,6 +28,6 @@ def descendants(pid: int) -> list[int]:
 def alive(pid: int) -> bool:
     """Whether it is there, and no zombie."""
     try:
-        return parse_stat(Path(f"/proc/{pid}/stat").read_bytes()).state != "Z"
+        return parse_stat(Path(f"/proc/{pid}/stat").read_bytes()).state not in "ZX"
     except (OSError, ValueError):
         return False

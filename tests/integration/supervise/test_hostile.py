@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.living import alive
 from tests.support.small_disk import small_disk
 
 pytestmark = pytest.mark.integration
@@ -69,13 +70,6 @@ def until(look: Callable[[], Any]) -> Any:
         assert time.monotonic() < deadline, "it did not come"
         time.sleep(0.05)
     return found
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 @pytest.fixture

@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.living import alive
+
 pytestmark = pytest.mark.integration
 
 TRAIN = Path(__file__).parents[2] / "support/supervised_train.py"
@@ -90,13 +92,6 @@ class Job:
             state = json.loads(path.read_text())
             if state.get("ended_at") is None and alive(state["keeper"]):
                 os.kill(state["keeper"], signal.SIGKILL)
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from ray_sentinel.capture import guard
 from ray_sentinel.capture.guarded import readable
 from ray_sentinel.capture.tracer import Traced
 from ray_sentinel.model.identity import ProcessId
+from tests.support.parts import lacking
 
 BEYOND_SELECT = 1500
 """``select(2)`` takes no descriptor from 1024 on."""
@@ -46,7 +47,7 @@ def test_without_a_descriptor_nothing_is_attached(monkeypatch: pytest.MonkeyPatc
 def many_descriptors() -> Iterator[None]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard <= BEYOND_SELECT:
-        pytest.skip(f"this machine allows {hard} descriptors: raise the hard limit (ulimit -Hn)")
+        lacking(f"this machine allows {hard} descriptors: raise the hard limit (ulimit -Hn)")
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, BEYOND_SELECT + 1), hard))
     yield
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

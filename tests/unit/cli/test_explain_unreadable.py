@@ -12,51 +12,33 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.cli.main import main
+from tests.support.bad_paths import EACH, bad
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 STACKS = FIXTURES / "stacks" / "gloo_plain" / "plain"
 QUIET_STACK = STACKS / "pyspy_node1_10262.txt"
 DUMPS = FIXTURES / "flight_recorder" / "gloo_outside"
 QUIET_POLL = FIXTURES / "nccl_ras" / "healthy_while_hung.txt"
+NAME = "notes_9"
+"""Such as a dump may have."""
 KINDS = ("stacks", "flight-recorder", "nccl-ras", "stragglers")
 
 
-def bad(tmp_path: Path, what: str) -> str:
-    """A path to ``what``, under a name that a dump may have."""
-    path = tmp_path / "notes_9"
-    if what == "empty":
-        path.write_bytes(b"")
-    elif what == "garbage":
-        path.write_bytes(bytes(range(256)) * 40)
-    elif what == "folder":
-        path.mkdir()
-    elif what == "fifo":
-        os.mkfifo(path)
-    elif what == "loop":
-        path.symlink_to(path)
-    elif what == "long":
-        path = tmp_path / ("a" * 300)
-    return str(path)
-
-
-BAD = ("missing", "empty", "garbage", "folder", "fifo", "loop", "long")
-
-
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("what", BAD)
+@pytest.mark.parametrize("what", EACH)
 def test_alone_it_is_wrong_usage_that_names_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, what: str
 ) -> None:
-    path = bad(tmp_path, what)
+    path = bad(tmp_path, what, NAME)
     assert main(["explain", kind, path]) == 2
     assert path in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("what", BAD)
+@pytest.mark.parametrize("what", EACH)
 def test_stacks_beside_it_are_explained_and_it_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str
 ) -> None:
-    path = bad(tmp_path, what)
+    path = bad(tmp_path, what, NAME)
     assert main(["explain", "stacks", str(QUIET_STACK)]) == 0
     assert main(["explain", "stacks", str(QUIET_STACK), path, "--json"]) == 2
     assert main(["explain", "stacks", str(STACKS), path]) == 1
@@ -68,7 +50,7 @@ def test_stacks_beside_it_are_explained_and_it_is_named(
 def test_the_json_of_the_others_is_whole(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    main(["explain", "stacks", str(STACKS), bad(tmp_path, "missing"), "--json"])
+    main(["explain", "stacks", str(STACKS), bad(tmp_path, "missing", NAME), "--json"])
     assert len(json.loads(capsys.readouterr().out)["processes"]) == 4
 
 
@@ -83,11 +65,11 @@ def test_a_capture_that_only_says_that_its_tool_failed_is_no_stack(
     assert json.loads(told.out)["culprits"] == []
 
 
-@pytest.mark.parametrize("what", BAD)
+@pytest.mark.parametrize("what", EACH)
 def test_polls_beside_it_are_explained(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str
 ) -> None:
-    path = bad(tmp_path, what)
+    path = bad(tmp_path, what, NAME)
     quiet = main(["explain", "nccl-ras", str(QUIET_POLL)])
     assert quiet == 0
     code = main(["explain", "nccl-ras", str(QUIET_POLL), path])
@@ -103,7 +85,7 @@ def test_dumps_beside_it_are_explained(
 ) -> None:
     good = sorted(map(str, DUMPS.iterdir()))
     assert main(["explain", kind, *good]) == 0
-    path = Path(bad(tmp_path, what))
+    path = Path(bad(tmp_path, what, NAME))
     last = path.with_name("trace_9.json")
     if path.is_symlink() or path.exists():
         path.rename(last)

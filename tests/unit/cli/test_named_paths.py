@@ -10,39 +10,20 @@ import pytest
 from ray_sentinel.cli.main import main
 from ray_sentinel.cli.named_paths import exit_code, is_folder
 from ray_sentinel.errors import InputError
+from tests.support.bad_paths import EACH, bad
 
 NOBODY = 65_534
-
-
-def bad(tmp_path: Path, what: str) -> str:
-    path = tmp_path / "job.log"
-    if what == "empty":
-        path.write_bytes(b"")
-    elif what == "garbage":
-        path.write_bytes(bytes(range(256)) * 40)
-    elif what == "folder":
-        path.mkdir()
-    elif what == "folder of garbage":
-        path.mkdir()
-        (path / "train.log").write_bytes(bytes(range(256)) * 40)
-    elif what == "fifo":
-        os.mkfifo(path)
-    elif what == "loop":
-        path.symlink_to(path)
-    elif what == "long":
-        path = tmp_path / ("a" * 300)
-    return str(path)
 
 
 @pytest.mark.parametrize("command", ["triage", "diagnose"])
 @pytest.mark.parametrize(
     "what",
-    ["missing", "empty", "garbage", "folder", "folder of garbage", "fifo", "loop", "long"],
+    [*EACH, "folder of garbage"],
 )
 def test_what_holds_nothing_is_wrong_usage(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, what: str
 ) -> None:
-    path = bad(tmp_path, what)
+    path = bad(tmp_path, what, "job.log")
     assert main([command, path]) == 2
     assert path in capsys.readouterr().err
 

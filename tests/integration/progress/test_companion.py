@@ -16,6 +16,8 @@ from ray_sentinel.progress.identity import RankIdentity
 from ray_sentinel.progress.requests import Wish, pack_request
 from ray_sentinel.progress.writer import ProgressWriter
 
+pytestmark = pytest.mark.integration
+
 DEADLINE = 10.0
 
 

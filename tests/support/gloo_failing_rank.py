@@ -1,0 +1,54 @@
+"""One rank of ``gloo_failing_job``: ``gloo_failing_rank.py WAY RANK WORLD FOLDER``.
+
+Rank ``WRONG`` makes a wrong call in step ``STEPS``, so that all ranks fail.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import TracebackType
+
+WRONG = 4
+STEPS = 16
+
+
+def train(way: str, rank: int, world: int, folder: Path) -> None:
+    """Each step sums over the row (two ranks), then over the column (all even, or all odd)."""
+    import torch
+    import torch.distributed as dist
+
+    dist.init_process_group(
+        "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=world
+    )
+    columns = [dist.new_group(list(range(first, world, 2))) for first in range(2)]
+    rows = [dist.new_group([first, first + 1]) for first in range(0, world, 2)]
+    for step in range(STEPS + 2):
+        row, column = torch.ones(512), torch.ones(2048)
+        if (rank, step) == (WRONG, STEPS):
+            row, column = {
+                "shape": (row, torch.ones(4096)),
+                "dtype": (row, column.double()),
+                "small": (row, column[:1024]),
+                "row": (torch.ones(1024), column),
+                "rowsmall": (row[:256], column),
+            }[way]
+        dist.all_reduce(row, group=rows[rank // 2])
+        dist.all_reduce(column, group=columns[rank % 2])
+    dist.barrier()
+
+
+def main() -> None:
+    way, rank, world, folder = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), Path(sys.argv[4])
+
+    def leave(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        from torch._C._distributed_c10d import _dump_fr_trace_json
+
+        (folder / f"trace_{rank}.json").write_bytes(_dump_fr_trace_json())
+
+    sys.excepthook = leave
+    train(way, rank, world, folder)
+
+
+if __name__ == "__main__":
+    main()
