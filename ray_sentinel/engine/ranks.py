@@ -26,7 +26,11 @@ WORK_LASTS = 4.0
 MOST_LOOKS = 12
 """At its stacks that are remembered."""
 ALWAYS_RUNNING = 3
-"""Looks in a row, all of which find the main thread runnable."""
+"""Looks in a row, all of which find the main thread runnable and hardly ever asleep in between."""
+SLEEPS_PER_SECOND = 12.0
+"""On a crowded machine whoever works in small turns is found waiting for a CPU at every look. It
+still goes to sleep after each turn; a loop of Python only hands the lock to threads that want it,
+twice each time, and a companion wants it twice a second."""
 IO_BYTES_PER_SECOND = 65_536.0
 """Reads and writes above this are work: a model load, a checkpoint, a data set. PyTorch's store,
 polled every 10 ms by a rank that waits for the others to join, moves 5 kB/s."""
@@ -134,7 +138,7 @@ class RankView:
         ended = self._new_steps(before.progress, snapshot.progress)
         self._note_states(at)
         self.spinning = self._main_share(before, elapsed) > SPIN_CPU_SHARE
-        self._running_looks = self._running_looks + 1 if self.process.state == "R" else 0
+        self._running_looks = self._running_looks + 1 if self._never_rests(before, elapsed) else 0
         if self._computes(before, elapsed) and not self.spinning:
             self._worked_at = at
         recently = at - self._worked_at < WORK_LASTS
@@ -199,6 +203,10 @@ class RankView:
 
     def _main_share(self, before: RankSnapshot, elapsed: float) -> float:
         return (self.process.main_cpu_seconds - before.process.main_cpu_seconds) / elapsed
+
+    def _never_rests(self, before: RankSnapshot, elapsed: float) -> bool:
+        sleeps = self.process.main_sleeps - before.process.main_sleeps
+        return self.process.state == "R" and sleeps / elapsed < SLEEPS_PER_SECOND
 
     def _computes(self, before: RankSnapshot, elapsed: float) -> bool:
         share = self._main_share(before, elapsed)

@@ -58,6 +58,8 @@ class ProcessState(msgspec.Struct, frozen=True, kw_only=True):
     """Of the main thread alone."""
     main_switches: int = 0
     """How often the main thread was put on a CPU (third field of its schedstat)."""
+    main_sleeps: int = 0
+    """How often the main thread went to sleep by itself (``voluntary_ctxt_switches``)."""
     threads: int = 0
     runnable_threads: int = 0
     rss_bytes: int = 0

@@ -88,6 +88,8 @@ class _Sight(msgspec.Struct, frozen=True, kw_only=True):
     stat: Stat
     thread: ThreadSample | None
     """The one that trains."""
+    sleeps: int
+    """How often that one went to sleep by itself."""
     companion: ThreadSample | None
     walk: _Walk
     quiet: float
@@ -154,6 +156,7 @@ class StateReader:
         return _Sight(
             stat=stat,
             thread=thread,
+            sleeps=self._number(f"{pid}/task/{tid}/status", "voluntary_ctxt_switches"),
             companion=companion,
             walk=walk,
             quiet=quiet,
@@ -169,6 +172,7 @@ class StateReader:
             cpu_seconds=stat.cpu_seconds,
             main_cpu_seconds=(thread.cpu_seconds if thread else None) or 0.0,
             main_switches=(thread.switches if thread else None) or 0,
+            main_sleeps=sight.sleeps,
             threads=stat.threads,
             runnable_threads=walk.runnable,
             rss_bytes=stat.rss_bytes,
@@ -176,7 +180,7 @@ class StateReader:
             frozen=sight.frozen,
             blocked_threads=tuple(walk.blocked),
             interpreter=interpreter,
-            tracer_pid=self._tracer(stat.pid) if sight.suspicious else 0,
+            tracer_pid=self._number(f"{stat.pid}/status", "TracerPid") if sight.suspicious else 0,
         )
 
     def _thread(self, pid: int, tid: int, now: float) -> ThreadSample | None:
@@ -210,10 +214,12 @@ class StateReader:
                 walk.blocked.append((tid, thread.wchan))
         return walk
 
-    def _tracer(self, pid: int) -> int:
-        for line in self._text(f"{pid}/status").splitlines():
-            if line.startswith("TracerPid:"):
-                return int(line.split()[1])
+    def _number(self, name: str, key: str) -> int:
+        """A number of a file in the form of ``status``; 0 where it is not there."""
+        for line in self._text(name).splitlines():
+            found, _, value = line.partition(":")
+            if found == key and value.strip().isdigit():
+                return int(value)
         return 0
 
     def _io(self, pid: int) -> int:

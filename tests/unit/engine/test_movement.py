@@ -81,6 +81,22 @@ def test_work_counts_for_some_seconds_for_looks_scatter() -> None:
     assert not view.working
 
 
+@pytest.mark.parametrize(("sleeps", "working"), [(40, True), (7, False)])
+def test_work_in_turns_is_told_from_a_loop_however_crowded_the_machine(
+    sleeps: int, working: bool
+) -> None:
+    view = RankView(IDLE, "n", 0.0, 0.0)
+    for second in range(1, 6):
+        turn = after(
+            state="R",
+            main_cpu_seconds=0.08 * second,
+            main_switches=60 * second,
+            main_sleeps=sleeps * second,
+        )
+        view.update(turn, float(second), float(second))
+    assert view.working is working
+
+
 def test_another_place_in_the_code_is_news_only_where_nothing_moved_in_between() -> None:
     view = RankView(IDLE, "n", 0.0, 0.0)
     view.look(look(1.0, "here"), job_moved=0.0)

@@ -23,6 +23,16 @@ def test_a_healthy_rank(tree):
     assert reading.quiet_seconds == 0.0
 
 
+def test_how_often_the_training_thread_went_to_sleep_by_itself(tree):
+    folder = tree.process(100, 1, "python")
+    status = folder / "task" / "100" / "status"
+    status.write_text("Name:\tx\nvoluntary_ctxt_switches:\t42\nnonvoluntary_ctxt_switches:\t7\n")
+    reader = StateReader(tree.root)
+    assert reader.read((100, 1000), 10.0).state.main_sleeps == 42
+    status.write_text("voluntary_ctxt_switches:\tmany\n")
+    assert reader.read((100, 1000), 11.0).state.main_sleeps == 0
+
+
 def test_gone_or_another_process(tree):
     reader = StateReader(tree.root)
     assert reader.read((100, 1000), 10.0) is None
