@@ -6,14 +6,17 @@ from collections.abc import Iterable, Mapping
 
 from ray_sentinel.config import Config
 from ray_sentinel.engine.gpus import GpuLevels
-from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.engine.jobs import FORGET_SECONDS, JobView
 from ray_sentinel.engine.phases import PhaseBook
 from ray_sentinel.engine.scalars import Scalars
 from ray_sentinel.engine.telemetry import Telemetry
 from ray_sentinel.model.identity import Node
 from ray_sentinel.model.progress import Snapshot
 
-FORGET_ENDED_SECONDS = 600.0
+LOST_SECONDS = 60.0
+"""So long after a node has left its ranks count as what was lost with it; then as ended."""
+MOST_BOOKS = 64
+"""Jobs whose phases are known, those that run aside."""
 OOM_SECONDS = 30.0
 """The kernel's word on a killed process comes within so long of its end."""
 CLOCK_DRIFT = 0.01
@@ -44,9 +47,13 @@ class NodeView:
         else:
             self.offset += CLOCK_DRIFT * (offset - self.offset)
         self.node, self.snapshot, self.seen_at = snapshot.node, snapshot, now
-        self.left_at = None
+        # That it has left is Ray's word: a snapshot may have been under way.
         self.alive = None
         self.probe_asked_at = None
+
+    def join(self) -> None:
+        """Ray shows it, maybe again."""
+        self.left_at, self.expected_leave, self.leave_reason = None, False, ""
 
     def silence(self, now: float) -> float:
         """Seconds since its last snapshot, or since it joined."""
@@ -98,11 +105,33 @@ class ClusterView:
             job.mark_gone(snapshot.node.id, present, at)
 
     def advance(self, now: float) -> None:
-        """Derive what follows from time alone; forget jobs that ended long ago."""
+        """Derive what follows from time alone; forget jobs and nodes that went long ago."""
+        lost = self._left(now, LOST_SECONDS)
         for key, job in list(self.jobs.items()):
+            job.lose(lost)
             job.advance(now)
-            if job.ended_at is not None and now - job.ended_at > FORGET_ENDED_SECONDS:
+            if job.ended_at is not None and now - job.ended_at > FORGET_SECONDS:
                 del self.jobs[key]
+        self._forget_nodes(now)
+
+    def _left(self, now: float, seconds: float) -> dict[str, float]:
+        """Nodes that left longer ago than that, and when they did."""
+        return {
+            key: node.left_at
+            for key, node in self.nodes.items()
+            if node.left_at is not None and now - node.left_at > seconds
+        }
+
+    def _forget_nodes(self, now: float) -> None:
+        """Those that left long ago, but for what jobs that are remembered ran on."""
+        old = self._left(now, FORGET_SECONDS)
+        if not old:
+            return
+        used = {rank.node for job in self.jobs.values() for rank in job.ranks.values()}
+        for node_id in old.keys() - used:
+            del self.nodes[node_id]
+            self.telemetry.forget(node_id)
+            self.gpu_levels.forget(node_id)
 
     def recall(self, phases: Mapping[str, Mapping[str, Iterable[float]]]) -> None:
         """Take over what earlier runs of jobs have shown of their phases: job → phase → seconds."""
@@ -120,7 +149,14 @@ class ClusterView:
         return view.node.host if view else node_id
 
     def _book(self, job: str) -> PhaseBook:
-        return self._books.setdefault(job, PhaseBook(self.config.hang.phase_budgets))
+        """What is known of a job's phases; of too many jobs, those used longest ago go."""
+        book = self._books.pop(job, None) or PhaseBook(self.config.hang.phase_budgets)
+        self._books[job] = book
+        running = {name for name, _ in self.jobs}
+        spare = [name for name in self._books if name not in running and name != job]
+        for name in spare[: max(0, len(self._books) - MOST_BOOKS)]:
+            del self._books[name]
+        return book
 
     def _job(self, job: str, attempt: int, now: float) -> JobView:
         view = self.jobs.get((job, attempt))

@@ -83,7 +83,7 @@ class Engine:
             case Tick():
                 return self._tick(now)
             case NodeJoined():
-                self.view.nodes.setdefault(event.node.id, NodeView(event.node, now))
+                self.view.nodes.setdefault(event.node.id, NodeView(event.node, now)).join()
             case NodeLeft() | NodeProbed():
                 self._node_changed(event, now)
             case StacksTaken():
@@ -149,8 +149,18 @@ class Engine:
                 self._sampled[due.job.key] = now
                 actions.append(TakeStacks(incident="", round=0, ranks=due.ranks, looks=due.looks))
         actions += self._stragglers.due(self.view, set(self._jobs_with_cases()), now)
-        self.book.forget()
+        self._forget(now)
         return actions
+
+    def _forget(self, now: float) -> None:
+        self.book.forget()
+        for key in self._sampled.keys() - self.view.jobs.keys():
+            del self._sampled[key]
+        busy = set(self._jobs_with_cases())
+        for job in self.view.jobs.values():
+            # A case looks up what it was told of in the job.
+            if job.key not in busy:
+                job.forget_replaced(now)
 
     def _probes(self, now: float) -> list[AnyAction]:
         limit = self.config.coordinator.lost_snapshots * self.config.agent.snapshot_interval

@@ -107,6 +107,12 @@ class GpuLevels:
                     old = self._work.get(key)
                     self._work[key] = power if old is None else old + LEARN * (power - old)
 
+    def forget(self, node_id: str) -> None:
+        """The node left long ago."""
+        for levels in (self._work, self._rest):
+            for key in [key for key in levels if key[0] == node_id]:
+                del levels[key]
+
     def gpus(self, view: ClusterView, job: JobView, now: float) -> list[Gpu]:
         """The job's GPUs as they are now."""
         found = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -22,6 +22,8 @@ DOUBT_SECONDS = 60.0
 """After so much movement it trains, though no stack could be read: there may be no right to."""
 STARTUP_QUIET_SECONDS = 60.0
 """So long nothing may move while a job starts up or ends."""
+FORGET_SECONDS = 600.0
+"""What has ended is remembered for so long."""
 GAP = 0.5
 """Shorter quiet spells of a job without steps are not remembered, in seconds."""
 
@@ -37,7 +39,8 @@ class JobView:
         self.ranks: dict[ProcessId, RankView] = {}
         self.exits: list[tuple[float, Exit]] = []
         """Since the last incident, in their order."""
-        self._told: set[ProcessId] = set()
+        self._told: dict[ProcessId, float] = {}
+        """Processes whose exit was told, and when they ended."""
         self.pace = Pace()
         self.gaps = Pace()
         self.busy_seconds = 0.0
@@ -94,7 +97,7 @@ class JobView:
         process = exit_.rank.process
         if process in self._told and not self._knows_more(exit_):
             return
-        self._told.add(process)
+        self._told[process] = at
         if (view := self.ranks.get(process)) is not None:
             view.exit, view.exited_at = exit_, at
         self.exits = [(when, old) for when, old in self.exits if old.rank.process != process]
@@ -255,8 +258,11 @@ class JobView:
 
     def ending(self) -> bool:
         """Most of its ranks have left in peace: what is left tidies up."""
-        left = sum(view.left_in_peace for view in self.ranks.values())
-        return 2 * left > len(self.ranks)
+        views = self.ranks.values()
+        # A rank that another process has taken over has not left.
+        left = {view.rank.id.rank for view in views if view.left_in_peace}
+        left -= {view.rank.id.rank for view in self.live}
+        return 2 * len(left) > len({view.rank.id.rank for view in views})
 
     def brisk(self, least: float) -> float:
         """A shorter patience, for evidence that is hard but may be a moment's."""
@@ -287,6 +293,27 @@ class JobView:
         for process, view in self.ranks.items():
             if view.node == node and view.alive and process not in there:
                 view.gone_at = at
+
+    def lose(self, left: Mapping[str, float]) -> None:
+        """Ranks on nodes that have left, by when they did, are gone too: nobody will tell how."""
+        for view in self.ranks.values() if left else ():
+            if view.alive and view.node in left:
+                view.gone_at, view.lost = left[view.node], True
+
+    def forget_replaced(self, now: float) -> None:
+        """Let go of processes that ended long ago and whose rank another one has by now."""
+        edge = now - FORGET_SECONDS
+        live = {view.rank.id.rank for view in self.live}
+        for process, view in list(self.ranks.items()):
+            if view.ended_at is not None and view.ended_at < edge and view.rank.id.rank in live:
+                del self.ranks[process]
+                self._phases.pop(process, None)
+        self.exits = [
+            (at, exit_) for at, exit_ in self.exits if at >= edge or exit_.rank.id.rank not in live
+        ]
+        self._told = {
+            process: at for process, at in self._told.items() if at >= edge or process in self.ranks
+        }
 
     def _note_phase(self, process: ProcessId, view: RankView, at: float) -> None:
         old = self._phases.get(process)

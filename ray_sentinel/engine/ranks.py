@@ -55,6 +55,8 @@ class RankView:
         self.exit: Exit | None = None
         self.exited_at: float | None = None
         self.gone_at: float | None = None
+        self.lost = False
+        """It went with its node, and nobody told how."""
         self.spinning = False
         self.working = False
         """Its main thread computes, and waits in between: no hang does, and no loop that never
@@ -76,6 +78,11 @@ class RankView:
     @property
     def alive(self) -> bool:
         return self.exit is None and self.gone_at is None
+
+    @property
+    def ended_at(self) -> float | None:
+        """When it ended, as far as was told; None while it lives."""
+        return self.exited_at if self.exited_at is not None else self.gone_at
 
     @property
     def attached(self) -> bool:
@@ -104,7 +111,9 @@ class RankView:
     @property
     def left_in_peace(self) -> bool:
         """It has ended, and nothing speaks of an error."""
-        return not self.alive and (self.exit is None or not is_abnormal(self.exit))
+        if self.exit is not None:
+            return not is_abnormal(self.exit)
+        return not self.alive and not self.lost
 
     @property
     def unfed(self) -> bool:
@@ -134,7 +143,7 @@ class RankView:
         elapsed = max(node_time - self.node_time, 1e-3)
         self.rank = snapshot.rank
         self.seen_at, self.node_time = at, node_time
-        self.gone_at = None
+        self.gone_at, self.lost = None, False
         ended = self._new_steps(before.progress, snapshot.progress)
         self._note_states(at)
         self.spinning = self._main_share(before, elapsed) > SPIN_CPU_SHARE

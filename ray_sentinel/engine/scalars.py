@@ -66,7 +66,14 @@ class Scalars:
                 if view.progress is not None:
                     self._take(job.key, view.rank.id.rank, view.progress.scalars,
                                view.progress.steps_recorded, now)  # fmt: skip
+        self._forget_all_but(known)
+
+    def _forget_all_but(self, known: set[Key]) -> None:
         self.tracks = {key: track for key, track in self.tracks.items() if key[0] in known}
+        self._saving &= known
+        for of_jobs in (self.steps, self.saves, self._apart):
+            for key in of_jobs.keys() - known:
+                del of_jobs[key]
 
     def apart_lately(self, job: JobView, now: float, seconds: float) -> bool:
         """It started up, saved, evaluated or the like within the last ``seconds``."""

@@ -42,8 +42,8 @@ class StragglerWatch:
     def due(self, view: ClusterView, busy: Collection[Key], now: float) -> Iterator[AskArrivals]:
         """Whom to look at now. ``busy``: jobs with a case."""
         interval = self._settings.interval_seconds
-        for key in [key for key in self._next if key not in view.jobs]:
-            del self._next[key]
+        for key in (self._next.keys() | self._found.keys()) - view.jobs.keys():
+            self._next.pop(key, None)
             self._found.pop(key, None)
         for job in view.jobs.values() if interval > 0 else ():
             if now < self._next.setdefault(job.key, now + interval):

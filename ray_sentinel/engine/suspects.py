@@ -80,7 +80,7 @@ def _from_exits(case: Case, ledger: Ledger, now: float) -> None:
         return
     since = case.job.moved_at() - max(LEFT_BEFORE, case.job.pace.usual or 0.0)
     for view in case.job.ranks.values():
-        ended = view.exited_at if view.exited_at is not None else view.gone_at
+        ended = view.ended_at
         # The job went on without those that left earlier: it does not wait for them.
         if view.alive or ended is None or ended < since:
             continue

@@ -20,6 +20,8 @@ EVERY = 4.0
 KEPT = 300
 """Samples of a series: some twenty minutes."""
 MOST_EVENTS = 500
+MOST_PARSED = 200_000
+"""Names of series that are remembered taken apart."""
 GONE = 60.0
 """Seconds after which a series that is no longer sent is not there any more."""
 
@@ -101,6 +103,7 @@ class NodeTelemetry:
         self.events: deque[tuple[float, Event]] = deque(maxlen=MOST_EVENTS)
         """(coordinator's time, event)"""
         self.sampled_at = 0.0
+        self.tidied_at = 0.0
         self._seen: set[tuple[float, str]] = set()
         self._found: dict[tuple[str, Labels], Series] = {}
 
@@ -120,6 +123,20 @@ class NodeTelemetry:
             if known is not None:
                 self._found[key] = known
         return known
+
+    def tidy(self, now: float) -> None:
+        """Let go of series that were not sent for as long as samples are kept: network devices and
+        mounts come and go with containers."""
+        if now - self.tidied_at < GONE:
+            return
+        self.tidied_at = now
+        for name, found in list(self.series.items()):
+            kept = {key: one for key, one in found.items() if now - one.at <= KEPT * EVERY}
+            if kept:
+                self.series[name] = kept
+            else:
+                del self.series[name]
+        self._found = {key: one for key, one in self._found.items() if now - one.at <= GONE}
 
 
 class Telemetry:
@@ -145,6 +162,11 @@ class Telemetry:
         for key, value in _finite(snapshot.gauges):
             name, labels = self._parse(key)
             node.series.setdefault(name, {}).setdefault(labels, Series()).add(now, value)
+        node.tidy(now)
+
+    def forget(self, node_id: str) -> None:
+        """The node left long ago."""
+        self.nodes.pop(node_id, None)
 
     def of(self, node_id: str) -> NodeTelemetry:
         """A node's series; none where it is not known."""
@@ -155,8 +177,9 @@ class Telemetry:
         if known is None:
             name, _, rest = key.partition("{")
             known = name, tuple(sorted(_LABEL.findall(rest)))
-            if len(self._parsed) < 200_000:
-                self._parsed[key] = known
+            if len(self._parsed) >= MOST_PARSED:
+                self._parsed.clear()
+            self._parsed[key] = known
         return known
 
 
