@@ -11,7 +11,9 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from ray_sentinel.progress.processes import Key, Process
+from ray_sentinel.progress.proc_stat import Key
+from ray_sentinel.progress.process_memory import ProcessMemory
+from ray_sentinel.progress.processes import Process
 from ray_sentinel.progress.record_view import RecordView
 
 UNSTAMPED = 5.0
@@ -21,8 +23,9 @@ UNSTAMPED = 5.0
 class Attached:
     """The records that count, look after look."""
 
-    def __init__(self, proc: Path = Path("/proc")) -> None:
+    def __init__(self, proc: Path = Path("/proc"), memory: ProcessMemory | None = None) -> None:
         self._proc = proc
+        self._memory = memory or ProcessMemory(proc)
         self._asked: dict[RecordView, float] = {}
         self._left: set[RecordView] = set()
         self._named: set[Path] = set()
@@ -82,11 +85,8 @@ class Attached:
         task = self._proc / str(view.header.pid) / "task" / str(view.companion_tid)
         if view.companion_tid and task.exists():
             return False
-        try:
-            maps = (self._proc / str(view.header.pid) / "maps").read_bytes()
-        except OSError:
-            return False
-        if os.fsencode(view.path.name) not in maps:
+        maps = self._memory.maps([view.key]).get(view.key)
+        if maps and os.fsencode(view.path.name) not in maps:
             self._left.add(view)
             return True
         return False

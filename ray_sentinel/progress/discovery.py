@@ -22,7 +22,8 @@ from ray_sentinel.progress.environment import (
     rank_from,
 )
 from ray_sentinel.progress.launchers import gave_out, is_launcher
-from ray_sentinel.progress.processes import Key, Process
+from ray_sentinel.progress.proc_stat import Key
+from ray_sentinel.progress.processes import Process
 from ray_sentinel.progress.titles import engine_ranks
 
 MAX_FORMER = 4096

@@ -20,7 +20,7 @@ from pathlib import Path
 import msgspec
 
 from ray_sentinel.progress import pidfd
-from ray_sentinel.progress.processes import Key
+from ray_sentinel.progress.proc_stat import Key
 
 log = logging.getLogger(__name__)
 

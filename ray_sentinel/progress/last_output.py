@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from ray_sentinel.bounded import Bounded
-from ray_sentinel.progress.processes import Key
+from ray_sentinel.progress.proc_stat import Key
 
 MAX_BYTES = 8192
 LOOKS = 3

@@ -5,7 +5,8 @@ stands only in its memory: Ray Train and many jobs on plain actors set ``RANK`` 
 keeps the present environment behind its symbol ``environ`` (POSIX ``environ(7)``), and CPython's
 ``os.environ`` writes through to it.
 
-Nothing is stopped, attached or written. The kernel allows it to whoever may trace the process
+Nothing is stopped, attached or written, and a process that hangs with its memory locked is not
+waited for. The kernel allows it to whoever may trace the process
 (``man 2 ptrace``, PTRACE_MODE_ATTACH); where it does not, None comes back.
 """
 
@@ -17,7 +18,9 @@ import re
 import struct
 from pathlib import Path
 
+from ray_sentinel.bounded import Bounded
 from ray_sentinel.progress.environment import VARIABLES
+from ray_sentinel.progress.process_memory import MOST_HANGING, PATIENCE
 
 MAX_VARIABLES = 4096
 MAX_VARIABLE = 4096
@@ -38,15 +41,20 @@ _POINTER = struct.Struct("<Q")
 class LiveEnviron:
     """Reads environments; remembers where each C library keeps them."""
 
-    def __init__(self, proc: Path = Path("/proc")) -> None:
+    def __init__(self, proc: Path = Path("/proc"), *, patience: float = PATIENCE) -> None:
         self._proc = proc
+        self._bounded: Bounded[int, dict[str, str] | None] = Bounded(patience, MOST_HANGING)
         self._symbols: dict[tuple[int, int], int | None] = {}
 
     def read(self, pid: int) -> dict[str, str] | None:
         """The launcher's variables in the present environment of ``pid``; None where refused.
 
-        What is read may be changing at this moment: a torn variable is left out.
+        What is read may be changing at this moment: a torn variable is left out. None also where
+        the process hangs, and its reader with it.
         """
+        return self._bounded.run({pid: lambda: self._read(pid)})[0].get(pid)
+
+    def _read(self, pid: int) -> dict[str, str] | None:
         try:
             place = self._place(pid)
             if place is None:

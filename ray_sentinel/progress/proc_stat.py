@@ -9,6 +9,9 @@ TICK = 1.0 / os.sysconf("SC_CLK_TCK")
 """Seconds in a clock tick."""
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
+Key = tuple[int, int]
+"""(pid, start): one process, whatever pids are used again."""
+
 
 class Stat(NamedTuple):
     """The fields of ``/proc/<pid>/stat`` that we use."""

@@ -23,8 +23,7 @@ from ray_sentinel.progress.interpreter import (
     interpreter_state,
     waited,
 )
-from ray_sentinel.progress.proc_stat import SchedStat, Stat, parse_schedstat, parse_stat
-from ray_sentinel.progress.processes import Key
+from ray_sentinel.progress.proc_stat import Key, SchedStat, Stat, parse_schedstat, parse_stat
 
 WALK_AFTER = 2.0
 """Seconds without a CPU after which a rank's threads are looked at."""

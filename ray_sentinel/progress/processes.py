@@ -15,20 +15,16 @@ from pathlib import Path
 import msgspec
 
 from ray_sentinel.progress.environment import parse_environ, rank_from
-from ray_sentinel.progress.proc_stat import TICK, Stat, parse_stat
+from ray_sentinel.progress.proc_stat import TICK, Key, Stat, parse_stat
+from ray_sentinel.progress.process_memory import Own, ProcessMemory, read_file
 
 SETTLE_SECONDS = 10.0
 SLICES = 4
 """Passes in which every settled process is looked at again; more on machines with many."""
 AT_ONCE = 100
 """Settled processes looked at in one pass, about."""
-MAX_FILE = 1 << 20
-"""Bytes read of a command line or an environment."""
 MAX_ARGUMENTS = 64
 _NO_INTERPRETERS = frozenset({"bash", "sh", "dash", "zsh", "tini", "srun", "orted", "sleep", "env"})
-
-Key = tuple[int, int]
-"""(pid, start): one process, whatever pids are used again."""
 
 
 class Process(msgspec.Struct, kw_only=True):
@@ -71,11 +67,12 @@ class Process(msgspec.Struct, kw_only=True):
 class ProcessTable:
     """All processes that we can see."""
 
-    def __init__(self, proc: Path = Path("/proc")) -> None:
+    def __init__(self, proc: Path = Path("/proc"), memory: ProcessMemory | None = None) -> None:
         self._proc = str(proc)
         self._known: dict[int, Process] = {}
         self._pass = 0
         self._uptime: float | None = None
+        self._memory = memory or ProcessMemory(proc)
 
     def refresh(self, now: float) -> Mapping[int, Process]:
         """Look once at ``/proc``; ``now`` is any clock's seconds. Raises OSError without /proc."""
@@ -87,19 +84,23 @@ class ProcessTable:
         self._pass += 1
         slices = max(SLICES, len(pids) // AT_ONCE)
         turn = self._pass % slices
+        changed: list[Process] = []
         # Parents first, mostly: children get higher pids, so lineages can build on one another.
         for pid in sorted(pids):
             process = known.get(pid)
             if process is not None and process.settled and pid % slices != turn:
                 continue
-            self._look(pid, process, now)
+            if (seen := self._look(pid, process, now)) is not None:
+                changed.append(seen)
+        self._settle(self._read(changed), now)
         return known
 
-    def _look(self, pid: int, process: Process | None, now: float) -> None:
+    def _look(self, pid: int, process: Process | None, now: float) -> Process | None:
+        """The process, where what it says of itself may have changed."""
         stat = self._stat(pid)
         if stat is None:
             self._known.pop(pid, None)
-            return
+            return None
         if process is None or process.start != stat.start:
             process = Process(
                 pid=pid,
@@ -110,14 +111,32 @@ class ProcessTable:
                 first_seen=now,
             )
             self._known[pid] = process
-            self._read(process)
-        elif not process.settled or stat.command != process.command:
-            process.command = stat.command
-            self._read(process)
-        if not process.settled and self._age(process, now) >= SETTLE_SECONDS:
-            process.settled = True
-            if not process.interpreter and rank_from(process.environ) is not None:
-                process.interpreter = self._embeds_python(process)
+            return process
+        if stat.command != process.command:
+            process.command, process.settled = stat.command, False
+        return None if process.settled else process
+
+    def _read(self, processes: Iterable[Process]) -> list[Process]:
+        """Read what they say of themselves; returns those of which that was possible in time."""
+        asked = {process.key: process for process in processes}
+        found = self._memory.own(asked)
+        for key, own in found.items():
+            _take(asked[key], own)
+        return [asked[key] for key in found]
+
+    def _settle(self, processes: Iterable[Process], now: float) -> None:
+        """Leave those in peace from now on that are old enough."""
+        settled = [
+            process
+            for process in processes
+            if not process.settled and self._age(process, now) >= SETTLE_SECONDS
+        ]
+        unsure = {process.key: process for process in settled if _may_embed_python(process)}
+        maps = self._memory.maps(unsure)
+        for key, data in maps.items():
+            unsure[key].interpreter = b"/libpython" in data
+        for process in settled:
+            process.settled = process.key not in unsure or process.key in maps
 
     def _age(self, process: Process, now: float) -> float:
         """Seconds since the process started, or was first seen where that cannot be told."""
@@ -139,64 +158,34 @@ class ProcessTable:
         return (parent.key, *parent.lineage) if parent is not None else ()
 
     def _stat(self, pid: int) -> Stat | None:
-        data = self._bytes(pid, "stat")
+        data = read_file(self._proc, pid, "stat")
         try:
             return parse_stat(data) if data else None
         except ValueError:
             return None
 
-    def _read(self, process: Process) -> None:
-        line = self._bytes(process.pid, "cmdline") or b""
-        arguments = tuple(
-            part.decode("utf-8", "replace") for part in line.rstrip(b"\0").split(b"\0")
-        )[:MAX_ARGUMENTS]
-        program = self._program(process.pid)
-        same = arguments == process.arguments and program == process.program
-        if same and (process.environ or process.hidden):
-            return
-        process.arguments = arguments
-        exec_happened = process.program not in ("", program)
-        process.program = program
-        process.interpreter = _is_python(program, arguments)
-        if line:
-            self._read_environ(process, exec_happened)
 
-    def _read_environ(self, process: Process, exec_happened: bool) -> None:
-        data = self._bytes(process.pid, "environ")
-        process.hidden = data is None
-        found = parse_environ(data or b"")
-        # A process that sets its title writes over the memory its environment was read from.
-        if exec_happened or len(found) >= len(process.environ):
-            process.environ = found
+def _take(process: Process, own: Own) -> None:
+    """Note what a process says of itself now."""
+    line = (own.line or b"").rstrip(b"\0").split(b"\0")
+    arguments = tuple(part.decode("utf-8", "replace") for part in line)[:MAX_ARGUMENTS]
+    exec_happened = process.program not in ("", own.program)
+    if (arguments, own.program) != (process.arguments, process.program):
+        process.arguments, process.program = arguments, own.program
+        process.interpreter = _is_python(own.program, arguments)
+    if not own.line:
+        return
+    process.hidden = own.environ is None
+    found = parse_environ(own.environ or b"")
+    # A process that sets its title writes over the memory its environment was read from.
+    if exec_happened or len(found) >= len(process.environ):
+        process.environ = found
 
-    def _program(self, pid: int) -> str:
-        try:
-            return os.path.basename(os.readlink(f"{self._proc}/{pid}/exe"))
-        except OSError:
-            return ""
 
-    def _embeds_python(self, process: Process) -> bool:
-        if process.program in _NO_INTERPRETERS:
-            return False
-        return b"/libpython" in (self._bytes(process.pid, "maps") or b"")
-
-    def _bytes(self, pid: int, name: str) -> bytes | None:
-        """A file of a process; None where it is gone or not for us."""
-        try:
-            handle = os.open(f"{self._proc}/{pid}/{name}", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return None
-        try:
-            parts = []
-            size = 0
-            while size < MAX_FILE and (part := os.read(handle, 1 << 16)):
-                parts.append(part)
-                size += len(part)
-            return b"".join(parts)
-        except OSError:
-            return None
-        finally:
-            os.close(handle)
+def _may_embed_python(process: Process) -> bool:
+    """A rank that runs no Python by its name."""
+    embeds = not process.interpreter and process.program not in _NO_INTERPRETERS
+    return embeds and rank_from(process.environ) is not None
 
 
 def _is_python(program: str, arguments: tuple[str, ...]) -> bool:

@@ -32,7 +32,8 @@ from ray_sentinel.progress.environment import (
 )
 from ray_sentinel.progress.launchers import is_launcher
 from ray_sentinel.progress.live_environ import LiveEnviron
-from ray_sentinel.progress.processes import Key, Process
+from ray_sentinel.progress.proc_stat import Key
+from ray_sentinel.progress.processes import Process
 from ray_sentinel.progress.train_log import TrainWords, has_log, read_words
 from ray_sentinel.progress.worker_threads import TrainingThread, in_process_group, thread_names
 

@@ -17,7 +17,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from ray_sentinel.progress.processes import Key, Process
+from ray_sentinel.progress.proc_stat import Key
+from ray_sentinel.progress.processes import Process
 
 _SGLANG = re.compile(r"^sglang::scheduler(?P<ranks>(?:_[A-Za-z]+\d+)*)(?:\s|_|:|$)")
 _VLLM = re.compile(r"^VLLM::(?P<kind>Worker|EngineCore)(?P<ranks>(?:_[A-Z]+\d+)*)(?:\s|$)")

@@ -26,8 +26,10 @@ from ray_sentinel.progress.environment import RECORD_DIR_VARIABLE
 from ray_sentinel.progress.exits import ExitWatch
 from ray_sentinel.progress.last_output import LastOutput
 from ray_sentinel.progress.ownership import is_default_owner, owns
+from ray_sentinel.progress.proc_stat import Key
+from ray_sentinel.progress.process_memory import ProcessMemory
 from ray_sentinel.progress.process_state import StateReader
-from ray_sentinel.progress.processes import Key, Process, ProcessTable
+from ray_sentinel.progress.processes import Process, ProcessTable
 from ray_sentinel.progress.ray_workers import RayRanks, RayWorker
 from ray_sentinel.progress.reader import RecordReader
 from ray_sentinel.progress.record_view import RecordView
@@ -69,14 +71,15 @@ class NodeWatch:
         self._peers: frozenset[int] = frozenset()
         self._strangers: frozenset[int] = frozenset()
         self._monotonic, self._now = monotonic, now
-        self._table = ProcessTable(proc)
+        self._memory = ProcessMemory(proc)
+        self._table = ProcessTable(proc, self._memory)
         self.records = RecordReader(folders, proc=proc, monotonic=monotonic, now=now)
         self._discovery = Discovery()
         self._states = StateReader(proc)
         self._stale = StaleRecords(self.records)
         self._ray = RayRanks(own_raylet, proc)
         self._workers: tuple[RayWorker, ...] = ()
-        self._attached = Attached(proc)
+        self._attached = Attached(proc, self._memory)
         self._departures = Departures(
             ExitWatch(proc, now=now, on_exit=on_exit),
             self._stale,
@@ -115,6 +118,7 @@ class NodeWatch:
             self._attached.problems,
             self._stale.problems,
             self._ray.problems,
+            self._memory.problems,
         )
         problems = tuple(problem for source in sources for problem in source)
         for source in sources:
