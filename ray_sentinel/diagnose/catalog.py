@@ -232,10 +232,6 @@ QUANTITIES: dict[str, Quantity] = {
     quantity.key: quantity for quantity in (*_GPU, *_ERRORS, *_NETWORK, *_HOST, *_TRAINING)
 }
 
-KNOWN_METRICS = frozenset(
-    name.metric for quantity in QUANTITIES.values() for name in quantity.names
-)
-
 HOST_LABELS = ("host", "Hostname", "node", "nodename", "ip")
 GPU_LABELS = ("gpu", "GpuIndex", "gpu_index")
 FAMILY_GROUPS = (

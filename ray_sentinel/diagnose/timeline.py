@@ -81,7 +81,7 @@ def build(step: Panel, step_time: Panel, presence: Bools, times: Floats) -> Time
     advances, steps, restarts = _advances(front, times)
     usual = _step_seconds(step_time, advances, steps)
     last = float(advances[-1]) if advances.size else None
-    stalls = _stalls(advances, steps, restarts, usual, end, float(times[1] - times[0]))
+    stalls = _stalls(advances, steps, usual, end, float(times[1] - times[0]))
     return Timeline(
         source="steps",
         metric=step.metric,
@@ -147,7 +147,7 @@ def _step_seconds(step_time: Panel, advances: Floats, steps: Floats) -> float:
 
 
 def _stalls(
-    advances: Floats, steps: Floats, restarts: list[int], usual: float, end: float, cell: float
+    advances: Floats, steps: Floats, usual: float, end: float, cell: float
 ) -> tuple[Stall, ...]:
     if not advances.size:
         return ()

@@ -96,7 +96,7 @@ def runs_of(folders: Sequence[Folder], root: Path) -> list[Run]:
         groups[name][path] = slot
     runs: list[Run] = []
     for name, slots in groups.items():
-        runs += _runs(name, {path: (slot, known[path]) for path, slot in slots.items()}, root)
+        runs += _runs(name, {path: (slot, known[path]) for path, slot in slots.items()})
     runs.sort(key=lambda run: (run.times[0], str(run.name)))
     return _continued(_nested(runs))
 
@@ -117,7 +117,7 @@ def _place(path: Path, root: Path) -> tuple[Path, Slot]:
     return name, (rank, role or named)
 
 
-def _runs(name: Path, placed: dict[Path, tuple[Slot, Folder]], root: Path) -> list[Run]:
+def _runs(name: Path, placed: dict[Path, tuple[Slot, Folder]]) -> list[Run]:
     """One run, or each folder as its own where they cannot be ranks or attempts of one."""
     slots: dict[Slot, list[Folder]] = defaultdict(list)
     for slot, folder in placed.values():

@@ -17,8 +17,6 @@ from ray_sentinel.diagnose.series import Floats
 
 Shape = Literal["ramp", "spike", "periodic", "flat"]
 
-FULL = 0.95
-"""Share of the limit at which the kernel begins to kill."""
 SPIKE_SECONDS = 300.0
 """A rise within such a time is a spike, a slower one a ramp."""
 RISE = 0.10

@@ -76,13 +76,11 @@ def find(case: Case) -> Pace:
     enough = max(4, LEAST_SHARE * int(np.isfinite(steady).sum()))
     lasting = [level for level, count, *_ in levels if count >= enough and np.isfinite(level)]
     best = min(lasting) if lasting else usual
-    doubts = {shift.index: shift.uncertainty for shift in shifts}
-    spells = _spells(case, levels, best, doubts)
     return Pace(
         known=True,
         best=best,
         relative=stats.carried(steady) / best,
-        spells=spells,
+        spells=_spells(case, levels, best),
         metric=metric,
         promql=promql,
     )
@@ -111,7 +109,7 @@ def _calm(values: Floats) -> Floats:
 
 
 def _spells(
-    case: Case, levels: list[tuple[float, int, int, int]], best: float, doubts: dict[int, float]
+    case: Case, levels: list[tuple[float, int, int, int]], best: float
 ) -> tuple[Spell, ...]:
     spells: list[Spell] = []
     for level, count, left, right in levels:

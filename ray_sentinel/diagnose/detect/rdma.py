@@ -75,7 +75,7 @@ def _all(case: Case) -> tuple[PortTrouble, ...]:
         _volume(case, case.view.panel(f"rdma.{key}"), key, title, hot)
     for key, title in _ERRORS.items():
         _errors(case, case.view.panel(f"rdma.{key}"), key, title, hot)
-    _ports(case, case.view.panel("rdma.port"), hot)
+    _ports(case.view.panel("rdma.port"), hot)
     troubles = [_trouble(row, kinds) for row, kinds in hot.items()]
     return tuple(sorted(troubles, key=lambda one: (one.priority, -one.peak, one.at)))
 
@@ -142,7 +142,7 @@ def _errors(
         hot.setdefault(_key(row), {})[key] = (cells, anomaly)
 
 
-def _ports(case: Case, panel: Panel, hot: dict[Row, dict[str, tuple[Bools, Anomaly]]]) -> None:
+def _ports(panel: Panel, hot: dict[Row, dict[str, tuple[Bools, Anomaly]]]) -> None:
     """Ports that went down; one that never was up is not in use."""
     for row, values in zip(panel.rows, panel.values, strict=True):
         with np.errstate(invalid="ignore"):

@@ -76,7 +76,7 @@ def _fatal(case: Case, fatal: list[Fault], gone: tuple[lost.Lost, ...]) -> Diagn
     text = f"Hardware fault: {first.anomaly.text}{effect}. The GPU and its node must be drained."
     anomalies = [fault.anomaly for fault in sorted(near, key=lambda fault: fault.at)]
     anomalies += [one.anomaly for one in gone if one.host == first.host]
-    return _answer(case, cause, text, anomalies, stopped, 0.92 if stopped else 0.7, near)
+    return _answer(case, cause, text, anomalies, stopped, 0.92 if stopped else 0.7)
 
 
 def _gpu_lost(case: Case, gone: tuple[lost.Lost, ...]) -> Diagnosis:
@@ -97,7 +97,7 @@ def _gpu_lost(case: Case, gone: tuple[lost.Lost, ...]) -> Diagnosis:
         [*(one.anomaly for one in near), *(fault.anomaly for fault in errors)],
         key=lambda anomaly: anomaly.at,
     )
-    return _answer(case, "gpu-lost", text, anomalies, stopped, 0.9 if stopped else 0.65, errors)
+    return _answer(case, "gpu-lost", text, anomalies, stopped, 0.9 if stopped else 0.65)
 
 
 def _driver(case: Case, kernel: list[Fault], sick: list[DriverTrouble]) -> Diagnosis:
@@ -116,7 +116,7 @@ def _driver(case: Case, kernel: list[Fault], sick: list[DriverTrouble]) -> Diagn
         else ". Training itself goes on: only monitoring suffers. The node needs a reboot."
     )  # fmt: skip
     weight = 0.82 if stopped else 0.55 if kernel and sick else 0.5
-    return _answer(case, "driver-fault", text, anomalies, stopped, weight, kernel)
+    return _answer(case, "driver-fault", text, anomalies, stopped, weight)
 
 
 def _stop_after(case: Case, at: float) -> stops.Stop | None:
@@ -128,7 +128,7 @@ def _stop_after(case: Case, at: float) -> stops.Stop | None:
 
 def _answer(
     case: Case, cause: str, text: str, anomalies: list[Anomaly], stopped: stops.Stop | None,
-    weight: float, errors: list[Fault],
+    weight: float,
 ) -> Diagnosis:  # fmt: skip
     culprits = wording.culprits_of(one for one in anomalies if one.host)
     named = {one.host for one in culprits if one.gpu}
