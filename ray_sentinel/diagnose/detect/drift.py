@@ -18,19 +18,21 @@ from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import Case
 from ray_sentinel.diagnose.panel import Panel
 from ray_sentinel.diagnose.series import Bools, Floats
-from ray_sentinel.diagnose.shifts import find_shifts
+from ray_sentinel.diagnose.shifts import Shift, find_shifts
 
 SMOOTH_SECONDS = 60.0
 HOT_RISE = 6.0
 """°C above its own usual distance to the peers."""
 WARM_RISE = 2.5
+"""°C too, but only news where the clock fell at the same time."""
 NEAR_THROTTLING = 95.0
 """°C at which a GPU throttles or soon will, whatever its clocks say."""
 CLOCK_DROP = 0.04
 """Share of the usual clock."""
 POWER_DROP = 0.12
+"""Share of the usual power."""
 RESTING_UTILISATION = 20.0
-"""Per cent."""
+"""Per cent: a GPU below it has nothing to do."""
 FIRST_SHARE = 0.1
 """The first level is the usual one if it lasts for this share of the time."""
 
@@ -51,6 +53,11 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True):
     cells: Bools
     anomaly: Anomaly
 
+    @property
+    def card(self) -> tuple[str, str]:
+        """Host and GPU."""
+        return self.host, self.gpu
+
 
 def residual(case: Case, panel: Panel, sign: float) -> Floats:
     """(S, T) what is a card's own, in steady cells; NaN elsewhere."""
@@ -62,19 +69,19 @@ def residual(case: Case, panel: Panel, sign: float) -> Floats:
 
 def hot(case: Case) -> tuple[Drift, ...]:
     """GPUs that grew hotter than their load explains."""
-    return _drifts(case, "gpu.temp", "hot", least=HOT_RISE, relative=0.0, sign=1.0)
+    return _drifts(case, "gpu.temp", "hot", least=HOT_RISE, sign=1.0)
 
 
 def warm(case: Case) -> tuple[Drift, ...]:
-    """GPUs that grew a little hotter: news only where power fell at the same time."""
-    return _drifts(case, "gpu.temp", "hot", least=WARM_RISE, relative=0.0, sign=1.0)
+    """GPUs that grew a little hotter: news only where the clock fell at the same time."""
+    return _drifts(case, "gpu.temp", "hot", least=WARM_RISE, sign=1.0)
 
 
 def clocks(case: Case) -> tuple[Drift, ...]:
     """GPUs whose core clock fell."""
     usual = stats.middle(case.view.panel("gpu.clock").values)
     least = CLOCK_DROP * usual if np.isfinite(usual) else 1e9
-    found = _drifts(case, "gpu.clock", "clock", least=least, relative=0.0, sign=-1.0)
+    found = _drifts(case, "gpu.clock", "clock", least=least, sign=-1.0)
     # A GPU without work lowers its clock by itself.
     return tuple(one for one in found if not _rests(case, one))
 
@@ -92,12 +99,10 @@ def power(case: Case) -> tuple[Drift, ...]:
     """GPUs whose power fell away from the others'."""
     usual = stats.middle(np.where(case.steady, case.view.panel("gpu.power").values, np.nan))
     least = POWER_DROP * usual if np.isfinite(usual) else 1e9
-    return _drifts(case, "gpu.power", "power", least=least, relative=0.0, sign=-1.0)
+    return _drifts(case, "gpu.power", "power", least=least, sign=-1.0)
 
 
-def _drifts(
-    case: Case, key: str, kind: str, *, least: float, relative: float, sign: float
-) -> tuple[Drift, ...]:
+def _drifts(case: Case, key: str, kind: str, *, least: float, sign: float) -> tuple[Drift, ...]:
     panel = case.view.panel(key)
     if panel.empty or case.steady.sum() < 8:
         return ()
@@ -109,106 +114,84 @@ def _drifts(
         # A median: one cell in which a host was read a moment later than the others is no drift.
         calm = stats.rolling_median(own[index], width)
         calm = np.where(np.isfinite(own[index]), calm, np.nan)
-        found += _of_row(case, panel, int(index), calm, kind, least, relative, sign)
+        away = _away(case, calm, least, sign)
+        if away is not None:
+            found.append(_drift(case, panel, int(index), kind, away, sign))
     return tuple(sorted(found, key=lambda drift: drift.at))
 
 
-def _of_row(
-    case: Case, panel: Panel, index: int, calm: Floats, kind: str, least: float, relative: float,
-    sign: float,
-) -> list[Drift]:  # fmt: skip
-    shifts = find_shifts(calm, case.times, least=0.5 * least, relative=relative)
+class _Away(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a card is away from its usual level, in the quantity's unit."""
+
+    cells: Bools
+    first: int
+    """The cell in which it began to leave that level, before it had gone far enough."""
+    doubt: float
+    """Seconds about ``first``."""
+    usual: float
+    worst: float
+    """How far it went, unsigned."""
+
+
+def _away(case: Case, calm: Floats, least: float, sign: float) -> _Away | None:
+    """From the card's own (T,), smoothed; None where it stays, or is away throughout."""
+    shifts = find_shifts(calm, case.times, least=0.5 * least)
     if not shifts:
-        return []
+        return None
     edges = [0, *[shift.index for shift in shifts], case.times.size]
     levels = [stats.middle(calm[a:b]) for a, b in itertools.pairwise(edges)]
     counts = [int(np.isfinite(calm[a:b]).sum()) for a, b in itertools.pairwise(edges)]
     lasting = [i for i, count in enumerate(counts) if count >= FIRST_SHARE * sum(counts)]
-    base = levels[lasting[0]] if lasting else levels[int(np.argmax(counts))]
+    usual = levels[lasting[0]] if lasting else levels[int(np.argmax(counts))]
     cells = np.zeros(case.times.size, dtype=bool)
-    for level, left, right in zip(levels, edges, edges[1:], strict=False):
-        if sign * (level - base) >= least:
+    for level, (left, right) in zip(levels, itertools.pairwise(edges), strict=True):
+        if sign * (level - usual) >= least:
             cells[left:right] = True
     if not cells.any() or cells.all():
-        return []
-    worst = max(sign * (level - base) for level in levels)
-    row, values = panel.rows[index], panel.values[index]
-    # From where it began to leave its level, not only from where it had gone far enough.
+        return None
+    first, doubt = _start(shifts, cells, sign)
+    worst = max(sign * (level - usual) for level in levels)
+    return _Away(cells=cells, first=first, doubt=doubt, usual=usual, worst=worst)
+
+
+def _start(shifts: list[Shift], cells: Bools, sign: float) -> tuple[int, float]:
+    """The cell of the last shift that way before it was far away, and the doubt in seconds."""
     first, doubt = int(np.flatnonzero(cells)[0]), SMOOTH_SECONDS / 2
     for shift in reversed(shifts):
         if shift.index <= first and sign * shift.size > 0:
-            first, doubt = shift.index, max(doubt, shift.uncertainty)
-            break
-    last = stats.last_index(cells) or first
-    usual = stats.middle(values[~cells & case.steady]) if (~cells & case.steady).any() else base
-    unit = panel.quantity.unit
-    peak = float(stats.largest(values[cells])) if sign > 0 else float(stats.smallest(values[cells]))
-    text = (
-        f"GPU {row.gpu} of {row.host}: {panel.quantity.title} "
-        f"{'up' if sign > 0 else 'down'} by {worst:.0f} {unit} against its peers "
-        f"(usually {usual:.0f}, then {'up' if sign > 0 else 'down'} to {peak:.0f} {unit})"
-    )
+            return shift.index, max(doubt, shift.uncertainty)
+    return first, doubt
+
+
+def _drift(case: Case, panel: Panel, index: int, kind: str, away: _Away, sign: float) -> Drift:
+    row, values = panel.rows[index], panel.values[index]
+    last = stats.last_index(away.cells) or away.first
+    calm = ~away.cells & case.steady
+    usual = stats.middle(values[calm]) if calm.any() else away.usual
+    extreme = stats.largest if sign > 0 else stats.smallest
+    peak = float(extreme(values[away.cells]))
+    unit, where = panel.quantity.unit, "up" if sign > 0 else "down"
     anomaly = Anomaly(
         kind=f"gpu.{kind}",
-        text=text,
-        at=float(case.times[first]),
+        text=f"GPU {row.gpu} of {row.host}: {panel.quantity.title} {where} by {away.worst:.0f} "
+        f"{unit} against its peers (usually {usual:.0f}, then {where} to {peak:.0f} {unit})",
+        at=float(case.times[away.first]),
         until=float(case.times[last]),
-        uncertainty=max(case.cell, doubt),
+        uncertainty=max(case.cell, away.doubt),
         host=row.host,
         gpu=row.gpu,
-        size=sign * worst,
+        size=sign * away.worst,
         metric=panel.metric,
         promql=panel.promql(row),
     )
-    return [
-        Drift(
-            kind=kind,
-            host=row.host,
-            gpu=row.gpu,
-            at=anomaly.at,
-            until=anomaly.until,
-            size=sign * worst,
-            peak=peak,
-            cells=cells,
-            anomaly=anomaly,
-        )
-    ]
-
-
-class Outlier(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU that differs from all others throughout."""
-
-    host: str
-    gpu: str
-    value: float
-    usual: float
-    anomaly: Anomaly
-
-
-def outliers(case: Case, key: str, *, least: float, strength: float = 6.0) -> tuple[Outlier, ...]:
-    """GPUs whose middle value lies far from the cards' own spread, throughout the job."""
-    panel = case.view.panel(key)
-    if len(panel.rows) < 6 or case.steady.sum() < 8:
-        return ()
-    levels = stats.median(np.where(case.steady, panel.values, np.nan), axis=1)
-    usual, noise = stats.middle(levels), float(stats.sigma(levels))
-    found = []
-    for row, level in zip(panel.rows, levels, strict=True):
-        if not np.isfinite(level) or abs(level - usual) < max(least, strength * noise):
-            continue
-        anomaly = Anomaly(
-            kind=f"outlier.{key}",
-            text=f"GPU {row.gpu} of {row.host}: {panel.quantity.title} {level:.0f} "
-            f"{panel.quantity.unit} throughout, where the others have {usual:.0f}",
-            at=case.line.start,
-            until=case.line.end,
-            uncertainty=case.cell,
-            host=row.host,
-            gpu=row.gpu,
-            size=float(level - usual),
-            metric=panel.metric,
-            promql=panel.promql(row),
-        )
-        found.append(Outlier(host=row.host, gpu=row.gpu, value=float(level), usual=usual,
-                             anomaly=anomaly))  # fmt: skip
-    return tuple(found)
+    return Drift(
+        kind=kind,
+        host=row.host,
+        gpu=row.gpu,
+        at=anomaly.at,
+        until=anomaly.until,
+        size=anomaly.size,
+        peak=peak,
+        cells=away.cells,
+        anomaly=anomaly,
+    )

@@ -10,6 +10,7 @@ from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import Case
 from ray_sentinel.diagnose.detect import attribution, drift, faults
 from ray_sentinel.diagnose.detect.attribution import Attribution
+from ray_sentinel.diagnose.detect.outliers import outliers
 from ray_sentinel.diagnose.panel import listed
 from ray_sentinel.diagnose.slowness import slow_link
 from ray_sentinel.model.diagnosis import Diagnosis, Fact, Table
@@ -20,14 +21,16 @@ ALIASES: tuple[str, ...] = ("gpu", "gpus", "5")
 TITLE = "GPU health"
 
 HOT = 90.0
+"""°C that no GPU should have for as long as ``HOT_SECONDS``, whatever its usual."""
 THROTTLING = 100.0
+"""°C."""
 HOT_SECONDS = 120.0
 POWER_OUTLIER = 0.15
 """Share of the usual power."""
 CLOCK_OUTLIER = 0.06
+"""Share of the usual clock."""
 VRAM_FULL = 0.97
-UNDERUSED = 80.0
-ECC_NOTE = 1.0
+"""Share of the GPU's memory."""
 
 
 def applies(case: Case) -> float:
@@ -87,11 +90,11 @@ def _slows(case: Case, fit: Attribution) -> Diagnosis:
 def _unwell(case: Case) -> list[tuple[str, float, Anomaly]]:
     """(cause, weight, anomaly) of every GPU that is not well, the gravest first."""
     found = [("overheating", 0.55, anomaly) for anomaly in _too_hot(case)]
-    throttled = {(one.host, one.gpu) for one in case.once(drift.clocks)}
+    throttled = {one.card for one in case.once(drift.clocks)}
     found += [
         ("thermal", 0.5, one.anomaly)
         for one in case.once(drift.hot)
-        if (one.host, one.gpu) in throttled or one.size >= 2 * drift.HOT_RISE
+        if one.card in throttled or one.size >= 2 * drift.HOT_RISE
     ]
     found += [("clock-drop", 0.5, one.anomaly) for one in case.once(drift.clocks)]
     power = stats.middle(np.where(case.steady, case.view.panel("gpu.power").values, np.nan))
@@ -101,7 +104,7 @@ def _unwell(case: Case) -> list[tuple[str, float, Anomaly]]:
         ("gpu.clock", CLOCK_OUTLIER * clock, "clock-outlier"),
     ):
         if np.isfinite(least):
-            found += [(cause, 0.42, one.anomaly) for one in drift.outliers(case, key, least=least)]
+            found += [(cause, 0.42, anomaly) for anomaly in outliers(case, key, least=least)]
     found += [
         (_DEGRADING.get(fault.kind, "degrading-link"), 0.45, fault.anomaly)
         for fault in case.once(faults.find)

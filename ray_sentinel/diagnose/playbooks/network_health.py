@@ -13,7 +13,8 @@ from ray_sentinel.diagnose import stats, wording
 from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import Case
 from ray_sentinel.diagnose.detect import attribution, nic, pace, rdma
-from ray_sentinel.diagnose.detect.attribution import Attribution, port_culprit
+from ray_sentinel.diagnose.detect.attribution import Attribution
+from ray_sentinel.diagnose.detect.candidates import port_culprit
 from ray_sentinel.diagnose.panel import listed
 from ray_sentinel.diagnose.slowness import slow_link
 from ray_sentinel.model.diagnosis import Culprit, Diagnosis, Fact, Link, Table

@@ -1,0 +1,210 @@
+"""What could have made the job slow: every disturbance that was found, with who is behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from ray_sentinel.diagnose.anomaly import Anomaly
+from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.detect import drift, learning, pace, pressure, rdma
+from ray_sentinel.diagnose.series import Bools
+from ray_sentinel.model.diagnosis import Culprit
+
+LEAST_EFFECT = 0.04
+"""Steps must be so much slower while the disturbance is there."""
+WEAK_PORT = 0.1
+"""Share of the worst port's effect below which a port is a bystander."""
+_CONTENTION = {"cpu": "cpu-contention", "storage": "io-contention", "memory": "memory-pressure"}
+"""Domain of a pressure → the cause that it would be."""
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """A disturbance that may have slowed the job."""
+
+    domain: str
+    """"network", "thermal", "power", "cpu", "storage", "memory", "training"."""
+    cause: str
+    text: str
+    at: float
+    cells: Bools
+    culprits: tuple[Culprit, ...]
+    anomalies: tuple[Anomaly, ...]
+    prior: float
+    """How directly it can slow every step, 0..1."""
+
+
+def find(case: Case) -> list[Candidate]:
+    """Every disturbance of the job that could slow its steps."""
+    return [
+        *_links(case), *_congestion(case), *_heat(case), *_pressures(case), *_routing(case)
+    ]  # fmt: skip
+
+
+def _links(case: Case) -> list[Candidate]:
+    """All ports in trouble as one disturbance, without the bystanders among them."""
+    ports = case.once(rdma.find)
+    if not ports:
+        return []
+    guilty = _guilty(case, ports)
+    shown = guilty or ports
+    return [
+        Candidate(
+            domain="network",
+            cause="rdma-link",
+            text="RDMA trouble on "
+            + ", ".join(f"{port.unit} of {port.host}" for port in shown[:4]),
+            at=min(port.at for port in shown),
+            cells=np.any([port.cells for port in shown], axis=0),
+            culprits=tuple(port_culprit(port) for port in guilty),
+            anomalies=tuple(
+                sorted((a for port in shown for a in port.anomalies), key=lambda a: a.at)
+            ),
+            prior=0.95,
+        )
+    ]
+
+
+def _guilty(case: Case, ports: Sequence[rdma.PortTrouble]) -> tuple[rdma.PortTrouble, ...]:
+    """Those that slow the steps; all, where that cannot be told of any of them."""
+    effects = [_influence(case, port, ports) for port in ports]
+    known = [effect for effect in effects if np.isfinite(effect)]
+    if not known:
+        return tuple(ports)
+    least = max(LEAST_EFFECT, WEAK_PORT * max(known))
+    return tuple(
+        port
+        for port, effect in zip(ports, effects, strict=True)
+        if port.priority == 1 or effect >= least
+    )
+
+
+def _congestion(case: Case) -> list[Candidate]:
+    jammed = case.once(rdma.congested)
+    hosts = {port.host for port in jammed}
+    if not jammed or len(hosts) < max(2, len(case.hosts) // 2):
+        return []
+    notes = [a for port in jammed for a in port.anomalies if a.kind == "rdma.cnp"]
+    return [
+        Candidate(
+            domain="network",
+            cause="congestion",
+            text=f"congestion notifications on {len(hosts)} of {len(case.hosts)} hosts",
+            at=min(port.at for port in jammed),
+            cells=np.any([port.cells for port in jammed], axis=0),
+            culprits=(),
+            anomalies=tuple(notes[:4]),
+            prior=0.8,
+        )
+    ]
+
+
+def port_culprit(port: rdma.PortTrouble) -> Culprit:
+    """The port as a culprit."""
+    return Culprit(
+        host=port.host,
+        device=port.device,
+        port=port.port,
+        reason="; ".join(anomaly.text for anomaly in port.anomalies),
+    )
+
+
+def _influence(case: Case, port: rdma.PortTrouble, ports: Sequence[rdma.PortTrouble]) -> float:
+    """How slow steps are while only this port is troubled, against no port at all."""
+    tempo = case.once(pace.find)
+    others = np.zeros_like(port.cells)
+    for other in ports:
+        if other is not port:
+            others = others | other.cells
+    known = np.isfinite(tempo.relative) & case.steady
+    alone, quiet = known & port.cells & ~others, known & ~port.cells & ~others
+    if alone.sum() < 3 or quiet.sum() < 3:
+        alone = known & port.cells
+        quiet = known & ~port.cells
+    if alone.sum() < 3 or quiet.sum() < 3:
+        return float("nan")
+    return float(np.median(tempo.relative[alone]) / np.median(tempo.relative[quiet]) - 1.0)
+
+
+def _heat(case: Case) -> list[Candidate]:
+    hot, clocks = list(case.once(drift.hot)), case.once(drift.clocks)
+    weak = case.once(drift.power)
+    found = []
+    throttled = {one.card for one in (*clocks, *weak)}
+    # A card that clocks down draws less and should cool: one that warms up is throttled by heat.
+    slowed = {one.card for one in clocks} - {one.card for one in hot}
+    hot += [one for one in case.once(drift.warm) if one.card in slowed]
+    guilty = [one for one in hot if one.card in throttled or one.peak >= drift.NEAR_THROTTLING]
+    if guilty:
+        found.append(_of_gpus("thermal", "thermal", "overheating", guilty, clocks + weak, 0.95))
+    warm = {one.card for one in hot}
+    cold = [one for one in clocks if one.card not in warm]
+    if cold:
+        found.append(_of_gpus("power", "clock-drop", "a core clock held down", cold, weak, 0.9))
+    explained = {one.card for one in (*hot, *clocks)}
+    capped = [one for one in weak if one.card not in explained]
+    # Power that falls on cards of several hosts at once answers to what the model computes.
+    if capped and len({one.host for one in capped}) == 1:
+        found.append(_of_gpus("power", "power-drop", "power held down", capped, (), 0.6))
+    return found
+
+
+def _of_gpus(
+    domain: str, cause: str, what: str, guilty: list[drift.Drift],
+    more: tuple[drift.Drift, ...], prior: float,
+) -> Candidate:  # fmt: skip
+    cells = np.any([one.cells for one in guilty], axis=0)
+    names = {one.card for one in guilty}
+    follow = [one.anomaly for one in more if one.card in names]
+    return Candidate(
+        domain=domain,
+        cause=cause,
+        text=f"{what} of " + ", ".join(f"GPU {gpu} of {host}" for host, gpu in sorted(names)[:4]),
+        at=min(one.at for one in guilty),
+        cells=cells,
+        culprits=tuple(
+            Culprit(host=one.host, gpu=one.gpu, reason=one.anomaly.text) for one in guilty
+        ),
+        anomalies=(*(one.anomaly for one in guilty), *follow),
+        prior=prior,
+    )
+
+
+def _pressures(case: Case) -> list[Candidate]:
+    found = []
+    for one in case.once(pressure.find):
+        culprits = () if one.uniform else tuple(
+            Culprit(host=anomaly.host, reason=anomaly.text) for anomaly in one.anomalies
+        )  # fmt: skip
+        found.append(
+            Candidate(
+                domain=one.domain,
+                cause=_CONTENTION[one.domain],
+                text=one.text,
+                at=one.at,
+                cells=one.cells,
+                culprits=culprits,
+                anomalies=one.anomalies,
+                prior=0.85,
+            )
+        )
+    return found
+
+
+def _routing(case: Case) -> list[Candidate]:
+    return [
+        Candidate(
+            domain="training",
+            cause=curve.kind,
+            text=curve.anomaly.text,
+            at=curve.at,
+            cells=curve.cells,
+            culprits=(),
+            anomalies=(curve.anomaly,),
+            prior=0.9 if curve.kind == "moe-shift" else 0.7,
+        )
+        for curve in case.once(learning.find)
+        if curve.kind in {"moe-shift", "loss-nan", "grad-nan"}
+    ]
