@@ -23,14 +23,15 @@ def print_results(
     results: Sequence[Result], hosts: Sequence[str], cluster: Cluster | None, note: str
 ) -> None:
     """One line each; the remedy below what is wrong."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False, emoji=False, soft_wrap=True)
     where = f"Ray cluster {cluster.address}" if cluster else "this machine"
-    console.print(f"examined {where}: {len(hosts)} node{'s' if len(hosts) != 1 else ''}")
+    console.print(f"examined {_safe(where)}: {len(hosts)} node{'s' if len(hosts) != 1 else ''}")
     if note:
         console.print(f"[dim]{_safe(note)}[/]")
     for result in results:
         host = f"[bold]{_safe(result.host)}[/]: " if result.host else ""
-        console.print(f"{_MARKS[result.outcome]} {result.check:17} {host}{_safe(result.seen)}")
+        name = _safe(f"{result.check:17}")
+        console.print(f"{_MARKS[result.outcome]} {name} {host}{_safe(result.seen)}")
         if result.remedy:
             console.print(f"{'':26}[dim]→[/] {_safe(result.remedy)}")
     counts = {kind: sum(r.outcome == kind for r in results) for kind in _MARKS}
@@ -42,9 +43,9 @@ def print_checks(checks: Iterable[Check[Any]], *, as_json: bool) -> None:
     if as_json:
         print_json([{"name": check.name, "about": check.about} for check in checks])
         return
-    console = Console(highlight=False)
+    console = Console(highlight=False, emoji=False)
     for check in checks:
-        console.print(f"{check.name:17} {_safe(check.about)}")
+        console.print(_safe(f"{check.name:17} {check.about}"))
 
 
 def _safe(text: str) -> str:

@@ -6,13 +6,16 @@ import json
 import re
 import sys
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from ray_sentinel.text import CONTROL, clean
 
-__all__ = ["clean", "forgive", "print_error", "print_json"]
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["Say", "clean", "console", "forgive", "print_error", "print_json", "speaker"]
 
 _NOT_ASCII = re.compile(r"[^\t\n -~]")
 
@@ -43,6 +46,30 @@ def forgive(streams: Iterable[Any]) -> None:
     for stream in streams:
         if hasattr(stream, "reconfigure"):  # not so where it was closed, or is not a text file
             stream.reconfigure(errors="backslashreplace")
+
+
+def console() -> Console:
+    """For people. What it is given comes from ranks and logs: no ``[job]`` in it is a style, and no
+    ``train.py:100:`` an emoji."""
+    from rich.console import Console
+
+    return Console(highlight=False, markup=False, emoji=False)
+
+
+class Say(Protocol):
+    """Prints one text, never broken into lines of the terminal's width."""
+
+    def __call__(self, text: str, style: str = "") -> None: ...
+
+
+def speaker() -> Say:
+    """Says texts on stdout, without control characters."""
+    shown = console()
+
+    def say(text: str, style: str = "") -> None:
+        shown.print(clean(text), style=style or None, soft_wrap=True)
+
+    return say
 
 
 def print_error(message: str, *, as_json: bool = False) -> None:

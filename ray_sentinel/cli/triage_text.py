@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime, timezone
 
-from ray_sentinel.cli.output import clean
+from ray_sentinel.cli.output import console, speaker
 from ray_sentinel.model.triage import LogCulprit, LogLine, Triage
 
 _COLOURS = {"completed": "green", "running": "green", "soft-success": "yellow"}
@@ -13,15 +13,14 @@ _COLOURS = {"completed": "green", "running": "green", "soft-success": "yellow"}
 
 def print_triage(answer: Triage) -> None:
     """Print the answer, the evidence and the next steps."""
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console(highlight=False)
+    say = speaker()
     head = Text(answer.kind, style=f"bold {_COLOURS.get(answer.kind, 'red')}")
     head.append(f"  ({answer.outcome}, confidence {answer.confidence:.0%})", style="dim")
-    console.print(head)
+    console().print(head)
     for style, line in _lines(answer):
-        console.print(Text(clean(line), style=style), soft_wrap=True)
+        say(line, style)
 
 
 def _lines(answer: Triage) -> Iterator[tuple[str, str]]:

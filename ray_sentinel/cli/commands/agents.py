@@ -9,10 +9,8 @@ from __future__ import annotations
 import argparse
 import time
 
-from rich.console import Console
-
 from ray_sentinel.actors.messages import AgentInfo
-from ray_sentinel.cli.output import clean, print_json
+from ray_sentinel.cli.output import print_json, speaker
 from ray_sentinel.cli.quantities import amount
 from ray_sentinel.cli.reach import Coordinator, add_common, coordinator
 from ray_sentinel.errors import UsageError
@@ -40,15 +38,14 @@ def run(args: argparse.Namespace) -> int:
         restarted = bool(found.tell("restart_agent", node.id))
         well = restarted and _wait(found, node.id, before, args.timeout)
         seconds = round(time.monotonic() - begun, 3)
+    say = speaker()
     if args.json:
         print_json({"node": node.id, "host": node.host, "restarted": well, "seconds": seconds})
     elif well:
-        Console(highlight=False).print(
-            f"the agent on {clean(node.host)} reports again after {seconds:.1f} s", markup=False
-        )
+        say(f"the agent on {node.host} reports again after {seconds:.1f} s")
     else:
         why = "it does not report" if restarted else "it has no agent now"
-        Console(highlight=False).print(f"{clean(node.host)}: {why}", markup=False)
+        say(f"{node.host}: {why}")
     return 0 if well else 1
 
 

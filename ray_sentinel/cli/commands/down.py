@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import argparse
 
-from rich.console import Console
-
-from ray_sentinel.cli.output import clean, print_json
+from ray_sentinel.cli.output import print_json, speaker
 from ray_sentinel.cli.reach import add_common
 
 HELP = "stop watching, and leave nothing behind"
@@ -31,9 +29,9 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"left": left, "done": told})
         return 1 if left else 0
-    console = Console(highlight=False)
+    say = speaker()
     for line in (*told, *(f"still there: {name}" for name in left)):
-        console.print(clean(line), markup=False)
+        say(line)
     if not left:
-        console.print("nothing of ray_sentinel is left in this cluster")
+        say("nothing of ray_sentinel is left in this cluster")
     return 1 if left else 0

@@ -8,9 +8,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from rich.console import Console
-
-from ray_sentinel.cli.output import clean, print_json
+from ray_sentinel.cli.output import print_json, speaker
 from ray_sentinel.cli.quantities import amount
 from ray_sentinel.cli.reach import Coordinator, add_common, coordinator
 from ray_sentinel.model.incident import Incident
@@ -36,14 +34,14 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json([incident_dict(incident) for incident in done])
         return 0 if done else 1
-    console = Console(highlight=False)
+    say = speaker()
     if not done:
         which = f"no job called {args.job}" if args.job else "no job"
-        console.print(f"{clean(which)} runs, or it is being captured already", markup=False)
+        say(f"{which} runs, or it is being captured already")
         return 1
     for incident in done:
         where = incident.bundle or f"not yet written after {args.timeout:.0f} s"
-        console.print(f"{clean(incident.job)}: {clean(where)}", markup=False)
+        say(f"{incident.job}: {where}")
     return 0
 
 

@@ -11,10 +11,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from rich.console import Console
-from rich.text import Text
-
-from ray_sentinel.cli.output import clean, print_json
+from ray_sentinel.cli.output import print_json, speaker
 from ray_sentinel.cli.reach import add_common
 from ray_sentinel.model.health import Health
 
@@ -57,8 +54,8 @@ def _local(checkpoints: Path | None) -> Health:
 def _print(told: Health) -> None:
     from ray_sentinel.report.health_text import health_lines
 
-    console = Console(highlight=False)
+    say = speaker()
     for number, line in enumerate(health_lines(told)):
         style = "" if number else f"bold {'green' if told.healthy else 'red'}"
         style = "yellow" if line.startswith("  ! ") else style
-        console.print(Text(clean(line), style=style), soft_wrap=True)
+        say(line, style)

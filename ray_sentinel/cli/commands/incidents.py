@@ -12,11 +12,10 @@ from __future__ import annotations
 import argparse
 from datetime import datetime
 
-from rich.console import Console
 from rich.markdown import Markdown
 from rich.table import Table
 
-from ray_sentinel.cli.output import clean, print_json
+from ray_sentinel.cli.output import clean, console, print_json
 from ray_sentinel.cli.reach import add_common, add_url, asked
 from ray_sentinel.errors import UsageError
 from ray_sentinel.model.incident import Incident
@@ -63,14 +62,13 @@ def _show(incidents: tuple[Incident, ...], args: argparse.Namespace) -> int:
     if args.json:
         print_json(incident_dict(incident))
     else:
-        Console(highlight=False).print(Markdown(clean(markdown(incident))))
+        console().print(Markdown(clean(markdown(incident))))
     return 1 if _open(incident) else 0
 
 
 def _table(incidents: list[Incident]) -> None:
-    console = Console(highlight=False)
     if not incidents:
-        console.print("no incidents")
+        console().print("no incidents")
         return
     table = Table(box=None, padding=(0, 2, 0, 0))
     for name in ("id", "when", "job", "kind", "state", "what"):
@@ -85,4 +83,4 @@ def _table(incidents: list[Incident]) -> None:
             incident.state,
             clean(incident.summary),
         )
-    console.print(table)
+    console().print(table)

@@ -11,10 +11,7 @@ from __future__ import annotations
 
 import argparse
 
-from rich.console import Console
-from rich.text import Text
-
-from ray_sentinel.cli.output import clean, print_json
+from ray_sentinel.cli.output import print_json, speaker
 from ray_sentinel.cli.reach import add_common
 from ray_sentinel.errors import UsageError
 from ray_sentinel.evidence.node.judge import grave_lines
@@ -71,6 +68,6 @@ def choose(status: Status, name: str) -> NodeStatus:
 def _print(view: NodeView) -> None:
     from ray_sentinel.report.health_text import node_lines
 
-    console = Console(highlight=False)
+    say = speaker()
     for number, line in enumerate(node_lines(view)):
-        console.print(Text(clean(line), style="" if number else "bold"), soft_wrap=True)
+        say(line, "" if number else "bold")

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ray_sentinel.cli.output import clean, print_json
+from ray_sentinel.cli.output import clean, console, print_json, speaker
 
 if TYPE_CHECKING:
     from ray_sentinel.logs.follow import Shown
@@ -89,31 +89,25 @@ def _list(files: Sequence[Described], *, as_json: bool) -> None:
     if as_json:
         print_json(rows)
         return
-    from rich.console import Console
     from rich.table import Table
 
     table = Table("file", "kind", "rank", "node", "pid", "actor", "bytes", box=None)
     for row in rows:
         cells = (row[key] for key in ("file", "kind", "rank", "node", "pid", "actor", "bytes"))
         table.add_row(*("" if cell is None else clean(str(cell)) for cell in cells))
-    Console(highlight=False, markup=False).print(table)
+    console().print(table)
 
 
 def _show(lines: Sequence[Shown], *, as_json: bool) -> None:
     if as_json:
         print_json(lines)
         return
-    from rich.console import Console
-    from rich.text import Text
-
-    console = Console(highlight=False)
+    say = speaker()
     for shown in lines:
         sign, style = _MARKS.get(shown.line.mark, (" ", ""))
         times = f" [x{shown.line.repeated}]" if shown.line.repeated > 1 else ""
         who = _who(shown)
-        console.print(
-            Text(clean(f"{sign} {who}: {shown.line.text}{times}"), style=style), soft_wrap=True
-        )
+        say(f"{sign} {who}: {shown.line.text}{times}", style)
 
 
 def _who(shown: Shown) -> str:

@@ -10,10 +10,9 @@ import sys
 import time
 
 import msgspec
-from rich.console import Console
 from rich.live import Live
 
-from ray_sentinel.cli.output import print_json
+from ray_sentinel.cli.output import console, print_json
 from ray_sentinel.cli.quantities import positive
 from ray_sentinel.cli.reach import Asked, add_common, add_url, asked
 from ray_sentinel.cli.status_view import status_view
@@ -45,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json(status)
     else:
-        Console(highlight=False).print(status_view(status))
+        console().print(status_view(status))
     return 1 if status.state in FOUND else 0
 
 
@@ -56,7 +55,7 @@ def _watch(found: Asked, args: argparse.Namespace) -> int:
             sys.stdout.write(msgspec.json.encode(found.ask("status", Status)).decode() + "\n")
             sys.stdout.flush()
             time.sleep(max(args.interval, SHORTEST))
-    with Live(console=Console(highlight=False), auto_refresh=False, screen=False) as live:
+    with Live(console=console(), auto_refresh=False, screen=False) as live:
         while True:
             live.update(status_view(found.ask("status", Status)), refresh=True)
             time.sleep(max(args.interval, SHORTEST))

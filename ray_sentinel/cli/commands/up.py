@@ -10,9 +10,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
-from ray_sentinel.cli.output import clean, print_json
+from ray_sentinel.cli.output import print_json, speaker
 from ray_sentinel.cli.quantities import amount
 from ray_sentinel.cli.reach import add_common
 from ray_sentinel.config import Config, absolute, load
@@ -65,17 +63,17 @@ def run(args: argparse.Namespace) -> int:
             }
         )
         return 1 if status.unwatched else 0
-    console = Console(highlight=False)
+    say = speaker()
     word = "watching" if deployed.created else "watching already"
-    console.print(f"{word} {len(status.nodes)} nodes; files go to {clean(status.log_dir)}")
+    say(f"{word} {len(status.nodes)} nodes; files go to {status.log_dir}")
     for node in status.nodes:
-        console.print(f"  {clean(node.host)}  {clean(node.metrics_url)}", markup=False)
+        say(f"  {node.host}  {node.metrics_url}")
     if status.prometheus:
-        console.print(f"Prometheus on the head: {clean(status.prometheus)}", markup=False)
+        say(f"Prometheus on the head: {status.prometheus}")
     for left in status.unwatched:
-        console.print(f"  {clean(left.host)} is not watched: {clean(left.reason)}", style="yellow")
+        say(f"  {left.host} is not watched: {left.reason}", "yellow")
     for note in notes:
-        console.print(f"note: {clean(note)}", style="dim", markup=False)
+        say(f"note: {note}", "dim")
     return 1 if status.unwatched else 0
 
 

@@ -18,10 +18,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from rich.console import Console
-
 from ray_sentinel.cli.named_paths import exit_code
-from ray_sentinel.cli.output import clean, print_json
+from ray_sentinel.cli.output import print_json, speaker
 from ray_sentinel.cli.recorder_files import RecorderFiles, find
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.flight_recorder import explain
@@ -82,11 +80,7 @@ def as_dict(facts: RecorderFacts, files: RecorderFiles) -> dict[str, Any]:
 
 
 def _print(facts: RecorderFacts, files: RecorderFiles) -> None:
-    console = Console(highlight=False, soft_wrap=True)
-
-    def say(text: str, style: str = "") -> None:
-        console.print(clean(text), markup=False, style=style or None)
-
+    say = speaker()
     ranks = ", ".join(str(culprit.rank) for culprit in facts.culprits)
     headline = f"{facts.kind}: {'rank ' + ranks if ranks else 'nobody is named'}"
     say(

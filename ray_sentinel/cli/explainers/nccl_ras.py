@@ -19,10 +19,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from ray_sentinel.cli.named_paths import exit_code
-from ray_sentinel.cli.output import clean, print_json
+from ray_sentinel.cli.output import print_json, speaker
 from ray_sentinel.cli.ras_files import load, rank_table
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.nccl_ras import explain
@@ -92,11 +90,7 @@ def as_dict(facts: RasFacts) -> dict[str, Any]:
 
 
 def _print(facts: RasFacts) -> None:
-    console = Console(highlight=False, soft_wrap=True)
-
-    def say(text: str, style: str = "") -> None:
-        console.print(clean(text), markup=False, style=style or None)
-
+    say = speaker()
     names = "; ".join(map(_name, facts.culprits)) or "nobody is named"
     say(
         f"{facts.kind}: {names}, confidence {facts.confidence:.2f}",

@@ -16,10 +16,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from rich.console import Console
-
 from ray_sentinel.cli.named_paths import exit_code
-from ray_sentinel.cli.output import clean, print_json
+from ray_sentinel.cli.output import console, print_json, speaker
 from ray_sentinel.cli.stack_files import StackFiles, load
 from ray_sentinel.evidence.stacks import Explanation, explain, merge, render, who
 from ray_sentinel.model.stacks import StackFact
@@ -99,11 +97,7 @@ def _identity(fact: StackFact) -> dict[str, Any]:
 
 
 def _print(found: Explanation, files: StackFiles, *, tree: bool) -> None:
-    console = Console(highlight=False, soft_wrap=True)
-
-    def say(text: str, style: str = "") -> None:
-        console.print(clean(text), markup=False, style=style or None)
-
+    say = speaker()
     names = ", ".join(
         (f"rank {c.rank} " if c.rank is not None else "") + f"({c.host or '?'} pid {c.pid or '?'})"
         for c in found.culprits
@@ -120,7 +114,7 @@ def _print(found: Explanation, files: StackFiles, *, tree: bool) -> None:
     if len(found.classes) > 20:
         say(f"... and {len(found.classes) - 20} classes more: --json has them all")
     if tree:
-        say("\n" + render(merge(found.classes), found.classes, width=console.width))
+        say("\n" + render(merge(found.classes), found.classes, width=console().width))
     for reason in files.skipped[:10]:
         say(f"skipped: {reason}", "dim")
     if len(files.skipped) > 10:

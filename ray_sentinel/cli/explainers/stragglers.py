@@ -17,10 +17,8 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from rich.console import Console
-
 from ray_sentinel.cli.named_paths import exit_code
-from ray_sentinel.cli.output import clean, print_json
+from ray_sentinel.cli.output import print_json, speaker
 from ray_sentinel.cli.ras_files import rank_table
 from ray_sentinel.cli.recorder_files import find
 from ray_sentinel.errors import InputError
@@ -77,16 +75,15 @@ def as_dict(facts: StragglerFacts) -> dict[str, Any]:
 
 
 def _print(facts: StragglerFacts) -> None:
-    console = Console(highlight=False, soft_wrap=True)
+    say = speaker()
     ranks = ", ".join(map(str, facts.ranks))
     who = f"rank {ranks}" if ranks else "nobody is named"
-    line = f"{facts.kind}: {who}, confidence {facts.confidence:.2f}"
-    console.print(clean(line), markup=False, style="bold red" if ranks else "bold")
+    headline = f"{facts.kind}: {who}, confidence {facts.confidence:.2f}"
+    say(headline, "bold red" if ranks else "bold")
     for text in facts.evidence:
-        console.print(clean(f"  {text}"), markup=False)
+        say(f"  {text}")
     for busy in facts.busy[:16]:
         where = f" on {busy.host}" if busy.host else ""
-        text = f"  rank {busy.rank}{where}: busy {busy.share:.0%}, {busy.ratio:.2f} of the usual"
-        console.print(clean(text), markup=False)
+        say(f"  rank {busy.rank}{where}: busy {busy.share:.0%}, {busy.ratio:.2f} of the usual")
     for problem in facts.problems[:10]:
-        console.print(clean(f"problem: {problem}"), markup=False, style="yellow")
+        say(f"problem: {problem}", "yellow")
