@@ -125,18 +125,28 @@ class HistoryKeeper:
         now = self._clock.monotonic()
         if now >= self._save_at:
             with self._writing:
-                self._save_at = now + (SAVE_SECONDS if self.save() else RETRY_SECONDS)
+                self._save_at = now + RETRY_SECONDS
+                if self.save():
+                    self._save_at = now + SAVE_SECONDS
 
     def save(self) -> bool:
-        """Write what is not in the file yet; False where it cannot be written now."""
+        """Write what is not in the file yet; False where it cannot be written now.
+
+        What fails, whatever it raises, is owed again: the next time has it all, as far back as
+        memory reaches.
+        """
         if self.file is None:
             return True
         with self._lock:
             span, self._unsaved = self._unsaved, None
-        rows = self.history.rows(*span) if span is not None else []
-        if not self.file.put(rows, self._clock.now()):
-            if span is not None:
+        written = False
+        try:
+            rows = self.history.rows(*span) if span is not None else []
+            written = self.file.put(rows, self._clock.now())
+        finally:
+            if span is not None and not written:
                 self._owe(span)
+        if not written:
             return False
         if self.file.path != self._file_before:
             self._begin()

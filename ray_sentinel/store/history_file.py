@@ -56,7 +56,7 @@ class HistoryFile:
 
     def put(self, rows: Iterable[Rows], now: float) -> bool:
         """Write rows, and thin what is old; ``now`` in Unix seconds. False: try again later."""
-        if self.history is not None and self.path is not None and not self.path.exists():
+        if self.history is not None and self._removed():
             self._tell(f"{self.path} was removed; a new one begins")
             self._let_go()
         if self.history is None and not self._open(now):
@@ -78,6 +78,13 @@ class HistoryFile:
             return False
         self.problem = ""
         return True
+
+    def _removed(self) -> bool:
+        """Somebody took the file away. A file system that does not answer says nothing of it."""
+        try:
+            return self.path is not None and not self.path.exists()
+        except OSError:
+            return False
 
     def recent(self, since: float) -> list[Rows]:
         """Rows as they came, from ``since`` on; what cannot be read is left out."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import sqlite3
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ray_sentinel.actors.history import MEMORY_BYTES, HistoryKeeper, wanted
+import pytest
+
+from ray_sentinel.actors.history import MEMORY_BYTES, RETRY_SECONDS, HistoryKeeper, wanted
 from ray_sentinel.actors.metrics import KEY_SERIES, history_series
 from ray_sentinel.clock import FakeClock
 from ray_sentinel.diagnose.series import Selector
@@ -199,3 +203,52 @@ def test_keeping_writing_and_copying_go_on_beside_each_other(tmp_path: Path) -> 
     assert failures == []
     assert sorted(written(path, "hw_load1"))[-1] == 299.0
     assert len(written(path, "hw_load1")) == 300
+
+
+@pytest.mark.parametrize("failing", ["reading", "writing"])
+@pytest.mark.parametrize(
+    "error", [sqlite3.OperationalError("database is locked"), OSError(errno.EIO, "no answer")]
+)
+def test_what_a_save_that_raised_could_not_write_is_written_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str, error: Exception
+) -> None:
+    clock = FakeClock(time.time())
+    keeper = HistoryKeeper(tmp_path, clock)
+    keeper.take("n1", {"hw_load1": 1.0})
+    saved(keeper, clock)
+
+    def fail(*_: object) -> None:
+        raise error
+
+    keeper.take("n1", {"hw_load1": 2.0})
+    with monkeypatch.context() as broken:
+        where = (keeper.history, "rows") if failing == "reading" else (keeper.file, "put")
+        broken.setattr(*where, fail)
+        with pytest.raises(type(error)):
+            saved(keeper, clock)
+        clock.advance(RETRY_SECONDS / 2)
+        keeper.save_when_due()
+    keeper.take("n1", {"hw_load1": 3.0})
+    saved(keeper, clock)
+    assert written(keeper.path, "hw_load1") == [1.0, 2.0, 3.0]
+
+
+def test_a_file_system_that_does_not_answer_costs_nothing_but_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = FakeClock(time.time())
+    keeper = HistoryKeeper(tmp_path, clock)
+    keeper.take("n1", {"hw_load1": 1.0})
+    saved(keeper, clock)
+    path = keeper.path
+
+    def fail(*_: object, **__: object) -> bool:
+        raise OSError(errno.ESTALE, "stale file handle")
+
+    keeper.take("n1", {"hw_load1": 2.0})
+    with monkeypatch.context() as broken:
+        broken.setattr(Path, "exists", fail)
+        saved(keeper, clock)
+    saved(keeper, clock)
+    assert keeper.path == path
+    assert written(path, "hw_load1") == [1.0, 2.0]
