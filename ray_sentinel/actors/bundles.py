@@ -58,6 +58,12 @@ class Bundles:
         said = series.read(bundle.read(folder, (series.FILE,)))
         return named, problems + bundle.add(folder, rendered(named, _names(folder), said))
 
+    def forget(self, incidents: Iterable[str]) -> None:
+        """These are over; should more come of one, its folder is found again."""
+        with self._lock:
+            for key in incidents:
+                self._folders.pop(key, None)
+
     def _note(self, incident: Incident) -> None:
         (self._open.add if incident.state in OPEN else self._open.discard)(incident.id)
 

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -38,6 +38,7 @@ class SeriesDiagnoser:
         """URL or folder of the series; empty where there are none. Set by the coordinator."""
         self._seconds, self._done = seconds, done
         self._seen: set[str] = set()
+        self._waiting: set[str] = set()
         self._closing = threading.Event()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="ray-sentinel-diagnose")
 
@@ -45,7 +46,16 @@ class SeriesDiagnoser:
         if self._seconds <= 0 or incident.kind in WITHOUT or incident.id in self._seen:
             return
         self._seen.add(incident.id)
+        self._waiting.add(incident.id)
         self._pool.submit(self._guarded, incident, time.monotonic() + self._seconds)
+
+    def awaits(self, incident: str) -> bool:
+        """Whether something may still come of the incident with this id."""
+        return incident in self._waiting
+
+    def forget(self, incidents: Iterable[str]) -> None:
+        """These are over, and will not be captured again."""
+        self._seen.difference_update(incidents)
 
     def close(self) -> None:
         """Give up what waits."""
@@ -53,12 +63,14 @@ class SeriesDiagnoser:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _guarded(self, incident: Incident, due: float) -> None:
-        if self._closing.wait(max(due - time.monotonic(), 0.0)):
-            return
         try:
+            if self._closing.wait(max(due - time.monotonic(), 0.0)):
+                return
             self._done(incident, diagnosed(self.source(), incident, time.time()))
         except Exception:  # on its own thread nobody else would hear of it; the watch goes on
             log.exception("incident %s: its series could not be diagnosed", incident.id)
+        finally:
+            self._waiting.discard(incident.id)
 
 
 def diagnosed(source: str, incident: Incident, now: float) -> dict[str, bytes]:

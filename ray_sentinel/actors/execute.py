@@ -43,6 +43,7 @@ from ray_sentinel.engine.events import (
     StacksTaken,
     StragglersFound,
 )
+from ray_sentinel.engine.table import OPEN
 from ray_sentinel.errors import UsageError
 from ray_sentinel.evidence import flight_recorder, stragglers
 from ray_sentinel.evidence.stacks.same import fold
@@ -85,6 +86,7 @@ class Executor:
         self._lock = threading.Lock()
         self.diagnose = SeriesDiagnoser(config.capture.series_seconds, self._add_diagnosis)
         self._latest: dict[str, Incident] = {}
+        """As it was published last, of every incident of which more may come."""
         self._ras = RasWitness(self._ask_ras)
         self._notifier = notifier_of(config)
         for incident in incidents:
@@ -216,6 +218,19 @@ class Executor:
         for problem in problems:
             log.warning("incident %s: %s", incident.id, problem)
         self._notifier.tell(notice_of(named, incident_dict(named)))
+        self._forget_over()
+
+    def _forget_over(self) -> None:
+        with self._lock:
+            over = [
+                key
+                for key, incident in self._latest.items()
+                if incident.state not in OPEN and not self.diagnose.awaits(key)
+            ]
+            for key in over:
+                del self._latest[key]
+        self.bundles.forget(over)
+        self.diagnose.forget(over)
 
 
 def notifier_of(config: Config) -> Notifier:

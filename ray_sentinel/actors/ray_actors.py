@@ -22,6 +22,8 @@ from ray_sentinel.progress.ray_workers import RayWorker
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 2.0
+MOST_RUNS = 4096
+"""Runs of Ray Train whose attempts are counted; those that were seen last."""
 MAX_SHARE = 0.02
 """Of the coordinator's time that is spent on asking, at most."""
 
@@ -114,7 +116,10 @@ class Attempts:
         """How often the actor's fellows were started before; 0 for actors that are not Train's."""
         if not actor.group or actor.kind not in TRAIN_WORKERS:
             return 0
-        known = self._groups.setdefault((actor.job, actor.owner, actor.kind), [])
+        key = (actor.job, actor.owner, actor.kind)
+        known = self._groups[key] = self._groups.pop(key, [])
+        while len(self._groups) > MOST_RUNS:
+            del self._groups[next(iter(self._groups))]
         if actor.group not in known:
             known.append(actor.group)
         return known.index(actor.group)

@@ -35,6 +35,10 @@ class TimedCapture:
             if WHY in incident.summary:
                 self._done.add((incident.job, incident.attempt))
         found = []
+        jobs = tuple(jobs)
+        known = {(job.job, job.attempt) for job in jobs}
+        self._done &= known
+        self._seen = {key: begun for key, begun in self._seen.items() if key in known}
         for job in jobs:
             key = (job.job, job.attempt)
             begun = self._seen.setdefault(key, now)

@@ -78,5 +78,18 @@ def test_a_mistake_is_said_and_the_next_one_still_comes(
     assert "could not be diagnosed" in caplog.text
 
 
+def test_what_is_over_is_forgotten(done: queue.Queue[str]) -> None:
+    diagnoser = made(0.001, done)
+    for number in range(50):
+        diagnoser(incident(str(number)))
+        done.get(timeout=WAIT)
+    diagnoser.close()
+    diagnoser._pool.shutdown(wait=True)
+    assert not any(diagnoser.awaits(str(number)) for number in range(50))
+    assert len(diagnoser._seen) == 50, "none is diagnosed twice"
+    diagnoser.forget(map(str, range(50)))
+    assert diagnoser._seen == set()
+
+
 def test_without_a_source_there_is_no_answer() -> None:
     assert diagnosed("", incident(), 2000.0) == {}

@@ -1,4 +1,12 @@
-from ray_sentinel.actors.ray_actors import LOOK_SECONDS, Actor, Attempts, RayActors, script, workers
+from ray_sentinel.actors.ray_actors import (
+    LOOK_SECONDS,
+    MOST_RUNS,
+    Actor,
+    Attempts,
+    RayActors,
+    script,
+    workers,
+)
 from ray_sentinel.clock import FakeClock
 
 JOB = "02000000"
@@ -54,6 +62,18 @@ def test_the_attempts_of_ray_train_are_counted_over_the_dead():
     assert [(w.pid, w.attempt, w.order, w.size) for w in found] == [(3, 1, 0, 2), (4, 1, 1, 2)]
     own_groups = [actor(p, p, group=f"g{p}") for p in (5, 6)]
     assert {w.attempt for w in workers(own_groups, ENTRY, Attempts())["n1"]} == {0}
+
+
+def test_the_runs_whose_attempts_are_counted_are_bounded():
+    attempts = Attempts()
+    train = {"kind": "RayTrainWorker"}
+    for number in range(2 * MOST_RUNS):
+        ended = actor(9, 1.0, group=f"g{number}", owner=f"10.0.0.1:{number}", **train)
+        assert attempts.of(ended) == 0
+        # One that lives is seen in every look.
+        assert attempts.of(actor(5, 1.0, group="first", job="05000000", **train)) == 0
+    assert len(attempts._groups) == MOST_RUNS
+    assert attempts.of(actor(6, 1.0, group="second", job="05000000", **train)) == 1
 
 
 def test_actors_that_have_not_started_have_no_process():

@@ -38,5 +38,15 @@ def test_a_successor_does_not_capture_again() -> None:
     assert timed.due([JOB], [done], 20.0) == []
 
 
+def test_jobs_that_are_gone_are_forgotten() -> None:
+    timed = TimedCapture(10.0)
+    for number in range(100):
+        job = msgspec.structs.replace(JOB, job=f"j{number}")
+        timed.due([job], [], 100.0 * number)
+        assert timed.due([job], [], 100.0 * number + 20.0) == [job.job]
+        assert timed.due([job], [], 100.0 * number + 30.0) == []
+    assert (len(timed._seen), len(timed._done)) == (1, 1)
+
+
 def test_it_is_off_by_default() -> None:
     assert not TimedCapture(0.0).wanted
