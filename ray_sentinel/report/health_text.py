@@ -18,12 +18,7 @@ def health_lines(told: Health) -> Iterator[str]:
     yield from _ray(told)
     yield from _transport(told)
     yield from _checkpoints(told)
-    for job, facts in (told.progress or {}).items():
-        age, seconds = facts.get("step_age"), facts.get("step_seconds")
-        said = [f"state {facts.get('state')}", f"step {facts.get('step')}"]
-        said += [f"{age:.0f} s ago"] if isinstance(age, float) else []
-        said += [f"{seconds:.3g} s a step"] if isinstance(seconds, float) else []
-        yield f"job {job}: {', '.join(said)}"
+    yield from _progress(told)
     if told.collectors is not None:
         failing = told.collectors.get("failing", {})
         yield f"collectors: {len(failing)} failing" if failing else "collectors: all well"
@@ -83,16 +78,42 @@ def _checkpoints(told: Health) -> Iterator[str]:
         yield f"  ! {problem}"
 
 
+def _progress(told: Health) -> Iterator[str]:
+    for job, facts in (told.progress or {}).items():
+        age, seconds = facts.get("step_age"), facts.get("step_seconds")
+        said = [f"state {facts.get('state')}", f"step {facts.get('step')}"]
+        said += [f"{age:.0f} s ago"] if isinstance(age, float) else []
+        said += [f"{seconds:.3g} s a step"] if isinstance(seconds, float) else []
+        yield f"job {job}: {', '.join(said)}"
+
+
 def node_lines(view: NodeView) -> Iterator[str]:
     """One node, the trouble first."""
     yield f"{view.host} {view.address} {view.node_id[:12]}".rstrip()
     for name, version in view.versions.items():
         yield f"  {name}: {version}"
+    yield from _blocked(view)
+    yield from _gpus(view)
+    yield from _devices(view)
+    if view.kernel:
+        yield "kernel log"
+        for line in view.kernel:
+            yield f"  {f'[{line.kind}] ' if line.kind else ''}{line.text}"
+    for error in view.errors:
+        yield f"log {error.file}: {error.text}"
+    for problem in view.problems:
+        yield f"note: {problem}"
+
+
+def _blocked(view: NodeView) -> Iterator[str]:
     yield f"blocked in the kernel (D state): {len(view.blocked) or 'nobody'}"
     for task in view.blocked:
         yield f"  pid {task.pid} tid {task.tid} {task.name} waits in {task.wchan or '?'}"
         for frame in task.stack[:8]:
             yield f"    {frame}"
+
+
+def _gpus(view: NodeView) -> Iterator[str]:
     yield f"GPUs: {len(view.gpus)}"
     for gpu in view.gpus:
         used = f"{gpu.utilization_percent:.0f} %" if gpu.utilization_percent is not None else "?"
@@ -102,16 +123,11 @@ def node_lines(view: NodeView) -> Iterator[str]:
     for process in view.gpu_processes:
         memory = f"{(process.memory_bytes or 0) / _GIB:.1f} GiB"
         yield f"  GPU {process.gpu}: pid {process.pid} {process.name} {memory}"
+
+
+def _devices(view: NodeView) -> Iterator[str]:
     for device in view.devices:
         rate = device.bytes_per_second
         moved = f"{rate:.3g} B/s" if rate is not None else "not counted"
         state = "active" if device.active else "not active"
         yield f"  {device.device}:{device.port} {device.kind}, {state}, {moved}"
-    if view.kernel:
-        yield "kernel log"
-        for line in view.kernel:
-            yield f"  {f'[{line.kind}] ' if line.kind else ''}{line.text}"
-    for error in view.errors:
-        yield f"log {error.file}: {error.text}"
-    for problem in view.problems:
-        yield f"note: {problem}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -12,6 +12,7 @@ from ray_sentinel.doctor.machine import interfaces
 from ray_sentinel.doctor.plan import Plan
 
 NEEDED = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+_FIRST = "use the address of rank 0's node (`hostname -I` there)"
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -45,7 +46,9 @@ class RankEnvironment(Check[Facts]):
             yield skipped("no rank variables are set: the launcher will set them")
             return
         found = [
-            result for host, facts in case.seen.items() for result in _of_node(host, facts, case)
+            result
+            for host, facts in case.seen.items()
+            for result in (*_values(host, facts.variables), *_master(host, facts, case))
         ]
         found += _between(case)
         yield from found or [ok("the variables are complete, and MASTER_ADDR is reachable by name")]
@@ -61,8 +64,8 @@ def _resolve(name: str) -> tuple[tuple[str, ...], str]:
     return tuple(sorted({str(entry[4][0]) for entry in found})), ""
 
 
-def _of_node(host: str, facts: Facts, case: Case[Facts]) -> Iterator[Result]:
-    have = facts.variables
+def _values(host: str, have: Mapping[str, str]) -> Iterator[Result]:
+    """What is missing beside others on a node, or is impossible."""
     ranked = {"RANK", "LOCAL_RANK", "WORLD_SIZE"} & have.keys()
     missing = [name for name in NEEDED if name not in have]
     if ranked and missing:
@@ -81,24 +84,17 @@ def _of_node(host: str, facts: Facts, case: Case[Facts]) -> Iterator[Result]:
         rank, size = int(have["RANK"]), int(have["WORLD_SIZE"])
         if rank >= size:
             yield failure(f"RANK={rank} is not below WORLD_SIZE={size}", "ranks count from 0", host)
+
+
+def _master(host: str, facts: Facts, case: Case[Facts]) -> Iterator[Result]:
+    """What MASTER_ADDR means on a node."""
+    told = f"MASTER_ADDR={facts.variables.get('MASTER_ADDR', '')}"
     if facts.unresolved:
-        yield failure(
-            f"MASTER_ADDR={have['MASTER_ADDR']} cannot be looked up: {facts.unresolved}",
-            "use the address of rank 0's node (`hostname -I` there)",
-            host,
-        )
+        yield failure(f"{told} cannot be looked up: {facts.unresolved}", _FIRST, host)
     elif len(case.seen) > 1 and any(address.startswith("127.") for address in facts.master):
-        yield failure(
-            f"MASTER_ADDR={have['MASTER_ADDR']} means this node itself, on every node",
-            "use the address of rank 0's node (`hostname -I` there)",
-            host,
-        )
+        yield failure(f"{told} means this node itself, on every node", _FIRST, host)
     elif facts.master and not any(set(facts.master) & set(n.addresses) for n in case.seen.values()):
-        yield warning(
-            f"MASTER_ADDR={have['MASTER_ADDR']} is none of the examined nodes",
-            "use the address of rank 0's node (`hostname -I` there)",
-            host,
-        )
+        yield warning(f"{told} is none of the examined nodes", _FIRST, host)
 
 
 def _is_number(text: str) -> bool:
