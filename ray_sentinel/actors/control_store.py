@@ -10,21 +10,30 @@ import importlib
 import re
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ray_sentinel.actors.ray_actors import MAX_SHARE
 from ray_sentinel.model.ray_cluster import DeadActor, RayCluster, RayNodeState
 
 ANSWER_SECONDS = 5.0
 MAX_NODES = 2000
 LAST_DEAD = 200
 
+Actors = tuple[dict[str, int], list[DeadActor]]
+"""How many there are in each state, and the dead ones."""
+
 
 class ControlStore:
     """A connection. Used by one thread at a time."""
 
-    def __init__(self, client: Any, accessor: Any) -> None:
+    def __init__(
+        self, client: Any, accessor: Any, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
         self._client, self._accessor = client, accessor
+        self._monotonic = monotonic
+        self._actors: Actors | None = None
+        self._actors_due = 0.0
 
     @classmethod
     def of_this_process(cls) -> ControlStore:
@@ -64,7 +73,7 @@ class ControlStore:
             )
             for node in state.node_states[:MAX_NODES]
         )
-        states, dead = _actors(gcs_pb2, self._accessor.get_actor_table(None, None))
+        states, dead = self._all_actors(gcs_pb2)
         return RayCluster(
             time=now,
             nodes=nodes,
@@ -73,6 +82,19 @@ class ControlStore:
             dead=Counter(actor.cause or "UNSPECIFIED" for actor in dead),
             last_dead=tuple(sorted(dead, key=_when)[-LAST_DEAD:]),
         )
+
+    def _all_actors(self, gcs_pb2: Any) -> Actors:
+        """All actors, as asked last: a long table is asked for more rarely.
+
+        It holds the dead too, up to 100,000 by default. Its filters (job, state) would leave out
+        either all of them or none, and nothing tells it to begin with the newest.
+        """
+        begun = self._monotonic()
+        if self._actors is None or begun >= self._actors_due:
+            self._actors = _actors(gcs_pb2, self._accessor.get_actor_table(None, None))
+            ended = self._monotonic()
+            self._actors_due = ended + (ended - begun) / MAX_SHARE
+        return self._actors
 
     def drain(self, node_id: str, why: str) -> str:
         """Have nothing more placed on a node (id in hex); why it is refused, else empty. Raises
@@ -101,8 +123,7 @@ def unanswered(error: Exception) -> RayCluster:
     return RayCluster(time=time.time(), problem=why)
 
 
-def _actors(gcs_pb2: Any, table: Iterable[bytes]) -> tuple[dict[str, int], list[DeadActor]]:
-    """How many there are in each state, and the dead ones."""
+def _actors(gcs_pb2: Any, table: Iterable[bytes]) -> Actors:
     states: Counter[str] = Counter()
     dead = []
     for data in table:

@@ -6,6 +6,8 @@ import pytest
 from ray.core.generated import autoscaler_pb2, common_pb2, gcs_pb2
 
 from ray_sentinel.actors.control_store import ControlStore, cause_of, plain, unanswered
+from ray_sentinel.actors.ray_actors import MAX_SHARE
+from ray_sentinel.clock import FakeClock
 
 
 class Client:
@@ -103,3 +105,26 @@ def test_resources_that_ray_makes_for_itself() -> None:
         "GPU",
         "accelerator_type:H100",
     ]
+
+
+@pytest.mark.parametrize(("seconds", "most"), [(0.0, 60), (1.0, 12), (5.0, 3)])
+def test_a_long_table_of_actors_is_asked_for_rarely(seconds: float, most: int) -> None:
+    clock = FakeClock()
+
+    class Slow(Accessor):
+        asked = 0
+
+        def get_actor_table(self, job: object, state: object) -> list[bytes]:
+            self.asked += 1
+            clock.advance(seconds)
+            return super().get_actor_table(job, state)
+
+    accessor = Slow(dead(3), dead(4))
+    store = ControlStore(Client(reply()), accessor, clock.monotonic)
+    for _ in range(60):
+        found = store.cluster()
+        assert found.actors == {"DEAD": 2}
+        assert found.nodes
+        clock.advance(10.0)
+    assert accessor.asked <= most
+    assert seconds * accessor.asked <= seconds + MAX_SHARE * clock.monotonic() + seconds
