@@ -93,6 +93,7 @@ def test_any_field_may_fail(drive: Drive, code: int) -> None:
     whole = driven.collect()["series"]
     script = driven.script.read_text()
     keys = [line.split()[1] for line in script.splitlines() if line.startswith("0 nvml")]
+    assert keys
     for key in keys:
         driven.script.write_text(f"0 {key} error {code}\n{script}")
         series = driven.collect()["series"]

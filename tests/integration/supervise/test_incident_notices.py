@@ -67,6 +67,9 @@ def test_each_state_is_told_once(tmp_path: Path) -> None:
     assert first["details"]["bundle"].startswith(str(tmp_path / "log/incidents"))
 
 
-def test_wrong_settings_do_not_end_the_watch(tmp_path: Path) -> None:
+def test_wrong_settings_do_not_end_the_watch(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     config = Config(log_dir=str(tmp_path / "log"), notify=Notify(webhook="nonsense"))
     Executor(config, cast(Any, None), Storage(config))
+    assert "nobody will be notified: 'nonsense' is no webhook" in caplog.text
