@@ -38,6 +38,7 @@ from ray_sentinel.engine.actions import (
 from ray_sentinel.engine.events import (
     AnyEvent,
     CaptureDone,
+    NodeLeft,
     NodeProbed,
     RecorderExplained,
     StacksTaken,
@@ -157,11 +158,13 @@ class Executor:
         answers, problems = self._agents.ask_about("nccl_ras", ranks, seconds)
         return list(answers.values()), problems
 
-    def _probe(self, action: ProbeNode) -> NodeProbed:
+    def _probe(self, action: ProbeNode) -> NodeProbed | NodeLeft:
         node = self._fleet.nodes().get(action.node_id)
         if node is None:
-            return NodeProbed(
-                time=time.time(), node_id=action.node_id, alive=False, detail="Ray lists it as dead"
+            now = time.time()
+            detail = "Ray lists it as dead"
+            return self._fleet.departed(action.node_id, now) or NodeProbed(
+                time=now, node_id=action.node_id, alive=False, detail=detail
             )
         alive, detail = raylet_answers(node.address, node.port)
         return NodeProbed(time=time.time(), node_id=action.node_id, alive=alive, detail=detail)

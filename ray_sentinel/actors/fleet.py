@@ -76,6 +76,16 @@ class Fleet:
         with self._lock:
             return {key: slot.node for key, slot in self._slots.items()}
 
+    def departed(self, node_id: str, now: float) -> NodeLeft | None:
+        """That a node has left, also while no coordinator was there to see it; None where Ray
+        lists it as living, or lists nothing yet."""
+        with self._lock:
+            seen = self._nodes
+        node = seen.get(node_id)
+        if not seen or (node is not None and node.alive):
+            return None
+        return _left(node_id, node, now)
+
     def label(self, node: RayNode) -> str:
         """The node's name as people see it."""
         return host_label(node, self._nodes.values())
@@ -121,13 +131,9 @@ class Fleet:
         for node_id in [key for key in self._slots if key not in living]:
             with self._lock:
                 del self._slots[node_id]
-            node = seen.get(node_id)
-            reason = DEATH_REASONS.get(node.death_reason, "") if node else "Ray forgot it"
-            if node and node.death_message:
-                reason = f"{reason}: {node.death_message}"
-            expected = node is not None and node.death_reason in EXPECTED_DEATHS
-            events.append(NodeLeft(time=now, node_id=node_id, expected=expected, reason=reason))
-            log.warning("node %s has left %s", node_id[:8], reason)
+            left = _left(node_id, seen.get(node_id), now)
+            events.append(left)
+            log.warning("node %s has left %s", node_id[:8], left.reason)
         if events or now >= self._sweep_at:
             self._sweep_at = now + SWEEP_SECONDS
             self._drop_dead(living)
@@ -227,3 +233,12 @@ class Fleet:
             return False
         ray.kill(handle, no_restart=False)
         return True
+
+
+def _left(node_id: str, node: RayNode | None, now: float) -> NodeLeft:
+    """A node's end as Ray tells it; ``node`` None where Ray does not know it any more."""
+    reason = DEATH_REASONS.get(node.death_reason, "") if node else "Ray forgot it"
+    if node and node.death_message:
+        reason = f"{reason}: {node.death_message}"
+    expected = node is not None and node.death_reason in EXPECTED_DEATHS
+    return NodeLeft(time=now, node_id=node_id, expected=expected, reason=reason)

@@ -123,12 +123,13 @@ class ClusterView:
         }
 
     def _forget_nodes(self, now: float) -> None:
-        """Those that left long ago, but for what jobs that are remembered ran on."""
-        old = self._left(now, FORGET_SECONDS)
+        """Those not heard of for long: they left, or were released. What jobs that are remembered
+        ran on is kept."""
+        old = {key for key, node in self.nodes.items() if node.silence(now) > FORGET_SECONDS}
         if not old:
             return
         used = {rank.node for job in self.jobs.values() for rank in job.ranks.values()}
-        for node_id in old.keys() - used:
+        for node_id in old - used:
             del self.nodes[node_id]
             self.telemetry.forget(node_id)
             self.gpu_levels.forget(node_id)

@@ -165,11 +165,14 @@ class Engine:
     def _probes(self, now: float) -> list[AnyAction]:
         limit = self.config.coordinator.lost_snapshots * self.config.agent.snapshot_interval
         asked: list[AnyAction] = []
-        for node in self.view.nodes.values():
+        # One without ranks is nobody's loss, and may be silent for days: its agent was taken off.
+        busy = {rank.node for job in self.view.jobs.values() for rank in job.live}
+        for node_id, node in self.view.nodes.items():
             due = node.probe_asked_at is None or now - node.probe_asked_at > PROBE_EVERY
-            if node.left_at is None and node.seen_at and node.silence(now) > limit - 0.5 and due:
+            due = due and node_id in busy and node.left_at is None
+            if due and node.seen_at and node.silence(now) > limit - 0.5:
                 node.probe_asked_at = now
-                asked.append(ProbeNode(node_id=node.node.id))
+                asked.append(ProbeNode(node_id=node_id))
         return asked
 
     def _jobs_with_cases(self) -> Iterable[tuple[str, int]]:

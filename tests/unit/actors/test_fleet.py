@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,11 +10,26 @@ import ray
 from ray.exceptions import RayError
 
 from ray_sentinel.actors import link, placement
+from ray_sentinel.actors.execute import Executor
 from ray_sentinel.actors.fleet import Fleet
 from ray_sentinel.actors.link import CoordinatorLink
 from ray_sentinel.actors.messages import Report
+from ray_sentinel.actors.storage import Storage
+from ray_sentinel.config import Config
+from ray_sentinel.engine.actions import ProbeNode
+from ray_sentinel.engine.events import NodeLeft
 from ray_sentinel.model.identity import Node
 from ray_sentinel.model.progress import Snapshot
+
+
+class FakeAgent:
+    """An agent's handle, whose answers nobody waits for."""
+
+    class ping:
+        @staticmethod
+        def remote() -> None:
+            return None
+
 
 NODE = {"NodeID": "n", "Alive": True, "NodeManagerAddress": "10.0.0.1"}
 
@@ -51,3 +67,35 @@ def test_an_error_without_a_word_is_said_by_its_kind(
     snapshot = Snapshot(node=Node(id="n", host="h", address="10.0.0.1"), time=0.0, sequence=1)
     assert CoordinatorLink().send(Report(snapshot=snapshot, incarnation="one")) is None
     assert "RayError" in caplog.text
+
+
+def test_a_node_that_died_while_no_coordinator_was_there_has_left(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    drained = {**NODE, "NodeID": "d", "Alive": False, "DeathReason": 3}
+    crashed = {
+        **NODE,
+        "NodeID": "c",
+        "Alive": False,
+        "DeathReason": 2,
+        "DeathReasonMessage": "gone",
+    }
+    monkeypatch.setattr(ray, "nodes", lambda: [NODE, drained, crashed])
+    monkeypatch.setattr(placement, "groups", dict)
+    monkeypatch.setattr(placement, "start_agent", lambda *_: FakeAgent())
+    fleet = Fleet(b"{}", lambda node_id: None)
+    assert fleet.departed("d", 100.0) is None, "nothing is known yet"
+    fleet.step(100.0)
+    assert fleet.departed("n", 100.0) is None
+    assert fleet.departed("d", 100.0) == NodeLeft(
+        time=100.0, node_id="d", expected=True, reason="because the autoscaler saw it preempted"
+    )
+    assert fleet.departed("c", 100.0) == NodeLeft(
+        time=100.0, node_id="c", reason="unexpectedly: gone"
+    )
+    assert fleet.departed("x", 100.0) == NodeLeft(time=100.0, node_id="x", reason="Ray forgot it")
+    config = Config(log_dir=str(tmp_path))
+    executing = Executor(config, fleet, Storage(config))
+    told = executing._probe(ProbeNode(node_id="c"))
+    assert isinstance(told, NodeLeft)
+    assert told.reason == "unexpectedly: gone"

@@ -101,6 +101,18 @@ def test_a_report_that_was_under_way_when_its_node_left_does_not_bring_it_back()
     assert not [action for action in sim.actions if isinstance(action, ProbeNode)]
 
 
+def test_an_idle_node_whose_agent_was_taken_off_is_not_probed_for_days() -> None:
+    sim = Sim()
+    sim.run(30)
+    for number in (2, 3):
+        sim.end(number, code=0)
+    sim.dead_nodes.add("n1")
+    sim.actions.clear()
+    sim.run(LONG)
+    assert not [action for action in sim.actions if isinstance(action, ProbeNode)]
+    assert "n1" in sim.engine.view.nodes, "the job that goes on ran there"
+
+
 def test_a_node_that_ray_shows_again_is_there_again() -> None:
     sim = Sim()
     sim.run(30)
