@@ -41,7 +41,6 @@ class EventFilesSource(MemorySource):
 
 def load_events(
     files: list[Path],
-    host: str = "",
     within: tuple[float, float] | None = None,
     run: str = "",
 ) -> EventFilesSource:
@@ -70,7 +69,7 @@ def load_events(
     for one in runs:
         for (_, role), folder in one.slots.items():
             source.config = {**folder.config, **source.config}
-            labels = {"host": host} if host else {}
+            labels: dict[str, str] = {}
             if len(by_folder) > 1:
                 labels["run"] = os.path.relpath(folder.path, root)
             # Ranks and curves beside a run's main folder tell only what that does not.

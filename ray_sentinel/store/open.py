@@ -46,7 +46,7 @@ def open_source(
     MissingPartError where it cannot be reached.
     """
     if where.startswith(("http://", "https://")):
-        with _open_url(where, binary, port, deadline) as opened:
+        with _open_url(where, deadline) as opened:
             yield opened
         return
     path = Path(where).expanduser()
@@ -71,7 +71,7 @@ def _events_alone(path: Path, files: list[Path], run: str, why: str = "") -> Tim
 
 
 @contextmanager
-def _open_url(where: str, binary: str, port: int, deadline: float) -> Iterator[Opened]:
+def _open_url(where: str, deadline: float) -> Iterator[Opened]:
     status = coordinator_status(where, min(deadline, 5.0))
     if status is None:
         source = PrometheusSource(where, deadline=deadline)

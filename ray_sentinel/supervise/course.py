@@ -55,13 +55,14 @@ Phase = Literal[
 
 
 class Ledger(msgspec.Struct, kw_only=True):
-    """What must survive the supervisor: kept on disk between two lives."""
+    """What must survive the supervisor: kept on disk between two lives. Times are Unix seconds."""
 
     attempt: int = 0
     retries_left: int = 0
     total_retries: int = 0
     best_step: int | None = None
     time_lost: float = 0.0
+    """Seconds from each failed attempt's last checkpoint, else its start, to the next launch."""
     attempt_started: float = 0.0
     failed_at: float | None = None
     last_saved: float | None = None
@@ -93,6 +94,11 @@ class Course:
         self._since = 0.0
         self._hang = ""
         self._stop: int | None = None
+
+    @property
+    def under_way(self) -> bool:
+        """An attempt was launched, and its end was not seen yet."""
+        return self.phase in ("starting", "running", "capturing", "ending")
 
     def begin(self) -> list[Action]:
         """Start the first attempt."""

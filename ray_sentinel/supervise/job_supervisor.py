@@ -72,7 +72,7 @@ class JobSupervisor:
 
     def _look(self) -> None:
         now = self._clock.now()
-        if self._course.phase not in ("starting", "running", "capturing", "ending"):
+        if not self._course.under_way:
             return
         status = self._jobs.status(self.job_id)
         if status == "PENDING":

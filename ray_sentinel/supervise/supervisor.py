@@ -122,7 +122,7 @@ class Supervisor:
         except queue.Empty:
             event = events.Tick(time=self._clock.now())
         self._do(self._course.handle(event))
-        if self._course.phase in ("starting", "running", "capturing", "ending"):
+        if self._course.under_way:
             self._look()
 
     def _feed(self, event: Event) -> None:
@@ -144,10 +144,10 @@ class Supervisor:
             self._on_end(state)
             return
         if self._course.phase in ("running", "capturing"):
-            self._look_closer(state, now)
+            self._look_closer(now)
         self._see_whether_it_goes(state, now)
 
-    def _look_closer(self, state: State, now: float) -> None:
+    def _look_closer(self, now: float) -> None:
         attempt, job = self._course.ledger.attempt, self._task.job
         if self._every("steps", 1.0, now):
             own = self._parts.steps(job, attempt)
