@@ -92,7 +92,8 @@ def _nothing(paths: Sequence[str], files: StackFiles) -> str:
     return (
         f"{', '.join(paths)}: no stacks are there"
         + (f" ({reasons})" if reasons else "")
-        + "; expected is output of py-spy, gdb, cuda-gdb, faulthandler or of /proc/PID/stack"
+        + "; expected is output of py-spy, pystack, gdb, cuda-gdb, faulthandler or of"
+        + " /proc/PID/stack"
     )
 
 

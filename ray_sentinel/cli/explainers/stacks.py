@@ -3,9 +3,9 @@
     ray-sentinel explain stacks backtraces/
     ray-sentinel explain stacks first_look/ second_look/ --json
 
-Files are outputs of py-spy (text, --native, --json), gdb, cuda-gdb, faulthandler, or kernel stacks,
-best named TOOL_HOST_PID.txt (pyspy_node07_4711.txt). Files of one process are merged; where a
-process was looked at several times, the looks are compared.
+Files are outputs of py-spy (text, --native, --json), pystack, gdb, cuda-gdb, faulthandler, or
+kernel stacks, best named TOOL_HOST_PID.txt (pyspy_node07_4711.txt). Files of one process are
+merged; where a process was looked at several times, the looks are compared.
 
 Exit code 0 when the stacks set nobody apart, 1 when they do, 2 when there are no stacks, or those
 that are there set nobody apart and a path that was given holds none.

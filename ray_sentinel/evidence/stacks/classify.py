@@ -24,6 +24,7 @@ _PREFERRED: tuple[Tool, ...] = (
     "gdb",
     "kernel",
 )
+_ONLY_HELPERS = "only libraries' own threads are there: the thread that trains is missing"
 _COLLECTIVE_KERNEL = ("nccl", "rccl", "msccl", "deep_ep", "nvshmem", "symm_mem", "multimem")
 
 
@@ -45,9 +46,11 @@ def classify(trace: StackTrace, reader: Reader | None = None, tid: int | None = 
     thread = telling_thread(trace.threads, reader, tid)
     if thread is None:
         # Nothing is known of the host: the kernels tell where the process stands.
-        return _with_device(
-            msgspec.structs.replace(fact, activity="device-wait") if fact.kernels else fact
-        )
+        if fact.kernels:
+            return _with_device(msgspec.structs.replace(fact, activity="device-wait"))
+        if any(other.frames for other in trace.threads) and not fact.error:
+            return msgspec.structs.replace(fact, error=_ONLY_HELPERS)
+        return fact
     reading = reader.read(thread.frames)
     waiters = _gil_waiters(trace, reader)
     meaning = reading.meaning

@@ -5,7 +5,9 @@ The table's columns (CUDA-GDB manual, "info cuda kernels")::
       Kernel Parent Dev Grid Status   SMs Mask   GridDim  BlockDim Invocation
     *      0      -   0    2 Active 0x00ffffff (240,1,1) (128,1,1) acos_main(parms=...)
 
-Other layouts name a kernel as ``Kernel 0: NAME on device 0``; both are read.
+Other layouts name a kernel as ``Kernel 0: NAME on device 0``; both are read. The table of
+``info cuda threads`` names no kernel, but the source files that its threads are in: a library's
+own sources tell whose kernel it is.
 """
 
 from __future__ import annotations
@@ -33,6 +35,10 @@ _SENTENCE = re.compile(
 _FIELD = re.compile(
     r"\b(grid(?:dim)?|block(?:dim)?|sms?(?: mask)?)\b[ =:]*(\([\d, ]+\)|0x[0-9a-fA-F]+|\d+)",
     re.IGNORECASE,
+)
+_THREADS = re.compile(
+    r"^\s{0,20}\*?\s{0,20}(?:\(\d+, ?\d+, ?\d+\)\s+){4}\d+\s+0x[0-9a-fA-F]+\s+"
+    r"\S*(?P<library>nccl|rccl)[^/\s]*/(?:\S+/)?device/(?P<file>[\w.]+)\s+\d+\s*$"
 )
 _HEADER = re.compile(r"\bKernel\s+Parent\s+Dev\b|info cuda kernels", re.IGNORECASE)
 _NONE = re.compile(r"No CUDA kernels", re.IGNORECASE)
@@ -76,6 +82,7 @@ def parse(text: str, process: ProcessId, at: float = 0.0) -> tuple[StackTrace, .
 def read_kernels(text: str) -> tuple[tuple[GpuKernel, ...], bool]:
     """The kernels on the device, and whether the tool was able to list them at all."""
     found: list[GpuKernel] = []
+    within: list[GpuKernel] = []
     header = none = False
     for line in tx.lines(text):
         header = header or bool(_HEADER.search(line))
@@ -92,6 +99,10 @@ def read_kernels(text: str) -> tuple[tuple[GpuKernel, ...], bool]:
             )
         elif sentence := _SENTENCE.match(line):
             found.append(_from_sentence(sentence))
+        elif thread := _THREADS.match(line):
+            within.append(GpuKernel(name=f"a kernel of {thread['library']} ({thread['file']})"))
+    if not found:
+        found = within[:1]
     unique = tuple(dict.fromkeys(found))
     return unique, bool(unique) or none
 

@@ -26,9 +26,12 @@ _THREAD = re.compile(
     re.IGNORECASE,
 )
 _FRAME = re.compile(
-    r"^\s*File \"(?P<file>[^\"]*)\", line (?P<line>\d+|\?\?\?)(?P<comma>,)? in (?P<function>.+)$"
+    r"^\s*File \"(?P<file>[^\"]*)\",\s{1,20}line (?P<line>\d+|\?\?\?)(?P<comma>,)?"
+    r" in (?P<function>.+)$"
 )
 _GDB_THREAD = re.compile(r"\(LWP (?P<tid>\d+)\)(?: \"(?P<name>[^\"]*)\")?")
+# gdb's Python extension says so in place of the frame; which lock it is, it cannot tell for sure.
+_LOCKED = re.compile(r"^\s+Waiting for (the GIL|a lock \(e\.g\. GIL\))$")
 _FIRST = "(most recent call first)"
 _IDENT = re.compile(r"0x[0-9a-fA-F]+|\b\d{2,}\b")
 _NAME = re.compile(r"\[(?P<bracket>[^\]]+)\]|\"(?P<quoted>[^\"]+)\"|(?P<plain>[A-Za-z][\w.-]*)")
@@ -53,7 +56,7 @@ def parse(text: str, process: ProcessId, at: float = 0.0) -> tuple[StackTrace, .
             if header or body:
                 threads.append(_thread(header, body))
             header, body = match, []
-        elif frame or _FIRST in line:
+        elif frame or _FIRST in line or _LOCKED.match(line):
             body.append(line)
     if header or body:
         threads.append(_thread(header, body))
@@ -97,6 +100,8 @@ def _frames(body: str) -> tuple[Frame, ...]:
             outermost_first = outermost_first or (match["comma"] is not None and not said)
             number = tx.number(match["line"])
             found.append(tx.frame(match["function"].strip(), match["file"], number))
+        elif _LOCKED.match(line):
+            found.append(tx.frame("pthread_cond_timedwait", native=True))
     return tx.shared(reversed(found) if outermost_first else found)
 
 

@@ -6,7 +6,15 @@ from collections.abc import Callable
 
 import msgspec
 
-from ray_sentinel.evidence.stacks import cuda_gdb, faulthandler, gdb, kernel, pyspy, pyspy_json
+from ray_sentinel.evidence.stacks import (
+    cuda_gdb,
+    faulthandler,
+    gdb,
+    kernel,
+    pyspy,
+    pyspy_json,
+    pystack,
+)
 from ray_sentinel.evidence.stacks import text as tx
 from ray_sentinel.evidence.stacks.prefixes import without_prefixes
 from ray_sentinel.evidence.stacks.problems import explain_output, known_problem
@@ -27,6 +35,7 @@ class Format(msgspec.Struct, frozen=True):
 
 FORMATS: tuple[Format, ...] = (
     Format("py-spy JSON", "py-spy", pyspy_json.looks_like, pyspy_json.parse),
+    Format("pystack", "py-spy", pystack.looks_like, pystack.parse),
     Format("faulthandler", "faulthandler", faulthandler.looks_like, faulthandler.parse),
     Format("cuda-gdb", "cuda-gdb", cuda_gdb.looks_like, cuda_gdb.parse),
     Format("gdb", "gdb", gdb.looks_like, gdb.parse),
@@ -45,6 +54,7 @@ _BY_PREFIX = {
     "gdb": "gdb",
     "kernel": "kernel",
     "faulthandler": "faulthandler",
+    "pystack": "pystack",
 }
 
 
@@ -83,5 +93,7 @@ def _unreadable(text: str, promised: Format | None, process: ProcessId, at: floa
     if promised or known_problem(text) or not text.strip():
         error = explain_output(promised.name if promised else "the tool", text)
     else:
-        error = "this is no output of py-spy, gdb, cuda-gdb, faulthandler or of a kernel stack"
+        error = (
+            "this is no output of py-spy, pystack, gdb, cuda-gdb, faulthandler or of a kernel stack"
+        )
     return StackTrace(process=process, tool=tool, at=at, error=error)

@@ -10,6 +10,7 @@ import re
 from functools import lru_cache
 
 from ray_sentinel.evidence.stacks import text as tx
+from ray_sentinel.evidence.stacks.names import plain
 from ray_sentinel.evidence.stacks.problems import explain_output, known_problem
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import Frame, StackTrace, ThreadStack
@@ -35,12 +36,15 @@ _CUT_OFF = re.compile(
 )
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 _NOISE = re.compile(r"Python Exception <[^\n]*\n")
+# Copied from a terminal, lines may have lost their ends: padding stands there instead.
+_JOINED = re.compile(r"(?<=\S) {8,}(?=#\d+ +(?:0x|\w))")
 _CONTINUED = "   "
+_STARTS = re.compile(r"start_thread|clone3?|(std::)?execute_native_thread_routine\w*")
 
 
 def looks_like(text: str) -> bool:
     """Whether ``text`` holds a backtrace of gdb's."""
-    head = text[:200_000]
+    head = _JOINED.sub("\n", text[:200_000])
     if _BEGINS.search(head) and _A_FRAME.search(head):
         return True
     return len(_CUT_OFF.findall(head, 0, 20_000)) > 1
@@ -49,8 +53,10 @@ def looks_like(text: str) -> bool:
 def parse(text: str, process: ProcessId, at: float = 0.0) -> tuple[StackTrace, ...]:
     """The backtraces in ``text`` as one trace; ``process.pid`` is filled in where it is 0."""
     threads = read_threads(text)
-    pid = process.pid or _pid(text, threads)
-    marked = _with_main(threads, pid)
+    said = process.pid or _pid(text)
+    marked = _with_main(threads, said)
+    # gdb numbers the main thread 1 and prints it last; its LWP is the pid.
+    pid = said or ((threads[-1].tid or 0) if threads else 0)
     error = "" if any(thread.frames for thread in marked) else explain_output("gdb", text)
     if not error and (problem := known_problem(_complaints(text))):
         error = f"gdb: {problem}"
@@ -63,7 +69,7 @@ def read_threads(text: str) -> list[ThreadStack]:
     threads: list[ThreadStack] = []
     header: re.Match[str] | None = None
     body: list[str] = []
-    for line in tx.lines(_NOISE.sub("", text)):
+    for line in tx.lines(_JOINED.sub("\n", _NOISE.sub("", text))):
         if match := _THREAD.match(line.strip()):
             if header or any(item.lstrip().startswith("#0") for item in body):
                 threads.append(_thread(header, body))
@@ -141,15 +147,24 @@ def _without_arguments(text: str) -> str:
     return text.split(" (", 1)[0].strip()
 
 
-def _pid(text: str, threads: list[ThreadStack]) -> int:
-    if found := re.search(r"\[Inferior \d+ \(process (\d+)\)|Attaching to process (\d+)", text):
-        return tx.number(found.group(1) or found.group(2))
-    # gdb numbers the main thread 1 and prints it last; its LWP is the pid.
-    return (threads[-1].tid or 0) if threads else 0
+def _pid(text: str) -> int:
+    found = re.search(r"\[Inferior \d+ \(process (\d+)\)|Attaching to process (\d+)", text)
+    return tx.number(found.group(1) or found.group(2)) if found else 0
+
+
+def _started(thread: ThreadStack) -> bool:
+    """Whether a thread's own beginning is its outermost frame, as it is never the main one's.
+
+    But in a process that a thread has forked: there the pid tells.
+    """
+    if not thread.frames:
+        return False
+    return _STARTS.fullmatch(plain(thread.frames[-1].function)) is not None
 
 
 def _with_main(threads: list[ThreadStack], pid: int) -> tuple[ThreadStack, ...]:
-    main = next((i for i, t in enumerate(threads) if pid and t.tid == pid), len(threads) - 1)
+    last = len(threads) - 1 if threads and not _started(threads[-1]) else None
+    main = next((i for i, t in enumerate(threads) if pid and t.tid == pid), last)
     return tuple(
         ThreadStack(tid=t.tid, name=t.name, frames=t.frames, main=i == main)
         for i, t in enumerate(threads)

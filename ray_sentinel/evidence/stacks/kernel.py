@@ -6,6 +6,7 @@ our own captures, ``head`` or ``tail`` over several files, and sysrq-w each have
     Thread 4711 (S) "python" wchan=futex_do_wait syscall=202
     ==> /proc/4711/task/4712/stack <==
     task:python          state:D stack:0     pid:4711  ppid:1
+    python          D    0  4711      1 0x00000004
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import Frame, StackTrace, ThreadStack
 
 _FRAME = re.compile(
-    r"^\s*(?:\[[\s\d.+]+\]\s*)?(?:\[<[0-9a-fA-F]+>\]\s*)?(?:\?\s+)?"
+    r"^\s*(?:\[[^\[\]<>]{1,40}\]\s*)?(?:\[<[0-9a-fA-F]+>\]\s*)?(?:\?\s+)?"
     r"([A-Za-z_][\w.]*)\+0x[0-9a-fA-F]+/0x[0-9a-fA-F]+(?:\s+\[(\w+)[^\]]*\])?\s*$"
 )
 _HEADERS = (
@@ -29,6 +30,11 @@ _HEADERS = (
     re.compile(r"/proc/(?P<pid>\d+)/(?:task/(?P<tid>\d+)/)?stack\b"),
     re.compile(r"task:(?P<name>.+?)\s+state:(?P<state>[A-Z]).*?\bpid:\s*(?P<tid>\d+)"),
     re.compile(r"^\s*(?:tid|task|lwp)[ :=#]+(?P<tid>\d+)\b", re.IGNORECASE),
+    # Linux before 5.11: NAME STATE [PC] STACK PID PPID FLAGS
+    re.compile(
+        r"^\s*(?:\[[^\[\]<>]{1,40}\]\s*)?(?P<name>\S.{0,30}?)\s+(?P<state>[DIRStTXZ])\s+"
+        r"(?:[0-9a-f]{16}\s+|running task\s+)?\d+\s+(?P<tid>\d+)\s+\d+\s+0x[0-9a-f]{8,16}\s*$"
+    ),
 )
 _PROCESS = re.compile(r"^\s*Process (\d+): ?(.*)$|^\s*Pid:\s*(\d+)\s*$")
 _STATE = re.compile(r"^\s*State:\s*([A-Za-z])\b")

@@ -9,11 +9,16 @@ from __future__ import annotations
 from ray_sentinel.evidence.stacks import meanings as m
 from ray_sentinel.evidence.stacks.meanings import Row
 
+DRIVERS = r"(^|/)lib(cuda|hsa-runtime64|amdhip64|ze_loader|ascendcl)\.so[.\d]*$"
+"""Libraries whose frames tell something without a name: they are shipped without symbols."""
+
 NATIVE: tuple[Row, ...] = (
     Row(
         m.GIL,
         r"take_gil|PyGILState_Ensure|PyEval_(RestoreThread|AcquireThread|AcquireLock)"
-        r"|pybind11::gil_scoped_acquire::.*|PyThreadState_Attach|_?PyMutex_LockSlow_gil",
+        r"|pybind11::gil_scoped_acquire::.*|PyThreadState_Attach|_?PyMutex_LockSlow_gil"
+        # Of CPython's own locks only the GIL is waited for with these.
+        r"|PyCOND_(TIMED)?WAIT",
     ),
     # Setting up and closing communicators.
     Row(
@@ -103,7 +108,7 @@ NATIVE: tuple[Row, ...] = (
         r"|StreamQuery)\w*|cudart::.*[sS]ynchronize\w*"
         r"|(at|c10)::cuda::(CUDAStream|CUDAEvent|CUDAGraph)::(synchronize|replay)"
         r"|(c10|at)::(cuda|hip)::(device_synchronize|stream_synchronize|memcpy_and_sync)"
-        r"|at::native::_local_scalar_dense_(cuda|hip)|at::native::nonzero_cuda\w*"
+        r"|at::native::_local_scalar_dense_(cuda|hip)(::.*)?|at::native::nonzero_cuda\w*"
         r"|hsa_signal_wait\w*|rocr::.*Signal::Wait\w*|amd::.*(await\w*|[wW]ait\w*|finish)"
         r"|THCPModule_cudaSynchronize|THCPModule_\w*[sS]ynchronize\w*|THCPStream_synchronize"
         r"|THCPEvent_synchronize|xla::.*(BlockUntilReady|BlockHostUntilDone|AwaitReady)\w*"
@@ -141,6 +146,12 @@ NATIVE: tuple[Row, ...] = (
         m.BACKWARD,
         r"THPEngine_run_backward|torch::autograd::(python::Python)?Engine::execute\w*"
         r"|torch::autograd::python::PythonEngine::execute\w*",
+    ),
+    Row(
+        m.SESSION,
+        r"tensorflow::(DirectSession|GrpcSession|LocalMaster|Master(Session)?)::(\w+::)*"
+        r"(Run\w*|WaitForNotification)|tensorflow::(KernelAndDevice\w*|EagerExecute\w*)(::Run)?"
+        r"|TFE_(Py_)?\w*Execute\w*|TF_SessionRun\w*",
     ),
     Row(m.FUTURE, r"c10::ivalue::Future::wait\w*|at::ivalue::Future::wait\w*"),
     Row(
@@ -192,7 +203,8 @@ NATIVE: tuple[Row, ...] = (
         r"pthread_cond_(timed|clock)?wait\w*|futex\w*|do_futex|sys_futex|std::condition_variable\w*::wait"
         r"\w*|std::__condvar::wait\w*|syscall_futex|AbslInternalPerThreadSemWait\w*"
         r"|absl::(\w+::)*(Mutex::(Await|Block)\w*|CondVar::Wait\w*|Waiter::\w+"
-        r"|(Futex)?Waiter::Wait\w*)",
+        r"|(Futex)?Waiter::Wait\w*)|nsync::(\w*(wait|semaphore_p)\w*|futex)"
+        r"|(tensorflow|tsl)::(\w+::)*(condition_variable::wait|Notification::Wait)\w*",
     ),
     Row(
         m.POLL,

@@ -121,7 +121,7 @@ PYTHON: tuple[Row, ...] = (
         r".*",
         r"(^|/)(torch/distributed/checkpoint/|safetensors/|orbax/|tensorstore/"
         r"|flax/training/(checkpoints|orbax_utils)|deepspeed/runtime/checkpoint_engine/"
-        r"|deepspeed/checkpoint/|megatron/(training|core)/(checkpointing|dist_checkpointing)"
+        r"|deepspeed/checkpoint/|megatron/(training|core)/checkpointing|(\w+/)?dist_checkpointing/"
         r"|megatron/checkpointing|torchsnapshot/|nemo/.*checkpoint|composer/checkpoint/"
         r"|composer/utils/checkpoint|torchtitan/components/checkpoint|torchtitan/checkpoint"
         r"|ray/train/_checkpoint|ray/train/.*(storage|checkpoint)|lightning/.*checkpoint"
@@ -170,6 +170,12 @@ PYTHON: tuple[Row, ...] = (
     # Other threads, processes and machines.
     Row(m.BACKWARD, r"_engine_run_backward", r"(^|/)torch/autograd/graph\.py$"),
     Row(m.BACKWARD, r"backward|grad", r"(^|/)torch/(autograd/__init__|_tensor)\.py$"),
+    Row(
+        m.SESSION,
+        r"_call_tf_sessionrun|_run_fn|_do_call|quick_execute|call_function|_call_flat",
+        r"(^|/)tensorflow/python/(client/session|eager/(execute|context|function"
+        r"|polymorphic_function/\w+))\.py$",
+    ),
     Row(m.TASKLESS, r"main_loop", r"(^|/)ray/(_private/)?worker\.py$"),
     Row(
         m.IDLE, r"run_forever|_run_once|run_until_complete", r"(^|/)(asyncio/base_events|uvloop/.*)"
@@ -196,6 +202,11 @@ PYTHON: tuple[Row, ...] = (
         m.QUEUE,
         r"get|_recv|recv\w*|_recv_bytes|wait|poll|_poll|accept",
         r"(^|/)multiprocessing/(connection|pool)\.py$",
+    ),
+    Row(
+        m.IMPORT_LOCK,
+        r"acquire|has_deadlock|_has_deadlocked|_lock_unlock_module|__enter__",
+        r"^<frozen importlib\._bootstrap>",
     ),
     Row(m.LOCK, r"__enter__|acquire\w*", r"(^|/)(threading|multiprocessing/synchronize)\.py$"),
     Row(m.EVENT, r"wait|wait_for", r"(^|/)(threading|multiprocessing/synchronize)\.py$"),

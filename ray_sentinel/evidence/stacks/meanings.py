@@ -55,6 +55,7 @@ DEVICE = Meaning(activity="device-wait", label="waiting for the device", waits=N
 LAUNCH = Meaning(
     activity="device-wait", label="launching a kernel (the queue may be full)", level=2, waits=None
 )
+DRIVER = Meaning(activity="device-wait", label="in the device's driver", level=1, waits=None)
 INPUT = Meaning(activity="input-wait", label="waiting for the next batch of data")
 CHECKPOINT = Meaning(activity="checkpoint", label="in a checkpoint")
 REMOTE = Meaning(activity="storage-wait", label="in remote storage")
@@ -64,6 +65,9 @@ GIL = Meaning(activity="gil-wait", label="waiting for the GIL", level=4, waits=N
 
 MUTEX = Meaning(activity="lock-wait", label="waiting for a lock", level=1)
 LOCK = Meaning(activity="lock-wait", label="waiting for a lock", level=2)
+IMPORT_LOCK = Meaning(
+    activity="lock-wait", label="waiting for another thread's import", level=2, delegates="thread"
+)
 BUILD_LOCK = Meaning(activity="lock-wait", label="waiting for a lock file")
 QUEUE = Meaning(activity="lock-wait", label="waiting for a queue", level=2, delegates="thread")
 EVENT = Meaning(
@@ -78,6 +82,9 @@ FUTURE = Meaning(
 CHILD = Meaning(activity="unknown", label="waiting for a child process", level=2)
 BACKWARD = Meaning(
     activity="compute", label="in the backward pass", level=2, waits=None, delegates="engine"
+)
+SESSION = Meaning(
+    activity="compute", label="in a TensorFlow step", level=2, waits=None, delegates="thread"
 )
 IDLE = Meaning(activity="idle", label="idle", level=2, waits=None, delegates="actor")
 TASKLESS = Meaning(

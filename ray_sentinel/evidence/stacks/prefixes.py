@@ -24,7 +24,7 @@ _PREFIX = rf"^(?:{'|'.join(_ONE)}){{1,3}}"
 # What begins a stack: only where it stands behind a prefix are prefixes taken off.
 _SIGN = (
     r"(?=[ \t]{0,8}(?:Process \d+: |(?:Current )?[Tt]hread |File \"[^\"\n]+\", line \d|#0 +0x"
-    r"|\[<[0-9a-f]+>\] ))"
+    r"|\[<[0-9a-f]+>\] |(?:\? )?[A-Za-z_][\w.]*\+0x[0-9a-f]+/0x))"
 )
 _PREFIXED = re.compile(_PREFIX + _SIGN, re.MULTILINE)
 _LINE = re.compile(_PREFIX, re.MULTILINE)

@@ -16,7 +16,7 @@ import msgspec
 
 from ray_sentinel.evidence.stacks import meanings as m
 from ray_sentinel.evidence.stacks.known_kernel import KERNEL
-from ray_sentinel.evidence.stacks.known_native import NATIVE
+from ray_sentinel.evidence.stacks.known_native import DRIVERS, NATIVE
 from ray_sentinel.evidence.stacks.known_python import PYTHON
 from ray_sentinel.evidence.stacks.meanings import Meaning, Row
 from ray_sentinel.evidence.stacks.names import is_address, is_interpreter, last_name, place, plain
@@ -44,6 +44,8 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 _NATIVE = tuple((re.compile(row.function), row) for row in NATIVE)
 _KERNEL = tuple((re.compile(row.function), row) for row in KERNEL)
 _PYTHON = tuple((re.compile(row.function), re.compile(row.file), row) for row in PYTHON)
+_DRIVERS = re.compile(DRIVERS)
+_UNNAMED_DRIVER = Row(m.DRIVER, "")
 _OPERATION = re.compile(m.OPERATIONS, re.IGNORECASE)
 _CANONICAL = {
     "allreduce": "all_reduce",
@@ -76,6 +78,8 @@ def match(frame: Frame) -> Row | None:
             if path.search(file) and function.fullmatch(name):
                 return row
         return None
+    if is_address(frame.function):
+        return _UNNAMED_DRIVER if _DRIVERS.search(frame.file) else None
     name = plain(frame.function)
     kernel = frame.file == "kernel" or frame.file.startswith("kernel:")
     for function, row in _KERNEL if kernel else _NATIVE:

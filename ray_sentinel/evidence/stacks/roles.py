@@ -67,6 +67,7 @@ _PROCESSES: tuple[tuple[str, str, str, bool], ...] = (
     (r"join|start_processes", r"torch/multiprocessing/spawn\.py$", "launcher", False),
     (r".*", r"(^|/)(deepspeed/launcher|accelerate/commands/launch|horovod/runner|mpirun)",
      "launcher", False),
+    (r"_run_server|serve_forever", r"multiprocessing/managers\.py$", "Python's own", False),
     (r"main", r"multiprocessing/(resource_tracker|forkserver)\.py$", "Python's own", True),
     (r".*", r"torch/_inductor/compile_worker/__main__", "compile worker", False),
     (r".*", r"sglang/srt/managers/(detokenizer_manager|tokenizer_manager|data_parallel_controller)",

@@ -14,7 +14,7 @@ import msgspec
 from ray_sentinel.evidence.stacks import text as tx
 
 _NAMED = re.compile(
-    r"^(?P<tool>py[-_]?spy(?:[-_]?native)?|cuda[-_]?gdb|gdb|kernel|faulthandler)[-_](?P<host>.+)[-_](?P<pid>\d+)"
+    r"^(?P<tool>py[-_]?spy(?:[-_]?native)?|cuda[-_]?gdb|gdb|kernel|faulthandler|pystack)[-_](?P<host>.+)[-_](?P<pid>\d+)"
     r"(?:[._-](?P<rest>.*?))?\.(?:txt|json|log|out|dump|trace)$",
     re.IGNORECASE,
 )

@@ -97,7 +97,7 @@ def telling_thread(
     if main is not None:
         return _at_work(threads, main, reader)
     _, best = reader.best(threads, "actor")
-    return best or next((thread for thread in threads if thread.frames), None)
+    return best or next((t for t in threads if t.frames and not is_helper(t)), None)
 
 
 def _at_work(threads: Sequence[ThreadStack], main: ThreadStack, reader: Reader) -> ThreadStack:
