@@ -13,7 +13,7 @@ from ray_sentinel.demo.trial import Outcome
 from ray_sentinel.model.incident import Incident, Verdict
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.model.status import JobStatus, Status
-from ray_sentinel.report.incident_markdown import frames
+from ray_sentinel.report.stacks import frames, of_culprit
 from ray_sentinel.report.words import percent
 from ray_sentinel.text import clean
 
@@ -73,9 +73,8 @@ def _sentence(incident: Incident, verdict: Verdict, outcome: Outcome) -> Text:
 
 def _stacks(verdict: Verdict) -> list[Panel]:
     """The culprits' stacks, and the first waiter's beside them."""
-    blamed = {culprit.pid for culprit in verdict.culprits}
-    culprits = [fact for fact in verdict.stacks if fact.process.pid in blamed]
-    waiters = [fact for fact in verdict.stacks if fact.process.pid not in blamed]
+    culprits = [fact for fact in verdict.stacks if of_culprit(fact, verdict)]
+    waiters = [fact for fact in verdict.stacks if not of_culprit(fact, verdict)]
     return [_stack(fact, "culprit", "red") for fact in culprits] + [
         _stack(fact, "waiter", "green") for fact in waiters[:1]
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ray_sentinel.model.diagnosis import Diagnosis, Fact, Inventory, Report, Table
+from ray_sentinel.report.markdown_table import cell, table
 from ray_sentinel.report.words import moment, percent, plain
 
 MAX_HOSTS = 8
@@ -14,7 +15,7 @@ def markdown(report: Report) -> str:
     """The whole report."""
     diagnosis, inventory = report.diagnosis, report.inventory
     parts = [
-        f"## TSDB Diagnosis: {_text(inventory.source)}",
+        f"## TSDB Diagnosis: {plain(inventory.source)}",
         _head(diagnosis, inventory),
         "### Findings\n\n" + _findings(diagnosis),
         "### Causal chain\n\n" + _chain(diagnosis),
@@ -37,7 +38,7 @@ def markdown(report: Report) -> str:
 
 def _head(diagnosis: Diagnosis, inventory: Inventory) -> str:
     start, end = diagnosis.window
-    hosts = ", ".join(_text(host) for host in inventory.hosts[:MAX_HOSTS])
+    hosts = ", ".join(plain(host) for host in inventory.hosts[:MAX_HOSTS])
     if len(inventory.hosts) > MAX_HOSTS:
         hosts += f", and {len(inventory.hosts) - MAX_HOSTS} more"
     return "\n".join(
@@ -51,7 +52,7 @@ def _head(diagnosis: Diagnosis, inventory: Inventory) -> str:
 
 
 def _findings(diagnosis: Diagnosis) -> str:
-    lines = [_text(diagnosis.root_cause)]
+    lines = [plain(diagnosis.root_cause)]
     if diagnosis.culprits:
         lines.append("")
         lines += table(
@@ -71,7 +72,7 @@ def _chain(diagnosis: Diagnosis) -> str:
     lines = []
     for number, link in enumerate(diagnosis.chain, 1):
         doubt = f" (± {link.uncertainty:.0f} s)" if link.uncertainty else ""
-        lines.append(f"{number}. **{link.role}**, {moment(link.at)}{doubt}: {_text(link.text)}")
+        lines.append(f"{number}. **{link.role}**, {moment(link.at)}{doubt}: {plain(link.text)}")
     return "\n".join(lines)
 
 
@@ -98,31 +99,16 @@ def _value(fact: Fact) -> str:
 
 
 def _table(one: Table) -> list[str]:
-    title = f"**{_text(one.title)}**" + (f" (`{_cell(one.promql)}`)" if one.promql else "")
+    title = f"**{plain(one.title)}**" + (f" (`{cell(one.promql)}`)" if one.promql else "")
     return [title, "", *table(one.columns, one.rows)]
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """A Markdown table; what would break out of a cell is escaped."""
-    lines = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-    lines += ["| " + " | ".join(_cell(cell) for cell in row) + " |" for row in rows]
-    return lines
-
-
-def _cell(text: str) -> str:
-    return plain(text).replace("|", "\\|")
-
-
-def _text(text: str) -> str:
-    return plain(text)
-
-
 def _bullets(lines: Sequence[str]) -> str:
-    return "\n".join(f"- {_text(line)}" for line in lines)
+    return "\n".join(f"- {plain(line)}" for line in lines)
 
 
 def _numbered(lines: Sequence[str]) -> str:
-    return "\n".join(f"{number}. {_text(line)}" for number, line in enumerate(lines, 1))
+    return "\n".join(f"{number}. {plain(line)}" for number, line in enumerate(lines, 1))
 
 
 def _others(report: Report) -> str:

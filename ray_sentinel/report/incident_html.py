@@ -8,8 +8,8 @@ from ray_sentinel.model.diagnosis import Diagnosis
 from ray_sentinel.model.incident import Incident, Verdict
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.report import series
-from ray_sentinel.report.incident_markdown import frames
 from ray_sentinel.report.page import document, escaped, listing
+from ray_sentinel.report.stacks import frames, of_culprit
 from ray_sentinel.report.words import moment, percent, since
 
 STYLE = """
@@ -86,8 +86,7 @@ def _evidence(verdict: Verdict) -> str:
 def _stacks(verdict: Verdict) -> str:
     if not verdict.stacks:
         return ""
-    blamed = {culprit.pid for culprit in verdict.culprits}
-    blocks = "".join(_stack(fact, fact.process.pid in blamed) for fact in verdict.stacks)
+    blocks = "".join(_stack(fact, of_culprit(fact, verdict)) for fact in verdict.stacks)
     return f'<h2>Stacks</h2><div class="stacks">{blocks}</div>'
 
 

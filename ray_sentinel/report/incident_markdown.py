@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 from ray_sentinel.model.diagnosis import Diagnosis
 from ray_sentinel.model.incident import Incident, Verdict
-from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.report import series
+from ray_sentinel.report.markdown_table import table
+from ray_sentinel.report.stacks import frames, of_culprit
 from ray_sentinel.report.words import moment, percent, plain, since
-
-MOST_FRAMES = 40
 
 
 def markdown(
@@ -65,13 +64,16 @@ def _culprits(verdict: Verdict) -> Iterator[str]:
     if not verdict.culprits:
         yield from _section("Culprits", ["Nobody is named: the evidence accuses no rank."])
         return
-    rows = ["| rank | host | pid | why |", "|---|---|---|---|"]
-    for culprit in verdict.culprits:
-        rank = "-" if culprit.rank is None else culprit.rank
-        pid = "-" if culprit.pid is None else culprit.pid
-        reason = plain(culprit.reason).replace("|", "\\|")
-        rows.append(f"| {rank} | {plain(culprit.host)} | {pid} | {reason} |")
-    yield from _section("Culprits", rows)
+    rows = [
+        (
+            "-" if culprit.rank is None else str(culprit.rank),
+            culprit.host,
+            "-" if culprit.pid is None else str(culprit.pid),
+            culprit.reason,
+        )
+        for culprit in verdict.culprits
+    ]
+    yield from _section("Culprits", table(("rank", "host", "pid", "why"), rows))
 
 
 def _evidence(verdict: Verdict) -> Iterator[str]:
@@ -84,19 +86,11 @@ def _evidence(verdict: Verdict) -> Iterator[str]:
 
 
 def _stacks(verdict: Verdict) -> Iterator[str]:
-    blamed = {culprit.pid for culprit in verdict.culprits}
     for fact in verdict.stacks:
-        who = "culprit" if fact.process.pid in blamed else "waiter"
+        who = "culprit" if of_culprit(fact, verdict) else "waiter"
         rank = fact.rank.rank if fact.rank is not None else "?"
         title = f"Stack of rank {rank} ({who}, pid {fact.process.pid}, {fact.tool})"
         yield from _section(title, ["```", *frames(fact), "```"])
-
-
-def frames(fact: StackFact) -> list[str]:
-    """The telling thread's frames, innermost first, bounded."""
-    inner = [plain(frame, 300) for frame in reversed(fact.signature)]
-    more = len(inner) - MOST_FRAMES
-    return inner[:MOST_FRAMES] + ([f"... {more} outer frames"] if more > 0 else [])
 
 
 def _timeline(incident: Incident) -> Iterator[str]:

@@ -23,7 +23,7 @@ from ray_sentinel.diagnose.comparison import Comparison, Side, compare
 from ray_sentinel.diagnose.logs import LogFacts
 from ray_sentinel.diagnose.view import View
 from ray_sentinel.errors import InputError, UsageError
-from ray_sentinel.report.diagnosis_markdown import table
+from ray_sentinel.report.markdown_table import table
 from ray_sentinel.store.event_files import with_config, with_events, with_parameters
 from ray_sentinel.store.event_find import find_event_files
 from ray_sentinel.store.event_hparams import hparams_alone

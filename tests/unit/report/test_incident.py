@@ -46,6 +46,20 @@ def test_the_report_names_the_culprit_and_shows_both_stacks(incident: Incident) 
     assert "pyspy_host2_1004.txt" in text
 
 
+def test_a_waiter_with_the_culprits_pid_on_another_host_is_a_waiter(incident: Incident) -> None:
+    verdict = incident.verdict
+    assert verdict is not None
+    alike = tuple(
+        msgspec.structs.replace(fact, process=msgspec.structs.replace(fact.process, pid=1004))
+        for fact in verdict.stacks
+    )
+    told = msgspec.structs.replace(incident, verdict=msgspec.structs.replace(verdict, stacks=alike))
+    files = {name: data.decode() for name, data in rendered(told).items()}
+    assert len(alike) > 1
+    assert files["report.md"].count("(culprit, pid 1004") == 1
+    assert files["report.html"].count('<b class="bad">culprit</b>') == 1
+
+
 def test_hostile_text_neither_escapes_the_page_nor_drives_a_terminal(incident: Incident) -> None:
     evil = "<script>alert(1)</script>\x1b[2J\n# owned | x"
     bad = msgspec.structs.replace(incident, summary=evil, job=evil)
