@@ -100,8 +100,15 @@ class Executor:
     def _guarded(self, action: AnyAction) -> None:
         try:
             self._do(action)
-        except Exception:  # an action that fails must not end the watch; the engine does without
+        except Exception as error:  # an action that fails must not end the watch
             log.exception("%s failed", type(action).__name__)
+            if isinstance(action, Capture):
+                # Its case is over no sooner than this has come; without the rest the engine does.
+                why = f"the capture failed: {type(error).__name__}: {error}"
+                done = CaptureDone(
+                    time=time.time(), incident=action.incident.id, bundle="", problems=(why,)
+                )
+                self.feed(done)
 
     def _do(self, action: AnyAction) -> None:
         match action:

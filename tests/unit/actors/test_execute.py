@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import threading
 from pathlib import Path
@@ -13,13 +14,16 @@ import pytest
 from ray_sentinel.actors import diagnosing
 from ray_sentinel.actors.execute import Executor
 from ray_sentinel.actors.storage import Storage
-from ray_sentinel.config import Capture, Config
+from ray_sentinel.config import Capture as CaptureSettings
+from ray_sentinel.config import Config
+from ray_sentinel.engine.actions import Capture
+from ray_sentinel.engine.events import AnyEvent, CaptureDone
 from ray_sentinel.model.incident import Incident, IncidentState
 from tests.support.incidents import an_incident
 
 
 def executor(folder: Path) -> Executor:
-    config = Config(log_dir=str(folder), capture=Capture(series_seconds=0.001))
+    config = Config(log_dir=str(folder), capture=CaptureSettings(series_seconds=0.001))
     return Executor(config, cast(Any, None), Storage(config))
 
 
@@ -79,3 +83,26 @@ def test_a_diagnosis_that_comes_after_the_end_does_not_reopen_it(
     publish(executing, incident(2), "confirmed")
     assert list(executing._latest) == ["0002"]
     assert executing.diagnose._seen == set()
+
+
+def test_a_capture_that_fails_is_answered_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    executing = executor(tmp_path)
+    answers: list[AnyEvent] = []
+
+    def take(event: AnyEvent) -> int:
+        answers.append(event)
+        return len(answers)
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    executing.feed = take
+    monkeypatch.setattr(executing.bundles, "store", fail)
+    executing(Capture(incident=incident(7)))
+    executing._captures.shutdown(wait=True)
+    (done,) = answers
+    assert isinstance(done, CaptureDone)
+    assert (done.incident, done.bundle) == ("0007", "")
+    assert "Input/output error" in done.problems[0]
