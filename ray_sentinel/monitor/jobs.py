@@ -94,6 +94,10 @@ class StallWatch:
         self._clock = clock or SystemClock()
         self._seen: dict[tuple[str, str], tuple[int | None, float]] = {}
 
+    def forget(self, key: tuple[str, str]) -> None:
+        """The job has ended."""
+        self._seen.pop(key, None)
+
     def stalled(self, key: tuple[str, str], tail: Tail, threshold: float, now: float) -> bool:
         """Whether the job's step has not changed for ``threshold`` seconds, as far as known."""
         progress = read_progress(tail.text)
@@ -118,7 +122,10 @@ def detect_stall(
 
     Told by the times in its log, else by the log's last write, else by what earlier calls saw.
     """
-    if check_job_status(head_pod, job_id, namespace) != "RUNNING":
+    status = check_job_status(head_pod, job_id, namespace)
+    if status in _ENDED:
+        _watch.forget((head_pod, job_id))
+    if status != "RUNNING":
         return False
     tail = _tail(Shell(head_pod, namespace), job_id)
     return _watch.stalled((head_pod, job_id), tail, stagnation_threshold, time.time())

@@ -87,7 +87,8 @@ class RayRanks:
         self._proc = proc
         self._environ_of = environ_of or LiveEnviron(proc).read
         self._known: dict[Key, _Known] = {}
-        self._said: set[str] = set()
+        self._guessed: set[str] = set()
+        """Groups of workers whose ranks are guessed, which was said."""
         self.problems: list[str] = []
 
     def claims(
@@ -102,6 +103,7 @@ class RayRanks:
         candidates = {
             process.key: process for process in table.values() if self._may_be_rank(process)
         }
+        self._guessed &= {worker.group for worker in told.values()}
         self._known = {key: known for key, known in self._known.items() if key in candidates}
         found = []
         for key, process in candidates.items():
@@ -167,17 +169,18 @@ class RayRanks:
             return _claim(process, environ, worker, rank=told.rank) if ranked else None
         if worker is None or worker.size < 2 or not grouped:
             return None
-        self._say(
-            f"{worker.group}: nothing tells which rank is which; they are numbered in the order "
+        self._say_guessed(worker.group)
+        return _claim(process, environ, worker, rank=worker.order)
+
+    def _say_guessed(self, group: str) -> None:
+        if group in self._guessed:
+            return
+        self._guessed.add(group)
+        self.problems.append(
+            f"{group}: nothing tells which rank is which; they are numbered in the order "
             "of their bundles, names or starts, which may not be theirs (set RANK in os.environ, "
             "or call attach(rank=...))"
         )
-        return _claim(process, environ, worker, rank=worker.order)
-
-    def _say(self, problem: str) -> None:
-        if problem not in self._said:
-            self._said.add(problem)
-            self.problems.append(problem)
 
 
 def _claim(

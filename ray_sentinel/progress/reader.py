@@ -26,6 +26,8 @@ CLOCK_STEP = 0.1
 """Seconds by which the wall clock must move against the monotonic one to be followed."""
 ROOT_LOOKS_EVERY = 5
 """Scans between two looks for other users' folders, where we are root, and for folders gone."""
+EMPTY_LOOKS = 60
+"""Scans after which an empty folder that no rank names is left: each run may have its own."""
 
 _PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 """Our own trouble, which says nothing of the file."""
@@ -44,7 +46,8 @@ class RecordReader:
     ) -> None:
         """``folders`` hold the records; by default those that writers use."""
         self._fixed = None if folders is None else tuple(folders)
-        self._more: set[Path] = set()
+        self._more: dict[Path, int] = {}
+        """Folders that ranks were told to use, and the scan in which one was last seen with it."""
         self._monotonic, self._now = monotonic, now
         self._boot, self._namespace = boot_number(proc), pid_namespace(proc)
         self._views: dict[Path, RecordView] = {}
@@ -63,18 +66,23 @@ class RecordReader:
         them.
         """
         if self._fixed is None:
-            self._more.update(folders)
+            self._more.update(dict.fromkeys(folders, self._looks))
 
     def folders(self) -> tuple[Path, ...]:
         """Where is looked now."""
         if self._looks % ROOT_LOOKS_EVERY == 0:
             self._found = candidates() if self._fixed is None else self._fixed
-            self._more = {folder for folder in self._more if os.path.lexists(folder)}
+            self._more = {folder: at for folder, at in self._more.items() if self._used(folder, at)}
             if self._fixed is None and os.geteuid() == 0:
                 others = sorted(SHARED_MEMORY.glob("ray_sentinel-*"))
                 self._found = tuple(dict.fromkeys((*self._found, *others)))
         self._looks += 1
         return tuple(dict.fromkeys((*self._found, *self._more)))
+
+    def _used(self, folder: Path, named: int) -> bool:
+        """It is there; where no rank names it any more, the records of a run are in it."""
+        lately = self._looks - named <= EMPTY_LOOKS
+        return os.path.lexists(folder) and (lately or any(self._names(folder)))
 
     def scan(self) -> tuple[RecordView, ...]:
         """All records as they are now. Bad files are named in ``problems``, once."""

@@ -289,4 +289,11 @@ class History:
             for keys, layout in spare.items():
                 self._base.execute("DELETE FROM layouts WHERE id = ?", (layout.number,))
                 del self._layouts[keys]
-        self._current = {k: v for k, v in self._current.items() if v.number in used}
+            there = {row[0] for row in self._base.execute("SELECT DISTINCT host FROM moments")}
+            for name in [name for name, number in self._hosts.items() if number not in there]:
+                self._base.execute("DELETE FROM hosts WHERE id = ?", (self._hosts.pop(name),))
+        self._current = {
+            (host, group): layout
+            for (host, group), layout in self._current.items()
+            if layout.number in used and host in self._hosts
+        }

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ray_sentinel.clock import FakeClock
+from ray_sentinel.monitor import jobs
 from ray_sentinel.monitor.jobs import StallWatch, Tail, read_progress
 from ray_sentinel.monitor.shell import Shell
 
@@ -44,6 +47,21 @@ def test_a_stall_by_what_earlier_calls_saw() -> None:
     clock.sleep(301.0)
     assert watch.stalled(("", "a"), Tail(PLAIN + "\nwaiting 2", 1301.0), 300, now=1301.0)
     assert not watch.stalled(("", "a"), Tail("step: 8 loss: 2", 1302.0), 300, now=1302.0)
+
+
+def test_jobs_that_have_ended_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    states = {"a": "RUNNING", "b": "RUNNING"}
+    watch = StallWatch(FakeClock())
+    monkeypatch.setattr(jobs, "_watch", watch)
+    monkeypatch.setattr(jobs, "check_job_status", lambda pod, job, namespace: states[job])
+    monkeypatch.setattr(jobs, "_tail", lambda shell, job: Tail(PLAIN))
+    assert not jobs.detect_stall("head", "a")
+    assert not jobs.detect_stall("head", "b")
+    states["a"] = "SUCCEEDED"
+    assert not jobs.detect_stall("head", "a")
+    states["b"] = "UNKNOWN"
+    assert not jobs.detect_stall("head", "b")
+    assert list(watch._seen) == [("head", "b")]
 
 
 def test_a_pod_is_reached_by_kubectl() -> None:

@@ -186,3 +186,16 @@ def test_the_thread_that_trains_in_ray_train(machine):
     machine.tree.thread(103, 104, cpu=2.0)
     machine.look(actor(103))
     assert machine.ranks.training_tid(machine.table.refresh(machine.now)[103], machine.now) == 0
+
+
+def test_what_was_said_of_groups_that_are_gone_is_forgotten(machine):
+    for number in range(50):
+        group = f"train-{number}.Trainer"
+        for order in (0, 1):
+            machine.worker(200 + order, "ray::Trainer.fit", grouped=True)
+        pair = [actor(200, 0, 2, group), actor(201, 1, 2, group)]
+        machine.look(*pair)
+        machine.ranks._known.clear()
+        machine.look(*pair)
+    assert len(machine.ranks.problems) == 50, "each once"
+    assert machine.ranks._guessed == {"train-49.Trainer"}

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ray_sentinel.progress import record
 from ray_sentinel.progress.identity import RankIdentity
-from ray_sentinel.progress.reader import ROOT_LOOKS_EVERY, RecordReader
+from ray_sentinel.progress.reader import EMPTY_LOOKS, ROOT_LOOKS_EVERY, RecordReader
 from ray_sentinel.progress.writer import ProgressWriter
 from tests.support.parts import needs_root
 
@@ -253,3 +253,20 @@ def test_folders_that_are_gone_are_looked_into_no_more(tmp_path, monkeypatch):
     assert folders[0] not in looked
     reader.also(folders[:1])
     assert folders[0] in reader.folders(), "a rank was told to use it again"
+
+
+def test_folders_of_runs_that_are_over_are_not_looked_into_for_ever(tmp_path, monkeypatch):
+    monkeypatch.setattr("ray_sentinel.progress.reader.candidates", tuple)
+    reader = RecordReader()
+    for number in range(20):
+        folder = tmp_path / f"run-{number}"
+        folder.mkdir()
+        make(folder)
+        for _ in range(ROOT_LOOKS_EVERY):
+            reader.also([folder])
+            reader.scan()
+        if number != 7:
+            (folder / "x.record").unlink()
+    for _ in range(EMPTY_LOOKS + ROOT_LOOKS_EVERY):
+        reader.scan()
+    assert {folder.name for folder in reader._more} == {"run-7"}, "its record is still read"

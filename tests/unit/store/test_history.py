@@ -51,6 +51,20 @@ def test_memory_keeps_only_the_last_half_hour() -> None:
     assert "half hour" in history.source().title
 
 
+def test_memory_forgets_hosts_that_are_gone() -> None:
+    history = History()
+    for minute in range(200):
+        history.append(60.0 * minute, f"spot-{minute}", {"a": minute})
+        history.append(60.0 * minute, "head", {"a": minute})
+    assert len(history._hosts) <= 34
+    assert len(history._current) <= 34
+    assert "head" in history._hosts
+    (left,) = history._base.execute("SELECT count(*) FROM hosts").fetchone()
+    assert left == len(history._hosts)
+    history.append(60.0 * 200, "spot-0", {"a": 5.0})
+    assert len(history.source().samples(Selector("a", (("host", "spot-0"),)), 0, 1e9)) == 1
+
+
 def test_a_file_keeps_to_its_size_and_thins_the_oldest(tmp_path: Path) -> None:
     path = tmp_path / "h.db"
     history = History(path, max_bytes=1 << 20)
