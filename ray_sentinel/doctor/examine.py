@@ -59,10 +59,8 @@ def _look(check: Check[Any], plan: Plan, here: Here, answers: dict[str, Look]) -
         answers[check.name] = Look(check=check.name, problem=f"{where}{error.strerror or error}")
     except SentinelError as error:
         answers[check.name] = Look(check=check.name, problem=str(error))
-    except (
-        Exception,
-        SystemExit,
-    ) as error:  # the runner's loop: a user's check may fail in any way
+    except (Exception, SystemExit) as error:
+        # The runner's loop: a user's check may fail in any way.
         log.debug("check %s failed", check.name, exc_info=True)
         problem = f"the check itself failed: {type(error).__name__}: {error}"
         answers[check.name] = Look(check=check.name, problem=problem)

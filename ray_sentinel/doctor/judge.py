@@ -58,10 +58,8 @@ def _facts(
 def _judged(check: Check[Any], case: Case[Any]) -> list[Result]:
     try:
         return [named(result, check.name) for result in check.judge(case)]
-    except (
-        Exception,
-        SystemExit,
-    ) as error:  # the runner's loop: a user's check may fail in any way
+    except (Exception, SystemExit) as error:
+        # The runner's loop: a user's check may fail in any way.
         log.debug("check %s failed", check.name, exc_info=True)
         text = f"the check itself failed: {type(error).__name__}: {error}"
         return [named(warning(text, "mend the check"), check.name)]

@@ -13,6 +13,8 @@ from ray_sentinel.supervise.policy import Checkpoint
 
 PLACE = re.compile(r"\{(checkpoint|step|attempt|bad_nodes)\}")
 """What is replaced in a command, and in the entrypoint of a submitted job."""
+LISTED = re.compile(r",\{bad_nodes\}|\{bad_nodes\},")
+"""Bad nodes in a list of the user's own: without any, no empty name is left beside the others."""
 _IDLE = re.compile(r"-[^=\s]*=\{bad_nodes\}")
 """An option that is there for the bad nodes alone."""
 
@@ -71,17 +73,23 @@ def filled(
     them; without any, an option that has no other value (``--exclude={bad_nodes}``) is left out.
     Other braces stay as they are.
     """
-    values = {
+    values = values_of(attempt, checkpoint, bad_nodes)
+    kept = [*argv[:1], *(one for one in argv[1:] if bad_nodes or not _IDLE.fullmatch(one))]
+    if not bad_nodes:
+        kept = [LISTED.sub("", one) for one in kept]
+    return [PLACE.sub(lambda found: values[found[1]], one) for one in kept]
+
+
+def values_of(
+    attempt: int, checkpoint: Checkpoint | None, bad_nodes: Sequence[str]
+) -> dict[str, str]:
+    """What stands for each placeholder."""
+    return {
         "checkpoint": checkpoint.path if checkpoint else "",
         "step": str(checkpoint.step if checkpoint else 0),
         "attempt": str(attempt),
         "bad_nodes": ",".join(bad_nodes),
     }
-    kept = [*argv[:1], *(one for one in argv[1:] if bad_nodes or not _IDLE.fullmatch(one))]
-    if not bad_nodes:
-        # In a list of the user's own, no empty name is left beside the others.
-        kept = [re.sub(r",\{bad_nodes\}|\{bad_nodes\},", "", one) for one in kept]
-    return [PLACE.sub(lambda found: values[found[1]], one) for one in kept]
 
 
 def variables(

@@ -20,7 +20,7 @@ import msgspec
 from ray_sentinel.errors import SentinelError, UnreachableError, UsageError
 from ray_sentinel.evidence.logs.lines import parse_line
 from ray_sentinel.evidence.logs.steps import parse_step
-from ray_sentinel.supervise.command import PLACE, variables
+from ray_sentinel.supervise.command import LISTED, PLACE, values_of, variables
 from ray_sentinel.supervise.policy import Checkpoint
 
 Status = Literal["RUNNING", "FAILED", "SUCCEEDED", "PENDING", "STOPPED", "UNKNOWN"]
@@ -32,7 +32,9 @@ NAME = "ray_sentinel.job"
 LOCAL = "http://127.0.0.1:8265"
 STOP_SECONDS = 60.0
 AGENT_SECONDS = 60.0
+"""For a dashboard that has just started to take a job."""
 TAIL = 1 << 18
+"""Characters of a job's output that are looked at."""
 _IDLE = re.compile(r"""(?<!\S)-[^=\s'"]*=(["']?)\{bad_nodes\}\1(?=[\s;&|)]|$)[^\S\n]?""")
 """An option that is there for the bad nodes alone, as a word of a shell, and the blank after it."""
 _KNOWN = frozenset(
@@ -95,13 +97,7 @@ class Jobs:
         Where the answer may get lost, a ``submission_id`` of one's own (``new_id()``) tells later
         whether there is such a job.
         """
-        entrypoint = config.get("entrypoint")
-        if not isinstance(entrypoint, str) or not entrypoint.strip():
-            raise UsageError("the job's config needs an entrypoint, such as 'python train.py'")
-        for key in config.keys() - _KNOWN:
-            raise UsageError(
-                f"the job's config has no {key}; there are: {', '.join(sorted(_KNOWN))}"
-            )
+        entrypoint = _entrypoint(config)
         metadata = {key: str(value) for key, value in (config.get("metadata") or {}).items()}
         job = name or metadata.get(NAME, "") or "job"
         environment = dict(config.get("runtime_env") or {})
@@ -117,6 +113,9 @@ class Jobs:
         }
         if submission_id:
             options["submission_id"] = submission_id
+        return self._taken(options)
+
+    def _taken(self, options: Mapping[str, Any]) -> str:
         until = time.monotonic() + AGENT_SECONDS
         while True:
             try:
@@ -187,6 +186,16 @@ class Jobs:
             raise UnreachableError(f"{self.address}: {method}: {_first(error)}") from None
 
 
+def _entrypoint(config: Mapping[str, Any]) -> str:
+    """Raises UsageError where there is none, or beside it what no job has."""
+    entrypoint = config.get("entrypoint")
+    if not isinstance(entrypoint, str) or not entrypoint.strip():
+        raise UsageError("the job's config needs an entrypoint, such as 'python train.py'")
+    for key in config.keys() - _KNOWN:
+        raise UsageError(f"the job's config has no {key}; there are: {', '.join(sorted(_KNOWN))}")
+    return entrypoint
+
+
 def new_id() -> str:
     """A submission's id that nobody has, in the form of Ray's own."""
     return f"raysubmit_{secrets.token_hex(8)}"
@@ -203,14 +212,11 @@ def shell_filled(
     As ``command.filled``: without bad nodes, an option that has no other value
     (``--exclude={bad_nodes}``) is left out, and no empty name stays in a list of the user's own.
     """
-    values = {
-        "checkpoint": shlex.quote(checkpoint.path if checkpoint else ""),
-        "step": str(checkpoint.step if checkpoint else 0),
-        "attempt": str(attempt),
-        "bad_nodes": shlex.quote(",".join(bad_nodes)) if bad_nodes else "",
-    }
+    plain = values_of(attempt, checkpoint, bad_nodes)
+    values = {name: shlex.quote(value) for name, value in plain.items()}
     if not bad_nodes:
-        entrypoint = re.sub(r",\{bad_nodes\}|\{bad_nodes\},", "", _IDLE.sub("", entrypoint))
+        values["bad_nodes"] = ""
+        entrypoint = LISTED.sub("", _IDLE.sub("", entrypoint))
         # A word of its own stays one: the option before it would take the next for its value.
         entrypoint = re.sub(r"(?<!\S)\{bad_nodes\}(?!\S)", "''", entrypoint)
     return PLACE.sub(lambda found: values[found[1]], entrypoint)
