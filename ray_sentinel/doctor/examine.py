@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -64,13 +64,3 @@ def _look(check: Check[Any], plan: Plan, here: Here, answers: dict[str, Look]) -
         log.debug("check %s failed", check.name, exc_info=True)
         problem = f"the check itself failed: {type(error).__name__}: {error}"
         answers[check.name] = Look(check=check.name, problem=problem)
-
-
-def environment_of(data: bytes) -> Mapping[str, str]:
-    """The variables in a ``/proc/<pid>/environ`` (``man 5 proc``)."""
-    pairs = (item.partition(b"=") for item in data.split(b"\0") if item)
-    return {
-        name.decode("utf-8", "replace"): value.decode("utf-8", "replace")
-        for name, separator, value in pairs
-        if separator
-    }

@@ -12,7 +12,6 @@ import psutil
 
 from ray_sentinel.clock import Clock, SystemClock
 from ray_sentinel.doctor.check import Here
-from ray_sentinel.doctor.examine import environment_of
 from ray_sentinel.doctor.plan import Plan
 from ray_sentinel.progress.own_process import raylet_above
 
@@ -74,6 +73,16 @@ def _inherited() -> Mapping[str, str]:
     if not raylet:
         return dict(os.environ)
     try:
-        return environment_of(Path(f"/proc/{raylet}/environ").read_bytes())
+        return _variables(Path(f"/proc/{raylet}/environ").read_bytes())
     except OSError:
         return dict(os.environ)
+
+
+def _variables(data: bytes) -> Mapping[str, str]:
+    """The variables in a ``/proc/<pid>/environ`` (``man 5 proc``)."""
+    pairs = (item.partition(b"=") for item in data.split(b"\0") if item)
+    return {
+        name.decode("utf-8", "replace"): value.decode("utf-8", "replace")
+        for name, separator, value in pairs
+        if separator
+    }
