@@ -8,6 +8,7 @@ exits are seen when somebody looks, and order within a look is by pid.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import os
@@ -85,10 +86,16 @@ class ExitWatch:
                     self._note(key, None)
                     return
         with self._lock:
+            if handle is not None:
+                try:
+                    self._register(handle)
+                except OSError as error:
+                    os.close(handle)
+                    handle = None
+                    self._refused(key, error)
             self._watched[key] = handle
             if handle is not None:
                 self._handles[handle] = key
-                self._register(handle)
 
     def _refused(self, key: Key, error: OSError) -> None:
         self._without = error.errno in _FOR_GOOD
@@ -100,14 +107,28 @@ class ExitWatch:
 
     def _register(self, handle: int) -> None:
         if self._epoll is None:
-            self._epoll = select.epoll()
-            self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
-            self._epoll.register(self._wake, select.EPOLLIN)
-            self._thread = threading.Thread(
-                target=self._run, args=(self._epoll,), name="ray-sentinel-exits", daemon=True
-            )
-            self._thread.start()
+            self._epoll = self._begin()
         self._epoll.register(handle, select.EPOLLIN)
+
+    def _begin(self) -> select.epoll:
+        """Start the thread that waits. Raises OSError, and leaves nothing, where there is no room
+        for what it needs."""
+        with contextlib.ExitStack() as undo:
+            epoll = select.epoll()
+            undo.callback(epoll.close)
+            self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+            undo.callback(os.close, self._wake)
+            epoll.register(self._wake, select.EPOLLIN)
+            thread = threading.Thread(
+                target=self._run, args=(epoll,), name="ray-sentinel-exits", daemon=True
+            )
+            try:
+                thread.start()
+            except RuntimeError as error:
+                raise OSError(errno.EAGAIN, str(error)) from error
+            undo.pop_all()
+        self._thread = thread
+        return epoll
 
     def _run(self, epoll: select.epoll) -> None:
         while True:

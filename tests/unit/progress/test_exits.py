@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import select
 import threading
 from pathlib import Path
 
@@ -50,6 +52,50 @@ def test_a_moment_without_descriptors_is_not_for_ever(
     assert noticed.wait(10)
     assert [ended.key for ended in exits.drain()] == [ONE]
     exits.close()
+
+
+def waiting_descriptors() -> set[tuple[str, str]]:
+    """The open ones of the kinds that are waited with."""
+    found = set()
+    for entry in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found.add((entry.name, os.readlink(entry)))
+    return {(name, kind) for name, kind in found if kind.startswith("anon_inode:")}
+
+
+@pytest.mark.parametrize("what", ["epoll", "eventfd", "thread", "room"])
+def test_where_nothing_can_wait_for_a_moment_the_exit_is_told_later(
+    descriptors: Descriptors, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    def no_thread(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    noticed = threading.Event()
+    exits = ExitWatch(on_exit=noticed.set)
+    before = waiting_descriptors()
+    with monkeypatch.context() as short:
+        if what == "epoll":
+            short.setattr(select, "epoll", full)
+        elif what == "eventfd":
+            ready = os.eventfd(1)
+            short.setattr(pidfd, "open_pidfd", lambda *_: os.dup(ready))
+            short.setattr(os, "eventfd", full)
+        elif what == "thread":
+            short.setattr(threading.Thread, "start", no_thread)
+        else:
+            short.setattr(ExitWatch, "_register", full)
+        exits.watch(ONE)
+        if what == "eventfd":
+            os.close(ready)
+    assert waiting_descriptors() <= before, "nothing is left open"
+    exits.watch(ONE)
+    assert noticed.wait(10)
+    assert [ended.key for ended in exits.drain()] == [ONE]
+    exits.close()
+    assert waiting_descriptors() <= before
 
 
 def test_one_that_was_put_off_and_went_is_told_once(descriptors: Descriptors) -> None:
