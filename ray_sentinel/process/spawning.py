@@ -122,6 +122,7 @@ def spawn(
     ``outlives_us`` is for one that is to be found again by the next life of this process.
     Raises MissingPartError if the program is not there, OSError if it cannot be started.
     """
+    _reap_given_up()
     program = argv[0] if os.sep in argv[0] else shutil.which(argv[0])
     if program is None or not os.path.exists(program):
         raise MissingPartError(f"{argv[0]} is not installed, or not on PATH")
@@ -144,6 +145,8 @@ def spawn(
 
 
 _children: dict[int, subprocess.Popen[bytes]] = {}
+_given_up: dict[int, subprocess.Popen[bytes]] = {}
+"""Those that ``end`` could not end: nobody else waits for them any more."""
 
 
 def end(child: subprocess.Popen[bytes], *, grace: float = 0.0) -> bool:
@@ -157,7 +160,10 @@ def end(child: subprocess.Popen[bytes], *, grace: float = 0.0) -> bool:
             finish(child)
             return True
     _signal_group(child, signal.SIGKILL)
-    return _gone(child, KILL_GRACE)
+    if _gone(child, KILL_GRACE):
+        return True
+    _given_up[child.pid] = child
+    return False
 
 
 def kill(child: subprocess.Popen[bytes]) -> None:
@@ -186,6 +192,13 @@ def _signal_group(child: subprocess.Popen[bytes], number: signal.Signals) -> Non
         os.killpg(child.pid, number)
     except (ProcessLookupError, PermissionError):
         pass
+
+
+def _reap_given_up() -> None:
+    """They do end once the kernel lets them: then nothing of them is left to lie about."""
+    for pid, child in list(_given_up.items()):
+        if reap(child) is not None:
+            _given_up.pop(pid, None)
 
 
 def _gone(child: subprocess.Popen[bytes], seconds: float) -> bool:

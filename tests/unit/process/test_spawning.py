@@ -1,0 +1,31 @@
+"""What is kept of children."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+from ray_sentinel import process
+from ray_sentinel.process import spawning
+
+
+def test_a_child_that_could_not_be_ended_is_reaped_when_it_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    child = process.spawn(["cat"], stdin=subprocess.PIPE)
+    with monkeypatch.context() as hung:
+        # As in D state: signals come when the kernel lets it.
+        hung.setattr(spawning, "_signal_group", lambda *_: None)
+        hung.setattr(spawning, "KILL_GRACE", 0.0)
+        assert not process.end(child)
+    assert spawning._given_up == {child.pid: child}
+    for pipe in (child.stdin, child.stdout, child.stderr):
+        assert pipe is not None
+        pipe.close()
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert process.run(["true"], deadline=20).ok
+    assert child.returncode is not None, "no zombie is left"
+    assert spawning._given_up == {}
+    assert child.pid not in spawning._children
