@@ -140,13 +140,11 @@ def _spoken_of(cause: Hit, files: Sequence[FileFacts]) -> Origin:
         return NOBODY
     if cause.signature.accuses == "self":
         return named.filled(own) if _agree(named, own) else own.filled(named)
-    if _empty(named):
-        return (
-            Origin(host=own.host, ip=own.ip) if files[cause.file].file.kind == "kernel" else named
-        )
-    if files[cause.file].file.kind == "kernel":
-        return named.filled(Origin(host=own.host, ip=own.ip))
-    return named
+    file = files[cause.file].file
+    if file.kind != "kernel" and not cause.text.startswith("kernel: "):
+        return named
+    machine = file.origin.filled(own)
+    return named.filled(Origin(host=machine.host, ip=machine.ip))
 
 
 def _said_again(cause: Hit, hits: Sequence[Hit], files: Sequence[FileFacts]) -> Origin:

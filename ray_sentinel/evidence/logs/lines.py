@@ -2,8 +2,9 @@
 
 Launchers prefix each line with who printed it: Ray ``(TrainerActor pid=12, ip=10.0.0.2)``, torch
 ``[rank3]:``, torchrun ``[default0]:``, srun ``3: ``, mpirun ``[1,3]<stdout>:``, pdsh ``10.0.0.2:
-``, kubectl ``[pod/name/container]``, Docker ``{"log": ...}``, NCCL ``host:pid:tid [gpu]``. Ray
-folds equal lines of many workers into one, with ``[repeated 7x across cluster]`` at its end.
+``, kubectl ``[pod/name/container]``, syslog ``Apr 25 19:05:01 host kernel:``, Docker ``{"log":
+...}``, NCCL ``host:pid:tid [gpu]``. Ray folds equal lines of many workers into one, with
+``[repeated 7x across cluster]`` at its end.
 """
 
 from __future__ import annotations
@@ -38,6 +39,11 @@ _HOST = re.compile(
 )
 _POD = re.compile(r"\[pod/(?P<host>[^/\]\s]+)/[^\]\s]+\] ")
 _COMPOSE = re.compile(r"(?P<host>[A-Za-z][\w.-]*\d)\s{1,12}\| ")
+_SYSLOG = re.compile(
+    r"(?:[A-Z][a-z]{2} [ \d]\d [\d:]{8}|\d{4}-\d\d-\d\d[T ][\d:.,]{8,16}(?:Z|[+-]\d\d:?\d\d)?)"
+    r" (?P<host>[A-Za-z\d][\w.-]*) (?=kernel: )"
+)
+"""The kernel's lines alone, and its own name stays: what other services print is no machine's."""
 _KUBE = re.compile(r"(?P<time>\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)) std(?:out|err) [FP] ")
 _ENDLESS = re.compile(r"(\d{18})\d+")
 """No number that means something has more digits; Python refuses to read one of thousands."""
@@ -162,11 +168,17 @@ def _prefix(text: str, at: int) -> re.Match[str] | None:
             or _SRUN.match(text, at)
             or _HOST.match(text, at)
             or _NCCL.match(text, at)
+            or _SYSLOG.match(text, at)
         )
     if first == " ":
         return _SRUN.match(text, at)
     if first.isalpha():
-        return _NCCL.match(text, at) or _COMPOSE.match(text, at) or _HOST.match(text, at)
+        return (
+            _NCCL.match(text, at)
+            or _COMPOSE.match(text, at)
+            or _HOST.match(text, at)
+            or _SYSLOG.match(text, at)
+        )
     return None
 
 

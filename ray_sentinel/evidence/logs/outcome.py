@@ -81,9 +81,21 @@ def _last_of_all(files: Sequence[FileFacts], training: Training) -> Hit | None:
         time=seen.time,
         streamed=seen.streamed,
     )
-    later = [h for f in files for h in f.hits if h.signature.role in ("cause", "symptom")]
-    ends = all(h.signature.kind in _TEARDOWN for h in later if _after(h, hit))
+    # On the line of a bar itself there may stand what was printed after it.
+    told = [h for f in files for h in f.hits if _after(h, hit) or _same_line(h, hit)]
+    ends = all(_is_teardown(h) for h in told if h.signature.role not in ("harmless", "note"))
     return hit if ends else None
+
+
+def _is_teardown(hit: Hit) -> bool:
+    # Whoever waited for a remote task got an error instead of its result: it was not done.
+    if hit.signature.role == "echo":
+        return "RayTaskError" not in (hit.exception.kind if hit.exception else hit.text)
+    return hit.signature.kind in _TEARDOWN
+
+
+def _same_line(one: Hit, other: Hit) -> bool:
+    return (one.file, one.offset) == (other.file, other.offset)
 
 
 def _is_last(step: Step, files: Sequence[FileFacts]) -> bool:

@@ -22,7 +22,7 @@ _MESSAGE_LINES = 4
 _WAITS_FOR_OTHERS = re.compile(
     r"(?:torch/distributed/(?:run|launch|launcher/api)|accelerate/commands/(?:launch|accelerate_cli)"
     r"|deepspeed/launcher/\w+|ray/_private/(?:worker|auto_init_hook|client_mode_hook)|ray/worker"
-    r"|/runpy)\.py:|/bin/(?:torchrun|accelerate|deepspeed):"
+    r"|/runpy)\.py:|/bin/(?:torchrun|accelerate|deepspeed):|-packages/ray/(?:air|tune|train)/"
 )
 """Where launchers and drivers wait for their processes, or start: what is raised there tells that
 one of these failed, or nothing of the program yet."""

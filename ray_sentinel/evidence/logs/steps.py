@@ -36,7 +36,7 @@ _DEEPSPEED = re.compile(r"(?:\bsteps: |\bglobal_step=|\] step=)(?P<step>\d+)\b")
 _PLAIN = re.compile(
     r"\b(?:global[ _-]?steps?|train(?:ing)?[ _/-]?step|optimizer[ _-]step|step|iter(?:ation)?"
     r"|update|num_updates|batch)s?\b"
-    r"['\"]?\s*(?:=|:|#|-)?\s*[\[(]?\s*(?P<step>\d+)\b(?:\s*(?:/|of)\s*(?P<total>\d+))?",
+    r"['\"]?\s*(?:=|:|#|-|at\b)?\s*[\[(]?\s*(?P<step>\d+)\b(?:\s*(?:/|of)\s*(?P<total>\d+))?",
     re.IGNORECASE,
 )
 _LOSS = re.compile(

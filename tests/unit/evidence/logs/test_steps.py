@@ -30,6 +30,10 @@ from ray_sentinel.evidence.logs.steps import HINTS, parse_step
             {"step": 450, "loss": 0.123},
         ),
         (
+            "2024-04-10 04:59:03 | INFO | logs | Total loss at epoch 5, step at 58400, loss=31.05",
+            {"step": 58400, "loss": 31.05},
+        ),
+        (
             "Training Progress:   1%|          | 5/435 [05:00<7:10:00, 60.1s/it]",
             {"step": 5, "total": 435},
         ),
