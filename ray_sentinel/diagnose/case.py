@@ -23,6 +23,7 @@ from ray_sentinel.diagnose.view import View
 T = TypeVar("T")
 
 WARM_UP_STEPS = 5
+"""Steps after a start that tell nothing of the pace: kernels are compiled, caches filled."""
 
 IDLE_SHARE = 0.75
 """Power below this share of its usual level is a dip."""

@@ -20,7 +20,9 @@ from ray_sentinel.errors import InputError
 from ray_sentinel.model.diagnosis import Diagnosis, Inventory, Outcome, Report
 
 SAID_BONUS = 0.1
+"""Added to the weight of an answer that the log's own words point to."""
 IDLE_PERCENT = 10.0
+"""GPU utilisation that setting up a job takes; above it a GPU has worked."""
 LEAD_SECONDS = 1800.0
 """Read before an explicit window, so that usual levels can be learned."""
 

@@ -12,6 +12,7 @@ from ray_sentinel.diagnose.catalog import Quantity
 from ray_sentinel.diagnose.series import Floats, Selector
 
 GLITCH_CELLS = 3
+"""A counter that falls and is back after so many cells was misread, not reset."""
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -58,9 +59,15 @@ class Panel(msgspec.Struct, frozen=True):
 
     def promql(self, row: Row | None = None) -> str:
         """The query that gives the series again; a counter as its rate over five minutes."""
-        labels = row.labels if row is not None else ()
-        query = str(Selector(self.metric, labels))
+        query = self._selector(row)
         return f"rate({query}[5m])" if self.quantity.kind == "counter" else query
+
+    def growth_promql(self, row: Row) -> str:
+        """The query for how much a counter that seldom moves grew within an hour."""
+        return f"increase({self._selector(row)}[1h])"
+
+    def _selector(self, row: Row | None) -> str:
+        return str(Selector(self.metric, row.labels if row is not None else ()))
 
     def of(self, host: str) -> Panel:
         """Only the rows of one host."""

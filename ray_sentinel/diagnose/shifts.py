@@ -17,6 +17,7 @@ from ray_sentinel.diagnose import stats
 from ray_sentinel.diagnose.series import Bools, Floats
 
 CLIP = 3.0
+"""Standard deviations from the level at which a value is cut: a spike is no shift."""
 MIN_SIDE = 4
 """Fewest known cells on either side of a split."""
 STRENGTH = 4.5

@@ -11,6 +11,7 @@ from ray_sentinel.diagnose.timeline import stall_limit
 
 NO_STEPS_SECONDS = 120.0
 NEAR_CHECKPOINT = 1.5
+"""Times the longest pause of the earlier checkpoints: after a step at which one is due."""
 
 
 class Stop(msgspec.Struct, frozen=True, kw_only=True):

@@ -10,15 +10,19 @@ import msgspec
 import numpy as np
 
 from ray_sentinel.diagnose import stats
-from ray_sentinel.diagnose.anomaly import Anomaly
+from ray_sentinel.diagnose.anomaly import Anomaly, at_row
 from ray_sentinel.diagnose.case import Case
 from ray_sentinel.diagnose.series import Bools
 
 SLOW_SECONDS = 5.0
 SLOW_FACTOR = 4.0
+"""A cycle of the exporter is slow if it takes so many seconds, and so many times the usual."""
 LEAST_SLOW = 3
+"""Slow cycles: one or two happen to anybody."""
 HOLES = 0.05
+"""Share of the GPU samples, between the first and the last, that are missing."""
 DSTATE_RISE = 5.0
+"""Processes more in D state than at first, and still so at the end."""
 
 
 class DriverTrouble(msgspec.Struct, frozen=True, kw_only=True):
@@ -129,17 +133,7 @@ def _dstate(case: Case, host: str) -> Anomaly | None:
         if rise < DSTATE_RISE or tail < DSTATE_RISE or (best is not None and best.size >= rise):
             continue
         first = int(np.flatnonzero(counts > counts[0])[0])
-        best = Anomaly(
-            kind="host.dstate",
-            text=f"{host}: {rise:.0f} processes piled up in D state"
-            + (f" in {row.unit}" if row.unit else ""),
-            at=float(case.times[first]),
-            until=float(case.times[-1]),
-            uncertainty=case.cell,
-            host=host,
-            unit=row.unit,
-            size=rise,
-            metric=own.metric,
-            promql=own.promql(row),
-        )
+        text = f"{host}: {rise:.0f} processes piled up in D state"
+        text += f" in {row.unit}" if row.unit else ""
+        best = at_row(own, row, "host.dstate", text, first, own.times.size - 1, rise)
     return best

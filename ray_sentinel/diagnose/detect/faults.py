@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from ray_sentinel.diagnose import stats
-from ray_sentinel.diagnose.anomaly import Anomaly
+from ray_sentinel.diagnose.anomaly import Anomaly, at_row
 from ray_sentinel.diagnose.case import Case
 from ray_sentinel.diagnose.panel import Panel, Row
 from ray_sentinel.diagnose.series import Floats
@@ -27,8 +27,11 @@ XID_USER = frozenset({"13", "31", "43", "45", "68", "69", "109"})
 XID_NOTE = frozenset({"63", "92", "94"})
 """Contained or handled: row remapping events, contained ECC errors, corrected error rates."""
 CE_MANY = 10.0
+"""Corrected errors within the job: fewer are every card's ..."""
 CE_OVER_PEERS = 5.0
+"""... and so many times what the other cards have."""
 REPLAYS_PER_HOUR = 60.0
+"""PCIe replays, of which a healthy link has some too."""
 _FATAL = {
     "err.ras_umc_ue": "ras-ue",
     "err.ras_xgmi_ue": "link-ue",
@@ -124,18 +127,11 @@ def _fault(
         cells = np.flatnonzero(rises > 0)
     title = panel.quantity.title + (f" {row.unit}" if row.unit else "")
     whose = f"GPU {row.gpu} of {row.host}" if row.gpu else row.host
-    anomaly = Anomaly(
-        kind=f"fault.{kind}",
-        text=f"{whose}: {count:,.0f} {title} within the job",
-        at=float(panel.times[cells[0]]),
-        until=float(panel.times[cells[-1]]),
-        uncertainty=panel.step,
-        host=row.host,
-        gpu=row.gpu,
-        unit=row.unit,
-        size=count,
-        metric=panel.metric,
-        promql=panel.promql(row).replace("rate(", "increase(").replace("[5m]", "[1h]"),
+    text = f"{whose}: {count:,.0f} {title} within the job"
+    first, last = int(cells[0]), int(cells[-1])
+    anomaly = msgspec.structs.replace(
+        at_row(panel, row, f"fault.{kind}", text, first, last, count),
+        promql=panel.growth_promql(row),
     )
     return Fault(
         kind=kind, severity=severity, host=row.host, gpu=row.gpu, count=count, anomaly=anomaly

@@ -21,10 +21,13 @@ SETBACK_SHARE = 0.1
 GRADIENT_SPIKE = 5.0
 """Times the running median."""
 MOE_RISE = 0.25
+"""Share of its level by which an imbalance of the experts must rise for good."""
 LR_JUMP = 1.5
+"""Times the value before, up or down."""
 LR_SMOOTH = 20.0
 """A jump is so many times the schedule's usual change."""
 LOCAL = 61
+"""Cells of the running median that tells what is usual at a moment."""
 
 
 class Curve(msgspec.Struct, frozen=True, kw_only=True):

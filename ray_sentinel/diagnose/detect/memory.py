@@ -92,7 +92,7 @@ def kills(case: Case) -> dict[str, tuple[float, float, Anomaly]]:
                 host=row.host,
                 size=count,
                 metric=panel.metric,
-                promql=panel.promql(row).replace("rate(", "increase(").replace("[5m]", "[1h]"),
+                promql=panel.growth_promql(row),
             )
             found[row.host] = (count, at, anomaly)
     return found

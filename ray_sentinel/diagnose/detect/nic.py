@@ -9,12 +9,14 @@ from __future__ import annotations
 import numpy as np
 
 from ray_sentinel.diagnose import stats
-from ray_sentinel.diagnose.anomaly import Anomaly
+from ray_sentinel.diagnose.anomaly import Anomaly, at_row
 from ray_sentinel.diagnose.case import Case
 from ray_sentinel.diagnose.panel import Panel
 
 MANY = 10.0
+"""Errors within the job: fewer are every card's ..."""
 OVER_PEERS = 5.0
+"""... and so many times what the other cards have."""
 LASTING_SECONDS = 300.0
 """Errors in less time are an event (a link that was reset), no bad card."""
 
@@ -42,18 +44,7 @@ def _cards(case: Case, panel: Panel, key: str) -> list[Anomaly]:
         if total < least or case.times[cells[-1]] - case.times[cells[0]] < LASTING_SECONDS:
             continue
         count = f"{total:,.0f} {panel.quantity.title}"
-        found.append(
-            Anomaly(
-                kind=key.replace("_", "-"),
-                text=f"{row.unit} of {row.host}: {count} within the job",
-                at=float(case.times[cells[0]]),
-                until=float(case.times[cells[-1]]),
-                uncertainty=case.cell,
-                host=row.host,
-                unit=row.unit,
-                size=float(total),
-                metric=panel.metric,
-                promql=panel.promql(row),
-            )
-        )
+        text = f"{row.unit} of {row.host}: {count} within the job"
+        first, last = int(cells[0]), int(cells[-1])
+        found.append(at_row(panel, row, key.replace("_", "-"), text, first, last, float(total)))
     return found

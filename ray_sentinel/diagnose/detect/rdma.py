@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from ray_sentinel.diagnose import stats
-from ray_sentinel.diagnose.anomaly import Anomaly
+from ray_sentinel.diagnose.anomaly import Anomaly, at_row
 from ray_sentinel.diagnose.case import Case
 from ray_sentinel.diagnose.panel import Panel, Row
 from ray_sentinel.diagnose.series import Bools, Floats
@@ -16,7 +16,9 @@ LEAST_RATE = 1.0
 OVER_PEERS = 5.0
 """A port must have so many times what its peers have."""
 JOIN_SECONDS = 180.0
+"""Runs above the limit that are nearer to each other are one ..."""
 SUSTAINED_SECONDS = 60.0
+"""... which is trouble if it lasts so long."""
 _VOLUME = {"retx": "RDMA retransmits", "cnp": "congestion notifications"}
 _ERRORS = {
     "retry_exceeded": "RDMA retry exhaustion",
@@ -156,38 +158,21 @@ def _ports(panel: Panel, hot: dict[Row, dict[str, tuple[Bools, Anomaly]]]) -> No
         left, right = stats.runs(down)[0]
         last = stats.last_index(down) or left
         back = last + 1 < down.size and bool(np.isfinite(values[last + 1]))
-        anomaly = Anomaly(
-            kind="rdma.port",
-            text=f"RDMA port {row.unit} of {row.host} went down"
-            + (" and came back" if back else " and stayed down"),
-            at=float(panel.times[left]),
-            until=float(panel.times[last]),
-            uncertainty=panel.step,
-            host=row.host,
-            unit=row.unit,
-            size=float((right - left) * panel.step),
-            metric=panel.metric,
-            promql=panel.promql(row),
-        )
+        then = "came back" if back else "stayed down"
+        text = f"RDMA port {row.unit} of {row.host} went down and {then}"
+        seconds = float((right - left) * panel.step)
+        anomaly = at_row(panel, row, "rdma.port", text, left, last, seconds)
         hot.setdefault(_key(row), {})["port"] = (down, anomaly)
 
 
 def _anomaly(panel: Panel, row: Row, kind: str, title: str, cells: Bools, rate: Floats) -> Anomaly:
     peak, total = float(np.nanmax(rate[cells])), float(np.nansum(rate[cells]) * panel.step)
     first = int(np.flatnonzero(cells)[0])
-    return Anomaly(
-        kind=kind,
-        text=f"{title} on {row.unit or 'RDMA'} of {row.host}: {total:,.0f} within the job, "
-        f"up to {peak:,.1f}/s",
-        at=float(panel.times[first]),
-        until=float(panel.times[stats.last_index(cells) or first]),
-        uncertainty=panel.step,
-        host=row.host,
-        unit=row.unit,
-        size=peak,
-        metric=panel.metric,
-        promql=panel.promql(row),
+    text = (
+        f"{title} on {row.unit or 'RDMA'} of {row.host}: {total:,.0f} within the job, "
+        f"up to {peak:,.1f}/s"
     )
+    return at_row(panel, row, kind, text, first, stats.last_index(cells) or first, peak)
 
 
 def _trouble(row: Row, kinds: dict[str, tuple[Bools, Anomaly]]) -> PortTrouble:

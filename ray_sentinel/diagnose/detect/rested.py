@@ -16,6 +16,7 @@ from ray_sentinel.diagnose.series import Bools, Floats
 
 EARLY_SECONDS = 60.0
 EARLY_CELLS = 4
+"""A host came to rest early if it did so by both of these before most others."""
 LAG_CELLS = 2
 """Between what is seen of a host and what is seen of the steps."""
 TAIL_CELLS = 3

@@ -28,6 +28,7 @@ WORSE = 1.6
 MUCH_WORSE = 2.0
 """... or in a single one."""
 LEAST_WINDOW = 120.0
+"""Seconds that a save is given where no earlier one tells how long it takes."""
 _MEASURES = (
     ("io.full", "I/O pressure", "%", 80.0),
     ("tcp.retx", "TCP retransmits", "/s", 3000.0),

@@ -27,6 +27,7 @@ TITLE = "Collective hang"
 MINORITY = 0.34
 """Culprits are a minority of the GPUs: where more differ, nobody can be singled out."""
 STILL_WORKING = 0.9
+"""Share of the GPUs that draw the power of training: it is no hang then."""
 
 
 def applies(case: Case) -> float:

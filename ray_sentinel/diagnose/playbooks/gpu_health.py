@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from ray_sentinel.diagnose import stats, wording
-from ray_sentinel.diagnose.anomaly import Anomaly
+from ray_sentinel.diagnose.anomaly import Anomaly, at_row
 from ray_sentinel.diagnose.case import Case
 from ray_sentinel.diagnose.detect import attribution, drift, faults
 from ray_sentinel.diagnose.detect.attribution import Attribution
@@ -133,21 +133,9 @@ def _too_hot(case: Case) -> list[Anomaly]:
             continue
         left, right = spans[0][0], spans[-1][1] - 1
         peak = float(stats.largest(values[left : right + 1]))
-        found.append(
-            Anomaly(
-                kind="gpu.hot",
-                text=f"GPU {row.gpu} of {row.host}: {peak:.0f} °C, above {HOT:.0f} °C"
-                + (": it throttles" if peak > THROTTLING else ""),
-                at=float(case.times[left]),
-                until=float(case.times[right]),
-                uncertainty=case.cell,
-                host=row.host,
-                gpu=row.gpu,
-                size=peak,
-                metric=panel.metric,
-                promql=panel.promql(row),
-            )
-        )
+        text = f"GPU {row.gpu} of {row.host}: {peak:.0f} °C, above {HOT:.0f} °C"
+        text += ": it throttles" if peak > THROTTLING else ""
+        found.append(at_row(panel, row, "gpu.hot", text, left, right, peak))
     # Where most of the cards are as hot, the limit is not this model's.
     return found if len(found) <= 0.5 * max(len(panel.rows), 1) else []
 
@@ -161,21 +149,9 @@ def _full(case: Case) -> list[Anomaly]:
         limit = limits.get((row.host, row.gpu), float("nan"))
         share = float(stats.largest(values)) / limit if limit else float("nan")
         if share > VRAM_FULL:
-            at = float(case.times[int(np.nanargmax(values))])
-            found.append(
-                Anomaly(
-                    kind="gpu.memory-full",
-                    text=f"GPU {row.gpu} of {row.host}: {share:.0%} of its memory is used",
-                    at=at,
-                    until=at,
-                    uncertainty=case.cell,
-                    host=row.host,
-                    gpu=row.gpu,
-                    size=share,
-                    metric=used.metric,
-                    promql=used.promql(row),
-                )
-            )
+            at = int(np.nanargmax(values))
+            text = f"GPU {row.gpu} of {row.host}: {share:.0%} of its memory is used"
+            found.append(at_row(used, row, "gpu.memory-full", text, at, at, share))
     # Frameworks reserve the same share on all cards by design: only some that differ are news.
     return found if len(found) <= 0.5 * max(len(used.rows), 1) else []
 

@@ -29,6 +29,7 @@ AROUND = 90.0
 TCP_SPIKE = 50.0
 """Retransmits per second above the host's usual."""
 IO_HIGH = 20.0
+"""Per cent of the time that all of a host's tasks waited for I/O."""
 UNSAID = 0.3
 """How well a heartbeat timeout explains a job of which no log speaks."""
 
