@@ -55,7 +55,11 @@ class PhaseBook:
 
     def add(self, phase: str, seconds: float) -> None:
         """A phase has ended after ``seconds``."""
-        self._seen.setdefault(phase, Pace()).add(seconds)
+        seen = self._seen[phase] = self._seen.pop(phase, None) or Pace()
+        seen.add(seconds)
+        # Some name a phase after its epoch.
+        while len(self._seen) > MOST_PHASES:
+            del self._seen[next(iter(self._seen))]
 
     def budget(self, phase: str) -> float:
         """Seconds of silence that ``phase`` may take: what was set, else what was learned from at

@@ -14,6 +14,7 @@ from ray_sentinel.engine.events import (
     StragglersFound,
     Tick,
 )
+from ray_sentinel.engine.phases import MOST_PHASES, PhaseBook
 from ray_sentinel.engine.telemetry import KEPT
 from ray_sentinel.model.identity import Node
 from ray_sentinel.model.progress import Snapshot
@@ -179,6 +180,16 @@ def test_the_phases_of_the_last_jobs_are_kept() -> None:
     assert len(sim.engine.view._books) == MOST_BOOKS
     assert f"earlier-{3 * MOST_BOOKS - 1}" in known
     assert "job" in sim.engine.view._books, "that of a job that runs is never dropped"
+
+
+def test_phases_that_are_named_anew_each_time_are_bounded() -> None:
+    book = PhaseBook()
+    for epoch in range(3 * MOST_PHASES):
+        book.add(f"epoch-{epoch}", 5.0)
+        book.add("checkpoint", 30.0)
+    assert len(book._seen) == MOST_PHASES
+    assert book.budget("checkpoint") == 90.0
+    assert "checkpoint" in book.learned()
 
 
 def test_series_that_are_no_longer_sent_are_forgotten() -> None:
