@@ -30,6 +30,8 @@ CORRUPT = Metric(
 RESERVED = frozenset({STEP.name, FILL.name, CORRUPT.name})
 
 SEARCH_SECONDS = 10.0
+MAX_RUNS = 200
+"""Runs that are followed: of those that are no longer found, the ones written to last."""
 """Between two searches for folders."""
 READ_SECONDS = 1.0
 """Of one collection; a long file is read on in the next."""
@@ -106,6 +108,13 @@ class TensorboardCollector(Collector):
         for folder in sorted(found - self._runs.keys()):
             self.log.info("following the event files in %s", clean(str(folder)))
             self._runs[folder] = Run(folder, time.monotonic())
+        self._let_go(self._runs.keys() - found)
+
+    def _let_go(self, over: set[Path]) -> None:
+        oldest = sorted(over, key=lambda folder: (self._runs[folder].followed.written, folder))
+        for folder in oldest[: max(0, len(self._runs) - MAX_RUNS)]:
+            del self._runs[folder]
+            self._readership.leave(folder)
 
     def _pids(self) -> list[int]:
         if self._by_hand:

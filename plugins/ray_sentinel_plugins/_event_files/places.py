@@ -62,7 +62,7 @@ class Readership:
         host = newest.host if newest else ""
         here = host in self._names if host else has_rank_0
         if not here:
-            self._release(folder)
+            self.leave(folder)
             return False
         return self._locked(folder)
 
@@ -85,7 +85,8 @@ class Readership:
         self._locks[folder] = handle
         return True
 
-    def _release(self, folder: Path) -> None:
+    def leave(self, folder: Path) -> None:
+        """Leave a run to others."""
         handle = self._locks.pop(folder, None)
         if handle is not None:
             os.close(handle)
@@ -93,4 +94,4 @@ class Readership:
     def close(self) -> None:
         """Leave all runs to others."""
         for folder in list(self._locks):
-            self._release(folder)
+            self.leave(folder)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import socket
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +17,7 @@ from tensorboard.util import tensor_util
 
 from ray_sentinel.api import Context, Family, NoData, Sample
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
+from ray_sentinel_plugins import tensorboard
 from ray_sentinel_plugins._event_files import run as run_module
 from ray_sentinel_plugins._event_files.follow import FileName
 from ray_sentinel_plugins._event_files.places import Readership, open_folders
@@ -28,7 +31,7 @@ from ray_sentinel_plugins._event_files.run import (
     Run,
     Writer,
 )
-from ray_sentinel_plugins.tensorboard import TensorboardCollector
+from ray_sentinel_plugins.tensorboard import MAX_RUNS, TensorboardCollector
 
 
 @pytest.fixture(autouse=True)
@@ -370,3 +373,28 @@ def test_live_the_run_of_another_host_is_left_to_it(
     monkeypatch.setattr("socket.gethostname", lambda: "elsewhere")
     with pytest.raises(NoData, match="read from this node"):
         list(TensorboardCollector(context).collect())
+
+
+def test_runs_that_are_over_are_let_go_of_when_there_are_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    host = socket.gethostname()
+    context = Context(proc=tmp_path / "proc", state_dir=tmp_path, live=True)
+    collector = TensorboardCollector(context)
+    opened: set[Path] = set()
+    monkeypatch.setattr(tensorboard, "open_folders", lambda proc, pids: opened)
+    first = tmp_path / "goes-on"
+    for number in range(MAX_RUNS + 30):
+        folder = tmp_path / f"run-{number:03d}"
+        for one in (first, folder):
+            one.mkdir(exist_ok=True)
+            (one / f"events.out.tfevents.1.{host}.77.0").touch()
+        opened = {first, folder}
+        collector.search()
+        list(collector.collect())
+    assert len(collector._runs) == MAX_RUNS
+    assert collector._runs.keys() == collector._readership._locks.keys()
+    assert first in collector._runs
+    assert tmp_path / "run-000" not in collector._runs
+    collector.close()
