@@ -10,6 +10,7 @@ from rich.text import Text
 
 from ray_sentinel.cli.output import clean
 from ray_sentinel.model.status import JobStatus, NodeStatus, RankStatus, Status
+from ray_sentinel.report.words import cost_of
 
 COLOURS = {
     "healthy": "green",
@@ -84,13 +85,8 @@ def _job(job: JobStatus) -> Table:
 def _warnings(job: JobStatus) -> Iterator[Text]:
     """What telemetry shows, the worst first, and who slows the job down."""
     found = job.straggler
-    if found is not None and found.ranks:
-        whom = f"all ranks of {found.host}" if found.kind == "slow-node" else f"rank {found.ranks}"
-        heat = " ".join(f"{cost:.0f}" for _, cost in found.heat[-10:])
-        yield Text(
-            clean(f"{whom} costs {found.cost_percent:.0f} % of the time (lately, in %: {heat})"),
-            style="yellow",
-        )
+    if found is not None and found.whom:
+        yield Text(clean(cost_of(found)), style="yellow")
     for alert in sorted(job.alerts, key=lambda a: SEVERITIES.index(a.severity))[:MOST_ALERTS]:
         style = "bold red" if alert.severity == "critical" else "yellow"
         place = f"{alert.place}: " if alert.place else ""

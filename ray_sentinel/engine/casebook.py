@@ -8,6 +8,7 @@ from ray_sentinel.engine.case import Case
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.table import OPEN, advance
 from ray_sentinel.model.incident import Finding, Incident, Transition
+from ray_sentinel.model.straggler import StragglerStatus
 
 KEPT_INCIDENTS = 1000
 OURSELVES = "sentinel."
@@ -32,8 +33,10 @@ class CaseBook:
         known = [int(key) for key in self.incidents if key.isdecimal()]
         self._number = max((after, *known))
 
-    def open(self, finding: Finding, job: JobView, now: float) -> Case:
-        """A new incident, suspected, and its case."""
+    def open(
+        self, finding: Finding, job: JobView, now: float, slowed: StragglerStatus | None = None
+    ) -> Case:
+        """A new incident, suspected, and its case. ``slowed``: who slowed the job down before."""
         self._number += 1
         incident = Incident(
             id=f"{self._number:04d}",
@@ -48,6 +51,7 @@ class CaseBook:
             last_progress=job.moved_at(),
             job_since=job.first_seen,
             suspects=finding.suspects,
+            straggler=slowed,
             history=(Transition(now, "suspected", finding.summary),),
         )
         case = self.cases[incident.id] = Case(incident, job, now, finding.hard)

@@ -21,6 +21,7 @@ from ray_sentinel.engine.actions import (
     TakeStacks,
 )
 from ray_sentinel.engine.alerting import AlertBook
+from ray_sentinel.engine.case import Case
 from ray_sentinel.engine.casebook import ASKED, CaseBook
 from ray_sentinel.engine.cluster import ClusterView, NodeView
 from ray_sentinel.engine.events import (
@@ -39,6 +40,7 @@ from ray_sentinel.engine.events import (
     Tick,
 )
 from ray_sentinel.engine.follow import Follower
+from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.rule import load_rules
 from ray_sentinel.engine.sampling import routine_samples
 from ray_sentinel.engine.straggling import StragglerWatch
@@ -189,7 +191,10 @@ class Engine:
                     case.hard, case.opened_at = True, now
                 case.findings[finding.rule] = finding
             return []
-        return asking.everything(self.book.open(finding, job, now), now)
+        return asking.everything(self._open(finding, job, now), now)
+
+    def _open(self, finding: Finding, job: JobView, now: float) -> Case:
+        return self.book.open(finding, job, now, self._stragglers.status(job.key, now))
 
     def _stacks(self, event: StacksTaken, now: float) -> list[AnyAction]:
         facts = tuple(msgspec.structs.replace(fact, at=now) for fact in event.facts)
@@ -235,7 +240,7 @@ class Engine:
                 severity="info",
                 summary=f"{job.job}: {event.why}",
             )
-            case = self.book.open(finding, job, now)
+            case = self._open(finding, job, now)
             self.book.keep(case, advance(case.incident, "confirmed", now, event.why))
             actions += self._cases.capture(case, now)
         return actions

@@ -9,9 +9,10 @@ import msgspec
 
 from ray_sentinel.engine.case import Case
 from ray_sentinel.engine.ledger import Ledger
-from ray_sentinel.engine.wording import NEXT_STEPS, name_ranks
+from ray_sentinel.engine.wording import NEXT_STEPS
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.incident import FaultKind, Verdict
+from ray_sentinel.model.rank_names import name_ranks
 from ray_sentinel.model.stacks import StackFact
 
 MOST_STACKS = 12

@@ -9,8 +9,8 @@ from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.judgement import Decision, Judgement, unnamed
 from ray_sentinel.engine.ledger import Ledger
 from ray_sentinel.engine.ranks import RankView
-from ray_sentinel.engine.wording import name_ranks
 from ray_sentinel.model.incident import FaultKind
+from ray_sentinel.model.rank_names import name_ranks
 from ray_sentinel.model.stacks import StackFact
 
 BLIND_PATIENCES = 2.0

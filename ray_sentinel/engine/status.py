@@ -11,8 +11,8 @@ from ray_sentinel.engine.phases import JOINING, say_duration
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.straggling import StragglerWatch
 from ray_sentinel.engine.table import CONFIRMED
-from ray_sentinel.engine.wording import name_ranks
 from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.rank_names import name_ranks
 from ray_sentinel.model.status import JobStatus, RankStatus, State
 
 SLOW_SILENCE = 3.0
@@ -63,14 +63,9 @@ def _sentence(job: JobStatus) -> str:
 
 def _slowed(job: JobStatus) -> str:
     found = job.straggler
-    if found is None or not found.ranks:
+    if found is None or not found.whom:
         return ""
-    whom = (
-        f"all ranks of {found.host}"
-        if found.kind == "slow-node"
-        else "rank " + ", ".join(map(str, found.ranks))
-    )
-    return f"; {whom} slows it down by {found.cost_percent:.0f} %"
+    return f"; {found.whom} slows it down by {found.cost_percent:.0f} %"
 
 
 def _job(view: ClusterView, job: JobView, open_ones: list[Incident], now: float) -> JobStatus:

@@ -14,8 +14,7 @@ from ray_sentinel.engine.actions import AskArrivals
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.events import StragglersFound
 from ray_sentinel.engine.jobs import JobView
-from ray_sentinel.model.status import StragglerStatus
-from ray_sentinel.model.straggler import StragglerFacts
+from ray_sentinel.model.straggler import StragglerFacts, StragglerStatus
 
 LEAST_RANKS = 3
 LEAST_STEPS = 20

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from ray_sentinel.evidence.stacks.tree import ranges
 from ray_sentinel.model.incident import FaultKind
 
 PHRASES: dict[FaultKind, str] = {
@@ -95,9 +92,3 @@ NEXT_STEPS: dict[FaultKind, tuple[str, ...]] = {
         "recorder can tell more, or call attach() in the ranks.",
     ),
 }
-
-
-def name_ranks(numbers: Iterable[int]) -> str:
-    """``rank 3``, ``ranks 0-2, 5``."""
-    found = sorted(set(numbers))
-    return f"rank{'s' if len(found) > 1 else ''} {ranges(found)}"

@@ -8,6 +8,7 @@ import msgspec
 
 from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.model.straggler import StragglerStatus
 
 Severity = Literal["info", "warning", "critical"]
 
@@ -130,4 +131,6 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     history: tuple[Transition, ...] = ()
     processes: dict[str, ProcessId] = {}
     """The suspects' processes by rank, as text."""
+    straggler: StragglerStatus | None = None
+    """Who slowed the job down before it, where that was looked at lately."""
     version: int = 1

@@ -8,7 +8,7 @@ import msgspec
 
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.metrics import CollectorStatus
-from ray_sentinel.model.straggler import StragglerKind
+from ray_sentinel.model.straggler import StragglerStatus
 
 State = Literal["healthy", "slow", "stalled", "hung", "unknown"]
 
@@ -26,22 +26,6 @@ class RankStatus(msgspec.Struct, frozen=True, kw_only=True):
     step_age_seconds: float | None = None
     attached: bool = False
     role: str = ""
-
-
-class StragglerStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Who slows a job down that goes on, as the last look at its collectives shows."""
-
-    kind: StragglerKind
-    ranks: tuple[int, ...] = ()
-    host: str = ""
-    """Of the slow rank, or the slow node."""
-    cost_percent: float = 0.0
-    """Of the wall time that would be saved without."""
-    confidence: float = 0.0
-    at: float = 0.0
-    heat: tuple[tuple[float, float], ...] = ()
-    """(Unix time, cost in percent) of the looks so far, oldest first."""
-    evidence: tuple[str, ...] = ()
 
 
 class JobStatus(msgspec.Struct, frozen=True, kw_only=True):

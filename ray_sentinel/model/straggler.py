@@ -6,6 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from ray_sentinel.model.rank_names import name_ranks
+
 StragglerKind = Literal["slow-rank", "slow-node", "imbalance", "even", "cannot-tell"]
 """``imbalance``: ranks differ, and too many are slow to be the exception. ``even``: nobody is."""
 
@@ -42,3 +44,26 @@ class StragglerFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Slowest first."""
     evidence: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+
+
+class StragglerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Who slows a job down that goes on, as the last look at its collectives shows."""
+
+    kind: StragglerKind
+    ranks: tuple[int, ...] = ()
+    host: str = ""
+    """Of the slow rank, or the slow node."""
+    cost_percent: float = 0.0
+    """Of the wall time that would be saved without."""
+    confidence: float = 0.0
+    at: float = 0.0
+    heat: tuple[tuple[float, float], ...] = ()
+    """(Unix time, cost in percent) of the looks so far, oldest first."""
+    evidence: tuple[str, ...] = ()
+
+    @property
+    def whom(self) -> str:
+        """Who it is, for a sentence; "" where nobody is slow."""
+        if self.kind == "slow-node" and self.host:
+            return f"all ranks of {self.host}"
+        return name_ranks(self.ranks) if self.ranks else ""

@@ -8,6 +8,7 @@ from ray_sentinel.model.diagnosis import Diagnosis
 from ray_sentinel.model.incident import Incident, Verdict
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.report import series
+from ray_sentinel.report.incident_markdown import slowed
 from ray_sentinel.report.page import document, escaped, listing
 from ray_sentinel.report.stacks import frames, of_culprit
 from ray_sentinel.report.words import moment, percent, since
@@ -36,6 +37,7 @@ def html(incident: Incident, diagnosis: Diagnosis | None = None) -> str:
     if verdict is not None:
         body += [_culprits(verdict), listing("What to do", verdict.next_steps), _evidence(verdict)]
         body += [listing("What the others wait for", verdict.waiting), _stacks(verdict)]
+    body.append(listing("Who slowed it down before", slowed(incident)))
     if diagnosis is not None:
         body.append(listing("What the time series say", tuple(series.lines(diagnosis))))
     body.append(_timeline(incident))

@@ -9,7 +9,7 @@ from ray_sentinel.model.incident import Incident, Verdict
 from ray_sentinel.report import series
 from ray_sentinel.report.markdown_table import table
 from ray_sentinel.report.stacks import frames, of_culprit
-from ray_sentinel.report.words import moment, percent, plain, since
+from ray_sentinel.report.words import cost_of, moment, percent, plain, since
 
 
 def markdown(
@@ -34,6 +34,7 @@ def _lines(
         waiting = [f"- {plain(line)}" for line in verdict.waiting]
         yield from _section("What the others wait for", waiting)
         yield from _stacks(verdict)
+    yield from _section("Who slowed it down before", [f"- {plain(s)}" for s in slowed(incident)])
     if diagnosis is not None:
         told = [f"- {line}" for line in series.lines(diagnosis)]
         yield from _section("What the time series say", told)
@@ -91,6 +92,12 @@ def _stacks(verdict: Verdict) -> Iterator[str]:
         rank = fact.rank.rank if fact.rank is not None else "?"
         title = f"Stack of rank {rank} ({who}, pid {fact.process.pid}, {fact.tool})"
         yield from _section(title, ["```", *frames(fact), "```"])
+
+
+def slowed(incident: Incident) -> tuple[str, ...]:
+    """Who slowed the job down before the incident, and what shows it."""
+    found = incident.straggler
+    return (cost_of(found), *found.evidence) if found is not None and found.whom else ()
 
 
 def _timeline(incident: Incident) -> Iterator[str]:

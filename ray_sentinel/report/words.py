@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 
+from ray_sentinel.model.straggler import StragglerStatus
 from ray_sentinel.text import one_line as plain
 
-__all__ = ["moment", "percent", "plain", "since"]
+__all__ = ["cost_of", "moment", "percent", "plain", "since"]
+
+MOST_HEAT = 10
+"""Looks at a straggler whose costs are said."""
 
 
 def moment(at: float | None) -> str:
@@ -25,3 +29,9 @@ def since(start: float | None, at: float | None) -> str:
 def percent(confidence: float) -> str:
     """A confidence of 0..1 for people."""
     return f"{100 * confidence:.0f} %"
+
+
+def cost_of(found: StragglerStatus) -> str:
+    """Who slows a job down and what that costs it, now and in the last looks."""
+    heat = " ".join(f"{cost:.0f}" for _, cost in found.heat[-MOST_HEAT:])
+    return f"{found.whom} costs {found.cost_percent:.0f} % of the time (lately, in %: {heat})"

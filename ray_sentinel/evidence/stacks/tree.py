@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from ray_sentinel.model.rank_names import name_ranks
 from ray_sentinel.model.stacks import Activity, StackFact
 
 
@@ -122,7 +123,7 @@ def who(members: Iterable[StackFact], limit: int = 12) -> str:
     ranks = sorted({fact.rank.rank for fact in listed if fact.rank})
     parts: list[str] = []
     if ranks:
-        parts.append(("rank " if len(ranks) == 1 else "ranks ") + ranges(ranks))
+        parts.append(name_ranks(ranks))
     others = sorted({(f.process.host, f.process.pid) for f in listed if f.rank is None})
     parts += [f"{host or 'host unknown'} pid {pid}".strip() for host, pid in others[:limit]]
     if len(others) > limit:
@@ -134,21 +135,3 @@ def place_of(fact: StackFact) -> str:
     """Where in the code a process stands, for people: its innermost Python frame if it has one."""
     python = (place for place in reversed(fact.signature) if place.endswith(")"))
     return next(python, fact.signature[-1] if fact.signature else "")[:200]
-
-
-def ranges(numbers: Sequence[int]) -> str:
-    """Sorted numbers in short.
-
-    >>> ranges([0, 1, 2, 5, 7, 8])
-    '0-2, 5, 7-8'
-    """
-    parts: list[str] = []
-    start = previous = None
-    for number in (*numbers, None):
-        if previous is not None and number == previous + 1:
-            previous = number
-            continue
-        if start is not None:
-            parts.append(str(start) if start == previous else f"{start}-{previous}")
-        start = previous = number
-    return ", ".join(parts)

@@ -8,7 +8,8 @@ from rich.console import Console
 
 from ray_sentinel.cli.status_view import status_view
 from ray_sentinel.model.alert import Alert
-from ray_sentinel.model.status import JobStatus, Status, StragglerStatus
+from ray_sentinel.model.status import JobStatus, Status
+from ray_sentinel.model.straggler import StragglerStatus
 
 
 def shown(**job: object) -> str:
@@ -38,7 +39,7 @@ def test_a_straggler_is_shown_with_its_cost() -> None:
     found = StragglerStatus(
         kind="slow-rank", ranks=(3,), cost_percent=24.6, heat=((1.0, 20.0), (2.0, 24.6))
     )
-    assert "costs 25 % of the time (lately, in %: 20 25)" in shown(straggler=found)
+    assert "rank 3 costs 25 % of the time (lately, in %: 20 25)" in shown(straggler=found)
 
 
 def test_many_alerts_are_bounded() -> None:

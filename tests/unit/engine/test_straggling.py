@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
+import msgspec
+
 from ray_sentinel.config import Config, Stragglers
 from ray_sentinel.engine.actions import AnyAction, AskArrivals
 from ray_sentinel.engine.events import StragglersFound
 from ray_sentinel.model.straggler import StragglerFacts
+from ray_sentinel.report.bundle import rendered
 from tests.support.engine_sim import Sim
 
 
@@ -44,6 +49,34 @@ def test_a_straggler_is_told_in_status_with_its_cost_and_its_heat() -> None:
     assert len(job.straggler.heat) == 3
     assert "rank 3 slows it down by 25 %" in sentence
     assert not sim.incidents()
+
+
+def test_an_incident_knows_who_slowed_the_job_down_before() -> None:
+    sim = SlowSim()
+    sim.facts = msgspec.structs.replace(SLOW, evidence=("rank 3 is busy for 80 % of the time",))
+    sim.run(200)
+    sim.stick(3)
+    sim.run(20)
+    (incident,) = sim.incidents()
+    assert incident.straggler is not None
+    assert incident.straggler.ranks == (3,)
+    files = rendered(incident)
+    for name in ("report.md", "report.html"):
+        text = files[name].decode()
+        assert "Who slowed it down before" in text
+        assert "rank 3 costs 25 % of the time (lately, in %: 25 25 25)" in text
+        assert "rank 3 is busy for 80 % of the time" in text
+    assert json.loads(files["incident.json"])["straggler"]["cost_percent"] == 25.0
+
+
+def test_where_nobody_slowed_it_down_the_report_says_nothing_of_it() -> None:
+    sim = SlowSim()
+    sim.facts = StragglerFacts(kind="even", confidence=0.9)
+    sim.run(200)
+    sim.stick(3)
+    sim.run(20)
+    (incident,) = sim.incidents()
+    assert b"slowed it down" not in rendered(incident)["report.md"]
 
 
 def test_what_is_old_is_no_longer_said() -> None:

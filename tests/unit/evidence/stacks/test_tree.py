@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ray_sentinel.evidence.stacks import classes, merge, movement, movements, render, who
-from ray_sentinel.evidence.stacks.tree import Node, ranges
+from ray_sentinel.evidence.stacks.tree import Node
 from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.stacks import StackFact, Tool
 
@@ -66,13 +66,6 @@ def test_an_empty_tree() -> None:
 def test_processes_without_a_stack_are_a_class_by_their_error() -> None:
     one, two = (StackFact(process=ProcessId("n", i), error=e) for i, e in ((1, "x"), (2, "y")))
     assert len(classes([one, two])) == 2
-
-
-@pytest.mark.parametrize(
-    ("numbers", "text"), [([], ""), ([3], "3"), ([0, 1, 2, 5, 7, 8], "0-2, 5, 7-8")]
-)
-def test_ranges(numbers: list[int], text: str) -> None:
-    assert ranges(numbers) == text
 
 
 def test_who_names_host_and_pid_where_the_rank_is_unknown() -> None:

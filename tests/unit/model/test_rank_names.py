@@ -1,0 +1,17 @@
+from __future__ import annotations
+
+import pytest
+
+from ray_sentinel.model.rank_names import name_ranks, ranges
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"), [([], ""), ([3], "3"), ([0, 1, 2, 5, 7, 8], "0-2, 5, 7-8")]
+)
+def test_ranges(numbers: list[int], text: str) -> None:
+    assert ranges(numbers) == text
+
+
+def test_ranks_are_named_once_and_in_order() -> None:
+    assert name_ranks([3]) == "rank 3"
+    assert name_ranks([5, 1, 0, 2, 1]) == "ranks 0-2, 5"
