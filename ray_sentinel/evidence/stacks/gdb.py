@@ -99,7 +99,7 @@ def _frames(body: str) -> tuple[Frame, ...]:
     for line in body.split("\n"):
         if match := _FRAME.match(line):
             if match.group(1) == "0" and found:
-                if whole:
+                if whole and len(found) > 1:
                     break  # a second backtrace of the same thread: "bt" after another one
                 found.clear()  # single frames, shown by "up" and "down" before the backtrace
             whole = whole or match.group(1) == "0"

@@ -96,6 +96,8 @@ def parse(text: str, process: ProcessId, at: float = 0.0) -> tuple[StackTrace, .
             header_pid, task = found
             pid = pid or header_pid
             tasks.append(task)
+    if len(tasks) > 1 and tasks[0].tid is None:
+        tasks.pop(0)  # a log's beginning: whose frames these are was said above it
     threads = tuple(task.thread(pid) for task in tasks)
     state = state or next((task.state for task in tasks if task.state and task.tid == pid), "")
     who = process if pid == process.pid else ProcessId(process.host, pid, process.start)

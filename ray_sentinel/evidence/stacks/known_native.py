@@ -117,9 +117,13 @@ NATIVE: tuple[Row, ...] = (
     ),
     Row(m.DEVICE, r"(cu|cuda|hip)Memcpy(?!.*Async)\w*|(cu|cuda|hip)Memset(?!.*Async)\w*"),
     Row(
+        m.DEVICE_RELEASE,
+        r"(cu|cuda|hip)(Mem)?(Free|HostFree|FreeHost|HostUnregister|Unmap|Release)\w*",
+    ),
+    Row(
         m.ALLOCATION,
-        r"(cu|cuda|hip)(Mem)?(Malloc|Free|Alloc|HostAlloc|FreeHost|HostRegister|AddressReserve"
-        r"|Create|Map)\w*|c10::(cuda|hip)::\w*CachingAllocator::.*"
+        r"(cu|cuda|hip)(Mem)?(Malloc|Alloc|HostAlloc|HostRegister|AddressReserve|Create|Map)\w*"
+        r"|c10::(cuda|hip)::\w*CachingAllocator::.*"
         r"|(malloc|calloc|realloc|free|posix_memalign|int_malloc|int_free|sysmalloc"
         r"|mmap|munmap|mremap|madvise|brk|sbrk|je_\w*alloc\w*|tc_\w*alloc\w*|mi_\w*alloc\w*)",
     ),

@@ -231,3 +231,29 @@ def test_the_threads_of_a_kernel_without_a_name_tell_whose_it_is(
     )
     found = fact(text)
     assert (len(found.kernels), found.waits_for_others) == (1 if waits else 0, waits)
+
+
+def test_freeing_device_memory_may_wait_for_a_collectives_kernel() -> None:
+    text = (
+        "#0  0x1 in ?? () from /lib64/libcuda.so.1\n#1  0x2 in cudaFree () from libcudart.so.12\n"
+        "#2  0x3 in main () at train.cc:7\n"
+    )
+    assert (fact(text).activity, fact(text).waits_for_others) == ("allocation", None)
+    assert fact(text.replace("Free", "Malloc")).waits_for_others is False
+
+
+def test_the_frame_that_gdb_shows_when_it_attaches_is_not_the_backtrace() -> None:
+    text = (
+        "#0  0x00007ffff7d23117 in ?? () from /lib/libc.so.6\n"
+        "(gdb) where\n"
+        "#0  0x00007ffff7d23117 in ?? () from /lib/libc.so.6\n"
+        "#1  0x00007fff90dc9f67 in commFree (comm=0x718d9f0) at init.cc:182\n"
+        "#2  0x00007fff90dcf09a in ncclCommAbort (comm=0x718d9f0) at init.cc:2027\n"
+    )
+    assert fact(text).label == "closing the process group"
+
+
+def test_frames_before_the_first_blocked_task_are_another_ones() -> None:
+    text = "[ 1.0]  SyS_ioctl+0x79/0x90\n" + HUNG_TASK
+    assert [thread.tid for thread in trace(text).threads] == [639694]
+    assert fact(text).activity == "storage-wait"
