@@ -6,29 +6,54 @@ import json
 import re
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from ray_sentinel.errors import InputError
 from ray_sentinel.text import CONTROL, clean
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Say", "clean", "console", "forgive", "print_error", "print_json", "speaker"]
+__all__ = [
+    "Say",
+    "clean",
+    "console",
+    "forgive",
+    "json_text",
+    "print_error",
+    "print_json",
+    "speaker",
+    "write_report",
+]
 
 _NOT_ASCII = re.compile(r"[^\t\n -~]")
 
 
 def print_json(value: Any) -> None:
     """``value`` (plain data or records) as one indented JSON document on stdout."""
+    text = json_text(value, in_order=True)
+    sys.stdout.write((CONTROL if _takes_all() else _NOT_ASCII).sub(_escaped, text) + "\n")
+
+
+def json_text(value: Any, *, in_order: bool = False) -> str:
+    """``value`` (plain data or records) as indented JSON; ``in_order`` sorts the keys."""
     try:
-        encoded = msgspec.json.encode(value, order="deterministic")
-        text = msgspec.json.format(encoded, indent=2).decode()
+        encoded = msgspec.json.encode(value, order="deterministic" if in_order else None)
+        return msgspec.json.format(encoded, indent=2).decode()
     except UnicodeEncodeError:
         # A name of a file that is no UTF-8: as an escape, from which Python gets it back.
-        text = json.dumps(msgspec.to_builtins(value), sort_keys=True, indent=2)
-    sys.stdout.write((CONTROL if _takes_all() else _NOT_ASCII).sub(_escaped, text) + "\n")
+        return json.dumps(msgspec.to_builtins(value), sort_keys=in_order, indent=2)
+
+
+def write_report(path: Path, text: str) -> None:
+    """A report into a file; what is no text in it as an escape. Raises InputError."""
+    try:
+        path.write_text(text, encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror}") from None
 
 
 def _takes_all() -> bool:

@@ -17,7 +17,7 @@ from rich.markdown import Markdown
 from ray_sentinel.cli import named_paths
 from ray_sentinel.cli.diagnosis import progress_bar
 from ray_sentinel.cli.job_logs import gather
-from ray_sentinel.cli.output import clean, print_json
+from ray_sentinel.cli.output import clean, print_json, write_report
 from ray_sentinel.diagnose.case import Case
 from ray_sentinel.diagnose.comparison import Comparison, Side, compare
 from ray_sentinel.diagnose.logs import LogFacts
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="which of several runs of event files to take: once for all jobs, or once for each",
     )
     parser.add_argument("--prometheus", metavar="PATH", default="", help="the prometheus program")
-    parser.add_argument("--report", metavar="FILE", help="also write FILE.md")
+    parser.add_argument("--report", metavar="FILE", help="also write it, as Markdown")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -63,10 +63,7 @@ def run(args: argparse.Namespace) -> int:
         found = [compare(sides[0], side) for side in sides[1:]]
     text = "\n\n".join(markdown(one) for one in found) + "\n"
     if args.report:
-        try:
-            Path(args.report).write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise InputError(f"{args.report} cannot be written: {error.strerror}") from None
+        write_report(Path(args.report), text)
     if args.json:
         print_json({"analysis": "multi-job-comparison", "comparisons": found})
     else:

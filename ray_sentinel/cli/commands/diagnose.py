@@ -21,7 +21,7 @@ from ray_sentinel import config
 from ray_sentinel.cli import named_paths
 from ray_sentinel.cli.diagnosis import progress_bar, summary
 from ray_sentinel.cli.job_logs import gather
-from ray_sentinel.cli.output import print_json
+from ray_sentinel.cli.output import json_text, print_json, write_report
 from ray_sentinel.cli.quantities import amount, port, positive
 from ray_sentinel.diagnose.case import Options
 from ray_sentinel.diagnose.examine import examine
@@ -103,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
                 source_seconds=getattr(opened.source, "seconds_waiting", 0.0),
             )
     for file in args.report:
-        write_report(Path(file), report)
+        write_report(Path(file), _rendered(Path(file), report))
     if args.json:
         print_json(as_data(report))
     else:
@@ -130,17 +130,12 @@ def _options(args: argparse.Namespace, opened: Opened) -> Options:
     )
 
 
-def write_report(path: Path, report: Report) -> None:
-    """Write the report in the format that the file's name tells."""
+def _rendered(path: Path, report: Report) -> str:
+    """The report in the format that the file's name tells. Raises InputError for another."""
     formats = {".md": markdown, ".html": html}
     suffix = path.suffix.lower()
     if suffix == ".json":
-        text = msgspec.json.format(msgspec.json.encode(as_data(report)), indent=2).decode() + "\n"
-    elif suffix in formats:
-        text = formats[suffix](report)
-    else:
+        return json_text(as_data(report)) + "\n"
+    if suffix not in formats:
         raise InputError(f"{path}: a report is written as .md, .html or .json")
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror}") from None
+    return formats[suffix](report)

@@ -20,7 +20,7 @@ def _crash(world: World) -> tuple[float, float, int]:
 def _truth(world: World, cause: str, crash: float, timeout: float, host: int,
            guilty: bool = False) -> Truth:  # fmt: skip
     name = world.names[host]
-    options = (("crash_at", world.begin + crash), ("heartbeat_timeout", timeout),
+    options = (("crash_at", float(world.begin + crash)), ("heartbeat_timeout", timeout),
                ("accused", (name,)))  # fmt: skip
     hosts = frozenset({name}) if guilty else frozenset()
     return Truth("heartbeat", cause, hosts, onset=world.begin + crash - timeout, options=options)

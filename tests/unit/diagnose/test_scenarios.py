@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from ray_sentinel.diagnose.playbooks import playbooks
+from ray_sentinel.report.diagnosis_json import as_data
 from tests.support.diagnosis import case_of, diagnosed, faults
 from tests.support.tsdb_scenarios.catalogue import scenario, scenarios
 
@@ -31,6 +33,7 @@ def test_planted_cause_and_culprits_are_named(name: str) -> None:
         how = {"model": MODELS[seed % 4], "hosts": size, "style": ("ray", "ours")[seed // 2 % 2]}
         _, truth, report = diagnosed(name, seed, **how)
         wrong += [f"seed {seed}: {fault}" for fault in faults(truth, report.diagnosis)]
+        assert msgspec.json.encode(as_data(report)), "what --json prints"
     assert not wrong
 
 
