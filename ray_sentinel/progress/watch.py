@@ -148,7 +148,9 @@ class NodeWatch:
         snapshots = self._snapshots(found)
         self._follow(found, table)
         dead = [view for view in views if not _lives(view, table)]
-        for view in dead:
+        # A worker that attached under many names has left a record of each.
+        left = [view for view in views if view.detached]
+        for view in (*dead, *left):
             self.records.rest(view)
         self._untold += self._departures.late(dead, self._owned, self._dead_rank)
         self._states.forget({item.process.key for item in found})

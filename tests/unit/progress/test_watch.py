@@ -1,11 +1,14 @@
+import os
 from pathlib import Path
 
 import pytest
 
 from ray_sentinel.model.identity import Node
+from ray_sentinel.progress.identity import RankIdentity
 from ray_sentinel.progress.process_state import StateReader
 from ray_sentinel.progress.ray_workers import RayWorker
 from ray_sentinel.progress.watch import NodeWatch
+from ray_sentinel.progress.writer import ProgressWriter
 from tests.support.proc_tree import ProcTree
 
 
@@ -206,3 +209,22 @@ def test_an_exit_outlives_a_look_that_fails(machine, monkeypatch):
             watch.poll()
     _, exits = watch.poll()
     assert [exit.rank.id.rank for exit in exits] == [1]
+
+
+def test_records_that_a_living_process_has_let_go_of_are_not_held_open(tmp_path):
+    def attached(job: str) -> ProgressWriter:
+        return ProgressWriter.open(RankIdentity(job=job, rank=0), [tmp_path])
+
+    watch = NodeWatch(Node(id="n", host="h", address="10.0.0.1"), folders=[tmp_path])
+    for number in range(20):
+        writer = attached(f"trial-{number}")
+        writer.step(number)
+        (item,) = (one for one in watch.poll()[0] if one.rank.process.pid == os.getpid())
+        assert item.rank.id.job == f"trial-{number}"
+        writer.close()
+    writer = attached("trial-0")
+    (item,) = (one for one in watch.poll()[0] if one.rank.process.pid == os.getpid())
+    assert item.rank.id.job == "trial-0", "the same name again is another record"
+    assert watch.records._opened == 1
+    writer.close()
+    watch.close()
