@@ -55,7 +55,7 @@ class PhaseBook:
 
     def add(self, phase: str, seconds: float) -> None:
         """A phase has ended after ``seconds``."""
-        seen = self._seen[phase] = self._seen.pop(phase, None) or Pace()
+        seen = self._seen[phase] = self._seen.pop(phase, Pace())
         seen.add(seconds)
         # Some name a phase after its epoch.
         while len(self._seen) > MOST_PHASES:
