@@ -25,6 +25,7 @@ __all__ = [
     "json_text",
     "print_error",
     "print_json",
+    "print_json_line",
     "speaker",
     "write_report",
 ]
@@ -34,18 +35,28 @@ _NOT_ASCII = re.compile(r"[^\t\n -~]")
 
 def print_json(value: Any) -> None:
     """``value`` (plain data or records) as one indented JSON document on stdout."""
-    text = json_text(value, in_order=True)
-    sys.stdout.write((CONTROL if _takes_all() else _NOT_ASCII).sub(_escaped, text) + "\n")
+    _write_json(json_text(value, in_order=True))
 
 
-def json_text(value: Any, *, in_order: bool = False) -> str:
-    """``value`` (plain data or records) as indented JSON; ``in_order`` sorts the keys."""
+def print_json_line(value: Any) -> None:
+    """The same on one line, at once: as programs read a stream."""
+    _write_json(json_text(value, indent=0))
+    sys.stdout.flush()
+
+
+def json_text(value: Any, *, in_order: bool = False, indent: int = 2) -> str:
+    """``value`` (plain data or records) as JSON; ``in_order`` sorts the keys, ``indent`` 0 is one
+    line."""
     try:
         encoded = msgspec.json.encode(value, order="deterministic" if in_order else None)
-        return msgspec.json.format(encoded, indent=2).decode()
+        return (msgspec.json.format(encoded, indent=indent) if indent else encoded).decode()
     except UnicodeEncodeError:
         # A name of a file that is no UTF-8: as an escape, from which Python gets it back.
-        return json.dumps(msgspec.to_builtins(value), sort_keys=in_order, indent=2)
+        return json.dumps(msgspec.to_builtins(value), sort_keys=in_order, indent=indent or None)
+
+
+def _write_json(text: str) -> None:
+    sys.stdout.write((CONTROL if _takes_all() else _NOT_ASCII).sub(_escaped, text) + "\n")
 
 
 def write_report(path: Path, text: str) -> None:

@@ -6,13 +6,11 @@ Exit code 0 when all is well, 1 when a job hangs or stalls, 3 when nobody watche
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 
-import msgspec
 from rich.live import Live
 
-from ray_sentinel.cli.output import console, print_json
+from ray_sentinel.cli.output import console, print_json, print_json_line
 from ray_sentinel.cli.quantities import positive
 from ray_sentinel.cli.reach import Asked, add_common, add_url, asked
 from ray_sentinel.cli.status_view import status_view
@@ -51,9 +49,7 @@ def run(args: argparse.Namespace) -> int:
 def _watch(found: Asked, args: argparse.Namespace) -> int:
     if args.json:
         while True:
-            # One document a line, as programs read a stream.
-            sys.stdout.write(msgspec.json.encode(found.ask("status", Status)).decode() + "\n")
-            sys.stdout.flush()
+            print_json_line(found.ask("status", Status))
             time.sleep(max(args.interval, SHORTEST))
     with Live(console=console(), auto_refresh=False, screen=False) as live:
         while True:

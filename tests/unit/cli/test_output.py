@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import json
 import sys
+from collections.abc import Callable
 
 import pytest
 
-from ray_sentinel.cli.output import forgive, print_error, print_json
+from ray_sentinel.cli.output import forgive, print_error, print_json, print_json_line
 
 HOSTILE = "a\x1b[2J\x7f\x9b31m\u202ez → é 😀\t\n"
 
@@ -23,11 +24,12 @@ def written(monkeypatch: pytest.MonkeyPatch, encoding: str) -> io.BytesIO:
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii", "latin-1"])
+@pytest.mark.parametrize("print_it", [print_json, print_json_line])
 def test_json_is_the_same_to_a_reader_and_harmless_to_a_terminal(
-    monkeypatch: pytest.MonkeyPatch, encoding: str
+    monkeypatch: pytest.MonkeyPatch, print_it: Callable[[object], None], encoding: str
 ) -> None:
     raw = written(monkeypatch, encoding)
-    print_json({"said": HOSTILE})
+    print_it({"said": HOSTILE})
     text = raw.getvalue().decode(encoding)
     assert json.loads(text) == {"said": HOSTILE}
     assert not set(text) & set("\x1b\x7f\x9b\u202e")
@@ -40,3 +42,10 @@ def test_an_error_is_told_also_where_its_characters_are_not_known(
     raw = written(monkeypatch, "ascii")
     print_error("no file “a” \udcff")
     assert raw.getvalue() == b"ray-sentinel: no file \\u201ca\\u201d \\udcff\n"
+
+
+def test_a_stream_has_one_document_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    for number in (1, 2):
+        print_json_line({"said": "a\nb", "number": number})
+    lines = capsys.readouterr().out.splitlines()
+    assert [json.loads(line)["number"] for line in lines] == [1, 2]
