@@ -9,10 +9,6 @@ from tests.support.tsdb_scenarios.truth import Scenario, Truth
 from tests.support.tsdb_scenarios.world import World
 
 
-def _who(world: World) -> tuple[int, int]:
-    return int(world.rng.integers(world.hosts)), int(world.rng.integers(world.gpus))
-
-
 def _truth(world: World, cause: str, gpus: list[tuple[int, int]], at: float) -> Truth:
     names = frozenset((world.names[host], str(gpu)) for host, gpu in gpus)
     hosts = frozenset(host for host, _ in names)
@@ -36,7 +32,7 @@ def _heat(world: World, host: int, gpus: list[int], start: float, end: float) ->
 def throttle(world: World) -> Truth:
     """One GPU overheats and throttles to the end."""
     decoys.usual(world)
-    host, gpu = _who(world)
+    host, gpu = world.any_gpu()
     at = _heat(world, host, [gpu], world.draw((0.4, 0.55)) * world.t[-1], np.inf)
     return _truth(world, "thermal", [(host, gpu)], at)
 
@@ -44,7 +40,7 @@ def throttle(world: World) -> Truth:
 def throttle_and_back(world: World) -> Truth:
     """One GPU overheats for a while."""
     decoys.usual(world)
-    host, gpu = _who(world)
+    host, gpu = world.any_gpu()
     start = 0.4 * world.t[-1]
     at = _heat(world, host, [gpu], start, start + 0.25 * world.t[-1])
     return _truth(world, "thermal", [(host, gpu)], at)
@@ -53,7 +49,7 @@ def throttle_and_back(world: World) -> Truth:
 def cooling(world: World) -> Truth:
     """A host's cooling fails: all its GPUs."""
     decoys.usual(world)
-    host, _ = _who(world)
+    host, _ = world.any_gpu()
     gpus = list(range(world.gpus))
     at = _heat(world, host, gpus, world.draw((0.4, 0.55)) * world.t[-1], np.inf)
     return _truth(world, "thermal", [(host, gpu) for gpu in gpus], at)
@@ -62,7 +58,7 @@ def cooling(world: World) -> Truth:
 def clock(world: World) -> Truth:
     """A core clock drops at once, without heat: power brake, firmware."""
     decoys.usual(world)
-    host, gpu = _who(world)
+    host, gpu = world.any_gpu()
     start = world.draw((0.4, 0.55)) * world.t[-1]
     drop = world.draw((0.15, 0.4))
     cells = world.after(start)
@@ -75,7 +71,7 @@ def clock(world: World) -> Truth:
 def weak(world: World) -> Truth:
     """A card that draws a third less than the others throughout."""
     decoys.usual(world)
-    host, gpu = _who(world)
+    host, gpu = world.any_gpu()
     world.power_factor[host, gpu] *= world.draw((0.55, 0.72))
     return _truth(world, "power outlier", [(host, gpu)], 0.0)
 
@@ -83,7 +79,7 @@ def weak(world: World) -> Truth:
 def correctable(world: World) -> Truth:
     """Corrected memory errors pile up on one card."""
     decoys.usual(world)
-    host, gpu = _who(world)
+    host, gpu = world.any_gpu()
     start = 0.3 * world.t[-1]
     name = next(n for n in world.errors if n.endswith(("umc_ce_total", "ecc_corrected_total")))
     cells = np.flatnonzero(world.after(start))
@@ -94,7 +90,7 @@ def correctable(world: World) -> Truth:
 def hot_without_effect(world: World) -> Truth:
     """A card above 90 °C that does not throttle yet."""
     decoys.usual(world)
-    host, gpu = _who(world)
+    host, gpu = world.any_gpu()
     start = 0.4 * world.t[-1]
     world.temp_extra[host, gpu] += np.where(world.after(start), world.draw((26, 34)), 0.0)
     return _truth(world, "hot", [(host, gpu)], start)

@@ -72,7 +72,7 @@ def absent(world: World) -> Truth:
     """One GPU's rank never enters the collective: it rests, the others poll."""
     decoys.usual(world)
     at = _stop(world)
-    host, gpu = int(world.rng.integers(world.hosts)), int(world.rng.integers(world.gpus))
+    host, gpu = world.any_gpu()
     world.state[host, gpu, world.after(at)] = REST
     name = world.names[host]
     return Truth("hang", "rank absent", frozenset({name}), frozenset({(name, str(gpu))}),

@@ -9,10 +9,6 @@ from tests.support.tsdb_scenarios.truth import Scenario, Truth
 from tests.support.tsdb_scenarios.world import GONE, World
 
 
-def _who(world: World) -> tuple[int, int]:
-    return int(world.rng.integers(world.hosts)), int(world.rng.integers(world.gpus))
-
-
 def _truth(world: World, cause: str, host: int, gpu: int | None, at: float) -> Truth:
     name = world.names[host]
     gpus = frozenset({(name, str(gpu))}) if gpu is not None else frozenset()
@@ -26,7 +22,7 @@ def _error(world: World, *ends: str) -> str:
 def uncorrectable(world: World) -> Truth:
     """Memory errors that cannot be corrected; the job stops with them."""
     decoys.usual(world)
-    host, gpu = _who(world)
+    host, gpu = world.any_gpu()
     at = world.draw((0.5, 0.75)) * world.t[-1]
     name = _error(world, "umc_ue_total", "ecc_uncorrected_total")
     world.errors[name][host, gpu, int(at / world.interval)] += float(world.rng.integers(1, 9))
@@ -37,7 +33,7 @@ def uncorrectable(world: World) -> Truth:
 def after_correctable(world: World) -> Truth:
     """Correctable errors pile up for a while, then an uncorrectable one stops the job."""
     decoys.usual(world)
-    host, gpu = _who(world)
+    host, gpu = world.any_gpu()
     at = world.draw((0.6, 0.75)) * world.t[-1]
     soft = _error(world, "umc_ce_total", "ecc_corrected_total")
     cells = np.flatnonzero(world.after(0.3 * world.t[-1], at))
@@ -51,7 +47,7 @@ def after_correctable(world: World) -> Truth:
 def pcie(world: World) -> Truth:
     """A fatal PCIe error; the GPU goes dark."""
     decoys.usual(world)
-    host, gpu = _who(world)
+    host, gpu = world.any_gpu()
     at = world.draw((0.5, 0.75)) * world.t[-1]
     world.errors["hw_gpu_pcie_fatal_total"][host, gpu, int(at / world.interval)] += 1.0
     world.state[host, gpu, world.after(at)] = GONE
@@ -62,7 +58,7 @@ def pcie(world: World) -> Truth:
 def off_the_bus(world: World) -> Truth:
     """One GPU's series end; the job stops."""
     decoys.usual(world)
-    host, gpu = _who(world)
+    host, gpu = world.any_gpu()
     at = world.draw((0.5, 0.75)) * world.t[-1]
     world.gpu_alive[host, gpu, world.after(at)] = False
     world.halt = at + world.draw((0, 10))
@@ -72,7 +68,7 @@ def off_the_bus(world: World) -> Truth:
 def xid(world: World) -> Truth:
     """An Xid 79 whose series comes into being with it; the job stops."""
     decoys.usual(world)
-    host, gpu = _who(world)
+    host, gpu = world.any_gpu()
     at = world.draw((0.5, 0.75)) * world.t[-1]
     cells = world.after(at)
     labels = {"host": world.names[host], "gpu": str(gpu), "xid": "79"}
@@ -85,7 +81,7 @@ def xid(world: World) -> Truth:
 def node_with_errors(world: World) -> Truth:
     """The kernel log counts GPU errors, then the node is gone."""
     decoys.usual(world)
-    host, _ = _who(world)
+    host, _ = world.any_gpu()
     at = world.draw((0.5, 0.75)) * world.t[-1]
     early = at - world.draw((20, 90))
     world.rates["hw_dmesg_gpu_errors_total"][host, world.after(early, at)] += 0.3
@@ -97,7 +93,7 @@ def node_with_errors(world: World) -> Truth:
 def driver_hang(world: World) -> Truth:
     """A kernel bug in error reporting: slow cycles, holes in GPU series; training goes on."""
     decoys.usual(world)
-    host, _ = _who(world)
+    host, _ = world.any_gpu()
     at = world.draw((0.2, 0.4)) * world.t[-1]
     cells = np.flatnonzero(world.after(at))
     slow = cells[world.rng.random(cells.size) < world.draw((0.25, 0.5))]

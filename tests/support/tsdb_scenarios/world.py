@@ -76,6 +76,10 @@ class World:
         """One number from a range."""
         return float(self.rng.uniform(*span))
 
+    def any_gpu(self) -> tuple[int, int]:
+        """A host and one of its GPUs, drawn."""
+        return int(self.rng.integers(self.hosts)), int(self.rng.integers(self.gpus))
+
     def after(self, seconds: float, until: float = np.inf) -> np.ndarray:
         """(T,) the cells from ``seconds`` after the begin to ``until``."""
         return (self.t >= seconds) & (self.t < until)
