@@ -45,6 +45,8 @@ _ANNOUNCED = 2
 """Lines after one that ends with a colon, such as a list of tasks."""
 _SNIPPET = re.compile(r"\[Rank (?P<rank>\d+)(?: Error Snippet)?\]:?")
 """``ray.train``'s heading of each failed worker's traceback."""
+_SPAWNED = re.compile(r"-- Process (?P<local>\d+) terminated with the following error:$")
+"""``torch.multiprocessing.spawn``'s heading of the traceback of one of its processes."""
 _SCHEDULER = re.compile(r"^\[[\d :.-]{19,30} TP(?P<rank>\d+)\] .*Traceback \(most recent call last")
 """SGLang's heading of a scheduler's traceback; the tensor-parallel rank alone is the rank."""
 _GATHERED = re.compile(r"Traceback \(most recent call last\): \(RANK (?P<rank>\d+)\)")
@@ -268,13 +270,13 @@ class Trouble:
 
 def _heading(chunk: Chunk, start: int) -> Origin | None:
     """Whose traceback it is, where its first line or the one before it says so: Ray Train's
-    controller repeats those of its workers, SGLang and torch's checkpoints write the rank."""
+    controller and a spawning process repeat those of their workers, SGLang and torch's
+    checkpoints write the rank."""
     head = chunk.lines_from(start, 1)[0].text
-    match = (
-        _SCHEDULER.match(head)
-        or _GATHERED.search(head)
-        or _SNIPPET.match(chunk.line_before(start).text.strip())
-    )
+    before = chunk.line_before(start).text.strip()
+    if spawned := _SPAWNED.match(before):
+        return Origin(local_rank=int(spawned["local"]))
+    match = _SCHEDULER.match(head) or _GATHERED.search(head) or _SNIPPET.match(before)
     return Origin(rank=int(match["rank"])) if match is not None else None
 
 
