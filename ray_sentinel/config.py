@@ -95,6 +95,7 @@ class Capture(Section, frozen=True):
 
     deadline: Interval = 60.0
     max_intrusive_per_node: Amount = 1
+    """Processes that intrusive tools may stop at one time on a node; 0 = none ever."""
     max_intrusive: Amount = 16
     """At one time in the whole cluster."""
     max_stacks_per_node: Amount = 8

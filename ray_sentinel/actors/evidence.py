@@ -77,7 +77,7 @@ class Evidence:
         self._host = host
         self._plan = session.Plan.from_config(config.capture)
         self._record_of = record_of
-        self._intrusive = threading.Lock()
+        self._capturing = threading.Lock()
         self._pool = ThreadPoolExecutor(self._plan.parallel, thread_name_prefix="ray-sentinel-ask")
         self._recorders = Recorders()
         self.runs: Counter[tuple[str, str]] = Counter()
@@ -157,8 +157,8 @@ class Evidence:
         return Dump(rank=rank.id.rank, data=data, pickled=data[:1] == b"\x80")
 
     def capture(self, request: CaptureRequest) -> Captured:
-        """Run all tools; suspects and waiters may be paused, one at a time on this node."""
-        with self._intrusive:
+        """Run all tools; suspects and waiters may be paused, as many at a time as is allowed."""
+        with self._capturing:
             begun = time.monotonic()
             found = session.capture(request.suspects, request.waiters, request.others, self._plan)
             self.capture_seconds = time.monotonic() - begun

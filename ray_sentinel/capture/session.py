@@ -1,9 +1,9 @@
 """One node's part of an incident: sample all ranks, then look deeper into a few.
 
 ``sample`` takes one harmless look at every rank. ``capture`` does that too, and then runs the
-intrusive tools against suspects and one waiter of each class, one process at a time. Neither writes
-a file nor raises for what a tool does: the contents of the bundle's files are returned, and what
-went wrong is said in words. Both block: call them from a thread.
+intrusive tools against suspects and one waiter of each class, ``Plan.intrusive_at_once`` processes
+at a time. Neither writes a file nor raises for what a tool does: the contents of the bundle's files
+are returned, and what went wrong is said in words. Both block: call them from a thread.
 """
 
 from __future__ import annotations
@@ -34,6 +34,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds for one intrusive tool on one process, and for all of them on this node together."""
     parallel: int = 8
     """Harmless looks at one time."""
+    intrusive_at_once: int = 1
+    """Processes that intrusive tools may stop at one time; 0 = none ever."""
     native: bool = True
     gdb: bool = False
     cuda_gdb: bool = True
@@ -44,6 +46,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return cls(
             deadline=config.deadline,
             parallel=max(1, config.max_stacks_per_node),
+            intrusive_at_once=config.max_intrusive_per_node,
             native=config.native,
             gdb=config.gdb,
             cuda_gdb=config.cuda_gdb,
@@ -102,20 +105,22 @@ def capture(
 
     found = _parallel(everyone, look, plan.parallel)
     chosen = [tracers[name] for name in plan.intrusive() if name in tracers]
-    _look_deeper(_unique((*suspects, *waiters)), chosen, plan.deadline, found)
+    if plan.intrusive_at_once:
+        deeper = _look_deeper(_unique((*suspects, *waiters)), chosen, plan)
+        for process, results in deeper.items():
+            found[process] += results
     return _outcome(everyone, found, files=True)
 
 
 def _look_deeper(
-    ranks: Sequence[Rank],
-    tracers: Sequence[Tracer],
-    deadline: float,
-    found: dict[ProcessId, list[Traced]],
-) -> None:
-    """Run the intrusive tools one after the other, until the node's time is up."""
+    ranks: Sequence[Rank], tracers: Sequence[Tracer], plan: Plan
+) -> dict[ProcessId, list[Traced]]:
+    """Run the intrusive tools one after the other on each process, until the node's time is up."""
     missing = {tracer.name: tracer.available() for tracer in tracers}
-    end = time.monotonic() + deadline
-    for rank in ranks:
+    end = time.monotonic() + plan.deadline
+
+    def look(rank: Rank) -> list[Traced]:
+        results = []
         for tracer in tracers:
             left = end - time.monotonic()
             if missing[tracer.name]:
@@ -124,12 +129,15 @@ def _look_deeper(
                 # It would stop the process for seconds, and find nothing that gdb does not.
                 continue
             elif left < 1.0:
-                reason = f"{tracer.name}: not run: the {deadline:g} s of this node were used up"
-                result = guard.skipped(tracer, rank.process, reason)
+                reason = f"{tracer.name}: not run: the {plan.deadline:g} s of this node were used"
+                result = guard.skipped(tracer, rank.process, f"{reason} up")
             else:
                 # One tool that hangs must not use up the time of all the others.
-                result = guard.trace(tracer, rank.process, min(left, max(10.0, deadline / 3)))
-            found[rank.process].append(result)
+                result = guard.trace(tracer, rank.process, min(left, max(10.0, plan.deadline / 3)))
+            results.append(result)
+        return results
+
+    return _parallel(ranks, look, plan.intrusive_at_once)
 
 
 def _parallel(

@@ -134,8 +134,8 @@ class Follower:
         case.complete = True
         more = self._judge(case, now, proven=False).verdict
         told = case.incident.verdict
-        known = {culprit.pid for culprit in told.culprits} if told else set()
-        if not known < {culprit.pid for culprit in more.culprits}:
+        known = {(culprit.host, culprit.pid) for culprit in told.culprits} if told else set()
+        if not known < {(culprit.host, culprit.pid) for culprit in more.culprits}:
             return []
         verdict = msgspec.structs.replace(more, kind=case.incident.kind)
         self._book.keep(case, case.with_verdict(case.incident, verdict))

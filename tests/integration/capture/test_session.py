@@ -5,15 +5,18 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
+from ray_sentinel.capture import guard
 from ray_sentinel.capture.session import Plan, capture, sample
+from ray_sentinel.capture.tracer import Traced, Tracer
 from ray_sentinel.capture.tracers import cuda_gdb
 from ray_sentinel.evidence.stacks import explain
-from ray_sentinel.model.identity import RankId
+from ray_sentinel.model.identity import ProcessId, RankId
 from tests.support.traced import SOURCES, Processes, identity, rank, running
 
 pytestmark = pytest.mark.integration
@@ -63,6 +66,37 @@ def test_a_tool_that_is_not_installed_is_one_problem_of_the_node(
     outcome = capture(found, plan=Plan(native=False))
     (problem,) = outcome.problems
     assert "CUDA toolkit" in problem
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 0])
+def test_as_many_processes_are_stopped_at_one_time_as_is_allowed(
+    at_once: int, processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, lock = guard.trace, threading.Lock()
+    together = threading.Barrier(max(at_once, 1))
+    now, most = 0, 0
+
+    def counted(tracer: Tracer, process: ProcessId, deadline: float) -> Traced:
+        nonlocal now, most
+        if not tracer.intrusive:
+            return real(tracer, process, deadline)
+        with lock:
+            now += 1
+            most = max(most, now)
+        try:
+            together.wait(30.0)  # fails where they come one after the other
+            return real(tracer, process, deadline)
+        finally:
+            with lock:
+                now -= 1
+
+    monkeypatch.setattr(guard, "trace", counted)
+    suspects = [rank(n, processes.start("asleep")) for n in range(4)]
+    plan = Plan(deadline=60.0, cuda_gdb=False, intrusive_at_once=at_once)
+    outcome = capture(suspects, plan=plan)
+    assert most == at_once
+    assert len(outcome.pauses) == (4 if at_once else 0)
+    assert all(fact.signature for fact in outcome.facts)
 
 
 def test_when_the_time_of_the_node_is_up_the_rest_is_not_run(processes: Processes) -> None:

@@ -24,6 +24,8 @@ def test_the_plan_follows_the_configuration() -> None:
     plan = Plan.from_config(Capture(deadline=9.0, max_stacks_per_node=0, gdb=True, cuda_gdb=False))
     assert (plan.deadline, plan.parallel) == (9.0, 1)
     assert plan.intrusive() == ["py-spy-native", "gdb"]
+    assert plan.intrusive_at_once == 1
+    assert Plan.from_config(Capture(max_intrusive_per_node=3)).intrusive_at_once == 3
     assert Plan.from_config(Capture()).intrusive() == ["py-spy-native", "cuda-gdb"]
 
 
