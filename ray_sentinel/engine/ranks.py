@@ -27,10 +27,11 @@ MOST_LOOKS = 12
 """At its stacks that are remembered."""
 ALWAYS_RUNNING = 3
 """Looks in a row, all of which find the main thread runnable and hardly ever asleep in between."""
-SLEEPS_PER_SECOND = 12.0
-"""On a crowded machine whoever works in small turns is found waiting for a CPU at every look. It
-still goes to sleep after each turn; a loop of Python only hands the lock to threads that want it,
-twice each time, and a companion wants it twice a second."""
+SECONDS_PER_TURN = 0.04
+"""CPU time between two sleeps, at least, of what never rests. On a crowded machine whoever works in
+small turns is found waiting for a CPU at every look, but goes to sleep after each turn. A loop of
+Python sleeps only while it hands its lock to threads that want it: a companion's wakes, twice a
+second on an idle machine and more rarely on a crowded one, leave it 100 to 250 ms in between."""
 IO_BYTES_PER_SECOND = 65_536.0
 """Reads and writes above this are work: a model load, a checkpoint, a data set. PyTorch's store,
 polled every 10 ms by a rank that waits for the others to join, moves 5 kB/s."""
@@ -147,7 +148,7 @@ class RankView:
         ended = self._new_steps(before.progress, snapshot.progress)
         self._note_states(at)
         self.spinning = self._main_share(before, elapsed) > SPIN_CPU_SHARE
-        self._running_looks = self._running_looks + 1 if self._never_rests(before, elapsed) else 0
+        self._running_looks = self._running_looks + 1 if self._never_rests(before) else 0
         if self._computes(before, elapsed) and not self.spinning:
             self._worked_at = at
         recently = at - self._worked_at < WORK_LASTS
@@ -213,9 +214,10 @@ class RankView:
     def _main_share(self, before: RankSnapshot, elapsed: float) -> float:
         return (self.process.main_cpu_seconds - before.process.main_cpu_seconds) / elapsed
 
-    def _never_rests(self, before: RankSnapshot, elapsed: float) -> bool:
+    def _never_rests(self, before: RankSnapshot) -> bool:
         sleeps = self.process.main_sleeps - before.process.main_sleeps
-        return self.process.state == "R" and sleeps / elapsed < SLEEPS_PER_SECOND
+        used = self.process.main_cpu_seconds - before.process.main_cpu_seconds
+        return self.process.state == "R" and used >= sleeps * SECONDS_PER_TURN
 
     def _computes(self, before: RankSnapshot, elapsed: float) -> bool:
         share = self._main_share(before, elapsed)

@@ -81,17 +81,26 @@ def test_work_counts_for_some_seconds_for_looks_scatter() -> None:
     assert not view.working
 
 
-@pytest.mark.parametrize(("sleeps", "working"), [(40, True), (7, False)])
+@pytest.mark.parametrize(
+    ("share", "sleeps", "working"),
+    [
+        (0.08, 12, True),
+        (0.031, 5, True),  # as crowded as it was measured
+        (0.45, 3.5, False),  # a loop of Python beside a companion
+        (0.22, 1, False),
+        (0.1, 0, False),  # a loop in C, or one whose lock nobody wants
+    ],
+)
 def test_work_in_turns_is_told_from_a_loop_however_crowded_the_machine(
-    sleeps: int, working: bool
+    share: float, sleeps: float, working: bool
 ) -> None:
     view = RankView(IDLE, "n", 0.0, 0.0)
-    for second in range(1, 6):
+    for second in range(1, 9):
         turn = after(
             state="R",
-            main_cpu_seconds=0.08 * second,
+            main_cpu_seconds=share * second,
             main_switches=60 * second,
-            main_sleeps=sleeps * second,
+            main_sleeps=int(sleeps * second),
         )
         view.update(turn, float(second), float(second))
     assert view.working is working
