@@ -38,6 +38,9 @@ PACKAGES = {
     "cuda-gdb": "nvidia-cuda-gdb",
     "cc": "gcc",
     "chromium": "chromium",
+    "etcd": "etcd-server",
+    "etcdctl": "etcd-client",
+    "curl": "curl",
 }
 """Program → the Debian package that has it."""
 
@@ -217,7 +220,7 @@ def _write_wrappers() -> None:
     usual = [path for path in (UNPACKED / "usr/lib").glob("*-linux-gnu*") if path.is_dir()]
     beside = [path / "pulseaudio" for path in usual]  # Chromium's own libraries want it
     libraries = ":".join(str(path) for path in (*usual, *beside) if path.is_dir())
-    for name in ("gdb", "cuda-gdb", "chromium"):
+    for name in ("gdb", "cuda-gdb", "chromium", "curl"):
         # Debian's /usr/bin/chromium is a script that looks for the browser in a fixed place.
         folder = "usr/lib/chromium" if name == "chromium" else "usr/bin"
         program = UNPACKED / folder / name
