@@ -103,7 +103,7 @@ class Executor:
         except Exception as error:  # an action that fails must not end the watch
             log.exception("%s failed", type(action).__name__)
             if isinstance(action, Capture):
-                # Its case is over no sooner than this has come; without the rest the engine does.
+                # The engine waits for its end; it does without what the other actions bring.
                 why = f"the capture failed: {type(error).__name__}: {error}"
                 done = CaptureDone(
                     time=time.time(), incident=action.incident.id, bundle="", problems=(why,)

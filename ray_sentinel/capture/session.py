@@ -129,8 +129,8 @@ def _look_deeper(
                 # It would stop the process for seconds, and find nothing that gdb does not.
                 continue
             elif left < 1.0:
-                reason = f"{tracer.name}: not run: the {plan.deadline:g} s of this node were used"
-                result = guard.skipped(tracer, rank.process, f"{reason} up")
+                used_up = f"the {plan.deadline:g} s of this node were used up"
+                result = guard.skipped(tracer, rank.process, f"{tracer.name}: not run: {used_up}")
             else:
                 # One tool that hangs must not use up the time of all the others.
                 result = guard.trace(tracer, rank.process, min(left, max(10.0, plan.deadline / 3)))
