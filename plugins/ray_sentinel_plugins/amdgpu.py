@@ -29,7 +29,8 @@ class AmdgpuOptions(Options, frozen=True):
     ras_deadline: Seconds = 1.0
     """Seconds that one GPU's error counts are given; see ``_amdgpu.ras``."""
     amdsmi: bool = True
-    """Use ``amdsmi`` where it is installed and the driver does not tell the energy."""
+    """Use ``amdsmi`` for the energy where it is installed and the driver's own table of it cannot
+    be read."""
 
 
 class Readings(msgspec.Struct, frozen=True):
@@ -75,7 +76,8 @@ class AmdgpuCollector(Collector):
             if readings.table is not None:
                 yield from table.samples(readings.table, self._tables.get(gpu), gpu)
                 self._tables[gpu] = readings.table
-            if self._smi is not None and (readings.table is None or readings.table.joules is None):
+            # amdsmi reads the same table, and takes any card's energy to be in MI200's unit.
+            if self._smi is not None and readings.table is None:
                 yield from self._smi.read(cards[gpu].pci, gpu)
         yield from self._processes()
         for gpu, found in self._each(self._ras, cards, self._read_ras).items():

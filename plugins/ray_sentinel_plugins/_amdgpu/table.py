@@ -23,11 +23,19 @@ RESIDENCY_AT = {(1, 6): 36, (1, 7): 44, (1, 8): 44}
 """Offsets of the throttlers' accumulated residencies: prochot, power, and three thermal ones."""
 STATUS_AT = {(1, 3): 112}
 """Offset of ``indep_throttle_status``, which has 16 bits for each kind of throttler."""
-SIZES = {(1, 3): 120, (1, 4): 288, (1, 5): 360, (1, 6): 1664, (1, 7): 2208, (1, 8): 3360}
+EARLIER = {(1, 0): 80, (1, 1): 96, (1, 2): 104}
+"""Sizes of revisions of which nothing is told: what their fields mean differs by card."""
+SIZES = EARLIER | {(1, 3): 120, (1, 4): 288, (1, 5): 360, (1, 6): 1664, (1, 7): 2208, (1, 8): 3360}
+MI100 = frozenset({"0x7388", "0x738c", "0x738e", "0x7390"})
 MI200 = frozenset({"0x7408", "0x740c", "0x740f", "0x7410"})
-"""Device ids of cards with revision 1.3 whose firmware counts energy in ``ENERGY_UNIT``."""
+"""Device ids of cards with revision 1.3 whose firmware counts energy in ``ENERGY_UNIT``. That of
+MI100 seems to count joules, that of Navi 21 millijoules."""
 MI200_ENERGY_AT = 24
 KINDS = ("power", "current", "thermal", "other")
+THERMAL, HOTSPOT = 0xFFFF << 32, 1 << 36
+"""In ``indep_throttle_status``. The driver sets a Radeon's bits from how many percent each
+throttler takes; firmware of RDNA 3 and 4 never says 0 for the hot spot, be the card idle and cold.
+On Instinct cards the bits are the firmware's own."""
 _U32, _U64 = (1 << 32) - 1, (1 << 64) - 1
 
 
@@ -54,15 +62,18 @@ def parse(data: bytes, device: str) -> Table | None:
     ticks = struct.unpack_from("<Q", data, at)[0] if at is not None else _U64
     return Table(
         joules=None if ticks == _U64 else ticks * ENERGY_UNIT,
-        throttled=_status(data, STATUS_AT.get(version)),
+        throttled=_status(data, STATUS_AT.get(version), device in MI100 | MI200),
         residency=_residency(data, RESIDENCY_AT.get(version)),
     )
 
 
-def _status(data: bytes, at: int | None) -> dict[str, bool]:
+def _status(data: bytes, at: int | None, trusted: bool) -> dict[str, bool]:
     if at is None or (mask := struct.unpack_from("<Q", data, at)[0]) == _U64:
         return {}
-    return {kind: bool(mask >> 16 * i & 0xFFFF) for i, kind in enumerate(KINDS)}
+    found = {kind: bool(mask >> 16 * i & 0xFFFF) for i, kind in enumerate(KINDS)}
+    if mask & THERMAL == HOTSPOT and not trusted:
+        del found["thermal"]
+    return found
 
 
 def _residency(data: bytes, at: int | None) -> dict[str, int]:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -42,9 +42,27 @@ def test_the_unit_of_revision_3_is_known_of_mi200_only() -> None:
 
 
 def test_status_by_kind() -> None:
-    found = table.parse(made((1, 3), status=(112, "<Q", 1 << 2 | 1 << 36)), "")
+    found = table.parse(made((1, 3), status=(112, "<Q", 1 << 2 | 1 << 36)), "0x740f")
     assert found is not None
     assert found.throttled == {"power": True, "current": False, "thermal": True, "other": False}
+
+
+@pytest.mark.parametrize(
+    ("bits", "thermal"),
+    [
+        ((36,), None),  # what a Radeon of RDNA 3 or 4 always says, be it idle at 37 °C
+        ((36, 0), None),  # the same card at its power cap
+        ((36, 34), True),
+        ((35,), True),
+        ((0,), False),
+        ((), False),
+    ],
+)
+def test_a_radeons_hot_spot_alone_says_nothing(bits: tuple[int, ...], thermal: bool | None) -> None:
+    found = table.parse(made((1, 3), status=(112, "<Q", sum(1 << bit for bit in bits))), "0x744c")
+    assert found is not None
+    assert found.throttled.get("thermal") is thermal
+    assert found.throttled["power"] is (0 in bits)
 
 
 def residency(power: int, socket: int) -> table.Table:
@@ -92,6 +110,27 @@ def gpus(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def energy_of(
+    gpus: Path, monkeypatch: pytest.MonkeyPatch, series: Callable[..., Series]
+) -> Iterator[Callable[[str], Series]]:
+    """The energies that are told where ``amdsmi`` is a module of that source."""
+
+    def collect(source: str) -> Series:
+        packages = gpus / "packages"
+        packages.mkdir()
+        (packages / "amdsmi.py").write_text(source)
+        monkeypatch.syspath_prepend(str(packages))
+        monkeypatch.delitem(sys.modules, "amdsmi", raising=False)
+        collector = AmdgpuCollector(Context(sys=gpus / "sys", proc=gpus / "proc"))
+        found = series(collector.collect())
+        collector.close()
+        return {name: value for name, value in found.items() if "energy" in name}
+
+    yield collect
+    monkeypatch.delitem(sys.modules, "amdsmi", raising=False)
+
+
 @pytest.mark.parametrize(
     ("source", "energies"),
     [
@@ -102,20 +141,15 @@ def gpus(tmp_path: Path) -> Path:
     ],
 )
 def test_amdsmi_where_it_is_installed(
-    gpus: Path,
-    source: str,
-    energies: Series,
-    monkeypatch: pytest.MonkeyPatch,
-    series: Callable[..., Series],
+    source: str, energies: Series, energy_of: Callable[[str], Series]
 ) -> None:
-    packages = gpus / "packages"
-    packages.mkdir()
-    (packages / "amdsmi.py").write_text(source)
-    monkeypatch.syspath_prepend(str(packages))
-    monkeypatch.delitem(sys.modules, "amdsmi", raising=False)
-    collector = AmdgpuCollector(Context(sys=gpus / "sys", proc=gpus / "proc"))
-    found = series(collector.collect())
-    collector.close()
-    energy = {name: value for name, value in found.items() if "energy" in name}
-    assert energy == pytest.approx(energies)
-    monkeypatch.delitem(sys.modules, "amdsmi", raising=False)
+    assert energy_of(source) == pytest.approx(energies)
+
+
+@pytest.mark.parametrize("version", [(1, 0), (1, 1), (1, 2), (1, 3)])
+def test_amdsmi_is_not_asked_for_a_unit_that_the_table_does_not_say(
+    version: tuple[int, int], gpus: Path, energy_of: Callable[[str], Series]
+) -> None:
+    data = made(version, energy=(24, "<Q", 65536))
+    (gpus / "sys/class/drm/card3/device/gpu_metrics").write_bytes(data)
+    assert energy_of(AMDSMI.format(init="pass")) == {}
