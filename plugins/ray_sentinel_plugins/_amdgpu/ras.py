@@ -5,6 +5,9 @@ Source: the kernel's Documentation/gpu/amdgpu/ras.rst. ``ras/<block>_err_count``
 uncorrected and corrected, and since 6.9 ``de: N``, deferred. Some kernels have both forms, of the
 same counts. While the GPU is being reset they say "Query currently inaccessible".
 
+A GPU that is asleep (runtime power management) is not woken for them: its registers read as all
+ones, and the driver adds those to its counts for good. So it is not asked then.
+
 A defect of some kernels leaves a reader of these files in D state for ever; the caller reads them
 apart from everything else.
 """
@@ -25,6 +28,7 @@ BLOCKS = {"umc": "umc", "xgmi_wafl": "xgmi", "gfx": "gfx", "mmhub": "mmhub", "sd
 """The driver's names of the blocks that have series of their own, and ours."""
 KINDS = ("ue", "ce")
 BAD_PAGE = "bad_page"
+ASLEEP = frozenset({"suspended", "suspending", "resuming"})
 
 
 def _metric(block: str, kind: str, words: str) -> Metric:
@@ -59,7 +63,8 @@ def read(files: Files, device: Path) -> Reliability:
         if block := block_of(name):
             sources.setdefault(block, []).append(folder / name)
     errors = {}
-    for block, paths in sources.items():
+    status = files.word(device / "power/runtime_status", "[a-z]+")
+    for block, paths in () if status in ASLEEP else sources.items():
         # ``names`` sorts aca_* before *_err_count; either serves where the other does not answer.
         for path in reversed(paths):
             counts = parse_counts(files.text(path, expected=True) or "")

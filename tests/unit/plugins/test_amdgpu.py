@@ -112,6 +112,22 @@ def test_both_forms_of_error_counts(tmp_path: Path, collect: Callable[[], Series
     assert found['hw_gpu_ecc_uncorrected_total{gpu="0"}'] == 1
 
 
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [("active", True), ("unsupported", True), ("suspended", False), ("resuming", False)],
+)
+def test_a_sleeping_gpu_is_not_asked_for_its_errors(
+    tmp_path: Path, status: str, told: bool, collect: Callable[[], Series]
+) -> None:
+    counts = {"ras__umc_err_count": "ue: 1048560\nce: 1048560\nde: 0"}
+    pages = {"ras__gpu_vram_bad_pages": "0x027f5d43 : 0x00001000 : R"}
+    card(tmp_path, 0, "0000:03:00.0", power__runtime_status=status, **counts, **pages)
+    found = collect()
+    assert any("ras_umc" in name for name in found) is told
+    assert any("ecc_uncorrected" in name for name in found) is told
+    assert found['hw_gpu_remapped_rows_total{gpu="0",cause="bad_page"}'] == 1
+
+
 def test_no_sum_while_a_block_is_silent(
     tmp_path: Path, context: Callable[..., Context], series: Callable[..., Series]
 ) -> None:
