@@ -1,5 +1,5 @@
 """How long it takes to watch a cluster of three nodes, how long a killed agent is away, and what
-all that is ours takes of memory and CPU.
+all that is ours takes of memory and CPU, beside an actor of Ray's that does nothing.
 
     python bench/deploy.py [--rounds N] [--seconds S] [--json]
 
@@ -108,14 +108,22 @@ def cpu(pids: Any) -> dict[int, float]:
     return found
 
 
-def footprint(watched: Watched, seconds: float) -> dict[str, dict[str, float]]:
+class Nothing:
+    """An actor that does nothing: what Ray takes for each, and ours with it."""
+
+    async def pid(self) -> int:
+        """Of its process."""
+        return os.getpid()
+
+
+def footprint(watched: Watched, empty: int, seconds: float) -> dict[str, dict[str, float]]:
     """Part → memory and CPU per node."""
     eventually(
         lambda: all(c.state != "starting" for n in watched.status().nodes for c in n.collectors),
         "all collectors have started",
     )
     time.sleep(15.0)
-    ours = processes(watched)
+    ours = {**processes(watched), empty: ("head", "empty actor")}
     before, begun = cpu(ours), time.monotonic()
     time.sleep(seconds)
     after, took = cpu(ours), time.monotonic() - begun
@@ -124,7 +132,7 @@ def footprint(watched: Watched, seconds: float) -> dict[str, dict[str, float]]:
     for pid, (_, part) in ours.items():
         memory[part].append(pss(pid))
         share[part] += (after.get(pid, 0.0) - before.get(pid, 0.0)) / took
-    nodes = {"coordinator": 1}
+    nodes = {"coordinator": 1, "empty actor": 1}
     return {
         part: {
             "pss_mb_per_node": sum(sizes) / nodes.get(part, 3) / 1e6,
@@ -152,7 +160,8 @@ def main() -> int:
             with cluster.connected() as ray:
                 watched = Watched(ray)
                 killed = [away(watched) for _ in range(args.rounds)]
-                parts = footprint(watched, args.seconds)
+                empty = ray.remote(num_cpus=0)(Nothing).remote()
+                parts = footprint(watched, ray.get(empty.pid.remote()), args.seconds)
             cluster.down()
     finally:
         cluster.stop()

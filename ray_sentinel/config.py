@@ -12,7 +12,6 @@ where they are used, by ``convert``.
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import sys
@@ -23,11 +22,6 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 
 from ray_sentinel.errors import ConfigError
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 ENV_PREFIX = "RAY_SENTINEL_"
 # Set by us for our own processes, or read elsewhere: no settings.
@@ -253,6 +247,8 @@ def _explain(message: str, data: Any, kind: Any, where: str) -> str:
     if unknown := re.search(r"unknown field `(.*)`", message):
         name = unknown.group(1)
         section, known = _section(kind, key)
+        import difflib
+
         near = difflib.get_close_matches(name, known, 1)
         full = f"{section}.{name}" if section else name
         hint = f"; did you mean {near[0]}?" if near else f"; known here: {', '.join(sorted(known))}"
@@ -272,6 +268,11 @@ def _section(kind: Any, key: str) -> tuple[str, list[str]]:
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
+    # Imported here: ``attach()`` waits for this module, and has a file seldom.
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
     try:
         with path.expanduser().open("rb") as file:
             return tomllib.load(file)

@@ -12,6 +12,8 @@ log = logging.getLogger("ray_sentinel")
 
 RETRY_SECONDS = (5.0, 10.0, 20.0, 40.0, 60.0)
 GIVE_UP_SECONDS = 900.0
+BEGIN_SECONDS = 0.05
+"""Until the first attempt: its imports take the interpreter lock, and ``attach()`` is to return."""
 
 
 class Deployer:
@@ -41,6 +43,8 @@ class Deployer:
 
     def _run(self) -> None:
         begun = time.monotonic()
+        if self._stop.wait(BEGIN_SECONDS):
+            return
         for number in range(1000):
             try:
                 self._attempt()

@@ -49,6 +49,9 @@ ENDED_SECONDS = 120.0
 """A rank that has ended is served as not alive for so long."""
 RAYLETS_SECONDS = 10.0
 GAUGES_SECONDS = 4.5
+COLLECT_AFTER = 1.0
+"""Seconds until the first collector is started: the ranks come before the metrics, here and on the
+other nodes of this machine."""
 SETTLE_SECONDS = 10.0
 """How long an agent waits for the others of its machine."""
 NOT_DEFAULT = (1,)
@@ -116,6 +119,7 @@ class Station:
             run_dir=run_folder(self.node),
             log_dir=logs / safe_name(self.node.host) if logs else None,
             plugin_dirs=(shared,) if shared else (),
+            first_start=COLLECT_AFTER,
         )
 
     def start(self) -> None:

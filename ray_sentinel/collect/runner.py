@@ -40,6 +40,9 @@ GATHER_SECONDS = 0.2
 PUBLISH_SECONDS = 10.0
 """What is known is published so often at least: silence would mean that the runner is dead."""
 STOP_SECONDS = 4.0
+START_SPACING = 0.2
+"""Between the first starts of two installed collectors: a node on which a training begins has
+better things to do than to start a dozen interpreters at once."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +59,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     sys: Path = Path("/sys")
     dev: Path = Path("/dev")
     start_deadline: float = 30.0
+    first_start: float = 0.0
+    """Seconds until the first installed collector is started."""
     plugin_interval: float = 2.0
     """Seconds between two looks at the plugin folders."""
     limits: Limits = Limits()
@@ -196,8 +201,8 @@ class Runner:
 
     def _begin(self) -> None:
         self._slots.leftovers = self._end_leftovers()
-        for source in entry_points() if self._settings.installed else ():
-            self._slots.add(source)
+        for number, source in enumerate(entry_points() if self._settings.installed else ()):
+            self._slots.add(source, self._settings.first_start + number * START_SPACING)
 
     def _end_leftovers(self) -> list[Record]:
         """Kill what an earlier runner left; what cannot be killed is returned."""

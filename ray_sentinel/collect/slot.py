@@ -27,9 +27,10 @@ class Slot:
         wishes: Wishes,
         around: Surroundings,
         leftovers: tuple[Record, ...] = (),
+        wait: float = 0.0,
     ) -> None:
         self.name = source.name
-        self.current = Version(source, wishes, around, leftovers)
+        self.current = Version(source, wishes, around, leftovers, wait)
         self.candidate: Version | None = None
         self.note = ""
         """What is wrong with the newest version of its file, while an older one runs."""

@@ -56,12 +56,12 @@ class Slots:
             slot.refused = tuple(self._refused(slot))
         return bool(changed)
 
-    def add(self, source: Source) -> None:
-        """Run a collector, unless the configuration says otherwise."""
+    def add(self, source: Source, wait: float = 0.0) -> None:
+        """Run a collector, from ``wait`` seconds on, unless the configuration says otherwise."""
         wishes = self._wishes(source.name)
         if wishes is not None and wishes.enabled:
             left = tuple(record for record in self.leftovers if record.name == source.name)
-            self._slots[source.name] = Slot(source, wishes, self._around, left)
+            self._slots[source.name] = Slot(source, wishes, self._around, left, wait)
 
     def restart(self, name: str | None, now: float) -> None:
         """Begin anew with one collector, or with all, whatever their back-off."""

@@ -28,8 +28,10 @@ class Version:
         wishes: Wishes,
         around: Surroundings,
         leftovers: tuple[Record, ...] = (),
+        wait: float = 0.0,
     ) -> None:
-        """``leftovers`` are processes of an earlier runner that could not be killed."""
+        """``leftovers`` are processes of an earlier runner that could not be killed; the process is
+        started after ``wait`` seconds."""
         self.source = source
         self._leftovers = leftovers
         self._wishes, self._around = wishes, around
@@ -39,7 +41,7 @@ class Version:
             start_deadline=around.start_deadline,
         )
         left = sum(remaining(record) for record in leftovers)
-        self.schedule = Schedule(around.clock.monotonic(), timing, left)
+        self.schedule = Schedule(around.clock.monotonic() + wait, timing, left)
         self.said = Said()
         self.held_events: list[Event] | None = None
         """Events wait here while the version is on trial."""

@@ -15,7 +15,6 @@ import time
 from ray_sentinel.progress import answers, record, watchdog, who
 from ray_sentinel.progress.autostep import AutoStep
 from ray_sentinel.progress.directory import write_whole
-from ray_sentinel.progress.interpreter import STAMP_INTERVAL
 from ray_sentinel.progress.requests import (
     ANSWERS,
     ERROR_ANSWER,
@@ -29,7 +28,7 @@ from ray_sentinel.progress.writer import ProgressWriter
 
 log = logging.getLogger(__name__)
 
-INTERVAL = STAMP_INTERVAL
+INTERVAL = record.STAMP_INTERVAL
 """Seconds between two stamps; a stamp takes a few microseconds."""
 
 

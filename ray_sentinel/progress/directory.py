@@ -14,8 +14,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ray_sentinel.config import safe_name
@@ -30,12 +29,17 @@ class RecordError(SentinelError):
     """A record could not be made: says where it was tried and why not."""
 
 
-def candidates(environ: Mapping[str, str] = os.environ, uid: int | None = None) -> tuple[Path, ...]:
+def candidates(environ: Mapping[str, str] = os.environ, uid: int | None = None) -> Iterator[Path]:
     """The folders in which records may lie, best first."""
     if named := environ.get(RECORD_DIR_VARIABLE, ""):
-        return (Path(named),)
+        yield Path(named)
+        return
     name = f"ray_sentinel-{os.getuid() if uid is None else uid}"
-    return (SHARED_MEMORY / name, Path(tempfile.gettempdir()) / name)
+    yield SHARED_MEMORY / name
+    # Imported here: ``attach()`` waits for it, and mostly takes the first.
+    import tempfile
+
+    yield Path(tempfile.gettempdir()) / name
 
 
 def record_name(job: str, attempt: int, rank: int, pid: int, start: int) -> str:

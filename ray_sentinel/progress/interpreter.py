@@ -15,9 +15,8 @@ from __future__ import annotations
 import msgspec
 
 from ray_sentinel.model.progress import InterpreterState
+from ray_sentinel.progress.record import STAMP_INTERVAL
 
-STAMP_INTERVAL = 0.5
-"""Seconds between two stamps of a companion that runs."""
 STALE_AFTER = 3 * STAMP_INTERVAL
 """Seconds without a stamp after which somebody must be at fault: three missed stamps."""
 STARVED_SHARE = 0.5

@@ -17,13 +17,13 @@ from ray_sentinel.model.progress import InterpreterState, ProcessState
 from ray_sentinel.progress.cgroup import Freezer
 from ray_sentinel.progress.interpreter import (
     STALE_AFTER,
-    STAMP_INTERVAL,
     Scheduling,
     ThreadSample,
     interpreter_state,
     waited,
 )
 from ray_sentinel.progress.proc_stat import Key, SchedStat, Stat, parse_schedstat, parse_stat
+from ray_sentinel.progress.record import STAMP_INTERVAL
 
 WALK_AFTER = 2.0
 """Seconds without a CPU after which a rank's threads are looked at."""

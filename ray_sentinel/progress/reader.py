@@ -71,7 +71,7 @@ class RecordReader:
     def folders(self) -> tuple[Path, ...]:
         """Where is looked now."""
         if self._looks % ROOT_LOOKS_EVERY == 0:
-            self._found = candidates() if self._fixed is None else self._fixed
+            self._found = tuple(candidates()) if self._fixed is None else self._fixed
             self._more = {folder: at for folder, at in self._more.items() if self._used(folder, at)}
             if self._fixed is None and os.geteuid() == 0:
                 others = sorted(SHARED_MEMORY.glob("ray_sentinel-*"))

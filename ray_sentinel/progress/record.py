@@ -41,6 +41,8 @@ SIZE = 8192
 HEADER = struct.Struct("@QQQQQddQQQ")
 STAMP_OFFSET = 128
 STAMP = struct.Struct("@d")
+STAMP_INTERVAL = 0.5
+"""Seconds between two stamps of a companion that runs."""
 NUMBER = struct.Struct("@Q")
 COMPANION_TID_OFFSET = 136
 STEPPING_TID_OFFSET = 144

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,7 +30,7 @@ class RecordFile(NamedTuple):
     """Folders that did not take it, and why."""
 
 
-def make(identity: RankIdentity, folders: Sequence[Path]) -> RecordFile:
+def make(identity: RankIdentity, folders: Iterable[Path]) -> RecordFile:
     """Make this process's record in the first of ``folders`` that takes it.
 
     Raises RecordError, naming each folder and what is wrong with it.

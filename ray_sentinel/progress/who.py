@@ -13,7 +13,6 @@ Nothing is imported here: a library that the process has not imported has nothin
 from __future__ import annotations
 
 import os
-import socket
 import sys
 from collections.abc import Mapping
 from types import ModuleType
@@ -70,7 +69,7 @@ def resolve(
         local_rank=launcher.local_rank
         if answer.local_rank is None and launcher is not None and same
         else answer.local_rank,
-        host=socket.gethostname(),
+        host=os.uname().nodename,
         node=_ray_node(loaded),
         gpus=gpus_from(environ),
         source=answer.source,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from ray_sentinel.actors.coordinator import Coordinator
+from ray_sentinel.actors.coordination import Coordination
 from ray_sentinel.clock import FakeClock
 from ray_sentinel.engine.events import Tick
 
@@ -14,7 +14,7 @@ def restarted(clock: FakeClock) -> tuple[Any, list[str], list[Tick]]:
     """A coordinator's parts as they are right after a restart, without Ray."""
     asked: list[str] = []
     ticks: list[Tick] = []
-    subject: Any = Coordinator.__new__(Coordinator)
+    subject: Any = Coordination.__new__(Coordination)
     subject._clock = clock
     subject._hold_ticks_until = clock.now() + 3.0
     subject._pending = ["stacks", "capture"]

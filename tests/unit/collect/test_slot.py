@@ -55,3 +55,12 @@ def test_the_newest_of_those_that_wait_is_tried(around: Surroundings) -> None:
         slot.reload(source(digest), 0.0)
     slot.step(0.0)
     assert slot.current.source.digest == "old", "the file is as it was"
+
+
+def test_a_collector_that_is_to_wait_is_not_started_before(around: Surroundings) -> None:
+    slot = Slot(source("old"), Wishes(), around, wait=2.0)
+    begun = around.clock.monotonic()
+    assert slot.at == begun + 2.0
+    assert not slot.step(begun + 1.9)
+    assert slot.current.schedule.phase == "waiting"
+    assert slot.status().state == "starting", "it is there from the first look on"

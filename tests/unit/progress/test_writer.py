@@ -271,7 +271,7 @@ def test_links_and_open_folders_are_refused(tmp_path):
 
 
 def test_folders_that_are_tried(tmp_path):
-    assert directory.candidates({"RAY_SENTINEL_RECORD_DIR": "/x"}) == (Path("/x"),)
+    assert list(directory.candidates({"RAY_SENTINEL_RECORD_DIR": "/x"})) == [Path("/x")]
     first, second = directory.candidates({}, uid=42)
     assert str(first) == "/dev/shm/ray_sentinel-42"
     assert second.name == "ray_sentinel-42"

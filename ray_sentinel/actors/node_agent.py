@@ -1,0 +1,87 @@
+"""What an agent does when it is asked; what it does by itself is its ``Station``'s."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+
+import msgspec
+
+from ray_sentinel.actors.cluster_look import ClusterLook
+from ray_sentinel.actors.environment import forget_identity
+from ray_sentinel.actors.link import CoordinatorLink
+from ray_sentinel.actors.logs import write_logs
+from ray_sentinel.actors.messages import CaptureRequest, pack, unpack
+from ray_sentinel.actors.place import this_node
+from ray_sentinel.actors.session import session_logs
+from ray_sentinel.actors.station import Station
+from ray_sentinel.actors.storage import Storage
+from ray_sentinel.capture.ras import poll_ranks
+from ray_sentinel.config import Config, safe_name
+from ray_sentinel.inspection.node import view_node
+from ray_sentinel.model.health import NodeView
+from ray_sentinel.model.identity import Rank
+
+log = logging.getLogger(__name__)
+
+
+class NodeAgent:
+    """Behind ``agent.Agent``, whose methods say what each answer is."""
+
+    def __init__(self, config: bytes) -> None:
+        forget_identity()
+        settings = msgspec.json.decode(config, type=Config)
+        node = this_node()
+        storage = Storage(settings)
+        logs = storage.folder("logs")
+        write_logs(logs / safe_name(node.host) if logs else None, "agent")
+        self._station = Station(node, settings, storage, CoordinatorLink().send)
+        self._cluster = ClusterLook(self._station.runner.set_cluster) if node.is_head else None
+        self._station.start()
+        log.info("agent started on %s (%s), pid %d", node.host, node.id, os.getpid())
+
+    def ping(self) -> int:
+        """The process id: proof of life."""
+        return os.getpid()
+
+    async def sample(self, ranks: bytes) -> bytes:
+        """One round of harmless stacks of some ranks: ``Sampled``."""
+        wanted = unpack(ranks, tuple[Rank, ...])
+        return pack(await asyncio.to_thread(self._station.evidence.sample, wanted))
+
+    async def flight_recorder(self, ranks: bytes) -> bytes:
+        """The flight recorders of some ranks: ``Dumps``."""
+        wanted = unpack(ranks, tuple[Rank, ...])
+        return pack(await asyncio.to_thread(self._station.evidence.flight_recorder, wanted))
+
+    async def nccl_ras(self, ranks: bytes) -> bytes:
+        """What NCCL's RAS service says, asked from here for some ranks: ``RasPolls``."""
+        wanted = unpack(ranks, tuple[Rank, ...])
+        setting = self._station.config.nccl_ras.poll
+        return pack(await asyncio.to_thread(poll_ranks, wanted, setting))
+
+    async def capture(self, request: bytes) -> bytes:
+        """All tools against some ranks, a ``CaptureRequest``: ``Captured``."""
+        wanted = unpack(request, CaptureRequest)
+        return pack(await asyncio.to_thread(self._station.evidence.capture, wanted))
+
+    async def inspect(self) -> bytes:
+        """This node looked at now: a ``NodeView``."""
+        return pack(await asyncio.to_thread(self._view))
+
+    def _view(self) -> NodeView:
+        node = self._station.node
+        return view_node(
+            host=node.host, node_id=node.id, address=node.address, session=session_logs()
+        )
+
+    async def install_plugin(self, name: str, data: bytes) -> str:
+        """Put a collector's file on this node; where it lies. Raises InputError."""
+        return str(await asyncio.to_thread(self._station.runner.install_plugin, name, data))
+
+    async def close(self) -> list[str]:
+        """End what was started here; returns what could not be ended."""
+        if self._cluster is not None:
+            self._cluster.close()
+        return await asyncio.to_thread(self._station.close)
