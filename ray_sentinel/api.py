@@ -112,6 +112,9 @@ class Collector(abc.ABC):
     wants_cluster: ClassVar[bool] = False
     """Whether ``Context.cluster`` is wanted: nothing of ray need be imported for it."""
     Options: ClassVar[type[Options]] = Options
+    pause_seconds: float = 0.0
+    """Set by ``collect``, for this once: there is nothing to see before so many seconds have gone,
+    so that the next run may come later than ``interval`` says; what was told holds until then."""
 
     def __init__(self, context: Context) -> None:
         self.context = context

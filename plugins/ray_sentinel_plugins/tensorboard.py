@@ -80,6 +80,8 @@ class TensorboardCollector(Collector):
         for run in runs.values():
             run.release(now, self.context.handed_on)
             run.read(now + seconds, self._history, self._files)
+        if not self._runs:
+            self.pause_seconds = self._search_due - now
         if not runs:
             raise NoData(self._nothing())
         yield from self._families(runs)

@@ -97,6 +97,8 @@ class TrainLogsCollector(Collector):
             self._search_due = now + SEARCH_SECONDS
         for log in self._logs.values():
             self._follow(log)
+        if not self._logs:
+            self.pause_seconds = self._search_due - now
         samples = [*self._samples(), *self._raylet()]
         if not samples:
             raise NoData("no log of a rank here tells of a step; `files` and `patterns` add some")

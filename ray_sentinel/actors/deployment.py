@@ -123,6 +123,8 @@ def _create(ray: Any, config: Config) -> Any:
         "num_cpus": 0,
         "max_restarts": -1,
         "max_task_retries": 0,
+        # A report a second from each node would fill Ray's table of tasks, which is the job's.
+        "enable_task_events": False,
         # Given, so that a placement group around the caller does not capture it.
         "scheduling_strategy": "DEFAULT",
     }

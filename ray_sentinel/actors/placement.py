@@ -65,6 +65,8 @@ def start_agent(node: RayNode, config: bytes) -> Any:
         "num_cpus": 0,
         "max_restarts": -1,
         "max_task_retries": 0,
+        # Ray's table of tasks is the job's.
+        "enable_task_events": False,
         "scheduling_strategy": PlacementGroupSchedulingStrategy(
             group_for(node), placement_group_bundle_index=0
         ),

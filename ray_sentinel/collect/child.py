@@ -40,6 +40,8 @@ from ray_sentinel.collect.protocol import (
 )
 from ray_sentinel.errors import ConfigError, SentinelError
 
+LONGEST_PAUSE = 86_400.0
+"""Seconds; a longer pause is none."""
 _OOM_SCORE = "800"
 """Where memory runs out, a collector goes before the training does."""
 
@@ -175,6 +177,7 @@ class Worker:
             self._setup.limits,
             lambda event: self._channel.send(Happened((event,))),
         )
+        collector.pause_seconds = 0.0
         outcome, message = self._collect(gathering, ask.deadline)
         for text in (*_problems_of(collector), *self._warnings.texts):
             gathering.problem(text)
@@ -185,6 +188,7 @@ class Worker:
             message=message,
             families=gathering.families() if outcome == "ok" else (),
             problems=tuple(gathering.problems),
+            pause=_seconds(collector.pause_seconds),
         )
 
     def _collect(self, gathering: Gathering, deadline: float) -> tuple[Outcome, str]:
@@ -208,6 +212,12 @@ class Worker:
     def close(self) -> None:
         """Let the collector close what it holds."""
         self._collector.close()
+
+
+def _seconds(told: object) -> float:
+    """A pause that can be waited for; its author may have set anything."""
+    usable = isinstance(told, (int, float)) and 0.0 < told <= LONGEST_PAUSE
+    return float(told) if usable else 0.0  # type: ignore[arg-type]
 
 
 def _problems_of(collector: Collector) -> list[str]:

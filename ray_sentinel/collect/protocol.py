@@ -126,6 +126,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, tag="answer"):
     problems: tuple[str, ...] = ()
     misconfigured: bool = False
     """It could not be made because its settings are wrong; ``message`` says which."""
+    pause: float = 0.0
+    """Seconds for which it wants no further run."""
 
 
 ToChild = Setup | Ask | Stop

@@ -42,7 +42,7 @@ class Said:
             self.success, self.families = None, ()
         elif answer.outcome in ("ok", "nodata"):
             self.success, self.error = True, ""
-            self.last_success, self._fresh_at = wall, now
+            self.last_success, self._fresh_at = wall, now + answer.pause
             if answer.outcome == "ok":
                 self._last_families = answer.families
             self.families = self._last_families

@@ -136,9 +136,12 @@ class Schedule:
         self._asked = now
         self.phase, self._at = "running", now + self.timing.deadline + ANSWER_GRACE
 
-    def answered(self, now: float, outcome: Outcome, message: str = "") -> Step | None:
-        """It answered; KILL is returned where its process has no further use. One that asked to be
-        left out ends by itself, and is killed only if it does not."""
+    def answered(
+        self, now: float, outcome: Outcome, message: str = "", pause: float = 0.0
+    ) -> Step | None:
+        """It answered, and wants to be left alone for ``pause`` seconds; KILL is returned where its
+        process has no further use. One that asked to be left out ends by itself, and is killed only
+        if it does not."""
         if outcome == "skip":
             self._for_good, self.message = True, message
             self.failures = 0
@@ -150,7 +153,7 @@ class Schedule:
             self._due = now + self._backoff(self.timing.interval)
             self._end(now)
             return Step.KILL
-        self._due = _next(self._due, self.timing.interval, now)
+        self._due = max(_next(self._due, self.timing.interval, now), now + pause)
         if outcome == "timeout":
             # Its own child missed the deadline: the process is well, the collector is not.
             self.timeouts += 1

@@ -209,7 +209,7 @@ class Version:
         now = self._around.clock.monotonic()
         if answer.sequence:
             self.said.seconds = now - self._asked_at
-        step = self.schedule.answered(now, answer.outcome, answer.message)
+        step = self.schedule.answered(now, answer.outcome, answer.message, answer.pause)
         self.said.answered(answer, now, self._around.clock.now())
         if answer.outcome == "skip":
             # It closes what it holds, and ends by itself.

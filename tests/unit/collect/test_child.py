@@ -61,3 +61,39 @@ def test_what_it_could_not_read_is_told_whatever_it_is_kept_in(
     answer = worker.run(Ask(sequence=1, deadline=60.0))
     assert answer.outcome == "ok"
     assert answer.problems == told
+
+
+class Pausing(Mine):
+    wanted: Any = 0.0
+
+    def collect(self) -> Iterator[Sample]:
+        self.pause_seconds = self.wanted
+        yield LOAD(1.0)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "told"),
+    [(30.0, 30.0), (5, 5.0), (-1.0, 0.0), (float("nan"), 0.0), (float("inf"), 0.0), ("10", 0.0)],
+)
+def test_a_pause_is_told_whatever_it_was_set_to(wanted: object, told: float) -> None:
+    collector = Pausing(Context())
+    collector.wanted = wanted
+    setup = Setup(source=Source(name="mine", kind="python", target="mine.py"), host="h")
+    worker = Worker(Told(), setup, collector, Quiet())  # type: ignore[arg-type]
+    assert worker.run(Ask(sequence=1, deadline=60.0)).pause == told
+
+
+def test_a_pause_holds_once() -> None:
+    class First(Mine):
+        runs = 0
+
+        def collect(self) -> Iterator[Sample]:
+            self.runs += 1
+            if self.runs == 1:
+                self.pause_seconds = 30.0
+            yield LOAD(1.0)
+
+    setup = Setup(source=Source(name="mine", kind="python", target="mine.py"), host="h")
+    worker = Worker(Told(), setup, First(Context()), Quiet())  # type: ignore[arg-type]
+    asked = [worker.run(Ask(sequence=number, deadline=60.0)).pause for number in (1, 2)]
+    assert asked == [30.0, 0.0]

@@ -58,3 +58,9 @@ def test_the_first_problem_stands_for_all() -> None:
     said = Said()
     said.answered(Answer(sequence=1, outcome="ok", problems=("a", "b", "c")), 100.0, 1.7e9)
     assert said.complaint() == "a (and 2 more)"
+
+
+def test_what_was_told_holds_through_a_pause() -> None:
+    said = Said()
+    said.answered(Answer(sequence=1, outcome="ok", families=FAMILIES, pause=10.0), 100.0, 1.7e9)
+    assert said.expiry(2.0) == 100.0 + 10.0 + 3 * 2.0

@@ -264,3 +264,22 @@ def test_restart_brings_back_a_skipped_one(process: Process) -> None:
     process.end()
     process.schedule.restart(process.now)
     assert process.step() is Step.SPAWN
+
+
+def test_a_pause_puts_the_next_question_off_this_once(process: Process) -> None:
+    process.start()
+    process.ask()
+    process.schedule.answered(process.now, "ok", pause=25.0)
+    assert process.wait(24.9) is None
+    assert process.wait(0.2) is Step.ASK
+    process.schedule.asked(process.now)
+    process.schedule.answered(process.now, "ok")
+    assert process.wait(TIMING.interval) is Step.ASK
+
+
+def test_a_pause_shorter_than_the_interval_changes_nothing(process: Process) -> None:
+    process.start()
+    process.ask()
+    process.schedule.answered(process.now, "ok", pause=3.0)
+    assert process.wait(9.8) is None
+    assert process.wait(0.2) is Step.ASK

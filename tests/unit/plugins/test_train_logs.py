@@ -13,7 +13,7 @@ from ray_sentinel.api import Context, NoData
 from ray_sentinel.errors import ConfigError
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel_plugins._log_tail import MOST_BYTES, LogTail
-from ray_sentinel_plugins.train_logs import TrainLogsCollector
+from ray_sentinel_plugins.train_logs import SEARCH_SECONDS, TrainLogsCollector
 
 MAXTEXT = (
     "completed step: 7, seconds: 1.250, TFLOP/s/device: 300.1, Tokens/s/device: 4096.5, "
@@ -53,6 +53,17 @@ def test_a_named_log(tmp_path: Path) -> None:
         "log_loss": 2.5,
         "log_tokens_per_second": 4096.5,
     }
+
+
+def test_with_no_log_to_follow_it_rests_until_the_next_search(tmp_path: Path) -> None:
+    idle = collector(tmp_path)
+    with pytest.raises(NoData):
+        series(idle)
+    assert 0 < idle.pause_seconds <= SEARCH_SECONDS
+    (tmp_path / "main.log").write_text(MAXTEXT)
+    busy = collector(tmp_path, files=(str(tmp_path / "main.log"),))
+    assert series(busy)
+    assert busy.pause_seconds == 0
 
 
 @pytest.mark.parametrize(
