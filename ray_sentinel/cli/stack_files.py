@@ -176,7 +176,7 @@ def _read(
         files.skipped.append(f"{path}: holds no stacks")
         return ()
     unknown = not source.host and not source.pid
-    host = source.host or (path.stem if unknown and _nameless(text) else "")
+    host = source.host or (path.stem if unknown and _of_one_host(text) else "")
     traces = parse(text, ProcessId(host, source.pid), hint=source.tool)
     files.read.append(str(path))
     return tuple(_ranked(trace, source, text, ranks) for trace in traces)
@@ -195,10 +195,10 @@ def _with_equal_stacks(path: Path, text: str) -> str:
         return text  # it says nothing then, and is listed as a file without stacks
 
 
-def _nameless(text: str) -> bool:
-    """Whether the text itself does not say which process it is of."""
+def _of_one_host(text: str) -> bool:
+    """Whether pids may come again in other files: this one is a kernel's log, or names none."""
     traces = parse(text, ProcessId("", 0))
-    return any(not trace.process.pid for trace in traces)
+    return any(trace.tool == "kernel" or not trace.process.pid for trace in traces)
 
 
 def _ranked(

@@ -251,3 +251,18 @@ def test_on_one_host_the_launcher_s_local_rank_is_the_rank(
     one_host = sorted(tmp_path.glob("pyspy_a_*"))
     assert explained(capsys, *one_host)[1]["culprit_ranks"] == [1]
     assert explained(capsys, tmp_path)[1]["culprit_ranks"] == []
+
+
+def test_kernel_logs_of_two_hosts_share_no_process(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = (
+        "[ 9.1] task:python  state:D stack:0 pid:{pid} ppid:7 flags:0x4\n"
+        "[ 9.1]  nfs_wait_on_request+0x4b/0x70 [nfs]\n[ 9.1]  do_syscall_64+0x59/0xc0\n"
+    )
+    (tmp_path / "dmesg-a.txt").write_text(task.format(pid=41) + task.format(pid=42))
+    (tmp_path / "dmesg-b.txt").write_text(task.format(pid=41))
+    _, found = explained(capsys, tmp_path / "dmesg-a.txt", tmp_path / "dmesg-b.txt")
+    assert found["rounds"] == 1
+    places = [(one["host"], one["pid"]) for one in found["classes"][0]["members"]]
+    assert places == [("dmesg-a", 41), ("dmesg-a", 42), ("dmesg-b", 41)]

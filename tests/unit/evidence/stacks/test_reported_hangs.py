@@ -47,7 +47,74 @@ def test_two_blocked_tasks_of_an_older_kernel_are_two() -> None:
     other = (
         "[ 4.1] cp   D ffff881cc6e33680     0 48332  30695 0x00000084\n[ 4.1]  schedule+0x2/0x7\n"
     )
-    assert [thread.tid for thread in trace(HUNG_TASK + other).threads] == [639694, 48332]
+    found = parse(HUNG_TASK + other, ProcessId("node7", 0))
+    assert [one.process.pid for one in found] == [639694, 48332]
+    assert [one.command for one in found] == ["fusermount", "cp"]
+    assert all(thread.main for one in found for thread in one.threads)
+    # Where it is known whose capture it is, they are its threads.
+    assert [thread.tid for thread in trace(HUNG_TASK + other, 639694).threads] == [639694, 48332]
+
+
+def report(tid: int, frame: str, *, name: str = "python", more: str = "ppid:41100") -> str:
+    """One task as the kernel's hung-task detector prints it since 5.11."""
+    return (
+        f"[ 7251.1] INFO: task {name}:{tid} blocked for more than 120 seconds.\n"
+        '[ 7251.1] "echo 0 > /proc/sys/kernel/hung_task_timeout_secs" disables this message.\n'
+        f"[ 7251.1] task:{name:15} state:D stack:    0 pid:{tid} {more} flags:0x00000004\n"
+        f"[ 7251.1] Call Trace:\n[ 7251.1]  <TASK>\n[ 7251.1]  __schedule+0x24e/0x590\n"
+        f"[ 7251.1]  {frame}+0x22/0x80\n[ 7251.1]  do_syscall_64+0x59/0xc0\n[ 7251.1]  </TASK>\n"
+    )
+
+
+def innermost(text: str) -> dict[int, list[str]]:
+    """The telling frame of each thread, by process."""
+    return {
+        found.process.pid: [thread.frames[1].function for thread in found.threads]
+        for found in parse(text, ProcessId("node7", 0))
+    }
+
+
+def test_ranks_in_one_kernel_log_are_told_apart() -> None:
+    log = report(41213, "nfs_wait_on_request") + report(41218, "os_acquire_mutex")
+    assert innermost(log) == {41213: ["nfs_wait_on_request"], 41218: ["os_acquire_mutex"]}
+    verdict = explain([[classify_process([found]) for found in parse(log, ProcessId("n", 0))]])
+    assert [culprit.pid for culprit in verdict.culprits] == [41213]
+
+
+def test_threads_of_one_process_are_kept_together_where_the_kernel_says_so() -> None:
+    log = report(41215, "nfs_wait_on_request", more="tgid:41213 ppid:41100")
+    log += report(41213, "futex_wait", more="tgid:41213 ppid:41100")
+    assert innermost(log) == {41213: ["nfs_wait_on_request", "futex_wait"]}
+    (found,) = parse(log, ProcessId("node7", 0))
+    assert [thread.main for thread in found.threads] == [False, True]
+
+
+def test_of_a_task_that_is_reported_again_the_last_place_counts() -> None:
+    log = report(41213, "nfs_wait_on_request") + report(41213, "rpc_wait_bit_killable")
+    assert innermost(log) == {41213: ["rpc_wait_bit_killable"]}
+
+
+def test_the_kernels_own_threads_are_no_ranks() -> None:
+    worker = report(812, "wb_wait_for_completion", name="kworker/u8:2", more="ppid:2")
+    dump = (
+        "[ 7251.2] CPU: 1 PID: 63 Comm: khungtaskd Tainted: P OE 5.15.0\n"
+        "[ 7251.2]  dump_stack_lvl+0x4a/0x63\n[ 7251.2]  watchdog+0x3cd/0x530\n"
+    )
+    assert innermost(worker + report(41213, "nfs_wait_on_request") + dump) == {
+        41213: ["nfs_wait_on_request"]
+    }
+
+
+def test_a_cpu_that_does_not_come_back_is_another_task_than_the_one_above() -> None:
+    lockup = (
+        "[ 7300.0] watchdog: BUG: soft lockup - CPU#3 stuck for 22s! [python:41218]\n"
+        "[ 7300.0] CPU: 3 UID: 0 PID: 41218 Comm: python Kdump: loaded\n[ 7300.0] Call Trace:\n"
+        "[ 7300.0]  _raw_spin_lock+0x1e/0x30\n[ 7300.0]  os_spin_unlock+0x1e/0x30 [nvidia]\n"
+    )
+    assert innermost(report(41213, "nfs_wait_on_request") + lockup) == {
+        41213: ["nfs_wait_on_request"],
+        41218: ["os_spin_unlock"],
+    }
 
 
 HELPERS = """\
