@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,6 +32,8 @@ T = TypeVar("T")
 STATE = "state.json"
 OUTPUT = "output.log"
 OLDER = "output.1.log"
+SETTLED_SECONDS = 5.0
+"""A file that was not written to for so long is told from a later one by its time."""
 
 
 class Told(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,6 +74,8 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = -1
+        self._state: State | None = None
+        self._state_key: tuple[int, ...] = ()
         with _writable(path):
             path.mkdir(parents=True, exist_ok=True, mode=0o700)
 
@@ -124,8 +129,18 @@ class Folder:
         return folder
 
     def state(self, number: int) -> State | None:
-        """What the attempt's keeper wrote."""
-        return _read(self.attempt(number) / STATE, State)
+        """What the attempt's keeper wrote; not read again while the file is as it was."""
+        path = self.attempt(number) / STATE
+        try:
+            found = os.stat(path)
+        except OSError:
+            return None
+        key = (number, found.st_ino, found.st_mtime_ns, found.st_size)
+        # Two writes in one tick of the file system's clock look alike.
+        settled = time.time_ns() - found.st_mtime_ns > SETTLED_SECONDS * 1e9
+        if not settled or self._state_key != key or self._state is None:
+            self._state_key, self._state = key, _read(path, State)
+        return self._state
 
     def running(self) -> int | None:
         """The latest attempt whose keeper lives, whatever the ledger says."""

@@ -31,6 +31,7 @@ from ray_sentinel.supervise.task import Task
 from ray_sentinel.supervise.terminal import Terminal
 
 LOOK_SECONDS = 0.25
+KEEPER_SECONDS = 1.0
 WATCH_SECONDS = 2.0
 SCAN_SECONDS = 15.0
 EXPLAIN_SECONDS = 60.0
@@ -193,7 +194,11 @@ class Supervisor:
         return None
 
     def _ended(self, state: State) -> bool:
-        return state.ended_at is not None or pidfd.has_ended(state.keeper, state.keeper_start)
+        if state.ended_at is not None or self._explaining_since is not None:
+            return True
+        # It writes how the command ended; that it was killed itself is rare, and seen by looking.
+        due = self._every("keeper", KEEPER_SECONDS, self._clock.now())
+        return due and pidfd.has_ended(state.keeper, state.keeper_start)
 
     def _on_end(self, state: State) -> None:
         # Read again: it may have written its end between our two looks at it.

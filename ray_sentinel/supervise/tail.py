@@ -13,7 +13,7 @@ from ray_sentinel.supervise.terminal import Terminal
 MOST = 1 << 20
 """Bytes that are taken in one look; a command that writes faster is shown in part."""
 LAST = 1 << 14
-"""Bytes at the end of a look in which steps are searched."""
+"""Bytes at the end of the output in which steps are searched."""
 
 
 class Tail:
@@ -26,8 +26,9 @@ class Tail:
         self._handle = -1
         self._offset = 0
         self._from_end = from_end
-        self.step: int | None = None
-        """The last step that the output tells of."""
+        self._step: int | None = None
+        self._unread = b""
+        """The end of what came since steps were last searched."""
 
     def look(self) -> bool:
         """Take what is new. Returns whether there was anything."""
@@ -39,8 +40,17 @@ class Tail:
         if not data:
             return False
         self._show(data)
-        self._find_step(data[-LAST:])
+        self._unread = (self._unread + data)[-LAST:]
         return True
+
+    @property
+    def step(self) -> int | None:
+        """The last step that the output tells of; searched when it is asked for, not at each
+        look."""
+        if self._unread:
+            self._find_step(self._unread)
+            self._unread = b""
+        return self._step
 
     def _open(self) -> bool:
         try:
@@ -78,7 +88,7 @@ class Tail:
         for line in reversed(data.decode("utf-8", "replace").replace("\r", "\n").split("\n")):
             found = parse_step(parse_line(line).text)
             if found is not None and found.step is not None:
-                self.step = found.step
+                self._step = found.step
                 return
 
     def close(self) -> None:
