@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from ray_sentinel import __version__
 from ray_sentinel.engine.table import CONFIRMED
+from ray_sentinel.model.exposition import series_text
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.metrics import Family, Metric, Sample
 from ray_sentinel.model.progress import Exit, RankSnapshot
@@ -231,11 +232,4 @@ def history_series(families: Iterable[Family], most: int) -> dict[str, float]:
 
 def series_name(sample: Sample) -> str:
     """A series as Prometheus writes it, with its label values escaped."""
-    if not sample.labels:
-        return sample.name
-    inner = ",".join(f'{name}="{_escape(value)}"' for name, value in sample.labels)
-    return f"{sample.name}{{{inner}}}"
-
-
-def _escape(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return series_text(sample.name, sample.labels)

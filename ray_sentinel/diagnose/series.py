@@ -15,6 +15,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from ray_sentinel.model.exposition import series_text
+
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 Reduce = Literal["last", "avg", "max", "min"]
@@ -31,19 +33,11 @@ class Selector(msgspec.Struct, frozen=True):
     equal: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
-        if not self.equal:
-            return self.name
-        inner = ",".join(f'{key}="{quoted(value)}"' for key, value in self.equal)
-        return f"{self.name}{{{inner}}}"
+        return series_text(self.name, self.equal)
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Whether a series with these labels is meant."""
         return all(labels.get(key, "") == value for key, value in self.equal)
-
-
-def quoted(value: str) -> str:
-    """``value`` as it stands between the quotes of a PromQL label matcher."""
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 class Samples(msgspec.Struct, frozen=True):

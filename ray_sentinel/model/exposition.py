@@ -69,6 +69,18 @@ def escape(value: str) -> str:
     return value
 
 
+def series_text(name: str, labels: Iterable[tuple[str, str]]) -> str:
+    """A series, or a selector of it, in one line; labels in the order given.
+
+    >>> series_text("up", [("host", "n1"), ("job", "a")])
+    'up{host="n1",job="a"}'
+    >>> series_text("up", ())
+    'up'
+    """
+    inner = ",".join(f'{key}="{escape(value)}"' for key, value in labels)
+    return f"{name}{{{inner}}}" if inner else name
+
+
 def number(value: float) -> str:
     """A value as both formats write it.
 

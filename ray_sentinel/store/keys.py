@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ray_sentinel.diagnose.series import quoted
+from ray_sentinel.model.exposition import series_text
 
 _LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"\s*,?')
 _ESCAPE = re.compile(r"\\(.)")
@@ -17,8 +17,7 @@ def series_key(name: str, labels: Mapping[str, str]) -> str:
     >>> series_key("up", {"host": "n1"})
     'up{host="n1"}'
     """
-    inner = ",".join(f'{key}="{quoted(value)}"' for key, value in sorted(labels.items()))
-    return f"{name}{{{inner}}}" if inner else name
+    return series_text(name, sorted(labels.items()))
 
 
 def parse_key(key: str) -> tuple[str, dict[str, str]]:

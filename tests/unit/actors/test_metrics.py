@@ -102,6 +102,12 @@ def test_key_gauges_are_bounded_and_escaped() -> None:
     assert "hw_other" not in found
 
 
+def test_a_name_that_utf_8_cannot_say_can_be_sent() -> None:
+    disk = Metric("hw_disk_free_bytes", "gauge", "", ("mount",))
+    (name,) = metrics.key_gauges([Family(disk, (disk(5.0, "/mnt/\udcff"),))])
+    assert name.encode() == b'hw_disk_free_bytes{mount="/mnt/\\\\udcff"}'
+
+
 def test_what_is_no_number_stays_out_of_the_log() -> None:
     from ray_sentinel.actors.station import finite
 
