@@ -26,7 +26,8 @@ class GpuState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GpuProcess(msgspec.Struct, frozen=True, kw_only=True):
-    """A process that holds a GPU. ``gpu`` is its index, or its uuid where that is not known."""
+    """A process that holds a GPU. ``gpu`` is its index, or where that is not known its uuid, or the
+    driver's own number for it (``kfd-123``)."""
 
     gpu: str
     pid: int

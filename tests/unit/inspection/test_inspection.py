@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ray_sentinel.inspection.amd_gpus import _addresses
 from ray_sentinel.inspection.blocked import blocked_tasks
 from ray_sentinel.inspection.gpus import gpus_here
 from ray_sentinel.inspection.rdma import device_traffic
@@ -13,6 +14,8 @@ from ray_sentinel.inspection.session_logs import last_errors, transport_lines
 from ray_sentinel.inspection.versions import versions_here
 from ray_sentinel.logs.catalogue import load_catalogue
 from tests.support.files import write
+
+MI300X = Path(__file__).parents[2] / "fixtures/trees/mi300x-aca"
 
 
 def stat(pid: int, state: str, flags: int = 0) -> str:
@@ -58,6 +61,49 @@ def test_amd_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert problem == ""
     assert [(g.index, g.utilization_percent) for g in gpus] == [("0", 99.0)]
     assert [(p.pid, p.name) for p in processes] == [(4711, "python")]
+
+
+def test_amd_processes_are_on_the_gpus_that_9400_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    gpus, processes, _ = gpus_here(MI300X / "sys", MI300X / "proc")
+    assert [(gpu.index, gpu.uuid) for gpu in gpus] == [
+        ("0", "0000:05:00.0"), ("1", "0000:c6:00.0"), ("2", "0001:0a:00.0"),
+    ]  # fmt: skip
+    assert [(held.gpu, held.pid, held.memory_bytes) for held in processes] == [
+        ("1", 4711, 1 << 30),
+        ("0", 4712, 3 << 30),  # two partitions of one GPU
+        ("2", 4713, 4096),
+        ("kfd-9999", 4713, 8192),  # a GPU that this container may not see
+    ]
+
+
+def test_amd_gpus_are_in_the_order_of_their_addresses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for card, place in enumerate(("0000:00:01.1/0000:23:00.0", "0000:00:03.1/0000:03:00.0")):
+        device = tmp_path / "sys/devices/pci0000:00" / place
+        write(device / "vendor", "0x1002\n")
+        write(device / "mem_info_vram_total", str(64 << 30))
+        link = tmp_path / f"sys/class/drm/card{card}/device"
+        link.parent.mkdir(parents=True)
+        link.symlink_to(device)
+    gpus, _, _ = gpus_here(tmp_path / "sys", tmp_path / "proc")
+    assert [gpu.uuid for gpu in gpus] == ["0000:03:00.0", "0000:23:00.0"]
+
+
+@pytest.mark.parametrize(
+    ("properties", "addresses"),
+    [
+        ("location_id 50688\ndomain 1", ("0001:c6:00.0", "0001:c6:00.0")),
+        ("location_id 50691", ("0000:c6:00.3", "0000:c6:00.0")),
+        ("location_id 2684372480\ndomain 0", ("0000:46:00.0", "0000:46:00.0")),
+        ("location_id -1\nlocation_id", ()),
+        ("", ()),
+    ],
+)
+def test_where_a_topology_node_is(properties: str, addresses: tuple[str, ...]) -> None:
+    assert _addresses(properties) == addresses
 
 
 def test_versions(tmp_path: Path) -> None:
