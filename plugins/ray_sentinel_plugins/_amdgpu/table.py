@@ -14,18 +14,22 @@ import msgspec
 
 from ray_sentinel.api import Sample
 from ray_sentinel_plugins import _gpu_metrics as gpu_metrics
+from ray_sentinel_plugins._amdgpu import attributes
 
 ENERGY_UNIT = 2.0**-16
 """Joules (15.259 µJ)."""
 ENERGY_AT = {(1, 4): 24, (1, 5): 88, (1, 6): 16, (1, 7): 24, (1, 8): 24}
 """Offsets of ``energy_accumulator``. Revision 1.3 does not say its unit; see ``MI200``."""
 RESIDENCY_AT = {(1, 6): 36, (1, 7): 44, (1, 8): 44}
-"""Offsets of the throttlers' accumulated residencies: prochot, power, and three thermal ones."""
+"""Offsets of the throttlers' accumulated residencies: prochot, power, and three thermal ones. The
+counter before them says how often they were looked at."""
 STATUS_AT = {(1, 3): 112}
 """Offset of ``indep_throttle_status``, which has 16 bits for each kind of throttler."""
-EARLIER = {(1, 0): 80, (1, 1): 96, (1, 2): 104}
-"""Sizes of revisions of which nothing is told: what their fields mean differs by card."""
-SIZES = EARLIER | {(1, 3): 120, (1, 4): 288, (1, 5): 360, (1, 6): 1664, (1, 7): 2208, (1, 8): 3360}
+LEAST = {(1, 3): 120, (1, 4): 32, (1, 5): 96, (1, 6): 56, (1, 7): 64, (1, 8): 64}
+"""Bytes up to the last field that is read: drivers of one revision differ in what they append."""
+SILENT = {(1, 0), (1, 1), (1, 2), (2, 0), (2, 1), (2, 2), (2, 3), (2, 4), (3, 0)}
+"""Revisions of which nothing is told: early cards, where fields mean other things on each, and
+APUs."""
 MI100 = frozenset({"0x7388", "0x738c", "0x738e", "0x7390"})
 MI200 = frozenset({"0x7408", "0x740c", "0x740f", "0x7410"})
 """Device ids of cards with revision 1.3 whose firmware counts energy in ``ENERGY_UNIT``. That of
@@ -37,6 +41,7 @@ THERMAL, HOTSPOT = 0xFFFF << 32, 1 << 36
 throttler takes; firmware of RDNA 3 and 4 never says 0 for the hot spot, be the card idle and cold.
 On Instinct cards the bits are the firmware's own."""
 _U32, _U64 = (1 << 32) - 1, (1 << 64) - 1
+_NEVER = 1 << 16
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +61,13 @@ def parse(data: bytes, device: str) -> Table | None:
         return None
     size, *revision = struct.unpack_from("<HBB", data)
     version = (revision[0], revision[1])
-    if SIZES.get(version) != size or len(data) < size:
+    if len(data) < size:
+        return None
+    if version in SILENT:
+        return Table()
+    if version == attributes.VERSION:
+        return _described(data[:size])
+    if size < LEAST.get(version, _NEVER):
         return None
     at = MI200_ENERGY_AT if version == (1, 3) and device in MI200 else ENERGY_AT.get(version)
     ticks = struct.unpack_from("<Q", data, at)[0] if at is not None else _U64
@@ -64,6 +75,27 @@ def parse(data: bytes, device: str) -> Table | None:
         joules=None if ticks == _U64 else ticks * ENERGY_UNIT,
         throttled=_status(data, STATUS_AT.get(version), device in MI100 | MI200),
         residency=_residency(data, RESIDENCY_AT.get(version)),
+    )
+
+
+def _described(data: bytes) -> Table | None:
+    try:
+        found = attributes.read(data)
+    except ValueError:
+        return None
+    energy = found.get(attributes.ENERGY)
+    looks, prochot, power, *thermal = (
+        found.get(number, (None,))[0]
+        for number in (
+            attributes.ACCUMULATION,
+            attributes.PROCHOT,
+            attributes.POWER,
+            *attributes.THERMAL,
+        )
+    )
+    return Table(
+        joules=energy[0] * ENERGY_UNIT if energy else None,
+        residency=_grown(looks, prochot, power, thermal),
     )
 
 
@@ -79,11 +111,23 @@ def _status(data: bytes, at: int | None, trusted: bool) -> dict[str, bool]:
 def _residency(data: bytes, at: int | None) -> dict[str, int]:
     if at is None:
         return {}
-    prochot, power, *thermal = struct.unpack_from("<5I", data, at)
-    found = {"prochot": prochot, "power": power}
-    if _U32 not in thermal:
-        found["thermal"] = sum(thermal)
-    return {reason: total for reason, total in found.items() if total != _U32}
+    fields = struct.unpack_from("<6I", data, at - 4)
+    looks, prochot, power, *thermal = (None if field == _U32 else field for field in fields)
+    return _grown(looks, prochot, power, thermal)
+
+
+def _grown(
+    looks: int | None, prochot: int | None, power: int | None, thermal: list[int | None]
+) -> dict[str, int]:
+    """What is told of counters that grow while a throttler is at work, and of the counter of all
+    looks. Some drivers fill in that one for some throttlers, also of an idle card: as if they had
+    never rested since the card was there. They are not believed."""
+    found = {"prochot": [prochot], "power": [power], "thermal": thermal}
+    return {
+        reason: sum(total for total in totals if total is not None)
+        for reason, totals in found.items()
+        if None not in totals and not (looks and looks in totals)
+    }
 
 
 def samples(found: Table, before: Table | None, gpu: str) -> Iterator[Sample]:

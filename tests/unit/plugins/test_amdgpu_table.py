@@ -13,10 +13,16 @@ from ray_sentinel_plugins.amdgpu import AmdgpuCollector
 
 Series = dict[str, float]
 
+SIZES = {
+    **{(1, 0): 80, (1, 1): 96, (1, 2): 104, (1, 3): 120, (1, 4): 288},
+    **{(1, 5): 360, (1, 6): 1664, (1, 7): 2208, (1, 8): 3360},
+}
+"""As drivers make them."""
+
 
 def made(version: tuple[int, int], **fields: tuple[int, str, int]) -> bytes:
     """A table in which only the given fields are filled: name → (offset, format, value)."""
-    size = table.SIZES[version]
+    size = SIZES[version]
     data = bytearray(b"\xff" * size)
     struct.pack_into("<HBB", data, 0, size, *version)
     for at, form, value in fields.values():
@@ -81,8 +87,39 @@ def test_what_accumulates_is_held_while_it_grows() -> None:
     assert held == {"prochot": 0, "power": 1, "thermal": 0}
 
 
+@pytest.mark.parametrize("version", [(1, 6), (1, 7), (1, 8)])
+def test_a_throttler_that_never_rested_is_not_believed(version: tuple[int, int]) -> None:
+    """As an idle MI300X of an earlier driver had it: three of five are the counter of looks."""
+    at = table.RESIDENCY_AT[version] - 4
+    looks = 10_657_785
+    values = (looks, 0, looks, looks, 0, looks)
+    fields = {str(i): (at + 4 * i, "<I", value) for i, value in enumerate(values)}
+    found = table.parse(made(version, **fields), "0x74a1")
+    assert found is not None
+    assert found.residency == {"prochot": 0}
+
+
+def test_revision_6_is_shorter_where_the_driver_appends_nothing() -> None:
+    data = bytearray(made((1, 6), energy=(16, "<Q", 2**16))[:312])
+    struct.pack_into("<H", data, 0, 312)
+    assert table.parse(bytes(data), "0x74a1") == table.Table(joules=1.0)
+
+
+@pytest.mark.parametrize("version", [(1, 0), (2, 2), (3, 0)])
+def test_of_early_cards_and_apus_nothing_is_told(version: tuple[int, int]) -> None:
+    assert table.parse(struct.pack("<HBB", 80, *version) + b"\1" * 76, "") == table.Table()
+
+
 @pytest.mark.parametrize(
-    "data", [b"", b"\0", made((1, 7))[:-1], b"\xff" * 3000, struct.pack("<HBB", 120, 9, 9) * 30]
+    "data",
+    [
+        b"",
+        b"\0",
+        made((1, 7))[:-1],
+        b"\xff" * 3000,
+        struct.pack("<HBBi", 8, 1, 9, 3),
+        struct.pack("<HBB", 120, 9, 9) * 30,
+    ],
 )
 def test_what_is_no_table(data: bytes) -> None:
     assert table.parse(data, "0x740f") is None
