@@ -13,6 +13,23 @@ def kernel_text(path: Path) -> str:
         return ""
 
 
+def parse_environ(data: bytes, errors: str = "surrogateescape") -> dict[str, str]:
+    """The variables in a ``/proc/<pid>/environ``: NUL-separated, see ``man 5 proc``.
+
+    Of two with one name the first counts, as for getenv(3) and ``os.environ``, and what has no
+    name or no ``=`` is none. ``errors`` is what becomes of bytes that are no UTF-8.
+
+    >>> parse_environ(b"RANK=1\\0RANK=2\\0no equals\\0A=b=c\\0")
+    {'RANK': '1', 'A': 'b=c'}
+    """
+    found: dict[str, str] = {}
+    for item in data.split(b"\0"):
+        name, separator, value = item.partition(b"=")
+        if name and separator:
+            found.setdefault(name.decode("utf-8", errors), value.decode("utf-8", errors))
+    return found
+
+
 def boot_id(proc: Path = Path("/proc")) -> str:
     """One per boot of a machine: equal for all processes on it. Empty where it cannot be read."""
     return kernel_text(proc / "sys/kernel/random/boot_id")

@@ -17,6 +17,7 @@ from ray_sentinel.capture import ras_client
 from ray_sentinel.capture.nccl_library import Library, library_of
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.evidence.nccl_ras.version import gate
+from ray_sentinel.kernel_files import parse_environ
 from ray_sentinel.model.identity import ProcessId, Rank
 
 POLL_SECONDS = 8.0
@@ -104,5 +105,4 @@ def _environ(pid: int, proc: str) -> dict[str, str]:
             data = file.read(4 << 20)
     except OSError:
         return {}  # the defaults are as good a guess
-    pairs = (item.decode("utf-8", "replace").partition("=") for item in data.split(b"\0"))
-    return {name: value for name, _, value in pairs}
+    return parse_environ(data, "replace")

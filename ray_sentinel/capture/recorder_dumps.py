@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from ray_sentinel.errors import SentinelError
+from ray_sentinel.kernel_files import parse_environ
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.progress.proc_stat import TICK, parse_stat
 
@@ -68,8 +69,7 @@ def read_environ(pid: int, proc: str = "/proc") -> dict[str, str]:
         raise NoDumpError(why) from error
     if not data:
         raise NoDumpError(f"the environment of pid {pid} is not there (yet): it starts or ends")
-    pairs = (item.partition(b"=") for item in data.split(b"\0") if item)
-    return {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}
+    return parse_environ(data)
 
 
 def on_disk(where: Places, since: float) -> bytes:

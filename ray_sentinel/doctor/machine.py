@@ -13,6 +13,7 @@ import psutil
 from ray_sentinel.clock import Clock, SystemClock
 from ray_sentinel.doctor.check import Here
 from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.kernel_files import parse_environ
 from ray_sentinel.progress.own_process import raylet_above
 
 _ARPHRD = {1: "ethernet", 32: "infiniband", 772: "loopback", 65534: "tunnel"}
@@ -73,16 +74,6 @@ def _inherited() -> Mapping[str, str]:
     if not raylet:
         return dict(os.environ)
     try:
-        return _variables(Path(f"/proc/{raylet}/environ").read_bytes())
+        return parse_environ(Path(f"/proc/{raylet}/environ").read_bytes(), "replace")
     except OSError:
         return dict(os.environ)
-
-
-def _variables(data: bytes) -> Mapping[str, str]:
-    """The variables in a ``/proc/<pid>/environ`` (``man 5 proc``)."""
-    pairs = (item.partition(b"=") for item in data.split(b"\0") if item)
-    return {
-        name.decode("utf-8", "replace"): value.decode("utf-8", "replace")
-        for name, separator, value in pairs
-        if separator
-    }

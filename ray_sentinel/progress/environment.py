@@ -23,6 +23,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from ray_sentinel.kernel_files import parse_environ
+
 SCHEMES: tuple[tuple[str, str, str, str], ...] = (
     ("torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK"),
     ("mpi", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
@@ -150,14 +152,10 @@ def gpus_from(environ: Mapping[str, str]) -> tuple[str, ...]:
     return ()
 
 
-def parse_environ(data: bytes) -> dict[str, str]:
-    """The variables of interest in ``/proc/<pid>/environ`` (NUL-separated, ``man 5 proc``)."""
-    found: dict[str, str] = {}
-    for item in data.split(b"\0"):
-        name, separator, value = item.partition(b"=")
-        if separator and (text := name.decode("ascii", "replace")) in VARIABLES:
-            found.setdefault(text, value.decode("utf-8", "replace"))
-    return found
+def launch_variables(data: bytes) -> dict[str, str]:
+    """The ``VARIABLES`` in a ``/proc/<pid>/environ``."""
+    found = parse_environ(data, "replace")
+    return {name: value for name, value in found.items() if name in VARIABLES}
 
 
 def _number(environ: Mapping[str, str], name: str) -> int | None:

@@ -19,7 +19,7 @@ import struct
 from pathlib import Path
 
 from ray_sentinel.bounded import Bounded
-from ray_sentinel.progress.environment import VARIABLES
+from ray_sentinel.progress.environment import launch_variables
 from ray_sentinel.progress.process_memory import MOST_HANGING, PATIENCE
 
 MAX_VARIABLES = 4096
@@ -120,13 +120,12 @@ def find_symbol(data: bytes | mmap.mmap) -> int | None:
 
 def _variables(memory: int, place: int) -> dict[str, str]:
     (array,) = _POINTER.unpack(os.pread(memory, 8, place))
-    found: dict[str, str] = {}
+    whole: list[bytes] = []
     for index in range(MAX_VARIABLES):
         (pointer,) = _POINTER.unpack(os.pread(memory, 8, array + index * 8))
         if not pointer:
             break
         data, end, _ = os.pread(memory, MAX_VARIABLE, pointer).partition(b"\0")
-        name, separator, value = data.partition(b"=")
-        if end and separator and (text := name.decode("ascii", "replace")) in VARIABLES:
-            found.setdefault(text, value.decode("utf-8", "replace"))
-    return found
+        if end:
+            whole.append(data)
+    return launch_variables(b"\0".join(whole))

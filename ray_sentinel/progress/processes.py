@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from ray_sentinel.progress.environment import parse_environ, rank_from
+from ray_sentinel.progress.environment import launch_variables, rank_from
 from ray_sentinel.progress.proc_stat import TICK, Key, Stat, parse_stat
 from ray_sentinel.progress.process_memory import Own, ProcessMemory, read_file
 
@@ -176,7 +176,7 @@ def _take(process: Process, own: Own) -> None:
     if not own.line:
         return
     process.hidden = own.environ is None
-    found = parse_environ(own.environ or b"")
+    found = launch_variables(own.environ or b"")
     # A process that sets its title writes over the memory its environment was read from.
     if exec_happened or len(found) >= len(process.environ):
         process.environ = found

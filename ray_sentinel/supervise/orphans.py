@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from ray_sentinel.kernel_files import parse_environ
 from ray_sentinel.progress.proc_stat import Stat
 from ray_sentinel.supervise.descendants import RAY, Process, all_stats
 
@@ -25,14 +26,13 @@ def orphans(told: Mapping[str, str], since: int, proc: Path = Path("/proc")) -> 
 
     Left out are Ray's daemons with all below them, and this process with all above it.
     """
-    marks = {os.fsencode(f"{name}={value}") for name, value in told.items()}
     stats = all_stats(proc)
     spared = {one.pid for one in _line(os.getpid(), stats)}
     found = []
     for stat in stats.values():
         if stat.state in ("Z", "X") or stat.start < since or stat.pid in spared:
             continue
-        if not marks <= _variables(proc / str(stat.pid)):
+        if not told.items() <= _variables(proc / str(stat.pid)).items():
             continue
         if not any(one.command in RAY for one in _line(stat.pid, stats)):
             found.append(Process(stat.pid, stat.start, stat.command))
@@ -60,8 +60,8 @@ def _line(pid: int, stats: Mapping[int, Stat]) -> list[Stat]:
     return line
 
 
-def _variables(process: Path) -> set[bytes]:
+def _variables(process: Path) -> dict[str, str]:
     try:
-        return set((process / "environ").read_bytes().split(b"\0"))
+        return parse_environ((process / "environ").read_bytes())
     except OSError:
-        return set()  # it has ended, or is somebody else's
+        return {}  # it has ended, or is somebody else's

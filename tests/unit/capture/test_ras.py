@@ -75,6 +75,15 @@ def test_one_answer_for_each_address(tmp_path: Path) -> None:
     assert not found.problems
 
 
+def test_of_two_addresses_the_one_that_nccl_sees_is_asked(tmp_path: Path) -> None:
+    twice = "NCCL_RAS_ADDR=localhost:3000 NCCL_RAS_ADDR=localhost:4000"
+    service = Service()
+    poll_ranks(
+        [process(tmp_path, 1, "/l/libnccl.so.2.30.1", twice)], proc=str(tmp_path), ask=service
+    )
+    assert service.asked == [("localhost", 3000, True)]
+
+
 @pytest.mark.parametrize(
     ("library", "environ", "setting", "word"),
     [

@@ -109,6 +109,13 @@ def test_a_rank_s_environment_is_read_while_it_lives() -> None:
         Recorders().dump(gone, 0.1)
 
 
+def test_of_two_pipes_in_the_environment_the_first_is_the_rank_s(tmp_path: Path) -> None:
+    pipe = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
+    (tmp_path / "7").mkdir()
+    (tmp_path / "7/environ").write_bytes(f"{pipe}=/a\0{pipe}=/b\0".encode())
+    assert places(0, read_environ(7, str(tmp_path))).pipe == Path("/a0.pipe")
+
+
 def test_what_a_watchdog_left_is_found_for_a_rank_that_never_attached(tmp_path: Path) -> None:
     environ = {**os.environ, "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": str(tmp_path / "_dump_")}
     child = subprocess.Popen(

@@ -4,7 +4,7 @@ from ray_sentinel.progress.environment import (
     attempt_from,
     gpus_from,
     job_from,
-    parse_environ,
+    launch_variables,
     rank_from,
 )
 
@@ -95,6 +95,6 @@ def test_attempt_and_gpus():
     assert gpus_from({"CUDA_VISIBLE_DEVICES": ""}) == ()
 
 
-def test_parse_environ_keeps_what_counts_and_survives_anything():
+def test_launch_variables_are_what_counts_and_survive_anything():
     data = b"PATH=/bin\0RANK=1\0RANK=2\0no equals\0MASTER_ADDR=\xff\0\0"
-    assert parse_environ(data) == {"RANK": "1", "MASTER_ADDR": "�"}
+    assert launch_variables(data) == {"RANK": "1", "MASTER_ADDR": "�"}
