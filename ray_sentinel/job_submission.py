@@ -23,6 +23,7 @@ from ray_sentinel.guardian import (
     run_notice,
 )
 from ray_sentinel.logs.checkpoints import scan_checkpoints
+from ray_sentinel.model.ray_job import JobState
 from ray_sentinel.supervise.actions import Result
 from ray_sentinel.supervise.choose import choose
 from ray_sentinel.supervise.folder import State
@@ -50,7 +51,7 @@ def submit_job_with_resume(
     return Jobs(address).submit(config, checkpoint_at(path) if path else None, attempt=0)
 
 
-def check_job_status(job_id: str, address: str = "") -> str:
+def check_job_status(job_id: str, address: str = "") -> JobState:
     """RUNNING, FAILED, SUCCEEDED, PENDING, STOPPED or UNKNOWN. Raises UnreachableError."""
     return Jobs(address).status(job_id)
 

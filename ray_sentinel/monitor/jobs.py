@@ -14,12 +14,12 @@ from ray_sentinel.evidence.logs.lines import parse_line
 from ray_sentinel.evidence.logs.steps import Step, parse_step
 from ray_sentinel.evidence.logs.times import parse_time
 from ray_sentinel.evidence.node.ray_status import read_job_status
+from ray_sentinel.model.ray_job import JobState
 from ray_sentinel.monitor.shell import Shell
-from ray_sentinel.monitor.types import JobProgress, JobState, MonitorResult
+from ray_sentinel.monitor.types import JobProgress, MonitorResult
 
 _TAIL = 512 * 1024
 """Bytes of a job's log in which its last steps are looked for."""
-_STATES = ("RUNNING", "FAILED", "SUCCEEDED", "PENDING", "STOPPED")
 _ENDED = ("FAILED", "SUCCEEDED", "STOPPED")
 _LAST = 50
 """Steps whose figures make the throughput."""
@@ -38,8 +38,7 @@ def check_job_status(head_pod: str, job_id: str, namespace: str = "default") -> 
         _, text = Shell(head_pod, namespace).ask("ray", "job", "status", job_id)
     except SentinelError:
         return "UNKNOWN"
-    state = read_job_status(text, job_id)
-    return state if state in _STATES else "UNKNOWN"  # type: ignore[return-value]
+    return read_job_status(text, job_id)
 
 
 def get_current_step(head_pod: str, job_id: str, namespace: str = "default") -> int | None:

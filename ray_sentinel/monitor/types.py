@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict
+from typing import TypedDict
 
-JobState = Literal["RUNNING", "FAILED", "SUCCEEDED", "PENDING", "STOPPED", "UNKNOWN"]
+from ray_sentinel.model.ray_job import JobState
 
 
 class GpuInfo(TypedDict):

@@ -13,17 +13,16 @@ import secrets
 import shlex
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from ray_sentinel.errors import SentinelError, UnreachableError, UsageError
 from ray_sentinel.evidence.logs.lines import parse_line
 from ray_sentinel.evidence.logs.steps import parse_step
+from ray_sentinel.model.ray_job import JobState, job_state
 from ray_sentinel.supervise.command import LISTED, PLACE, values_of, variables
 from ray_sentinel.supervise.policy import Checkpoint
-
-Status = Literal["RUNNING", "FAILED", "SUCCEEDED", "PENDING", "STOPPED", "UNKNOWN"]
 
 TEMPLATE = "ray_sentinel.entrypoint"
 ATTEMPT = "ray_sentinel.attempt"
@@ -47,7 +46,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     """A job as Ray knows it. What resources its entrypoint asked for, Ray does not tell."""
 
     id: str
-    status: Status
+    status: JobState
     message: str
     template: str
     """The entrypoint, placeholders and all."""
@@ -146,7 +145,7 @@ class Jobs:
             started_at=info.start_time / 1000.0 if info.start_time else None,
         )
 
-    def status(self, job_id: str) -> Status:
+    def status(self, job_id: str) -> JobState:
         """UNKNOWN where there is no such job."""
         try:
             return _status(self._ask("get_job_status", job_id))
@@ -228,9 +227,8 @@ def checkpoint_at(path: str) -> Checkpoint:
     return Checkpoint(path=path, step=int(numbers[-1]) if numbers else 0)
 
 
-def _status(status: Any) -> Status:
-    text = str(getattr(status, "value", status))
-    return msgspec.convert(text, Status) if text in Status.__args__ else "UNKNOWN"  # type: ignore[attr-defined]
+def _status(status: Any) -> JobState:
+    return job_state(str(getattr(status, "value", status)))
 
 
 def _first(error: BaseException) -> str:

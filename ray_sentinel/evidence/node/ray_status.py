@@ -11,13 +11,14 @@ from __future__ import annotations
 import re
 
 from ray_sentinel.model.health import RayResources
+from ray_sentinel.model.ray_job import JobState, job_state
 
 _USAGE = re.compile(r"^\s*(?P<used>[\d.]+)/(?P<total>[\d.]+) (?P<name>GPU|CPU)\b")
 _DEMAND = re.compile(r"^\s*(?P<what>[\[{].*?:\s*\d+\+? pending .*|.*\bfrom request_resources\b.*)$")
 _ACTIVE = re.compile(r"^\s*(?P<count>\d+) node_[0-9a-f]+|^\s*(?P<named>\d+) [\w.-]+\s*$")
 _JOB = re.compile(r"[Ss]tatus for job '(?P<id>[^']+)': (?P<status>[A-Z]+)")
 _DONE = re.compile(r"Job '(?P<id>[^']+)' (?P<how>succeeded|failed|was stopped)")
-_HOW = {"succeeded": "SUCCEEDED", "failed": "FAILED", "was stopped": "STOPPED"}
+_HOW: dict[str, JobState] = {"succeeded": "SUCCEEDED", "failed": "FAILED", "was stopped": "STOPPED"}
 
 
 def read_status(text: str) -> RayResources | None:
@@ -52,12 +53,12 @@ def read_status(text: str) -> RayResources | None:
     )
 
 
-def read_job_status(text: str, job_id: str) -> str:
-    """RUNNING, PENDING, SUCCEEDED, FAILED, STOPPED, or UNKNOWN where ``text`` does not tell."""
+def read_job_status(text: str, job_id: str) -> JobState:
+    """The job's state; UNKNOWN where ``text`` does not tell."""
     for match in _DONE.finditer(text):
         if match["id"] == job_id:
             return _HOW[match["how"]]
     for match in _JOB.finditer(text):
         if match["id"] == job_id:
-            return match["status"]
+            return job_state(match["status"])
     return "UNKNOWN"

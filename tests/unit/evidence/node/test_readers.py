@@ -73,6 +73,7 @@ def test_ray_status() -> None:
         ("Job 'raysubmit_a' succeeded", "SUCCEEDED"),
         ("Status for job 'raysubmit_a': FAILED\nStatus message: x", "FAILED"),
         ("Status for job 'raysubmit_b': RUNNING", "UNKNOWN"),
+        ("Status for job 'raysubmit_a': SUSPENDED", "UNKNOWN"),
         ("Job raysubmit_a does not exist", "UNKNOWN"),
     ],
 )
