@@ -29,9 +29,10 @@ from ray_sentinel.supervise.choose import choose
 from ray_sentinel.supervise.folder import State
 from ray_sentinel.supervise.job_supervisor import JobSupervisor
 from ray_sentinel.supervise.notifier import Notifier, settings_of
-from ray_sentinel.supervise.parts import Sighting
+from ray_sentinel.supervise.parts import JobParts, Sighting
 from ray_sentinel.supervise.policy import Failure
 from ray_sentinel.supervise.ray_jobs import Jobs, checkpoint_at
+from ray_sentinel.supervise.task import JobTask
 
 ENDED = frozenset({"SUCCEEDED", "FAILED", "STOPPED", "UNKNOWN"})
 
@@ -115,15 +116,19 @@ def supervise_job(
     notifier = Notifier(settings_of(settings.notify))
     supervisor = JobSupervisor(
         Jobs(address),
-        job_id,
+        JobTask(
+            job_id=job_id,
+            checkpoint_dirs=checkpoint_folders(checkpoint_dir),
+            check_interval=check_interval,
+        ),
         make_policy(policy),
-        scan_checkpoints,
-        checkpoint_dirs=checkpoint_folders(checkpoint_dir),
-        explain=explain_output,
-        watch=lambda job, since: look_at_page(where, job, since) if where else Sighting(),
-        say=say,
-        notify=lambda event, text: notifier.tell(run_notice(job_id, event, text)),
-        check_interval=check_interval,
+        JobParts(
+            scan=scan_checkpoints,
+            explain=explain_output,
+            watch=lambda job, since: look_at_page(where, job, since) if where else Sighting(),
+            say=say,
+            notify=lambda event, text: notifier.tell(run_notice(job_id, event, text)),
+        ),
     )
     try:
         return supervisor.run(), supervisor.job_id

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Collection
 from typing import Any
 
 from ray_sentinel.clock import Clock, SystemClock
 from ray_sentinel.errors import SentinelError, UnreachableError
 from ray_sentinel.supervise import actions, events
 from ray_sentinel.supervise.actions import Action, Result
-from ray_sentinel.supervise.choose import Scan, choose
+from ray_sentinel.supervise.choose import Choice, choose
 from ray_sentinel.supervise.course import Course, Ledger
 from ray_sentinel.supervise.events import Event
 from ray_sentinel.supervise.movement import Movement
-from ray_sentinel.supervise.parts import Sighting
+from ray_sentinel.supervise.parts import JobParts, Sighting
 from ray_sentinel.supervise.policy import Failure, Policy
 from ray_sentinel.supervise.ray_jobs import Jobs, new_id
+from ray_sentinel.supervise.task import JobTask
 
 OUT_OF_REACH_SECONDS = 300.0
 """A dashboard that does not answer for so long is given up; the job may run on."""
@@ -28,25 +28,16 @@ class JobSupervisor:
     def __init__(
         self,
         jobs: Jobs,
-        job_id: str,
+        task: JobTask,
         policy: Policy,
-        scan: Scan,
+        parts: JobParts,
         *,
-        checkpoint_dirs: Sequence[Path] = (),
-        explain: Callable[[str], Failure] = lambda output: Failure(kind="exit", text="it failed"),
-        watch: Callable[[str, float], Sighting] = lambda job, since: Sighting(),
-        say: Callable[[str], None] = lambda text: None,
-        notify: Callable[[str, str], object] = lambda event, text: None,
-        check_interval: float = 5.0,
         clock: Clock | None = None,
     ) -> None:
-        self._jobs, self.job_id, self._policy = jobs, job_id, policy
-        self._scan, self._dirs = scan, tuple(checkpoint_dirs)
-        self._explain, self._watch = explain, watch
-        self._say, self._notify = say, notify
-        self._interval = check_interval
+        self._jobs, self._task, self._policy, self._parts = jobs, task, policy, parts
+        self.job_id = task.job_id
         self._clock = clock or SystemClock()
-        self._first = jobs.job(job_id)
+        self._first = jobs.job(task.job_id)
         ledger = Ledger(attempt=self._first.attempt, retries_left=policy.max_retries)
         self._course = Course(policy, ledger)
         self._movement = Movement(policy, self._clock.now())
@@ -67,7 +58,7 @@ class JobSupervisor:
                     raise
             self._feed(events.Tick(time=self._clock.now()))
             if self._result is None:
-                self._clock.sleep(self._interval)
+                self._clock.sleep(self._task.check_interval)
         return self._result
 
     def _look(self) -> None:
@@ -107,7 +98,7 @@ class JobSupervisor:
         step = self._jobs.step(self.job_id)
         if self._movement.stepped(step, now) and step is not None:
             self._feed(events.Progressed(time=now, step=step))
-        found = choose(self._dirs, (), self._scan).checkpoint if self._dirs else None
+        found = self._chosen(()).checkpoint
         if found is not None:
             self._feed(events.Saved(time=now, step=found.step))
         if self._course.phase == "running":
@@ -121,7 +112,7 @@ class JobSupervisor:
             self._feed(events.Captured(time=now, bundle=sighting.bundle))
 
     def _sighting(self) -> Sighting:
-        found = self._watch(self._first.name, self._course.ledger.attempt_started)
+        found = self._parts.watch(self._first.name, self._course.ledger.attempt_started)
         if found.bad_nodes:
             self._feed(events.NodesFound(time=self._clock.now(), nodes=found.bad_nodes))
         return found
@@ -132,11 +123,14 @@ class JobSupervisor:
         if status == "UNKNOWN":
             return Failure(kind="node-fail", text=f"Ray knows no job {self.job_id} any more")
         job = self._jobs.job(self.job_id)
-        failure = self._explain(self._jobs.output(self.job_id))
+        failure = self._parts.explain(self._jobs.output(self.job_id))
         return failure if failure.text else Failure(kind="exit", text=job.message)
 
+    def _chosen(self, without: Collection[str]) -> Choice:
+        return choose(self._task.checkpoint_dirs, without, self._parts.scan)
+
     def _saved(self) -> float | None:
-        found = choose(self._dirs, self._course.ledger.left_out, self._scan).checkpoint
+        found = self._chosen(self._course.ledger.left_out).checkpoint
         return found.modified if found is not None else None
 
     def _feed(self, event: Event) -> None:
@@ -147,11 +141,11 @@ class JobSupervisor:
         now = self._clock.now()
         match action:
             case actions.Say():
-                self._say(action.text)
+                self._parts.say(action.text)
                 if action.event:
-                    self._notify(action.event, action.text)
+                    self._parts.notify(action.event, action.text)
             case actions.Choose():
-                found = choose(self._dirs, action.without, self._scan)
+                found = self._chosen(action.without)
                 lost = found.checkpoint is None and bool(action.without)
                 problem = "no checkpoint is left that loads" if lost else ""
                 self._feed(events.Offered(time=now, checkpoint=found.checkpoint, problem=problem))
@@ -166,13 +160,13 @@ class JobSupervisor:
             case actions.Finish():
                 self._result = action.result
                 event = "success" if action.result.success else "failed"
-                self._notify(event, action.result.reason)
+                self._parts.notify(event, action.result.reason)
 
     def _stop(self) -> None:
         try:
             self._jobs.stop(self.job_id)
         except SentinelError as error:
-            self._say(str(error))
+            self._parts.say(str(error))
 
     def _submitted(self, config: dict[str, Any], action: actions.Launch) -> str:
         """The new job's id. Raises UnreachableError where the dashboard has gone for good."""
@@ -190,8 +184,8 @@ class JobSupervisor:
                 # What ended the job may have taken the dashboard with it for a while.
                 if self._clock.now() - since > OUT_OF_REACH_SECONDS:
                     raise
-                self._say(f"not submitted yet: {error}")
-                self._clock.sleep(self._interval)
+                self._parts.say(f"not submitted yet: {error}")
+                self._clock.sleep(self._task.check_interval)
 
     def _launch(self, action: actions.Launch) -> None:
         config = {**self._first.options, "entrypoint": self._first.template}
@@ -199,4 +193,4 @@ class JobSupervisor:
         start = action.checkpoint.step if action.checkpoint else 0
         self._movement = Movement(self._policy, self._clock.now(), start)
         where = f" from {action.checkpoint.path}" if action.checkpoint else ""
-        self._say(f"attempt {action.attempt} is job {self.job_id}{where}")
+        self._parts.say(f"attempt {action.attempt} is job {self.job_id}{where}")

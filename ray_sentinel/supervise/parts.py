@@ -24,6 +24,20 @@ class Sighting(msgspec.Struct, frozen=True, kw_only=True):
     """Those that its confirmed incidents blame."""
 
 
+class JobParts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the supervisor of a submitted job is given: less, as Ray ends and clears the job."""
+
+    scan: Scan
+    """Lists a checkpoint folder; raises SentinelError."""
+    explain: Callable[[str], Failure] = lambda output: Failure(kind="exit", text="it failed")
+    """From the end of a failed attempt's output to its failure."""
+    watch: Callable[[str, float], Sighting] = lambda job, since: Sighting()
+    """By job, and since when, as ``Parts.watch``."""
+    say: Callable[[str], None] = lambda text: None
+    notify: Callable[[str, str], object] = lambda event, text: None
+    """As ``Parts.notify``."""
+
+
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
     """Handed in, so that the loop knows neither Ray nor files of others."""
 

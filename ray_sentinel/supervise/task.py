@@ -18,3 +18,12 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     environ: dict[str, str] = {}
     max_output: int = 256 << 20
     """Bytes of one output file; there are two for each attempt."""
+
+
+class JobTask(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that was submitted to Ray and is to be followed."""
+
+    job_id: str
+    checkpoint_dirs: tuple[Path, ...] = ()
+    check_interval: float = 5.0
+    """Seconds between two looks."""

@@ -15,9 +15,10 @@ from ray_sentinel.errors import UnreachableError
 from ray_sentinel.evidence.checkpoints import CheckpointFacts
 from ray_sentinel.supervise.bad_nodes import BadNode
 from ray_sentinel.supervise.job_supervisor import JobSupervisor
-from ray_sentinel.supervise.parts import Sighting
+from ray_sentinel.supervise.parts import JobParts, Sighting
 from ray_sentinel.supervise.policy import Checkpoint, Failure, Policy
 from ray_sentinel.supervise.ray_jobs import TEMPLATE, Job, Jobs, checkpoint_at, shell_filled
+from ray_sentinel.supervise.task import JobTask
 
 
 class Api:
@@ -88,7 +89,8 @@ def supervisor(api: Api, clock: FakeClock, **more: Any) -> JobSupervisor:
 
     policy = Policy(max_retries=2, retry_delay=10, jitter=0.0)
     told = {"explain": lambda output: Failure(kind="node-fail", text="a node died"), **more}
-    return JobSupervisor(cast(Any, api), "job-0", policy, scan, clock=clock, **told)
+    parts = JobParts(scan=scan, **told)
+    return JobSupervisor(cast(Any, api), JobTask(job_id="job-0"), policy, parts, clock=clock)
 
 
 def test_a_job_that_fails_is_submitted_again_as_it_was() -> None:
