@@ -20,3 +20,15 @@ def one_line(text: str, limit: int = 2000) -> str:
     """The same on one line of at most ``limit`` characters."""
     flat = clean(" ".join(text.split()))
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+
+
+def port_number(text: str) -> int | None:
+    """A TCP port from its decimal digits; None for whatever else stands there, and for 0.
+
+    >>> port_number("29500"), port_number("65536"), port_number("²")
+    (29500, None, None)
+    """
+    if not (text.isascii() and text.isdigit() and len(text) < 19):
+        return None
+    number = int(text)
+    return number if 0 < number < 65536 else None

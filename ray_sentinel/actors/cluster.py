@@ -17,6 +17,7 @@ from ray_sentinel.actors.names import NAMESPACE
 from ray_sentinel.actors.raylets import raylet_address, raylets
 from ray_sentinel.errors import UnreachableError
 from ray_sentinel.progress.own_process import raylet_above
+from ray_sentinel.text import port_number
 
 PROBE_SECONDS = 2.0
 """A control store that does not accept within this time is not there: ``ray.init`` would wait for
@@ -77,11 +78,12 @@ def answers(address: str, seconds: float = PROBE_SECONDS) -> str:
     Both Ray's control store and its client port are gRPC, and such a server begins with a SETTINGS
     frame (RFC 9113, 3.4); ``ray.init`` would wait for minutes for one that only accepts.
     """
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if "://" in host or not host or not port.isdigit() or int(port) > 65535:
+    host, _, digits = address.removeprefix("ray://").rpartition(":")
+    port = port_number(digits)
+    if "://" in host or not host or port is None:
         return "this is no address: HOST:PORT or ray://HOST:PORT is"
     try:
-        with socket.create_connection((host.strip("[]"), int(port)), timeout=seconds) as found:
+        with socket.create_connection((host.strip("[]"), port), timeout=seconds) as found:
             if _USES_TLS not in os.environ:
                 found.sendall(_PREFACE)
                 if found.recv(9)[3:4] != _SETTINGS:

@@ -10,6 +10,7 @@ import socket
 import time
 
 from ray_sentinel.errors import InputError, UnreachableError, UsageError
+from ray_sentinel.text import port_number
 
 DEFAULT_HOST = "localhost"
 DEFAULT_PORT = 28028
@@ -33,9 +34,10 @@ def address(text: str) -> tuple[str, int]:
         host, _, port = text.partition(":")
     else:
         host, port = text, ""
-    if port and not (port.isdecimal() and 0 < int(port) < 65536):
+    number = port_number(port) if port else DEFAULT_PORT
+    if number is None:
         raise UsageError(f"NCCL_RAS_ADDR={text!r}: {port!r} is no port")
-    return host or DEFAULT_HOST, int(port) if port else DEFAULT_PORT
+    return host or DEFAULT_HOST, number
 
 
 def ask(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.text import port_number
 
 DEFAULT_PORTS = {"etcd": 2379, "etcd-v2": 2379}
 C10D_PORT = 29400
@@ -42,13 +43,12 @@ def wish_of(plan: Plan, environ: Mapping[str, str]) -> Wish:
     # An endpoint on etcd's port is one, whoever did not say the backend.
     if not backend:
         backend = "etcd-v2" if port == "2379" else "c10d"
-    number = port or str(DEFAULT_PORTS.get(backend, C10D_PORT))
-    readable = number.isascii() and number.isdigit() and 0 < int(number) < 65536
+    number = port_number(port) if port else DEFAULT_PORTS.get(backend, C10D_PORT)
     return Wish(
         backend=backend,
         endpoint=endpoint,
         run_id=run_id,
         host=host.strip("[]"),
-        port=int(number) if readable else 0,
-        problem="" if readable else f"{port!r} is no port: HOST:PORT is expected",
+        port=number or 0,
+        problem="" if number else f"{port!r} is no port: HOST:PORT is expected",
     )

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import psutil
 
+from ray_sentinel.text import port_number
+
 _OPTIONS = ("--master-port", "--master_port", "--rdzv-endpoint", "--rdzv_endpoint")
 _VARIABLES = ("MASTER_PORT", "PET_MASTER_PORT")
 
@@ -27,9 +29,7 @@ def ports_of(argv: Sequence[str], environ: Mapping[str, str]) -> tuple[int, ...]
         if not host or host in ("localhost", "127.0.0.1", "0.0.0.0", "[::1]"):
             found.append(port)
     found = found or [environ[name] for name in _VARIABLES if environ.get(name)]
-    return tuple(
-        int(one) for one in found if one.isascii() and one.isdigit() and 0 < int(one) < 65536
-    )
+    return tuple(number for one in found if (number := port_number(one)))
 
 
 def listened_on(ports: Sequence[int]) -> str:

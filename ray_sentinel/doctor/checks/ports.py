@@ -9,7 +9,7 @@ import psutil
 
 from ray_sentinel.doctor.check import Case, Check, Here, Result, failure, ok, skipped
 from ray_sentinel.doctor.plan import Plan
-from ray_sentinel.text import one_line
+from ray_sentinel.text import one_line, port_number
 
 
 class Holder(msgspec.Struct, frozen=True):
@@ -38,9 +38,8 @@ class Ports(Check[Facts]):
     def look(self, plan: Plan, here: Here) -> Facts | None:
         """MASTER_PORT beside those of the plan."""
         wanted = set(plan.ports)
-        master = here.environ.get("MASTER_PORT", "")
-        if master.isascii() and master.isdigit() and 0 < int(master[:9]) < 65536:
-            wanted.add(int(master))  # what is no port, rank-environment says
+        if master := port_number(here.environ.get("MASTER_PORT", "")):
+            wanted.add(master)  # what is no port, rank-environment says
         if not wanted:
             return None
         held = {}

@@ -180,7 +180,7 @@ def test_a_cluster_that_is_not_there_is_said_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["local", "host", "host:port", "http://h:1", "h:99999", "a\x1b:1"]
+    "address", ["local", "host", "host:port", "http://h:1", "h:99999", "h:\u00b2", "a\x1b:1"]
 )
 def test_what_is_no_address_is_refused(address: str) -> None:
     with pytest.raises(UnreachableError, match="no Ray cluster answers"), cluster.connect(address):

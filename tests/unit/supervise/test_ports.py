@@ -17,6 +17,7 @@ from ray_sentinel.supervise.ports import ports_of
         (["python", "t.py"], {"MASTER_PORT": "29500"}, (29500,)),
         (["torchrun", "--master-port"], {}, ()),
         (["torchrun", "--master-port", "0"], {}, ()),
+        (["torchrun", "--master-port", "1" * 5000], {}, ()),
         (["python", "t.py"], {}, ()),
     ],
 )
