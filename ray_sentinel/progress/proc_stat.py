@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import NamedTuple
 
 TICK = 1.0 / os.sysconf("SC_CLK_TCK")
@@ -55,6 +56,19 @@ def parse_stat(data: bytes) -> Stat:
         rss_bytes=max(0, int(fields[21])) * PAGE,
         wait_status=int(fields[49]) if len(fields) > 49 else None,
     )
+
+
+def all_stats(proc: Path = Path("/proc")) -> dict[int, Stat]:
+    """Every process that is there now, by its pid."""
+    found = {}
+    for path in proc.iterdir():
+        if path.name.isdigit():
+            try:
+                stat = parse_stat((path / "stat").read_bytes())
+            except (OSError, ValueError):
+                continue  # it has ended
+            found[stat.pid] = stat
+    return found
 
 
 class SchedStat(NamedTuple):

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from ray_sentinel.progress.own_process import start_ticks
-from ray_sentinel.progress.proc_stat import Stat, parse_stat
+from ray_sentinel.progress.proc_stat import Stat, all_stats
 
 RAY = frozenset({"raylet", "gcs_server"})
 
@@ -43,17 +43,4 @@ def descendants(root: int, proc: Path = Path("/proc")) -> list[Process]:
             below.append(stat.pid)
             if stat.state not in ("Z", "X"):
                 found.append(Process(stat.pid, stat.start, stat.command))
-    return found
-
-
-def all_stats(proc: Path = Path("/proc")) -> dict[int, Stat]:
-    """Every process that is there now, by its pid."""
-    found = {}
-    for path in proc.iterdir():
-        if path.name.isdigit():
-            try:
-                stat = parse_stat((path / "stat").read_bytes())
-            except (OSError, ValueError):
-                continue  # it has ended
-            found[stat.pid] = stat
     return found

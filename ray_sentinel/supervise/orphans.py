@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ray_sentinel.kernel_files import parse_environ
-from ray_sentinel.progress.proc_stat import Stat
-from ray_sentinel.supervise.descendants import RAY, Process, all_stats
+from ray_sentinel.progress.proc_stat import Stat, all_stats
+from ray_sentinel.supervise.descendants import RAY, Process
 
 GRACE = 5.0
 """Seconds after SIGTERM."""

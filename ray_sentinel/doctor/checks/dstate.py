@@ -10,7 +10,7 @@ import msgspec
 from ray_sentinel.doctor.check import Case, Check, Here, Result, ok, warning
 from ray_sentinel.doctor.plan import Plan
 from ray_sentinel.kernel_files import kernel_text
-from ray_sentinel.progress.proc_stat import parse_stat
+from ray_sentinel.progress.proc_stat import all_stats
 
 LOOKS = 3
 BETWEEN = 0.5
@@ -69,17 +69,8 @@ class DState(Check[Facts]):
 
 def _in_d_state(proc: Path) -> dict[tuple[int, int], str]:
     """(pid, start) → command."""
-    found = {}
-    for path in proc.iterdir():
-        if not path.name.isdigit():
-            continue
-        try:
-            stat = parse_stat((path / "stat").read_bytes())
-        except (OSError, ValueError):
-            continue  # it has ended
-        if stat.state == "D":
-            found[stat.pid, stat.start] = stat.command
-    return found
+    stats = all_stats(proc).values()
+    return {(stat.pid, stat.start): stat.command for stat in stats if stat.state == "D"}
 
 
 def _wchan(proc: Path, pid: int) -> str:
