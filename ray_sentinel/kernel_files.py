@@ -13,6 +13,13 @@ def kernel_text(path: Path) -> str:
         return ""
 
 
+def kernel_number(path: Path) -> int | None:
+    """The number that such a file holds; None where it holds none, or more, or is unreadable."""
+    text = kernel_text(path)
+    digits = text.removeprefix("-")
+    return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 40 else None
+
+
 def parse_environ(data: bytes, errors: str = "surrogateescape") -> dict[str, str]:
     """The variables in a ``/proc/<pid>/environ``: NUL-separated, see ``man 5 proc``.
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ray_sentinel.evidence.logs.mask import mask
-from ray_sentinel.kernel_files import kernel_text
+from ray_sentinel.kernel_files import kernel_number, kernel_text
 from ray_sentinel.model.health import GpuProcess, GpuState
 from ray_sentinel.text import one_line
 
@@ -42,15 +42,15 @@ def _devices(sys: Path) -> dict[str, Path]:
 def _state(index: str, device: Path) -> GpuState:
     watts = next(iter(sorted(device.glob("hwmon/hwmon*/power1_average"))), None)
     heat = next(iter(sorted(device.glob("hwmon/hwmon*/temp1_input"))), None)
-    power, degrees = _int(watts) if watts else None, _int(heat) if heat else None
-    percent = _int(device / "gpu_busy_percent")
+    power, degrees = kernel_number(watts) if watts else None, kernel_number(heat) if heat else None
+    percent = kernel_number(device / "gpu_busy_percent")
     return GpuState(
         index=index,
         uuid=device.name,
         name=kernel_text(device / "product_name"),
         utilization_percent=float(percent) if percent is not None else None,
-        memory_used_bytes=_int(device / "mem_info_vram_used"),
-        memory_total_bytes=_int(device / "mem_info_vram_total"),
+        memory_used_bytes=kernel_number(device / "mem_info_vram_used"),
+        memory_total_bytes=kernel_number(device / "mem_info_vram_total"),
         power_watts=power / 1e6 if power is not None else None,
         temperature_celsius=degrees / 1000 if degrees is not None else None,
     )
@@ -96,15 +96,10 @@ def _processes(sys: Path, proc: Path, numbers: Mapping[str, str]) -> list[GpuPro
         for used in sorted(folder.glob("vram_*")):
             number = used.name.removeprefix("vram_")
             gpu = numbers.get(number, f"kfd-{number}")
-            if size := _int(used):
+            if size := kernel_number(used):
                 sizes[gpu] = sizes.get(gpu, 0) + size
         found += [
             GpuProcess(gpu=gpu, pid=int(folder.name), name=name, memory_bytes=size)
             for gpu, size in sizes.items()
         ]
     return found
-
-
-def _int(path: Path) -> int | None:
-    text = kernel_text(path)
-    return int(text) if text.lstrip("-").isdigit() else None

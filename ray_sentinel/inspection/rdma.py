@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from ray_sentinel.kernel_files import kernel_text
+from ray_sentinel.kernel_files import kernel_number, kernel_text
 from ray_sentinel.model.health import DeviceTraffic, Transport
 
 WINDOW = 1.0
@@ -58,13 +58,8 @@ def _kind(port: Path) -> Transport:
 
 
 def _count(port: Path) -> int | None:
-    words = [value for name in _WORDS if (value := _number(port / name)) is not None]
+    words = [value for name in _WORDS if (value := kernel_number(port / name)) is not None]
     if any(words):
         return 4 * sum(words)
-    counted = [value for name in _BYTES if (value := _number(port / name)) is not None]
+    counted = [value for name in _BYTES if (value := kernel_number(port / name)) is not None]
     return sum(counted) if counted else 4 * sum(words) if words else None
-
-
-def _number(path: Path) -> int | None:
-    text = kernel_text(path)
-    return int(text) if text.isdigit() else None

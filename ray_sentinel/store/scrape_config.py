@@ -8,12 +8,13 @@ Format: https://prometheus.io/docs/prometheus/latest/configuration/configuration
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
 import msgspec
+
+from ray_sentinel.store.yaml_string import yaml_string
 
 SCRAPE_SECONDS = 5
 STEPS_SECONDS = 5
@@ -61,7 +62,7 @@ def scrape_config(where: Discovery, *, rules: Iterable[str] = (), old_samples: b
             f"    out_of_order_time_window: {OUT_OF_ORDER}",
         ]
     if files := list(rules):
-        lines += ["rule_files:", *(f"  - {_text(file)}" for file in files)]
+        lines += ["rule_files:", *(f"  - {yaml_string(file)}" for file in files)]
     lines += ["scrape_configs:"]
     lines += _agents("ray_sentinel", "/metrics", SCRAPE_SECONDS, where)
     if old_samples:
@@ -86,10 +87,10 @@ def _agents(job: str, path: str, seconds: int, where: Discovery) -> list[str]:
         "    honor_labels: true",
     ]
     if where.kind == "http":
-        lines += ["    http_sd_configs:", f"      - url: {_text(where.agents)}"]
+        lines += ["    http_sd_configs:", f"      - url: {yaml_string(where.agents)}"]
         lines += ["        refresh_interval: 10s"]
     else:
-        lines += ["    file_sd_configs:", f"      - files: [{_text(where.agents)}]"]
+        lines += ["    file_sd_configs:", f"      - files: [{yaml_string(where.agents)}]"]
     # /sd names a job of its own for those who use it without a configuration of ours.
     lines += ["    relabel_configs:", "      - target_label: job", f"        replacement: {job}"]
     return lines
@@ -112,16 +113,16 @@ def _ray(where: Discovery) -> list[str]:
 
 def _ray_discovery(where: Discovery) -> list[str]:
     if not where.ray_dashboard:
-        return ["    file_sd_configs:", f"      - files: [{_text(where.ray)}]"]
+        return ["    file_sd_configs:", f"      - files: [{yaml_string(where.ray)}]"]
     lines = [
         "    http_sd_configs:",
-        f"      - url: {_text(where.ray_dashboard.rstrip('/') + RAY_PATH)}",
+        f"      - url: {yaml_string(where.ray_dashboard.rstrip('/') + RAY_PATH)}",
     ]
     if where.ray_token_file:
         # The dashboard wants it; the nodes' metrics ports do not.
         lines += [
             "        authorization:",
-            f"          credentials_file: {_text(where.ray_token_file)}",
+            f"          credentials_file: {yaml_string(where.ray_token_file)}",
         ]
     return lines
 
@@ -130,15 +131,10 @@ def _relabel(pattern: str, host: str) -> list[str]:
     """Ray's series carry ``ip``, ours ``host``."""
     return [
         "      - source_labels: [ip]",
-        f"        regex: {_text(pattern)}",
+        f"        regex: {yaml_string(pattern)}",
         "        target_label: host",
-        f"        replacement: {_text(host)}",
+        f"        replacement: {yaml_string(host)}",
     ]
-
-
-def _text(value: str) -> str:
-    """A YAML string: JSON's are."""
-    return json.dumps(value, ensure_ascii=False)
 
 
 def targets_file(targets: Iterable[str]) -> bytes:
@@ -163,7 +159,7 @@ def pod_monitor(namespace: str = "", port: int = 9400) -> str:
         "kind: PodMonitor",
         "metadata:",
         "  name: ray-sentinel",
-        *([f"  namespace: {_text(namespace)}"] if namespace else []),
+        *([f"  namespace: {yaml_string(namespace)}"] if namespace else []),
         "spec:",
         "  selector:",
         "    matchLabels:",

@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ray_sentinel.kernel_files import boot_id, kernel_text, parse_environ
+from ray_sentinel.kernel_files import boot_id, kernel_number, kernel_text, parse_environ
 
 
 def test_what_a_file_says(tmp_path: Path) -> None:
@@ -44,3 +44,11 @@ def test_what_is_no_text_is_kept_or_replaced() -> None:
 def test_any_bytes_are_an_environment(data: bytes) -> None:
     for name, value in parse_environ(data).items():
         assert os.fsencode(f"{name}={value}") in data.split(b"\0")
+
+
+def test_a_number_is_all_of_a_file_or_none(tmp_path: Path) -> None:
+    said = {"4096\n": 4096, "-1": -1, "": None, "4 KiB": None, "--1": None, "\u00b2": None}
+    for text, number in said.items():
+        (tmp_path / "size").write_text(text, encoding="utf-8")
+        assert kernel_number(tmp_path / "size") == number
+    assert kernel_number(tmp_path / "none") is None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 
 from ray_sentinel.store.alerts.gpu import GPU
@@ -11,6 +10,7 @@ from ray_sentinel.store.alerts.model import Alert, AlertGroup
 from ray_sentinel.store.alerts.network import NETWORK
 from ray_sentinel.store.alerts.sentinel import SENTINEL
 from ray_sentinel.store.alerts.training import TRAINING
+from ray_sentinel.store.yaml_string import yaml_string
 
 GROUPS: tuple[AlertGroup, ...] = (SENTINEL, TRAINING, GPU, NETWORK, HOST)
 RULES_FILE = "ray_sentinel.rules.yml"
@@ -34,7 +34,7 @@ def prometheus_rule(namespace: str = "") -> str:
         "kind: PrometheusRule",
         "metadata:",
         "  name: ray-sentinel",
-        *([f"  namespace: {_text(namespace)}"] if namespace else []),
+        *([f"  namespace: {yaml_string(namespace)}"] if namespace else []),
         "spec:",
         *(f"  {line}" for line in rules_file().splitlines()),
     ]
@@ -46,14 +46,10 @@ def _group(group: AlertGroup) -> Iterator[str]:
     yield "    rules:"
     for alert in group.alerts:
         yield f"      - alert: {alert.name}"
-        yield f"        expr: {_text(alert.expr)}"
+        yield f"        expr: {yaml_string(alert.expr)}"
         if alert.wait != "0s":
             yield f"        for: {alert.wait}"
         yield f"        labels: {{severity: {alert.severity}}}"
         yield "        annotations:"
-        yield f"          summary: {_text(alert.summary)}"
-        yield f"          description: {_text(alert.action)}"
-
-
-def _text(value: str) -> str:
-    return json.dumps(value, ensure_ascii=False)
+        yield f"          summary: {yaml_string(alert.summary)}"
+        yield f"          description: {yaml_string(alert.action)}"
