@@ -40,3 +40,9 @@ def parse_environ(data: bytes, errors: str = "surrogateescape") -> dict[str, str
 def boot_id(proc: Path = Path("/proc")) -> str:
     """One per boot of a machine: equal for all processes on it. Empty where it cannot be read."""
     return kernel_text(proc / "sys/kernel/random/boot_id")
+
+
+def yama_scope(proc: Path = Path("/proc")) -> int | None:
+    """``kernel.yama.ptrace_scope``: who may trace whom, 0 as ever, 1 ancestors, 2 administrators,
+    3 nobody. None where there is no Yama."""
+    return kernel_number(proc / "sys/kernel/yama/ptrace_scope")

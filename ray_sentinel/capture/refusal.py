@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from ray_sentinel.capture.states import status_field
+from ray_sentinel.kernel_files import yama_scope
 
 _SYS_PTRACE = 19
 """The bit of CAP_SYS_PTRACE (``linux/capability.h``)."""
@@ -65,18 +67,14 @@ def _other_user(pid: int, proc: str) -> str:
 
 
 def _yama(proc: str) -> str:
-    try:
-        with open(f"{proc}/sys/kernel/yama/ptrace_scope", encoding="ascii") as file:
-            scope = file.read().strip()
-    except OSError:
-        return ""  # a kernel without Yama
-    if scope in ("", "0"):
+    scope = yama_scope(Path(proc))
+    if not scope:
         return ""
     meaning = {
-        "1": "only ancestors may trace: ray_sentinel.attach() in the rank lets us in by itself, "
+        1: "only ancestors may trace: ray_sentinel.attach() in the rank lets us in by itself, "
         f"else set kernel.yama.ptrace_scope to 0, or {_REMEDY}",
-        "2": f"only CAP_SYS_PTRACE may trace: {_REMEDY}",
-        "3": "nobody may trace until the next boot: the stacks that the ranks write themselves "
+        2: f"only CAP_SYS_PTRACE may trace: {_REMEDY}",
+        3: "nobody may trace until the next boot: the stacks that the ranks write themselves "
         "(ray_sentinel.attach()) are all there is",
     }
     return f"kernel.yama.ptrace_scope is {scope}: {meaning.get(scope, _REMEDY)}"

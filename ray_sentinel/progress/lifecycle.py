@@ -18,11 +18,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from ray_sentinel.kernel_files import yama_scope
 from ray_sentinel.progress import answers
 from ray_sentinel.progress.companion import Companion
 from ray_sentinel.progress.directory import write_whole
 from ray_sentinel.progress.requests import answer_name
-from ray_sentinel.progress.watchdog import Watchdog, yama_scope
+from ray_sentinel.progress.watchdog import Watchdog
 from ray_sentinel.progress.writer import ProgressWriter
 
 log = logging.getLogger(__name__)

@@ -18,6 +18,8 @@ import os
 import threading
 from pathlib import Path
 
+from ray_sentinel.kernel_files import yama_scope
+
 DELAY = 5.0
 """Seconds that the interpreter must be held before the alarm goes off."""
 REARM = 2.0
@@ -75,12 +77,4 @@ class Watchdog:
 
 def ptrace_is_forbidden(proc: Path = Path("/proc")) -> bool:
     """Whether Yama leaves tracing to administrators (2) or to nobody (3)."""
-    return yama_scope(proc) >= 2
-
-
-def yama_scope(proc: Path = Path("/proc")) -> int:
-    """``/proc/sys/kernel/yama/ptrace_scope``; 0 where Yama is not there."""
-    try:
-        return int((proc / "sys/kernel/yama/ptrace_scope").read_text())
-    except (OSError, ValueError):
-        return 0
+    return (yama_scope(proc) or 0) >= 2

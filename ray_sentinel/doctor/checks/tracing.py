@@ -13,6 +13,7 @@ import msgspec
 from ray_sentinel import process
 from ray_sentinel.doctor.check import Case, Check, Here, Result, ok, warning
 from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.kernel_files import yama_scope
 from ray_sentinel.progress.tracing import may_trace
 
 SECONDS = 5.0
@@ -44,7 +45,7 @@ class Tracing(Check[Facts]):
         return Facts(
             py_spy=str(beside) if beside.exists() else shutil.which("py-spy") or "",
             allowed=_try(here.proc),
-            yama=_yama(here.proc),
+            yama=yama_scope(here.proc),
             cuda_gdb=shutil.which("cuda-gdb") is not None,
             gpus=shutil.which("nvidia-smi") is not None,
         )
@@ -87,10 +88,3 @@ def _try(proc: Path) -> bool | None:
         return may_trace(child.pid, proc)
     finally:
         process.end(child)
-
-
-def _yama(proc: Path) -> int | None:
-    try:
-        return int((proc / "sys/kernel/yama/ptrace_scope").read_text())
-    except (OSError, ValueError):
-        return None

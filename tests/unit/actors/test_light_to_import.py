@@ -55,7 +55,7 @@ def test_attach_waits_for_neither_ray_nor_the_engine() -> None:
 
 def _for_ptrace() -> set[str]:
     """What is needed where Yama restricts ptrace."""
-    from ray_sentinel.progress.watchdog import yama_scope
+    from ray_sentinel.kernel_files import yama_scope
 
     return {"ctypes"} if yama_scope() == 1 else set()
 
