@@ -14,6 +14,7 @@ from ray_sentinel.supervise.folder import State
 from ray_sentinel.supervise.ports import listened_on, ports_of
 
 PAGE_SECONDS = 3.0
+"""For one answer of the coordinator's page."""
 SLACK_BYTES = 1 << 30
 """More than before the run that a GPU may have in use: drivers keep a little."""
 

@@ -45,6 +45,7 @@ from ray_sentinel.supervise.task import Task
 from ray_sentinel.supervise.terminal import Terminal
 
 PAGE_SECONDS = 3.0
+"""For one answer of the coordinator's page."""
 MOST_CAPTURED = 64
 """Processes whose stacks are taken where no agent does it."""
 MOST_DEEPER = 4

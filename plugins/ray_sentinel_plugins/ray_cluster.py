@@ -46,6 +46,7 @@ DEAD = Metric(
 
 ALWAYS = ("CPU", "GPU", "TPU")
 MAX_RESOURCES = 32
+"""Kinds that are served: users make up their own."""
 OLD_SECONDS = 45.0
 """What the control store said that long ago is not true any more."""
 INTENDED = frozenset(

@@ -30,9 +30,9 @@ CORRUPT = Metric(
 RESERVED = frozenset({STEP.name, FILL.name, CORRUPT.name})
 
 SEARCH_SECONDS = 10.0
+"""Between two searches for folders."""
 MAX_RUNS = 200
 """Runs that are followed: of those that are no longer found, the ones written to last."""
-"""Between two searches for folders."""
 READ_SECONDS = 1.0
 """Of one collection; a long file is read on in the next."""
 READ_SECONDS_BY_HAND = 4.0

@@ -41,8 +41,11 @@ GROUPS = ("step", "loss", "seconds", "tokens_per_second")
 _PATTERNS = "[collectors.train_logs]: patterns: "
 _HINTS = (*HINTS, b"shards:")
 MAX_LINE = 4096
+"""Bytes; a longer one tells of no step."""
 MAX_LOGS = 256
+"""Followed at one time."""
 SEARCH_SECONDS = 10.0
+"""Between two searches for the ranks' logs."""
 _SHARDS = re.compile(r"(?i)\bloading (?:[\w-]+ ){0,3}shards: *(\d{1,3})%")
 """Weights that are being read: sglang's ``Multi-thread loading shards:  40% Completed``, vLLM's
 ``Loading safetensors checkpoint shards``, Transformers' ``Loading checkpoint shards``."""

@@ -18,6 +18,7 @@ from ray_sentinel.actors.messages import Dump, Dumps, pack, unpack
 from ray_sentinel.model.identity import Rank
 
 RECORDER_SECONDS = 10.0
+"""For the agents to fetch their ranks' dumps, which are megabytes, and to send them."""
 
 Answers = tuple[dict[str, bytes], list[str]]
 """What was answered, by node id, and what went wrong."""

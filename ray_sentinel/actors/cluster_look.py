@@ -10,6 +10,7 @@ from ray_sentinel.actors.loops import Loop
 from ray_sentinel.model.ray_cluster import RayCluster
 
 LOOK_SECONDS = 10.0
+"""Between two questions: capacities and dead actors change slowly."""
 
 
 class ClusterLook:

@@ -17,8 +17,11 @@ from ray_sentinel.actors.ray_actors import MAX_SHARE
 from ray_sentinel.model.ray_cluster import DeadActor, RayCluster, RayNodeState
 
 ANSWER_SECONDS = 5.0
+"""For one answer of the control store."""
 MAX_NODES = 2000
+"""Nodes of one answer that are told on."""
 LAST_DEAD = 200
+"""Dead actors that are told on: those that died last."""
 
 Actors = tuple[dict[str, int], list[DeadActor]]
 """How many there are in each state, and the dead ones."""

@@ -22,6 +22,7 @@ from ray_sentinel.store.incident_window import window_start
 log = logging.getLogger(__name__)
 
 DEADLINE = 180.0
+"""Seconds for a diagnosis, a process of its own; it reads half an hour of every series."""
 REPORTS = ("diagnosis.json", "diagnosis.md", "diagnosis.html")
 WITHOUT = frozenset({"asked", "sentinel"})
 """Kinds that no series explain."""

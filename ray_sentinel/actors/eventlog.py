@@ -25,6 +25,7 @@ from ray_sentinel.model.incident import Incident
 log = logging.getLogger(__name__)
 
 SEGMENT_BYTES = 8 << 20
+"""Of one segment, before it is packed; the oldest whole ones make room."""
 _SUFFIX, _PACKED = ".jsonl", ".jsonl.gz"
 
 

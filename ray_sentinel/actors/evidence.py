@@ -34,11 +34,15 @@ from ray_sentinel.progress.record_view import RecordView
 log = logging.getLogger(__name__)
 
 SAMPLE_SECONDS = 2.0
+"""For the harmless tools to look at all ranks asked about."""
 COMPANION_SECONDS = 0.7
+"""For a companion thread that runs: where it does not, nothing comes however long one waits."""
 RECORDER_SECONDS = 5.0
+"""For one rank's flight recorder; PyTorch's watchdog looks once a second whether it is asked."""
 WATCHDOG_SECONDS = 6.5
 """A rank's watchdog speaks when the interpreter was held for 5 s; the verdict comes sooner."""
 WATCHDOG_POLL = 0.5
+"""Seconds between two looks whether it has spoken."""
 
 RecordOf = Callable[[int, int], RecordView | None]
 

@@ -58,9 +58,11 @@ from ray_sentinel.supervise.notifier import Notifier, Settings, settings_of
 log = logging.getLogger(__name__)
 
 SAMPLE_SECONDS = 3.0
+"""For all agents' stacks: their own deadline, and the way there and back."""
 GATHER_SECONDS = 15.0
 """What a capture may take beyond ``capture.deadline``: to travel, and to be written."""
 WORKERS = 16
+"""Threads for what is asked at once, and as many for captures: they wait more than they work."""
 
 
 class Executor:

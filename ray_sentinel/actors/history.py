@@ -28,7 +28,9 @@ SHORTEST, LONGEST = 5.0, 30.0
 MOST_SERIES = 600
 """Of one node, at most; of very many nodes, fewer of each."""
 MOST_WAITING = 20_000
+"""Reports that were not written yet, all nodes' together; the oldest go first."""
 SAVE_SECONDS = 2.0
+"""Between two writes: what a killed coordinator loses."""
 RETRY_SECONDS = 15.0
 """After the file could not be written."""
 CLOSE_SECONDS = 20.0

@@ -14,6 +14,7 @@ from ray_sentinel.actors.names import COORDINATOR, NAMESPACE
 log = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 5.0
+"""For the coordinator to acknowledge a report; it is sent again after that."""
 
 
 class CoordinatorLink:

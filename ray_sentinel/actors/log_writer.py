@@ -18,6 +18,7 @@ log = logging.getLogger(__name__)
 MOST_WAITING = 20_000
 """Events that may wait for a slow disk; what comes then is not logged."""
 RETRY_SECONDS = 30.0
+"""After the log could not be written."""
 _NO_JSON = (ValueError, TypeError, OverflowError, RecursionError)
 """What an event raises that JSON or UTF-8 cannot hold."""
 

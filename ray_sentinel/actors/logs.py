@@ -7,7 +7,9 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 MAX_BYTES = 8 << 20
+"""Of one file, before it is rotated."""
 BACKUPS = 2
+"""Rotated files that are kept beside it."""
 
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 

@@ -99,6 +99,7 @@ KEY_SERIES = (
 which ``MOST_KEYS`` cuts them off where a node has very many."""
 _KEY_ORDER = {name: place for place, name in enumerate(KEY_SERIES)}
 MOST_KEYS = 400
+"""Series of one node: they travel with every snapshot."""
 HISTORY = ("hw_", "train_", "tb_", "ray_cluster_")
 """Beginnings of the names that the embedded history takes."""
 

@@ -14,6 +14,7 @@ from ray_sentinel.model.progress import Exit
 MOST_EVENTS = 500
 """Kept while the coordinator is away; the oldest go first."""
 MOST_EXITS = 1000
+"""Kept until they are acknowledged; the oldest go first."""
 
 
 class Outbox:

@@ -6,6 +6,7 @@ import errno
 import socket
 
 PROBE_SECONDS = 1.0
+"""For a raylet to answer: one that lives does in milliseconds."""
 
 _REFUSED = frozenset({errno.ECONNREFUSED, errno.ECONNRESET})
 

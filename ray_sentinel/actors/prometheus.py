@@ -18,6 +18,7 @@ from ray_sentinel.store.job_prometheus import JobPrometheus
 log = logging.getLogger(__name__)
 
 STEP_SECONDS = 2.0
+"""Between two looks at the program and its targets."""
 AGAIN_SECONDS = 60.0
 """Between two looks for the program, where it is not there: somebody may be installing it."""
 

@@ -15,6 +15,7 @@ from ray_sentinel.evidence import nccl_ras
 from ray_sentinel.model.identity import Rank
 
 SECONDS = 10.0
+"""For the agents' polls: ``POLL_SECONDS`` of ``capture.ras``, and the way there and back."""
 MOST_CASES = 16
 """Whose first polls are kept, to compare later ones with."""
 

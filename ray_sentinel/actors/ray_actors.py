@@ -22,6 +22,7 @@ from ray_sentinel.progress.ray_workers import RayWorker
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 2.0
+"""Between two questions, at least; ten times that where Ray does not answer."""
 MOST_RUNS = 4096
 """Runs of Ray Train whose attempts are counted; those that were seen last."""
 MAX_SHARE = 0.02

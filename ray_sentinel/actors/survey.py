@@ -30,7 +30,9 @@ from ray_sentinel.model.status import Status
 VIEW_SECONDS = 45.0
 """An agent's look at its node may wait for a driver that hangs."""
 _HELPER_SECONDS = 120.0
+"""For a process of its own to connect and to ask every agent."""
 _MOST_NODES = 1000
+"""Whose agents are asked for a look."""
 
 
 def survey(ray: Any, checkpoints: Path | None = None) -> Health:

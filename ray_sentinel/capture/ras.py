@@ -21,7 +21,9 @@ from ray_sentinel.kernel_files import parse_environ
 from ray_sentinel.model.identity import ProcessId, Rank
 
 POLL_SECONDS = 8.0
+"""For all addresses of the node together, one after the other."""
 LOOK_SECONDS = 2.0
+"""For the maps and environments of the ranks, which one that hangs may hold back."""
 
 Ask = Callable[..., bytes]
 

@@ -16,7 +16,9 @@ DEFAULT_HOST = "localhost"
 DEFAULT_PORT = 28028
 PROTOCOL = 2
 MOST_BYTES = 64 << 20
+"""Of one answer; who says more is given up."""
 MOST_LINE = 4096
+"""Bytes of a line before the status; a longer one is another protocol."""
 GATHER_SECONDS = 5
 """How long the answering process waits for the others: RAS's own default."""
 

@@ -23,7 +23,9 @@ from ray_sentinel.progress.proc_stat import TICK, parse_stat
 MAX_DUMP = 256 << 20
 """Bytes read of one dump."""
 _POLL = 0.1
+"""Seconds between two looks whether the watchdog has written."""
 _MOST_KNOWN = 4096
+"""Ranks whose places are remembered; the oldest go first."""
 _CLOCKS = 2.0
 """Seconds by which a shared file system's clock may be behind."""
 _PREFIXES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 Update = Callable[[int, int, str], None]
 _WORTH_IT = 64 << 20
+"""Bytes to read from which a bar is shown."""
 
 
 @contextmanager

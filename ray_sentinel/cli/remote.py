@@ -19,6 +19,7 @@ T = TypeVar("T")
 PATHS = {"status": "/api/v1/status", "incidents": "/api/v1/incidents"}
 """What can be asked by HTTP. The page is read-only: what acts on the cluster needs Ray."""
 MOST_BYTES = 256 << 20
+"""Of one answer: all incidents with their evidence."""
 
 
 class RemoteCoordinator:

@@ -30,6 +30,7 @@ MAX_BYTES = 64 << 20
 """Of one file; the rest is not read, and that is said."""
 
 MAX_FILES = 100_000
+"""Of one folder; the rest is not looked at, for somebody may name / by mistake."""
 _NEVER = (".md", ".html", ".gz", ".zst", ".tar", ".zip", ".png", ".pickle", ".pkl", ".pt")
 _OURS = frozenset({"incident.json", "ranks.json", "report.json", "bundle.json"})
 

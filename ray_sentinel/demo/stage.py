@@ -14,8 +14,11 @@ from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import Status
 
 POLL = 0.25
+"""Seconds between two looks at the coordinator."""
 AGENTS_SECONDS = 60.0
+"""For the agents of all nodes to report."""
 CALL_SECONDS = 30.0
+"""For one answer of the coordinator, on a machine with far too little CPU."""
 
 Tell = Callable[[Status | None, str], None]
 

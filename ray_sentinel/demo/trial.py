@@ -22,12 +22,15 @@ from ray_sentinel.model.incident import Incident
 BEGIN_SECONDS = 180.0
 """Until the trouble begins: torch is imported by each rank, on however few CPUs there are."""
 HEALTHY_SECONDS = 150.0
+"""For a training without a fault to end."""
 LATE_SECONDS = 15.0
 """After the limit, to tell late from never."""
 SETTLE_SECONDS = 4.0
 """After the verdict, for others that would be wrong; and after the end of a healthy job."""
 REPORT_SECONDS = 90.0
+"""After the verdict, for captures and the report."""
 PAUSE_SECONDS = 14.0
+"""For which the ranks are stopped, before they go on."""
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,7 +23,9 @@ WAVE_SECONDS = 30.0
 WAVE_LINES = 60
 """Where lines carry no time: so many other lines in between."""
 MAX_STEPS = 20_000
+"""Steps that are kept, the first ones."""
 MAX_TOTALS = 200
+"""Totals that steps named; they are nearly always equal."""
 _PARAM = re.compile(r"Config param (\w+): (.*?)\s*$")
 _ARGUMENT = re.compile(r"(?:^|\s)([A-Za-z_][\w.]*)=(\"[^\"]*\"|'[^']*'|\S*)")
 _SETTING = re.compile(r"^\W*(NNODES|NODE_LIST|GPUS_PER_NODE|SLURM_JOB_NODELIST)\s*[=:]\s*(\S+)")

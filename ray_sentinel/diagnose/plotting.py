@@ -11,11 +11,15 @@ from ray_sentinel.diagnose.series import Floats
 from ray_sentinel.model.diagnosis import Diagnosis, Plot
 
 MAX_POINTS = 360
+"""Of one line, which is thinned to it."""
 MAX_SERIES = 6
+"""Of one plot."""
 MAX_PLOTS = 8
+"""Of one diagnosis."""
 AROUND = 0.35
 """Shown before the onset and after the end, as a share of the incident, at least ..."""
 LEAST_SECONDS = 900.0
+"""... so many seconds."""
 _ALWAYS = ("train.step", "train.step_time", "gpu.power")
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from ray_sentinel.diagnose.series import Bools, Floats
 
 MAD_TO_SIGMA = 1.4826
+"""The median absolute deviation of a normal distribution, times this, is its sigma."""
 
 
 def finite(values: Floats) -> Floats:

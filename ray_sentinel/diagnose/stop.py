@@ -10,6 +10,7 @@ from ray_sentinel.diagnose.case import Case
 from ray_sentinel.diagnose.timeline import stall_limit
 
 NO_STEPS_SECONDS = 120.0
+"""Without steps to go by: GPUs at rest for less may be between two phases."""
 NEAR_CHECKPOINT = 1.5
 """Times the longest pause of the earlier checkpoints: after a step at which one is due."""
 

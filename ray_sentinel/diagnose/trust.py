@@ -16,6 +16,7 @@ from ray_sentinel.diagnose.series import Bools, Floats
 from ray_sentinel.diagnose.view import View
 
 GHOST_SECONDS = 300.0
+"""An exporter's cycle time that stands still for so long is repeated, not measured."""
 _EXPECTED = (
     ("gpu.power", "GPU power", "hangs cannot be told from work"),
     ("gpu.util", "GPU utilisation", "busy-waiting cannot be told from idling"),

@@ -22,6 +22,7 @@ from ray_sentinel.diagnose.series import Bools, Floats, Grid, Selector, TimeSeri
 MAX_CELLS = 3000
 """Cells on the axis of a view: at 10 s eight hours at full resolution, a day at 30 s."""
 DEFAULT_INTERVAL = 15.0
+"""Seconds between two samples, where the source does not show it."""
 _PROBES = (
     "hw_scrape_duration_seconds",
     "hw_gpu_power_watts",

@@ -21,6 +21,7 @@ from ray_sentinel.doctor.plan import Plan
 START_SECONDS = 20.0
 """For an actor to start and its looks to end, beyond the plan's deadline."""
 VISITS_SECONDS = 60.0
+"""For every node to visit all others."""
 _HEAD = "node:__internal_head__"
 
 

@@ -37,7 +37,9 @@ STRATEGIES = ("variable_batch", "constant_batch")
 MAY_BE_ZERO = frozenset({"memory_snapshot_interval", "eval_interval"})
 """0 turns these off."""
 NEAR = 0.82
+"""``difflib``'s ratio from which one key may be meant for another."""
 MOST_DEPTH = 40
+"""Of nested sections: anchors make endless ones."""
 
 
 class Wrong(msgspec.Struct, frozen=True, kw_only=True):

@@ -16,6 +16,7 @@ from ray_sentinel.clock import Clock
 from ray_sentinel.doctor.check import Visit
 
 VISIT_SECONDS = 3.0
+"""For one connection; a node that drops packets takes all of it."""
 TRIES = 3
 """Visits of one place; the one with the shortest round trip counts."""
 NEIGHBOURS = 8

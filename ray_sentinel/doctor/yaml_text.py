@@ -10,6 +10,7 @@ import msgspec
 import yaml
 
 MOST_BYTES = 4 << 20
+"""Of a configuration: a larger file is something else, such as a checkpoint."""
 
 _NO_SPACE = re.compile(r"^\s*(?:- )?(?P<key>[A-Za-z_][\w.-]*):(?P<value>[^\s:/][^#]*?)\s*(?:#.*)?$")
 _TWO_COLONS = re.compile(r"^\s*(?:- )?(?P<key>[\w.-]+):\s+(?P<value>[^\s\"'{\[#&*!|>][^#]*: .*)$")

@@ -20,6 +20,7 @@ from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.incident import Finding
 
 LOOK_EVERY = 5.0
+"""Seconds between two rounds of the telemetry rules; samples come every four."""
 LINGER = 30.0
 """Seconds that an alert is kept after its rule said it last: values flicker."""
 

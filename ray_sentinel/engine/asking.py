@@ -8,6 +8,7 @@ from ray_sentinel.engine.exits import has_own_words, is_abnormal, was_overrun
 from ray_sentinel.model.identity import Rank
 
 MOST_ROUNDS = 60
+"""Of stacks in one case."""
 TOOLS_SECONDS = 12.0
 """After which tools that were sent to the ranks are believed to be done, come what may."""
 

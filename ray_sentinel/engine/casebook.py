@@ -11,6 +11,7 @@ from ray_sentinel.model.incident import Finding, Incident, Transition
 from ray_sentinel.model.straggler import StragglerStatus
 
 KEPT_INCIDENTS = 1000
+"""In memory; the oldest that are over go first."""
 OURSELVES = "sentinel."
 """Rules about the sentinel itself: their incidents say nothing of the job, and hide nothing of it.
 """

@@ -34,6 +34,7 @@ OVERRUN = re.compile(
 over it: what comes back to it fits."""
 
 FINAL_LINES = 12
+"""Last lines of a rank's output, which may say why it ended."""
 
 _REASON = re.compile(r"\bwhat\(\):|\bUnhandled exception: ")
 """How libstdc++, and Ray's own handler in its workers, show the C++ exception of an abort."""

@@ -23,6 +23,7 @@ Ends = list[tuple[float, Exit]]
 """Exits by the coordinator's time, the earliest first."""
 
 ALL_KILLED_WITHIN = 2.0
+"""Seconds: whoever ends a job signals all of its ranks this quickly."""
 FEW = 1 / 3
 """Of a job's ranks: so many may be ended by somebody who does not end the job."""
 

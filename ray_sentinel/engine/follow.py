@@ -17,6 +17,7 @@ from ray_sentinel.engine.table import CONFIRMED, advance
 from ray_sentinel.engine.verdict import judge
 
 SETTLE = 1.0
+"""Seconds that a proven fault must last: a rank may be stopped for a moment, or just end."""
 RECORDER_OVERDUE = 6.0
 """Ranks that are ending take some seconds, and leave their recorders on the way."""
 ROUND_OVERDUE = 4.0
@@ -24,6 +25,7 @@ ROUND_OVERDUE = 4.0
 LOOK_AGAIN = 5.0
 """Seconds between rounds while a case waits."""
 MOST_CAPTURES = 3
+"""Of one case, later looks included."""
 LASTING = frozenset({"rank-stopped", "gil-held", "kernel-blocked"})
 """Kinds of proven faults in which no process ends, so that nobody falls over anybody."""
 

@@ -22,10 +22,13 @@ if TYPE_CHECKING:
 POWER = "hw_gpu_power_watts"
 UTILISATION = "hw_gpu_utilization_ratio"
 WINDOW = 20.0
+"""Seconds whose median is a GPU's level now."""
 LEARN = 0.1
 """The part that one look adds to what was learned."""
 BUSY = 0.9
+"""Utilisation (0 to 1) from which a GPU works, or waits actively."""
 IDLE = 0.05
+"""Up to this it does nothing."""
 WAIT_SHARE = 0.4
 """Up to which part of the way from rest to work power is that of waiting."""
 

@@ -31,7 +31,9 @@ LONG_BEFORE = 600.0
 NAMED: tuple[FaultKind, ...] = ("device-lost", "device-stuck", "network")
 """Kinds with a culprit of their own, the surest first."""
 CONFIDENCE = 0.6
+"""Of a verdict that telemetry alone gives."""
 MOST_TOLD = 12
+"""Alerts in one verdict's evidence."""
 
 
 def came_first(case: Case, alert: Alert) -> bool:

@@ -16,6 +16,7 @@ from ray_sentinel.model.rank_names import name_ranks
 from ray_sentinel.model.stacks import StackFact
 
 MOST_STACKS = 12
+"""Shown with one verdict."""
 
 Decision = Literal["confirm", "wait", "dismiss"]
 

@@ -13,8 +13,11 @@ from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.incident import EvidenceItem
 
 NAMED = 2.5
+"""The score from which a rank is named."""
 HALF = 1.8
+"""Each such amount of score halves the doubt."""
 MOST = 0.99
+"""Confidence: evidence from outside is never certain."""
 MOST_OTHERS = 8
 """Lines about innocent ranks that a verdict keeps: there may be thousands, and they are alike."""
 

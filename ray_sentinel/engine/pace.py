@@ -6,6 +6,7 @@ from bisect import bisect_left, insort
 from collections import deque
 
 MEMORY = 512
+"""Durations that are remembered."""
 
 
 class Pace:

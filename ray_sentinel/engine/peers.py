@@ -14,6 +14,7 @@ from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.incident import FaultKind
 
 LEAST_PEERS = 3
+"""Other GPUs, without which there is no usual value."""
 STEADY = 0.8
 """The part of a window's samples that must be on the same side: one noisy sensor is no outlier."""
 AT_WORK = 0.3

@@ -32,10 +32,14 @@ BUDGETS: dict[str, float] = {
 narrows them down."""
 
 DEFAULT_BUDGET = 1800.0
+"""Seconds, for a phase of a name of the user's own."""
 LEARNED_FACTOR = 3.0
+"""Times the longest that was seen."""
 LEAST_LEARNED = 60.0
+"""Seconds: a phase that was always short may be slow for once."""
 
 MOST_PHASES = 64
+"""Of one job; those that were seen last."""
 MOST_KEPT = 16
 """Durations of one phase that outlive the cluster."""
 LONGEST = 7 * 86_400.0

@@ -17,6 +17,7 @@ WEIGHT = 6.0
 """Times the confidence of what RAS shows. A lag that lasts over two polls outweighs a stack that
 looks like waiting; one that was seen once does not."""
 WAITS = -2.0
+"""Score of a rank that waits for others there."""
 
 
 def weigh_ras(case: Case, ledger: Ledger, by_rank: Mapping[int, RankView]) -> None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ray_sentinel.engine.cluster import ClusterView
 
 KEPT = 240
+"""Values of one track, at least; at most twice as many."""
 LEAST = 12
 """Values before the judged ones that make a usual level."""
 SAVING = "checkpoint"

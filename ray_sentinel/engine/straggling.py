@@ -17,7 +17,9 @@ from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.model.straggler import StragglerFacts, StragglerStatus
 
 LEAST_RANKS = 3
+"""Of two, nobody can say which is the slow one."""
 LEAST_STEPS = 20
+"""That show what is usual, before anybody is asked."""
 BARREN_FACTOR = 10
 """A job without recorders is asked so many times more rarely."""
 HEAT = 60

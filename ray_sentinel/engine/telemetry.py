@@ -20,6 +20,7 @@ EVERY = 4.0
 KEPT = 300
 """Samples of a series: some twenty minutes."""
 MOST_EVENTS = 500
+"""Of one node; the oldest go first."""
 MOST_PARSED = 200_000
 """Names of series that are remembered taken apart."""
 GONE = 60.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ray_sentinel.engine.jobs import JobView
 
 LEAST_QUIET = 5.0
+"""Seconds for which a job with short steps may be silent."""
 
 
 def at_work(job: JobView, now: float) -> bool:

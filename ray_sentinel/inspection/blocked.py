@@ -18,7 +18,9 @@ from ray_sentinel.text import one_line
 BETWEEN = 0.3
 """Seconds between the two looks."""
 _MOST = 64
+"""Tasks that are described: a dead mount blocks hundreds alike."""
 _FRAMES = 24
+"""Of one kernel stack."""
 _KERNEL_THREAD_FLAG = 0x00200000
 """``PF_KTHREAD`` (``include/linux/sched.h``): the kernel's own threads idle in D state."""
 

@@ -17,6 +17,7 @@ from ray_sentinel.model.health import GpuProcess, GpuState
 from ray_sentinel.text import one_line
 
 _DEADLINE = 10.0
+"""Seconds; ``nvidia-smi`` waits for a driver that hangs."""
 
 
 def gpus_here(

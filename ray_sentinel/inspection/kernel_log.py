@@ -16,8 +16,11 @@ from ray_sentinel.model.health import KernelLine
 from ray_sentinel.text import one_line
 
 _DEADLINE = 5.0
+"""Seconds for ``dmesg`` or the journal."""
 _RECORD = 8192
+"""Bytes; the kernel's records are shorter."""
 _MOST_RECORDS = 100_000
+"""Read at once: a driver may write faster than we read."""
 _ERROR = 3
 """Syslog priorities up to this are errors (``man 3 syslog``)."""
 

@@ -17,6 +17,7 @@ from ray_sentinel.model.health import NodeView, TransportLines
 from ray_sentinel.model.triage import LogLine
 
 KERNEL_LINES = 40
+"""Shown of the kernel log, the last ones."""
 
 
 def view_node(

@@ -21,7 +21,9 @@ _KINDS = frozenset({"worker", "driver", "rank", "nccl", "log", "slurm"})
 _FRONT = 8 << 20
 """NCCL tells its transport while it starts: in the first bytes of a log."""
 _ERRORS = 8
+"""Shown, the last ones."""
 _MOST_FILES = 400
+"""Read, those that were written last: Ray keeps a file for each worker that ever was."""
 _OURS = " ray_sentinel."
 """Our own actors log into the same session."""
 

@@ -16,6 +16,7 @@ from ray_sentinel.evidence.logs.mask import mask
 from ray_sentinel.logs.find import live_session
 
 DEADLINE = 30.0
+"""Seconds for one program, ``kubectl``'s way to the pod included."""
 _POD_LOGS = "/tmp/ray/session_latest/logs"
 
 

@@ -29,7 +29,9 @@ from ray_sentinel.monitor.types import (
 from ray_sentinel.text import clean
 
 _BUSY_PERCENT = 3.0
+"""A GPU that is used less does nothing for the training."""
 _FIND_SECONDS = 60.0
+"""To list a checkpoint folder on a shared file system."""
 
 
 def get_training_health(

@@ -31,6 +31,7 @@ from ray_sentinel.progress.requests import (
 )
 
 POLL = 0.05
+"""Seconds between two looks whether it has answered."""
 MAX_ANSWER = 256 << 20
 """Bytes read of one answer."""
 

@@ -28,6 +28,7 @@ FEW_RUNS = 2
 """A waiter for the lock is put on a CPU 200 times a second, unless it is starved itself; a sleeper
 is once, at the end of its sleep."""
 CLOCK_SLACK = 1.0
+"""Seconds by which a stamp may lie in the future: it came while we read."""
 
 
 class ThreadSample(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,6 +21,7 @@ from ray_sentinel.bounded import Bounded
 from ray_sentinel.progress.proc_stat import Key
 
 MAX_BYTES = 8192
+"""Read of the end of a file."""
 LOOKS = 3
 """What was written since so many looks ago counts as the end; a look is about a second."""
 PATIENCE = 0.5

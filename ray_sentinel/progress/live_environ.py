@@ -23,6 +23,7 @@ from ray_sentinel.progress.environment import launch_variables
 from ray_sentinel.progress.process_memory import MOST_HANGING, PATIENCE
 
 MAX_VARIABLES = 4096
+"""Pointers followed: an array that is being changed may have no end."""
 MAX_VARIABLE = 4096
 """Bytes read of one variable: a rank's are short."""
 MAX_LIBRARIES = 64
@@ -31,6 +32,7 @@ MAX_LIBRARIES = 64
 _LIBC = re.compile(r"/(libc\.so\.6|libc-2\.\d+\.so|ld-musl-[^/]+\.so\.1|libc\.musl-[^/]+\.so\.1)$")
 _NAMES = frozenset({b"environ", b"__environ", b"_environ"})
 _DYNSYM = 11
+"""``SHT_DYNSYM`` of elf(5)."""
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 """Elf64_Shdr of elf(5); index 1 is its type, 4 its offset, 5 its size, 6 its link."""
 _SYMBOL = struct.Struct("<IBBHQQ")

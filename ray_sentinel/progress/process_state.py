@@ -33,6 +33,7 @@ WINDOW = 0.8
 """Seconds between the looks that are compared, at least, where there are such: over less, a crowded
 machine looks like one that gives no CPU at all."""
 APART = 0.2
+"""Seconds between two looks that are remembered, at least."""
 LOOKS = 8
 """Looks remembered: more than a window of them."""
 

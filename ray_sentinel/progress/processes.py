@@ -19,11 +19,13 @@ from ray_sentinel.progress.proc_stat import TICK, Key, Stat, parse_stat
 from ray_sentinel.progress.process_memory import Own, ProcessMemory, read_file
 
 SETTLE_SECONDS = 10.0
+"""After its start a process may still exec, or set its title; later it is read seldom."""
 SLICES = 4
 """Passes in which every settled process is looked at again; more on machines with many."""
 AT_ONCE = 100
 """Settled processes looked at in one pass, about."""
 MAX_ARGUMENTS = 64
+"""Of a command line: what tells a rank stands at its beginning."""
 _NO_INTERPRETERS = frozenset({"bash", "sh", "dash", "zsh", "tini", "srun", "orted", "sleep", "env"})
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from ray_sentinel.progress.proc_stat import parse_schedstat
 
 MAX_THREADS = 2048
+"""Whose names are read, of one worker."""
 
 _GROUP_THREADS = ("pt_gloo_", "pt_nccl_", "pt_ucc_", "gloo_tcp_loop")
 """PyTorch names the threads of its process groups so (``c10::setThreadName``)."""

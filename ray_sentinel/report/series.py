@@ -10,6 +10,7 @@ from ray_sentinel.model.diagnosis import Diagnosis
 from ray_sentinel.report.words import moment, percent, plain
 
 MOST_LINES = 8
+"""Of the chain, and of the evidence."""
 FILE = "diagnosis.json"
 
 

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from ray_sentinel.errors import UnreachableError
 
 MOST_BYTES = 64 << 20
+"""Of an answer, unless the caller says otherwise: a server that goes mad fills no memory."""
 
 
 class RefusedError(UnreachableError):

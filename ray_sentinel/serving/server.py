@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 MAX_REQUEST = 16 << 10
 """Bytes of a request's head."""
 MAX_CONNECTIONS = 256
+"""At one time; for the next, room is made."""
 REQUEST_SECONDS = 10.0
 """For a request to arrive once it has begun, and for its answer to be taken."""
 IDLE_SECONDS = 180.0

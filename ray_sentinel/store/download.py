@@ -28,6 +28,7 @@ PROGRAMS = ("prometheus", "promtool")
 DEADLINE = 60.0
 """Seconds in which something must arrive."""
 CHUNK = 1 << 20
+"""Bytes read at once."""
 _MACHINES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 
 

@@ -21,10 +21,13 @@ from ray_sentinel.store.event_find import find_event_files, find_files
 
 NAME = "hparams.yaml"
 MOST_BYTES = 256 << 10
+"""Of the file: parameters are some kilobytes."""
 MAX_PARAMETERS = 2000
 """Members that are looked at, also where anchors make few lines many."""
 MAX_DEPTH = 5
+"""Of nested sections."""
 MAX_ITEMS = 50
+"""Of a list that are shown."""
 
 
 class _Loader(yaml.SafeLoader):

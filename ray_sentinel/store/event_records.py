@@ -10,6 +10,7 @@ from ray_sentinel.evidence.event_files.events import Event, MalformedEvent, pars
 from ray_sentinel.evidence.event_files.records import HEADER, MAX_RECORD, next_good, scan
 
 CHUNK = 4 << 20
+"""Bytes read at once; a longer record is read whole."""
 
 
 class _Losses:

@@ -32,10 +32,13 @@ from ray_sentinel.store.keys import parse_key
 VERSION = 3
 """Of the format: 2 had no blocks."""
 MAX_BYTES = 256 << 20
+"""Of the file, unless the configuration says otherwise."""
 MEMORY_SECONDS = 1800.0
+"""Kept where there is no file."""
 PRUNE_SECONDS = 60.0
 """Of the samples' time, between two looks at what is too old or too much."""
 PRUNE_SHARE = 0.1
+"""Of the span of time that is dropped at once where it became too much."""
 PAGE_BYTES = 16384
 """A few rows a page, so that little of it is left over."""
 _MOMENTS = """

@@ -32,12 +32,15 @@ from ray_sentinel.store.history_block import (
 from ray_sentinel.store.keys import parse_key
 
 RAW_SECONDS = 1800.0
+"""For which samples stay as they were said."""
 LADDER = ((10.0, 4 * 3600.0), (30.0, 86400.0), (120.0, 7 * 86400.0), (480.0, math.inf))
 """(Seconds of a cell, the age until which it stays). Each divides the next."""
 LAST_STEP = 1920.0
 """Coarser than that a series tells nothing; it is reached for want of space only."""
 SHARE = 0.25
+"""Of the span of time that is made coarser, or dropped, in one turn."""
 MOST_TURNS = 40
+"""Of making room, at one look; the next goes on."""
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS blocks

@@ -16,6 +16,7 @@ from pathlib import Path
 from ray_sentinel.errors import InputError
 
 TURNS = 8
+"""Of copying a file that changes meanwhile."""
 UNREADABLE = (sqlite3.DatabaseError, UnicodeDecodeError)
 """What reading a damaged file raises: SQLite quotes it in its messages, whatever the bytes are."""
 _MAGIC = b"SQLite format 3\0"

@@ -21,6 +21,7 @@ from ray_sentinel.store.tsdb import ULID
 log = logging.getLogger(__name__)
 
 MAX_LOG_BYTES = 16 << 20
+"""Of Prometheus' log, and as much of the one before it."""
 LOW_BYTES = 64 << 20
 """With less free space than this, what is scraped is lost sooner or later."""
 _BAD_RULES = "loading groups failed"

@@ -22,7 +22,9 @@ from ray_sentinel.store.trainer_state import saved_totals
 HEAD, TAIL = 4 << 20, 12 << 20
 """Bytes read from the front and from the end of a large log."""
 WORKER_BYTES = 8 << 20
+"""Read of the beginning of a worker's log: it tells of its communicators there."""
 MAX_WORKERS = 512
+"""Whose logs are read."""
 _MAIN = ("rank-0.log", "rank_0.log", "job.log", "train.log", "main.log", "output.log")
 
 

@@ -23,6 +23,7 @@ from ray_sentinel.store.readonly import read_only_prometheus
 from ray_sentinel.store.tsdb import find_database, inspect, is_database, listen_address
 
 MOST_HISTORY_BYTES = 1 << 30
+"""Of a history that is fetched: a coordinator keeps ``history.MAX_BYTES`` unless told otherwise."""
 LATELY_SECONDS = 120.0
 """A history file on this machine that was written so long ago at most is the coordinator's."""
 HISTORY_SUFFIXES = (".db", ".sqlite", ".sqlite3")

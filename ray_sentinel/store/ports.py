@@ -10,6 +10,7 @@ from ray_sentinel.serving.client import get
 
 FIRST_PORT = 9190
 PORTS = 200
+"""That are tried, from the first on."""
 
 
 def free_port(first: int = FIRST_PORT) -> int:

@@ -15,6 +15,7 @@ from ray_sentinel.errors import InputError, UnreachableError
 from ray_sentinel.serving.client import near
 
 RETRIES = 3
+"""Attempts of one request."""
 
 
 class PrometheusHttp:

@@ -15,7 +15,9 @@ from ray_sentinel.store.scrape_config import RAY_FILE
 log = logging.getLogger(__name__)
 
 DEADLINE = 5.0
+"""Seconds for one answer."""
 MOST_BYTES = 16 << 20
+"""Of one answer: a list of some thousand agents is far smaller."""
 
 
 class Targets:

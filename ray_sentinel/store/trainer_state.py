@@ -15,6 +15,7 @@ from ray_sentinel.diagnose.logs import Total
 
 NAME = "trainer_state.json"
 MOST_FILES = 32
+"""Read: every checkpoint has one."""
 MOST_BYTES = 64 << 20
 """It holds every line that was logged."""
 

@@ -32,12 +32,15 @@ from ray_sentinel.supervise.kept import decode, encode
 from ray_sentinel.whole_file import write_whole
 
 CHUNK = 1 << 18
+"""Bytes read at once, more than a pipe holds unless told otherwise."""
 LEFT_GRACE = 5.0
 """Seconds that processes which the command left behind have after SIGTERM."""
 KILL_SECONDS = 10.0
 """A process that is there so long after SIGKILL hangs in the kernel."""
 DRAIN_SECONDS = 0.5
+"""For what the command wrote last, where others hold its output open."""
 _SUBREAPER = 36
+"""``PR_SET_CHILD_SUBREAPER`` (``linux/prctl.h``)."""
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True):

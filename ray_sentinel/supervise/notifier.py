@@ -31,6 +31,7 @@ SECONDS = 10.0
 DELAYS = (1.0, 5.0, 30.0, 120.0)
 """Between the attempts."""
 MOST_WAITING = 200
+"""Notices that were not delivered yet; the oldest are dropped, and counted."""
 MOST_KNOWN = 5000
 """Keys that are remembered, so that nothing is told twice."""
 _FINAL = frozenset({400, 401, 403, 404, 405, 410, 413})

@@ -19,6 +19,7 @@ from ray_sentinel.supervise.descendants import RAY, Process
 GRACE = 5.0
 """Seconds after SIGTERM."""
 KILL_SECONDS = 10.0
+"""After SIGKILL: who is there still hangs in the kernel."""
 
 
 def orphans(told: Mapping[str, str], since: int, proc: Path = Path("/proc")) -> list[Process]:

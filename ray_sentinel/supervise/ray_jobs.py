@@ -30,6 +30,7 @@ NAME = "ray_sentinel.job"
 """Keys of the metadata."""
 LOCAL = "http://127.0.0.1:8265"
 STOP_SECONDS = 60.0
+"""For a job to stop: Ray kills it some seconds after it asked."""
 AGENT_SECONDS = 60.0
 """For a dashboard that has just started to take a job."""
 TAIL = 1 << 18

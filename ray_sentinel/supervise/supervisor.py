@@ -31,9 +31,13 @@ from ray_sentinel.supervise.task import Task
 from ray_sentinel.supervise.terminal import Terminal
 
 LOOK_SECONDS = 0.25
+"""Between two looks at the attempt, where nothing happens."""
 KEEPER_SECONDS = 1.0
+"""Between two looks whether the keeper lives."""
 WATCH_SECONDS = 2.0
+"""Between two questions to the sentinel."""
 SCAN_SECONDS = 15.0
+"""Between two looks for new checkpoints, which lie on shared file systems."""
 EXPLAIN_SECONDS = 60.0
 """A log or checkpoint folder that does not answer for so long hangs."""
 

@@ -17,7 +17,9 @@ from typing import BinaryIO
 MOST_WAITING = 8 << 20
 """Bytes; what comes on top is not shown."""
 PIECE = 1 << 16
+"""Bytes handed over at once."""
 CLOSE_SECONDS = 2.0
+"""A terminal that takes nothing for so long at the end is left."""
 
 
 class Terminal:

@@ -17,6 +17,7 @@ from ray_sentinel.evidence.event_files.events import Event, MalformedEvent, pars
 from ray_sentinel.evidence.event_files.records import HEADER, MAX_RECORD, scan
 
 CHUNK = 1 << 20
+"""Bytes read at once."""
 MARK = "tfevents"
 _NAME = re.compile(
     r"tfevents\.(?P<time>\d+)(?:\.(?P<host>.+?)(?:\.(?P<pid>\d+)\.(?P<number>\d+))?)?(?:\.v2)?$"

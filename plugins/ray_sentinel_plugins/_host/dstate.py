@@ -23,6 +23,7 @@ DSTATE = Metric(
 )
 METRICS = (DSTATE,)
 MAX_FUNCTIONS = 64
+"""Series: the rest is left out, and that is said."""
 MAX_THREADS = 4096
 """Of one rank."""
 UNKNOWN = "unknown"

@@ -21,8 +21,11 @@ TOTAL = Metric("hw_disk_total_bytes", "gauge", "Size of the file system.", ("mou
 METRICS = (FREE, TOTAL)
 
 MAX_MOUNTS = 64
+"""Asked; a node of many containers has thousands."""
 DEADLINE = 1.0
+"""Seconds for one mount: a dead NFS server never answers."""
 MAX_HANGING = 8
+"""Threads that wait for such mounts at one time."""
 
 # fmt: off
 _NO_STORAGE = frozenset({

@@ -24,7 +24,9 @@ SAME_FALL = 600.0
 SAME_ERROR = 5.0
 """Seconds between two lines of one hardware error."""
 MAX_LINE = 1000
+"""Characters of a line in which patterns are looked for."""
 MAX_LOST_GPUS = 64
+"""Whose loss is remembered, so that it is counted once."""
 XID_LOST = "79"
 REPORT = "kernel.hardware_error"
 """The firmware's report of an error, in CPER form; it may name the device."""

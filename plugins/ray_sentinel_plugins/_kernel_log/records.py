@@ -14,7 +14,9 @@ from datetime import datetime, timezone
 import msgspec
 
 MAX_RECORDS = 200_000
+"""Of one reading."""
 MAX_TEXT = 4000
+"""Characters of one record, continuation lines included."""
 
 _KMSG = re.compile(r"(\d{1,4}),(\d{1,20}),(\d{1,20}),[^;]*;(.*)", re.DOTALL)
 _PRIORITY = re.compile(r"<(\d{1,3})>")

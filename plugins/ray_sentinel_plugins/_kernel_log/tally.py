@@ -13,6 +13,7 @@ from ray_sentinel_plugins._kernel_log.meaning import Happening, Memory
 
 KINDS = ("oom", "gpu", "mce", "nvme", "net", "hung_task")
 MAX_XID_SERIES = 1024
+"""Pairs of GPU and Xid that are counted."""
 FILE = "counts.json"
 
 

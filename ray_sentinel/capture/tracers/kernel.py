@@ -17,6 +17,7 @@ from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import StackTrace
 
 MAX_TASKS = 1024
+"""Threads of one process that are looked at."""
 
 
 class Kernel:

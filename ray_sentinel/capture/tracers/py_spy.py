@@ -24,6 +24,7 @@ from ray_sentinel.model.stacks import StackTrace
 
 MISSING = "py-spy is not installed on this node: pip install py-spy"
 _TRIES = 3
+"""Of a look without a pause, which may meet a stack that changes meanwhile."""
 
 
 class PySpy:

@@ -21,6 +21,7 @@ from ray_sentinel.diagnose.series import Bools, Floats
 from ray_sentinel.diagnose.shifts import Shift, find_shifts
 
 SMOOTH_SECONDS = 60.0
+"""Over which medians are taken: one late cell is no drift."""
 HOT_RISE = 6.0
 """°C above its own usual distance to the peers."""
 WARM_RISE = 2.5

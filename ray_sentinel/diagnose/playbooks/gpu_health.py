@@ -25,6 +25,7 @@ HOT = 90.0
 THROTTLING = 100.0
 """°C."""
 HOT_SECONDS = 120.0
+"""A GPU that is hot for less is in a peak of load."""
 POWER_OUTLIER = 0.15
 """Share of the usual power."""
 CLOCK_OUTLIER = 0.06

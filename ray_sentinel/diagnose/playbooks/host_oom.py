@@ -21,6 +21,7 @@ TITLE = "Host out of memory"
 NEAR = 0.93
 """A share of the limit that is near enough to speak of, without a kill."""
 TOGETHER_SECONDS = 180.0
+"""Hosts whose kills are no further from the first one were killed together."""
 STILL_GROWING = 0.2
 """Of the growth up to the peak: a leak goes on, what is filled once (caches, buffers) does not."""
 

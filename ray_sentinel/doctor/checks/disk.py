@@ -13,9 +13,11 @@ from ray_sentinel.doctor.check import Case, Check, Here, Result, failure, ok, sk
 from ray_sentinel.doctor.plan import Plan
 
 TEST_BYTES = 4 << 20
+"""Written to each folder, and removed."""
 SLOW_SECONDS = 2.0
 """For the test file, with fsync: below 2 MiB/s a checkpoint takes for ever."""
 FEW_FILES = 1000
+"""Free inodes; a checkpoint of many shards may need more."""
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):

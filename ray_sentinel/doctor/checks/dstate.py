@@ -13,6 +13,7 @@ from ray_sentinel.kernel_files import kernel_text
 from ray_sentinel.progress.proc_stat import all_stats
 
 LOOKS = 3
+"""At which a process must be in D state each time."""
 BETWEEN = 0.5
 """Seconds between two looks: whoever reads a disk is in D state for moments."""
 

@@ -17,7 +17,9 @@ from ray_sentinel.errors import UnreachableError
 from ray_sentinel.serving.client import RefusedError, get
 
 SECONDS = 4.0
+"""For one answer."""
 MOST_BYTES = 4 << 20
+"""Of one answer: keys of a run are few and short."""
 PREFIXES = ("/torch/elastic", "/torchelastic")
 """torch's ``etcd_rendezvous_backend`` and ``etcd_rendezvous``, in this order."""
 

@@ -12,8 +12,11 @@ from ray_sentinel.doctor.check import Case, Check, Here, Result, failure, ok, wa
 from ray_sentinel.doctor.plan import Plan
 
 FILES = 65_536
+"""Open files, sockets among them: with fewer than this there is a warning."""
 LEAST_FILES = 4_096
+"""With fewer it is a failure."""
 PROCESSES = 16_384
+"""Threads count too, and a rank has hundreds."""
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,6 +13,7 @@ from ray_sentinel.doctor.machine import interfaces
 from ray_sentinel.doctor.plan import Plan
 
 SECONDS = 3.0
+"""For a connection within a cluster."""
 
 
 class Facts(msgspec.Struct, frozen=True):

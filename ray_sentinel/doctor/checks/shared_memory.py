@@ -13,6 +13,7 @@ from ray_sentinel.doctor.plan import Plan
 LEAST = 256 << 20
 """Container runtimes give 64 MiB unless told otherwise."""
 USUAL = 8 << 30
+"""Bytes; with less, data loaders with workers may run short."""
 
 
 class Facts(msgspec.Struct, frozen=True):

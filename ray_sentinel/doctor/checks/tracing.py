@@ -16,8 +16,6 @@ from ray_sentinel.doctor.plan import Plan
 from ray_sentinel.kernel_files import yama_scope
 from ray_sentinel.progress.tracing import may_trace
 
-SECONDS = 5.0
-
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """What a node can do."""

@@ -12,6 +12,7 @@ from ray_sentinel.engine.telemetry import NodeTelemetry, Series
 from ray_sentinel.model.alert import Alert
 
 PARTS = 6
+"""Of the window, each of which must fall: a trend, not one leap."""
 
 
 class HostMemoryLowThresholds(Thresholds, frozen=True, kw_only=True):

@@ -75,6 +75,7 @@ _TAGS: dict[bytes, str] = {}
 """What stands between an event's step and its value, in the last four bytes, tells the tag: most
 events of a file differ in their time, step and value only."""
 _MAX_TAGS = 10_000
+"""Remembered: a job logs hundreds."""
 _PROBE = struct.pack("<f", 0.625)
 
 

@@ -17,7 +17,9 @@ from ray_sentinel.evidence.flight_recorder.world import World
 from ray_sentinel.model.recorder import RecorderKind
 
 _LEAST_USUAL = 2
+"""Equals that called the same: one alone may be the one that is wrong."""
 _CALLS_BEFORE = 3
+"""Calls that must be equal too, so that the two are at the same place."""
 _MOST_VOTERS = 24
 """So many equals are asked what they called: their whole dumps are read again for it."""
 

@@ -15,7 +15,9 @@ from ray_sentinel.model.ras import RasKind, RasWait
 CLEAR_GAP = 2
 """Collectives that a rank must be behind for a single poll to mean something."""
 MOST_TOLD = 12
+"""Communicators in the answer."""
 MOST_NAMED = 8
+"""Ranks of one communicator."""
 
 Accused = tuple[Split, Member]
 

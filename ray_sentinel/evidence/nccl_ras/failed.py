@@ -9,6 +9,7 @@ from ray_sentinel.evidence.nccl_ras.poll import ERRORS, REMOTE_ERROR
 from ray_sentinel.evidence.nccl_ras.scene import Scene, minority
 
 MOST_TOLD = 16
+"""Errors in the answer."""
 
 
 def judge_errors(scene: Scene) -> None:

@@ -23,6 +23,7 @@ from ray_sentinel.evidence.nccl_ras.poll import (
 )
 
 MOST_RANKS = 1 << 20
+"""Of a communicator: larger numbers are no sizes and no ranks."""
 
 
 def is_status(value: dict[str, Any]) -> bool:

@@ -17,6 +17,7 @@ import msgspec
 CUT = "__cut__"
 """Key in an object that the text ended in."""
 MOST_DEPTH = 32
+"""Of nested values; what is deeper is no answer of RAS."""
 
 _TOKEN = re.compile(
     r"""\s+|[,:]|(?P<open>[{\[])|(?P<close>[}\]])|(?P<string>"(?:[^"\\]|\\.)*")"""

@@ -13,6 +13,7 @@ from ray_sentinel.evidence.nccl_ras.lenient_json import documents
 from ray_sentinel.evidence.nccl_ras.poll import Poll, Process
 
 MOST_BYTES = 256 << 20
+"""Read of one file, which may hold many polls."""
 HINT = "it is no output of ncclras or rcclras, nor of STATUS on port 28028, as text or as JSON"
 
 

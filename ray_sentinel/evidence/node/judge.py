@@ -28,6 +28,7 @@ from ray_sentinel.model.status import JobStatus, Status
 IDLE_PERCENT = 3.0
 """A GPU that is used less does nothing for the training."""
 STALE_SECONDS = 5.0
+"""Snapshots come once a second: who sent none for so long does not report."""
 _LATE = 3.0
 """A checkpoint older than so many intervals is late."""
 _RECENT = 3600.0

@@ -19,10 +19,13 @@ from ray_sentinel.model.straggler import Busy, StragglerFacts, StragglerKind
 LEAST_RATIO = 1.12
 """Less than an eighth more busy than the others is no straggler."""
 LEAST_Z = 4.0
+"""Times the scatter of the others: less may be chance."""
 LEAST_ROUNDS = 8
+"""Collectives in the dumps: fewer show no habit."""
 LEAST_SHARE = 0.02
 """Of the wall time that ranks must be busy at all, at the median, for ratios to mean anything."""
 BLOCKS = 10
+"""Parts of the time; how they scatter tells what is chance."""
 FEW = 4
 """The slow are at most one in so many; one is always few among three."""
 
