@@ -65,6 +65,8 @@ def test_all_that_can_be_asked_is_there_with_the_same_arguments(door: Any, behin
     asked = {name: method for name, method in vars(door).items() if not name.startswith("_")}
     assert asked
     for name, method in asked.items():
-        given = inspect.signature(method).parameters
+        given = dict(inspect.signature(method).parameters)
+        # Ray adds it to a class that was made an actor in this process.
+        given.pop("_ray_trace_ctx", None)
         assert given == inspect.signature(getattr(behind, name)).parameters, name
         assert inspect.iscoroutinefunction(method), f"{name} would hold the actor's main thread"
