@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+import msgspec
+
 from ray_sentinel.config import Config
+from ray_sentinel.engine.attempts import Attempts
 from ray_sentinel.engine.gpus import GpuLevels
 from ray_sentinel.engine.jobs import FORGET_SECONDS, JobView
 from ray_sentinel.engine.phases import PhaseBook
 from ray_sentinel.engine.scalars import Scalars
 from ray_sentinel.engine.telemetry import Telemetry
 from ray_sentinel.model.identity import Node
-from ray_sentinel.model.progress import Snapshot
+from ray_sentinel.model.progress import Exit, RankSnapshot, Snapshot
 
 LOST_SECONDS = 60.0
 """So long after a node has left its ranks count as what was lost with it; then as ended."""
@@ -67,6 +70,7 @@ class ClusterView:
         self.config = config
         self.nodes: dict[str, NodeView] = {}
         self.jobs: dict[tuple[str, int], JobView] = {}
+        self._attempts = Attempts()
         self._books: dict[str, PhaseBook] = {}
         self.telemetry = Telemetry()
         self.gpu_levels = GpuLevels()
@@ -81,11 +85,11 @@ class ClusterView:
         self.telemetry.take(snapshot, now, node.offset)
         # The moment of the snapshot on our clock, so that a late one does not look like silence.
         at = min(now, snapshot.time + node.offset)
-        for rank in snapshot.ranks:
+        for rank in map(self._placed, snapshot.ranks):
             self._job(rank.rank.id.job, rank.rank.id.attempt, now).take(
                 rank, snapshot.node.id, at, snapshot.time
             )
-        for exit_ in snapshot.exits:
+        for exit_ in map(self._placed_exit, snapshot.exits):
             job = self.jobs.get((exit_.rank.id.job, exit_.rank.id.attempt))
             # What it said last tells when it went; the process of a large job goes long after.
             words = exit_.last_words
@@ -103,6 +107,21 @@ class ClusterView:
         present = {rank.rank.process for rank in snapshot.ranks}
         for job in self.jobs.values():
             job.mark_gone(snapshot.node.id, present, at)
+        self._join_attempts({rank.rank.id.job for rank in snapshot.ranks})
+
+    def _placed(self, seen: RankSnapshot) -> RankSnapshot:
+        rank = self._attempts.place(seen.rank)
+        return seen if rank is seen.rank else msgspec.structs.replace(seen, rank=rank)
+
+    def _placed_exit(self, told: Exit) -> Exit:
+        rank = self._attempts.place(told.rank)
+        return told if rank is told.rank else msgspec.structs.replace(told, rank=rank)
+
+    def _join_attempts(self, names: set[str]) -> None:
+        for name in names:
+            of_name = [job for (known, _), job in self.jobs.items() if known == name]
+            for empty in self._attempts.join(of_name):
+                del self.jobs[empty.key]
 
     def advance(self, now: float) -> None:
         """Derive what follows from time alone; forget jobs and nodes that went long ago."""
@@ -112,6 +131,7 @@ class ClusterView:
             job.advance(now)
             if job.ended_at is not None and now - job.ended_at > FORGET_SECONDS:
                 del self.jobs[key]
+        self._attempts.forget(self.jobs)
         self._forget_nodes(now)
 
     def _left(self, now: float, seconds: float) -> dict[str, float]:

@@ -24,6 +24,9 @@ STARTUP_QUIET_SECONDS = 60.0
 """So long nothing may move while a job starts up or ends."""
 FORGET_SECONDS = 600.0
 """What has ended is remembered for so long."""
+BEGUN_SECONDS = 10.0
+"""So long after all processes were replaced, how those before them ended counts no more: what was
+to be said of it is said."""
 GAP = 0.5
 """Shorter quiet spells of a job without steps are not remembered, in seconds."""
 
@@ -63,8 +66,21 @@ class JobView:
 
     @property
     def world_size(self) -> int | None:
-        sizes = [view.rank.world_size for view in self.ranks.values() if view.rank.world_size]
-        return max(sizes, default=None)
+        # Restarted with other nodes, what ended before had another one.
+        views = self.live or self.ranks.values()
+        return max((view.rank.world_size or 0 for view in views), default=0) or None
+
+    @property
+    def present(self) -> list[RankView]:
+        """Its ranks, living or ended, without processes that others have replaced since."""
+        live = {view.rank.id.rank for view in self.live}
+        size = self.world_size if live else None
+        return [
+            view
+            for view in self.ranks.values()
+            if view.alive
+            or (view.rank.id.rank not in live and (size is None or view.rank.id.rank < size))
+        ]
 
     @property
     def counts_steps(self) -> bool:
@@ -103,6 +119,15 @@ class JobView:
         self.exits = [(when, old) for when, old in self.exits if old.rank.process != process]
         self.exits.append((at, exit_))
         self.exits.sort(key=lambda pair: (pair[0], pair[1].order))
+
+    def adopt(self, other: JobView) -> None:
+        """Take over the living ranks of another attempt, which turned out to be this one's."""
+        for view in other.live:
+            process = view.rank.process
+            identity = msgspec.structs.replace(view.rank.id, attempt=self.attempt)
+            view.rank = msgspec.structs.replace(view.rank, id=identity)
+            self.ranks[process] = other.ranks.pop(process)
+            other._phases.pop(process, None)
 
     def note_oom(self, node: str, pid: int) -> None:
         """The kernel says that it killed a process for want of memory, a moment after its exit."""
@@ -145,8 +170,16 @@ class JobView:
             self.complete_since = now
         if live:
             self.ended_at = None
+            self._let_go_of_exits(now)
         elif self.ranks and self.ended_at is None:
             self.ended_at = now
+
+    def _let_go_of_exits(self, now: float) -> None:
+        """Those before all processes were replaced under one attempt: no launcher counts a change
+        of membership, and a supervisor none of its launcher's restarts."""
+        begun = min(view.first_seen for view in self.live) if self.exits else now
+        if now - begun > BEGUN_SECONDS:
+            self.exits = [(at, exit_) for at, exit_ in self.exits if at >= begun]
 
     def moved_at(self) -> float:
         """When the job last moved; for one that ended, when it last did.
@@ -258,11 +291,12 @@ class JobView:
 
     def ending(self) -> bool:
         """Most of its ranks have left in peace: what is left tidies up."""
-        views = self.ranks.values()
+        if not any(view.left_in_peace for view in self.ranks.values()):
+            return False
         # A rank that another process has taken over has not left.
-        left = {view.rank.id.rank for view in views if view.left_in_peace}
-        left -= {view.rank.id.rank for view in self.live}
-        return 2 * len(left) > len({view.rank.id.rank for view in views})
+        present = self.present
+        left = {view.rank.id.rank for view in present if view.left_in_peace}
+        return 2 * len(left) > len({view.rank.id.rank for view in present})
 
     def brisk(self, least: float) -> float:
         """A shorter patience, for evidence that is hard but may be a moment's."""

@@ -79,8 +79,7 @@ def _job(view: ClusterView, job: JobView, open_ones: list[Incident], now: float)
         phase=job.phase() if job.live else "ended",
         step_age_seconds=round(silence, 3),
         ranks=tuple(
-            _rank(view, rank, now)
-            for rank in sorted(job.ranks.values(), key=lambda r: r.rank.id.rank)
+            _rank(view, rank, now) for rank in sorted(job.present, key=lambda r: r.rank.id.rank)
         ),
         state=_state(job, mine, silence, now),
         world_size=job.world_size,
