@@ -8,7 +8,12 @@ from datetime import datetime, timezone
 from ray_sentinel.cli.output import console, speaker
 from ray_sentinel.model.triage import LogCulprit, LogLine, Triage
 
-_COLOURS = {"completed": "green", "running": "green", "soft-success": "yellow"}
+_COLOURS = {
+    "completed": "green",
+    "running": "green",
+    "soft-success": "yellow",
+    "unknown-death": "yellow",
+}
 
 
 def print_triage(answer: Triage) -> None:

@@ -38,7 +38,7 @@ FailureClass = Literal[
     "running",
     "completed",
 ]
-"""``unknown-death``: it ended, and the logs do not say why. ``soft-success``: training finished,
+"""``unknown-death``: the logs stop, and do not say why. ``soft-success``: training finished,
 and only the teardown failed."""
 
 Outcome = Literal["running", "completed", "failed", "stopped", "unknown"]

@@ -10,6 +10,7 @@ from ray_sentinel.evidence.logs.answer import answer
 from ray_sentinel.evidence.logs.case import Case, LineNumber, Question
 from ray_sentinel.evidence.logs.catalogue import Catalogue
 from ray_sentinel.evidence.logs.causes import class_of, first_cause, is_trouble, split_survived
+from ray_sentinel.evidence.logs.cut import as_cut, went_on
 from ray_sentinel.evidence.logs.outcome import find_ending, silence
 from ray_sentinel.evidence.logs.records import FileFacts, Hit
 from ray_sentinel.evidence.logs.timeline import (
@@ -113,7 +114,8 @@ def _unfinished(case: Case) -> Triage:
         return _slow(case, slow, "running" if case.ending.moving else "unknown")
     if case.ending.moving:
         return answer(case, "running", "running", None, confidence=0.7)
-    return answer(case, "unknown-death", "unknown", None, confidence=0.4)
+    told = answer(case, "unknown-death", "unknown", None, confidence=0.4)
+    return as_cut(told, case) if went_on(case) else told
 
 
 def _nan_at_end(case: Case) -> Hit | None:

@@ -40,10 +40,13 @@ class Movement:
             return False
         if len(self._out.steps) < _MOST_STEPS:
             own = line.origin.rank
+            when = chunk.when(line.prefix + line.text, start)
             seen = StepSeen(
                 step=step,
                 offset=chunk.base + start,
-                time=chunk.when(line.prefix + line.text, start).time,
+                time=when.time,
+                own_time=when.own,
+                next_time=when.next,
                 rank=own if own is not None else self._out.file.origin.rank,
                 pid=line.origin.pid,
                 streamed=is_streamed(line),

@@ -187,7 +187,7 @@ def silence(
     if not ends:
         return None
     end = now if live and now is not None else max(ends)
-    last = training.last_time
+    last = training.latest
     limit = max(_QUIET_LEAST, _QUIET_STEPS * (training.step_seconds or 0.0))
     if phase is not None and phase.phase not in ("train", "teardown"):
         limit = _QUIET_PHASE

@@ -58,6 +58,9 @@ class StepSeen(msgspec.Struct, frozen=True, kw_only=True):
     step: Step
     offset: int
     time: float | None = None
+    own_time: bool = False
+    next_time: float | None = None
+    """As a hit's."""
     rank: int | None = None
     pid: int | None = None
     streamed: bool = False

@@ -28,6 +28,8 @@ _ENOUGH = 200
 """Step lines after an error that are looked at."""
 _STREAM_SECONDS = 20.0
 _FAR = 1e18
+_SLOWER = 2.0
+"""So much longer than a bar says steps may have taken: evaluation and saving are not in it."""
 SURVIVED_STEPS = 3
 """So many different steps after an error mean that training went on."""
 
@@ -97,7 +99,10 @@ def shifted(facts: FileFacts, seconds: float) -> FileFacts:
         hits=[
             replace(hit, time=move(hit.time), next_time=move(hit.next_time)) for hit in facts.hits
         ],
-        steps=[replace(seen, time=move(seen.time)) for seen in facts.steps],
+        steps=[
+            replace(seen, time=move(seen.time), next_time=move(seen.next_time))
+            for seen in facts.steps
+        ],
         phases=[replace(seen, time=move(seen.time)) for seen in facts.phases],
         first_time=move(facts.first_time),
         last_time=move(facts.last_time),
@@ -112,6 +117,9 @@ class Training(msgspec.Struct, frozen=True, kw_only=True):
     others: tuple[tuple[int, tuple[StepSeen, ...]], ...] = ()
     step_seconds: float | None = None
     last_time: float | None = None
+    """Of the last step whose line, or one shortly before it, is dated."""
+    latest: float | None = None
+    """No step came after this; None where nothing tells."""
 
 
 def find_training(files: Sequence[FileFacts]) -> Training:
@@ -130,7 +138,54 @@ def find_training(files: Sequence[FileFacts]) -> Training:
         others=tuple(item for item in series if item[0] != best[0]),
         step_seconds=usual_seconds(best[1]),
         last_time=max(times) if times else None,
+        latest=_latest([steps for _, steps in series]),
     )
+
+
+def _latest(series: Sequence[Sequence[StepSeen]]) -> float | None:
+    dated = [steps[-1].time for steps in series if steps[-1].own_time]
+    said = [when for when in dated if when is not None]
+    if said:
+        return max(said)
+    bounds = [latest_time(steps) for steps in series]
+    known = [when for when in bounds if when is not None]
+    return max(known) if len(known) == len(bounds) else None
+
+
+def latest_time(steps: Sequence[StepSeen]) -> float | None:
+    """When the last of ``steps`` was made at the latest; None where nothing tells.
+
+    Bars bear no times: those after a dated line all inherit its time, however long they went on.
+    """
+    last = steps[-1]
+    if last.own_time:
+        return last.time
+    since = len(steps) - 1
+    while since > 0 and steps[since].time is None:
+        since -= 1
+    dated = steps[since].time
+    if dated is None:
+        return last.next_time
+    while since > 0 and steps[since - 1].time == dated:
+        since -= 1
+    made = _made(steps[since:])
+    if made < SURVIVED_STEPS:
+        return dated
+    said = [seen.step.seconds for seen in steps if seen.step.seconds]
+    bounds = [last.next_time]
+    if said:
+        bounds.append(dated + _SLOWER * made * statistics.median(said))
+    return min((when for when in bounds if when is not None), default=None)
+
+
+def _made(steps: Sequence[StepSeen]) -> int:
+    """Steps from the first of ``steps`` to the last; a count that begins anew goes on."""
+    moved = 0
+    for before, after in itertools.pairwise(steps):
+        first, second = before.step.step, after.step.step
+        more = 1 if first is None or second is None else second - first
+        moved += more if more >= 0 else 1
+    return moved
 
 
 def _moving(steps: Sequence[StepSeen]) -> list[StepSeen]:

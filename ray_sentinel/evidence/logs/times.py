@@ -2,8 +2,8 @@
 
 Read are ISO 8601 and its relatives (with or without zone), Google logs (``E0325 20:57:27.620000``,
 also PyTorch's three-digit ``E626``), vLLM's ``INFO 05-01 10:00:00``, syslog, ``dmesg -T``,
-``date``, rich's ``[05/01/24 10:00:00]`` and Unix seconds. A time without a zone is taken as UTC;
-one without a year gets ``year``.
+``date``, rich's ``[05/01/24 10:00:00]``, ``05/01/2024 10:00:00`` and ``05/01 10:00:00`` at a line's
+begin, and Unix seconds. A time without a zone is taken as UTC; one without a year gets ``year``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _ISO = re.compile(
 )
 _GLOG = re.compile(r"\b[IWEFVDC](?P<md>\d{3,4}) " + _CLOCK)
 _VLLM = re.compile(
-    r"(?:INFO|WARNING|ERROR|DEBUG|CRITICAL) +(?P<mo>0[1-9]|1[0-2])-(?P<d>[0-3]\d) " + _CLOCK
+    r"(?:INFO|WARNING|ERROR|DEBUG|CRITICAL|\b[IWEDC]) +(?P<mo>0[1-9]|1[0-2])-(?P<d>[0-3]\d) "
+    + _CLOCK
 )
 _DATE = re.compile(
     r"\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) "
@@ -38,6 +39,9 @@ _DATE = re.compile(
 )
 _SYSLOG = re.compile(_MONTH.format("mon") + r" +(?P<d>\d{1,2}) " + _CLOCK)
 _RICH = re.compile(r"\[(?P<mo>0[1-9]|1[0-2])/(?P<d>[0-3]\d)/(?P<y>\d\d) " + _CLOCK)
+_SLASHED = re.compile(
+    r"^\[?(?P<mo>0[1-9]|1[0-2])/(?P<d>0[1-9]|[12]\d|3[01])(?:/(?P<y>20\d\d))? " + _CLOCK
+)
 _UNIX = re.compile(r"^\[?(?P<t>1[4-9]\d{8}|2\d{9})(?:\.(?P<f>\d{1,9}))?\]?(?=\s)")
 _JSON = re.compile(r'"timestamp": ?"?((?:1[4-9]|2\d)\d{8}(?:\.\d+)?)(?!\d)')
 _JSON_TEXT = re.compile(r'"(?:@?timestamp|time|ts|asctime|date)": ?"([^"{]{10,40})"')
@@ -46,7 +50,7 @@ _YEAR = re.compile(
     r"|\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun) [A-Z][a-z]{2} +\d{1,2} \d\d:\d\d:\d\d "
     r"(?:[A-Z]{3,4} )?((?:19|20)\d\d)\b"
 )
-_READERS = (_ISO, _GLOG, _DATE, _VLLM, _RICH, _SYSLOG)
+_READERS = (_ISO, _GLOG, _DATE, _VLLM, _RICH, _SLASHED, _SYSLOG)
 
 _LOOK = 160
 """Characters from the line's start in which a time is looked for."""

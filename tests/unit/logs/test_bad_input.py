@@ -197,3 +197,49 @@ def test_numbers_that_are_none(tmp_path: Path, catalogue: Catalogue, line: str) 
     answer = triage_path(log, catalogue, now=0.0)
     assert answer.kind == "oom-gpu"
     assert msgspec.json.encode(answer)
+
+
+def test_a_healthy_log_that_just_ends(tmp_path: Path, catalogue: Catalogue) -> None:
+    log = tmp_path / "train.log"
+    log.write_text(STEPS)
+    answer = triage_path(log, catalogue, now=1_736_000_000.0)  # 2025-01-04 14:13:20 UTC
+    assert (answer.kind, answer.outcome) == ("unknown-death", "unknown")
+    assert answer.summary == (
+        "Training went on to the end of the logs (step 599) without an error; "
+        "they do not say what came then. The newest line is 2 days old."
+    )
+    assert "ended" not in answer.next_steps[0]
+    assert answer.playbook == ""
+
+
+def test_a_log_that_ends_after_its_last_step_claims_less(
+    tmp_path: Path, catalogue: Catalogue
+) -> None:
+    log = tmp_path / "train.log"
+    log.write_text(STEPS + "2025-01-02 10:10:01 Saving checkpoint for step 600\n")
+    answer = triage_path(log, catalogue, now=0.0)
+    assert answer.summary == "The logs stop after step 599 and do not say why."
+
+
+BAR = "  1%|#    | {}/8000 [00:05<9:00:00,  5.00s/it]\n"
+BEGUN = "2026-03-01 10:01:00,123 INFO training begins\n"
+ENDED = (
+    "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-03-01T14:11:37 DUE TO TIME LIMIT ***\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("bars", "kind"),
+    [
+        ("".join(BAR.format(n) for n in range(1, 3000)), "cancelled"),
+        ("".join(BAR.format(n).replace("5.00s", "?s") for n in range(1, 3000)), "cancelled"),
+        ("".join(BAR.format(n) for n in range(1, 60)), "hang"),
+    ],
+    ids=["to the end", "unknown pace", "five minutes of four hours"],
+)
+def test_undated_bars_stand_still_only_by_their_own_pace(
+    bars: str, kind: str, tmp_path: Path, catalogue: Catalogue
+) -> None:
+    log = tmp_path / "train.log"
+    log.write_text(BEGUN + bars + ENDED)
+    assert triage_path(log, catalogue, now=0.0).kind == kind
