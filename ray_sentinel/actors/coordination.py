@@ -18,8 +18,9 @@ from ray_sentinel.actors.bundle import highest_number
 from ray_sentinel.actors.bundles import bundle_root
 from ray_sentinel.actors.environment import forget_identity
 from ray_sentinel.actors.execute import Executor
-from ray_sentinel.actors.fleet import Fleet
+from ray_sentinel.actors.fleet import DRAINED, Fleet
 from ray_sentinel.actors.history import HistoryKeeper, wanted
+from ray_sentinel.actors.leaving import draining_now
 from ray_sentinel.actors.logs import write_logs
 from ray_sentinel.actors.loops import Loop
 from ray_sentinel.actors.messages import Description, Receipt, Report, Wanted, pack, unpack
@@ -48,6 +49,10 @@ RECOVERY_GRACE = 3.0
 """Seconds after a restart in which agents find us again before silence counts."""
 
 
+DRAINED_SECONDS = 3.0
+"""So long a drained node must have had no rank before it is left: its exits are told by then."""
+
+
 class Coordination:
     """Behind ``coordinator.Coordinator``, whose methods say what each answer is."""
 
@@ -61,7 +66,7 @@ class Coordination:
         self._started_at = time.time()
         self._loops: list[Loop] = []
         self._roster = Roster(self._config)
-        self._fleet = Fleet(config, self._roster.heard)
+        self._fleet = Fleet(config, self._roster.heard, draining_now)
         self._ray_actors = RayActors()
         self._brain, self._pending = self._recover(deployment)
         self._hold_ticks_until = time.time() + (RECOVERY_GRACE if self._restarts() else 0.0)
@@ -129,8 +134,16 @@ class Coordination:
     def _reconcile(self) -> None:
         for event in self._fleet.step(self._clock.now()):
             self._brain.feed(event)
+        self._leave_drained_nodes()
         self._roster.keep(self._fleet.nodes().keys() - self._fleet.released())
         self._ray_actors.look()
+
+    def _leave_drained_nodes(self) -> None:
+        """An agent would keep a drained node from going."""
+        idle_for = self._roster.idle_seconds(self._clock.now())
+        for node_id in self._fleet.draining().keys() - self._fleet.released():
+            if idle_for.get(node_id, 0.0) >= DRAINED_SECONDS:
+                self._fleet.release(node_id, DRAINED)
 
     def _tick(self) -> None:
         now = self._clock.now()
@@ -166,7 +179,7 @@ class Coordination:
         now, limit = self._clock.now(), self._config.agent.idle_release_seconds
         free = idle.unused_now()
         heads = {key for key, node in self._fleet.nodes().items() if node.is_head}
-        for node_id in self._fleet.released() - free:
+        for node_id in self._fleet.released() - free - self._fleet.draining().keys():
             self._fleet.recall(node_id, now)
         for node_id in idle.to_release(self._roster.idle_seconds(now), free, heads, limit):
             self._roster.forget(node_id)
@@ -263,6 +276,7 @@ class Coordination:
             history=str(self._history.path or ""),
             notes=(
                 *filter(None, (self._page.note,)),
+                *self._fleet.notes(),
                 *self._storage.notes,
                 *self._prometheus.notes,
                 *self._brain.notes(),

@@ -20,7 +20,8 @@ from ray_sentinel.actors.hosts import (
     host_label,
     ray_nodes,
 )
-from ray_sentinel.engine.events import AnyEvent, NodeJoined, NodeLeft
+from ray_sentinel.actors.leaving import describe
+from ray_sentinel.engine.events import AnyEvent, NodeDraining, NodeJoined, NodeLeft
 from ray_sentinel.model.status import Unwatched
 
 log = logging.getLogger(__name__)
@@ -32,6 +33,7 @@ START_SECONDS = 10.0
 a node that is lost is the engine's business, and found sooner."""
 SWEEP_SECONDS = 30.0
 """Between two looks for groups that nobody needs: the table of groups may be long."""
+DRAINED = "it is being drained and has no rank: it is left alone, so that it can go"
 BACKOFF_SECONDS = (2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
 
 
@@ -52,8 +54,16 @@ class Slot:
 class Fleet:
     """The reconciler. ``step`` is called by one thread; the rest may be called from any."""
 
-    def __init__(self, config: bytes, heard: Callable[[str], float | None]) -> None:
+    def __init__(
+        self,
+        config: bytes,
+        heard: Callable[[str], float | None],
+        draining: Callable[[], dict[str, float]] = dict,
+    ) -> None:
+        """``heard``: when a node's agent last reported; ``draining``: see ``leaving``."""
         self._config = config
+        self._ask_draining = draining
+        self._draining: dict[str, float] = {}
         self._heard = heard
         self._slots: dict[str, Slot] = {}
         self._nodes: dict[str, RayNode] = {}
@@ -117,7 +127,11 @@ class Fleet:
         seen = ray_nodes(ray.nodes())
         with self._lock:
             self._nodes = seen
-        events = [*self._forget_dead(seen, now), *self._welcome(seen, now)]
+        events = [
+            *self._forget_dead(seen, now),
+            *self._welcome(seen, now),
+            *self._note_draining(now),
+        ]
         for slot in list(self._slots.values()):
             if slot.handle is None and not slot.released and now >= slot.retry_at:
                 self._start(slot, now)
@@ -155,7 +169,36 @@ class Fleet:
                 log.info("node %s (%s) has joined", node.id[:8], node.address)
         return events
 
+    def _note_draining(self, now: float) -> list[AnyEvent]:
+        """Nodes that Ray has begun to drain since the last look."""
+        told = {key: at for key, at in self._ask_draining().items() if key in self._slots}
+        new = {key: at for key, at in told.items() if self._draining.get(key) != at}
+        with self._lock:
+            self._draining = told
+        for node_id in new:
+            log.info("node %s is being drained", node_id[:8])
+        return [NodeDraining(time=now, node_id=key, deadline=at) for key, at in new.items()]
+
+    def draining(self) -> dict[str, float]:
+        """Living nodes that are being drained, and by when they go; 0 where it is not said."""
+        with self._lock:
+            return dict(self._draining)
+
+    def notes(self) -> tuple[str, ...]:
+        """What people should know of the nodes."""
+        with self._lock:
+            told = [
+                (slot.node, at)
+                for key, at in self._draining.items()
+                if (slot := self._slots.get(key)) is not None
+            ]
+        return tuple(describe(self.label(node), at) for node, at in told)
+
     def _start(self, slot: Slot, now: float) -> None:
+        if slot.node.id in self._draining and not placement.has_agent(slot.node.id):
+            # Ray would place it nowhere, and its group would wait as a demand.
+            self.release(slot.node.id, DRAINED)
+            return
         try:
             handle = placement.start_agent(slot.node, self._config)
         except (RayError, ValueError, RuntimeError) as error:

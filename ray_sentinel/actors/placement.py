@@ -48,6 +48,15 @@ def group_for(node: RayNode) -> PlacementGroup:
     )
 
 
+def has_agent(node_id: str) -> bool:
+    """Whether a node's agent was made, and not dropped."""
+    try:
+        ray.get_actor(agent_name(node_id), namespace=NAMESPACE)
+    except ValueError:
+        return False
+    return True
+
+
 def start_agent(node: RayNode, config: bytes) -> Any:
     """The node's agent; made, or found if it is there already."""
     from ray_sentinel.actors.agent import Agent

@@ -17,7 +17,7 @@ from ray_sentinel.model.identity import Node
 from ray_sentinel.model.progress import Exit, RankSnapshot, Snapshot
 
 LOST_SECONDS = 60.0
-"""So long after a node has left its ranks count as what was lost with it; then as ended."""
+"""So long after a node was lost its ranks count as what was lost with it; then as ended."""
 MOST_BOOKS = 64
 """Jobs whose phases are known, those that run aside."""
 OOM_SECONDS = 30.0
@@ -37,6 +37,8 @@ class NodeView:
         self.left_at: float | None = None
         self.expected_leave = False
         self.leave_reason = ""
+        self.leaving_since: float | None = None
+        """Since when it was known that it would go: it is drained, or left as expected."""
         self.probe_asked_at: float | None = None
         self.alive: bool | None = None
         self.offset = 0.0
@@ -57,6 +59,20 @@ class NodeView:
     def join(self) -> None:
         """Ray shows it, maybe again."""
         self.left_at, self.expected_leave, self.leave_reason = None, False, ""
+        self.leaving_since = None
+
+    def drain(self, now: float) -> None:
+        """Ray says that it will go."""
+        if self.leaving_since is None:
+            self.leaving_since = now
+
+    def leave(self, now: float, reason: str, *, expected: bool) -> None:
+        """Ray shows it as dead."""
+        self.left_at, self.leave_reason = now, reason
+        # What was announced may end by the machine's going, which Ray calls unexpected.
+        self.expected_leave = expected or self.leaving_since is not None
+        if self.expected_leave:
+            self.drain(now)
 
     def silence(self, now: float) -> float:
         """Seconds since its last snapshot, or since it joined."""
@@ -125,7 +141,12 @@ class ClusterView:
 
     def advance(self, now: float) -> None:
         """Derive what follows from time alone; forget jobs and nodes that went long ago."""
-        lost = self._left(now, LOST_SECONDS)
+        lost = {
+            key: node.left_at
+            for key, node in self.nodes.items()
+            if node.left_at is not None
+            and (node.expected_leave or now - node.left_at > LOST_SECONDS)
+        }
         for key, job in list(self.jobs.items()):
             job.lose(lost)
             job.advance(now)
@@ -133,14 +154,6 @@ class ClusterView:
                 del self.jobs[key]
         self._attempts.forget(self.jobs)
         self._forget_nodes(now)
-
-    def _left(self, now: float, seconds: float) -> dict[str, float]:
-        """Nodes that left longer ago than that, and when they did."""
-        return {
-            key: node.left_at
-            for key, node in self.nodes.items()
-            if node.left_at is not None and now - node.left_at > seconds
-        }
 
     def _forget_nodes(self, now: float) -> None:
         """Those not heard of for long: they left, or were released. What jobs that are remembered

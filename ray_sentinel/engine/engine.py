@@ -21,6 +21,7 @@ from ray_sentinel.engine.actions import (
     TakeStacks,
 )
 from ray_sentinel.engine.alerting import AlertBook
+from ray_sentinel.engine.announced import note_departed
 from ray_sentinel.engine.case import Case
 from ray_sentinel.engine.casebook import ASKED, CaseBook
 from ray_sentinel.engine.cluster import ClusterView, NodeView
@@ -28,6 +29,7 @@ from ray_sentinel.engine.events import (
     AnyEvent,
     CaptureDone,
     DumpAsked,
+    NodeDraining,
     NodeJoined,
     NodeLeft,
     NodeProbed,
@@ -86,7 +88,7 @@ class Engine:
                 return self._tick(now)
             case NodeJoined():
                 self.view.nodes.setdefault(event.node.id, NodeView(event.node, now)).join()
-            case NodeLeft() | NodeProbed():
+            case NodeLeft() | NodeProbed() | NodeDraining():
                 self._node_changed(event, now)
             case StacksTaken():
                 return self._stacks(event, now)
@@ -124,18 +126,20 @@ class Engine:
             self.view, self.incidents(), now, self._stragglers, self._alerts
         )
 
-    def _node_changed(self, event: NodeLeft | NodeProbed, now: float) -> None:
+    def _node_changed(self, event: NodeLeft | NodeProbed | NodeDraining, now: float) -> None:
         node = self.view.nodes.get(event.node_id)
         if node is None:
             return
         if isinstance(event, NodeProbed):
             node.alive = event.alive
+        elif isinstance(event, NodeDraining):
+            node.drain(now)
         else:
-            node.left_at, node.expected_leave = now, event.expected
-            node.leave_reason = event.reason
+            node.leave(now, event.reason, expected=event.expected)
 
     def _tick(self, now: float) -> list[AnyAction]:
         self.view.advance(now)
+        note_departed(self.view)
         actions: list[AnyAction] = [*self._probes(now)]
         found: set[tuple[str, int, str]] = set()
         for rule in self._rules:

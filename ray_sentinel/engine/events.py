@@ -40,6 +40,14 @@ class NodeJoined(EngineEvent, frozen=True, tag="node_joined"):
     node: Node
 
 
+class NodeDraining(EngineEvent, frozen=True, tag="node_draining"):
+    """Ray drains a node: it will go, and what runs there ends. There is no way back."""
+
+    node_id: str
+    deadline: float = 0.0
+    """Unix seconds by which it goes, on Ray's clock; 0 where none was given."""
+
+
 class NodeLeft(EngineEvent, frozen=True, tag="node_left"):
     """Ray shows a node as dead. ``expected`` when it was drained or we let it go."""
 
@@ -116,6 +124,7 @@ AnyEvent = (
     SnapshotReceived
     | Tick
     | NodeJoined
+    | NodeDraining
     | NodeLeft
     | NodeProbed
     | StacksTaken

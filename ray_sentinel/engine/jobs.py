@@ -49,6 +49,8 @@ class JobView:
         self.busy_seconds = 0.0
         self.has_trained = False
         """Its stacks were seen elsewhere than in search of ranks: later searches are no start."""
+        self.departed: set[ProcessId] = set()
+        """What ended with its node, whose end was announced."""
         self.complete_since: float | None = None
         self.ended_at: float | None = None
         self.disturbed_until = 0.0

@@ -8,6 +8,7 @@ from ray_sentinel.engine.case import Case
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.judgement import Decision, Judgement, unnamed
 from ray_sentinel.engine.ledger import Ledger
+from ray_sentinel.engine.nothing_to_do import all_idle
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.model.incident import FaultKind
 from ray_sentinel.model.rank_names import name_ranks
@@ -30,7 +31,7 @@ def name_nobody(case: Case, ledger: Ledger, now: float) -> Judgement:
         return Judgement(decision="confirm", verdict=verdict)
     silence, patience = job.silence(now), job.patience()
     facts = [f for view in job.live if (f := case.latest(view.rank.process)) is not None]
-    if facts and all(fact.activity == "idle" for fact in facts):
+    if facts and all_idle(facts):
         verdict = unnamed(case, ledger, "unknown", f"{job.job}: its ranks have nothing to do")
         return Judgement(decision="dismiss", verdict=verdict, why="idle")
     slow = [v for v in job.live if case.moved(v.rank.process) and not _waits(case, v)]
@@ -59,6 +60,13 @@ def _untold(job: JobView, facts: Sequence[StackFact]) -> tuple[FaultKind, str]:
     if job.joins():
         return "startup-stuck", f"{job.job} does not start: {_not_joined(job)}"
     waiting = sum(bool(fact.waits_for_others) for fact in facts)
+    if gone := sorted(
+        {view.rank.id.rank for key, view in job.ranks.items() if key in job.departed}
+    ):
+        return "unknown", (
+            f"{job.job} hangs: {waiting} of {len(job.live)} ranks wait in collectives, and "
+            f"{name_ranks(gone)} left with nodes that were taken away as announced"
+        )
     return "unknown", (
         f"{job.job} hangs: {waiting} of {len(job.live)} ranks wait in collectives and nothing "
         "tells them apart (device or network)"

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.engine.nothing_to_do import has_nothing_to_do
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.model.identity import Rank
 
@@ -21,6 +22,8 @@ JOIN_EVERY = 2.0
 after a while less often."""
 JOIN_SHARE = 0.25
 JOIN_SELDOM = 30.0
+IDLE_EVERY = 20.0
+"""What has nothing to do is given work some time, of which nothing may be seen but its stack."""
 MOST_QUIET_LOOKS = 4
 """Looks at a job that does nothing are few: the case that follows takes its own."""
 
@@ -46,6 +49,9 @@ def routine_samples(view: ClusterView, busy: set[tuple[str, int]], now: float) -
         if job.may_join():
             every = min(JOIN_SELDOM, max(JOIN_EVERY, JOIN_SHARE * (now - job.first_seen)))
             yield Sample(job, tuple(rank.rank for rank in job.live), every)
+            continue
+        if has_nothing_to_do(job):
+            yield Sample(job, tuple(rank.rank for rank in job.live), IDLE_EVERY)
             continue
         if not job.training():
             continue

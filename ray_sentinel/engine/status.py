@@ -7,6 +7,7 @@ import msgspec
 from ray_sentinel.engine.alerting import AlertBook
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.engine.nothing_to_do import has_nothing_to_do
 from ray_sentinel.engine.phases import JOINING, say_duration
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.straggling import StragglerWatch
@@ -94,7 +95,7 @@ def _state(job: JobView, mine: list[Incident], silence: float, now: float) -> St
         return "hung"
     if mine:
         return "stalled"
-    if job.ended_at is not None or job.protected_phase(now):
+    if job.ended_at is not None or job.protected_phase(now) or has_nothing_to_do(job):
         return "healthy"
     slow = max(SLOW_SILENCE, 0.5 * job.patience())
     return "slow" if job.training() and silence > slow else "healthy"

@@ -79,10 +79,11 @@ def _from_exits(case: Case, ledger: Ledger, now: float) -> None:
         _from_the_end(case, ledger)
         return
     since = case.job.moved_at() - max(LEFT_BEFORE, case.job.pace.usual or 0.0)
-    for view in case.job.ranks.values():
+    for process, view in case.job.ranks.items():
         ended = view.ended_at
-        # The job went on without those that left earlier: it does not wait for them.
-        if view.alive or ended is None or ended < since:
+        # The job went on without those that left earlier: it does not wait for them. Those that
+        # left with a node that was taken away are waited for, and are not to blame.
+        if view.alive or process in case.job.departed or ended is None or ended < since:
             continue
         ago = f"{now - ended:.0f} s ago"
         number = view.rank.id.rank

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.engine.nothing_to_do import has_nothing_to_do
 from ray_sentinel.engine.rule import Rule
 from ray_sentinel.model.incident import EvidenceItem, Finding
 
@@ -31,7 +32,9 @@ class HangSilent(Rule):
 
     @staticmethod
     def _counts(job: JobView, now: float) -> bool:
-        return not job.protected_phase(now) and not job.paused(now)
+        if job.protected_phase(now) or job.paused(now):
+            return False
+        return not has_nothing_to_do(job)
 
     @staticmethod
     def _expected(job: JobView, silence: float) -> str:

@@ -10,7 +10,7 @@ from ray_sentinel.model.incident import EvidenceItem, Finding
 
 
 class NodeLost(Rule):
-    """Hard evidence. A node that was drained, or that had no rank, is nobody's loss."""
+    """Hard evidence. A node that is or was drained, or that had no rank, is nobody's loss."""
 
     name = "node.lost"
 
@@ -39,7 +39,7 @@ class NodeLost(Rule):
 
     @staticmethod
     def _lost(view: ClusterView, node: NodeView, now: float) -> bool:
-        if node.expected_leave or node.seen_at is None:
+        if node.leaving_since is not None or node.seen_at is None:
             return False
         if node.left_at is not None:
             return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ray_sentinel.engine.announced import unannounced
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.exits import (
     ASKED_TO_END,
@@ -47,7 +48,7 @@ class RankExited(Rule):
 
     def evaluate(self, view: ClusterView, now: float) -> Iterator[Finding]:
         for job in view.jobs.values():
-            exits = job.exits_and_dying()
+            exits = unannounced(view, job, job.exits_and_dying(), now)
             if exits and not self._a_node_is_missing(view, job, now):
                 finding = self._judge(view, job, exits, now)
                 if finding is not None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.engine.nothing_to_do import all_idle
 from ray_sentinel.engine.rule import Rule, Thresholds
 from ray_sentinel.model.incident import EvidenceItem, Finding
 
@@ -55,6 +56,6 @@ def _all_outside(job: JobView) -> bool:
     looks = [view.looks[-1] for view in job.live if view.looks and view.looks[-1].at >= moved]
     if not looks or len(looks) < len(job.live):
         return False
-    if all(look.activity == "idle" for look in looks):
-        return False  # it has nothing to do
+    if all_idle(looks):
+        return False
     return not any(look.waits_for_others for look in looks)

@@ -17,7 +17,7 @@ from ray_sentinel.actors.messages import Report
 from ray_sentinel.actors.storage import Storage
 from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import ProbeNode
-from ray_sentinel.engine.events import NodeLeft
+from ray_sentinel.engine.events import NodeDraining, NodeLeft
 from ray_sentinel.model.identity import Node
 from ray_sentinel.model.progress import Snapshot
 
@@ -99,3 +99,33 @@ def test_a_node_that_died_while_no_coordinator_was_there_has_left(
     told = executing._probe(ProbeNode(node_id="c"))
     assert isinstance(told, NodeLeft)
     assert told.reason == "unexpectedly: gone"
+
+
+def test_a_node_that_is_drained_is_told_once_and_given_no_agent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ray, "nodes", lambda: [NODE])
+    monkeypatch.setattr(placement, "groups", dict)
+    monkeypatch.setattr(placement, "has_agent", lambda node_id: False)
+    monkeypatch.setattr(placement, "drop", lambda node_id: None)
+    told = {"n": 200.0, "gone": 0.0}
+    fleet = Fleet(b"{}", lambda node_id: None, lambda: told)
+    events = fleet.step(100.0)
+    assert NodeDraining(time=100.0, node_id="n", deadline=200.0) in events
+    assert (fleet.draining(), fleet.released()) == ({"n": 200.0}, {"n"})
+    assert fleet.notes() == (
+        "10.0.0.1 is being drained: it goes once nothing runs there, or at 00:03:20 UTC",
+    )
+    assert fleet.step(102.0) == []
+    told["n"] = 300.0
+    assert fleet.step(104.0) == [NodeDraining(time=104.0, node_id="n", deadline=300.0)]
+
+
+def test_the_agent_of_a_drained_node_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray, "nodes", lambda: [NODE])
+    monkeypatch.setattr(placement, "groups", dict)
+    monkeypatch.setattr(placement, "has_agent", lambda node_id: True)
+    monkeypatch.setattr(placement, "start_agent", lambda *_: FakeAgent())
+    fleet = Fleet(b"{}", lambda node_id: None, lambda: {"n": 0.0})
+    fleet.step(100.0)
+    assert fleet.handle("n") is not None, "as after a restart of the coordinator"

@@ -1,0 +1,45 @@
+"""Jobs that stand still because nobody asks anything of them: servers, and actors without tasks.
+
+The ranks of an inference engine wait for each other also while they wait for requests: one polls a
+socket or a queue, and hands what came (mostly nothing) to the others by a broadcast. All of them
+are then below the function that receives requests; one that is elsewhere has work, or is stuck.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.model.stacks import StackFact
+
+_RECEIVES = re.compile(
+    r"(^|\.)(recv_requests|maybe_sleep(_on_idle)?) \(([^ ]*/)?sglang/srt/"
+    r"|(^|\.)_process_input_queue \(([^ ]*/)?vllm/v1/engine/"
+)
+"""SGLang's schedulers (rank 0 may rest in ``maybe_sleep``), vLLM's engine core."""
+_WORKER_LOOP = re.compile(r"(^|\.)worker_busy_loop \(([^ ]*/)?vllm/")
+_WORKER_QUEUE = re.compile(r"(^|\.)(dequeue|acquire_read) \(([^ ]*/)?vllm/distributed/")
+"""vLLM's workers take their next call from a queue in shared memory."""
+
+
+def has_nothing_to_do(job: JobView) -> bool:
+    """Whether every rank was seen idle, or waiting for requests, since the job last moved."""
+    moved = job.moved_at()
+    looks = [view.looks[-1] for view in job.live if view.looks and view.looks[-1].at >= moved]
+    return 0 < len(looks) == len(job.live) and all_idle(looks)
+
+
+def all_idle(facts: Iterable[StackFact]) -> bool:
+    """Whether these processes, all of a job, have nothing to do."""
+    return all(fact.activity == "idle" or awaits_requests(fact) for fact in facts)
+
+
+def awaits_requests(fact: StackFact) -> bool:
+    """Whether a rank of an inference engine receives, or waits for, its next request."""
+    places = fact.signature
+    return any(
+        _RECEIVES.search(place)
+        or (_WORKER_LOOP.search(place) and _WORKER_QUEUE.search("".join(places[at + 1 : at + 2])))
+        for at, place in enumerate(places)
+    )

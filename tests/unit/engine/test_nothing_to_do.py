@@ -1,0 +1,98 @@
+"""Inference engines: without requests they stand still and are well; at work they may hang."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.engine_sim import Sim, SimRank
+
+SGLANG = (
+    "run_scheduler_process (sglang/srt/managers/scheduler.py:3100)",
+    "event_loop_normal (sglang/srt/managers/scheduler.py:990)",
+)
+RECEIVES = (
+    *SGLANG,
+    "recv_requests (sglang/srt/managers/scheduler.py:1100)",
+    "broadcast_pyobj (sglang/srt/utils/common.py:1200)",
+    "broadcast (torch/distributed/distributed_c10d.py:2700)",
+)
+RESTS = (
+    *SGLANG,
+    "on_idle (sglang/srt/managers/scheduler.py:1010)",
+    "maybe_sleep (sglang/srt/managers/scheduler_components/idle_sleeper.py:30)",
+    "poll (zmq/sugar/poll.py:106)",
+)
+FORWARD = (
+    *SGLANG,
+    "run_batch (sglang/srt/managers/scheduler.py:2100)",
+    "forward (sglang/srt/models/llama.py:500)",
+)
+VLLM = (
+    "worker_main (vllm/v1/executor/multiproc_executor.py:600)",
+    "worker_busy_loop (vllm/v1/executor/multiproc_executor.py:700)",
+)
+DEQUEUES = (
+    *VLLM,
+    "dequeue (vllm/distributed/device_communicators/shm_broadcast.py:600)",
+    "acquire_read (vllm/distributed/device_communicators/shm_broadcast.py:500)",
+)
+EXECUTES = (*VLLM, "execute_model (vllm/v1/worker/gpu_worker.py:500)")
+
+
+def put(rank: SimRank, where: tuple[str, ...], activity: str, waits: bool | None) -> None:
+    rank.stuck = True
+    rank.where, rank.activity, rank.waits = where, activity, waits  # type: ignore[assignment]
+
+
+def server(world: int = 4) -> Sim:
+    """An engine that has served for a while; nobody attached to it."""
+    sim = Sim(world=world, nodes=2, attached=False)
+    sim.run(60)
+    sim.held = True
+    return sim
+
+
+@pytest.mark.parametrize("engine", ["polls", "rests", "vllm"])
+def test_without_requests_it_is_well(engine: str) -> None:
+    sim = server()
+    for rank in sim.ranks:
+        if engine == "vllm":
+            put(rank, DEQUEUES, "collective-wait", True)
+        elif engine == "rests" and rank.number == 0:
+            put(rank, RESTS, "network-wait", False)
+        else:
+            put(rank, RECEIVES, "collective-wait", True)
+    sim.run(400)
+    assert sim.incidents() == ()
+    state, sentence, _ = sim.engine.status(sim.now)
+    assert state == "healthy", sentence
+    assert len(sim.engine.incidents(everything=True)) < 3, "nor is it suspected over and over"
+
+
+@pytest.mark.parametrize("engine", ["sglang", "vllm"])
+def test_a_rank_that_does_not_come_out_of_its_batch_is_named(engine: str) -> None:
+    sim = server()
+    for rank in sim.ranks:
+        if rank.number == 2:
+            put(rank, FORWARD if engine == "sglang" else EXECUTES, "compute", False)
+        elif engine == "vllm":
+            put(rank, DEQUEUES, "collective-wait", True)
+        else:
+            reduce = "all_reduce (sglang/srt/distributed/parallel_state.py:500)"
+            put(rank, (*FORWARD, reduce), "collective-wait", True)
+    sim.run(120)
+    assert sim.named() == [2]
+
+
+def test_a_request_after_a_long_rest_is_seen_to_hang() -> None:
+    sim = server()
+    for rank in sim.ranks:
+        put(rank, RECEIVES, "collective-wait", True)
+    sim.run(300)
+    assert sim.incidents() == ()
+    for rank in sim.ranks:
+        put(rank, (*FORWARD, "all_reduce (torch/distributed/distributed_c10d.py:99)"),
+            "collective-wait", True)  # fmt: skip
+    put(sim.rank(1), FORWARD, "compute", False)
+    sim.run(120)
+    assert sim.named() == [1]
