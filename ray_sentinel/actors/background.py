@@ -21,6 +21,7 @@ import msgspec
 from ray_sentinel import process
 from ray_sentinel.actors.cluster import candidates
 from ray_sentinel.actors.environment import helper_variables
+from ray_sentinel.actors.ray_client import address_of, client_of
 from ray_sentinel.config import Config, safe_name
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.progress.own_process import start_ticks
@@ -38,9 +39,9 @@ def own_address() -> str:
     """
     ray: Any = sys.modules.get("ray")
     if ray is not None and getattr(ray, "is_initialized", lambda: False)():
-        client = getattr(getattr(ray.util, "client", None), "ray", None)
-        if client is not None and client.is_connected():
-            return ""  # a remote client: RAY_ADDRESS knows
+        if (client := client_of(ray)) is not None:
+            # Its cluster may have no node here, and another may. Else RAY_ADDRESS may know.
+            return address_of(client)
         return str(ray.get_runtime_context().gcs_address)
     found = candidates()
     return found[0][0] if found else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from ray_sentinel.actors.ray_client import client_of
 from ray_sentinel.evidence.node.ray_status import read_status
 from ray_sentinel.model.health import RayResources
 
@@ -30,6 +31,8 @@ def ray_resources(ray: Any) -> tuple[RayResources, str]:
 
 def _demands(ray: Any) -> tuple[tuple[str, ...], str]:
     """What ``ray status`` would say: read as it does, for its own process would need the token."""
+    if client_of(ray) is not None:
+        return (), "which requests wait is not told through Ray Client (ray://)"
     try:
         from ray._private import ray_constants
         from ray.autoscaler._private.commands import debug_status

@@ -28,14 +28,21 @@ START_SECONDS = 60.0
 class RayCluster:
     """Its own processes, its own ports; no other cluster on the machine is touched."""
 
-    def __init__(self, head_cpus: int = 1, addresses: tuple[str, ...] = ADDRESSES) -> None:
+    def __init__(
+        self, head_cpus: int = 1, addresses: tuple[str, ...] = ADDRESSES, client_port: int = 0
+    ) -> None:
+        """With ``client_port`` the head also serves Ray Client there."""
         from ray.cluster_utils import Cluster
 
         logging.getLogger("ray").setLevel(logging.ERROR)
         with contextlib.redirect_stderr(io.StringIO()):
             self._cluster = Cluster(
                 initialize_head=True,
-                head_node_args={"num_cpus": head_cpus, "include_dashboard": False},
+                head_node_args={
+                    "num_cpus": head_cpus,
+                    "include_dashboard": False,
+                    **({"ray_client_server_port": client_port} if client_port else {}),
+                },
             )
         self._nodes: dict[str, Any] = {}
         self.port = 20_000 + os.getpid() % 10_000
