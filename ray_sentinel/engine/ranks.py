@@ -11,6 +11,10 @@ from ray_sentinel.model.stacks import StackFact
 
 IDLE_SWITCHES_PER_SECOND = 3.0
 """A thread that waits with a time-out wakes up a few times a second and does nothing."""
+TIMED_WAKES_PER_SECOND = 8.0
+TIMED_WAKE_SECONDS = 150e-6
+"""Wake-ups so seldom and so short are still such a wait: JAX looks five times a second for signals
+while it waits for arrays, in 30 to 80 microseconds."""
 IDLE_CPU_SHARE = 0.02
 SPIN_CPU_SHARE = 0.85
 """A main thread that burns a whole CPU may be computing or polling: it tells nothing by itself."""
@@ -239,7 +243,10 @@ class RankView:
         if self.spinning:
             return False
         share = self._main_share(before, elapsed)
-        return switches > IDLE_SWITCHES_PER_SECOND or share > IDLE_CPU_SHARE
+        if share > IDLE_CPU_SHARE:
+            return True
+        seldom = switches <= TIMED_WAKES_PER_SECOND and share <= switches * TIMED_WAKE_SECONDS
+        return switches > IDLE_SWITCHES_PER_SECOND and not seldom
 
     def _note_states(self, at: float) -> None:
         process = self.process

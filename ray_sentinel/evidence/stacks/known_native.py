@@ -111,7 +111,7 @@ NATIVE: tuple[Row, ...] = (
         r"|at::native::_local_scalar_dense_(cuda|hip)(::.*)?|at::native::nonzero_cuda\w*"
         r"|hsa_signal_wait\w*|rocr::.*Signal::Wait\w*|amd::.*(await\w*|[wW]ait\w*|finish)"
         r"|THCPModule_cudaSynchronize|THCPModule_\w*[sS]ynchronize\w*|THCPStream_synchronize"
-        r"|THCPEvent_synchronize|xla::.*(BlockUntilReady|BlockHostUntilDone|AwaitReady)\w*"
+        r"|THCPEvent_synchronize|(xla|jax)::.*(BlockUntilReady|BlockHostUntilDone|Await(Buffers)?Ready)\w*"
         r"|tsl::.*BlockUntilReady\w*|l0::.*[sS]ynchronize|zeEventHostSynchronize"
         r"|zeCommandQueueSynchronize",
     ),

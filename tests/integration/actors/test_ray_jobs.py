@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import JobStatus
+from tests.support.found_job import job_of, named, training
 from tests.support.parts import lacking
 from tests.support.ray_cluster import RayCluster, Watched
 from tests.support.waiting import eventually
@@ -22,8 +22,6 @@ from tests.support.waiting import eventually
 pytestmark = pytest.mark.integration
 
 SUPPORT = Path(__file__).parents[2] / "support"
-START_SECONDS = 120.0
-"""Torch is imported in every rank, on however few CPUs there are."""
 
 
 @pytest.fixture
@@ -58,61 +56,11 @@ def job(cluster: RayCluster, folder: Path, script: str, *arguments: str) -> Iter
         driver.wait()
 
 
-def training(folder: Path, count: int) -> dict[int, int]:
-    """Pids by rank, once all ranks have taken steps."""
-
-    def pids() -> dict[int, int]:
-        found = {
-            int(path.name.removeprefix("rank-")): int(path.read_text() or 0)
-            for path in folder.glob("rank-*")
-        }
-        return found if len(found) == count and all(found.values()) else {}
-
-    try:
-        return eventually(pids, "all ranks train", START_SECONDS)
-    except AssertionError:
-        print((folder / "driver.log").read_text()[-3000:])
-        raise
-
-
-def job_of(watched: Watched, pids: dict[int, int]) -> JobStatus:
-    """The job whose ranks are these processes, each under its own number."""
-
-    def seen() -> JobStatus | None:
-        for job in watched.status().jobs:
-            if {rank.rank: rank.pid for rank in job.ranks if rank.state != "gone"} == pids:
-                return job
-        return None
-
-    try:
-        return eventually(seen, f"a job of the ranks {pids}")
-    except AssertionError:
-        print(watched.status())
-        raise
-
-
-def named(watched: Watched, job: str, pid: int, seconds: float = 30.0) -> Incident:
-    """The incident that blames this process alone."""
-
-    def blamed() -> Incident | None:
-        for incident in watched.ask("incidents", tuple[Incident, ...]):
-            if incident.job == job and incident.verdict is not None:
-                assert [culprit.pid for culprit in incident.verdict.culprits] == [pid]
-                return incident
-        return None
-
-    try:
-        return eventually(blamed, "the culprit is named", seconds)
-    except AssertionError:
-        print(watched.status().verdict, watched.status().jobs, sep="\n")
-        raise
-
-
 @pytest.mark.usefixtures("ray_train")
 def test_ray_train(ray_cluster: RayCluster, watched: Watched, tmp_path: Path) -> None:
     folder = tmp_path / "job"
     with job(ray_cluster, folder, "train_job.py", str(folder), "llama-run", "3"):
-        pids = training(folder, 3)
+        pids = training(folder, 3, folder / "driver.log")
         found = job_of(watched, pids)
         assert (found.job, found.world_size) == ("llama-run", 3)
         os.kill(pids[1], signal.SIGSTOP)
@@ -129,7 +77,7 @@ def test_a_rank_of_ray_train_that_falls_asleep(
     """Its main thread serves the controller all the while: only the thread that trains is still."""
     folder = tmp_path / "job"
     with job(ray_cluster, folder, "train_job.py", str(folder), "sleepy-run", "2"):
-        pids = training(folder, 2)
+        pids = training(folder, 2, folder / "driver.log")
         job_of(watched, pids)
         (folder / "stuck-1").touch()
         # It has hardly begun: nothing is learned of its pace, so a minute must pass.
@@ -142,7 +90,7 @@ def test_plain_actors_that_set_their_rank(
 ) -> None:
     folder = tmp_path / "job"
     with job(ray_cluster, folder, "actors_job.py", str(folder), "3", "environ"):
-        pids = training(folder, 3)
+        pids = training(folder, 3, folder / "driver.log")
         found = job_of(watched, pids)
         assert found.world_size == 3
         os.kill(pids[2], signal.SIGSTOP)
@@ -157,7 +105,7 @@ def test_plain_actors_that_tell_nobody_their_rank(
 ) -> None:
     folder = tmp_path / "job"
     with job(ray_cluster, folder, "actors_job.py", str(folder), "3", "silent"):
-        pids = training(folder, 3)
+        pids = training(folder, 3, folder / "driver.log")
 
         def seen() -> JobStatus | None:
             for job in watched.status().jobs:

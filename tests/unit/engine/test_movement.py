@@ -47,6 +47,24 @@ def test_work_is_a_sign_of_life_and_not_of_getting_on() -> None:
 
 
 @pytest.mark.parametrize(
+    ("cpu", "switches", "moved"),
+    [
+        (0.0001, 2, False),  # a wait with a time-out of half a second
+        (0.0004, 5, False),  # JAX, which waits for arrays 200 ms at a time
+        (0.0005, 6, False),
+        (0.0012, 5, True),  # two small steps a second
+        (0.0008, 20, True),  # ten very small ones
+    ],
+)
+def test_waits_that_look_for_signals_now_and_then_are_no_work(
+    cpu: float, switches: int, moved: bool
+) -> None:
+    view = RankView(IDLE, "n", 0.0, 0.0)
+    view.update(after(main_switches=switches, main_cpu_seconds=cpu), 1.0, 1.0)
+    assert (view.moved_at == 1.0) is moved
+
+
+@pytest.mark.parametrize(
     ("cpu", "switches", "usual", "working"),
     [
         (0.0, 0, 0.002, False),  # asleep

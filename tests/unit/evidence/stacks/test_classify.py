@@ -81,6 +81,8 @@ def test_real_outputs(name: str, activity: str, waits: bool | None, label: str) 
         (["_do_copy s3fs/core.py:9", "f a.py:1"], "storage-wait", False, ""),
         (["readinto socket.py:9", "get requests/api.py:8"], "network-wait", False, ""),
         (["block_until_ready jax/_src/array.py:9", "f a.py:1"], "device-wait", None, ""),
+        (["jax::BlockUntilReadyWithCancel", "jax::AwaitBuffersReady", "main train.py:1"],
+         "device-wait", None, ""),
         (["sync_global_devices jax/experimental/multihost_utils.py:1"],
          "collective-wait", True, ""),
         (["acquire filelock/_api.py:9", "f a.py:1"], "lock-wait", False, ""),
