@@ -17,10 +17,11 @@ from typing import Any
 import pytest
 
 from tests.support.parts import lacking
+from tests.support.placed_ranks import start_rank_on
 from tests.support.ray_cluster import RayCluster, Watched
 from tests.support.small_disk import small_disk as mounted
 from tests.support.waiting import eventually
-from tests.support.watched_job import PROGRAM, WatchedJob, culprits, rank_environ
+from tests.support.watched_job import WatchedJob, culprits
 
 pytestmark = pytest.mark.integration
 
@@ -40,26 +41,6 @@ def node_with_python(
         yield
     finally:
         cluster.retire(ADDRESS)
-
-
-def start_rank_on(ray: Any, address: str, job: str, fault: str, rank: int) -> Any:
-    """A rank below that node's raylet, by an actor that is returned and lives as long."""
-    environ = rank_environ(job, rank, 2)
-    command = [sys.executable, str(PROGRAM), fault, "300", "60"]
-
-    class Launcher:
-        def start(self) -> int:
-            import subprocess
-
-            self.child = subprocess.Popen(command, env=environ)
-            return self.child.pid
-
-        def end(self) -> None:
-            self.child.kill()
-            self.child.wait()
-
-    launcher = ray.remote(Launcher).options(num_cpus=0, resources={f"node:{address}": 0.001})
-    return launcher.remote()
 
 
 def stacks_of(job: WatchedJob, pid: int) -> str:
