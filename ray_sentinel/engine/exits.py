@@ -64,6 +64,13 @@ def is_abnormal(exit_: Exit) -> bool:
     return exit_.was_attached
 
 
+def left_by_itself(exit_: Exit) -> bool:
+    """It ended in peace; or aborted on its way out, as native threads do when the interpreter ends
+    while peers still talk to them."""
+    said_exit = exit_.last_words is not None and exit_.last_words.kind == "exit"
+    return not is_abnormal(exit_) or (exit_.signal == SIGABRT and said_exit)
+
+
 def is_silent(exit_: Exit) -> bool:
     """An attached rank that could not say a last word, and whose status nobody saw: killed."""
     return exit_.code is None and exit_.signal is None and exit_.last_words is None

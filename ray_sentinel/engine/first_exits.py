@@ -8,10 +8,10 @@ from ray_sentinel.engine.exits import (
     ASKED_TO_END,
     KILLED,
     has_final_words,
-    is_abnormal,
     is_cause,
     is_echo,
     is_unclear,
+    left_by_itself,
     violence,
     was_overrun,
 )
@@ -76,7 +76,10 @@ def first_causes(abnormal: Ends, *, cross_node_seconds: float, together_seconds:
 def leavers(
     job: JobView, exits: Ends, abnormal: Ends, *, cross_node_seconds: float, left_seconds: float
 ) -> Ends:
-    """Ranks that left in peace right before all the others lost a peer: it was them."""
+    """Ranks that left by themselves right before all the others lost a peer: it was them."""
+    abnormal = [(at, exit_) for at, exit_ in abnormal if not left_by_itself(exit_)]
+    if not abnormal:
+        return []
     if any(is_cause(exit_) and has_final_words(exit_) for _, exit_ in abnormal):
         return []
     if any(violence(exit_) == KILLED for _, exit_ in abnormal):
@@ -85,7 +88,7 @@ def leavers(
     found = [
         (at, exit_)
         for at, exit_ in exits
-        if not is_abnormal(exit_)
+        if left_by_itself(exit_)
         and begin - left_seconds <= _gone_at(job, at, exit_)
         and at <= begin + cross_node_seconds
     ]

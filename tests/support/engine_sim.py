@@ -156,12 +156,13 @@ class Sim:
         output: str = "",
         said_at: float | None = None,
     ) -> None:
-        """A rank's process ends now."""
+        """A rank's process ends now. It left last words where it had a status, or where ``said_at``
+        tells when it said them."""
         rank = self.rank(number)
         rank.exited = True
         self.order += 1
         last = None
-        if code is not None and rank.attached:
+        if (code is not None or said_at is not None) and rank.attached:
             kind = "exception" if words else "exit"
             spoken = self.now if said_at is None else said_at
             last = LastWords(time=spoken - self.skew, kind=kind, text=words)  # type: ignore[arg-type]

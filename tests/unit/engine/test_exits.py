@@ -168,6 +168,26 @@ def test_who_leaves_before_all_others_fall_is_named(attached: bool) -> None:
     assert kind_and_named(sim) == ("rank-dead", [4])
 
 
+def test_who_leaves_and_aborts_on_its_way_out_is_named() -> None:
+    sim = Sim()
+    sim.run(30)
+    sim.end(4, signal=6, said_at=sim.now)
+    for number in (0, 1, 2, 3, 5):
+        sim.end(number, code=1, words=LOST)
+    sim.run(10)
+    assert kind_and_named(sim) == ("rank-dead", [4])
+
+
+def test_an_abort_without_a_word_before_it_is_as_unclear_as_ever() -> None:
+    sim = Sim()
+    sim.run(30)
+    sim.end(4, signal=6)
+    for number in (0, 1, 2, 3, 5):
+        sim.end(number, code=1, words=LOST)
+    sim.run(10)
+    assert sim.named() == []
+
+
 def test_a_rank_that_falls_by_itself_is_named_though_another_left_before() -> None:
     sim = Sim()
     sim.run(30)
