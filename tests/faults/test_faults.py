@@ -19,7 +19,6 @@ from tests.faults.conftest import Played
 pytestmark = [pytest.mark.integration, pytest.mark.faults, pytest.mark.timeout(1200)]
 
 FEW: tuple[tuple[str, str, bool], ...] = (
-    ("evaluate", "data", False),
     ("sigkill", "pipeline", False),
     ("sigstop", "experts", True),
     ("gil", "ddp", False),
