@@ -8,8 +8,9 @@ import msgspec
 
 from ray_sentinel.model.rank_names import name_ranks
 
-StragglerKind = Literal["slow-rank", "slow-node", "imbalance", "even", "cannot-tell"]
-"""``imbalance``: ranks differ, and too many are slow to be the exception. ``even``: nobody is."""
+StragglerKind = Literal["slow-rank", "slow-node", "slow-link", "imbalance", "even", "cannot-tell"]
+"""``slow-link``: what ranks send each other takes long. ``imbalance``: ranks differ, and too many
+are slow to be the exception. ``even``: nobody is."""
 
 
 class Busy(msgspec.Struct, frozen=True, kw_only=True):
@@ -66,4 +67,10 @@ class StragglerStatus(msgspec.Struct, frozen=True, kw_only=True):
         """Who it is, for a sentence; "" where nobody is slow."""
         if self.kind == "slow-node" and self.host:
             return f"all ranks of {self.host}"
-        return name_ranks(self.ranks) if self.ranks else ""
+        if self.kind == "slow-link":
+            return f"the network of {self.host}" if self.host else f"the link of {_who(self.ranks)}"
+        return _who(self.ranks)
+
+
+def _who(ranks: tuple[int, ...]) -> str:
+    return name_ranks(ranks) if ranks else ""

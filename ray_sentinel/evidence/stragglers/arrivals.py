@@ -8,14 +8,14 @@ TORCH_NCCL_ENABLE_TIMING=1) it also tells how long the device was in it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from ray_sentinel.errors import InputError
-from ray_sentinel.evidence.flight_recorder.entry import NEEDS_EVERYONE, number, parse
+from ray_sentinel.evidence.flight_recorder.entry import NEEDS_EVERYONE, Signature, number, parse
 from ray_sentinel.evidence.flight_recorder.load import load
 
 Floats = npt.NDArray[np.float64]
@@ -32,15 +32,22 @@ class Table(msgspec.Struct, kw_only=True, eq=False):
     """Seconds on the device, likewise; None where nobody measured."""
 
 
-_Call = tuple[float, float]
+class Call(NamedTuple):
+    """Of one rank: when it called a collective, how long its device was in it (NaN where that was
+    not measured), and what it does (operation, element counts, data types)."""
+
+    created: float
+    duration: float
+    signature: Signature
 
 
-def read(dumps: Mapping[int, bytes], names: Mapping[int, str]) -> tuple[Table | None, list[str]]:
-    """The group that tells most, as a table; None where no group has enough in common.
+Calls = dict[str, dict[int, dict[int, Call]]]
+"""By group, rank, and number in the group."""
 
-    What could not be read is said in the second part.
-    """
-    calls: dict[str, dict[int, dict[int, _Call]]] = {}
+
+def read(dumps: Mapping[int, bytes], names: Mapping[int, str]) -> tuple[Calls, list[str]]:
+    """All collectives that need everyone. What could not be read is said in the second part."""
+    calls: Calls = {}
     problems: list[str] = []
     for rank in sorted(dumps):
         try:
@@ -50,13 +57,18 @@ def read(dumps: Mapping[int, bytes], names: Mapping[int, str]) -> tuple[Table | 
             continue
         for group, by_number in found.items():
             calls.setdefault(group, {})[rank] = by_number
-    tables = [table for group, of in calls.items() if (table := _table(group, of)) is not None]
-    return max(tables, key=lambda t: (len(t.ranks), len(t.created)), default=None), problems
+    return calls, problems
 
 
-def _calls(data: bytes) -> dict[str, dict[int, _Call]]:
+def tables(calls: Calls) -> list[Table]:
+    """Every group that has enough in common; the one that tells most comes first."""
+    found = [table for group, of in calls.items() if (table := _table(group, of)) is not None]
+    return sorted(found, key=lambda t: (-len(t.ranks), -len(t.created), t.group))
+
+
+def _calls(data: bytes) -> dict[str, dict[int, Call]]:
     entries = load(data).data.get("entries")
-    found: dict[str, dict[int, _Call]] = {}
+    found: dict[str, dict[int, Call]] = {}
     for place, raw in enumerate(entries if isinstance(entries, list) else ()):
         entry = parse(raw, place) if isinstance(raw, Mapping) else None
         if entry is None or entry.p2p or entry.op not in NEEDS_EVERYONE:
@@ -64,7 +76,7 @@ def _calls(data: bytes) -> dict[str, dict[int, _Call]]:
         created = number(raw.get("time_created_ns"))
         if created:
             calls = found.setdefault("/".join(entry.group), {})
-            calls[entry.collective_seq] = (created / 1e9, _duration(raw))
+            calls[entry.collective_seq] = Call(created / 1e9, _duration(raw), entry.signature())
     return found
 
 
@@ -75,14 +87,14 @@ def _duration(raw: Mapping[Any, Any]) -> float:
     return float("nan")
 
 
-def _table(group: str, of: dict[int, dict[int, _Call]]) -> Table | None:
+def _table(group: str, of: dict[int, dict[int, Call]]) -> Table | None:
     if len(of) < 2:
         return None
     ranks = tuple(sorted(of))
     shared = sorted(set.intersection(*(set(calls) for calls in of.values())))
     if len(shared) < 2:
         return None
-    both = np.array([[of[rank][seq] for rank in ranks] for seq in shared], dtype=np.float64)
+    both = np.array([[of[rank][seq][:2] for rank in ranks] for seq in shared], dtype=np.float64)
     measured = np.isfinite(both[:, :, 1])
     durations = np.where(measured, both[:, :, 1], 0.0) if measured.mean() > 0.8 else None
     return Table(group=group, ranks=ranks, created=both[:, :, 0], durations=durations)

@@ -9,6 +9,8 @@ the rank that came last, and what others stayed longer is their waiting.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import msgspec
 import numpy as np
 
@@ -35,18 +37,61 @@ class Times(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         return float(rest.min(axis=1).sum()) if rest.shape[1] else 0.0
 
 
-def times(table: Table, offsets: Floats | None = None) -> Times:
-    """Busy and waiting times. ``offsets`` are seconds to add to each rank's clock."""
-    created = table.created if offsets is None else table.created + offsets
+def times(
+    table: Table, others: Sequence[Table] = (), offsets: Mapping[int, float] | None = None
+) -> Times:
+    """Busy and waiting times, from one group's collectives.
+
+    What a rank waited for meanwhile in ``others`` (its tensor or data parallel group) is no work of
+    its own either: a rank that waits there for a slow peer is late here, like the peer.
+    ``offsets`` are seconds to add to each rank's clock.
+    """
+    created = _on_one_clock(table, offsets)
     release = created.max(axis=1)
     wall = np.maximum(np.diff(release), 0.0)
+    elsewhere = _waits_elsewhere(table, created, others, offsets)
     if table.durations is None:
         # Calls made ahead, before the one before has let go, were not waited for.
         busy = np.maximum(created[1:] - release[:-1, None], 0.0)
         waits = release[1:, None] - np.maximum(created[1:], release[:-1, None])
-        return Times(busy=busy, waits=np.maximum(waits, 0.0), wall=wall)
-    waits = (table.durations - table.durations.min(axis=1, keepdims=True))[1:]
-    return Times(busy=wall[:, None] - waits, waits=waits, wall=wall)
+        return Times(busy=busy - elsewhere, waits=np.maximum(waits, 0.0), wall=wall)
+    waits = _device_waits(table.durations)[1:]
+    return Times(busy=wall[:, None] - waits - elsewhere, waits=waits, wall=wall)
+
+
+def _on_one_clock(table: Table, offsets: Mapping[int, float] | None) -> Floats:
+    shifts: Floats = np.array([(offsets or {}).get(rank, 0.0) for rank in table.ranks])
+    return np.asarray(table.created + shifts)
+
+
+def _device_waits(durations: Floats) -> Floats:
+    shortest: Floats = durations.min(axis=1, keepdims=True)
+    return np.subtract(durations, shortest)
+
+
+def _waits_elsewhere(
+    table: Table, created: Floats, others: Sequence[Table], offsets: Mapping[int, float] | None
+) -> Floats:
+    """Seconds in the other groups' collectives, for their last ranks: intervals × ranks."""
+    calls = [(other, _on_one_clock(other, offsets)) for other in others]
+    found = np.zeros((len(created) - 1, len(table.ranks)))
+    for column, rank in enumerate(table.ranks):
+        mine = [(other, at, other.ranks.index(rank)) for other, at in calls if rank in other.ranks]
+        if not mine:
+            continue
+        every = np.sort(np.concatenate([created[:, column], *(at[:, own] for _, at, own in mine)]))
+        for other, at, own in mine:
+            begun = at[:, own]
+            if other.durations is not None:
+                waits = _device_waits(other.durations)[:, own]
+            else:
+                # Whoever goes on to another call before the last has come has not waited.
+                after = np.append(every, np.inf)[np.searchsorted(every, begun, side="right")]
+                waits = np.maximum(np.minimum(at.max(axis=1), after) - begun, 0.0)
+            interval = np.searchsorted(created[:, column], begun) - 1
+            inside = (interval >= 0) & (interval < len(found))
+            np.add.at(found[:, column], interval[inside], waits[inside])
+    return found
 
 
 def blocks(values: Floats, count: int) -> Floats:

@@ -2,18 +2,21 @@
 
 A rank is slow if its busy time is above the ranks' median by a margin that matters and by one that
 chance does not make: the spread of the sums over runs of intervals gives the standard error, pooled
-over the ranks. All slow ranks on one host, and none of that host fast, is a slow node.
+over the ranks. All slow ranks on one host, and none of that host fast, is a slow node. A group
+whose transfers alone are slow is a slow link.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+import msgspec
 import numpy as np
 
-from ray_sentinel.evidence.stragglers.arrivals import Floats, Table, read
+from ray_sentinel.evidence.stragglers.arrivals import Floats, Table, read, tables
 from ray_sentinel.evidence.stragglers.busy import Times, blocks, times
+from ray_sentinel.evidence.stragglers.links import SlowLink, slow_link
 from ray_sentinel.model.straggler import Busy, StragglerFacts, StragglerKind
 
 LEAST_RATIO = 1.12
@@ -26,6 +29,8 @@ LEAST_SHARE = 0.02
 """Of the wall time that ranks must be busy at all, at the median, for ratios to mean anything."""
 BLOCKS = 10
 """Parts of the time; how they scatter tells what is chance."""
+LINK_CONFIDENCE = 0.8
+"""The spread of a link's own transfers was looked at; what else they carried is not known."""
 FEW = 4
 """The slow are at most one in so many; one is always few among three."""
 
@@ -44,27 +49,37 @@ def explain(
     each rank's host; without, clocks are taken to agree. ``window`` limits it to the last so many
     collectives. Never raises for what a dump holds.
     """
-    table, problems = read(dumps, names or {})
-    if table is None or len(table.created) - 1 < LEAST_ROUNDS:
+    calls, problems = read(dumps, names or {})
+    groups = tables(calls)
+    if not groups or len(groups[0].created) - 1 < LEAST_ROUNDS:
         return StragglerFacts(
             kind="cannot-tell",
             evidence=("the dumps have too few collectives of all ranks in common",),
             problems=tuple(problems),
         )
-    return judge(table, hosts=hosts or {}, offsets=offsets, window=window, problems=problems)
+    found = judge(
+        groups[0],
+        groups[1:],
+        hosts=hosts or {},
+        offsets=offsets,
+        window=window,
+        problems=problems,
+    )
+    link = slow_link(calls, hosts or {})
+    return found if link is None else _with_link(found, link)
 
 
 def judge(
     table: Table,
+    others: Sequence[Table] = (),
     *,
     hosts: Mapping[int, str],
     offsets: Mapping[int, float] | None = None,
     window: int = 0,
     problems: list[str] | None = None,
 ) -> StragglerFacts:
-    """The same, from a table."""
-    shifts = np.array([(offsets or {}).get(rank, 0.0) for rank in table.ranks])
-    seen = times(table, shifts if shifts.any() else None)
+    """The same, from the table of one group, and those of others that its ranks are in."""
+    seen = times(table, others, offsets)
     if window:
         seen = seen.latest(window)
     seconds = float(seen.wall.sum())
@@ -85,6 +100,21 @@ def judge(
         busy=tuple(lines),
         evidence=tuple(_evidence(kind, named, host, cost, table, len(seen.wall), seconds)),
         problems=tuple(problems or ()),
+    )
+
+
+def _with_link(found: StragglerFacts, link: SlowLink) -> StragglerFacts:
+    """Ranks at the ends of a slow link come late elsewhere: then they are no stragglers."""
+    if found.ranks and not set(found.ranks) <= set(link.ranks):
+        return found
+    return msgspec.structs.replace(
+        found,
+        kind="slow-link",
+        ranks=link.ranks,
+        host=link.host,
+        cost=round(min(1.0, link.seconds / found.seconds), 4) if found.seconds else 0.0,
+        confidence=LINK_CONFIDENCE,
+        evidence=(*found.evidence[:1], *link.evidence),
     )
 
 
