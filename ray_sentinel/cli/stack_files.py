@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import msgspec
 
 from ray_sentinel.cli.named_paths import is_folder, regular
 from ray_sentinel.errors import InputError
-from ray_sentinel.evidence.stacks import Reader, by_process, classify_process
+from ray_sentinel.evidence.stacks import Reader, by_process, classify_process, kernel
 from ray_sentinel.evidence.stacks.formats import named, parse, recognise
 from ray_sentinel.evidence.stacks.same import refers_to, unfold
 from ray_sentinel.evidence.stacks.sources import (
@@ -60,8 +61,10 @@ def load(paths: Sequence[str]) -> StackFiles:
     ranks: dict[tuple[str, int], int] = {}
     seen: dict[tuple[ProcessId, str], int] = {}
     telling: set[str] = set()
-    for path, name in _candidates(paths, files, ranks):
-        traces = _read(path, files, ranks)
+    candidates = list(_candidates(paths, files, ranks))
+    stems = Counter(path.stem for path, _name in candidates)
+    for path, name in candidates:
+        traces = _read(path, files, ranks, stems)
         if any(map(_tells, traces)):
             telling.add(name)
         for trace in traces:
@@ -156,7 +159,7 @@ def _natural(name: str) -> list[tuple[int, int | str]]:
 
 
 def _read(
-    path: Path, files: StackFiles, ranks: dict[tuple[str, int], int]
+    path: Path, files: StackFiles, ranks: dict[tuple[str, int], int], stems: Counter[str]
 ) -> tuple[StackTrace, ...]:
     try:
         regular(path)
@@ -177,7 +180,7 @@ def _read(
         files.skipped.append(f"{path}: holds no stacks")
         return ()
     unknown = not source.host and not source.pid
-    host = source.host or (path.stem if unknown and _of_one_host(text) else "")
+    host = source.host or (_of_one_host(path, text, stems) if unknown else "")
     traces = parse(text, ProcessId(host, source.pid), hint=source.tool)
     files.read.append(str(path))
     return tuple(_ranked(trace, source, text, ranks) for trace in traces)
@@ -196,10 +199,15 @@ def _with_equal_stacks(path: Path, text: str) -> str:
         return text  # it says nothing then, and is listed as a file without stacks
 
 
-def _of_one_host(text: str) -> bool:
-    """Whether pids may come again in other files: this one is a kernel's log, or names none."""
+def _of_one_host(path: Path, text: str, stems: Counter[str]) -> str:
+    """A host's name from that of the file, where pids may come again in other files.
+
+    So they may if it is a kernel's log, of which each node has one, or names no process.
+    """
     traces = parse(text, ProcessId("", 0))
-    return any(trace.tool == "kernel" or not trace.process.pid for trace in traces)
+    if any(trace.tool == "kernel" for trace in traces) and kernel.is_log(text):
+        return path.stem if stems[path.stem] == 1 else path.absolute().parent.name
+    return path.stem if any(not trace.process.pid for trace in traces) else ""
 
 
 def _ranked(

@@ -40,10 +40,10 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
         raw = self.data[start : len(self.data) if end < 0 else end]
         return raw[max(0, at - start - MAX_LINE // 2) :][:MAX_LINE] if len(raw) > MAX_LINE else raw
 
-    def window(self, start: int) -> tuple[list[int], list[Line]]:
-        """Offsets within ``data`` and lines of the text from ``start`` on."""
+    def window(self, start: int, reach: int = BLOCK) -> tuple[list[int], list[Line]]:
+        """Offsets within ``data`` and lines of the text of ``reach`` bytes from ``start`` on."""
         offsets, lines = [], []
-        for at, raw in split_lines(self.data[start : start + BLOCK]):
+        for at, raw in split_lines(self.data[start : start + reach]):
             offsets.append(start + at)
             lines.append(parse_line(raw[:MAX_LINE].decode("utf-8", "replace")))
         return offsets, lines

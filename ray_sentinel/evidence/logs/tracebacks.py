@@ -66,6 +66,8 @@ class Traceback(msgspec.Struct, frozen=True, kw_only=True):
     complete: bool = True
     """False where the exception's own line is missing; ``raised`` then holds what its frames say
     under the name "Traceback"."""
+    ended_at: int | None = None
+    """The first line that shows that it is over; None where the lines end before."""
 
 
 def parse_exception(text: str) -> tuple[str, str] | None:
@@ -97,20 +99,23 @@ def read_traceback(lines: Sequence[Line], start: int) -> Traceback | None:
     reader = _Reader(head.text[: max(0, column)], head.origin)
     if remote is not None:
         reader.wrapped(*remote, start)
-    taken = [start]
+    taken, ended_at = [start], None
     for index in range(start + 1, min(len(lines), start + _MAX_LINES)):
         line = lines[index]
         if line.origin != head.origin:
             continue
         verdict = reader.take(line.text, index)
         if verdict == "end":
+            ended_at = index
             break
         if verdict == "take":
             taken.append(index)
     complete = bool(reader.raised)
     if not complete and reader.frames:
         reader.cut_off(start)
-    return Traceback(raised=tuple(reader.raised), lines=tuple(taken), complete=complete)
+    return Traceback(
+        raised=tuple(reader.raised), lines=tuple(taken), complete=complete, ended_at=ended_at
+    )
 
 
 def _remote(text: str) -> tuple[str, str] | None:

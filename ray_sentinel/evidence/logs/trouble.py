@@ -41,6 +41,8 @@ _SURE = 84
 """A signature of such a weight counts also on a line that calls itself information."""
 _DETAILS = re.compile(r"^\s+(class_name|actor_id|pid|name|ip|node_id|Node Id): (.{1,200})$")
 _DETAILS_REACH = 1500
+_NEAR, _AFTER = 6 << 10, 8
+"""Bytes in which most tracebacks have ended, with so many lines of what follows."""
 _ANNOUNCED = 2
 """Lines after one that ends with a colon, such as a list of tasks."""
 _SNIPPET = re.compile(r"\[Rank (?P<rank>\d+)(?: Error Snippet)?\]:?")
@@ -114,10 +116,13 @@ class Trouble:
         return signature.weight < _SURE and signature.role != "echo" and is_quiet(line.text)
 
     def _traceback(self, chunk: Chunk, start: int) -> bool:
-        offsets, lines = self._lines_of(chunk, start)
+        offsets, lines = self._lines_of(chunk, start, _NEAR)
         block = read_traceback(lines, 0)
         if block is None:
             return False
+        if block.ended_at is None or len(lines) - block.ended_at < _AFTER:
+            offsets, lines = self._lines_of(chunk, start, BLOCK)
+            block = read_traceback(lines, 0) or block
         self._taken.update(chunk.base + offsets[i] for i in block.lines)
         if not block.raised:
             # Without frames the text may go on behind the header: line breaks were lost.
@@ -138,13 +143,13 @@ class Trouble:
         return True
 
     @staticmethod
-    def _lines_of(chunk: Chunk, start: int) -> tuple[list[int], list[Line]]:
-        """The lines from ``start`` on, or those that are escaped in this one."""
+    def _lines_of(chunk: Chunk, start: int, reach: int) -> tuple[list[int], list[Line]]:
+        """The lines of ``reach`` bytes from ``start`` on, or those that are escaped in this one."""
         whole = chunk.data[start : start + BLOCK].split(b"\n", 1)[0].decode("utf-8", "replace")
         line = parse_line(whole)
         if inner := escaped_lines(line.text, HEADER, line.origin):
             return [start] * len(inner), inner
-        return chunk.window(start)
+        return chunk.window(start, reach)
 
     @staticmethod
     def _raised_at(chunk: Chunk, line: Line, head: Line, start: int) -> When:

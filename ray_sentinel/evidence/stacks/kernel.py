@@ -70,6 +70,11 @@ def looks_like(text: str) -> bool:
     return any(_STATE.match(line) or _WCHAN.match(line) for line in head)
 
 
+def is_log(text: str) -> bool:
+    """Whether ``text`` is a kernel's log, which tells of tasks of any process of its host."""
+    return any(pattern.search(line) for line in tx.lines(text) for pattern in _REPORTS)
+
+
 class _Task:
     """The task that is being read."""
 

@@ -266,3 +266,31 @@ def test_kernel_logs_of_two_hosts_share_no_process(
     assert found["rounds"] == 1
     places = [(one["host"], one["pid"]) for one in found["classes"][0]["members"]]
     assert places == [("dmesg-a", 41), ("dmesg-a", 42), ("dmesg-b", 41)]
+
+
+def test_equally_named_kernel_logs_are_told_apart_by_their_folders(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for node in ("node1", "node2"):
+        (tmp_path / node).mkdir()
+        (tmp_path / node / "dmesg.txt").write_text(
+            "[ 9.1] task:python  state:D stack:0 pid:41 ppid:7 flags:0x4\n"
+            "[ 9.1]  nfs_wait_on_request+0x4b/0x70 [nfs]\n"
+        )
+    _, found = explained(capsys, tmp_path)
+    places = [(one["host"], one["pid"]) for one in found["classes"][0]["members"]]
+    assert places == [("node1", 41), ("node2", 41)]
+
+
+def test_kernel_stacks_of_one_process_stay_one_in_files_of_any_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stack = 'Process 9: python train.py\nThread 9 (S) "python"\n[<0>] futex_wait+0x67/0x120\n'
+    for name in ("before.txt", "after.txt"):
+        (tmp_path / name).write_text(stack)
+    (tmp_path / "spied.txt").write_text(
+        'Process 9: python train.py\n\nThread 9 (idle): "MainThread"\n    step (train.py:3)\n'
+    )
+    _, found = explained(capsys, tmp_path)
+    assert found["rounds"] == 2
+    assert [(one["host"], one["pid"]) for one in found["processes"]] == [("", 9)]
