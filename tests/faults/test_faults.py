@@ -25,7 +25,7 @@ FEW: tuple[tuple[str, str, bool], ...] = (
     ("fifo", "tensor", False),
     ("two-sleep", "data", True),
     ("skip", "tensor", True),
-    ("checkpoint-quiet", "ddp", True),
+    ("finish", "ddp", True),
     ("exception", "ddp", False),
 )
 SEED = int(os.environ.get("FAULTS_SEED", "1"))
