@@ -103,8 +103,12 @@ class Brain:
             return self._engine.view.learned()
 
     def notes(self) -> tuple[str, ...]:
-        """What is wrong with the engine or the log."""
-        return tuple(filter(None, (self._failure, self._writer.problem)))
+        """What is wrong with the engine or the log, and with servers that have no ranks."""
+        with self._lock:
+            jobs = {job.job for job in self._engine.view.jobs.values()}
+            others = [a for a in self._engine.alerts() if a.job and a.job not in jobs]
+        said = (f"{alert.job}: {alert.text}" for alert in others)
+        return (*filter(None, (self._failure, self._writer.problem)), *said)
 
     def close(self) -> None:
         """Write what waits."""

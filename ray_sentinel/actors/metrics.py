@@ -94,13 +94,18 @@ KEY_SERIES = (
     "hw_disk_free_bytes",
     "hw_disk_total_bytes",
     "hw_gpu_nvlink_errors_total",
+    "server_requests",
+    "server_requests_finished_total",
+    "server_tokens_total",
+    "server_kv_cache_ratio",
+    "server_tokens_per_second",
 )
 """What the agent sends to the coordinator: for the rules and the embedded history. In the order in
 which ``MOST_KEYS`` cuts them off where a node has very many."""
 _KEY_ORDER = {name: place for place, name in enumerate(KEY_SERIES)}
 MOST_KEYS = 400
 """Series of one node: they travel with every snapshot."""
-HISTORY = ("hw_", "train_", "tb_", "ray_cluster_")
+HISTORY = ("hw_", "train_", "tb_", "ray_cluster_", "server_")
 """Beginnings of the names that the embedded history takes."""
 
 

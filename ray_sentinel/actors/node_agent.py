@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from functools import partial
 
 import msgspec
 
@@ -13,7 +14,7 @@ from ray_sentinel.actors.environment import forget_identity
 from ray_sentinel.actors.link import CoordinatorLink
 from ray_sentinel.actors.logs import write_logs
 from ray_sentinel.actors.messages import CaptureRequest, pack, unpack
-from ray_sentinel.actors.place import this_node
+from ray_sentinel.actors.place import ray_metrics_url, this_node
 from ray_sentinel.actors.session import session_logs
 from ray_sentinel.actors.station import Station
 from ray_sentinel.actors.storage import Storage
@@ -36,7 +37,9 @@ class NodeAgent:
         storage = Storage(settings)
         logs = storage.folder("logs")
         write_logs(logs / safe_name(node.host) if logs else None, "agent")
-        self._station = Station(node, settings, storage, CoordinatorLink().send)
+        self._station = Station(
+            node, settings, storage, CoordinatorLink().send, partial(ray_metrics_url, node.id)
+        )
         self._cluster = ClusterLook(self._station.runner.set_cluster) if node.is_head else None
         self._station.start()
         log.info("agent started on %s (%s), pid %d", node.host, node.id, os.getpid())

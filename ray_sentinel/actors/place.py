@@ -29,3 +29,11 @@ def this_node(proc: Path = Path("/proc")) -> Node:
         boot_id=boot_id(proc),
         pid_namespace=(proc / "self/ns/pid").stat().st_ino,
     )
+
+
+def ray_metrics_url(node_id: str) -> str:
+    """Where a Ray node serves its own metrics; "" where Ray does not tell."""
+    for entry in ray.nodes():
+        if entry["NodeID"] == node_id and (port := entry.get("MetricsExportPort")):
+            return f"http://{entry['NodeManagerAddress']}:{port}/metrics"
+    return ""

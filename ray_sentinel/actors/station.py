@@ -29,6 +29,7 @@ from ray_sentinel.actors.names import PROTOCOL
 from ray_sentinel.actors.outbox import MOST_EXITS, Outbox
 from ray_sentinel.actors.raylets import raylets
 from ray_sentinel.actors.run_folder import run_folder
+from ray_sentinel.actors.servers import ServerLook
 from ray_sentinel.actors.storage import Storage
 from ray_sentinel.collect.runner import Runner, Settings
 from ray_sentinel.config import Config, safe_name
@@ -68,7 +69,9 @@ class Station:
         config: Config,
         storage: Storage,
         send: Callable[[Report], Receipt | None],
+        ray_metrics: Callable[[], str],
     ) -> None:
+        """``ray_metrics`` gives the URL of the Ray node's own metrics, "" where it has none."""
         self.node = node
         self.config = config
         self._send = send
@@ -78,7 +81,7 @@ class Station:
         self._ended: deque[Exit] = deque(maxlen=MOST_EXITS)
         self._collected: tuple[Family, ...] = ()
         self._measured: tuple[Family, ...] = ()
-        """What was collected, and ``train_*``."""
+        """What was collected, ``train_*``, and ``server_*``."""
         self._from_coordinator: tuple[Family, ...] = ()
         self._targets: tuple[str, ...] = ()
         self._history = Wanted()
@@ -101,6 +104,7 @@ class Station:
             tracer=not missing,
         )
         self.evidence = Evidence(node.host, config, self.watch.record)
+        self._servers = ServerLook(ray_metrics)
         self.exporting = Exporting(config, node.host, node.address)
         self.exporting.add_route("/sd", "application/json", self._service_discovery)
         self.runner = Runner(
@@ -133,6 +137,7 @@ class Station:
         if self._loop is not None:
             self._loop.stop(2.0)
         self.evidence.close()
+        self._servers.close()
         self.runner.stop()
         self.exporting.close()
         self.watch.close()
@@ -157,6 +162,7 @@ class Station:
         now = time.time()
         self._ended.extend(map(self._outbox.add_exit, exits))
         self.runner.set_ranks([found.rank for found in ranks])
+        self._servers.watch((found.rank for found in ranks), self.watch.serves)
         self.runner.set_handed_on(self.exporting.handed_on)
         self._publish(ranks, now)
         self._report(ranks, now)
@@ -183,7 +189,11 @@ class Station:
 
     def _publish(self, ranks: tuple[RankSnapshot, ...], now: float) -> None:
         recent = [gone for gone in self._ended if now - gone.at < ENDED_SECONDS]
-        self._measured = (*self._collected, *train_families(ranks, recent, now))
+        self._measured = (
+            *self._collected,
+            *train_families(ranks, recent, now),
+            *self._servers.families(),
+        )
         self.exporting.publish(
             (
                 *self._measured,
@@ -227,7 +237,7 @@ class Station:
         if now - self._gauges_at < GAUGES_SECONDS:
             return {}
         self._gauges_at = now
-        return key_gauges(self._collected)
+        return key_gauges((*self._collected, *self._servers.families()))
 
     def _take_receipt(self, receipt: Receipt) -> None:
         self._outbox.acknowledged(receipt.exits)

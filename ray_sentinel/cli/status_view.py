@@ -61,7 +61,7 @@ def _job(job: JobStatus) -> Table:
     title = Text.assemble(
         (clean(job.job), "bold"),
         f" · attempt {job.attempt} · {size} ranks · step {_number(job.step)} · {clean(job.phase)}",
-        f" · {clean(job.expected)}" if job.expected else "",
+        *(f" · {clean(told)}" for told in (job.expected, job.requests) if told),
     )
     table = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
     for name in ("rank", "host", "pid", "step", "phase", "state", "last step"):

@@ -201,8 +201,11 @@ class Runner:
 
     def _begin(self) -> None:
         self._slots.leftovers = self._end_leftovers()
-        for number, source in enumerate(entry_points() if self._settings.installed else ()):
-            self._slots.add(source, self._settings.first_start + number * START_SPACING)
+        begun, wait = self._clock.monotonic(), self._settings.first_start
+        for source in entry_points() if self._settings.installed else ():
+            self._slots.add(source, wait)
+            wait += START_SPACING
+        self._slots.plugins_from = begun + wait
 
     def _end_leftovers(self) -> list[Record]:
         """Kill what an earlier runner left; what cannot be killed is returned."""

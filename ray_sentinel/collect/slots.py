@@ -25,6 +25,9 @@ class Slots:
         self._around, self._tables = around, tables
         self.leftovers: list[Record] = []
         """Processes of an earlier runner that cannot be killed: their collectors wait for them."""
+        self.plugins_from = 0.0
+        """Plugin files are started from then on (monotonic seconds), after what is installed: so a
+        name that both yield is never served by the wrong one."""
         self._slots: dict[str, Slot] = {}
         self._leaving: list[Slot] = []
         self._owners = Owners()
@@ -110,7 +113,7 @@ class Slots:
             if name in self._slots:
                 self._slots[name].reload(source, now)
             else:
-                self.add(source)
+                self.add(source, max(0.0, self.plugins_from - now))
         for name in self._tables.keys() - self._slots.keys() - self._problems.keys():
             self._blame_table(name)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from ray_sentinel.engine.case import Case
 from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.engine.nothing_to_do import has_nothing_to_do
 from ray_sentinel.engine.table import OPEN, advance
 from ray_sentinel.model.incident import Finding, Incident, Transition
 from ray_sentinel.model.straggler import StragglerStatus
@@ -16,6 +17,7 @@ OURSELVES = "sentinel."
 """Rules about the sentinel itself: their incidents say nothing of the job, and hide nothing of it.
 """
 ASKED = "user.dump"
+REQUESTS = "stall.requests"
 
 Key = tuple[str, int, str]
 """Job, attempt, rule."""
@@ -137,6 +139,10 @@ def why_over(case: Case, latest: JobView | None, found: set[Key]) -> str:
         return "" if still else "the job is watched again"
     if job.moved_at() > (incident.confirmed_at or 0.0) + 0.5 and not still:
         return "the job moves again"
+    if incident.kind == "stall" and REQUESTS in case.findings and not still:
+        return "no request waits in vain any more"  # the ranks themselves may rest by now
+    if not still and incident.rule != ASKED and has_nothing_to_do(job):
+        return "its ranks have nothing to do"  # a server goes on with the next request only
     if incident.rule == ASKED and incident.state == "explained":
         return "captured as asked"
     return ""

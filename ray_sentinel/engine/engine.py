@@ -47,6 +47,7 @@ from ray_sentinel.engine.rule import load_rules
 from ray_sentinel.engine.sampling import routine_samples
 from ray_sentinel.engine.straggling import StragglerWatch
 from ray_sentinel.engine.table import advance
+from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.incident import Finding, Incident
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.model.status import JobStatus, State
@@ -125,6 +126,10 @@ class Engine:
         return status_words.describe(
             self.view, self.incidents(), now, self._stragglers, self._alerts
         )
+
+    def alerts(self) -> tuple[Alert, ...]:
+        """What telemetry rules say now, the oldest first."""
+        return self._alerts.all()
 
     def _node_changed(self, event: NodeLeft | NodeProbed | NodeDraining, now: float) -> None:
         node = self.view.nodes.get(event.node_id)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ray_sentinel.engine.case import Case
+from ray_sentinel.engine.casebook import REQUESTS
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.judgement import Decision, Judgement, unnamed
 from ray_sentinel.engine.ledger import Ledger
 from ray_sentinel.engine.nothing_to_do import all_idle
 from ray_sentinel.engine.ranks import RankView
-from ray_sentinel.model.incident import FaultKind
+from ray_sentinel.model.incident import FaultKind, Finding
 from ray_sentinel.model.rank_names import name_ranks
 from ray_sentinel.model.stacks import StackFact
 
@@ -31,6 +32,9 @@ def name_nobody(case: Case, ledger: Ledger, now: float) -> Judgement:
         return Judgement(decision="confirm", verdict=verdict)
     silence, patience = job.silence(now), job.patience()
     facts = [f for view in job.live if (f := case.latest(view.rank.process)) is not None]
+    unserved = case.findings.get(REQUESTS)
+    if unserved is not None:
+        return _unserved(case, ledger, unserved, facts)
     if facts and all_idle(facts):
         verdict = unnamed(case, ledger, "unknown", f"{job.job}: its ranks have nothing to do")
         return Judgement(decision="dismiss", verdict=verdict, why="idle")
@@ -53,6 +57,15 @@ def name_nobody(case: Case, ledger: Ledger, now: float) -> Judgement:
     verdict = unnamed(case, ledger, kind, summary)
     decision: Decision = "confirm" if silence >= limit else "wait"
     return Judgement(decision=decision, verdict=verdict, why="cannot tell who")
+
+
+def _unserved(
+    case: Case, ledger: Ledger, finding: Finding, facts: Sequence[StackFact]
+) -> Judgement:
+    """Requests that do not get on, whatever the ranks seem to do."""
+    idle = "; its ranks wait for requests, which nobody hands to them"
+    summary = finding.summary + (idle if facts and all_idle(facts) else "")
+    return Judgement(decision="confirm", verdict=unnamed(case, ledger, "stall", summary))
 
 
 def _untold(job: JobView, facts: Sequence[StackFact]) -> tuple[FaultKind, str]:

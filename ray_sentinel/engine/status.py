@@ -10,6 +10,7 @@ from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.nothing_to_do import has_nothing_to_do
 from ray_sentinel.engine.phases import JOINING, say_duration
 from ray_sentinel.engine.ranks import RankView
+from ray_sentinel.engine.serving import loads
 from ray_sentinel.engine.straggling import StragglerWatch
 from ray_sentinel.engine.table import CONFIRMED
 from ray_sentinel.model.incident import Incident
@@ -30,9 +31,11 @@ def describe(
 ) -> tuple[State, str, tuple[JobStatus, ...]]:
     """The worst state of all jobs, the sentence that goes with it, and each job."""
     open_ones = [incident for incident in incidents if incident.state in CONFIRMED]
+    served = loads(view, now)
     jobs = tuple(
         msgspec.structs.replace(
             _job(view, job, open_ones, now),
+            requests=str(served.get(job.job, "")),
             straggler=stragglers.status(job.key, now) if stragglers else None,
             alerts=alerts.of(view, job) if alerts else (),
         )

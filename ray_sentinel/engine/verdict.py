@@ -11,6 +11,7 @@ from ray_sentinel.engine.judgement import Judgement, telling_stacks, waiting_lin
 from ray_sentinel.engine.ledger import Ledger, confidence
 from ray_sentinel.engine.long_work import takes_long
 from ray_sentinel.engine.nobody import SLOW_PATIENCES, name_nobody
+from ray_sentinel.engine.nothing_to_do import all_idle
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.suspects import joining, kind_of, recorded, weigh
 from ray_sentinel.engine.wording import NEXT_STEPS, PHRASES
@@ -42,7 +43,7 @@ def judge(case: Case, now: float, *, host_of: dict[str, str], proven: bool) -> J
         guilty = {rank for f in case.findings.values() if f.hard for rank in f.suspects}
         guilty = guilty or _told_by_recorder(case)
         named = [process for process in named if case.job.ranks[process].rank.id in guilty]
-    if not named:
+    if not named or (not proven and _all_rest(case)):
         return name_nobody(case, ledger, now)
     verdict = _named(case, ledger, named, host_of)
     if proven and set(case.findings) <= MOMENTARY and _spared(case, named, now):
@@ -50,6 +51,13 @@ def judge(case: Case, now: float, *, host_of: dict[str, str], proven: bool) -> J
     if proven or any(not case.job.ranks[p].alive for p in named):
         return Judgement(decision="confirm", verdict=verdict)
     return _in_time(case, named, verdict, now)
+
+
+def _all_rest(case: Case) -> bool:
+    """Every rank waits for work or for requests, though in different places."""
+    facts = [case.latest(view.rank.process) for view in case.job.live]
+    known = [fact for fact in facts if fact is not None]
+    return 0 < len(known) == len(facts) and all_idle(known)
 
 
 def _told_by_recorder(case: Case) -> set[RankId]:

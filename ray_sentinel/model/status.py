@@ -46,6 +46,8 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     ended: bool = False
     alerts: tuple[Alert, ...] = ()
     """What telemetry shows to be wrong with the job, its hosts and its devices now."""
+    requests: str = ""
+    """Of an inference engine that tells: "3 requests run, 12 wait"."""
     straggler: StragglerStatus | None = None
     """None where nobody has looked lately."""
 

@@ -37,6 +37,8 @@ from ray_sentinel.progress.stale import StaleRecords
 from ray_sentinel.progress.tracing import may_trace
 from ray_sentinel.progress.who import DEFAULT_JOB
 
+REPLICA = "ray::ServeReplica:"
+"""How the title of a Ray Serve replica's process begins."""
 MAX_COMMAND = 400
 """Characters of a command line that are passed on."""
 
@@ -133,6 +135,14 @@ class NodeWatch:
         """All living descendants of a rank: dataloader workers, compilers, helpers."""
         return tuple(
             process for process in self._processes.values() if (pid, start) in process.lineage
+        )
+
+    @property
+    def serves(self) -> bool:
+        """Whether the last look saw replicas of Ray Serve under this agent's raylet."""
+        return any(
+            process.arguments and process.arguments[0].startswith(REPLICA) and self._owns(process)
+            for process in self._processes.values()
         )
 
     def poll(self) -> tuple[tuple[RankSnapshot, ...], tuple[Exit, ...]]:

@@ -76,6 +76,7 @@ class SimRank:
     words_at: float = START
     job: str = "job"
     attempt: int = 0
+    role: str = ""
     label: str = ""
     operation: str = ""
     frozen: bool = False
@@ -112,6 +113,8 @@ class Sim:
         self.actions: list[AnyAction] = []
         self.recorder: RecorderFacts | None = None
         self.stack_answer: Callable[[SimRank], StackFact] = self.fact
+        self.gauges: dict[str, float] = {}
+        """The key series of the first node."""
         self.held = False
         """All wait for something outside: no step can end."""
         self._done_at = START
@@ -210,6 +213,7 @@ class Sim:
             process=ProcessId(rank.node.replace("n", "host"), rank.pid, 1),
             node=rank.node,
             world_size=len(self.ranks),
+            role=rank.role,
             source="record" if rank.attached else "environ",
         )
 
@@ -263,6 +267,7 @@ class Sim:
             ranks=tuple(self._see(r) for r in self.ranks if r.node == node_id and not r.exited),
             exits=exits,
             events=events,
+            gauges=self.gauges if node is self.nodes[0] else {},
         )
         self.feed(SnapshotReceived(time=self.now, snapshot=snapshot))
 

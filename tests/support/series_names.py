@@ -6,12 +6,12 @@ import re
 from functools import lru_cache
 from importlib import metadata
 
-from ray_sentinel.actors import metrics
+from ray_sentinel.actors import metrics, servers
 from ray_sentinel.api import Collector
 from ray_sentinel.collect import selfmetrics
 from ray_sentinel.model.metrics import Metric
 
-_NAME = re.compile(r"\b(?:hw|tb|train|ray|ray_sentinel)_\w+|\bup\b")
+_NAME = re.compile(r"\b(?:hw|tb|train|server|ray|ray_sentinel)_\w+|\bup\b")
 _TEXT = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
@@ -22,7 +22,7 @@ def catalogue() -> dict[str, Metric]:
     for point in metadata.entry_points(group="ray_sentinel.collectors"):
         kind: type[Collector] = point.load()
         found.update({metric.name: metric for metric in kind.metrics})
-    for module in (selfmetrics, metrics):
+    for module in (selfmetrics, metrics, servers):
         named = {m.name: m for m in vars(module).values() if isinstance(m, Metric)}
         found.update(named)
     return found

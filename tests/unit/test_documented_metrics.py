@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-from importlib.metadata import entry_points
 from itertools import product
 from pathlib import Path
 
-from ray_sentinel.actors import metrics
-from ray_sentinel.api import Metric
-from ray_sentinel.collect import selfmetrics
+from tests.support.series_names import metric_names
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -27,15 +24,8 @@ def documented() -> set[str]:
     return found
 
 
-def served() -> set[str]:
-    ours = [value for module in (metrics, selfmetrics) for value in vars(module).values()]
-    collectors = [entry.load() for entry in entry_points(group="ray_sentinel.collectors")]
-    declared = [metric for collector in collectors for metric in collector.metrics]
-    return {metric.name for metric in (*ours, *declared) if isinstance(metric, Metric)}
-
-
 def test_every_series_is_documented() -> None:
-    names = served()
+    names = metric_names()
     assert len(names) > 100
     known = documented()
     whole = tuple(name.removesuffix("*") for name in known if name.endswith("_*"))

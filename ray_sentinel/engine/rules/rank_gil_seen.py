@@ -46,7 +46,8 @@ class RankGilSeen(Rule):
                 yield of_ranks(PROOF, job, [(rank, _seen(rank)) for rank in holders])
 
     def _holds(self, rank: RankView, now: float) -> bool:
-        if rank.process.interpreter in ("runs", "starved"):
+        # Who is stopped keeps what it had; that it is stopped is the fault.
+        if rank.process.interpreter in ("runs", "starved") or "stopped" in rank.state_since:
             return False
         looks = _held(rank)
         if not looks or looks[-1].at - looks[0].at < self.thresholds.seconds:

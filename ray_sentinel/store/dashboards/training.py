@@ -68,6 +68,25 @@ RANKS = Row(
         ),
     ),
 )
+ENGINES = Row(
+    "Inference engines",
+    (
+        graph(
+            "Requests",
+            "none",
+            (f"sum by (job, state) (server_requests{OF})", "{{job}} {{state}}"),
+            width=12,
+            about="Requests that wait while no token is counted are the incident stall.requests.",
+        ),
+        graph(
+            "Tokens a second",
+            "none",
+            (f"sum by (job, kind) (rate(server_tokens_total{OF}[1m]))", "{{job}} {{kind}}"),
+            (f"sum by (job) (server_tokens_per_second{OF})", "{{job}} as the engine says"),
+            width=12,
+        ),
+    ),
+)
 SCALARS = Row(
     "Values",
     (
@@ -103,6 +122,6 @@ TRAINING = Dashboard(
     name="training",
     title="Training",
     about="Steps, loss, and what the training wrote of itself.",
-    rows=(PACE, RANKS, SCALARS),
+    rows=(PACE, RANKS, ENGINES, SCALARS),
     variables=(JOB, SCALAR),
 )

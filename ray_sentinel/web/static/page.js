@@ -55,7 +55,8 @@ function jobCard(job) {
     el("h3", {}, job.job, " ", el("span", { class: tone || "quiet" }, job.ended ? "ended" : job.state)),
     facts([["step", job.step ?? "–"], ["last step", `${age(job.step_age_seconds)} ago`],
       ["usual step", job.step_seconds === null ? "" : age(job.step_seconds)], ["phase", job.phase],
-      ["ranks", size], ["attempt", job.attempt], ["expected", job.expected]]),
+      ["ranks", size], ["attempt", job.attempt], ["expected", job.expected],
+      ["requests", job.requests]]),
     el("div", { class: job.ranks.length > MANY ? "grid many" : "grid" }, ...job.ranks.map(rankCell)),
     legend(job.ranks));
   if (troubled.length) {

@@ -6,8 +6,10 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ import pytest
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import JobStatus
 from ray_sentinel.progress.environment import VARIABLES
-from tests.support.ray_cluster import Watched
+from tests.support.ray_cluster import RayCluster, Watched
 from tests.support.waiting import eventually
 from tests.support.watched_job import culprits
 
@@ -42,7 +44,9 @@ class Server:
             "GLOO_SOCKET_IFNAME": "lo",
             "OMP_NUM_THREADS": "1",
         }
-        self.front = self._start("sglang.launch_server", str(folder), mode)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port = free.getsockname()[1]
+        self.front = self._start("sglang.launch_server", str(folder), mode, "--port", str(port))
         self.router = self._start("sglang_router.launch_router")
 
     def _start(self, *words: str) -> subprocess.Popen[str]:
@@ -59,6 +63,10 @@ class Server:
         assert self.front.stdin is not None
         self.front.stdin.write(json.dumps([tokens, stuck]) + "\n")
         self.front.stdin.flush()
+
+    def lose(self) -> None:
+        """Send a request that the front end never hands on."""
+        self.generate(0)
 
     def answer(self) -> str:
         """To the oldest request that was not answered; waits for it."""
@@ -122,6 +130,17 @@ class Server:
         self.close()
 
 
+@pytest.fixture
+def watched(ray_cluster: RayCluster, tmp_path: Path) -> Iterator[Watched]:
+    """Watched, and requests need not wait for a minute to be missed."""
+    settings = tmp_path / "hasty.toml"
+    settings.write_text('[rules."stall.requests"]\nseconds = 12.0\n')
+    ray_cluster.up(tmp_path / "log", RAY_SENTINEL_CONFIG=str(settings))
+    with ray_cluster.connected() as ray:
+        yield Watched(ray)
+    ray_cluster.down()
+
+
 def test_who_is_a_rank_and_a_stopped_one(watched: Watched, tmp_path: Path) -> None:
     with Server(watched, tmp_path / "server", "rests") as server:
         server.until_serving()
@@ -145,9 +164,10 @@ def test_who_is_a_rank_and_a_stopped_one(watched: Watched, tmp_path: Path) -> No
         eventually(over, "it is over once it serves again")
 
 
-@pytest.mark.parametrize("mode", ["rests", "polls"])
-def test_an_engine_without_requests_is_well(watched: Watched, tmp_path: Path, mode: str) -> None:
-    with Server(watched, tmp_path / "server", mode) as server:
+def test_an_engine_that_rests_is_well_until_requests_wait_in_vain(
+    watched: Watched, tmp_path: Path
+) -> None:
+    with Server(watched, tmp_path / "server", "rests") as server:
         server.until_serving()
         begun = watched.status().time
 
@@ -159,11 +179,25 @@ def test_an_engine_without_requests_is_well(watched: Watched, tmp_path: Path, mo
             return status.time > begun + WELL_SECONDS
 
         eventually(still_well, "time passes", 2 * WELL_SECONDS, every=1.0)
+        server.lose()
+        server.lose()
+        incident = server.verdict()
+        assert (incident.kind, incident.rule, culprits(incident)) == ("stall", "stall.requests", [])
+        assert "0 requests run, 2 wait" in incident.summary
+        job = server.job()
+        assert job is not None
+        assert (job.state, job.requests) == ("stalled", "0 requests run, 2 wait")
         server.serve(10)
+
+        def over() -> bool:
+            server.serve(10)
+            return server.incidents()[0].state == "resolved"
+
+        eventually(over, "it is over once something gets on")
 
 
 def test_a_rank_that_does_not_come_out_of_its_batch(watched: Watched, tmp_path: Path) -> None:
-    with Server(watched, tmp_path / "server", "rests") as server:
+    with Server(watched, tmp_path / "server", "polls") as server:
         server.until_serving()
         server.generate(10, stuck=1)
         incident = server.verdict()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.parts import require_module
 from tests.support.ray_cluster import RayCluster, Watched
 from tests.support.waiting import eventually
 
@@ -52,7 +53,7 @@ DRIVER = """
 @pytest.fixture(scope="module")
 def served() -> Iterator[tuple[RayCluster, str]]:
     """A cluster of two nodes, and the address of its Ray Client server."""
-    pytest.importorskip("grpc", reason="Ray Client needs it: pip install 'ray[client]'")
+    require_module("grpc", "'ray[client]'")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     cluster = RayCluster(addresses=("127.0.0.2",), client_port=port)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.support.telemetry_sim import ranges
-from tests.support.telemetry_sim.faults import victim
+from tests.support.telemetry_sim.faults import ANSWERED, SERVED, serve, victim
 from tests.support.telemetry_sim.job import TelemetryJob
 
 
@@ -118,6 +118,14 @@ def one_spike(job: TelemetryJob) -> None:
     job.run(200)
 
 
+def nobody_asks(job: TelemetryJob) -> None:
+    """A server answers, and is then left alone."""
+    host = serve(job)
+    host.gauges[SERVED] = 0.0
+    del host.rates[ANSWERED]
+    job.run(500)
+
+
 DECOYS: dict[str, Callable[[TelemetryJob], None]] = {
     "healthy": healthy,
     "saves": saves,
@@ -128,4 +136,5 @@ DECOYS: dict[str, Callable[[TelemetryJob], None]] = {
     "agent restart": agent_restart,
     "dataset loaded": dataset_loaded,
     "one spike": one_spike,
+    "nobody asks": nobody_asks,
 }

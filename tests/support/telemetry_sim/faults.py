@@ -23,6 +23,8 @@ class Expected:
 
 
 Case = Callable[[TelemetryJob], Expected]
+SERVED = 'server_requests{job="serve-app-Model",state="running"}'
+ANSWERED = 'server_requests_finished_total{job="serve-app-Model"}'
 SETTLE = 320.0
 """Seconds in which the job is at work before anything happens."""
 
@@ -201,6 +203,24 @@ def no_saves(job: TelemetryJob) -> Expected:
 
 _PORT = 'device="mlx5_0",port="1"'
 
+
+def serve(job: TelemetryJob) -> Host:
+    """A deployment of Ray Serve on some node, whose requests are answered."""
+    host = job.dice.choice(job.hosts)
+    host.counters[ANSWERED] = job.draw(ranges.BOOT_OLD)
+    host.rates[ANSWERED] = job.draw(ranges.ANSWERS)
+    host.gauges[SERVED] = 3.0
+    job.run(SETTLE)
+    return host
+
+
+def unanswered(job: TelemetryJob) -> Expected:
+    """From some moment on no request ends."""
+    del serve(job).rates[ANSWERED]
+    job.run(400)
+    return Expected("serve.stalled")
+
+
 TRUE: dict[str, Case] = {
     "power cap": _on_card("gpu.power_outlier", _capped),
     "slow clock": _on_card("gpu.clock_outlier", _slow_clock),
@@ -257,6 +277,7 @@ TRUE: dict[str, Case] = {
     "moe": moe,
     "slower": slower,
     "no saves": no_saves,
+    "unanswered": unanswered,
 }
 
 
@@ -292,6 +313,7 @@ COVERS: dict[str, str] = {
     "moe": "train.moe_balance",
     "slower": "train.throughput",
     "no saves": "train.checkpoint_overdue",
+    "unanswered": "serve.stalled",
 }
 """Which rule each true case is of."""
 

@@ -146,9 +146,8 @@ class TelemetryJob:
             self.step_ended_at = self.now
 
     def _note(self) -> None:
-        for job in self.engine.status(self.now)[2]:
-            for alert in job.alerts:
-                self.alerts.setdefault(alert.key, alert)
+        for alert in self.engine.alerts():
+            self.alerts.setdefault(alert.key, alert)
 
     def _report(self, host: Host) -> None:
         if self.now - host.collected_at >= self.every:

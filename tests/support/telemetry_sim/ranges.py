@@ -55,3 +55,5 @@ GRADIENT: Range = (0.2, 2.0)
 SPIKE: Range = (30.0, 500.0)
 SLOWER: Range = (1.2, 2.0)
 """Of a step, where throughput has regressed."""
+ANSWERS: Range = (0.1, 200.0)
+"""Requests a second that a server answers."""

@@ -88,6 +88,19 @@ def test_a_held_gil_is_seen_from_outside(spinning: bool) -> None:
     assert {rank.id.rank for action in alone for rank in action.ranks} == {1}
 
 
+@pytest.mark.parametrize("late", [0.0, 1.0, 2.0, 2.5])
+def test_who_is_stopped_while_it_has_the_gil_is_stopped(late: float) -> None:
+    """On a crowded machine stacks show the GIL held before a look shows the state."""
+    sim = Sim(attached=False)
+    sim.run(60)
+    sim.stick(1, holds_gil=True, activity="unknown", waits=None)
+    sim.run(late)
+    sim.rank(1).state = "T"
+    sim.run(10)
+    (incident,) = sim.incidents()
+    assert (sim.named(), incident.kind) == ([1], "rank-stopped")
+
+
 def test_who_is_given_no_cpu_does_not_keep_the_gil() -> None:
     sim = Sim(attached=False)
     sim.run(30)

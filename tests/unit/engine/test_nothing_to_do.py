@@ -47,6 +47,8 @@ def put(rank: SimRank, where: tuple[str, ...], activity: str, waits: bool | None
 def server(world: int = 4) -> Sim:
     """An engine that has served for a while; nobody attached to it."""
     sim = Sim(world=world, nodes=2, attached=False)
+    for rank in sim.ranks:
+        rank.role = "engine"
     sim.run(60)
     sim.held = True
     return sim
@@ -96,3 +98,72 @@ def test_a_request_after_a_long_rest_is_seen_to_hang() -> None:
     put(sim.rank(1), FORWARD, "compute", False)
     sim.run(120)
     assert sim.named() == [1]
+
+
+def serves(sim: Sim, running: int, waiting: int, tokens: int) -> None:
+    """What the engine's own metrics say from now on."""
+    sim.gauges = {
+        'server_requests{job="job",state="running"}': running,
+        'server_requests{job="job",state="waiting"}': waiting,
+        'server_tokens_total{job="job",kind="generation"}': tokens,
+    }
+
+
+def rests(sim: Sim) -> None:
+    """The first rank waits for requests, the others for what it tells them."""
+    for rank in sim.ranks:
+        put(rank, RECEIVES, "collective-wait", True)
+    put(sim.rank(0), RESTS, "network-wait", False)
+
+
+def test_requests_that_nobody_hands_to_resting_ranks_are_a_stall() -> None:
+    sim = server()
+    serves(sim, 0, 3, 100)
+    rests(sim)
+    sim.run(120)
+    (incident,) = sim.incidents()
+    assert (incident.kind, incident.rule, incident.suspects) == ("stall", "stall.requests", ())
+    assert "0 requests run, 3 wait" in incident.summary
+    assert "nobody hands to them" in incident.summary
+    (status,) = sim.engine.status(sim.now)[2]
+    assert (status.state, status.requests) == ("stalled", "0 requests run, 3 wait")
+    serves(sim, 0, 0, 100)
+    sim.run(60)
+    assert sim.incidents()[0].state == "resolved"
+
+
+def test_no_stall_while_tokens_are_counted_or_nobody_asks() -> None:
+    sim = server()
+    rests(sim)
+    for second in range(0, 300, 5):
+        serves(sim, 2, 40, second)
+        sim.run(5)
+    serves(sim, 0, 0, 1000)
+    sim.run(300)
+    assert sim.incidents() == ()
+    (status,) = sim.engine.status(sim.now)[2]
+    assert status.state == "healthy"
+
+
+def test_a_stuck_rank_is_named_whatever_the_front_end_counts() -> None:
+    sim = server()
+    serves(sim, 1, 7, 100)
+    for rank in sim.ranks:
+        put(rank, (*FORWARD, "all_reduce (torch/distributed/distributed_c10d.py:99)"),
+            "collective-wait", True)  # fmt: skip
+    put(sim.rank(3), FORWARD, "compute", False)
+    sim.run(150)
+    assert sim.named() == [3]
+
+
+def test_a_rank_that_was_stopped_while_nobody_asked_and_goes_on() -> None:
+    sim = server()
+    rests(sim)
+    sim.run(60)
+    sim.rank(2).state = "T"
+    sim.run(60)
+    assert sim.named() == [2]
+    assert sim.incidents()[0].state != "resolved"
+    sim.rank(2).state = "S"
+    sim.run(30)
+    assert sim.incidents()[0].state == "resolved"

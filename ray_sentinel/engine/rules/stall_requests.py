@@ -1,0 +1,41 @@
+"""stall.requests: an inference engine has requests, and none of its own figures changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.rule import Rule, Thresholds
+from ray_sentinel.engine.serving import loads
+from ray_sentinel.model.incident import EvidenceItem, Finding
+
+
+class StallRequestsThresholds(Thresholds, frozen=True, kw_only=True):
+    """``seconds`` for which requests run or wait while nothing is counted."""
+
+    seconds: float = 60.0
+
+
+class StallRequests(Rule):
+    """A suspicion: stacks tell whether a rank is stuck, or nobody hands the requests on."""
+
+    name = "stall.requests"
+    Thresholds = StallRequestsThresholds
+
+    def evaluate(self, view: ClusterView, now: float) -> Iterator[Finding]:
+        told = loads(view, now)
+        for job in view.jobs.values() if told else ():
+            load = told.get(job.job)
+            if load is None or not job.live or not load.running + load.waiting:
+                continue
+            if load.still_seconds >= self.thresholds.seconds:
+                still = f"{load}, and nothing has got on for {load.still_seconds:.0f} s"
+                yield Finding(
+                    rule=self.name,
+                    job=job.job,
+                    attempt=job.attempt,
+                    kind="stall",
+                    severity="critical",
+                    summary=f"{job.job}: {still}",
+                    evidence=(EvidenceItem(source="server", text=still),),
+                )

@@ -1,0 +1,121 @@
+"""What a server's own metrics say of its load: requests, tokens, cache.
+
+The names are those that SGLang (``--enable-metrics``; docs.sglang.io, Production Metrics) and vLLM
+(docs.vllm.ai, Metrics) serve under ``/metrics``, and those of Ray Serve (docs.ray.io, Monitor Your
+Application) among the metrics of each Ray node, in Prometheus's text format.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from ray_sentinel.errors import InputError
+
+if TYPE_CHECKING:
+    from prometheus_client.samples import Sample
+
+RUNNING = frozenset({"sglang:num_running_reqs", "vllm:num_requests_running"})
+WAITING = frozenset({"sglang:num_queue_reqs", "vllm:num_requests_waiting"})
+FINISHED = frozenset({"sglang:num_requests_total", "vllm:request_success_total"})
+TOKENS = {
+    "sglang:prompt_tokens_total": "prompt",
+    "vllm:prompt_tokens_total": "prompt",
+    "sglang:generation_tokens_total": "generation",
+    "vllm:generation_tokens_total": "generation",
+    "sglang:realtime_tokens_total": "realtime",
+}
+"""By kind. SGLang counts the first two when a request ends, ``realtime`` as it goes on."""
+CACHE = frozenset({"sglang:token_usage", "vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"})
+THROUGHPUT = frozenset({"sglang:gen_throughput"})
+OF_SERVE = {
+    "ray_serve_replica_processing_queries": "running",
+    "ray_serve_deployment_queued_queries": "waiting",
+    "ray_serve_deployment_request_counter_total": "finished",
+    "ray_serve_deployment_error_counter_total": "finished",
+}
+"""By what they tell."""
+SERVE = "serve-"
+"""How the names of Ray Serve's deployments begin, as jobs: ``serve-APPLICATION-DEPLOYMENT``."""
+_KNOWN = frozenset({*RUNNING, *WAITING, *FINISHED, *TOKENS, *CACHE, *THROUGHPUT})
+_LINE = re.compile(rf"^(?:{'|'.join(sorted(_KNOWN))})[ {{].*$", re.MULTILINE)
+_SERVE_LINE = re.compile(rf"^(?:{'|'.join(sorted(OF_SERVE))})[ {{].*$", re.MULTILINE)
+_INSIDE = ("tp_rank", "pp_rank", "moe_ep_rank")
+"""Labels of ranks that work on the same requests: the first of them speaks for all."""
+
+
+class ServerLoad(msgspec.Struct, frozen=True, kw_only=True):
+    """All replicas behind one endpoint together. None: not told."""
+
+    running: float | None = None
+    """Requests that are being worked on."""
+    waiting: float | None = None
+    """Requests that wait to be."""
+    finished: float | None = None
+    """Requests that were answered since the server started."""
+    tokens: dict[str, float] = {}
+    """Counted since the server started, by kind."""
+    cache_ratio: float | None = None
+    """Of the fullest key-value cache."""
+    tokens_per_second: float | None = None
+
+
+def parse_load(text: str) -> ServerLoad:
+    """An engine's. Raises InputError for a text that holds none of the known figures, or cannot be
+    parsed."""
+    values: dict[str, list[float]] = {}
+    for sample in _samples(_LINE, text):
+        if all(sample.labels.get(label, "0") == "0" for label in _INSIDE):
+            values.setdefault(sample.name, []).append(sample.value)
+    if not values:
+        raise InputError("it serves no metrics of SGLang or vLLM (SGLang: --enable-metrics)")
+    tokens: dict[str, float] = {}
+    for name, kind in TOKENS.items():
+        if name in values:
+            tokens[kind] = tokens.get(kind, 0.0) + sum(values[name])
+    cache = [value for name in CACHE for value in values.get(name, ())]
+    return ServerLoad(
+        running=_sum(values, RUNNING),
+        waiting=_sum(values, WAITING),
+        finished=_sum(values, FINISHED),
+        tokens=tokens,
+        cache_ratio=max(cache, default=None),
+        tokens_per_second=_sum(values, THROUGHPUT),
+    )
+
+
+def parse_serve(text: str) -> dict[str, ServerLoad]:
+    """Of every deployment of Ray Serve that a node's metrics tell of, by ``serve-APP-DEPLOYMENT``.
+
+    Raises InputError where they cannot be parsed.
+    """
+    counts: dict[str, dict[str, float]] = {}
+    for sample in _samples(_SERVE_LINE, text):
+        labels = sample.labels
+        name = f"{SERVE}{labels.get('application', '')}-{labels.get('deployment', '')}"
+        told = OF_SERVE[sample.name]
+        count = counts.setdefault(name, {})
+        count[told] = count.get(told, 0.0) + sample.value
+    return {name: msgspec.convert(count, ServerLoad) for name, count in counts.items()}
+
+
+def _samples(wanted: re.Pattern[str], text: str) -> Iterator[Sample]:
+    """The finite samples of the lines that are wanted. Raises InputError."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    for line in wanted.findall(text):
+        try:
+            families = list(text_string_to_metric_families(line + "\n"))
+        except ValueError as error:
+            raise InputError(f"its metrics cannot be read: {error}") from None
+        for family in families:
+            yield from (sample for sample in family.samples if math.isfinite(sample.value))
+
+
+def _sum(values: dict[str, list[float]], names: Iterable[str]) -> float | None:
+    found = [value for name in names for value in values.get(name, ())]
+    return sum(found) if found else None

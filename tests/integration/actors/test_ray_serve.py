@@ -1,0 +1,74 @@
+"""Ray Serve in a watched cluster: its requests are told, and its replicas are no ranks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ray_sentinel.model.incident import Incident
+from tests.support.parts import require_module
+from tests.support.ray_cluster import RayCluster, Watched
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.integration
+
+APP = Path(__file__).parents[2] / "support/serve_app.py"
+SECONDS = 60.0
+"""Ray's nodes gather their metrics every ten seconds."""
+
+
+@pytest.fixture
+def served(ray_cluster: RayCluster, tmp_path: Path) -> Iterator[Watched]:
+    """Watched, with a deployment; requests need not be missed for five minutes."""
+    require_module("fastapi", "'ray[serve]'")
+    settings = tmp_path / "hasty.toml"
+    settings.write_text('[rules."serve.stalled"]\nseconds = 15.0\n')
+    ray_cluster.up(tmp_path / "log", RAY_SENTINEL_CONFIG=str(settings))
+    with (tmp_path / "app.log").open("w") as log:
+        app = subprocess.Popen(
+            [sys.executable, str(APP), ray_cluster.address, str(tmp_path)], stdout=log, stderr=log
+        )
+    try:
+        with ray_cluster.connected() as ray:
+            yield Watched(ray)
+    finally:
+        app.terminate()
+        try:
+            app.wait(timeout=SECONDS)
+        finally:
+            app.kill()
+        ray_cluster.down()
+
+
+def requests_on(url: str) -> dict[str, float]:
+    """The running requests that a node's :9400 tells, by series."""
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    found = (line.rsplit(" ", 1) for line in lines if line.startswith("server_requests{"))
+    return {series: float(value) for series, value in found if 'state="running"' in series}
+
+
+def test_requests_that_do_not_end(served: Watched, tmp_path: Path) -> None:
+    def running() -> float:
+        urls = [node.metrics_url for node in served.status().nodes if node.metrics_url]
+        told = [series for url in urls for series in requests_on(url).items()]
+        assert all('job="serve-app-Model"' in series for series, _ in told)
+        return sum(value for _, value in told) if told else -1.0
+
+    eventually(lambda: running() >= 0.0, "its metrics are served", SECONDS)
+    assert not any("serve-app-Model" in note for note in served.status().notes)
+    (tmp_path / "block").touch()
+    eventually(lambda: running() == 1.0, "the request is seen", SECONDS)
+
+    def noted() -> str:
+        return next((n for n in served.status().notes if n.startswith("serve-app-Model: ")), "")
+
+    note = eventually(noted, "it is noted", SECONDS)
+    assert "1 request run, 0 wait, and nothing has got on for" in note
+    assert served.status().jobs == ()
+    assert served.ask("incidents", tuple[Incident, ...]) == ()

@@ -1,0 +1,157 @@
+"""Asking an engine for its load, over real HTTP on loopback."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from ray_sentinel.actors import servers
+from ray_sentinel.actors.metrics import key_gauges
+from ray_sentinel.actors.servers import ServerLook
+from ray_sentinel.model.identity import ProcessId, Rank, RankId
+from ray_sentinel.progress.front_end import metrics_url
+
+JOB = "vllm-123"
+TEXT = "vllm:num_requests_running 2\nvllm:num_requests_waiting 5\nvllm:prompt_tokens_total 9\n"
+
+
+def engine_rank(job: str = JOB, role: str = "engine") -> Rank:
+    return Rank(
+        id=RankId(job, 0, 0),
+        process=ProcessId("h", os.getpid(), 1),
+        node="n",
+        role=role,
+        source="title",
+    )
+
+
+class Server:
+    """Answers ``/metrics`` with ``text``."""
+
+    def __init__(self) -> None:
+        outer, self.text, self.status = self, TEXT, 200
+        self.may_end = threading.Event()
+        self.may_end.set()
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.send_response(outer.status)
+                self.end_headers()
+                while not outer.may_end.wait(0.02):
+                    self.wfile.write(b"#")
+                self.wfile.write(outer.text.encode())
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.http.server_address[1]}/metrics"
+        threading.Thread(target=self.http.serve_forever, daemon=True).start()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    running = Server()
+    yield running
+    running.may_end.set()
+    running.http.shutdown()
+    running.http.server_close()
+
+
+@pytest.fixture
+def look(server: Server, monkeypatch: pytest.MonkeyPatch) -> ServerLook:
+    """Asks only when told to."""
+    monkeypatch.setattr(servers, "Loop", lambda *_, **__: None)
+    found = ServerLook(
+        lambda: server.url, lambda pid, engine: server.url if engine == "vllm" else ""
+    )
+    found.watch([engine_rank()], False)
+    return found
+
+
+def test_its_load_is_served(look: ServerLook) -> None:
+    look.look()
+    assert key_gauges(look.families()) == {
+        f'server_requests{{job="{JOB}",state="running"}}': 2.0,
+        f'server_requests{{job="{JOB}",state="waiting"}}': 5.0,
+        f'server_tokens_total{{job="{JOB}",kind="prompt"}}': 9.0,
+    }
+    (up,) = (family for family in look.families() if family.metric is servers.UP)
+    assert [sample.value for sample in up.samples] == [1.0]
+
+
+@pytest.mark.parametrize(("text", "status"), [("no metrics", 200), (TEXT, 500)])
+def test_one_that_does_not_tell_is_down_and_is_asked_again(
+    look: ServerLook, server: Server, text: str, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.text, server.status = text, status
+    look.look()
+    (family,) = look.families()
+    assert (family.metric, family.samples[0].value) == (servers.UP, 0.0)
+    server.text, server.status = TEXT, 200
+    monkeypatch.setattr(servers, "SEARCH_SECONDS", 0.0)
+    look._search_at.clear()
+    look.look()
+    assert len(look.families()) == 3
+
+
+def test_an_answer_that_trickles_in_is_waited_for_no_longer_than_others(
+    look: ServerLook, server: Server
+) -> None:
+    look._asked.seconds = 0.2
+    server.may_end.clear()
+    look.look()
+    server.may_end.set()
+    (family,) = look.families()
+    assert (family.metric, family.samples[0].value) == (servers.UP, 0.0)
+
+
+def test_old_answers_and_engines_that_have_gone_are_not_served(
+    look: ServerLook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look.look()
+    with monkeypatch.context() as patch:
+        patch.setattr(servers, "STALE_SECONDS", -1.0)
+        assert look.families() == ()
+    assert look.families()
+    look.watch([], False)
+    look.look()
+    assert look.families() == ()
+
+
+def test_only_engines_found_by_title_are_asked(look: ServerLook) -> None:
+    look.watch([engine_rank(role="trainer"), engine_rank("sglang-9")], False)
+    look.look()
+    assert look.families() == ()
+
+
+def test_the_port_of_a_process_above_that_listens_on_it() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    child = (
+        "import socket, subprocess, sys\n"
+        "s = socket.create_server(('127.0.0.1', int(sys.argv[2])))\n"
+        "p = subprocess.Popen([sys.executable, '-c', 'input()'], stdin=subprocess.PIPE)\n"
+        "print(p.pid, flush=True)\n"
+        "input()\n"
+        "p.communicate()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", child, "--port", str(port)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as front:
+        assert front.stdout is not None
+        rank = int(front.stdout.readline())
+        assert metrics_url(rank, "sglang") == f"http://127.0.0.1:{port}/metrics"
+        assert metrics_url(os.getpid(), "sglang") == "", "its children's port is not its own"
+        front.communicate("\n", timeout=30)
+    assert metrics_url(rank, "sglang") == ""
