@@ -20,9 +20,9 @@ def read_stat(pid: int, tid: int | None = None) -> Stat | None:
         return None
 
 
-def read_state(pid: int) -> str:
-    """One letter, or empty where the process is gone."""
-    stat = read_stat(pid)
+def read_state(pid: int, tid: int | None = None) -> str:
+    """One letter, of the main thread or of ``tid``; empty where it is gone."""
+    stat = read_stat(pid, tid)
     return stat.state if stat else ""
 
 

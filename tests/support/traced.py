@@ -19,6 +19,15 @@ from tests.support.waiting import eventually
 SOURCES = {
     "asleep": "import time\ndef work():\n    time.sleep(600)\n",
     "spinning": "def work():\n    n = 0\n    while True:\n        n += 1\n",
+    "busy_server": """
+        import threading, time
+        def train():
+            time.sleep(600)
+        def work():
+            threading.Thread(target=train, name="train").start()
+            while True:
+                pass
+        """,
     "fifo": "import sys\ndef work():\n    open(sys.argv[1]).read()\n",
     "locked": """
         import threading
@@ -73,7 +82,7 @@ class Processes:
         self.started.append(child)
         assert child.stdout is not None
         assert child.stdout.readline() == b"ready\n"
-        wanted = "R" if kind == "spinning" else "S"
+        wanted = "R" if kind in ("spinning", "busy_server") else "S"
         eventually(lambda: read_state(child.pid) == wanted, f"state {wanted}", every=0.02)
         time.sleep(0.3)  # from "ready" to the call that blocks
         return identity(child.pid)

@@ -20,7 +20,7 @@ from ray_sentinel.evidence.stacks import parse
 from ray_sentinel.evidence.stacks.astext import as_text
 from ray_sentinel.evidence.stacks.problems import explain_output
 from ray_sentinel.model.identity import ProcessId
-from ray_sentinel.model.stacks import StackTrace
+from ray_sentinel.model.stacks import StackTrace, ThreadStack
 
 MISSING = "py-spy is not installed on this node: pip install py-spy"
 _TRIES = 3
@@ -87,16 +87,19 @@ def _refused(stderr: bytes) -> bool:
 
 def _with_state(trace: StackTrace) -> StackTrace:
     """Add the scheduler's word: py-spy cannot tell idle from active on older Pythons."""
-    state = read_state(trace.process.pid)
+    pid = trace.process.pid
+    state = read_state(pid)
     if not state:
         return trace
-    threads = tuple(
-        msgspec.structs.replace(thread, active=state == "R", state=state)
-        if thread.main and thread.active is None
-        else thread
-        for thread in trace.threads
-    )
+    threads = tuple(_thread_with_state(pid, thread) for thread in trace.threads)
     return msgspec.structs.replace(trace, threads=threads, state=state)
+
+
+def _thread_with_state(pid: int, thread: ThreadStack) -> ThreadStack:
+    tid = pid if thread.main else thread.tid
+    state = read_state(pid, tid) if tid else ""
+    active = state == "R" if state and thread.active is None else thread.active
+    return msgspec.structs.replace(thread, active=active, state=state)
 
 
 TRACER = PySpy()

@@ -24,6 +24,8 @@ _PREFERRED: tuple[Tool, ...] = (
     "gdb",
     "kernel",
 )
+_OF_ALL = ("T", "t", "Z", "X")
+"""States of a whole process: of any other, its state is its main thread's alone."""
 _ONLY_HELPERS = "only libraries' own threads are there: the thread that trains is missing"
 _COLLECTIVE_KERNEL = ("nccl", "rccl", "msccl", "deep_ep", "nvshmem", "symm_mem", "multimem")
 
@@ -63,7 +65,7 @@ def classify(trace: StackTrace, reader: Reader | None = None, tid: int | None = 
         operation=reading.operation,
         thread=thread.name or (str(thread.tid) if thread.tid else ""),
         active=thread.active,
-        state=fact.state or thread.state,
+        state=_state(trace, thread),
         holds_gil=thread.holds_gil,
         gil_waiters=waiters,
         keeps_gil=_keeps_gil(thread, reading, waiters),
@@ -85,6 +87,13 @@ def classify_process(traces: Sequence[StackTrace], reader: Reader | None = None)
     tid = training_tid(ordered, reader)
     facts = [classify(trace, reader, tid) for trace in ordered]
     return facts[0] if len(facts) == 1 else _combined(ordered, facts, reader, tid)
+
+
+def _state(trace: StackTrace, thread: ThreadStack) -> str:
+    """The scheduler's word on one thread, which is seldom the process's."""
+    if trace.state in _OF_ALL:
+        return trace.state
+    return thread.state or (trace.state if thread.main else "")
 
 
 def _combined(

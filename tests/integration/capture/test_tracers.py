@@ -64,6 +64,15 @@ def test_kernel_stacks_tell_the_reason_without_a_pause(
     assert classify(result.trace).activity == activity
 
 
+def test_each_thread_has_its_own_state(processes: Processes) -> None:
+    """Not the main thread's: where that serves a controller, another one trains."""
+    trace = run("py-spy", processes.start("busy_server")).trace
+    (main,) = [thread for thread in trace.threads if thread.main]
+    (train,) = [thread for thread in trace.threads if not thread.main]
+    assert (trace.state, main.state, main.active) == ("R", "R", True)
+    assert (train.state, train.active) == ("S", False)
+
+
 def test_the_gil_held_in_c_is_seen(processes: Processes) -> None:
     process = processes.start("gil_sleeper")
     for tool in ("py-spy", "py-spy-native"):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from ray_sentinel.evidence.stacks import Reader, classify, classify_process, parse
 from ray_sentinel.evidence.stacks.names import plain
 from ray_sentinel.evidence.stacks.reading import operation_name
+from ray_sentinel.evidence.stacks.scene import fault_kind
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import StackFact, StackTrace
 from tests.support.stack_lines import PROCESS, main_fact, thread
@@ -221,6 +223,25 @@ def test_the_kernels_word_on_the_main_thread_is_not_one_on_the_thread_that_train
     assert (found.activity, found.signature[-1]) == ("sleep", "loop (train.py:24)")
     half = StackTrace(process=PROCESS, tool="kernel", at=1.0, threads=(polls,))
     assert classify_process([spy, half]).label == classify(spy).label
+
+
+def test_the_state_of_the_process_is_its_main_threads() -> None:
+    busy = thread("main_loop ray/_private/worker.py:1069", "<module> w.py:9", main=True, tid=7)
+    still = msgspec.structs.replace(
+        thread("loop train.py:24", "run threading.py:982", name="TrainingThread(f)", tid=9),
+        active=False,
+    )
+    trace = StackTrace(process=PROCESS, tool="py-spy", at=1.0, threads=(busy, still), state="R")
+    found = classify(trace)
+    assert (found.signature[-1], found.state) == ("loop (train.py:24)", "")
+    assert fault_kind(found, "stuck") == "host-stuck"
+    sleeper = msgspec.structs.replace(still, state="S")
+    asleep = msgspec.structs.replace(trace, threads=(busy, sleeper))
+    assert classify(asleep).state == "S"
+    stopped = msgspec.structs.replace(asleep, state="T")
+    assert classify(stopped).state == "T"
+    alone = msgspec.structs.replace(trace, threads=(busy,))
+    assert classify(alone).state == "R"
 
 
 def test_a_tool_that_failed_does_not_hide_another() -> None:
