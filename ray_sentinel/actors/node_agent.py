@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 from functools import partial
@@ -48,30 +47,30 @@ class NodeAgent:
         """The process id: proof of life."""
         return os.getpid()
 
-    async def sample(self, ranks: bytes) -> bytes:
+    def sample(self, ranks: bytes) -> bytes:
         """One round of harmless stacks of some ranks: ``Sampled``."""
         wanted = unpack(ranks, tuple[Rank, ...])
-        return pack(await asyncio.to_thread(self._station.evidence.sample, wanted))
+        return pack(self._station.evidence.sample(wanted))
 
-    async def flight_recorder(self, ranks: bytes) -> bytes:
+    def flight_recorder(self, ranks: bytes) -> bytes:
         """The flight recorders of some ranks: ``Dumps``."""
         wanted = unpack(ranks, tuple[Rank, ...])
-        return pack(await asyncio.to_thread(self._station.evidence.flight_recorder, wanted))
+        return pack(self._station.evidence.flight_recorder(wanted))
 
-    async def nccl_ras(self, ranks: bytes) -> bytes:
+    def nccl_ras(self, ranks: bytes) -> bytes:
         """What NCCL's RAS service says, asked from here for some ranks: ``RasPolls``."""
         wanted = unpack(ranks, tuple[Rank, ...])
         setting = self._station.config.nccl_ras.poll
-        return pack(await asyncio.to_thread(poll_ranks, wanted, setting))
+        return pack(poll_ranks(wanted, setting))
 
-    async def capture(self, request: bytes) -> bytes:
+    def capture(self, request: bytes) -> bytes:
         """All tools against some ranks, a ``CaptureRequest``: ``Captured``."""
         wanted = unpack(request, CaptureRequest)
-        return pack(await asyncio.to_thread(self._station.evidence.capture, wanted))
+        return pack(self._station.evidence.capture(wanted))
 
-    async def inspect(self) -> bytes:
+    def inspect(self) -> bytes:
         """This node looked at now: a ``NodeView``."""
-        return pack(await asyncio.to_thread(self._view))
+        return pack(self._view())
 
     def _view(self) -> NodeView:
         node = self._station.node
@@ -79,12 +78,12 @@ class NodeAgent:
             host=node.host, node_id=node.id, address=node.address, session=session_logs()
         )
 
-    async def install_plugin(self, name: str, data: bytes) -> str:
+    def install_plugin(self, name: str, data: bytes) -> str:
         """Put a collector's file on this node; where it lies. Raises InputError."""
-        return str(await asyncio.to_thread(self._station.runner.install_plugin, name, data))
+        return str(self._station.runner.install_plugin(name, data))
 
-    async def close(self) -> list[str]:
+    def close(self) -> list[str]:
         """End what was started here; returns what could not be ended."""
         if self._cluster is not None:
             self._cluster.close()
-        return await asyncio.to_thread(self._station.close)
+        return self._station.close()

@@ -59,7 +59,7 @@ def has_agent(node_id: str) -> bool:
 
 def start_agent(node: RayNode, config: bytes) -> Any:
     """The node's agent; made, or found if it is there already."""
-    from ray_sentinel.actors.agent import Agent
+    from ray_sentinel.actors.agent import CALLS_AT_ONCE, Agent
 
     name = agent_name(node.id)
     try:
@@ -74,6 +74,7 @@ def start_agent(node: RayNode, config: bytes) -> Any:
         "num_cpus": 0,
         "max_restarts": -1,
         "max_task_retries": 0,
+        "max_concurrency": CALLS_AT_ONCE,
         # Ray's table of tasks is the job's.
         "enable_task_events": False,
         "scheduling_strategy": PlacementGroupSchedulingStrategy(
