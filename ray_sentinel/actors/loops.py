@@ -64,6 +64,7 @@ class Loop:
             due = max(due + self._interval, time.monotonic())
             if self._wake.wait(max(0.0, due - time.monotonic())):
                 self._wake.clear()
+                due = time.monotonic()
 
     def _guarded(self) -> None:
         try:

@@ -55,6 +55,11 @@ CAPTURE_SECONDS = Metric(
 )
 
 KEY_SERIES = (
+    "server_requests",
+    "server_requests_finished_total",
+    "server_tokens_total",
+    "server_kv_cache_ratio",
+    "server_tokens_per_second",
     "hw_gpu_info",
     "hw_gpu_utilization_ratio",
     "hw_gpu_power_watts",
@@ -94,11 +99,6 @@ KEY_SERIES = (
     "hw_disk_free_bytes",
     "hw_disk_total_bytes",
     "hw_gpu_nvlink_errors_total",
-    "server_requests",
-    "server_requests_finished_total",
-    "server_tokens_total",
-    "server_kv_cache_ratio",
-    "server_tokens_per_second",
 )
 """What the agent sends to the coordinator: for the rules and the embedded history. In the order in
 which ``MOST_KEYS`` cuts them off where a node has very many."""

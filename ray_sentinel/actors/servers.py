@@ -106,7 +106,8 @@ class ServerLook:
         now = time.monotonic()
         if job not in self._urls and now >= self._search_at.get(job, 0.0):
             self._search_at[job] = now + SEARCH_SECONDS
-            if url := self._find(rank.process.pid, job.partition("-")[0]):
+            engine = "vllm" if rank.command.startswith("VLLM::") else "sglang"
+            if url := self._find(rank.process.pid, engine):
                 self._urls[job] = url
         return self._urls.get(job, "")
 

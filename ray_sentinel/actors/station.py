@@ -91,7 +91,7 @@ class Station:
         self._problems: deque[str] = deque(maxlen=MOST_PROBLEMS)
         self._neighbours = Neighbours(SETTLE_SECONDS, time.monotonic())
         self._raylets_due = 0.0
-        self._gauges_at = 0.0
+        self._gauges_at = float("-inf")
         self._loop: Loop | None = None
         missing = missing_tracer()
         if missing:
@@ -212,7 +212,7 @@ class Station:
             ranks=tuple(map(finite, ranks)),
             exits=tuple(map(finite, self._outbox.exits())),
             collectors=self.runner.statuses(),
-            gauges=self._gauges(now),
+            gauges=self._gauges(),
             events=self._outbox.take_events(),
             metrics_url=self.exporting.url,
         )
@@ -232,8 +232,9 @@ class Station:
         else:
             self._take_receipt(receipt)
 
-    def _gauges(self, now: float) -> dict[str, float]:
+    def _gauges(self) -> dict[str, float]:
         """The key series, now and then: they change with the collectors' cycles, not with ours."""
+        now = time.monotonic()
         if now - self._gauges_at < GAUGES_SECONDS:
             return {}
         self._gauges_at = now

@@ -44,8 +44,9 @@ SERVE = "serve-"
 _KNOWN = frozenset({*RUNNING, *WAITING, *FINISHED, *TOKENS, *CACHE, *THROUGHPUT})
 _LINE = re.compile(rf"^(?:{'|'.join(sorted(_KNOWN))})[ {{].*$", re.MULTILINE)
 _SERVE_LINE = re.compile(rf"^(?:{'|'.join(sorted(OF_SERVE))})[ {{].*$", re.MULTILINE)
-_INSIDE = ("tp_rank", "pp_rank", "moe_ep_rank")
-"""Labels of ranks that work on the same requests: the first of them speaks for all."""
+_INSIDE = ("pp_rank", "tp_rank", "moe_ep_rank")
+"""Labels of ranks that work on the same requests: the first of each replica speaks for all. With
+data-parallel attention they are numbered through all replicas, not from 0 in each."""
 
 
 class ServerLoad(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,10 +68,15 @@ class ServerLoad(msgspec.Struct, frozen=True, kw_only=True):
 def parse_load(text: str) -> ServerLoad:
     """An engine's. Raises InputError for a text that holds none of the known figures, or cannot be
     parsed."""
-    values: dict[str, list[float]] = {}
+    replicas: dict[tuple[str, str], list[Sample]] = {}
     for sample in _samples(_LINE, text):
-        if all(sample.labels.get(label, "0") == "0" for label in _INSIDE):
-            values.setdefault(sample.name, []).append(sample.value)
+        # SGLang tells some figures once more for each priority.
+        if not sample.labels.get("priority"):
+            replicas.setdefault((sample.name, sample.labels.get("dp_rank", "")), []).append(sample)
+    values: dict[str, list[float]] = {}
+    for (name, _), told in replicas.items():
+        first = min(map(_inside, told))
+        values.setdefault(name, []).extend(s.value for s in told if _inside(s) == first)
     if not values:
         raise InputError("it serves no metrics of SGLang or vLLM (SGLang: --enable-metrics)")
     tokens: dict[str, float] = {}
@@ -114,6 +120,11 @@ def _samples(wanted: re.Pattern[str], text: str) -> Iterator[Sample]:
             raise InputError(f"its metrics cannot be read: {error}") from None
         for family in families:
             yield from (sample for sample in family.samples if math.isfinite(sample.value))
+
+
+def _inside(sample: Sample) -> tuple[int, ...]:
+    ranks = (sample.labels.get(label, "") for label in _INSIDE)
+    return tuple(int(rank) if rank.isdecimal() and len(rank) < 10 else 0 for rank in ranks)
 
 
 def _sum(values: dict[str, list[float]], names: Iterable[str]) -> float | None:

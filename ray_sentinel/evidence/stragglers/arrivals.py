@@ -20,6 +20,9 @@ from ray_sentinel.evidence.flight_recorder.load import load
 
 Floats = npt.NDArray[np.float64]
 
+MOST_NANOSECONDS = 2**63
+"""Of the recorder's clock, a signed number of 64 bits: more is damage."""
+
 
 class Table(msgspec.Struct, kw_only=True, eq=False):
     """The collectives of one group that all of its ranks have recorded."""
@@ -29,7 +32,8 @@ class Table(msgspec.Struct, kw_only=True, eq=False):
     created: Floats
     """Unix seconds, collectives × ranks, in their order."""
     durations: Floats | None = None
-    """Seconds on the device, likewise; None where nobody measured."""
+    """Seconds on the device, likewise; 0 for all ranks of a collective that was not measured on
+    all; None where few were."""
 
 
 class Call(NamedTuple):
@@ -74,7 +78,7 @@ def _calls(data: bytes) -> dict[str, dict[int, Call]]:
         if entry is None or entry.p2p or entry.op not in NEEDS_EVERYONE:
             continue
         created = number(raw.get("time_created_ns"))
-        if created:
+        if created is not None and 0 < created < MOST_NANOSECONDS:
             calls = found.setdefault("/".join(entry.group), {})
             calls[entry.collective_seq] = Call(created / 1e9, _duration(raw), entry.signature())
     return found
@@ -82,9 +86,9 @@ def _calls(data: bytes) -> dict[str, dict[int, Call]]:
 
 def _duration(raw: Mapping[Any, Any]) -> float:
     value = raw.get("duration_ms")
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0:
-        return value / 1000.0
-    return float("nan")
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return float("nan")
+    return value / 1000.0 if 0 < value < MOST_NANOSECONDS else float("nan")
 
 
 def _table(group: str, of: dict[int, dict[int, Call]]) -> Table | None:
@@ -95,6 +99,7 @@ def _table(group: str, of: dict[int, dict[int, Call]]) -> Table | None:
     if len(shared) < 2:
         return None
     both = np.array([[of[rank][seq][:2] for rank in ranks] for seq in shared], dtype=np.float64)
-    measured = np.isfinite(both[:, :, 1])
-    durations = np.where(measured, both[:, :, 1], 0.0) if measured.mean() > 0.8 else None
+    # A rank that alone was not measured would seem never to wait.
+    measured = np.asarray(np.isfinite(both[:, :, 1]).all(axis=1))
+    durations = np.where(measured[:, None], both[:, :, 1], 0.0) if measured.mean() > 0.8 else None
     return Table(group=group, ranks=ranks, created=both[:, :, 0], durations=durations)

@@ -31,6 +31,7 @@ BLOCKS = 10
 """Parts of the time; how they scatter tells what is chance."""
 LINK_CONFIDENCE = 0.8
 """The spread of a link's own transfers was looked at; what else they carried is not known."""
+TOO_FEW = "the dumps have too few collectives of all ranks in common"
 FEW = 4
 """The slow are at most one in so many; one is always few among three."""
 
@@ -52,19 +53,16 @@ def explain(
     calls, problems = read(dumps, names or {})
     groups = tables(calls)
     if not groups or len(groups[0].created) - 1 < LEAST_ROUNDS:
-        return StragglerFacts(
-            kind="cannot-tell",
-            evidence=("the dumps have too few collectives of all ranks in common",),
-            problems=tuple(problems),
+        found = StragglerFacts(kind="cannot-tell", evidence=(TOO_FEW,), problems=tuple(problems))
+    else:
+        found = judge(
+            groups[0],
+            groups[1:],
+            hosts=hosts or {},
+            offsets=offsets,
+            window=window,
+            problems=problems,
         )
-    found = judge(
-        groups[0],
-        groups[1:],
-        hosts=hosts or {},
-        offsets=offsets,
-        window=window,
-        problems=problems,
-    )
     link = slow_link(calls, hosts or {})
     return found if link is None else _with_link(found, link)
 
@@ -114,7 +112,7 @@ def _with_link(found: StragglerFacts, link: SlowLink) -> StragglerFacts:
         host=link.host,
         cost=round(min(1.0, link.seconds / found.seconds), 4) if found.seconds else 0.0,
         confidence=LINK_CONFIDENCE,
-        evidence=(*found.evidence[:1], *link.evidence),
+        evidence=(*(found.evidence[:1] if found.rounds else ()), *link.evidence),
     )
 
 

@@ -7,6 +7,7 @@ many hosts, should take the same time; one that takes longer, always, has a slow
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -77,8 +78,9 @@ def _transfers(of: Sequence[Mapping[int, Call]]) -> dict[Signature, list[float]]
     found: dict[Signature, list[float]] = {}
     for number in sorted(set.intersection(*map(set, of))):
         members = [calls[number] for calls in of]
-        shortest = min(call.duration for call in members)
-        if shortest == shortest and len({call.signature for call in members}) == 1:
+        timed = all(math.isfinite(call.duration) for call in members)
+        if timed and len({call.signature for call in members}) == 1:
+            shortest = min(call.duration for call in members)
             found.setdefault(members[0].signature, []).append(shortest)
     return found
 

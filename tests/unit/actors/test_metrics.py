@@ -117,3 +117,15 @@ def test_what_is_no_number_stays_out_of_the_log() -> None:
     assert kept.scalars == {"lr": 0.1}
     load = Metric("hw_load1", "gauge", "")
     assert metrics.key_gauges([Family(load, (load(float("inf")),))]) == {}
+
+
+def test_thousands_of_links_do_not_push_a_server_s_requests_out() -> None:
+    link = Metric("hw_gpu_nvlink_errors_total", "counter", "", ("link",))
+    requests = Metric("server_requests", "gauge", "", ("state",))
+    found = metrics.key_gauges(
+        [
+            Family(link, tuple(link(0.0, str(i)) for i in range(2 * metrics.MOST_KEYS))),
+            Family(requests, (requests(3.0, "waiting"),)),
+        ]
+    )
+    assert found['server_requests{state="waiting"}'] == 3.0

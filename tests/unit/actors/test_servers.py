@@ -22,13 +22,14 @@ JOB = "vllm-123"
 TEXT = "vllm:num_requests_running 2\nvllm:num_requests_waiting 5\nvllm:prompt_tokens_total 9\n"
 
 
-def engine_rank(job: str = JOB, role: str = "engine") -> Rank:
+def engine_rank(job: str = JOB, role: str = "engine", command: str = "VLLM::Worker_TP0") -> Rank:
     return Rank(
         id=RankId(job, 0, 0),
         process=ProcessId("h", os.getpid(), 1),
         node="n",
         role=role,
         source="title",
+        command=command,
     )
 
 
@@ -127,9 +128,16 @@ def test_old_answers_and_engines_that_have_gone_are_not_served(
 
 
 def test_only_engines_found_by_title_are_asked(look: ServerLook) -> None:
-    look.watch([engine_rank(role="trainer"), engine_rank("sglang-9")], False)
+    other = engine_rank("sglang-9", command="sglang::scheduler_TP0")
+    look.watch([engine_rank(role="trainer"), other], False)
     look.look()
     assert look.families() == ()
+
+
+def test_an_engine_is_known_whatever_its_job_is_called(look: ServerLook) -> None:
+    look.watch([engine_rank("slurm-12.0")], False)
+    look.look()
+    assert look.families()
 
 
 def test_the_port_of_a_process_above_that_listens_on_it() -> None:

@@ -77,6 +77,22 @@ def test_ranks_that_share_their_requests_count_once() -> None:
     assert parse_load(text).running == 21.0
 
 
+def test_replicas_of_attention_are_numbered_through_and_all_count() -> None:
+    text = "".join(
+        f'sglang:num_running_reqs{{dp_rank="{r}",tp_rank="{r}",moe_ep_rank="{r}"}} {r}\n'
+        for r in range(8)
+    )
+    assert parse_load(text).running == 28.0
+
+
+def test_queues_of_priorities_are_parts_of_the_whole() -> None:
+    text = "".join(
+        f'sglang:num_queue_reqs{{tp_rank="0",priority="{priority}"}} {count}\n'
+        for priority, count in (("", 7), ("0", 3), ("1", 4))
+    )
+    assert parse_load(text).waiting == 7.0
+
+
 def test_what_is_no_number_is_left_out() -> None:
     load = parse_load("vllm:num_requests_running NaN\nvllm:num_requests_waiting 2\n")
     assert (load.running, load.waiting) == (None, 2.0)

@@ -136,3 +136,26 @@ def test_too_little_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     broken = explain({0: b"no dump", **{r: d for r, d in dumps_of(7, 20, {}).items() if r}})
     assert broken.problems
     assert kind(broken) == "even"
+
+
+def test_ranks_that_were_not_timed_do_not_seem_never_to_wait() -> None:
+    for seed in range(10):
+        dumps = dumps_of(seed, 30, {}, timed=True, noise=0.2)
+        dumps[3] = without_durations(dumps[3])
+        assert explain(dumps).kind in ("even", "cannot-tell")
+
+
+def without_durations(dump: bytes) -> bytes:
+    data = json.loads(dump)
+    for entry in data["entries"]:
+        entry["duration_ms"] = None
+    return json.dumps(data).encode()
+
+
+@pytest.mark.parametrize("field", ["time_created_ns", "duration_ms"])
+def test_a_number_beyond_all_clocks_is_left_out(field: str) -> None:
+    dumps = dumps_of(1, 30, {}, timed=True)
+    data = json.loads(dumps[2])
+    data["entries"][4][field] = 10**400
+    dumps[2] = json.dumps(data).encode()
+    assert explain(dumps).kind in ("even", "cannot-tell")

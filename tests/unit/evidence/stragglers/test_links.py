@@ -15,9 +15,15 @@ HOSTS = {rank: f"node{rank // 2}" for rank in range(WORLD)}
 
 
 def dumps_of(
-    seed: int, slow: dict[int, float], *, timed: bool = True, ranks: dict[int, float] | None = None
+    seed: int,
+    slow: dict[int, float],
+    *,
+    timed: bool = True,
+    ranks: dict[int, float] | None = None,
+    together: int = 30,
 ) -> dict[int, bytes]:
-    """``slow``: pair (its lower rank) → factor of its transfers; ``ranks``: of a rank's work."""
+    """``slow``: pair (its lower rank) → factor of its transfers; ``ranks``: of a rank's work;
+    ``together``: steps, the last of 30, in which all ranks call a collective."""
     dice = random.Random(seed)
     transfer, step = dice.uniform(0.01, 0.2), dice.uniform(0.1, 1.0)
     now = 1.7e9
@@ -57,7 +63,8 @@ def dumps_of(
                 free[r] = last + takes
         end = max(free.values()) + 0.002
         for r, at in free.items():
-            record(r, "0", number, at, end - at)
+            if number > 30 - together:
+                record(r, "0", number, at, end - at)
         now = end
     return {
         rank: json.dumps({"version": "2.10", "entries": found}).encode()
@@ -102,3 +109,10 @@ def test_who_waits_in_its_pair_for_a_slow_rank_is_not_slow(timed: bool) -> None:
 
 def test_untimed_devices_tell_of_no_link() -> None:
     assert explain(dumps_of(9, {1: 3.0}, timed=False), hosts=HOSTS).kind != "slow-link"
+
+
+@pytest.mark.parametrize("together", [0, 6, 30])
+def test_a_link_is_named_however_often_all_ranks_meet(together: int) -> None:
+    facts = explain(dumps_of(3, {2: 3.0}, together=together), hosts=HOSTS)
+    assert (facts.kind, facts.ranks) == ("slow-link", (2, 10))
+    assert "too few" not in " ".join(facts.evidence)
