@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 from ray_sentinel.doctor import nvidia_smi
-from ray_sentinel.errors import SentinelError, UnreachableError
-from ray_sentinel.serving.client import get_json
+from ray_sentinel.errors import SentinelError
+from ray_sentinel.page_name import jobs_on
 from ray_sentinel.supervise.descendants import descendants
 from ray_sentinel.supervise.folder import State
 from ray_sentinel.supervise.ports import listened_on, ports_of
 
-PAGE_SECONDS = 3.0
-"""For one answer of the coordinator's page."""
 SLACK_BYTES = 1 << 30
 """More than before the run that a GPU may have in use: drivers keep a little."""
 
@@ -23,9 +20,14 @@ class Clearance:
     """Remembers what was in use before the run: that is somebody else's."""
 
     def __init__(
-        self, argv: Sequence[str], environ: Mapping[str, str], job: str, page: str
+        self,
+        argv: Sequence[str],
+        environ: Mapping[str, str],
+        job_name: Callable[[], str],
+        page: str,
     ) -> None:
-        self._job, self._page = job, page
+        """``job_name`` gives what the coordinator, at the address ``page``, calls the job."""
+        self._job_name, self._page = job_name, page
         wanted = ports_of(argv, environ)
         # A port that somebody held before the run will not become free by waiting.
         self._ports = () if listened_on(wanted) else wanted
@@ -46,23 +48,15 @@ class Clearance:
         return ""
 
     def _ranks(self) -> str:
+        name = self._job_name()
         for job in jobs_on(self._page) if self._page else ():
-            if job.get("job") != self._job or job.get("ended"):
+            if job.job != name or job.ended:
                 continue
-            for rank in job.get("ranks", ()):
-                if rank.get("state") not in ("exited", "dead", "ended"):
-                    where = f"{rank.get('host')} (pid {rank.get('pid')})"
-                    return f"rank {rank.get('rank')} of the old attempt still runs on {where}"
+            for rank in job.ranks:
+                if rank.state not in ("exited", "dead", "ended"):
+                    where = f"{rank.host} (pid {rank.pid})"
+                    return f"rank {rank.rank} of the old attempt still runs on {where}"
         return ""
-
-
-def jobs_on(page: str) -> list[dict[str, Any]]:
-    """The jobs that the coordinator knows; none where it does not answer."""
-    try:
-        found = get_json(f"{page.rstrip('/')}/api/v1/ranks", seconds=PAGE_SECONDS)
-    except UnreachableError:
-        return []
-    return found if isinstance(found, list) else []
 
 
 def _used() -> dict[str, int]:

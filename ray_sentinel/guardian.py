@@ -27,6 +27,7 @@ from ray_sentinel.logs.checkpoints import scan_checkpoints
 from ray_sentinel.logs.triage import triage_path
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.model.incident import Incident
+from ray_sentinel.page_name import PAGE_SECONDS, PageName
 from ray_sentinel.progress.reader import RecordReader
 from ray_sentinel.serving.client import get_json
 from ray_sentinel.supervise.actions import Result
@@ -44,8 +45,6 @@ from ray_sentinel.supervise.supervisor import Supervisor
 from ray_sentinel.supervise.task import Task
 from ray_sentinel.supervise.terminal import Terminal
 
-PAGE_SECONDS = 3.0
-"""For one answer of the coordinator's page."""
 MOST_CAPTURED = 64
 """Processes whose stacks are taken where no agent does it."""
 MOST_DEEPER = 4
@@ -111,14 +110,16 @@ def run(
     where = page_address(page, settings)
     told = notifier or Notifier(settings_of(settings.notify))
     reader = RecordReader(None)
+    tell = say or (lambda text: None)
+    known = PageName(name, where, tell, task.folder / "page_name")
     parts = Parts(
         explain=explain,
         scan=scan_checkpoints,
-        watch=(lambda job, since: look_at_page(where, job, since)) if where else None,
+        watch=(lambda _, since: look_at_page(where, known.now(), since)) if where else None,
         capture=lambda state, folder, why: capture(settings, state, folder, why),
-        steps=lambda job, attempt: last_step(reader, job, attempt),
-        clear=Clearance(task.argv, task.environ, name, where).problem,
-        say=say or (lambda text: None),
+        steps=lambda _, attempt: last_step(reader, known.last, attempt),
+        clear=Clearance(task.argv, task.environ, lambda: known.last, where).problem,
+        say=tell,
         notify=lambda event, text: told.tell(run_notice(name, event, text)),
         drain=(lambda node: drain(node, task.environ)) if drain_bad_nodes else None,
     )

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ray_sentinel.clearance import Clearance
 from ray_sentinel.supervise.folder import State
+from tests.support.coordinator_page import Page, a_job, a_rank
 
 pytestmark = pytest.mark.integration
 
@@ -23,9 +20,9 @@ GONE = State(keeper=2**22 + 1, keeper_start=1)
 def test_a_port_that_the_old_attempt_left_open() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = str(server.getsockname()[1])
-        before = Clearance([], {"MASTER_PORT": port}, "job", "")
+        before = Clearance([], {"MASTER_PORT": port}, lambda: "job", "")
         assert before.problem(GONE) == "", "it was held before the run: waiting would not help"
-    clear = Clearance([], {"MASTER_PORT": port}, "job", "")
+    clear = Clearance([], {"MASTER_PORT": port}, lambda: "job", "")
     assert clear.problem(GONE) == ""
     with socket.create_server(("127.0.0.1", int(port))):
         assert clear.problem(GONE) == f"port {port} is still held by pid {os.getpid()}"
@@ -45,7 +42,7 @@ def test_gpu_memory_that_has_not_come_back(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     use(20_000)
-    clear = Clearance([], {}, "job", "")
+    clear = Clearance([], {}, lambda: "job", "")
     assert clear.problem(GONE) == "", "what others used before the run is theirs"
     use(60_000)
     assert "H100 GPU-1 has 39.1 GiB more in use" in clear.problem(GONE)
@@ -53,33 +50,15 @@ def test_gpu_memory_that_has_not_come_back(tmp_path: Path, monkeypatch: pytest.M
     assert clear.problem(GONE) == ""
 
 
-def test_ranks_that_still_run_on_other_nodes() -> None:
-    ranks = [
-        {"rank": 0, "state": "exited"},
-        {"rank": 3, "state": "running", "host": "n2", "pid": 7},
-    ]
-    jobs: list[dict[str, Any]] = [{"job": "job", "ended": False, "ranks": ranks}]
+def test_ranks_that_still_run_on_other_nodes(page: Page) -> None:
+    ranks = (a_rank(0, "exited"), a_rank(3))
+    page.answer = [a_job("job", *ranks)]
+    clear = Clearance([], {}, lambda: "job", page.url)
+    assert "rank 3 of the old attempt still runs on n2" in clear.problem(GONE)
+    assert Clearance([], {}, lambda: "another", page.url).problem(GONE) == ""
+    page.answer = [a_job("job", *ranks, ended=True)]
+    assert clear.problem(GONE) == ""
 
-    class Page(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(json.dumps(jobs).encode())
 
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Page)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        page = f"http://127.0.0.1:{server.server_address[1]}"
-        assert "rank 3 of the old attempt still runs on n2" in Clearance(
-            [], {}, "job", page
-        ).problem(GONE)
-        assert Clearance([], {}, "another", page).problem(GONE) == ""
-        jobs[0]["ended"] = True
-        assert Clearance([], {}, "job", page).problem(GONE) == ""
-    finally:
-        server.shutdown()
-        server.server_close()
-    assert Clearance([], {}, "job", page).problem(GONE) == "", "nobody answers"
+def test_nobody_who_could_tell_of_other_nodes() -> None:
+    assert Clearance([], {}, lambda: "job", "http://127.0.0.1:9").problem(GONE) == ""
