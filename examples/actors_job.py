@@ -1,7 +1,8 @@
 """A job of Ray actors as verl or OpenRLHF build it: rollout, reward and a group of trainers.
 
 The controller attaches, and so does each trainer, with its rank; the other actors are found from
-outside. ``python examples/actors_job.py``; it ends by itself.
+outside. ``python examples/actors_job.py``, on one machine: not with RAY_ADDRESS set to a cluster of
+several nodes. It ends by itself.
 """
 
 import os

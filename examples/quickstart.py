@@ -1,6 +1,7 @@
 """Twenty lines of a user's own: a training over Ray, watched, in which one rank gets stuck.
 
-Run it with ``python examples/quickstart.py``; it ends by itself after the verdict.
+Run it with ``python examples/quickstart.py``, on one machine: not with RAY_ADDRESS set to a cluster
+of several nodes. It ends by itself after the verdict.
 """
 
 import os

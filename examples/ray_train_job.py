@@ -1,7 +1,9 @@
 """A Ray Train job, watched: the driver and every worker attach; nothing else changes.
 
-Run it with ``python examples/ray_train_job.py``, or under ``ray-sentinel run --``: it resumes from
-RAY_SENTINEL_CHECKPOINT where that is set.
+Run it with ``python examples/ray_train_job.py``, or supervised, with STORAGE a folder that all
+nodes see: ``ray-sentinel run --job ray-train-example --checkpoint-dir $STORAGE/ray-train-example
+-- python examples/ray_train_job.py``. It resumes from RAY_SENTINEL_CHECKPOINT where that is set;
+STEPS is how many it makes (100).
 """
 
 import os
@@ -11,7 +13,7 @@ import ray
 import torch
 from ray import train
 from ray.train import Checkpoint, RunConfig, ScalingConfig
-from ray.train.torch import TorchTrainer, prepare_model
+from ray.train.torch import TorchTrainer, get_device, prepare_model
 
 import ray_sentinel
 
@@ -25,11 +27,12 @@ def train_loop(config: dict) -> None:
     begin = 0
     if config["resume"]:
         with sentinel.phase("model_load"):
-            state = torch.load(os.path.join(config["resume"], "model.pt"))
+            file = os.path.join(config["resume"], "model.pt")
+            state = torch.load(file, map_location=get_device())
             model.load_state_dict(state["model"])
             begin = state["step"]
     for step in range(begin + 1, config["steps"] + 1):
-        inputs = torch.randn(32, 8)
+        inputs = torch.randn(32, 8, device=get_device())
         loss = torch.nn.functional.mse_loss(model(inputs), inputs.sum(1, keepdim=True))
         optimizer.zero_grad()
         loss.backward()

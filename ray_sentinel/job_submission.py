@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ray_sentinel.clock import Clock, SystemClock
-from ray_sentinel.config import load
+from ray_sentinel.config import Config, load
 from ray_sentinel.guardian import (
     checkpoint_folders,
     explain,
@@ -108,10 +108,14 @@ def supervise_job(
     page: str | None = None,
     say: Callable[[str], None] = lambda text: None,
     check_interval: float = 5.0,
+    config: Config | None = None,
     **policy: Any,
 ) -> tuple[Result, str]:
-    """Follow a submitted job, restart it as ``run`` does a command; the result and the last id."""
-    settings = load()
+    """Follow a submitted job, restart it as ``run`` does a command; the result and the last id.
+
+    ``config`` says who is told (``[notify]``) and which port the coordinator has.
+    """
+    settings = config or load()
     where = page_address(page, settings)
     notifier = Notifier(settings_of(settings.notify))
     supervisor = JobSupervisor(

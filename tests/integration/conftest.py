@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support.parts import lacking
 from tests.support.ray_cluster import RayCluster, Watched
 
 
@@ -25,3 +27,11 @@ def watched(ray_cluster: RayCluster, tmp_path: Path) -> Iterator[Watched]:
     with ray_cluster.connected() as ray:
         yield Watched(ray)
     ray_cluster.down()
+
+
+@pytest.fixture
+def ray_train() -> None:
+    """Ray Train's own dependencies must be there."""
+    missing = [name for name in ("pandas", "pyarrow") if importlib.util.find_spec(name) is None]
+    if missing:
+        lacking(f"Ray Train lacks {', '.join(missing)}: pip install 'ray[train]'")

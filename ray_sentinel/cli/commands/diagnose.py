@@ -6,6 +6,9 @@ running coordinator, or an embedded history (.db). Left out, it is this job's ow
   ray-sentinel diagnose /jobs/1234
   ray-sentinel diagnose http://127.0.0.1:9190 --playbook network-health
   ray-sentinel diagnose /jobs/1234 --window last-step --report diagnosis.html
+
+Exit codes: 0 healthy, or not what the playbook looks for; 1 something found, or it cannot be told;
+2 wrong usage; 3 out of reach.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
     say = _sayer(err)
     try:
         if args.ray_job:
-            result, more = _follow_job(args, policy, say)
+            result, more = _follow_job(args, policy, notify, say)
         else:
             shown = None if args.quiet else err if args.json else out
             result, more = _supervise(args, policy, notify, shown, say), {}
@@ -134,16 +134,25 @@ def _supervise(
 
 
 def _follow_job(
-    args: argparse.Namespace, policy: dict[str, Any], say: Callable[[str], None]
+    args: argparse.Namespace,
+    policy: dict[str, Any],
+    notify: dict[str, str],
+    say: Callable[[str], None],
 ) -> tuple[Result, dict[str, str]]:
-    from ray_sentinel import job_submission
+    from ray_sentinel import config, job_submission
 
     if args.cmd:
         raise UsageError("give a command or --ray-job, one of them")
     if args.drain_bad_nodes:
         raise UsageError("--drain-bad-nodes is for a command; drain nodes of a --ray-job yourself")
     result, last = job_submission.supervise_job(
-        args.ray_job, args.checkpoint_dir, args.ray_address, args.page, say, **policy
+        args.ray_job,
+        args.checkpoint_dir,
+        args.ray_address,
+        args.page,
+        say,
+        config=config.load(overrides={"notify": notify}),
+        **policy,
     )
     return result, {"job_id": last}
 

@@ -22,7 +22,10 @@ DRIVER = """
     import json, sys
     import ray, ray_sentinel
     url, log_dir = sys.argv[1:]
-    ray.init(url, log_to_driver=False)
+    try:
+        ray.init(url, log_to_driver=False)
+    except ConnectionError:  # Ray gives the driver's server 30 s to start, however busy the machine
+        ray.init(url, log_to_driver=False)
 
     @ray.remote
     class Trainer:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import signal
 import subprocess
@@ -15,21 +14,12 @@ import pytest
 
 from ray_sentinel.model.status import JobStatus
 from tests.support.found_job import job_of, named, training
-from tests.support.parts import lacking
 from tests.support.ray_cluster import RayCluster, Watched
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.integration
 
 SUPPORT = Path(__file__).parents[2] / "support"
-
-
-@pytest.fixture
-def ray_train() -> None:
-    """Ray Train's own dependencies must be there."""
-    missing = [name for name in ("pandas", "pyarrow") if importlib.util.find_spec(name) is None]
-    if missing:
-        lacking(f"Ray Train lacks {', '.join(missing)}: pip install 'ray[train]'")
 
 
 @contextlib.contextmanager

@@ -71,11 +71,13 @@ def test_a_job_that_fails_is_restarted_by_the_supervisor(dashboard: str, tmp_pat
         "runtime_env": {"env_vars": {"FAULTS": "0:12:raise,1:22:kill"}},
     }
     job = ray_sentinel.submit_job_with_resume("", config, address=dashboard)
+    told = tmp_path / "told"
     ended = subprocess.run(
         [
             *(sys.executable, "-m", "ray_sentinel.cli.main", "run", "--json", "--ray-job", job),
             *("--ray-address", dashboard, "--page", "", "--retry-delay", "0.2"),
             *("--checkpoint-dir", str(tmp_path / "saved")),
+            *("--notify-command", f"tee -a {told}"),
         ],
         capture_output=True,
         text=True,
@@ -87,6 +89,7 @@ def test_a_job_that_fails_is_restarted_by_the_supervisor(dashboard: str, tmp_pat
     assert (result["final_step"], result["total_retries"]) == (30, 2)
     assert result["job_id"] != job
     assert f"from {tmp_path / 'saved/step_20'}" in ended.stderr
+    assert "success" in told.read_text()
 
 
 def test_following_for_a_while_only(dashboard: str, tmp_path: Path) -> None:

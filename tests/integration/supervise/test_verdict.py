@@ -13,11 +13,14 @@ from typing import Any
 import pytest
 
 from ray_sentinel.model.incident import Incident
+from tests.support.found_job import job_of, training
 from tests.support.ray_cluster import RayCluster, Watched
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
-TRAIN = Path(__file__).parents[2] / "support/hanging_train.py"
+SUPPORT = Path(__file__).parents[2] / "support"
+TRAIN = SUPPORT / "hanging_train.py"
 SECONDS = 200.0
 
 
@@ -75,3 +78,44 @@ def test_a_hang_is_named_captured_and_restarted(
     first = (tmp_path / "log/run/hanging/attempt-0001/output.log").read_text()
     assert "step 31 " in first
     assert "step 30 " not in first
+
+
+@pytest.mark.usefixtures("ray_train")
+def test_a_job_that_goes_by_another_name_is_restarted_too(
+    ray_cluster: RayCluster, watched: Watched, tmp_path: Path
+) -> None:
+    """The workers of a cluster that runs already are told nothing by the run."""
+    folder, seen = tmp_path / "job", tmp_path / "seen"
+    folder.mkdir()
+    options = ["--job", "supervised", "--page", watched.status().page, "--quiet"]
+    options += ["--retry-delay", "0.5", "--grace", "5"]
+    train = [
+        sys.executable,
+        "-W",
+        "ignore",
+        str(SUPPORT / "train_job.py"),
+        str(folder),
+        "named",
+        "2",
+    ]
+    with open(seen, "wb") as output:
+        started = subprocess.Popen(
+            [sys.executable, "-m", "ray_sentinel.cli.main", "run", *options, "--", *train],
+            env=ray_cluster.environ(
+                RAY_SENTINEL_LOG_DIR=str(tmp_path / "log"),
+                RAY_TRAIN_V2_ENABLED="1",
+                GLOO_SOCKET_IFNAME="lo",
+                OMP_NUM_THREADS="1",
+            ),
+            stderr=output,
+        )
+    try:
+        pids = training(folder, 2, seen)
+        job_of(watched, pids)
+        eventually(lambda: "knows the job as named" in seen.read_text(), "the name", 60.0)
+        os.kill(pids[1], signal.SIGSTOP)
+        eventually(lambda: "attempt 1 starts" in seen.read_text(), "another attempt", 120.0)
+        assert "(incident " in seen.read_text()
+    finally:
+        started.terminate()
+        started.wait(timeout=60)
