@@ -18,7 +18,7 @@ from ray_sentinel_plugins._files import Files, counter, files_of, of_running_ker
 from ray_sentinel_plugins._gpu_index import amd_indices, nvidia_indices
 from ray_sentinel_plugins._gpu_metrics import XIDS
 from ray_sentinel_plugins._kernel_log import tally
-from ray_sentinel_plugins._kernel_log.follow import Batch, KmsgFollower, is_device
+from ray_sentinel_plugins._kernel_log.follow import Batch, KmsgFollower, is_device, is_kernel_log
 from ray_sentinel_plugins._kernel_log.meaning import REPORT, Happening, happenings, of_gpu
 from ray_sentinel_plugins._kernel_log.records import Record, parse_log
 
@@ -52,7 +52,7 @@ class KernelLogCollector(Collector):
         boot_id = self._files.line(context.proc / "sys/kernel/random/boot_id") or ""
         self._folder = context.state_dir if context.live else None
         self._tally = tally.load(self._folder, boot_id, self.log)
-        if context.live and is_device(self._path):
+        if context.live and is_kernel_log(self._path):
             self._open()
 
     def _open(self) -> None:
@@ -146,7 +146,8 @@ class KernelLogCollector(Collector):
             if text is not None:
                 return self._parse(path, text)
         if self.context.live:
-            raise Skip(f"{self._path} is not there: {REMEDY}")
+            what = "is no kernel log" if is_device(self._path) else "is not there"
+            raise Skip(f"{self._path} {what}: {REMEDY}")
         places = " or ".join(str(self.context.dev / name) for name in FILES)
         raise Skip(f"the tree has no kernel log; it would be {places}")
 

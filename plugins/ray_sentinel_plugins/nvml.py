@@ -42,6 +42,8 @@ class Gpu(msgspec.Struct):
     uuid: str
     name: str
     pci: str
+    met: bool = True
+    """False for one that was lost at first sight: nothing else is known of it."""
     lost: bool = False
     dear: list[Sample] = []
     """Links and processes, as of the last round."""
@@ -110,7 +112,7 @@ class NvmlCollector(Collector):
         if self._processes is not None:
             yield gpu_metrics.USER_PROCESSES(len(self._processes))
         if self._xids is not None:
-            known = {gpu.uuid: gpu.label for gpu in self._gpus.values()}
+            known = {gpu.uuid: gpu.label for gpu in self._gpus.values() if gpu.uuid}
             yield from self._xids.read(known, time.time())
 
     def close(self) -> None:
@@ -133,7 +135,9 @@ class NvmlCollector(Collector):
         """One GPU, whole or not at all."""
         try:
             handle = self._nvml.handle(index)
-            gpu = self._gpus.get(index) or self._meet(index, handle)
+            gpu = self._gpus.get(index)
+            if gpu is None or not gpu.met:
+                gpu = self._meet(index, handle)
             samples = list(self._samples(gpu, handle, dear_now, now))
         except GpuLost as error:
             yield from self._lose(index, str(error))
@@ -144,10 +148,11 @@ class NvmlCollector(Collector):
         yield from samples
 
     def _meet(self, index: int, handle: Any) -> Gpu:
-        gpu = self._identify(handle, str(index))
-        self._gpus[index] = gpu
+        before, gpu = self._gpus.get(index), self._identify(handle, str(index))
+        gpu.lost = before is not None and before.lost
         if self._xids is not None:
-            self._xids.watch(handle)
+            self._xids.watch(handle, gpu.uuid)
+        self._gpus[index] = gpu
         return gpu
 
     def _identify(self, handle: Any, label: str, pci: str = "") -> Gpu:
@@ -192,7 +197,8 @@ class NvmlCollector(Collector):
         )
 
     def _lose(self, index: int, why: str) -> Iterator[Event]:
-        gpu = self._gpus.setdefault(index, Gpu(label=str(index), uuid="", name="", pci=""))
+        unknown = Gpu(label=str(index), uuid="", name="", pci="", met=False)
+        gpu = self._gpus.setdefault(index, unknown)
         gpu.dear, gpu.throughput = [], []
         if gpu.lost:
             return

@@ -64,13 +64,14 @@ class TensorboardCollector(Collector):
         self._readership = Readership()
         self._search_due = 0.0
         self._root: Path | None = None
+        self._served = False
 
     def close(self) -> None:
         """Leave the runs to others."""
         self._readership.close()
 
     def collect(self) -> Iterator[Family]:
-        """The newest values, and each value at its time. NoData where there is no run."""
+        """The newest values, and each value at its time. NoData where there was no run yet."""
         now = time.monotonic()
         if now >= self._search_due:
             self.search()
@@ -82,8 +83,9 @@ class TensorboardCollector(Collector):
             run.read(now + seconds, self._history, self._files)
         if not self._runs:
             self.pause_seconds = self._search_due - now
-        if not runs:
+        if not runs and not self._served:
             raise NoData(self._nothing())
+        self._served = True
         yield from self._families(runs)
 
     @property

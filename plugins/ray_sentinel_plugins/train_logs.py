@@ -91,9 +91,10 @@ class TrainLogsCollector(Collector):
         self._patterns = [_compiled(pattern) for pattern in self._options.patterns]
         self._logs: dict[Path, Log] = {}
         self._search_due = 0.0
+        self._served = False
 
     def collect(self) -> Iterator[Sample]:
-        """The newest numbers of each log. NoData where no log says any."""
+        """The newest numbers of each log. NoData where no log has said any yet."""
         now = time.monotonic()
         if now >= self._search_due:
             self._search()
@@ -103,8 +104,9 @@ class TrainLogsCollector(Collector):
         if not self._logs:
             self.pause_seconds = self._search_due - now
         samples = [*self._samples(), *self._raylet()]
-        if not samples:
+        if not samples and not self._served:
             raise NoData("no log of a rank here tells of a step; `files` and `patterns` add some")
+        self._served = True
         yield from samples
 
     def _search(self) -> None:

@@ -58,10 +58,11 @@ def ask(
     place = f"{host}:{port}"
     try:
         link = socket.create_connection((host, port), timeout=max(0.1, min(2.0, deadline)))
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a name that no host can have
+        why = getattr(error, "strerror", None) or error
         raise UnreachableError(
-            f"no RAS service at {place} ({error.strerror or error}): NCCL_RAS_ENABLE may be 0, or "
-            "NCCL_RAS_ADDR another address"
+            f"no RAS service at {place} ({why}): NCCL_RAS_ENABLE may be 0, or NCCL_RAS_ADDR "
+            "another address"
         ) from None
     with link:
         try:

@@ -24,6 +24,9 @@ MAX_DUMP = 256 << 20
 """Bytes read of one dump."""
 _POLL = 0.1
 """Seconds between two looks whether the watchdog has written."""
+FRESH = 30.0
+"""Seconds for which what a watchdog has written is taken without another question: an older file
+may tell of an earlier trouble that the job got over."""
 _MOST_KNOWN = 4096
 """Ranks whose places are remembered; the oldest go first."""
 _CLOCKS = 2.0
@@ -90,7 +93,7 @@ def by_pipe(
     where: Places,
     timeout: float,
     *,
-    now: Callable[[], float] = time.time,
+    now: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> bytes:
     """Ask the rank's watchdog for a dump and wait for it. Raises NoDumpError.
@@ -170,7 +173,15 @@ class Recorders:
         if known is None:
             raise NoDumpError("it is not attached, and its environment cannot be read")
         where, since = known
-        return on_disk(where, since) or by_pipe(where, timeout)
+        if fresh := on_disk(where, max(since, time.time() - FRESH)):
+            return fresh
+        try:
+            return by_pipe(where, timeout)
+        except NoDumpError:
+            # It has gone, or its watchdog is busy: what it left is all there is.
+            if left := on_disk(where, since):
+                return left
+            raise
 
 
 def _places_of(rank: Rank) -> tuple[Places, float] | None:

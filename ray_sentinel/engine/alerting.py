@@ -67,7 +67,26 @@ class AlertBook:
     def of(self, view: ClusterView, job: JobView) -> tuple[Alert, ...]:
         """Those about a job: its own, and those of the hosts that its ranks are on."""
         hosts = {view.host_of(rank.node) for rank in job.ranks.values()}
-        return tuple(a for a in self.all() if a.job == job.job or (not a.job and a.host in hosts))
+        found = []
+        for alert in self.all():
+            if alert.job == job.job:
+                found.append(alert)
+            elif not alert.job and alert.host in hosts:
+                own = tuple(rank for rank in alert.ranks if _has(view, job, alert, rank))
+                # A device of which all owners are known, and are other jobs', is theirs.
+                if own or not alert.ranks:
+                    found.append(msgspec.structs.replace(alert, ranks=own))
+        return tuple(found)
+
+
+def _has(view: ClusterView, job: JobView, alert: Alert, rank: int) -> bool:
+    """Whether it is this job's rank of that number that an alert is about."""
+    return any(
+        seen.rank.id.rank == rank
+        and view.host_of(seen.node) == alert.host
+        and (not alert.gpu or not seen.rank.gpus or alert.gpu in seen.rank.gpus)
+        for seen in job.ranks.values()
+    )
 
 
 def watched(view: ClusterView) -> Iterator[tuple[NodeView, NodeTelemetry]]:

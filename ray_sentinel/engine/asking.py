@@ -14,7 +14,9 @@ TOOLS_SECONDS = 12.0
 
 
 def everything(case: Case, now: float) -> list[AnyAction]:
-    """All harmless evidence."""
+    """All harmless evidence, as often as is sensible."""
+    if case.asked_round >= MOST_ROUNDS:
+        return []
     return [*stacks(case, now), *recorders(case, now), *_ras(case)]
 
 

@@ -47,7 +47,11 @@ class NodeView:
     def take(self, snapshot: Snapshot, now: float) -> None:
         """A snapshot has come at ``now``."""
         offset = now - snapshot.time
-        if self.seen_at is None or offset < self.offset:
+        last = self.snapshot
+        set_back = (
+            last is not None and snapshot.sequence > last.sequence and snapshot.time < last.time
+        )
+        if self.seen_at is None or offset < self.offset or set_back:
             self.offset = offset
         else:
             self.offset += CLOCK_DRIFT * (offset - self.offset)

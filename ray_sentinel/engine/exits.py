@@ -12,9 +12,12 @@ ASKED_TO_END = frozenset({SIGINT, SIGTERM, SIGHUP})
 """Signals by which a launcher, a scheduler or a person ends a job."""
 
 PEER_LOST = re.compile(
-    r"connection (was )?(reset|closed|aborted)|broken pipe|peer|DistBackendError|ncclRemoteError"
+    r"connection (was )?(reset|closed|aborted)|broken pipe|(?<![\w/])peers?(?![\w/])"
+    r"|DistBackendError|ncclRemoteError"
     r"|ncclSystemError|ncclInternalError|DistNetworkError|DistStoreError|socket (timeout|closed)"
-    r"|recvValue failed|EOF|heartbeat|aborted due to|coordination service",
+    r"|recvValue failed|heartbeat|aborted due to|coordination service"
+    # Not sizeof, nor a file that is cut off: that is the rank's own trouble.
+    r"|(?-i:\bEOF(Error)?\b)(?!: (Ran out of input|Compressed file ended|marshal data))",
     re.IGNORECASE,
 )
 """What ranks say when somebody else has gone: echoes, wherever they come first."""

@@ -13,6 +13,8 @@ from ray_sentinel_plugins._kernel_log.records import Record, parse_kmsg
 
 RECORD_BYTES = 1 << 14
 """The kernel's own limit is 8 kB; a smaller buffer than the record is an error (EINVAL)."""
+KMSG = os.makedev(1, 11)
+"""Of /dev/kmsg (Documentation/admin-guide/devices.txt)."""
 MAX_READS = 100_000
 """In one go; the rest is read the next time."""
 
@@ -69,7 +71,17 @@ class KmsgFollower:
 
 def is_device(path: Path) -> bool:
     """A character device, as the live /dev/kmsg is; a captured tree has a file instead."""
+    return _device(path) is not None
+
+
+def is_kernel_log(path: Path) -> bool:
+    """The kernel's own device: containers put /dev/null or /dev/console in its place."""
+    return _device(path) == KMSG
+
+
+def _device(path: Path) -> int | None:
     try:
-        return stat.S_ISCHR(path.stat().st_mode)
+        status = path.stat()
     except OSError:
-        return False
+        return None
+    return status.st_rdev if stat.S_ISCHR(status.st_mode) else None

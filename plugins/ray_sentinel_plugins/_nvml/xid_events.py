@@ -6,6 +6,7 @@ had, and an error must not be counted by both.
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ import pynvml
 from ray_sentinel.api import Event, Sample
 from ray_sentinel_plugins import _gpu_metrics as gpu_metrics
 from ray_sentinel_plugins._kernel_log import tally
+from ray_sentinel_plugins._kernel_log.follow import is_device, is_kernel_log
 from ray_sentinel_plugins._kernel_log.patterns import CRITICAL_XIDS
 from ray_sentinel_plugins._nvml.library import Nvml
 
@@ -26,6 +28,8 @@ MOST_AT_ONCE = 256
 
 def log_is_readable(dev: Path) -> bool:
     """Whether the kernel log collector can do its work here."""
+    if is_device(dev / "kmsg") and not is_kernel_log(dev / "kmsg"):
+        return False
     try:
         os.close(os.open(dev / "kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
     except OSError:
@@ -40,9 +44,12 @@ class XidEvents:
         self._nvml, self._folder, self._log = nvml, folder, log
         self._tally = tally.load(folder, boot_id, log)
         self._set = nvml.ask("nvmlEventSetCreate")
+        self._uuids: dict[int, str] = {}
+        """By handle: a GPU that is lost, as many are that have an Xid, tells its own no more."""
 
-    def watch(self, handle: Any) -> None:
+    def watch(self, handle: Any, uuid: str) -> None:
         """Ask for the Xids of one GPU."""
+        self._uuids[_number(handle)] = uuid
         if self._set is not None:
             kind = pynvml.nvmlEventTypeXidCriticalError
             self._nvml.ask("nvmlDeviceRegisterEvents", handle, kind, self._set)
@@ -59,7 +66,7 @@ class XidEvents:
                 # NVML_ERROR_TIMEOUT: nothing more has happened.
                 break
             xid = int(data.eventData)
-            gpu = gpus.get(str(self._nvml.ask("nvmlDeviceGetUUID", data.device)), "unknown")
+            gpu = gpus.get(self._uuids.get(_number(data.device), ""), "unknown")
             known = self._tally.xids.setdefault(gpu, {})
             known[str(xid)] = known.get(str(xid), 0) + 1
             changed = True
@@ -75,3 +82,8 @@ class XidEvents:
         for gpu, xids in self._tally.xids.items():
             for number, count in xids.items():
                 yield gpu_metrics.XIDS(count, gpu, number)
+
+
+def _number(handle: Any) -> int:
+    """What NVML knows a device by: handles are pointers, and the same as long as it is loaded."""
+    return ctypes.cast(handle, ctypes.c_void_p).value or 0

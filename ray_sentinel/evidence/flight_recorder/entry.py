@@ -32,6 +32,8 @@ _SAME_ON_THE_WIRE = {
     "allgather": "all_gather",
 }
 
+BEYOND = 2**64
+"""No field of a dump holds such a number: it is damage."""
 NEEDS_EVERYONE = frozenset(
     {
         "all_reduce",
@@ -128,17 +130,15 @@ class Entry(msgspec.Struct, kw_only=True):
 
 
 def number(value: Any) -> int | None:
-    """An int, from an int or (as JSON dumps write status) from its text; None for anything else."""
+    """An int of 64 bits, from an int or (as JSON dumps write status) from its text; else None."""
     if isinstance(value, bool):
         return None
-    if isinstance(value, int):
-        return value
     if isinstance(value, str):
         try:
-            return int(value)
+            value = int(value)
         except ValueError:
             return None
-    return None
+    return value if isinstance(value, int) and abs(value) < BEYOND else None
 
 
 def parse(raw: Mapping[str, Any], place: int) -> Entry | None:
@@ -204,7 +204,7 @@ def _numels(sizes: Any) -> tuple[int, ...]:
         count = 1
         for dim in size if isinstance(size, list | tuple) else (size,):
             count *= _or(number(dim), 1)
-        result.append(count)
+        result.append(min(count, BEYOND))
     return tuple(result)
 
 

@@ -22,6 +22,8 @@ from ray_sentinel.evidence.nccl_ras.poll import (
     bare_hash,
 )
 
+MOST_SECONDS = 1e9
+"""Of a collection; more is damage."""
 MOST_RANKS = 1 << 20
 """Of a communicator: larger numbers are no sizes and no ranks."""
 
@@ -69,7 +71,9 @@ def poll_of(document: Document, name: str = "") -> Poll:
         missing=_processes(found, "UNRESPONSIVE"),
         dead_count=len(_processes(found, "DEAD")),
         missing_count=len(_processes(found, "UNRESPONSIVE")),
-        seconds=float(seconds) if isinstance(seconds, (int, float)) else None,
+        seconds=float(seconds)
+        if isinstance(seconds, (int, float)) and 0 <= seconds < MOST_SECONDS
+        else None,
         timeouts=_count(ras.get("timeouts_count")) or 0,
         problems=tuple(problems),
     )

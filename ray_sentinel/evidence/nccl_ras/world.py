@@ -72,6 +72,8 @@ class Names:
         exact = self._known.get((host, pid))
         if exact is not None:
             return exact
+        if any(known == host for known, _ in self._known):
+            return None  # none of that host's ranks; another host's may have the same pid
         # RAS knows addresses, others host names: a pid that is there once is enough.
         same = {rank for (_, known), rank in self._known.items() if known == pid}
         return next(iter(same)) if len(same) == 1 else None

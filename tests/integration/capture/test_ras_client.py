@@ -92,6 +92,12 @@ def test_an_endless_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
         ras_client.ask("127.0.0.1", port, deadline=10.0)
 
 
+@pytest.mark.parametrize("host", ["a..b", "x" * 64, "a\0b"])
+def test_a_name_that_no_host_can_have(host: str) -> None:
+    with pytest.raises(UnreachableError, match="no RAS service"):
+        ras_client.ask(host, 1, deadline=1.0)
+
+
 def test_nobody_listens() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -193,6 +193,16 @@ def test_xids_where_the_log_cannot_be_read(drive: Drive) -> None:
     assert restarted["series"]['hw_gpu_xid_errors_total{gpu="1",xid="79"}'] == 1
 
 
+def test_the_xid_of_a_gpu_that_is_lost_is_told_and_the_others_go_on(drive: Drive) -> None:
+    driven = drive(kmsg=False)
+    assert driven.collect()["events"] == []
+    driven.rewrite("1 nvmlDeviceGetUtilizationRates lost", "1 xid 79")
+    told = driven.collect()
+    assert {event["kind"] for event in told["events"]} == {"gpu.lost", "kernel.xid"}
+    assert told["series"]['hw_gpu_xid_errors_total{gpu="1",xid="79"}'] == 1
+    assert 'hw_gpu_power_watts{gpu="0"}' in told["series"]
+
+
 def test_xids_are_left_to_the_log_where_it_can_be_read(drive: Drive) -> None:
     told = drive("1 xid 79").collect()
     assert told["events"] == []

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from ray_sentinel.capture.recorder_dumps import (
+    FRESH,
     NoDumpError,
     Places,
     Recorders,
@@ -98,6 +101,34 @@ def test_an_older_run_s_file_is_not_taken(tmp_path: Path) -> None:
     os.utime(tmp_path / "fr_0", (100.0, 100.0))
     assert on_disk(where, 50.0) == b"dump"
     assert on_disk(where, 150.0) == b""
+
+
+def test_an_answer_of_long_ago_is_no_answer(tmp_path: Path) -> None:
+    """The pipe was answered once before, in a trouble that the job got over."""
+    where = Places(files=(tmp_path / "fr_7",), pipe=tmp_path / "p_7.pipe")
+    (tmp_path / "fr_7").write_bytes(b"of long ago")
+    long_ago = time.time() - 10 * FRESH
+    os.utime(tmp_path / "fr_7", (long_ago, long_ago))
+    watchdog = Watchdog(where)
+    rank = rank_of(ProcessId(host="h", pid=1, start=1))
+    recorders = Recorders()
+    recorders._known[1, 1] = (where, long_ago - 1.0)
+    answered = threading.Event()
+
+    def answer() -> None:
+        while not answered.wait(0.02):
+            watchdog.sleep(0.0)
+
+    answering = threading.Thread(target=answer)
+    answering.start()
+    try:
+        assert recorders.dump(rank, 30.0) == b"half and half"
+    finally:
+        answered.set()
+        answering.join(30)
+    os.utime(tmp_path / "fr_7", (long_ago, long_ago))
+    os.close(watchdog.handle)
+    assert recorders.dump(rank, 0.2) == b"half and half", "who does not answer has left a file"
 
 
 def test_a_rank_s_environment_is_read_while_it_lives() -> None:

@@ -274,3 +274,12 @@ def test_clocks_minutes_apart_change_nothing() -> None:
     (incident,) = sim.incidents()
     assert sim.named() == [2]
     assert 8 <= (incident.confirmed_at or 0) - began <= 15
+
+
+@pytest.mark.parametrize("seconds", [30.0, 600.0])
+def test_clocks_that_are_set_back_stop_no_job(seconds: float) -> None:
+    sim = Sim()
+    sim.run(60)
+    sim.skew += seconds
+    sim.run(100)
+    assert not sim.incidents()

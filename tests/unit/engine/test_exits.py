@@ -266,3 +266,32 @@ def test_who_ends_the_job_or_a_node_accuses_nobody(told: tuple[int, ...]) -> Non
         sim.end(number, code=1, words=LOST)
     sim.run(10)
     assert sim.incidents() == ()
+
+
+@pytest.mark.parametrize(
+    ("words", "echo"),
+    [
+        ("EOFError: Ran out of input", False),
+        ("EOFError: Compressed file ended before the end-of-stream marker was reached", False),
+        ("FileNotFoundError: No such file: '/data/peer_reviews/train.jsonl'", False),
+        ("FileNotFoundError: No such file: '/data/peer/train.jsonl'", False),
+        ("RuntimeError: expected sizeof(T) == 4", False),
+        ("EOFError", True),
+        ("RuntimeError: unexpected EOF on the connection", True),
+        ("RuntimeError: Connection reset by peer", True),
+        ("RuntimeError: lost peers 3 and 4", True),
+    ],
+)
+def test_a_rank_s_own_trouble_is_no_echo(words: str, echo: bool) -> None:
+    assert is_echo(ended(f"Traceback (most recent call last):\n{words}\n", code=1)) is echo
+
+
+def test_who_reads_a_truncated_file_is_the_culprit() -> None:
+    sim = Sim()
+    sim.run(30)
+    sim.end(3, code=1, words="EOFError: Ran out of input")
+    sim.run(0.5)
+    for number in (0, 1, 2, 4, 5):
+        sim.end(number, code=1, words=LOST)
+    sim.run(20)
+    assert kind_and_named(sim) == ("rank-dead", [3])

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from ray_sentinel.engine.events import AnyEvent, SnapshotReceived
-from ray_sentinel.model.identity import Rank
+from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.model.incident import Verdict
 from ray_sentinel.model.metrics import Event
 from tests.support.engine_sim import Sim, SimRank
@@ -132,3 +132,32 @@ def test_a_rank_that_stands_apart_is_named_all_the_same() -> None:
     sim.run(40)
     assert sim.named() == [5]
     assert any(item.source == "telemetry" for item in verdict(sim).evidence)
+
+
+class NeighbourSim(GpuSim):
+    """In which another job's rank 0 has GPU 7 of the last host."""
+
+    def feed(self, event: AnyEvent) -> None:
+        if isinstance(event, SnapshotReceived) and event.snapshot.node.id == "n2":
+            mine = event.snapshot.ranks[0]
+            rank = msgspec.structs.replace(
+                mine.rank,
+                id=RankId("other", 0, 0),
+                process=ProcessId("host2", 77, 1),
+                gpus=("7",),
+                world_size=1,
+            )
+            ranks = (*event.snapshot.ranks, msgspec.structs.replace(mine, rank=rank))
+            snapshot = msgspec.structs.replace(event.snapshot, ranks=ranks)
+            event = msgspec.structs.replace(event, snapshot=snapshot)
+        super().feed(event)
+
+
+def test_the_gpu_of_another_job_is_no_fault_of_this_one() -> None:
+    sim = NeighbourSim()
+    sim.run(40)
+    lose_gpu(sim, "7")
+    sim.hang_alike()
+    sim.run(60)
+    verdicts = [found.verdict for found in sim.incidents() if found.job == "job"]
+    assert [(found.kind, found.culprits) for found in verdicts if found] == [("unknown", ())]

@@ -104,6 +104,8 @@ def test_load(line: str, load: float | None) -> None:
         ("pmem0", True),
         ("cciss!c0d0", True),
         ("cciss!c0d0p1", False),
+        ("bcache0", False),
+        ("zd16", False),
     ],
 )
 def test_whole_disks(name: str, whole: bool) -> None:

@@ -9,6 +9,7 @@ import pytest
 from ray_sentinel.api import Context, Event, NoData, Skip
 from ray_sentinel_plugins import kernel_log
 from ray_sentinel_plugins._kernel_log import tally
+from ray_sentinel_plugins._nvml.xid_events import log_is_readable
 from ray_sentinel_plugins.kernel_log import KernelLogCollector
 from tests.support.parts import lacking
 
@@ -163,9 +164,17 @@ def test_no_permission_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path
         raise PermissionError(1, "Operation not permitted")
 
     monkeypatch.setattr(kernel_log, "KmsgFollower", refuse)
-    monkeypatch.setattr(kernel_log, "is_device", lambda path: True)
+    monkeypatch.setattr(kernel_log, "is_kernel_log", lambda path: True)
     with pytest.raises(Skip, match=r"Operation not permitted.*dmesg_restrict"):
         KernelLogCollector(live(tmp_path))
+
+
+def test_another_device_in_its_place_is_no_log(tmp_path: Path) -> None:
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/kmsg").symlink_to("/dev/null")
+    with pytest.raises(Skip, match="kmsg is no kernel log"):
+        list(KernelLogCollector(live(tmp_path)).collect())
+    assert not log_is_readable(tmp_path / "dev")
 
 
 def test_garbage_is_no_log(

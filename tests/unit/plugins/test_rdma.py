@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -51,6 +52,16 @@ def put(folder: Path, **files: object) -> None:
 )
 def test_state(line: str, active: bool | None) -> None:
     assert rdma.parse_state(line) is active
+
+
+def test_a_device_that_has_gone_is_served_no_more(
+    port: Path, tmp_path: Path, context: Callable[..., Context]
+) -> None:
+    put(port, state="4: ACTIVE")
+    collector = RdmaCollector(context(tmp_path))
+    assert list(collector.collect())
+    shutil.rmtree(tmp_path / "sys/class/infiniband/dev0")
+    assert list(collector.collect()) == [], "NoData would keep the last values"
 
 
 def test_words_become_bytes(port: Path, collect: Callable[[], Series]) -> None:

@@ -55,6 +55,19 @@ def test_a_named_log(tmp_path: Path) -> None:
     }
 
 
+def test_what_a_log_said_long_ago_is_served_no_more(tmp_path: Path) -> None:
+    log = tmp_path / "main.log"
+    log.write_text(MAXTEXT)
+    options = TrainLogsCollector.Options(files=(str(log),), stale_seconds=60.0)
+    found = TrainLogsCollector(
+        Context(proc=tmp_path / "proc", options=options, state_dir=tmp_path / "state", live=True)
+    )
+    assert series(found)
+    long_ago = log.stat().st_mtime - 3600
+    os.utime(log, (long_ago, long_ago))
+    assert series(found) == {}, "NoData would keep the last values"
+
+
 def test_with_no_log_to_follow_it_rests_until_the_next_search(tmp_path: Path) -> None:
     idle = collector(tmp_path)
     with pytest.raises(NoData):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from ray_sentinel.evidence.flight_recorder.dump import read
+from ray_sentinel.evidence.flight_recorder.entry import number
 from ray_sentinel.evidence.flight_recorder.groups import identify
 from ray_sentinel.evidence.flight_recorder.progress import measure
 from ray_sentinel.evidence.flight_recorder.tables import Status
@@ -112,3 +114,8 @@ def test_enqueued_above_completed_without_an_entry_is_evicted() -> None:
     progress = measure(dumps, identify(dumps))[0, 0].collective
     assert progress.evicted
     assert (progress.done, progress.enqueued) == (35, 40)
+
+
+@pytest.mark.parametrize("value", [2**64, -(10**400), str(10**30), "x", None, 1.5, True])
+def test_what_no_field_can_hold_is_no_number(value: object) -> None:
+    assert number(value) is None

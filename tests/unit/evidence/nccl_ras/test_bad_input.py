@@ -64,6 +64,7 @@ def test_noise_never_raises(job: Job) -> None:
         {"communicators": [{"size": 2, "ranks": [{"rank": 0, "collective_counts": {"A": True}}]}]},
         {"nccl_version": ["2"], "communicators": [], "ras": 3},
         {"nccl_version": "x", "ras": {"collection_time_sec": "soon", "timeouts_count": None}},
+        {"nccl_version": "x", "ras": {"collection_time_sec": 10**400}},
     ],
 )
 def test_json_of_another_shape_names_nobody(value: object) -> None:

@@ -164,6 +164,16 @@ def test_a_given_table_of_ranks_joins_by_host_and_pid() -> None:
     assert facts.culprits[0].pid == job.peers[6].pid
 
 
+def test_a_dead_process_is_not_taken_for_a_rank_of_another_host() -> None:
+    job = Job(9, 2, 4)
+    job.run(9)
+    job.world.launch("AllReduce", 5, but=(6,))
+    table = {place: rank for place, rank in job.ranks.items() if rank != 6}
+    own, other = job.peers[6], job.peers[0]
+    table[other.host, own.pid] = 50
+    assert 50 not in named(explain({"p": as_json(job).encode()}, ranks=table))
+
+
 def test_a_rank_of_a_small_communicator_gets_its_world_number() -> None:
     job = Job(10, 2, 4, "tp")
     job.run(9)
