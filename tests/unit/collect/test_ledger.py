@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import msgspec
 
 from ray_sentinel import process
 from ray_sentinel.collect.ledger import FAMILY_VARIABLE, group_of, members
+from tests.support.waiting import eventually
 
 
 def test_a_family_is_no_older_than_its_first() -> None:
     child = process.spawn(["sleep", "60"], env={**os.environ, FAMILY_VARIABLE: "f00d"})
     try:
+        # For a moment of its exec a process shows no environment.
+        environ = Path(f"/proc/{child.pid}/environ")
+        eventually(lambda: environ.read_bytes(), "it has its environment", every=0.01)
         group = group_of(child.pid, "f00d")
         elsewhere = msgspec.structs.replace(group, pid=os.getpid())
         assert members(elsewhere) == [child.pid], "by its variable alone"
