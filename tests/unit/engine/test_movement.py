@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from ray_sentinel.engine.actions import AskRecorder
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.model.progress import ProcessState, RankSnapshot
@@ -227,3 +228,16 @@ def test_a_loop_that_computes_and_sleeps_in_one_line_is_slow(attached: bool) -> 
     sim.rank(0).stuck = False
     sim.run(20)
     assert sim.incidents() == ()
+
+
+def test_a_case_that_waits_for_minutes_asks_no_more_and_names_nobody() -> None:
+    sim = Sim()
+    sim.run(60)
+    sim.stick(0)
+    asked = []
+    for _ in range(400):
+        sim.rank(0).io += 4 << 20
+        sim.run(1)
+        asked.append(sum(isinstance(action, AskRecorder) for action in sim.actions))
+    assert 10 < asked[-1] == asked[-50], "asked, and at last no more"
+    assert not sim.incidents()
