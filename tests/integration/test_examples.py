@@ -203,6 +203,7 @@ def test_the_supervised_torchrun_job_goes_on_after_a_crash(tmp_path: Path) -> No
 def test_the_ray_jobs(name: str, tmp_path: Path) -> None:
     environ = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
     environ |= {
+        "RAY_ADDRESS": "local",  # a cluster of its own, whatever else runs here
         "STEPS": "20",
         "STORAGE": str(tmp_path / "storage"),
         "RAY_SENTINEL_LOG_DIR": str(tmp_path / "log"),
