@@ -35,6 +35,7 @@ API_VERSION = 1
 
 __all__ = [
     "API_VERSION",
+    "Absent",
     "Collector",
     "CollectorStatus",
     "Context",
@@ -64,7 +65,11 @@ class Skip(Exception):
 
 
 class NoData(Exception):
-    """Raise from ``collect`` when there is nothing to say this time, and nothing is wrong."""
+    """Raise from ``collect`` when nothing is new, and nothing is wrong: the last values stay."""
+
+
+class Absent(NoData):
+    """The same where there is nothing to be measured now: the last values are dropped."""
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -115,9 +115,9 @@ def run(
     parts = Parts(
         explain=explain,
         scan=scan_checkpoints,
-        watch=(lambda _, since: look_at_page(where, known.now(), since)) if where else None,
+        watch=(lambda since: look_at_page(where, known.now(), since)) if where else None,
         capture=lambda state, folder, why: capture(settings, state, folder, why),
-        steps=lambda _, attempt: last_step(reader, known.last, attempt),
+        steps=lambda attempt: last_step(reader, known.last, attempt),
         clear=Clearance(task.argv, task.environ, lambda: known.last, where).problem,
         say=tell,
         notify=lambda event, text: told.tell(run_notice(name, event, text)),

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from ray_sentinel.api import Collector, Context, Metric, NoData, Options, Sample, Seconds, Skip
+from ray_sentinel.api import Absent, Collector, Context, Metric, Options, Sample, Seconds, Skip
 from ray_sentinel.bounded import Bounded
 from ray_sentinel_plugins._files import Files, clean, counter, files_of
 from ray_sentinel_plugins._rdma_names import COUNTERS, Source
@@ -48,21 +48,18 @@ class RdmaCollector(Collector):
         super().__init__(context)
         options = context.options if isinstance(context.options, RdmaOptions) else RdmaOptions()
         self._files = files_of(context, self.log)
-        self._served = False
         self._bounded: Bounded[str, list[Sample]] = Bounded(options.device_deadline, most=32)
 
     def collect(self) -> Iterator[Sample]:
-        """Raises Skip where the kernel knows no RDMA, NoData where it has had no device yet."""
+        """Raises Skip where the kernel knows no RDMA, Absent where it has no device now."""
         root = self.context.sys / "class/infiniband"
         if not self._files.is_folder(root):
             raise Skip(f"{root} is not there: this host has no RDMA device or no driver for it")
         devices = self._files.bounded(
             self._files.names(root, expected=True), MAX_DEVICES, str(root)
         )
-        if not devices and not self._served:
-            raise NoData(f"{root} is empty")
-        # Of devices that have gone nothing is served: NoData would keep their last values.
-        self._served = True
+        if not devices:
+            raise Absent(f"{root} is empty")
         found, failed = self._read([root / name for name in devices])
         for name, why in failed.items():
             self._files.complain(root / name, f"its counters are unknown: {why}")

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from ray_sentinel.api import Collector, Context, Family, Metric, NoData, Sample, Seconds
+from ray_sentinel.api import Absent, Collector, Context, Family, Metric, Sample, Seconds
 from ray_sentinel.api import Options as BaseOptions
 from ray_sentinel.evidence.event_files.state import MAX_TAGS, RunState, metric_name
 from ray_sentinel_plugins._event_files.follow import event_folders
@@ -64,14 +64,13 @@ class TensorboardCollector(Collector):
         self._readership = Readership()
         self._search_due = 0.0
         self._root: Path | None = None
-        self._served = False
 
     def close(self) -> None:
         """Leave the runs to others."""
         self._readership.close()
 
     def collect(self) -> Iterator[Family]:
-        """The newest values, and each value at its time. NoData where there was no run yet."""
+        """The newest values, and each value at its time. Absent where there is no run."""
         now = time.monotonic()
         if now >= self._search_due:
             self.search()
@@ -83,9 +82,8 @@ class TensorboardCollector(Collector):
             run.read(now + seconds, self._history, self._files)
         if not self._runs:
             self.pause_seconds = self._search_due - now
-        if not runs and not self._served:
-            raise NoData(self._nothing())
-        self._served = True
+        if not runs:
+            raise Absent(self._nothing())
         yield from self._families(runs)
 
     @property

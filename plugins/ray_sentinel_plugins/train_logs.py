@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from ray_sentinel.api import Collector, Context, Metric, NoData, Sample, Seconds
+from ray_sentinel.api import Absent, Collector, Context, Metric, Sample, Seconds
 from ray_sentinel.api import Options as BaseOptions
 from ray_sentinel.errors import ConfigError
 from ray_sentinel.evidence.logs.lines import parse_line
@@ -91,10 +91,9 @@ class TrainLogsCollector(Collector):
         self._patterns = [_compiled(pattern) for pattern in self._options.patterns]
         self._logs: dict[Path, Log] = {}
         self._search_due = 0.0
-        self._served = False
 
     def collect(self) -> Iterator[Sample]:
-        """The newest numbers of each log. NoData where no log has said any yet."""
+        """The newest numbers of each log. Absent where no log says any."""
         now = time.monotonic()
         if now >= self._search_due:
             self._search()
@@ -104,9 +103,8 @@ class TrainLogsCollector(Collector):
         if not self._logs:
             self.pause_seconds = self._search_due - now
         samples = [*self._samples(), *self._raylet()]
-        if not samples and not self._served:
-            raise NoData("no log of a rank here tells of a step; `files` and `patterns` add some")
-        self._served = True
+        if not samples:
+            raise Absent("no log of a rank here tells of a step; `files` and `patterns` add some")
         yield from samples
 
     def _search(self) -> None:

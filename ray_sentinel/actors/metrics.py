@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from ray_sentinel import __version__
+from ray_sentinel.engine.serving import MOVING
 from ray_sentinel.engine.table import CONFIRMED
 from ray_sentinel.model.exposition import series_text
 from ray_sentinel.model.incident import Incident
@@ -55,11 +56,7 @@ CAPTURE_SECONDS = Metric(
 )
 
 KEY_SERIES = (
-    "server_requests",
-    "server_requests_finished_total",
-    "server_tokens_total",
-    "server_kv_cache_ratio",
-    "server_tokens_per_second",
+    *MOVING,
     "hw_gpu_info",
     "hw_gpu_utilization_ratio",
     "hw_gpu_power_watts",

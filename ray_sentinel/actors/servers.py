@@ -14,6 +14,7 @@ from ray_sentinel.evidence.server_load import SERVE, ServerLoad, parse_load, par
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.metrics import Family, Metric, Sample
 from ray_sentinel.progress.front_end import metrics_url
+from ray_sentinel.progress.titles import engine_of
 from ray_sentinel.serving.client import get
 
 log = logging.getLogger(__name__)
@@ -106,8 +107,7 @@ class ServerLook:
         now = time.monotonic()
         if job not in self._urls and now >= self._search_at.get(job, 0.0):
             self._search_at[job] = now + SEARCH_SECONDS
-            engine = "vllm" if rank.command.startswith("VLLM::") else "sglang"
-            if url := self._find(rank.process.pid, engine):
+            if url := self._find(rank.process.pid, engine_of(rank.command)):
                 self._urls[job] = url
         return self._urls.get(job, "")
 

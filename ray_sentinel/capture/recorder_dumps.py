@@ -154,7 +154,8 @@ def _read(path: Path) -> bytes:
 class Recorders:
     """Remembers where ranks write their recorders, so that they are found when a rank is gone."""
 
-    def __init__(self) -> None:
+    def __init__(self, sleep: Callable[[float], None] = time.sleep) -> None:
+        self._sleep = sleep
         self._known: dict[tuple[int, int], tuple[Places, float]] = {}
 
     def note(self, ranks: Iterable[Rank]) -> None:
@@ -176,7 +177,7 @@ class Recorders:
         if fresh := on_disk(where, max(since, time.time() - FRESH)):
             return fresh
         try:
-            return by_pipe(where, timeout)
+            return by_pipe(where, timeout, sleep=self._sleep)
         except NoDumpError:
             # It has gone, or its watchdog is busy: what it left is all there is.
             if left := on_disk(where, since):

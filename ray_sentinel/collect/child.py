@@ -21,7 +21,7 @@ from queue import SimpleQueue
 
 import msgspec
 
-from ray_sentinel.api import Collector, NoData, Skip
+from ray_sentinel.api import Absent, Collector, NoData, Skip
 from ray_sentinel.collect.gather import Gathering, declared
 from ray_sentinel.collect.loading import make, module_of
 from ray_sentinel.collect.protocol import (
@@ -197,7 +197,7 @@ class Worker:
             items = self._collector.collect()
             gathering.take(items if items is not None else ())
         except NoData as error:
-            return "nodata", str(error)
+            return "absent" if isinstance(error, Absent) else "nodata", str(error)
         except Skip as error:
             return "skip", str(error) or "it asked to be left out"
         except TimeoutError as error:

@@ -19,7 +19,7 @@ from ray_sentinel.model.ray_cluster import RayCluster
 MAX_FRAME = 64 << 20
 """Bytes. A longer frame is taken for garbage, and its sender is ended."""
 
-Outcome = Literal["ok", "nodata", "skip", "error", "timeout"]
+Outcome = Literal["ok", "nodata", "absent", "skip", "error", "timeout"]
 SourceKind = Literal["entry-point", "python", "script"]
 COMMON_KEYS = ("enabled", "interval", "deadline")
 """Of ``[collectors.NAME]``, for the runner; all others are the collector's own settings."""

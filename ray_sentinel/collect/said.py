@@ -40,10 +40,10 @@ class Said:
         self.outcome, self.problems = answer.outcome, answer.problems
         if answer.outcome == "skip":
             self.success, self.families = None, ()
-        elif answer.outcome in ("ok", "nodata"):
+        elif answer.outcome in ("ok", "nodata", "absent"):
             self.success, self.error = True, ""
             self.last_success, self._fresh_at = wall, now + answer.pause
-            if answer.outcome == "ok":
+            if answer.outcome != "nodata":
                 self._last_families = answer.families
             self.families = self._last_families
         else:

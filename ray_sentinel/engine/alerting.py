@@ -13,6 +13,7 @@ import msgspec
 
 from ray_sentinel.engine.cluster import ClusterView, NodeView
 from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.rule import Rule
 from ray_sentinel.engine.telemetry import NodeTelemetry
 from ray_sentinel.engine.working import at_work
@@ -65,28 +66,27 @@ class AlertBook:
         return tuple(sorted((alert for alert, _ in self._open.values()), key=lambda a: a.since))
 
     def of(self, view: ClusterView, job: JobView) -> tuple[Alert, ...]:
-        """Those about a job: its own, and those of the hosts that its ranks are on."""
+        """Those about a job: its own, and those of the hosts that its ranks are on, but for other
+        jobs' GPUs. Each says which of the job's ranks have the GPU."""
         hosts = {view.host_of(rank.node) for rank in job.ranks.values()}
-        found = []
-        for alert in self.all():
-            if alert.job == job.job:
-                found.append(alert)
-            elif not alert.job and alert.host in hosts:
-                own = tuple(rank for rank in alert.ranks if _has(view, job, alert, rank))
-                # A device of which all owners are known, and are other jobs', is theirs.
-                if own or not alert.ranks:
-                    found.append(msgspec.structs.replace(alert, ranks=own))
-        return tuple(found)
+        own = _gpus(view, job.ranks.values())
+        live = (rank for other in view.jobs.values() for rank in other.live)
+        taken = _gpus(view, live).keys() - own.keys()
+        return tuple(
+            msgspec.structs.replace(alert, ranks=own.get((alert.host, alert.gpu), ()))
+            for alert in self.all()
+            if alert.job == job.job
+            or (not alert.job and alert.host in hosts and (alert.host, alert.gpu) not in taken)
+        )
 
 
-def _has(view: ClusterView, job: JobView, alert: Alert, rank: int) -> bool:
-    """Whether it is this job's rank of that number that an alert is about."""
-    return any(
-        seen.rank.id.rank == rank
-        and view.host_of(seen.node) == alert.host
-        and (not alert.gpu or not seen.rank.gpus or alert.gpu in seen.rank.gpus)
-        for seen in job.ranks.values()
-    )
+def _gpus(view: ClusterView, ranks: Iterable[RankView]) -> dict[tuple[str, str], tuple[int, ...]]:
+    """By host and index, the ranks that were given a GPU, as far as they were told."""
+    found: dict[tuple[str, str], set[int]] = {}
+    for seen in ranks:
+        for gpu in seen.rank.gpus:
+            found.setdefault((view.host_of(seen.node), gpu), set()).add(seen.rank.id.rank)
+    return {place: tuple(sorted(numbers)) for place, numbers in found.items()}
 
 
 def watched(view: ClusterView) -> Iterator[tuple[NodeView, NodeTelemetry]]:
@@ -101,15 +101,3 @@ def watched(view: ClusterView) -> Iterator[tuple[NodeView, NodeTelemetry]]:
 def jobs_at_work(view: ClusterView, now: float) -> list[JobView]:
     """All such jobs."""
     return [job for job in view.jobs.values() if at_work(job, now)]
-
-
-def ranks_of_gpu(view: ClusterView, node_id: str, gpu: str) -> tuple[int, ...]:
-    """The ranks that were given a GPU of a node, by its index; none where nobody was told."""
-    return tuple(
-        sorted(
-            rank.rank.id.rank
-            for job in view.jobs.values()
-            for rank in job.live
-            if rank.node == node_id and gpu in rank.rank.gpus
-        )
-    )

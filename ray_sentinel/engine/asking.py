@@ -15,7 +15,7 @@ TOOLS_SECONDS = 12.0
 
 def everything(case: Case, now: float) -> list[AnyAction]:
     """All harmless evidence, as often as is sensible."""
-    if case.asked_round >= MOST_ROUNDS:
+    if _asked_enough(case):
         return []
     return [*stacks(case, now), *recorders(case, now), *_ras(case)]
 
@@ -23,11 +23,15 @@ def everything(case: Case, now: float) -> list[AnyAction]:
 def stacks(case: Case, now: float) -> list[AnyAction]:
     """One more round of stacks."""
     ranks = tuple(view.rank for view in case.job.live)
-    if not ranks or case.asked_round >= MOST_ROUNDS:
+    if not ranks or _asked_enough(case):
         return []
     case.asked_round += 1
     case.asked_round_at = now
     return [TakeStacks(incident=case.incident.id, round=case.asked_round, ranks=ranks)]
+
+
+def _asked_enough(case: Case) -> bool:
+    return case.asked_round >= MOST_ROUNDS
 
 
 def recorders(case: Case, now: float) -> list[AnyAction]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from ray_sentinel.engine.alerting import ranks_of_gpu, watched
+from ray_sentinel.engine.alerting import watched
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.incident import FaultKind, Severity
@@ -28,7 +28,6 @@ class Rise(msgspec.Struct, frozen=True, kw_only=True):
     usual: float
     """Per second, before the window; 0 where that is not known."""
     since: float
-    ranks: tuple[int, ...] = ()
 
     def alert(self, rule: str, severity: Severity, kind: FaultKind, text: str) -> Alert:
         """The alert about it."""
@@ -39,7 +38,6 @@ class Rise(msgspec.Struct, frozen=True, kw_only=True):
             host=self.host,
             gpu=self.gpu,
             port=self.port,
-            ranks=self.ranks,
             text=text,
             since=self.since,
         )
@@ -68,5 +66,4 @@ def rises(
                     rate=count / seconds,
                     usual=series.usual_rate(now, seconds) or 0.0,
                     since=series.rose_at(now, seconds) or now,
-                    ranks=ranks_of_gpu(view, node.node.id, gpu) if gpu else (),
                 )

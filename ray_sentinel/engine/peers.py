@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from ray_sentinel.engine.alerting import jobs_at_work, ranks_of_gpu
+from ray_sentinel.engine.alerting import jobs_at_work
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.gpus import UTILISATION
 from ray_sentinel.model.alert import Alert
@@ -30,7 +30,6 @@ class Outlier(msgspec.Struct, frozen=True, kw_only=True):
     gpu: str
     value: float
     peers: float
-    ranks: tuple[int, ...]
 
     def alert(self, rule: str, text: str, kind: FaultKind = "unknown") -> Alert:
         """The alert about it."""
@@ -41,7 +40,6 @@ class Outlier(msgspec.Struct, frozen=True, kw_only=True):
             job=self.job,
             host=self.host,
             gpu=self.gpu,
-            ranks=self.ranks,
             text=text,
         )
 
@@ -77,5 +75,4 @@ def outliers(
                     gpu=key[1],
                     value=medians[key],
                     peers=peers,
-                    ranks=ranks_of_gpu(view, *key),
                 )

@@ -22,7 +22,7 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
     port: str = ""
     """Of a network device: "mlx5_0/1"."""
     ranks: tuple[int, ...] = ()
-    """The job's ranks that use it."""
+    """The job's ranks that have the GPU; known where it is told for one job."""
     since: float = 0.0
     """When it began, on the coordinator's clock."""
 

@@ -67,6 +67,15 @@ def engine_ranks(table: Mapping[int, Process]) -> tuple[EngineRank, ...]:
     return tuple(found)
 
 
+def engine_of(title: str) -> str:
+    """Which engine a rank's process belongs to, found by ``engine_ranks``.
+
+    >>> engine_of("VLLM::Worker_TP0"), engine_of("python3 -m sglang.launch_server")
+    ('vllm', 'sglang')
+    """
+    return "vllm" if _VLLM.match(title) else "sglang"
+
+
 def _part(process: Process) -> _Part | None:
     title = process.arguments[0] if process.arguments else ""
     if match := _SGLANG.match(title):

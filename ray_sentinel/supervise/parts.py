@@ -32,7 +32,7 @@ class JobParts(msgspec.Struct, frozen=True, kw_only=True):
     explain: Callable[[str], Failure] = lambda output: Failure(kind="exit", text="it failed")
     """From the end of a failed attempt's output to its failure."""
     watch: Callable[[str, float], Sighting] = lambda job, since: Sighting()
-    """By job, and since when, as ``Parts.watch``."""
+    """By job, and since when: what was suspected earlier concerns an earlier attempt."""
     say: Callable[[str], None] = lambda text: None
     notify: Callable[[str, str], object] = lambda event, text: None
     """As ``Parts.notify``."""
@@ -45,13 +45,13 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     """From an attempt's folder and end to its failure; None where it ended well."""
     scan: Scan
     """Lists a checkpoint folder; raises SentinelError."""
-    watch: Callable[[str, float], Sighting] | None = None
-    """By job, and since when: what was suspected earlier concerns an earlier attempt. None where
-    nobody watches."""
+    watch: Callable[[float], Sighting] | None = None
+    """Since when: what was suspected earlier concerns an earlier attempt. None where nobody
+    watches."""
     capture: Callable[[State, Path, str], str] = lambda state, folder, why: ""
     """Evidence of the attempt's processes into a folder, where the sentinel has none."""
-    steps: Callable[[str, int], int | None] = lambda job, attempt: None
-    """The last step in the ranks' own records."""
+    steps: Callable[[int], int | None] = lambda attempt: None
+    """By attempt, the last step in the ranks' own records."""
     clear: Callable[[State], str] = lambda state: ""
     """What the old attempt still holds; empty where all is free."""
     say: Callable[[str], None] = lambda text: None

@@ -153,9 +153,8 @@ class Supervisor:
         self._see_whether_it_goes(state, now)
 
     def _look_closer(self, now: float) -> None:
-        attempt, job = self._course.ledger.attempt, self._task.job
         if self._every("steps", 1.0, now):
-            own = self._parts.steps(job, attempt)
+            own = self._parts.steps(self._course.ledger.attempt)
             step = own if own is not None else self._tail.step if self._tail else None
             if self._movement.stepped(step, now) and step is not None:
                 self._feed(events.Progressed(time=now, step=step))
@@ -182,7 +181,7 @@ class Supervisor:
     def _sighting(self) -> Sighting:
         if self._parts.watch is None:
             return Sighting()
-        found = self._parts.watch(self._task.job, self._course.ledger.attempt_started)
+        found = self._parts.watch(self._course.ledger.attempt_started)
         if found.bad_nodes:
             self._events.put(events.NodesFound(time=self._clock.now(), nodes=found.bad_nodes))
         return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ray_sentinel.engine.alerting import AlertRule, ranks_of_gpu
+from ray_sentinel.engine.alerting import AlertRule
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.gpus import Gpu
 from ray_sentinel.engine.jobs import JobView
@@ -56,7 +56,6 @@ class GpuBusyWait(AlertRule):
                 job=job.job,
                 host=gpu.host,
                 gpu=gpu.index,
-                ranks=ranks_of_gpu(view, gpu.node, gpu.index),
                 text=f"{what} at {gpu.power or 0.0:.0f} W while {len(waiting)} others wait",
                 since=now - job.silence(now),
             )

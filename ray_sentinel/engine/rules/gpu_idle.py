@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ray_sentinel.engine.alerting import AlertRule, ranks_of_gpu
+from ray_sentinel.engine.alerting import AlertRule
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.gpus import IDLE, UTILISATION, Gpu
 from ray_sentinel.engine.jobs import JobView
@@ -64,7 +64,6 @@ class GpuIdle(AlertRule):
             job=job.job,
             host=one.host if one else "",
             gpu=one.index if one else "",
-            ranks=ranks_of_gpu(view, one.node, one.index) if one else (),
             text=f"{len(idle)} of {len(gpus)} GPUs have done nothing for "
             f"{self.thresholds.seconds:.0f} s: {self._why(view, job, idle, now)}",
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ray_sentinel.engine.alerting import AlertRule, ranks_of_gpu, watched
+from ray_sentinel.engine.alerting import AlertRule, watched
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.rule import Thresholds
 from ray_sentinel.model.alert import Alert
@@ -43,6 +43,5 @@ class GpuThrottle(AlertRule):
                     kind="slow",
                     host=node.node.host,
                     gpu=gpu,
-                    ranks=ranks_of_gpu(view, node.node.id, gpu),
                     text=f"is throttled: {', '.join(sorted(reasons))}",
                 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ray_sentinel.engine.alerting import AlertRule, ranks_of_gpu, watched
+from ray_sentinel.engine.alerting import AlertRule, watched
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.rule import Thresholds
 from ray_sentinel.model.alert import Alert
@@ -36,9 +36,9 @@ class GpuXid(AlertRule):
         for node, telemetry in watched(view):
             for at, event in telemetry.events:
                 if now - at <= self.thresholds.seconds and event.kind in (LOST, "kernel.xid"):
-                    yield self._alert(view, node.node.id, node.node.host, at, event)
+                    yield self._alert(node.node.host, at, event)
 
-    def _alert(self, view: ClusterView, node: str, host: str, at: float, event: Event) -> Alert:
+    def _alert(self, host: str, at: float, event: Event) -> Alert:
         xid = event.attributes.get("xid", "79" if event.kind == LOST else "")
         gpu = event.attributes.get("gpu", "")
         pci = event.attributes.get("pci", "")
@@ -55,7 +55,6 @@ class GpuXid(AlertRule):
             kind="device-lost" if lost else "device-stuck" if fatal else "unknown",
             host=host,
             gpu=gpu or pci,
-            ranks=ranks_of_gpu(view, node, gpu) if gpu else (),
             text=f"{what}: {event.message[:200]}",
             since=at,
         )

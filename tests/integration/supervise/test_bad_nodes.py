@@ -70,7 +70,7 @@ def test_two_attempts_with_what_is_seen_and_what_the_output_says(
         blamed = BadNode(host=printed.split()[-1], why="its GPU is lost")
         return Failure(kind="gpu-lost", text=printed.strip(), nodes=(blamed,))
 
-    def watch(job: str, since: float) -> Sighting:
+    def watch(since: float) -> Sighting:
         return Sighting(bad_nodes=(BadNode(host="n3", why="it is lost", at=since),))
 
     def drain(node: BadNode) -> str:

@@ -15,9 +15,10 @@ from tests.support.waiting import eventually
 def test_a_family_is_no_older_than_its_first() -> None:
     child = process.spawn(["sleep", "60"], env={**os.environ, FAMILY_VARIABLE: "f00d"})
     try:
-        # For a moment of its exec a process shows no environment.
-        environ = Path(f"/proc/{child.pid}/environ")
-        eventually(lambda: environ.read_bytes(), "it has its environment", every=0.01)
+        # What starts it is run first; and for a moment of each exec there is no environment.
+        of_child = Path(f"/proc/{child.pid}")
+        eventually(lambda: (of_child / "comm").read_text() == "sleep\n", "it sleeps", every=0.01)
+        eventually(lambda: (of_child / "environ").read_bytes(), "its environment", every=0.01)
         group = group_of(child.pid, "f00d")
         elsewhere = msgspec.structs.replace(group, pid=os.getpid())
         assert members(elsewhere) == [child.pid], "by its variable alone"

@@ -29,6 +29,15 @@ def test_nothing_new_keeps_what_was_there_even_after_it_was_dropped() -> None:
     assert said.expiry(10.0) == 200.0 + KEPT_INTERVALS * 10.0
 
 
+def test_what_is_not_there_any_more_is_dropped() -> None:
+    said = Said()
+    said.answered(Answer(sequence=1, outcome="ok", families=FAMILIES), 100.0, 1.7e9)
+    said.answered(Answer(sequence=2, outcome="absent"), 110.0, 1.7e9 + 10.0)
+    assert (said.success, said.families) == (True, ())
+    said.answered(Answer(sequence=3, outcome="nodata"), 120.0, 1.7e9 + 20.0)
+    assert said.families == ()
+
+
 def test_a_failure_keeps_the_families_and_their_age() -> None:
     said = Said()
     said.answered(Answer(sequence=1, outcome="ok", families=FAMILIES), 100.0, 1.7e9)

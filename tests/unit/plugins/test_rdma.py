@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.api import Context, NoData, Skip
+from ray_sentinel.api import Absent, Context, Skip
 from ray_sentinel_plugins import _files, rdma
 from ray_sentinel_plugins._rdma_names import COUNTERS
 from ray_sentinel_plugins.rdma import RdmaCollector
@@ -61,7 +61,8 @@ def test_a_device_that_has_gone_is_served_no_more(
     collector = RdmaCollector(context(tmp_path))
     assert list(collector.collect())
     shutil.rmtree(tmp_path / "sys/class/infiniband/dev0")
-    assert list(collector.collect()) == [], "NoData would keep the last values"
+    with pytest.raises(Absent):
+        list(collector.collect())
 
 
 def test_words_become_bytes(port: Path, collect: Callable[[], Series]) -> None:
@@ -139,7 +140,7 @@ def test_no_rdma(tmp_path: Path, collect: Callable[[], Series]) -> None:
     with pytest.raises(Skip, match="infiniband"):
         collect()
     (tmp_path / "sys/class/infiniband").mkdir(parents=True)
-    with pytest.raises(NoData):
+    with pytest.raises(Absent):
         collect()
 
 

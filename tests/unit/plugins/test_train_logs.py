@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.api import Context, NoData
+from ray_sentinel.api import Absent, Context, NoData
 from ray_sentinel.errors import ConfigError
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel_plugins._log_tail import MOST_BYTES, LogTail
@@ -65,7 +65,8 @@ def test_what_a_log_said_long_ago_is_served_no_more(tmp_path: Path) -> None:
     assert series(found)
     long_ago = log.stat().st_mtime - 3600
     os.utime(log, (long_ago, long_ago))
-    assert series(found) == {}, "NoData would keep the last values"
+    with pytest.raises(Absent):
+        series(found)
 
 
 def test_with_no_log_to_follow_it_rests_until_the_next_search(tmp_path: Path) -> None:

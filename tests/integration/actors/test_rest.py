@@ -13,6 +13,8 @@ import pytest
 
 from ray_sentinel.actors.rest import rest_between_calls
 
+pytestmark = pytest.mark.integration
+
 PROGRAM = """
 import signal, sys, threading, time
 from ray_sentinel.actors.rest import rest_between_calls
