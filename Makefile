@@ -7,11 +7,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PYTEST := $(BIN)/python -m pytest
-BESIDE := tests/unit tests/packaging $(addprefix tests/integration/,collect exporters store)
-RANKS := progress supervise/test_run.py test_flight_recorder_gloo.py test_triage_real.py
-PAIRS := $(addprefix tests/integration/,$(RANKS))
-## PAIRS start ranks, but no agent that would watch the ranks of another test: two at a time. Then all
-## others one after the other, and BESIDE them, with less right to the CPUs, what starts no ranks.
+## Tests run in so many streams at a time (tests/support/streams.py).
+STREAMS ?= 2
 
 .PHONY: demo test unit integration lint types contracts faults deps wheel clean help
 
@@ -60,14 +57,8 @@ unit: $(VENV)/.dev
 integration: $(VENV)/.dev deps
 	@$(PYTEST) tests/integration $(ARGS)
 
-## Status 5 is "nothing to run": ARGS may choose tests of one part only.
-TOOK_PART := $(if $(ARGS),[ $$? -eq 5 ],false)
 test: lint types contracts deps
-	@$(PYTEST) -n 2 $(PAIRS) $(ARGS) || $(TOOK_PART)
-	@log=$$(mktemp); trap 'rm -f $$log' EXIT; \
-	  { nice -n 5 $(PYTEST) $(BESIDE) $(ARGS) || $(TOOK_PART); } >$$log 2>&1 & \
-	  { $(PYTEST) $(addprefix --ignore=,$(BESIDE) $(PAIRS)) tests $(ARGS) || $(TOOK_PART); }; \
-	  rest=$$?; wait $$!; beside=$$?; cat $$log; [ $$rest -eq 0 ] && [ $$beside -eq 0 ]
+	@$(PYTEST) -n $(STREAMS) $(ARGS)
 
 faults: $(VENV)/.dev deps
 	@FAULTS=all $(PYTEST) tests/faults $(ARGS)

@@ -1,0 +1,63 @@
+"""A worker of the tests with processes, ports and shared folders of its own, as in a container.
+
+The agents under test watch every rank that they find on their host, whoever started it: ranks,
+clusters and ports of one test must be out of another's sight before both may run at a time.
+
+Run as a program, under ``unshare``, it is the first process of such a container: it ends what it
+was given as soon as the worker ends, and collects orphans, which would else stay as zombies.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shlex
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+UNSHARE = ("unshare", "--mount-proc", "--pid", "--fork", "--kill-child", "--net", "--ipc")
+SIOCSIFFLAGS, IFF_UP = 0x8914, 0x1
+TEMP = Path(tempfile.gettempdir())
+FOLDERS = (Path("/tmp/ray"), TEMP / f"ray_sentinel-{os.getuid()}")
+"""Named alike by all processes of a user: Ray's sessions, and what ray_sentinel keeps."""
+
+
+def python() -> str | None:
+    """The command line that is python in a container of its own; ``None`` where the machine or the
+    user's rights do not allow one."""
+    if os.getuid() != 0 or not shutil.which(UNSHARE[0]):
+        return None
+    tried = subprocess.run([*UNSHARE, "true"], capture_output=True, timeout=30, check=False)
+    if tried.returncode:
+        return None
+    return shlex.join([*UNSHARE, sys.executable, __file__])
+
+
+def main() -> int:
+    """In the new container: prepare it, run python in it, and stay until that has ended."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sh", b"lo", IFF_UP))
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/dev/shm"], check=True)
+    with tempfile.TemporaryDirectory(prefix="apart-") as own:
+        for shared in FOLDERS:
+            shared.mkdir(parents=True, exist_ok=True)
+            private = Path(own) / shared.name
+            private.mkdir()
+            subprocess.run(["mount", "--bind", private, shared], check=True)
+        return _until_ended(subprocess.Popen([sys.executable, *sys.argv[1:]]).pid)
+
+
+def _until_ended(worker: int) -> int:
+    while True:
+        pid, status = os.wait()
+        if pid == worker:
+            return os.waitstatus_to_exitcode(status) & 0xFF
+
+
+if __name__ == "__main__":
+    sys.exit(main())
