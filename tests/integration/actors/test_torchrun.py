@@ -22,8 +22,8 @@ pytestmark = pytest.mark.integration
 
 SUPPORT = Path(__file__).parents[2] / "support"
 QUICKLY = "last_call_timeout=3,keep_alive_interval=1,keep_alive_max_attempt=10,join_timeout=100"
-"""A round of the rendezvous waits 3 s for late nodes; a node that is silent for 10 s counts as gone:
-one that only waits for a CPU is not."""
+"""A round of the rendezvous waits 3 s for late nodes; who is silent for 10 s counts as gone, which
+is longer than an agent waits for a CPU."""
 SURROUNDINGS = [
     "GLOO_SOCKET_IFNAME=lo",
     "OMP_NUM_THREADS=1",
