@@ -5,6 +5,18 @@ from __future__ import annotations
 import time
 from typing import Protocol
 
+import msgspec
+
+
+class Moment(msgspec.Struct, frozen=True, kw_only=True):
+    """One time by two clocks."""
+
+    wall: float
+    """Unix seconds, to be compared with the times of files and of other hosts."""
+    steady: float
+    """Seconds that only pass: how long something takes is told by them, for the other clock may be
+    set while it does."""
+
 
 class Clock(Protocol):
     """Where loops take the time from."""
@@ -17,6 +29,11 @@ class Clock(Protocol):
 
     def sleep(self, seconds: float) -> None:
         """Wait; a fake clock only moves its hands."""
+
+
+def moment(clock: Clock) -> Moment:
+    """Now."""
+    return Moment(wall=clock.now(), steady=clock.monotonic())
 
 
 class SystemClock:

@@ -32,7 +32,7 @@ class Interface(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def interfaces(sys: Path = Path("/sys")) -> tuple[Interface, ...]:
-    """All interfaces of this machine, or container."""
+    """All interfaces of this machine, or container, in the kernel's order."""
     states = psutil.net_if_stats()
     return tuple(
         Interface(
@@ -46,8 +46,15 @@ def interfaces(sys: Path = Path("/sys")) -> tuple[Interface, ...]:
                 if entry.family == family
             ),
         )
-        for name, entries in sorted(psutil.net_if_addrs().items())
+        for name, entries in sorted(psutil.net_if_addrs().items(), key=lambda one: _index(one[0]))
     )
+
+
+def _index(name: str) -> int:
+    try:
+        return socket.if_nametoindex(name)
+    except OSError:
+        return 1 << 31  # it has just gone
 
 
 def _kind(folder: Path) -> str:

@@ -6,20 +6,22 @@ from collections.abc import Sequence
 
 from ray_sentinel.doctor.machine import Interface
 
-_USUALLY_LEFT_OUT = ("lo", "docker", "virbr")
+_UNASKED = ("ib", "^docker,lo,virbr", "docker", "lo", "virbr")
+"""What NCCL looks for where nobody says, until it finds some (``ncclFindInterfaces``)."""
 
 
 def chosen(wish: str, have: Sequence[Interface]) -> tuple[Interface, ...]:
-    """The interfaces that NCCL would take, in the order in which it would.
+    """The interfaces that NCCL would take, in the order in which it would; ``have`` is in the
+    kernel's.
 
     A comma-separated list of prefixes; ``=`` in front makes them whole names, ``^`` excludes them
-    and ``^=`` excludes whole names (NCCL user guide, NCCL_SOCKET_IFNAME). Where nothing is asked
-    for, loopback, docker and libvirt bridges come last.
+    and ``^=`` excludes whole names (NCCL user guide, NCCL_SOCKET_IFNAME).
     """
     exclude, exact, names = parse_wish(wish)
     if not names:
-        usual = [item for item in have if not item.name.startswith(_USUALLY_LEFT_OUT)]
-        return tuple(item for item in usual or have if item.up and item.addresses)
+        able = [item for item in have if item.addresses]
+        found = (chosen(one, able) for one in _UNASKED)
+        return next(filter(None, found), ())
     if exclude:
         return tuple(
             item

@@ -29,11 +29,16 @@ def refined(layout: Layout, names: Collection[str]) -> Layout:
 
 
 def why_incomplete(
-    root: str, layout: Layout, names: Collection[str], sizes: Sequence[tuple[str, int]]
+    root: str,
+    layout: Layout,
+    names: Collection[str],
+    sizes: Sequence[tuple[str, int]],
+    alone: bool = True,
 ) -> str:
     """Why the checkpoint at ``root`` counts as half-written; empty where it is whole.
 
-    ``names`` are its files relative to it, ``sizes`` (path, bytes) of the same files.
+    ``names`` are its files relative to it, ``sizes`` (path, bytes) of the same files. ``alone``: no
+    checkpoint beside it holds a trainer's state.
     """
     if _TMP.search(root.rsplit("/", 1)[-1]):
         return "it is a temporary folder or file"
@@ -45,22 +50,32 @@ def why_incomplete(
     if any(name.rsplit("/", 1)[-1].endswith("-unfinished") for name in names):
         return "its writer has not taken its mark 'unfinished' away"
     markers = _LAST_WRITTEN.get(layout, ())
-    if markers and not _has_marker(layout, markers, names):
+    if markers and not _has_marker(layout, markers, names, alone):
         return f"{markers[0]}, which is written last, is missing"
-    if layout == "dcp":
-        empty = next((path for path, size in sizes if size == 0 and path.endswith(".distcp")), "")
-        if empty:
-            return f"{empty} is empty"
+    if layout == "dcp" and not any(size for path, size in sizes if path.endswith(".distcp")):
+        # Single ones may be: a rank, or one of its writing threads, had nothing to save.
+        return "all its .distcp files are empty"
     return _missing_shards(names)
 
 
-def _has_marker(layout: Layout, markers: Sequence[str], names: Collection[str]) -> bool:
-    if any(name.rsplit("/", 1)[-1] in markers for name in names):
+def holds_state(names: Collection[str]) -> bool:
+    """Whether a trainer of Transformers' saved its state, as it does last."""
+    return _any_named(names, _LAST_WRITTEN["transformers"])
+
+
+def _any_named(names: Collection[str], wanted: Sequence[str]) -> bool:
+    return any(name.rsplit("/", 1)[-1] in wanted for name in names)
+
+
+def _has_marker(
+    layout: Layout, markers: Sequence[str], names: Collection[str], alone: bool
+) -> bool:
+    if _any_named(names, markers):
         return True
-    # A model saved alone, without a trainer's state, is whole with its weights.
-    return layout == "transformers" and not any(
-        name.startswith(("optimizer", "scheduler", "rng_state", "global_step")) for name in names
-    )
+    # Models that are saved without a trainer's state are whole with their weights; a trainer writes
+    # those first.
+    begun = ("optimizer", "scheduler", "rng_state", "global_step")
+    return layout == "transformers" and alone and not any(n.startswith(begun) for n in names)
 
 
 def _missing_shards(names: Collection[str]) -> str:

@@ -25,7 +25,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from ray_sentinel.evidence.checkpoint_layouts import Key, Layout, key_of
-from ray_sentinel.evidence.checkpoint_whole import refined, why_incomplete
+from ray_sentinel.evidence.checkpoint_whole import holds_state, refined, why_incomplete
 
 _WRITTEN_LAST = ("latest_checkpointed_iteration.txt", "latest")
 _TRACKERS = (
@@ -90,8 +90,12 @@ def read_listing(
     """
     grouped = _grouped(entries)
     tracked = _tracked_steps(links or {}, texts or {})
+    stateful = {
+        _folder(root) for (root, _, _), files in grouped.items() if holds_state(_names(root, files))
+    }
     made = [
-        _checkpoint(root, layout, step, files) for (root, layout, step), files in grouped.items()
+        _checkpoint(root, layout, step, files, _folder(root) not in stateful)
+        for (root, layout, step), files in grouped.items()
     ]
     made = _judge_tracked(_judge_sizes(made), tracked)
     made.sort(key=lambda c: (c.step, c.modified, c.path))
@@ -121,10 +125,20 @@ def _grouped(entries: Iterable[Entry]) -> dict[Key, list[Entry]]:
     return found
 
 
-def _checkpoint(root: str, layout: Layout, step: int, files: Sequence[Entry]) -> Checkpoint:
-    names = {entry.path[len(root) + 1 :] for entry in files} if layout != "file" else set()
+def _folder(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _names(root: str, files: Iterable[Entry]) -> set[str]:
+    return {entry.path[len(root) + 1 :] for entry in files}
+
+
+def _checkpoint(
+    root: str, layout: Layout, step: int, files: Sequence[Entry], alone: bool
+) -> Checkpoint:
+    names = _names(root, files) if layout != "file" else set()
     layout = refined(layout, names)
-    why = why_incomplete(root, layout, names, [(entry.path, entry.size) for entry in files])
+    why = why_incomplete(root, layout, names, [(one.path, one.size) for one in files], alone)
     return Checkpoint(
         step=step,
         path=root,
@@ -153,12 +167,12 @@ def _judge_sizes(made: Sequence[Checkpoint]) -> list[Checkpoint]:
     """One that is much smaller than its like, and the newest of them, is still being written."""
     by_layout: dict[tuple[str, str], list[Checkpoint]] = {}
     for item in made:
-        by_layout.setdefault((item.layout, item.path.rpartition("/")[0]), []).append(item)
+        by_layout.setdefault((item.layout, _folder(item.path)), []).append(item)
     judged = []
     for item in made:
         peers = [
             c.size
-            for c in by_layout[item.layout, item.path.rpartition("/")[0]]
+            for c in by_layout[item.layout, _folder(item.path)]
             if c is not item and c.complete
         ]
         if item.complete and len(peers) >= 2 and item.size * 2 < statistics.median(peers):

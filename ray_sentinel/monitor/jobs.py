@@ -21,6 +21,10 @@ from ray_sentinel.monitor.types import JobProgress, MonitorResult
 _TAIL = 512 * 1024
 """Bytes of a job's log in which its last steps are looked for."""
 _ENDED = ("FAILED", "SUCCEEDED", "STOPPED")
+_ZONE = 1800.0
+"""Zones lie whole multiples of so many seconds apart, nearly all of them."""
+_LOST_SECONDS = 300.0
+"""Where Ray does not tell of a job for so long, it is not waited for any more."""
 _LAST = 50
 """Steps whose figures make the throughput."""
 
@@ -86,6 +90,16 @@ def _from_times(steps: list[tuple[Step, float | None]]) -> float | None:
     return took / made if made > 0 and took > 0 else None
 
 
+def _zone(tail: Tail) -> float:
+    """By how much the log's own times are behind: they may be of any zone, and its last write,
+    where that is known, was of its last line."""
+    year = datetime.now(timezone.utc).year
+    for raw in reversed(tail.text.splitlines()):
+        if when := parse_time(raw, year):
+            return round((tail.changed - when) / _ZONE) * _ZONE if tail.changed else 0.0
+    return 0.0
+
+
 class StallWatch:
     """Remembers when each job's step last changed, for logs whose lines bear no time."""
 
@@ -106,9 +120,10 @@ class StallWatch:
             self._seen[key] = known = (step, mono)
         if mono - known[1] >= threshold:
             return True
-        if progress["step_time"] is not None:
-            return now - progress["step_time"] >= threshold
-        return tail.changed is not None and now - tail.changed >= threshold
+        if tail.changed is not None and now - tail.changed >= threshold:
+            return True
+        stepped = progress["step_time"]
+        return stepped is not None and now - stepped - _zone(tail) >= threshold
 
 
 _watch = StallWatch()
@@ -138,13 +153,16 @@ def monitor_job(
     namespace: str = "default",
     stagnation_threshold: float = 300,
 ) -> MonitorResult:
-    """Watch a job until it ends, or for ``timeout`` seconds."""
-    began = time.monotonic()
+    """Watch a job until it ends, or for ``timeout`` seconds; one that Ray does not know for minutes
+    is given up."""
+    began = told = time.monotonic()
     while True:
         status = check_job_status(head_pod, job_id, namespace)
-        spent = time.monotonic() - began
+        now = time.monotonic()
+        spent = now - began
+        told = now if status != "UNKNOWN" else told
         timed_out = timeout is not None and spent >= timeout
-        if status in _ENDED or timed_out:
+        if status in _ENDED or timed_out or now - told >= _LOST_SECONDS:
             break
         left = check_interval if timeout is None else min(check_interval, timeout - spent)
         time.sleep(max(0.05, left))

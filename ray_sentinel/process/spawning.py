@@ -91,13 +91,18 @@ def _setpriv() -> str | None:
         return None
 
 
-def dying_with_us(argv: Sequence[str]) -> list[str]:
-    """``argv`` behind a launcher that has the kernel kill it when this process ends.
+def dying_with_us(argv: Sequence[str], env: Mapping[str, str] | None = None) -> list[str]:
+    """``argv`` behind a launcher that has the kernel kill it when this process ends, and hands
+    ``env`` on as it is.
 
     A parent that ended before the launcher could ask for that sends no signal any more: so the
     launcher looks afterwards whether its parent is still this process, and else does not start it.
     """
-    if setpriv := _setpriv():
+    # A shell hands on only variables whose names could be its own.
+    plain = all(
+        name.isascii() and name.isidentifier() for name in (os.environ if env is None else env)
+    )
+    if plain and (setpriv := _setpriv()):
         mine = str(os.getpid())
         return [setpriv, "--pdeathsig", "KILL", "/bin/sh", "-c", _STILL_OURS, mine, *argv]
     return [sys.executable, "-I", "-S", "-c", _PYTHON_LAUNCHER, str(os.getpid()), *argv]
@@ -128,7 +133,7 @@ def spawn(
         raise MissingPartError(f"{argv[0]} is not installed, or not on PATH")
     command = [program, *argv[1:]]
     child = _spawner.popen(
-        dying_with_us(command) if death_signal and not outlives_us else command,
+        dying_with_us(command, env) if death_signal and not outlives_us else command,
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,

@@ -1,4 +1,4 @@
-"""Whether a process's control group is frozen (container pause, ``scontrol suspend``, ...).
+"""A process's control groups, and whether they are frozen (container pause, ``scontrol suspend``).
 
 Version 1 keeps ``freezer.state`` in the freezer hierarchy, version 2 ``cgroup.events`` with a line
 ``frozen 1`` (``Documentation/admin-guide/cgroup-v2.rst``). Inside a container the group's path may
@@ -7,7 +7,8 @@ not be visible; then the kernel function that the tasks wait in still tells.
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
 
 FROZEN_IN = frozenset({"__refrigerator", "refrigerator", "do_freezer_trap"})
 """Kernel functions in which frozen tasks wait."""
@@ -39,6 +40,21 @@ def parse_mounts(text: str, controller: str = "freezer") -> dict[str, str]:
         elif parts[2] == "cgroup" and controller in parts[3].split(","):
             found.setdefault(controller, parts[1])
     return found
+
+
+def groups_of(
+    pid: int | str, controller: str, proc: Path = Path("/proc"), root: Path = Path("/")
+) -> Iterator[Path]:
+    """The folders of the process's group and of all above it, in the controller's hierarchy and in
+    version 2's, as far as they are to be seen: in a container the top one may be its own."""
+    mounts = parse_mounts(_text(proc / "self/mounts") or "", controller)
+    groups = parse_cgroup(_text(proc / str(pid) / "cgroup") or "")
+    for name, mount in mounts.items():
+        top = root / mount.lstrip("/")
+        inside = PurePosixPath(groups.get(name, "/").lstrip("/"))
+        for folder in (inside, *inside.parents):
+            if ".." not in folder.parts and (top / folder).is_dir():
+                yield top / folder
 
 
 class Freezer:

@@ -30,7 +30,7 @@ class Action(msgspec.Struct, frozen=True, kw_only=True):
 class Choose(Action, frozen=True):
     """Say which checkpoint is the best, without these; answered by Offered."""
 
-    without: frozenset[str] = frozenset()
+    without: frozenset[Checkpoint] = frozenset()
 
 
 class Launch(Action, frozen=True):

@@ -5,21 +5,22 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from ray_sentinel.clock import Clock
+from ray_sentinel.clock import Clock, Moment, moment
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.supervise.events import Captured, Cleared, Event, Offered
 
 
 class Aside:
-    """Does each work once at a time, and hands its answer to ``answer``, from that thread."""
+    """Does each work once at a time, and hands its answer to ``answer``, from that thread, with the
+    attempt that it is about: it may come when that one is long over."""
 
     def __init__(
-        self, answer: Callable[[Event], None], say: Callable[[str], None], clock: Clock
+        self, answer: Callable[[int, Event], None], say: Callable[[str], None], clock: Clock
     ) -> None:
         self._answer, self._say, self._clock = answer, say, clock
         self._busy: set[str] = set()
 
-    def do(self, what: str, work: Callable[[], Event | None]) -> None:
+    def do(self, what: str, attempt: int, work: Callable[[], Event | None]) -> None:
         """Do it, unless it is being done."""
         if what in self._busy:
             return
@@ -31,16 +32,16 @@ class Aside:
                 event = work()
             except (SentinelError, OSError) as error:
                 self._say(f"{what}: {error}")
-                event = _fallback(what, self._clock.now(), str(error))
+                event = _fallback(what, moment(self._clock), str(error))
             finally:
                 self._busy.discard(what)
                 if event is not None:
-                    self._answer(event)
+                    self._answer(attempt, event)
 
         threading.Thread(target=go, name=f"ray-sentinel-{what}", daemon=True).start()
 
 
-def _fallback(what: str, now: float, problem: str) -> Event | None:
+def _fallback(what: str, now: Moment, problem: str) -> Event | None:
     """The answer for a course that waits for one."""
     if what == "choose":
         return Offered(time=now, problem=problem)

@@ -25,7 +25,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     """Tiers that could not be listed, and why."""
 
 
-def choose(tiers: Sequence[Path], without: Collection[str], scan: Scan) -> Choice:
+def choose(tiers: Sequence[Path], without: Collection[Checkpoint], scan: Scan) -> Choice:
     """The latest good one; of equal steps the earlier tier's, which is the faster one."""
     found: list[tuple[int, int, Checkpoint]] = []
     skipped: list[str] = []
@@ -41,8 +41,9 @@ def choose(tiers: Sequence[Path], without: Collection[str], scan: Scan) -> Choic
             path = str(root / item.path)
             if not item.complete:
                 skipped.append(f"{path}: {item.why}")
-            elif path not in without:
-                one = Checkpoint(path=path, step=item.step, modified=item.modified)
+                continue
+            one = Checkpoint(path=path, step=item.step, modified=item.modified)
+            if one not in without:
                 found.append((item.step, -order, one))
     for _, _, one in sorted(found, key=lambda entry: entry[:2], reverse=True):
         if problem := problem_of(Path(one.path)):

@@ -8,17 +8,20 @@
 
     waiting ──Tick──▶ clearing ──Cleared──▶ choosing
 
-Only ``begin``, ``resume`` and ``handle`` change the state. Times come with the events.
+Only ``begin``, ``resume`` and ``handle`` change the state. Times come with the events: how long it
+waits goes by the steady clock, what the ledger keeps by the other one.
 """
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Sequence
 from typing import Literal
 
 import msgspec
 
+from ray_sentinel.clock import Moment
 from ray_sentinel.supervise.actions import (
     Action,
     Capture,
@@ -67,7 +70,10 @@ class Ledger(msgspec.Struct, kw_only=True):
     failed_at: float | None = None
     last_saved: float | None = None
     checkpoint: Checkpoint | None = None
-    left_out: list[str] = []
+    saved: bool = False
+    """A checkpoint was there: where none is any more, it was lost."""
+    left_out: list[Checkpoint] = []
+    """They do not load."""
     failures: list[Failure] = []
     """Since the last progress."""
     bad_nodes: list[BadNode] = []
@@ -91,7 +97,7 @@ class Course:
         self._draw = draw
         self._step: int | None = None
         self._due = 0.0
-        self._since = 0.0
+        self._since = self._failed_at = -math.inf
         self._hang = ""
         self._stop: int | None = None
 
@@ -125,7 +131,7 @@ class Course:
             case Exited():
                 return self._exited(event)
             case NodesFound():
-                return self._nodes_found(event.nodes, event.time)
+                return self._nodes_found(event.nodes, event.time.wall)
             case Unkillable():
                 return self._unkillable(event)
             case StopAsked():
@@ -138,8 +144,8 @@ class Course:
 
     def _started(self, event: Started) -> list[Action]:
         self.phase = "running"
-        self.ledger.attempt_started = event.time
-        self.ledger.begun = self.ledger.begun or event.time
+        self.ledger.attempt_started = event.time.wall
+        self.ledger.begun = self.ledger.begun or event.time.wall
         return [] if self._stop is None else self._end()
 
     def _choose(self) -> Choose:
@@ -154,12 +160,13 @@ class Course:
         if self.ledger.failed_at is not None:
             lost_since = self.ledger.last_saved or self.ledger.attempt_started
             lost_since = max(lost_since, self.ledger.attempt_started)
-            self.ledger.time_lost += max(0.0, event.time - lost_since)
+            self.ledger.time_lost += max(0.0, event.time.wall - lost_since)
             self.ledger.failed_at = None
         self.ledger.checkpoint = event.checkpoint
+        self.ledger.saved = self.ledger.saved or event.checkpoint is not None
         self._step = None
         self.phase = "starting"
-        self.ledger.attempt_started = event.time
+        self.ledger.attempt_started = event.time.wall
         without = tuple(node.host for node in self.ledger.bad_nodes)
         return [Launch(attempt=self.ledger.attempt, checkpoint=event.checkpoint, without=without)]
 
@@ -171,6 +178,7 @@ class Course:
             best = self.ledger.best_step
             self.ledger.best_step = event.step if best is None else max(best, event.step)
             return []
+        self.ledger.saved = True
         start = self.ledger.checkpoint.step if self.ledger.checkpoint else -1
         if event.step > start and self.ledger.failures:
             # Saved progress: what failed before has been got past.
@@ -197,7 +205,7 @@ class Course:
         if self.phase != "running":
             return []
         self.phase = "capturing"
-        self._since = event.time
+        self._since = event.time.steady
         self._hang = event.why
         return [Say(text=f"hang: {event.why}", event="hang"), Capture(why=event.why)]
 
@@ -211,32 +219,43 @@ class Course:
 
     def _exited(self, event: Exited) -> list[Action]:
         blamed = event.failure.nodes if event.failure is not None else ()
-        return [*self._nodes_found(blamed, event.time), *self._after(event)]
+        return [*self._nodes_found(blamed, event.time.wall), *self._after(event)]
 
     def _after(self, event: Exited) -> list[Action]:
         self.ledger.last_saved = event.last_saved
+        self.ledger.saved = self.ledger.saved or event.last_saved is not None
         if self._stop is not None:
             return self._stopped()
         failure = event.failure
         if failure is None:
-            if not self._hang:
+            # While its evidence is taken it may come to its end after all.
+            if not self._hang or self.phase == "capturing":
                 return self._finish(True, "the command ended with status 0")
             failure = Failure(kind="hang", text=self._hang, step=self._step)
         elif self._hang:
-            failure = msgspec.structs.replace(failure, kind="hang", text=self._hang, exception="")
+            then = f"; then {failure.text}" if self.phase == "capturing" else ""
+            text = self._hang + then
+            failure = msgspec.structs.replace(failure, kind="hang", text=text, exception="")
         self._hang = ""
-        if failure.step is None and self._step is not None:
-            failure = msgspec.structs.replace(failure, step=self._step)
+        step = self._step if failure.step is None else failure.step
+        failure = msgspec.structs.replace(
+            failure, step=step, began=step is not None or self._began(event)
+        )
         if failure.kind == "soft-success":
             return self._finish(True, f"training was complete: {failure.text}")
         return self._failed(failure, event.time)
 
-    def _failed(self, failure: Failure, now: float) -> list[Action]:
+    def _began(self, event: Exited) -> bool:
+        """Whether the attempt got through its start, though no step is known of it."""
+        since, longest = self.ledger.attempt_started, self.policy.startup_threshold
+        return (event.last_saved or 0.0) > since or 0.0 < longest < event.time.wall - since
+
+    def _failed(self, failure: Failure, now: Moment) -> list[Action]:
         ledger = self.ledger
         left_out = self._leave_out(failure)
         why = "" if self.policy.always_restart else incurable(failure, ledger.failures)
         ledger.failures.append(failure)
-        ledger.failed_at = now
+        ledger.failed_at = now.wall
         if why:
             return self._finish(False, f"not restarted, because {why}")
         if ledger.retries_left <= 0:
@@ -247,7 +266,7 @@ class Course:
         ledger.total_retries += 1
         ledger.attempt += 1
         delay = self._delay(len(ledger.failures))
-        self._due = now + delay
+        self._failed_at, self._due = now.steady, now.steady + delay
         self.phase = "waiting"
         said = f"attempt {ledger.attempt - 1} failed ({failure.text}); restart in {delay:.0f} s"
         if ledger.bad_nodes:
@@ -258,7 +277,7 @@ class Course:
         start = self.ledger.checkpoint
         if failure.kind != "checkpoint-load" or start is None:
             return []
-        self.ledger.left_out.append(start.path)
+        self.ledger.left_out.append(start)
         return [Say(text=f"{start.path} does not load and is left out")]
 
     def _delay(self, failures: int) -> float:
@@ -281,19 +300,19 @@ class Course:
             return []
         if not event.problem:
             return [self._choose()]
-        if event.time - self._since > self.policy.clear_seconds:
+        if event.time.steady - self._since > self.policy.clear_seconds:
             return self._finish(False, f"not restarted, because {event.problem}")
         self.phase = "waiting"
-        self._due = event.time + 2.0
+        self._due = event.time.steady + 2.0
         return []
 
     def _tick(self, event: Tick) -> list[Action]:
         late = self.policy.capture_seconds
-        if self.phase == "capturing" and event.time - self._since > late:
+        if self.phase == "capturing" and event.time.steady - self._since > late:
             return [Say(text=f"the capture did not end within {late:.0f} s"), *self._end()]
-        if self.phase == "waiting" and event.time >= self._due:
-            if self._since < (self.ledger.failed_at or 0.0):
-                self._since = event.time
+        if self.phase == "waiting" and event.time.steady >= self._due:
+            if self._since < self._failed_at:
+                self._since = event.time.steady
             self.phase = "clearing"
             return [Clear()]
         return []

@@ -13,6 +13,7 @@ _MISSING = re.compile(
     r"\b(?:ModuleNotFoundError|ImportError|SyntaxError|IndentationError|FileNotFoundError"
     r"|NotADirectoryError|IsADirectoryError|PermissionError|NameError)\b"
 )
+_CURABLE = frozenset({"hang", "preempted", "cancelled", "node-fail", "checkpoint-load"})
 _CONFIGURATION = frozenset({"config", "missing-env"})
 _SHORT_OF = re.compile(r"temporarily unavailable|Cannot allocate memory|Too many open files")
 """What a start may lack now, and have later (man 2 fork, execve: EAGAIN, ENOMEM, EMFILE)."""
@@ -26,24 +27,34 @@ def incurable(failure: Failure, earlier: Sequence[Failure]) -> str:
     """
     if failure.kind == "not-started":
         return "" if _SHORT_OF.search(failure.text) else failure.text
-    if failure.code in _NOT_STARTED and failure.step is None:
-        return _NOT_STARTED[failure.code]
-    if failure.kind in _CONFIGURATION and failure.step is None:
-        return f"it is a matter of configuration: {failure.text}"
-    if _MISSING.search(failure.exception) and failure.step is None:
-        return f"what it needs is missing: {failure.exception}"
-    if failure.code == 2 and failure.step is None and failure.seconds < QUICK_SECONDS:
-        return "it ended with status 2 at once, as programs do that are called wrongly"
-    if failure.kind in ("hang", "preempted", "cancelled", "node-fail", "checkpoint-load"):
+    if failure.kind in _CURABLE:
         return ""
+    if not (failure.began or failure.step is not None) and (why := _at_the_start(failure)):
+        return why
     if failure.exception and any(_same(failure, other) for other in earlier):
         at = f"at step {failure.step}" if failure.step is not None else "before the first step"
         return f"the same exception {at} as before: {failure.exception}"
     return ""
 
 
+def _at_the_start(failure: Failure) -> str:
+    if failure.code in _NOT_STARTED:
+        return _NOT_STARTED[failure.code]
+    if failure.kind in _CONFIGURATION:
+        return f"it is a matter of configuration: {failure.text}"
+    if _MISSING.search(failure.exception):
+        return f"what it needs is missing: {failure.exception}"
+    if failure.code == 2 and failure.seconds < QUICK_SECONDS:
+        return "it ended with status 2 at once, as programs do that are called wrongly"
+    return ""
+
+
 def _same(one: Failure, other: Failure) -> bool:
-    return one.exception == other.exception and one.step == other.step
+    """Where the steps are not known, only a start is one place."""
+    at_one_place = one.step == other.step and (
+        one.step is not None or not (one.began or other.began)
+    )
+    return at_one_place and one.exception == other.exception
 
 
 def normalised(exception: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import msgspec
@@ -10,7 +11,12 @@ import msgspec
 from ray_sentinel.progress.own_process import start_ticks
 from ray_sentinel.progress.proc_stat import Stat, all_stats
 
-RAY = frozenset({"raylet", "gcs_server"})
+_DAEMONS = frozenset({"raylet", "gcs_server"})
+_PYTHON_DAEMONS = re.compile(
+    rb"/ray/(dashboard|autoscaler)/|/ray/_private/(log_monitor|runtime_env|ray_process_reaper)"
+    rb"|\0ray\.util\.client\.server\0"
+)
+"""In their command lines: what ``ray start`` starts beside them (``ray/_private/services.py``)."""
 
 
 class Process(msgspec.Struct, frozen=True):
@@ -29,6 +35,17 @@ class Process(msgspec.Struct, frozen=True):
             pass  # it has ended
 
 
+def is_rays(stat: Stat, proc: Path = Path("/proc")) -> bool:
+    """Whether it is one of Ray's daemons, which may outlive whoever started the node."""
+    if stat.command in _DAEMONS:
+        return True
+    try:
+        line = (proc / str(stat.pid) / "cmdline").read_bytes()
+    except OSError:
+        return False  # it has ended
+    return _PYTHON_DAEMONS.search(line) is not None
+
+
 def descendants(root: int, proc: Path = Path("/proc")) -> list[Process]:
     """Children, their children and so on, that live; zombies are left out."""
     children: dict[int, list[Stat]] = {}
@@ -38,7 +55,7 @@ def descendants(root: int, proc: Path = Path("/proc")) -> list[Process]:
     below = [root]
     while below:
         for stat in children.get(below.pop(), []):
-            if stat.command in RAY:
+            if is_rays(stat, proc):
                 continue
             below.append(stat.pid)
             if stat.state not in ("Z", "X"):

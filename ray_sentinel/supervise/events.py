@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from ray_sentinel.clock import Moment
 from ray_sentinel.supervise.bad_nodes import BadNode
 from ray_sentinel.supervise.policy import Checkpoint, Failure
 
@@ -11,7 +12,7 @@ from ray_sentinel.supervise.policy import Checkpoint, Failure
 class Event(msgspec.Struct, frozen=True, kw_only=True):
     """Base of all events."""
 
-    time: float
+    time: Moment
 
 
 class Started(Event, frozen=True):

@@ -86,12 +86,18 @@ class Folder:
             handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             os.close(handle)
             told = self.told()
             who = f"pid {told.supervisor}" if told else "another process"
             raise UsageError(
                 f"{who} supervises this job already: end it, or give --job another name"
+            ) from None
+        except OSError as error:
+            os.close(handle)
+            raise SentinelError(
+                f"{lock}: cannot be locked: {error.strerror}; set log_dir (RAY_SENTINEL_LOG_DIR) "
+                "to a file system with locks (Lustre: mount it with -o flock)"
             ) from None
         self._lock = handle
 
@@ -108,7 +114,7 @@ class Folder:
     def tell(self, told: Told) -> str:
         """Keep it; returns the problem where it cannot be written."""
         try:
-            write_whole(self.path / "ledger.json", encode(told))
+            write_whole(self.path / "ledger.json", encode(told), durable=True)
         except OSError as error:
             return f"{self.path}: {error.strerror}: a restarted supervisor will not know of this"
         return ""
@@ -128,6 +134,16 @@ class Folder:
             (folder / STATE).unlink(missing_ok=True)
         return folder
 
+    def next_attempt(self) -> int:
+        """One more than the highest that has a folder."""
+        return max(self._attempts(), default=-1) + 1
+
+    def _attempts(self) -> Iterator[int]:
+        for path in self.path.glob("attempt-*"):
+            number = path.name.removeprefix("attempt-")
+            if number.isascii() and number.isdigit():
+                yield int(number)
+
     def state(self, number: int) -> State | None:
         """What the attempt's keeper wrote; not read again while the file is as it was."""
         path = self.attempt(number) / STATE
@@ -144,17 +160,13 @@ class Folder:
 
     def running(self) -> int | None:
         """The latest attempt whose keeper lives, whatever the ledger says."""
-        found = None
-        for path in sorted(self.path.glob("attempt-*")):
-            number = path.name.removeprefix("attempt-")
-            if not (number.isascii() and number.isdigit()):
-                continue
-            state = self.state(int(number))
+        for number in sorted(self._attempts(), reverse=True):
+            state = self.state(number)
             if state is None or state.ended_at is not None:
                 continue
             if not pidfd.has_ended(state.keeper, state.keeper_start):
-                found = max(int(number), found or 0)
-        return found
+                return number
+        return None
 
 
 def _read(path: Path, kind: type[T]) -> T | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from ray_sentinel.clock import Clock, SystemClock
+from ray_sentinel.clock import Clock, Moment, SystemClock, moment
 from ray_sentinel.errors import SentinelError, UnreachableError
 from ray_sentinel.supervise import actions, events
 from ray_sentinel.supervise.actions import Action, Result
@@ -14,8 +14,9 @@ from ray_sentinel.supervise.course import Course, Ledger
 from ray_sentinel.supervise.events import Event
 from ray_sentinel.supervise.movement import Movement
 from ray_sentinel.supervise.parts import JobParts, Sighting
-from ray_sentinel.supervise.policy import Failure, Policy
+from ray_sentinel.supervise.policy import Checkpoint, Failure, Policy
 from ray_sentinel.supervise.ray_jobs import Jobs, new_id
+from ray_sentinel.supervise.saved import lost
 from ray_sentinel.supervise.task import JobTask
 
 OUT_OF_REACH_SECONDS = 300.0
@@ -40,9 +41,9 @@ class JobSupervisor:
         self._first = jobs.job(task.job_id)
         ledger = Ledger(attempt=self._first.attempt, retries_left=policy.max_retries)
         self._course = Course(policy, ledger)
-        self._movement = Movement(policy, self._clock.now())
+        self._movement = Movement(policy, self._clock.monotonic())
         self._running = False
-        self._answered = self._clock.now()
+        self._answered = self._clock.monotonic()
         self._result: Result | None = None
 
     def run(self) -> Result:
@@ -51,18 +52,18 @@ class JobSupervisor:
         while self._result is None:
             try:
                 self._look()
-                self._answered = self._clock.now()
+                self._answered = self._clock.monotonic()
             except UnreachableError:
                 # Dashboards are restarted: a job is not dead because nobody tells of it.
-                if self._clock.now() - self._answered > OUT_OF_REACH_SECONDS:
+                if self._clock.monotonic() - self._answered > OUT_OF_REACH_SECONDS:
                     raise
-            self._feed(events.Tick(time=self._clock.now()))
+            self._feed(events.Tick(time=moment(self._clock)))
             if self._result is None:
                 self._clock.sleep(self._task.check_interval)
         return self._result
 
     def _look(self) -> None:
-        now = self._clock.now()
+        now = moment(self._clock)
         if not self._course.under_way:
             return
         status = self._jobs.status(self.job_id)
@@ -75,7 +76,7 @@ class JobSupervisor:
             self._look_closer(now)
             return
         step = self._jobs.step(self.job_id) if status != "UNKNOWN" else None
-        if self._movement.stepped(step, now) and step is not None:
+        if self._movement.stepped(step, now.steady) and step is not None:
             self._feed(events.Progressed(time=now, step=step))
         if status == "STOPPED" and self._course.phase == "running":
             # Somebody wanted it to end: starting it again would be against them.
@@ -91,19 +92,19 @@ class JobSupervisor:
         self._running = False
         self._feed(events.Exited(time=now, failure=self._failure(status), last_saved=self._saved()))
 
-    def _look_closer(self, now: float) -> None:
+    def _look_closer(self, now: Moment) -> None:
         if self._course.phase == "ending":
             self._stop()  # it was asked before, and runs
             return
         step = self._jobs.step(self.job_id)
-        if self._movement.stepped(step, now) and step is not None:
+        if self._movement.stepped(step, now.steady) and step is not None:
             self._feed(events.Progressed(time=now, step=step))
-        found = self._chosen(()).checkpoint
+        found = self._chosen(self._course.ledger.left_out).checkpoint
         if found is not None:
             self._feed(events.Saved(time=now, step=found.step))
         if self._course.phase == "running":
             sighting = self._sighting()
-            if why := sighting.hang or self._movement.stagnates(now):
+            if why := sighting.hang or self._movement.stagnates(now.steady):
                 self._feed(events.HangSeen(time=now, why=why))
             return
         sighting = self._sighting()
@@ -114,7 +115,7 @@ class JobSupervisor:
     def _sighting(self) -> Sighting:
         found = self._parts.watch(self._first.name, self._course.ledger.attempt_started)
         if found.bad_nodes:
-            self._feed(events.NodesFound(time=self._clock.now(), nodes=found.bad_nodes))
+            self._feed(events.NodesFound(time=moment(self._clock), nodes=found.bad_nodes))
         return found
 
     def _failure(self, status: str) -> Failure | None:
@@ -126,7 +127,7 @@ class JobSupervisor:
         failure = self._parts.explain(self._jobs.output(self.job_id))
         return failure if failure.text else Failure(kind="exit", text=job.message)
 
-    def _chosen(self, without: Collection[str]) -> Choice:
+    def _chosen(self, without: Collection[Checkpoint]) -> Choice:
         return choose(self._task.checkpoint_dirs, without, self._parts.scan)
 
     def _saved(self) -> float | None:
@@ -138,7 +139,7 @@ class JobSupervisor:
             self._do(action)
 
     def _do(self, action: Action) -> None:
-        now = self._clock.now()
+        now = moment(self._clock)
         match action:
             case actions.Say():
                 self._parts.say(action.text)
@@ -146,8 +147,7 @@ class JobSupervisor:
                     self._parts.notify(action.event, action.text)
             case actions.Choose():
                 found = self._chosen(action.without)
-                lost = found.checkpoint is None and bool(action.without)
-                problem = "no checkpoint is left that loads" if lost else ""
+                problem = lost(found, self._task.checkpoint_dirs, self._course.ledger)
                 self._feed(events.Offered(time=now, checkpoint=found.checkpoint, problem=problem))
             case actions.Launch():
                 self._launch(action)
@@ -170,7 +170,7 @@ class JobSupervisor:
 
     def _submitted(self, config: dict[str, Any], action: actions.Launch) -> str:
         """The new job's id. Raises UnreachableError where the dashboard has gone for good."""
-        wished, since = new_id(), self._clock.now()
+        wished, since = new_id(), self._clock.monotonic()
         name, tried = self._first.name, False
         while True:
             try:
@@ -182,7 +182,7 @@ class JobSupervisor:
                 )
             except UnreachableError as error:
                 # What ended the job may have taken the dashboard with it for a while.
-                if self._clock.now() - since > OUT_OF_REACH_SECONDS:
+                if self._clock.monotonic() - since > OUT_OF_REACH_SECONDS:
                     raise
                 self._parts.say(f"not submitted yet: {error}")
                 self._clock.sleep(self._task.check_interval)
@@ -191,6 +191,6 @@ class JobSupervisor:
         config = {**self._first.options, "entrypoint": self._first.template}
         self.job_id = self._submitted(config, action)
         start = action.checkpoint.step if action.checkpoint else 0
-        self._movement = Movement(self._policy, self._clock.now(), start)
+        self._movement = Movement(self._policy, self._clock.monotonic(), start)
         where = f" from {action.checkpoint.path}" if action.checkpoint else ""
         self._parts.say(f"attempt {action.attempt} is job {self.job_id}{where}")

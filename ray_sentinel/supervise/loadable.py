@@ -50,7 +50,8 @@ def _files(path: Path) -> Iterator[Path]:
 def _problem(file: Path) -> str:
     size = file.stat().st_size
     if size == 0:
-        return "is empty"
+        # Of DCP's files single ones may be: a rank, or a writing thread of it, had nothing to save.
+        return "" if file.suffix == ".distcp" else "is empty"
     with file.open("rb") as data:
         begin = data.read(8)
         if file.suffix == ".safetensors":

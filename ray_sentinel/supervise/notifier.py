@@ -14,6 +14,7 @@ import urllib.error
 import urllib.request
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from http.client import HTTPException
 from typing import cast, get_args
 from urllib.parse import urlsplit
 
@@ -34,8 +35,19 @@ MOST_WAITING = 200
 """Notices that were not delivered yet; the oldest are dropped, and counted."""
 MOST_KNOWN = 5000
 """Keys that are remembered, so that nothing is told twice."""
-_FINAL = frozenset({400, 401, 403, 404, 405, 410, 413})
+_FINAL = frozenset({301, 302, 303, 307, 308, 400, 401, 403, 404, 405, 410, 413})
 """Answers that another attempt would get again."""
+
+
+class _Stay(urllib.request.HTTPRedirectHandler):
+    """Redirects are not followed: the notice would be left behind, and a page to log in at, say,
+    taken for its receipt."""
+
+    def redirect_request(self, *args: object) -> None:
+        return None
+
+
+_OPENER = urllib.request.build_opener(_Stay)
 
 
 def settings_of(config: Notify) -> Settings:
@@ -71,8 +83,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 def checked(settings: Settings) -> Settings:
     """The same. Raises UsageError for what can never work."""
     for url in settings.webhooks:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        if not _is_webhook(url):
             raise UsageError(f"{url!r} is no webhook: an http:// or https:// address is")
     try:
         words = shlex.split(settings.command)
@@ -81,6 +92,14 @@ def checked(settings: Settings) -> Settings:
     if settings.command and not words:
         raise UsageError("the notification command is empty")
     return settings
+
+
+def _is_webhook(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False  # its port is no number
 
 
 class Notifier:
@@ -183,8 +202,9 @@ class Notifier:
             final = error.code in _FINAL
         except MissingPartError as error:
             self.problem, final = str(error), True
-        except (OSError, ValueError) as error:
-            self.problem = f"{_public(name)}: {getattr(error, 'reason', error)}"
+        except (OSError, ValueError, HTTPException) as error:
+            why = getattr(error, "reason", error)
+            self.problem = f"{_public(name)}: {why or type(error).__name__}"
         else:
             self.problem = ""
             return True
@@ -197,7 +217,7 @@ class Notifier:
         data = body(notice, self._settings.style, url)
         headers = {"Content-Type": "application/json", "User-Agent": "ray-sentinel"}
         request = urllib.request.Request(url, data, headers)
-        with urllib.request.urlopen(request, timeout=SECONDS) as answer:
+        with _OPENER.open(request, timeout=SECONDS) as answer:
             answer.read(1 << 16)
 
     def _command(self, notice: Notice) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ray_sentinel.kernel_files import parse_environ
 from ray_sentinel.progress.proc_stat import Stat, all_stats
-from ray_sentinel.supervise.descendants import RAY, Process
+from ray_sentinel.supervise.descendants import Process, is_rays
 
 GRACE = 5.0
 """Seconds after SIGTERM."""
@@ -35,7 +35,7 @@ def orphans(told: Mapping[str, str], since: int, proc: Path = Path("/proc")) -> 
             continue
         if not told.items() <= _variables(proc / str(stat.pid)).items():
             continue
-        if not any(one.command in RAY for one in _line(stat.pid, stats)):
+        if not any(is_rays(one, proc) for one in _line(stat.pid, stats)):
             found.append(Process(stat.pid, stat.start, stat.command))
     return sorted(found, key=lambda one: one.pid)
 

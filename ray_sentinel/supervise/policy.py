@@ -41,7 +41,9 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     exception: str = ""
     """Type and message of the first exception, digits aside: equal for equal failures."""
     step: int | None = None
-    """The last step that was made."""
+    """The last step that was made, where one is known."""
+    began: bool = False
+    """It got through its start, whether or not its steps are known."""
     code: int | None = None
     signal: int | None = None
     seconds: float = 0.0
@@ -51,7 +53,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an attempt starts from."""
+    """Where an attempt starts from: one that is written anew is another."""
 
     path: str
     step: int

@@ -154,8 +154,12 @@ class Jobs:
             return "UNKNOWN"
 
     def output(self, job_id: str) -> str:
-        """The end of what the job's driver printed."""
-        return str(self._ask("get_job_logs", job_id))[-TAIL:]
+        """The end of what the job's driver printed; empty where it was lost with its node."""
+        try:
+            return str(self._ask("get_job_logs", job_id))[-TAIL:]
+        except UnreachableError:
+            self.status(job_id)  # raises where it is the dashboard that does not answer
+            return ""
 
     def step(self, job_id: str) -> int | None:
         """The last step that the output tells of."""
@@ -178,12 +182,19 @@ class Jobs:
         try:
             return getattr(self._client, method)(*arguments, **options)
         except (RuntimeError, ValueError) as error:
-            # The client tells a missing job and a wrong option from each other by words only.
-            if re.search(r"not exist|does not|404|400", str(error)):
+            if _is_ours(str(error)):
                 raise UsageError(f"{method}: {_first(error)}") from None
             raise UnreachableError(f"{self.address}: {method}: {_first(error)}") from None
         except OSError as error:
             raise UnreachableError(f"{self.address}: {method}: {_first(error)}") from None
+
+
+def _is_ours(error: str) -> bool:
+    """Whether it was asked for what is not there. The client tells so by words only; it sets the
+    answer's status before the answer (``dashboard/modules/dashboard_sdk.py``)."""
+    if answered := re.match(r"Request failed with status code (\d+)", error):
+        return answered[1] in ("400", "404")
+    return re.search(r"not exist|does not", error) is not None
 
 
 def _entrypoint(config: Mapping[str, Any]) -> str:

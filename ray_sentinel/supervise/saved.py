@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
-from ray_sentinel.clock import Clock
+from ray_sentinel.clock import Clock, moment
 from ray_sentinel.supervise.actions import Choose
 from ray_sentinel.supervise.choose import Choice, Scan, choose
 from ray_sentinel.supervise.course import Ledger
@@ -22,15 +22,15 @@ class Checkpoints:
         self._folders, self._scan, self._say, self._clock = folders, scan, say, clock
         self._last: Checkpoint | None = None
 
-    def later(self) -> Checkpoint | None:
-        """One of a later step than any that this gave before; None where there is none."""
-        found = self._choose().checkpoint
-        if found is None or (self._last is not None and found.step <= self._last.step):
+    def later(self, without: Collection[Checkpoint] = ()) -> Checkpoint | None:
+        """One of a later step than this gave before, or written later; None where none is."""
+        found, last = self._choose(without).checkpoint, self._last
+        if found is None or (last and found.step <= last.step and found.modified <= last.modified):
             return None
         self._last = found
         return found
 
-    def saved_at(self, without: Collection[str]) -> float | None:
+    def saved_at(self, without: Collection[Checkpoint]) -> float | None:
         """When the best one was written; None where there is none."""
         found = self._choose(without).checkpoint if self._folders else None
         return found.modified if found is not None else None
@@ -42,18 +42,23 @@ class Checkpoints:
             self._say(f"left out: {text}")
         for text in found.unreadable:
             self._say(f"no checkpoint is taken from {text}")
-        problem = ""
-        if found.checkpoint is None and ledger.attempt > 0:
-            problem = self._lost(found, asked.without, ledger)
-        return Offered(time=self._clock.now(), checkpoint=found.checkpoint, problem=problem)
+        return Offered(
+            time=moment(self._clock),
+            checkpoint=found.checkpoint,
+            problem=lost(found, self._folders, ledger),
+        )
 
-    def _lost(self, found: Choice, without: frozenset[str], ledger: Ledger) -> str:
-        if without:
-            return f"none of {len(without)} checkpoints loads: {', '.join(sorted(without))}"
-        if found.unreadable and (ledger.checkpoint or self._last):
-            why = "; ".join(found.unreadable)
-            return f"not restarted, because the checkpoints have vanished: {why}"
-        return ""
-
-    def _choose(self, without: Collection[str] = ()) -> Choice:
+    def _choose(self, without: Collection[Checkpoint] = ()) -> Choice:
         return choose(self._folders, without, self._scan)
+
+
+def lost(found: Choice, folders: Sequence[Path], ledger: Ledger) -> str:
+    """Why it must not start from the beginning, where nothing else is left: it saved once, and a
+    training that begins anew would write over that. Empty where it may start."""
+    if found.checkpoint is not None or not ledger.saved:
+        return ""
+    loads_not = [f"{one.path} does not load" for one in ledger.left_out]
+    why = [*found.unreadable, *found.skipped, *loads_not]
+    if not why:
+        why = [f"none is in {', '.join(map(str, folders))} any more"]
+    return f"not restarted, because no checkpoint is left: {'; '.join(why)}"

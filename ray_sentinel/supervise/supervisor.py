@@ -6,9 +6,11 @@ import os
 import queue
 import signal
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from ray_sentinel.clock import Clock, SystemClock
+import msgspec
+
+from ray_sentinel.clock import Clock, Moment, SystemClock, moment
 from ray_sentinel.errors import SentinelError, UsageError
 from ray_sentinel.progress import pidfd
 from ray_sentinel.supervise import actions, events
@@ -58,12 +60,13 @@ class Supervisor:
         self._terminal = terminal
         self._clock = clock or SystemClock()
         self._folder = Folder(task.folder)
-        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self._aside = Aside(self._events.put, parts.say, self._clock)
+        self._events: queue.SimpleQueue[tuple[int | None, Event]] = queue.SimpleQueue()
+        """The attempt that it is about, if it is about one."""
+        self._aside = Aside(self._answer, parts.say, self._clock)
         self._checkpoints = Checkpoints(task.checkpoint_dirs, parts.scan, parts.say, self._clock)
         self._course = Course(policy)
         self._tail: Tail | None = None
-        self._movement = Movement(policy, self._clock.now())
+        self._movement = Movement(policy, self._clock.monotonic())
         self._state: State | None = None
         self._started = False
         self._ending_since: float | None = None
@@ -92,7 +95,7 @@ class Supervisor:
 
     def _stop(self, number: int) -> None:
         self._stopping = True
-        self._events.put(events.StopAsked(time=self._clock.now(), signal=number))
+        self._tell(events.StopAsked(time=moment(self._clock), signal=number))
 
     def _pass_on(self, state: State) -> None:
         while state.child and self._to_pass_on:
@@ -101,20 +104,21 @@ class Supervisor:
     def _take_back(self) -> bool:
         """Whether an earlier life of the supervisor was killed over an attempt."""
         told, running = self._folder.told(), self._folder.running()
-        ledger = self._course.ledger
         if told is not None and told.result is None:
-            self._course = Course(self._policy, ledger := told.ledger)
-        elif told is not None:
-            ledger.attempt = told.ledger.attempt + 1
-            if running is None:
-                return False
+            self._course = Course(self._policy, told.ledger)
+        ledger = self._course.ledger
         if running is not None:
             # A ledger that could not be written, or read, does not know of it.
             ledger.attempt = running
+        elif told is None or told.result is not None or told.argv != self._task.argv:
+            # What ended was somebody else's, or was told to the end.
+            self._course = Course(self._policy)
+            self._course.ledger.attempt = self._folder.next_attempt()
+            return False
         state = self._folder.state(ledger.attempt)
         if state is None:
             return False
-        if told is not None and told.argv != self._task.argv and state.ended_at is None:
+        if told is not None and told.argv != self._task.argv:
             self._parts.say(f"what runs is: {' '.join(told.argv)}")
         self._parts.say(f"taking back attempt {ledger.attempt}, pid {state.child}")
         self._follow(ledger.attempt, state, from_end=True)
@@ -123,18 +127,29 @@ class Supervisor:
     def _turn(self) -> None:
         """One look at everything."""
         try:
-            event = self._events.get(timeout=LOOK_SECONDS)
+            about, event = self._events.get(timeout=LOOK_SECONDS)
         except queue.Empty:
-            event = events.Tick(time=self._clock.now())
-        self._do(self._course.handle(event))
+            about, event = None, events.Tick(time=moment(self._clock))
+        # An answer may be late, and its attempt over.
+        if about in (None, self._course.ledger.attempt):
+            self._do(self._course.handle(event))
         if self._course.under_way:
             self._look()
+
+    def _do_aside(self, what: str, work: Callable[[], Event | None]) -> None:
+        self._aside.do(what, self._course.ledger.attempt, work)
+
+    def _answer(self, attempt: int, event: Event) -> None:
+        self._events.put((attempt, event))
+
+    def _tell(self, event: Event) -> None:
+        self._events.put((None, event))
 
     def _feed(self, event: Event) -> None:
         self._do(self._course.handle(event))
 
     def _look(self) -> None:
-        now = self._clock.now()
+        now = self._clock.monotonic()
         if self._tail is not None and self._tail.look():
             self._movement.spoke(now)
         state = self._folder.state(self._course.ledger.attempt)
@@ -144,7 +159,7 @@ class Supervisor:
         self._pass_on(state)
         if not self._started and (state.child or state.problem):
             self._started = True
-            self._feed(events.Started(time=state.started_at or now))
+            self._feed(events.Started(time=self._start_of(state)))
         if self._ended(state):
             self._on_end(state)
             return
@@ -157,13 +172,13 @@ class Supervisor:
             own = self._parts.steps(self._course.ledger.attempt)
             step = own if own is not None else self._tail.step if self._tail else None
             if self._movement.stepped(step, now) and step is not None:
-                self._feed(events.Progressed(time=now, step=step))
+                self._feed(events.Progressed(time=moment(self._clock), step=step))
         if self._task.checkpoint_dirs and self._every("scan", SCAN_SECONDS, now):
-            self._aside.do("scan", self._scan)
+            self._do_aside("scan", self._scan)
         if self._parts.watch is not None and self._every("watch", WATCH_SECONDS, now):
-            self._aside.do("watch", self._watch)
+            self._do_aside("watch", self._watch)
         if self._course.phase == "running" and (why := self._movement.stagnates(now)):
-            self._feed(events.HangSeen(time=now, why=why))
+            self._feed(events.HangSeen(time=moment(self._clock), why=why))
 
     def _every(self, what: str, seconds: float, now: float) -> bool:
         if now < self._due.get(what, 0.0):
@@ -172,23 +187,23 @@ class Supervisor:
         return True
 
     def _scan(self) -> Event | None:
-        found = self._checkpoints.later()
+        found = self._checkpoints.later(tuple(self._course.ledger.left_out))
         if found is None:
             return None
-        self._movement.saved(self._clock.now())
-        return events.Saved(time=self._clock.now(), step=found.step)
+        self._movement.saved(self._clock.monotonic())
+        return events.Saved(time=moment(self._clock), step=found.step)
 
     def _sighting(self) -> Sighting:
         if self._parts.watch is None:
             return Sighting()
         found = self._parts.watch(self._course.ledger.attempt_started)
         if found.bad_nodes:
-            self._events.put(events.NodesFound(time=self._clock.now(), nodes=found.bad_nodes))
+            self._tell(events.NodesFound(time=moment(self._clock), nodes=found.bad_nodes))
         return found
 
     def _watch(self) -> Event | None:
         sighting = self._sighting()
-        now = self._clock.now()
+        now = moment(self._clock)
         if sighting.bundle and self._course.phase == "capturing":
             self._parts.say(f"the evidence is in {sighting.bundle}")
             return events.Captured(time=now, bundle=sighting.bundle)
@@ -196,33 +211,37 @@ class Supervisor:
             return events.HangSeen(time=now, why=sighting.hang)
         return None
 
+    def _start_of(self, state: State) -> Moment:
+        now = moment(self._clock)
+        return msgspec.structs.replace(now, wall=state.started_at or now.wall)
+
     def _ended(self, state: State) -> bool:
         if state.ended_at is not None or self._explaining_since is not None:
             return True
         # It writes how the command ended; that it was killed itself is rare, and seen by looking.
-        due = self._every("keeper", KEEPER_SECONDS, self._clock.now())
+        due = self._every("keeper", KEEPER_SECONDS, self._clock.monotonic())
         return due and pidfd.has_ended(state.keeper, state.keeper_start)
 
     def _on_end(self, state: State) -> None:
         # Read again: it may have written its end between our two looks at it.
         state = self._folder.state(self._course.ledger.attempt) or state
-        now = self._clock.now()
+        now = self._clock.monotonic()
         if self._explaining_since is None:
             self._explaining_since = now
             self._first_sight_of_end(state)
         elif self._stopping or now - self._explaining_since > EXPLAIN_SECONDS:
             # Its files hang; what the exit alone says is enough.
             plain = None if state.code == 0 else Failure(kind="exit", text="it ended")
-            self._feed(events.Exited(time=now, failure=plain))
+            self._feed(events.Exited(time=moment(self._clock), failure=plain))
 
     def _first_sight_of_end(self, state: State) -> None:
         if self._tail is not None:
             while self._tail.look():
                 pass
             if self._tail.step is not None:
-                self._feed(events.Progressed(time=self._clock.now(), step=self._tail.step))
+                self._feed(events.Progressed(time=moment(self._clock), step=self._tail.step))
         if state.stuck:
-            self._feed(events.Unkillable(time=self._clock.now(), pid=state.stuck[0]))
+            self._feed(events.Unkillable(time=moment(self._clock), pid=state.stuck[0]))
             return
         for left in state.left:
             self._parts.say(f"left behind, and ended: {left}")
@@ -230,13 +249,13 @@ class Supervisor:
 
         def explain() -> Event:
             if state.ended_at is None and (stuck := self._end_orphans(state)):
-                return events.Unkillable(time=self._clock.now(), pid=stuck)
+                return events.Unkillable(time=moment(self._clock), pid=stuck)
             self._sighting()  # what was confirmed since the last look
             failure = self._parts.explain(folder, state)
-            saved = self._checkpoints.saved_at(frozenset(self._course.ledger.left_out))
-            return events.Exited(time=self._clock.now(), failure=failure, last_saved=saved)
+            saved = self._checkpoints.saved_at(tuple(self._course.ledger.left_out))
+            return events.Exited(time=moment(self._clock), failure=failure, last_saved=saved)
 
-        self._aside.do("explain", explain)
+        self._do_aside("explain", explain)
 
     def _end_orphans(self, state: State) -> int:
         """What a killed keeper could not end; the pid of one that did not go, else 0."""
@@ -253,7 +272,7 @@ class Supervisor:
     def _see_whether_it_goes(self, state: State, now: float) -> None:
         most = self._policy.grace + LEFT_GRACE + 2 * KILL_SECONDS
         if self._ending_since is not None and now - self._ending_since > most:
-            self._feed(events.Unkillable(time=now, pid=state.child))
+            self._feed(events.Unkillable(time=moment(self._clock), pid=state.child))
 
     def _do(self, asked: Sequence[Action]) -> None:
         for action in asked:
@@ -271,14 +290,14 @@ class Supervisor:
                 case actions.End():
                     self._end(action.signal)
                 case actions.Clear():
-                    self._aside.do("clear", self._cleared)
+                    self._do_aside("clear", self._cleared)
                 case actions.Finish():
                     self._finish(action.result)
         if asked:
             self._keep()
 
     def _choose(self, action: actions.Choose) -> None:
-        self._aside.do("choose", lambda: self._checkpoints.offer(action, self._course.ledger))
+        self._do_aside("choose", lambda: self._checkpoints.offer(action, self._course.ledger))
 
     def _launch(self, action: actions.Launch) -> None:
         try:
@@ -289,7 +308,7 @@ class Supervisor:
             # What it needs went away between two attempts, and may come back before the next.
             kind = "not-started" if isinstance(error, UsageError) else "exit"
             failure = Failure(kind=kind, text=str(error))
-            self._events.put(events.Exited(time=self._clock.now(), failure=failure))
+            self._tell(events.Exited(time=moment(self._clock), failure=failure))
 
     def _start(self, action: actions.Launch) -> None:
         """Raises SentinelError."""
@@ -322,14 +341,14 @@ class Supervisor:
         self._tail = Tail(folder, self._terminal, from_end=from_end)
         checkpoint = self._course.ledger.checkpoint
         start = checkpoint.step if checkpoint else 0
-        self._movement = Movement(self._policy, self._clock.now(), start)
+        self._movement = Movement(self._policy, self._clock.monotonic(), start)
         self._state, self._started = state, False
         self._ending_since = self._explaining_since = None
 
     def _capture(self, why: str) -> None:
         state, attempt = self._state, self._course.ledger.attempt
         if state is None:
-            self._events.put(events.Captured(time=self._clock.now()))
+            self._tell(events.Captured(time=moment(self._clock)))
             return
         folder = self._folder.attempt(attempt)
 
@@ -340,13 +359,13 @@ class Supervisor:
             bundle = sighting.bundle or self._parts.capture(state, folder, why)
             if bundle:
                 self._parts.say(f"the evidence is in {bundle}")
-            return events.Captured(time=self._clock.now(), bundle=bundle)
+            return events.Captured(time=moment(self._clock), bundle=bundle)
 
-        self._aside.do("capture", take)
+        self._do_aside("capture", take)
 
     def _end(self, number: int) -> None:
         if self._ending_since is None:
-            self._ending_since = self._clock.now()
+            self._ending_since = self._clock.monotonic()
         if self._state is not None:
             asked = signal.SIGINT if number == signal.SIGINT else signal.SIGTERM
             signal_process(self._state.keeper, self._state.keeper_start, asked)
@@ -360,7 +379,7 @@ class Supervisor:
                     self._drained.add(node.host)
                     self._parts.say(self._parts.drain(node))
         problem = self._parts.clear(self._state) if self._state is not None else ""
-        return events.Cleared(time=self._clock.now(), problem=problem)
+        return events.Cleared(time=moment(self._clock), problem=problem)
 
     def _finish(self, result: Result) -> None:
         self._result = result

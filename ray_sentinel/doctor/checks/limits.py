@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import resource
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import msgspec
 
 from ray_sentinel.doctor.check import Case, Check, Here, Result, failure, ok, warning
 from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.kernel_files import kernel_number
+from ray_sentinel.progress.cgroup import groups_of
 
 FILES = 65_536
 """Open files, sockets among them: with fewer than this there is a warning."""
@@ -45,7 +46,7 @@ class Limits(Check[Facts]):
             processes=_soft(resource.RLIMIT_NPROC),
             locked_bytes=_soft(resource.RLIMIT_MEMLOCK),
             rdma=any((here.sys / "class/infiniband").glob("*")),
-            pids_left=_pids_left(here.sys / "fs/cgroup"),
+            pids_left=_pids_left(here),
         )
 
     def judge(self, case: Case[Facts]) -> Iterable[Result]:
@@ -85,10 +86,11 @@ def _soft(kind: int) -> int | None:
     return None if value == resource.RLIM_INFINITY else value
 
 
-def _pids_left(cgroup: Path) -> int | None:
-    try:
-        most = (cgroup / "pids.max").read_text().strip()
-        now = (cgroup / "pids.current").read_text().strip()
-    except OSError:
-        return None
-    return int(most) - int(now) if most.isdigit() and now.isdigit() else None
+def _pids_left(here: Here) -> int | None:
+    """The least of our control group and all above it, as far as they are to be seen."""
+    left = []
+    for group in groups_of("self", "pids", here.proc, here.sys.parent):
+        most, now = kernel_number(group / "pids.max"), kernel_number(group / "pids.current")
+        if most is not None and now is not None:
+            left.append(most - now)
+    return min(left, default=None)

@@ -1,4 +1,4 @@
-"""Credentials and rights of ``s3://`` and ``gs://`` checkpoint places, by a listing of one key."""
+"""Credentials and rights of ``s3://`` and ``gs://`` checkpoint places, by a listing of one object."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 class ObjectStore(Check[Facts]):
-    """Lists at most one key; writes nothing, so the right to write is not proven."""
+    """Lists at most one object; writes nothing, so the right to write is not proven."""
 
     name = "object-store"
     about = "the checkpoint store lets us in"
@@ -96,9 +96,11 @@ def _command(program: str, url: str) -> Sequence[str]:
         key = parts.path.strip("/")
         command = ["aws", "s3api", "list-objects-v2", "--bucket", parts.netloc, "--max-items", "1"]
         return [*command, *(["--prefix", key + "/"] if key else [])]
+    # Objects, not the bucket: roles for objects do not tell of the bucket itself.
+    below = f"gs://{parts.netloc}/{parts.path.strip('/')}".rstrip("/") + "/**"
     if program == "gcloud":
-        return ["gcloud", "storage", "buckets", "describe", f"gs://{parts.netloc}"]
-    return ["gsutil", "ls", "-b", f"gs://{parts.netloc}"]
+        return ["gcloud", "storage", "objects", "list", below, "--limit=1", "--format=value(name)"]
+    return ["gsutil", "ls", below]
 
 
 def _remedy(problem: str) -> str:

@@ -144,3 +144,30 @@ def test_a_command_that_fails_or_is_missing(tmp_path: Path) -> None:
     tells = notifier(command="/no/such/program")
     tells.tell(notice())
     eventually(lambda: tells.dropped == 1)
+
+
+def test_a_redirect_is_no_receipt(hook: Hook) -> None:
+    hook.answers = [302]
+    notifier = Notifier(Settings(webhooks=(hook.url,)), delays=())
+    assert notifier.tell(notice())
+    assert notifier.close(SECONDS)
+    assert (notifier.dropped, notifier.problem) == (1, "http://127.0.0.1/... answered 302")
+
+
+def test_who_speaks_no_http_stops_nobody(hook: Hook) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+
+        def answer() -> None:
+            with other.accept()[0] as client:
+                client.recv(1 << 16)
+                client.sendall(b"\x15\x03\x01\x00\x02\x02\x46\r\n")
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        odd = f"http://127.0.0.1:{other.getsockname()[1]}/"
+        notifier = Notifier(Settings(webhooks=(odd, hook.url)), delays=())
+        assert notifier.tell(notice())
+        thread.join(SECONDS)
+        assert notifier.close(SECONDS)
+    assert len(hook.taken) == 1
+    assert notifier.dropped == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -262,6 +263,43 @@ def test_a_command_that_is_missing_and_one_that_ends_at_once(job: Job) -> None:
     code, result, _ = job.run("--max-retries", "1", cmd=["sh", "-c", "exit 3"])
     assert code == 1
     assert not result["success"]
+
+
+@pytest.mark.parametrize("lost", ["", None], ids=["empty", "gone"])
+def test_a_command_is_run_though_an_earlier_one_ended_and_its_ledger_is_lost(
+    job: Job, tmp_path: Path, lost: str | None
+) -> None:
+    assert job.run(cmd=["true"])[0] == 0
+    ledger, mark = job.folder / "ledger.json", tmp_path / "mark"
+    ledger.unlink()
+    if lost is not None:
+        ledger.write_text(lost)
+    code, _, seen = job.run(cmd=["touch", str(mark)])
+    assert (code, mark.exists()) == (0, True), seen
+
+
+def test_what_another_command_of_this_name_came_to_is_not_this_ones_end(
+    job: Job, tmp_path: Path
+) -> None:
+    mark = tmp_path / "mark"
+    started = job.start(cmd=["sh", "-c", f"touch {mark}-begun; sleep 1"])
+    job.until(lambda: Path(f"{mark}-begun").exists(), "it runs")
+    started.kill()
+    started.communicate(timeout=SECONDS)
+    job.until(lambda: job.state().get("ended_at"), "the command has ended")
+    code, _, seen = job.run(cmd=["touch", str(mark)])
+    assert (code, mark.exists()) == (0, True), seen
+
+
+def test_a_checkpoint_folder_that_is_empty_all_at_once_is_not_begun_anew(job: Job) -> None:
+    started = job.start(FAULTS="0:12:raise,1:20:sleep")
+    job.until_step(20)
+    shutil.rmtree(job.saved)
+    job.saved.mkdir()
+    os.kill(job.state(1)["child"], signal.SIGKILL)
+    code, result, seen = job.end(started)
+    assert code == 1, seen
+    assert "no checkpoint is left: none is in" in result["reason"]
 
 
 def test_a_command_that_writes_without_end_fills_no_disk(job: Job) -> None:

@@ -44,13 +44,27 @@ HAVE = (
         ("eth1,eth0", ["eth1", "eth0"]),
         ("^docker,lo", ["eth0", "eth1", "ib0"]),
         ("^=docker0,lo", ["eth0", "eth1", "ib0"]),
-        ("", ["eth0", "eth1", "ib0"]),
+        ("", ["ib0"]),
         ("wlan", []),
         ("=eth", []),
     ],
 )
 def test_nccl_s_way_of_choosing(wish: str, names: list[str]) -> None:
     assert [item.name for item in chosen(wish, HAVE)] == names
+
+
+def test_where_nobody_says_nccl_takes_the_first_kind_that_there_is() -> None:
+    left = list(HAVE)
+    for names in (["ib0"], ["eth0", "eth1"], ["docker0"], ["lo"], []):
+        assert [item.name for item in chosen("", left)] == names
+        left = [item for item in left if item.name not in names]
+
+
+def test_nodes_of_which_one_lacks_what_nccl_would_take_first(judged) -> None:
+    have = {"a": Have(HAVE, {}), "b": Have((LO, card("eth0")), {})}
+    [found] = judged(Interfaces(), have)
+    assert found.outcome == "failure"
+    assert "infiniband (a: ib0)" in found.seen
 
 
 def test_an_interface_that_is_missing_on_one_node(judged) -> None:

@@ -75,6 +75,19 @@ def test_what_is_written_last_makes_it_whole() -> None:
     assert steps(listing("7/_CHECKPOINT_METADATA", "7/default/manifest.ocdbt")) == [7]
 
 
+def test_weights_alone_beside_one_with_its_trainers_state_are_half_written() -> None:
+    whole = ("checkpoint-5/model.safetensors", "checkpoint-5/trainer_state.json")
+    assert steps(listing(*whole, "checkpoint-10/model.safetensors")) == [5]
+    assert steps(listing(*whole, "else/checkpoint-10/model.safetensors")) == [5, 10]
+
+
+def test_a_rank_of_dcp_may_have_nothing_to_save() -> None:
+    files = {"__0_0.distcp": 1000, "__1_0.distcp": 0, ".metadata": 10}
+    entries = [Entry(path=f"step_10/{name}", size=size) for name, size in files.items()]
+    assert steps(read_listing(entries)) == [10]
+    assert steps(read_listing([*entries[1:]])) == []
+
+
 def test_a_much_smaller_one_is_half_written() -> None:
     entries = [Entry(path=f"step_{n}/m.pt", size=1000, modified=n) for n in (100, 200, 300)]
     facts = read_listing([*entries, Entry(path="step_400/m.pt", size=300, modified=400)])

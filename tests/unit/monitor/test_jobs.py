@@ -49,6 +49,27 @@ def test_a_stall_by_what_earlier_calls_saw() -> None:
     assert not watch.stalled(("", "a"), Tail("step: 8 loss: 2", 1302.0), 300, now=1302.0)
 
 
+@pytest.mark.parametrize("zone", [-8, -5.5, 0, 9])
+def test_a_logs_own_times_may_be_of_another_zone(zone: float) -> None:
+    """Its last write tells which; what goes on without steps is a stall all the same."""
+    watch, end = StallWatch(FakeClock()), DATED_END - zone * 3600
+    assert not watch.stalled(("", "a"), Tail(DATED, end + 2), 300, now=end + 100)
+    later = DATED + "\n2026-05-01 10:05:20 INFO waiting for data"
+    assert watch.stalled(("", "b"), Tail(later, end + 312), 300, now=end + 315)
+
+
+def test_a_job_that_ray_does_not_know_is_not_watched_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = FakeClock()
+    monkeypatch.setattr(jobs, "time", clock)
+    monkeypatch.setattr(jobs, "check_job_status", lambda pod, job, namespace: "UNKNOWN")
+    monkeypatch.setattr(jobs, "_tail", lambda shell, job: Tail())
+    told = jobs.monitor_job("head", "a")
+    assert (told["status"], told["timed_out"]) == ("UNKNOWN", False)
+    assert 300 <= clock.monotonic() < 400
+
+
 def test_jobs_that_have_ended_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     states = {"a": "RUNNING", "b": "RUNNING"}
     watch = StallWatch(FakeClock())

@@ -8,6 +8,7 @@ import subprocess
 import pytest
 
 from ray_sentinel import process
+from ray_sentinel.kernel_files import parse_environ
 from ray_sentinel.process import spawning
 
 
@@ -29,3 +30,10 @@ def test_a_child_that_could_not_be_ended_is_reaped_when_it_has(
     assert child.returncode is not None, "no zombie is left"
     assert spawning._given_up == {}
     assert child.pid not in spawning._children
+
+
+def test_all_variables_are_handed_on_also_those_that_no_shell_could_have() -> None:
+    odd = {"a.b": "1", "my-key": "2", "BASH_FUNC_module%%": "() { :; }"}
+    done = process.run(["env", "-0"], env={"PATH": os.environ["PATH"], **odd}, deadline=20)
+    assert done.ok
+    assert odd.items() <= parse_environ(done.stdout).items()

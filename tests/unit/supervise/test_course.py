@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 import msgspec
+import pytest
 
-from ray_sentinel.clock import FakeClock
+from ray_sentinel.clock import FakeClock, Moment, moment
 from ray_sentinel.supervise import actions, events
 from ray_sentinel.supervise.actions import Action, Result
 from ray_sentinel.supervise.bad_nodes import BadNode
@@ -33,7 +34,7 @@ class Play:
         self._do(self.course.begin())
 
     def feed(self, kind: type[events.Event], **fields: Any) -> list[Action]:
-        asked = self.course.handle(kind(time=self.clock.now(), **fields))
+        asked = self.course.handle(kind(time=moment(self.clock), **fields))
         self._do(asked)
         return asked
 
@@ -42,7 +43,8 @@ class Play:
         for action in asked:
             match action:
                 case actions.Choose():
-                    good = {p: s for p, s in self.checkpoints.items() if p not in action.without}
+                    without = {one.path for one in action.without}
+                    good = {p: s for p, s in self.checkpoints.items() if p not in without}
                     best = max(good, key=good.__getitem__, default=None)
                     found = Checkpoint(path=best, step=good[best]) if best else None
                     problem = "" if found or not action.without else "none loads"
@@ -195,6 +197,51 @@ def test_a_checkpoint_that_does_not_load_is_left_out() -> None:
     play.fail(kind="checkpoint-load")
     play.wait(100)
     assert play.until_done().reason == "none loads"
+
+
+def test_a_clock_that_is_set_moves_nothing() -> None:
+    play = Play(retry_delay=10, clear_seconds=30)
+    play.begin()
+    play.fail(kind="node-fail")
+    later, earlier = play.clock.now() + 7200, play.clock.now() - 7200
+    for wall in (later, earlier):
+        time = Moment(wall=wall, steady=play.clock.monotonic() + 9)
+        assert play.course.handle(events.Tick(time=time)) == []
+    ten = Moment(wall=earlier, steady=play.clock.monotonic() + 10)
+    assert play.course.handle(events.Tick(time=ten)) == [actions.Clear()]
+
+
+def test_what_ends_while_its_evidence_is_taken_speaks_for_itself() -> None:
+    well = Play()
+    well.begin()
+    well.feed(events.HangSeen, why="silence")
+    well.feed(events.Exited, failure=None)
+    assert well.until_done().success
+    badly = Play(retry_delay=1)
+    badly.begin()
+    badly.feed(events.HangSeen, why="silence")
+    badly.fail(text="it crashed")
+    (failure,) = badly.course.ledger.failures
+    assert (failure.kind, failure.text) == ("hang", "silence; then it crashed")
+
+
+@pytest.mark.parametrize(("hours", "last_saved"), [(7.0, None), (0.1, 300.0)])
+def test_an_exception_comes_at_no_known_step_where_none_is_known(
+    hours: float, last_saved: float | None
+) -> None:
+    """Neither twice at one place, nor before the first step: it ran for long, or it saved."""
+    play = Play(retry_delay=1)
+    play.begin()
+    for attempt in (0, 1):
+        begun = play.clock.now()
+        play.clock.advance(hours * 3600)
+        failure = Failure(kind="nccl", text="lost", exception="DistBackendError: NCCL error")
+        saved = begun + last_saved if last_saved else None
+        play.feed(events.Exited, failure=failure, last_saved=saved)
+        assert play.course.phase == "waiting", attempt
+        play.wait(10)
+    play.fail(code=127)
+    assert "was not found" in play.until_done().reason
 
 
 def test_time_is_lost_since_the_last_checkpoint() -> None:

@@ -13,6 +13,7 @@ import pytest
 from ray_sentinel.clock import FakeClock
 from ray_sentinel.errors import UnreachableError
 from ray_sentinel.evidence.checkpoints import CheckpointFacts
+from ray_sentinel.logs.checkpoints import scan_checkpoints
 from ray_sentinel.supervise.bad_nodes import BadNode
 from ray_sentinel.supervise.job_supervisor import JobSupervisor
 from ray_sentinel.supervise.parts import JobParts, Sighting
@@ -83,14 +84,17 @@ class Api:
         return f"job-{attempt}"
 
 
-def supervisor(api: Api, clock: FakeClock, **more: Any) -> JobSupervisor:
+def supervisor(
+    api: Api, clock: FakeClock, checkpoint_dirs: tuple[Path, ...] = (), **more: Any
+) -> JobSupervisor:
     def scan(path: Path) -> CheckpointFacts:
         return CheckpointFacts()
 
     policy = Policy(max_retries=2, retry_delay=10, jitter=0.0)
-    told = {"explain": lambda output: Failure(kind="node-fail", text="a node died"), **more}
-    parts = JobParts(scan=scan, **told)
-    return JobSupervisor(cast(Any, api), JobTask(job_id="job-0"), policy, parts, clock=clock)
+    node_died = Failure(kind="node-fail", text="a node died")
+    parts = JobParts(**{"scan": scan, "explain": lambda output: node_died, **more})
+    task = JobTask(job_id="job-0", checkpoint_dirs=checkpoint_dirs)
+    return JobSupervisor(cast(Any, api), task, policy, parts, clock=clock)
 
 
 def test_a_job_that_fails_is_submitted_again_as_it_was() -> None:
@@ -199,19 +203,70 @@ def test_what_stands_for_one_placeholder_is_none_itself() -> None:
 
 
 class Client:
-    """Takes what Ray's job client would be given."""
+    """Takes what Ray's job client would be given, and answers as told: an exception is raised."""
 
-    def __init__(self) -> None:
+    def __init__(self, **answers: Any) -> None:
         self.given: list[dict[str, Any]] = []
+        self.answers = answers
 
     def submit_job(self, **options: Any) -> str:
         self.given.append(options)
         return f"job-{len(self.given)}"
 
+    def __getattr__(self, name: str) -> Any:
+        answer = self.answers[name]
+
+        def say(job_id: str) -> Any:
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        return say
+
+
+def jobs_of(client: Client) -> Jobs:
+    jobs = Jobs.__new__(Jobs)
+    jobs._client, jobs.address = client, "http://127.0.0.1:1"
+    return jobs
+
+
+def test_what_an_answer_says_beside_its_status_is_not_taken_for_one() -> None:
+    where = "Request failed with status code 500: Traceback ... line 404, in job 400: does not"
+    with pytest.raises(UnreachableError):
+        jobs_of(Client(get_job_status=RuntimeError(where))).status("job-0")
+    none = RuntimeError("Request failed with status code 404: Job job-0 does not exist.")
+    assert jobs_of(Client(get_job_status=none)).status("job-0") == "UNKNOWN"
+
+
+def test_output_that_was_lost_with_its_node_is_empty() -> None:
+    lost = RuntimeError("Request failed with status code 500: the node is gone")
+    jobs = jobs_of(Client(get_job_status="FAILED", get_job_logs=lost))
+    assert (jobs.output("job-0"), jobs.step("job-0")) == ("", None)
+    with pytest.raises(UnreachableError):
+        jobs_of(Client(get_job_status=lost, get_job_logs=lost)).output("job-0")
+
+
+def test_a_checkpoint_that_does_not_load_is_no_progress(tmp_path: Path) -> None:
+    """Of two checkpoints the later one does not load, and with the other one it fails too."""
+    for step in (500, 1000):
+        (tmp_path / f"step_{step}").mkdir()
+        (tmp_path / f"step_{step}/model.bin").write_bytes(b"x")
+    api = Api(*[["RUNNING", "FAILED"] for _ in range(20)])
+    failures = iter(["checkpoint-load"])
+    follows = supervisor(
+        api,
+        FakeClock(),
+        scan=scan_checkpoints,
+        explain=lambda output: Failure(kind=next(failures, "node-fail"), text="it failed"),
+        checkpoint_dirs=(tmp_path,),
+    )
+    assert "given up after 2 restarts" in follows.run().reason
+    assert len(api.submitted) == 2
+
 
 def test_a_submission_fills_in_and_keeps_what_it_was() -> None:
-    jobs, client = Jobs.__new__(Jobs), Client()
-    jobs._client, jobs.address = client, "http://127.0.0.1:1"
+    client = Client()
+    jobs = jobs_of(client)
     config = {
         "entrypoint": "train --from {checkpoint} --exclude={bad_nodes} --try {attempt}",
         "metadata": {"team": "x"},

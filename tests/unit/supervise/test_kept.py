@@ -19,7 +19,8 @@ NUMBER_OF_NOBODY = 1 << 22
 
 
 def test_what_is_no_text_comes_back_as_it_was() -> None:
-    ledger = Ledger(attempt=3, checkpoint=Checkpoint(path=ODD, step=7), left_out=[ODD, "a\nb"])
+    left_out = [Checkpoint(path=path, step=7) for path in (ODD, "a\nb")]
+    ledger = Ledger(attempt=3, checkpoint=left_out[0], left_out=left_out)
     told = Told(argv=("train", ODD, "é\u2028"), ledger=ledger, supervisor=7)
     data = encode(told)
     assert data.isascii()

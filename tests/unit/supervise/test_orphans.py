@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ray_sentinel.supervise.descendants import descendants
 from ray_sentinel.supervise.orphans import orphans
 from tests.support.proc_tree import ProcTree
 
@@ -26,3 +27,21 @@ def test_of_two_values_of_a_variable_the_first_is_the_process_s(tmp_path: Path) 
         file.write(b"RAY_SENTINEL_JOB=a\0")
     assert orphans(TOLD, 500, tmp_path) == []
     assert [one.pid for one in orphans({"RAY_SENTINEL_JOB": "b"}, 500, tmp_path)] == [101]
+
+
+def test_what_ray_start_started_is_left_alone_with_all_below_it(tmp_path: Path) -> None:
+    tree = ProcTree(tmp_path)
+    ray = "/usr/lib/python3/site-packages/ray"
+    tree.process(101, 1, "bash", "train.sh", environ=TOLD)
+    tree.process(102, 101, command="raylet", environ=TOLD)
+    tree.process(103, 102, environ=TOLD)
+    for pid, arguments in (
+        (104, [f"{ray}/dashboard/dashboard.py", "--host=127.0.0.1"]),
+        (105, ["-u", f"{ray}/_private/log_monitor.py"]),
+        (106, [f"{ray}/autoscaler/_private/monitor.py"]),
+        (107, ["-m", "ray.util.client.server", "--port=10001"]),
+    ):
+        tree.process(pid, 101, "python", *arguments, environ=TOLD)
+    tree.process(108, 101, "python", "train.py", environ=TOLD)
+    assert {one.pid for one in descendants(101, tmp_path)} == {108}
+    assert [one.pid for one in orphans(TOLD, 0, tmp_path)] == [101, 108]

@@ -23,15 +23,17 @@ class Tier:
         self.said: list[str] = []
         self.checkpoints = Checkpoints((folder,), self._scan, self.said.append, FakeClock(50.0))
 
-    def save(self, step: int) -> str:
-        """A whole checkpoint of a step, saved at that second; its path."""
+    def save(self, step: int, at: float | None = None) -> Checkpoint:
+        """A whole checkpoint of a step, saved at that second unless told otherwise."""
         path = self.folder / f"step_{step}"
-        path.mkdir()
+        path.mkdir(exist_ok=True)
         (path / "weights.bin").write_bytes(b"weights")
-        one = Saved(step=step, path=path.name, layout="step", modified=float(step))
+        saved = float(step) if at is None else at
+        one = Saved(step=step, path=path.name, layout="step", modified=saved)
         before = self.facts.checkpoints if self.facts is not None else ()
-        self.facts = CheckpointFacts(checkpoints=(*before, one))
-        return str(path)
+        others = (other for other in before if other.path != one.path)
+        self.facts = CheckpointFacts(checkpoints=(*others, one))
+        return Checkpoint(path=str(path), step=step, modified=saved)
 
     def _scan(self, folder: Path) -> CheckpointFacts:
         if self.facts is None:
@@ -49,19 +51,43 @@ def test_without_any_checkpoint_it_starts_from_the_beginning() -> None:
 
 
 def test_where_none_is_left_that_loads_it_does_not_start_from_the_beginning() -> None:
-    asked = Choose(without=frozenset({"/saved/step_5"}))
-    offered = Tier().checkpoints.offer(asked, Ledger(attempt=1))
-    assert offered.problem == "none of 1 checkpoints loads: /saved/step_5"
+    bad = Checkpoint(path="/saved/step_5", step=5)
+    ledger = Ledger(attempt=1, saved=True, left_out=[bad])
+    offered = Tier().checkpoints.offer(Choose(without=frozenset({bad})), ledger)
+    assert offered.problem.endswith("no checkpoint is left: /saved/step_5 does not load")
 
 
 def test_checkpoints_that_have_vanished_are_not_taken_for_none() -> None:
     tier = Tier()
     tier.facts = None
-    ledger = Ledger(attempt=1, checkpoint=Checkpoint(path="/saved/step_5", step=5, modified=1.0))
+    ledger = Ledger(attempt=1, saved=True)
     problem = tier.checkpoints.offer(Choose(), ledger).problem
     assert tier.said == ["no checkpoint is taken from /saved does not answer"]
-    assert "vanished: /saved does not answer" in problem
+    assert problem.endswith("no checkpoint is left: /saved does not answer")
     assert tier.checkpoints.offer(Choose(), Ledger(attempt=1)).problem == ""
+
+
+def test_a_folder_that_is_empty_is_one_whose_mount_was_lost(tmp_path: Path) -> None:
+    tier = Tier(tmp_path)
+    offered = tier.checkpoints.offer(Choose(), Ledger(attempt=1, saved=True))
+    assert offered.problem.endswith(f"no checkpoint is left: none is in {tmp_path} any more")
+    (Path(tier.save(5).path) / "weights.bin").write_bytes(b"")
+    assert "weights.bin: is empty" in (
+        tier.checkpoints.offer(Choose(), Ledger(attempt=1, saved=True)).problem
+    )
+
+
+def test_one_that_is_written_anew_is_another(tmp_path: Path) -> None:
+    tier = Tier(tmp_path)
+    tier.save(5)
+    bad = tier.save(10)
+    told = tier.checkpoints.later({bad})
+    assert told is not None
+    assert told.step == 5
+    tier.save(10, at=99.0)
+    told = tier.checkpoints.later({bad})
+    assert told is not None
+    assert (told.step, told.modified) == (10, 99.0)
 
 
 def test_each_later_checkpoint_is_told_once_and_the_best_is_offered(tmp_path: Path) -> None:
@@ -69,23 +95,21 @@ def test_each_later_checkpoint_is_told_once_and_the_best_is_offered(tmp_path: Pa
     first = tier.save(5)
     told = tier.checkpoints.later()
     assert told is not None
-    assert (told.path, told.step) == (first, 5)
+    assert told == first
     assert tier.checkpoints.later() is None
     second = tier.save(10)
     assert tier.checkpoints.later() is not None
     assert tier.checkpoints.saved_at(()) == 10.0
     assert tier.checkpoints.saved_at({second}) == 5.0
     offered = tier.checkpoints.offer(Choose(without=frozenset({second})), Ledger(attempt=1))
-    assert (offered.time, offered.problem) == (50.0, "")
-    assert offered.checkpoint is not None
-    assert offered.checkpoint.path == first
+    assert (offered.time.wall, offered.problem) == (50.0, "")
+    assert offered.checkpoint == first
 
 
 def test_what_was_left_out_on_the_way_is_said(tmp_path: Path) -> None:
     tier = Tier(tmp_path)
     whole, cut = tier.save(5), tier.save(10)
-    (Path(cut) / "weights.bin").write_bytes(b"")
+    (Path(cut.path) / "weights.bin").write_bytes(b"")
     offered = tier.checkpoints.offer(Choose(), Ledger())
-    assert offered.checkpoint is not None
-    assert offered.checkpoint.path == whole
-    assert tier.said == [f"left out: {cut}/weights.bin: is empty"]
+    assert offered.checkpoint == whole
+    assert tier.said == [f"left out: {cut.path}/weights.bin: is empty"]

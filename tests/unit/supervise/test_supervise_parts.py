@@ -124,7 +124,7 @@ def test_the_best_checkpoint_of_all_tiers(tmp_path: Path) -> None:
     assert found.checkpoint is not None
     assert found.checkpoint.path == str(fast / "step_20")
     assert "was cut off" in found.skipped[0]
-    found = choose([fast, slow, tmp_path / "none"], {str(fast / "step_20")}, scan_checkpoints)
+    found = choose([fast, slow, tmp_path / "none"], {found.checkpoint}, scan_checkpoints)
     assert found.checkpoint is not None
     assert found.checkpoint.path == str(slow / "step_20")
     assert "none" in found.unreadable[0]
@@ -166,6 +166,8 @@ def test_failures_that_a_restart_cannot_cure(failure: Failure, says: str) -> Non
         Failure(kind="x", text="", exception="FileNotFoundError: shard-N", code=1, step=500),
         Failure(kind="signal", text="", signal=9),
         Failure(kind="nccl-timeout", text="", code=1),
+        Failure(kind="checkpoint-load", text="", exception="FileNotFoundError: optimizer.pt"),
+        Failure(kind="exit", text="", code=127, began=True),
     ],
 )
 def test_failures_that_it_may_cure(failure: Failure) -> None:
