@@ -1,4 +1,4 @@
-"""Credentials and rights of ``s3://`` and ``gs://`` checkpoint places, by a listing of one object."""
+"""Credentials and rights of ``s3://`` and ``gs://`` checkpoint places, by listing one object."""
 
 from __future__ import annotations
 
