@@ -22,8 +22,9 @@ from ray_sentinel.config import Config
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.model.status import Status
 
-WATCHED_SECONDS = 20.0
-"""To wait for the nodes before those that are not watched are named."""
+WATCHED_SECONDS = 40.0
+"""To wait for the nodes before those that are not watched are named: on a host that is busy, Ray
+takes its time to start an agent."""
 
 
 def main() -> int:

@@ -18,10 +18,13 @@ import struct
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 UNSHARE = ("unshare", "--mount-proc", "--pid", "--fork", "--kill-child", "--net", "--ipc")
 SIOCSIFFLAGS, IFF_UP = 0x8914, 0x1
+TUNSETIFF, IFF_TAP, IFF_NO_PI = 0x400454CA, 0x2, 0x1000
 TEMP = Path(tempfile.gettempdir())
 FOLDERS = (Path("/tmp/ray"), TEMP / f"ray_sentinel-{os.getuid()}")
 """Named alike by all processes of a user: Ray's sessions, and what ray_sentinel keeps."""
@@ -32,24 +35,31 @@ def python() -> str | None:
     user's rights do not allow one."""
     if os.getuid() != 0 or not shutil.which(UNSHARE[0]):
         return None
-    tried = subprocess.run([*UNSHARE, "true"], capture_output=True, timeout=30, check=False)
-    if tried.returncode:
-        return None
-    return shlex.join([*UNSHARE, sys.executable, __file__])
+    command = [*UNSHARE, sys.executable, __file__]
+    tried = subprocess.run([*command, "-c", ""], capture_output=True, timeout=60, check=False)
+    return None if tried.returncode else shlex.join(command)
 
 
 def main() -> int:
     """In the new container: prepare it, run python in it, and stay until that has ended."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sh", b"lo", IFF_UP))
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/dev/shm"], check=True)
-    with tempfile.TemporaryDirectory(prefix="apart-") as own:
+    with _network(), tempfile.TemporaryDirectory(prefix="apart-") as own:
         for shared in FOLDERS:
             shared.mkdir(parents=True, exist_ok=True)
             private = Path(own) / shared.name
             private.mkdir()
             subprocess.run(["mount", "--bind", private, shared], check=True)
         return _until_ended(subprocess.Popen([sys.executable, *sys.argv[1:]]).pid)
+
+
+@contextmanager
+def _network() -> Iterator[None]:
+    """The loopback interface, and a card that leads nowhere: what is read of cards is tried too."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sh", b"lo", IFF_UP))
+    with open("/dev/net/tun", "r+b", buffering=0) as card:
+        fcntl.ioctl(card, TUNSETIFF, struct.pack("16sh22x", b"eth0", IFF_TAP | IFF_NO_PI))
+        yield
 
 
 def _until_ended(worker: int) -> int:
