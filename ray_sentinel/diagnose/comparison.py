@@ -9,7 +9,6 @@ from ray_sentinel.diagnose import stats
 from ray_sentinel.diagnose.case import Case
 from ray_sentinel.diagnose.logs import LogFacts
 from ray_sentinel.diagnose.series import Bools, Floats
-from ray_sentinel.diagnose.timeline import Timeline
 
 STRENGTH = 5.0
 """Standard errors from which a difference is significant ..."""
@@ -155,23 +154,7 @@ def _paced(first: Case, second: Case, steps: tuple[float, float]) -> tuple[Delta
 def _inside(case: Case, steps: tuple[float, float]) -> Bools:
     with np.errstate(invalid="ignore"):
         common = (case.line.front >= steps[0]) & (case.line.front <= steps[1])
-    return case.steady & common & ~superseded(case.line, case.times)
-
-
-def superseded(line: Timeline, times: Floats) -> Bools:
-    """(T,) cells whose steps were lost at a restart and done again after it.
-
-    Of a step that was done twice only the later time counts: the earlier one led nowhere.
-    """
-    lost = np.zeros(times.size, dtype=bool)
-    for restart in line.restarts:
-        cell = int(np.searchsorted(times, restart))
-        # A restart is noticed some cells after the fall at which it began.
-        while cell > 0 and line.front[cell - 1] <= line.front[cell]:
-            cell -= 1
-        with np.errstate(invalid="ignore"):
-            lost[:cell] |= line.front[:cell] >= line.front[cell]
-    return lost
+    return case.steady & common & ~case.superseded
 
 
 def _levels(case: Case, key: str, steps: tuple[float, float]) -> Floats:

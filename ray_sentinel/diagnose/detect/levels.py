@@ -2,9 +2,10 @@
 
 Utilisation only says that a kernel is resident: a collective's polling loop shows 100 %. Power
 tells polling from work: a polling loop draws the same near idle all the time, while an evaluation
-or a generation may draw far less than training, but goes up and down with its batches. Levels differ between models and between cards, so both are learned from
-the job itself: each GPU's power at work from its steady training, its idle power from the lowest
-lasting level seen anywhere in the job.
+or a generation may draw far less than training, but goes up and down with its batches. Levels
+differ between models and between cards, so both are learned from the job itself: each GPU's power
+at work from its steady training, its idle power from the lowest lasting level seen anywhere in the
+job.
 """
 
 from __future__ import annotations

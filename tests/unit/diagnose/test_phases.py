@@ -24,9 +24,7 @@ POLLING = Phase(900, steps=False, watts=150, spread=4, util=99)
         (START, TRAIN, EVALUATION),
     ],
 )
-def test_evaluations_and_generations_are_no_busy_wait(
-    phases: tuple[Phase, ...], seed: int
-) -> None:
+def test_evaluations_and_generations_are_no_busy_wait(phases: tuple[Phase, ...], seed: int) -> None:
     found = examine(watched(phases, seed=seed)).diagnosis
     assert (found.outcome, found.culprits) == ("healthy", ())
 
