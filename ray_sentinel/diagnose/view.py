@@ -53,7 +53,9 @@ class View:
         self.families = frozenset(source.families())
         self.interval = scrape_interval(source, self.families, start, end)
         self.step = step or cell_size(self.interval, end - start)
-        self.times = axis(start, max(end, start + self.step), self.step)
+        # Up to and with the cell that holds the end: what happened there is what ended the job.
+        cells = max(1, int(np.ceil((end - start) / self.step - 1e-9)))
+        self.times = axis(start, start + cells * self.step, self.step)
         self.hidden: dict[str, Bools] = {}
         """Host → cells (T,) in which its hardware series must not be trusted."""
         self._progress = progress
