@@ -135,7 +135,7 @@ def _contended(case: Case, fits: tuple[Attribution, ...]) -> Diagnosis:
 
 
 def _unexplained(case: Case, tempo: pace.Pace) -> Diagnosis:
-    spell = max(tempo.spells, key=lambda one: one.factor)
+    spell = max((one for one in tempo.spells if one.risen), key=lambda one: one.factor)
     how = "grew slowly" if spell.gradual else "rose"
     text = (
         f"Throughput regression of unknown cause: the step time {how} to {spell.factor:.2f} times "
