@@ -17,15 +17,12 @@ from ray_sentinel.diagnose.anomaly import Anomaly, at_row
 from ray_sentinel.diagnose.case import Case
 from ray_sentinel.diagnose.panel import Panel, Row
 from ray_sentinel.diagnose.series import Floats
+from ray_sentinel.evidence import xids
 
 Severity = Literal["fatal", "degrading", "note"]
 
 SPARSE = frozenset({"err.xid", "err.dmesg", "err.remapped", "err.dmesg_gpu"})
 """Families whose series may come into being with their first error."""
-XID_USER = frozenset({"13", "31", "43", "45", "68", "69", "109"})
-"""Xids that an application's own error usually causes (NVIDIA's Xid catalogue)."""
-XID_NOTE = frozenset({"63", "92", "94"})
-"""Contained or handled: row remapping events, contained ECC errors, corrected error rates."""
 CE_MANY = 10.0
 """Corrected errors within the job: fewer are every card's ..."""
 CE_OVER_PEERS = 5.0
@@ -158,10 +155,15 @@ def _degrading(case: Case, key: str, kind: str) -> list[Fault]:
 def _xids(case: Case) -> list[Fault]:
     found = []
     for fault in _grown(case, "err.xid", "xid", "fatal", least=1.0):
-        xid = fault.anomaly.unit
-        severity: Severity = "note" if xid in XID_USER or xid in XID_NOTE else "fatal"
-        found.append(msgspec.structs.replace(fault, severity=severity))
+        found.append(msgspec.structs.replace(fault, severity=_of_xid(fault.anomaly.unit)))
     return found
+
+
+def _of_xid(number: str) -> Severity:
+    known = int(number) if number.isdecimal() else -1
+    if known in xids.RESET + xids.SERVICE:
+        return "fatal"
+    return "note" if known in xids.APPLICATION + xids.HANDLED else "degrading"
 
 
 def _kernel_log(case: Case) -> list[Fault]:

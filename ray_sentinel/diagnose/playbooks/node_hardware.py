@@ -38,7 +38,7 @@ def applies(case: Case) -> float:
 def run(case: Case) -> Diagnosis:
     """Fatal errors, lost GPUs, a hanging driver, nodes lost with errors; else the all-clear."""
     found = case.once(faults.find)
-    fatal = [fault for fault in found if fault.severity == "fatal"]
+    fatal = [fault for fault in found if fault.severity == "fatal" or _ended(case, fault)]
     gone = case.once(lost.gpus)
     if fatal:
         return _fatal(case, fatal, gone)
@@ -65,6 +65,12 @@ def run(case: Case) -> Diagnosis:
         return wording.plain(case, NAME, ANALYSIS, "unknown", "node-lost", text, 0.5, facts)
     text = "No hardware fault: no error counter of any GPU, link or driver grew during the job."
     return wording.plain(case, NAME, ANALYSIS, "not-this", "none", text, 0.9)
+
+
+def _ended(case: Case, fault: Fault) -> bool:
+    """An Xid that is in no class, after which the job stopped."""
+    odd = fault.kind == "xid" and fault.severity == "degrading"
+    return odd and _stop_after(case, fault.at) is not None
 
 
 def _fatal(case: Case, fatal: list[Fault], gone: tuple[lost.Lost, ...]) -> Diagnosis:
