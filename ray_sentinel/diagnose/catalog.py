@@ -173,6 +173,7 @@ _HOST = (
               ("hw_oom_kills_total", "node_vmstat_oom_kill")),
     _quantity("mem.cgroup_oom", "OOM kills in the container", "", "counter",
               ("hw_cgroup_oom_kills_total",)),
+    _quantity("mem.some", "memory pressure (some)", "%", "gauge", ("hw_mem_pressure_some_pct",)),
     _quantity("mem.pressure", "memory pressure", "%", "gauge", ("hw_mem_pressure_full_pct",)),
     _quantity("io.dirty", "dirty pages", "B", "gauge",
               ("hw_mem_dirty_bytes", "node_memory_Dirty_bytes")),
