@@ -153,10 +153,10 @@ def _degrading(case: Case, key: str, kind: str) -> list[Fault]:
 
 
 def _xids(case: Case) -> list[Fault]:
-    found = []
-    for fault in _grown(case, "err.xid", "xid", "fatal", least=1.0):
-        found.append(msgspec.structs.replace(fault, severity=_of_xid(fault.anomaly.unit)))
-    return found
+    return [
+        msgspec.structs.replace(fault, severity=_of_xid(fault.anomaly.unit))
+        for fault in _grown(case, "err.xid", "xid", "fatal", least=1.0)
+    ]
 
 
 def _of_xid(number: str) -> Severity:

@@ -87,9 +87,7 @@ def find(case: Case) -> tuple[HostMemory, ...]:
     return tuple(sorted(found, key=lambda one: -one.peak_share))
 
 
-def _host(
-    case: Case, own: Usage, kill: tuple[float, float, Anomaly] | None
-) -> HostMemory | None:
+def _host(case: Case, own: Usage, kill: tuple[float, float, Anomaly] | None) -> HostMemory | None:
     row, used, limits = own.row, own.used, own.limit
     whose = "memory of the container" if own.container else "host memory"
     until = _before_kill(case, used, kill[1]) if kill else used.size

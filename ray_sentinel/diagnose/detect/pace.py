@@ -143,9 +143,7 @@ def _spells(
             continue
         usual = case.line.step_seconds if np.isfinite(case.line.step_seconds) else 0.0
         doubt = max(case.cell, usual)
-        spells.append(
-            Spell(start=start, end=end, factor=factor, uncertainty=doubt, risen=risen)
-        )
+        spells.append(Spell(start=start, end=end, factor=factor, uncertainty=doubt, risen=risen))
     return tuple(spells)
 
 

@@ -108,6 +108,4 @@ def _killed(case: Case) -> set[str]:
     """Hosts whose container's own count of kills grew."""
     panel = case.view.panel("mem.cgroup_oom")
     grown = faults.growth(case, panel)
-    return {
-        row.host for row, rises in zip(panel.rows, grown, strict=True) if np.nansum(rises) >= 1
-    }
+    return {row.host for row, rises in zip(panel.rows, grown, strict=True) if np.nansum(rises) >= 1}

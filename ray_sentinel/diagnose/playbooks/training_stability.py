@@ -9,7 +9,7 @@ from ray_sentinel.diagnose import stats, wording
 from ray_sentinel.diagnose.case import Case
 from ray_sentinel.diagnose.detect import attribution, drift, faults, learning, pace, pressure, rdma
 from ray_sentinel.diagnose.detect.attribution import Attribution
-from ray_sentinel.diagnose.detect.learning import Curve
+from ray_sentinel.diagnose.detect.curve import Curve
 from ray_sentinel.diagnose.panel import listed
 from ray_sentinel.diagnose.slowness import slow_link
 from ray_sentinel.model.diagnosis import Culprit, Diagnosis, Fact, Link, Outcome, Table
