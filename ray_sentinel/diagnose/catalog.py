@@ -105,6 +105,7 @@ _ERRORS = (
     _quantity("err.pcie_replay", "PCIe replays", "", "counter",
               ("hw_gpu_pcie_replay_total", "DCGM_FI_DEV_PCIE_REPLAY_COUNTER")),
     _quantity("err.xid", "Xid errors", "", "counter", ("hw_gpu_xid_errors_total",), "xid"),
+    _quantity("err.xid_last", "Xid errors", "", "gauge", ("DCGM_FI_DEV_XID_ERRORS",)),
     _quantity("err.remapped", "remapped memory rows", "", "counter",
               ("hw_gpu_remapped_rows_total",), "cause"),
     _quantity("err.nvlink", "NVLink errors", "", "counter", ("hw_gpu_nvlink_errors_total",),

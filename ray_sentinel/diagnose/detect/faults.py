@@ -126,9 +126,10 @@ def _fault(
     whose = f"GPU {row.gpu} of {row.host}" if row.gpu else row.host
     text = f"{whose}: {count:,.0f} {title} within the job"
     first, last = int(cells[0]), int(cells[-1])
+    counted = panel.quantity.kind == "counter"
     anomaly = msgspec.structs.replace(
         at_row(panel, row, f"fault.{kind}", text, first, last, count),
-        promql=panel.growth_promql(row),
+        promql=panel.growth_promql(row) if counted else panel.promql(row),
     )
     return Fault(
         kind=kind, severity=severity, host=row.host, gpu=row.gpu, count=count, anomaly=anomaly
@@ -155,8 +156,23 @@ def _degrading(case: Case, key: str, kind: str) -> list[Fault]:
 def _xids(case: Case) -> list[Fault]:
     return [
         msgspec.structs.replace(fault, severity=_of_xid(fault.anomaly.unit))
-        for fault in _grown(case, "err.xid", "xid", "fatal", least=1.0)
+        for fault in (*_grown(case, "err.xid", "xid", "fatal", least=1.0), *_last_xids(case))
     ]
+
+
+def _last_xids(case: Case) -> list[Fault]:
+    """Where only the number of a GPU's last Xid is told (dcgm-exporter): each change to another."""
+    panel = case.view.panel("err.xid_last")
+    found = []
+    for row, values in zip(panel.rows, panel.values, strict=True):
+        known = np.flatnonzero(np.isfinite(values))
+        changed = known[1:][np.diff(values[known]) != 0]
+        for number in np.unique(values[changed][values[changed] > 0]):
+            came = np.zeros(values.size)
+            came[changed[values[changed] == number]] = 1.0
+            one = msgspec.structs.replace(row, unit=f"{number:.0f}")
+            found.append(_fault(panel, one, came, "xid", "fatal", float(came.sum())))
+    return found
 
 
 def _of_xid(number: str) -> Severity:

@@ -6,6 +6,7 @@ from ray_sentinel.diagnose import administrator, wording
 from ray_sentinel.diagnose import stop as stops
 from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.catalog import QUANTITIES
 from ray_sentinel.diagnose.detect import driver, faults, lost
 from ray_sentinel.diagnose.detect.driver import DriverTrouble
 from ray_sentinel.diagnose.detect.faults import Fault
@@ -63,6 +64,9 @@ def run(case: Case) -> Diagnosis:
         text = f"{names} went away without any hardware error having been counted."
         facts = tuple(one.anomaly.fact() for one in dead)
         return wording.plain(case, NAME, ANALYSIS, "unknown", "node-lost", text, 0.5, facts)
+    if not any(case.view.has(key) for key in QUANTITIES if key.startswith("err.")):
+        text = "No error counter of any GPU, link or driver is recorded: faults would not be seen."
+        return wording.plain(case, NAME, ANALYSIS, "unknown", "no-data", text, 0.3)
     text = "No hardware fault: no error counter of any GPU, link or driver grew during the job."
     return wording.plain(case, NAME, ANALYSIS, "not-this", "none", text, 0.9)
 

@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from ray_sentinel.diagnose.case import Case
 from ray_sentinel.diagnose.detect import lost
 from ray_sentinel.diagnose.examine import examine
-from ray_sentinel.diagnose.view import View
-from ray_sentinel.store.memory import MemorySource
+from tests.support.diagnosis import case_of_source
 from tests.support.plain_job import Phase, watched
 
 IDLE = {"watts": 100.0, "spread": 2.0, "util": 0.0}
 POLLING = {"watts": 150.0, "spread": 3.0, "util": 99.0}
-
-
-def case_of(source: MemorySource) -> Case:
-    span = source.span()
-    assert span is not None
-    return Case(View(source, *span))
 
 
 @pytest.mark.parametrize(
@@ -49,11 +41,11 @@ def test_who_leaves_as_it_stops_is_named() -> None:
 def test_a_host_that_is_read_more_rarely_is_not_lost() -> None:
     phases = (Phase(3600), Phase(1870, steps=False, **POLLING))
     source = watched(phases, every={1: 120.0}, hosts=8)
-    assert lost.hosts(case_of(source)) == ()
+    assert lost.hosts(case_of_source(source)) == ()
     assert examine(source).diagnosis.cause == "busy-wait"
 
 
 def test_one_that_is_read_rarely_can_be_lost_too() -> None:
     phases = (Phase(3600), Phase(1870, steps=False, **POLLING))
     source = watched(phases, every={1: 120.0}, until={1: 3600.0}, hosts=8)
-    assert [one.host for one in lost.hosts(case_of(source))] == ["n1"]
+    assert [one.host for one in lost.hosts(case_of_source(source))] == ["n1"]
