@@ -35,7 +35,7 @@ def settled(times: Floats, steps: Floats, middle: float) -> Floats:
     places = np.arange(times.size)
     # Before the first and after the last known one at the usual distance.
     beyond = np.minimum(places - known[0], 0) + np.maximum(places - known[-1], 0)
-    return np.interp(places, known, out[known]) + _usual(out[known]) * beyond
+    return np.asarray(np.interp(places, known, out[known]) + _usual(out[known]) * beyond)
 
 
 def _turn(times: Floats, place: int) -> None:
