@@ -33,7 +33,13 @@ _CAUSES = {
 
 def applies(case: Case) -> float:
     """There are error counters, or somebody went away."""
-    return 0.7 if case.hosts else 0.0
+    seen = _counted(case) or any(map(case.once, (lost.hosts, lost.gpus, driver.find)))
+    return 0.7 if case.hosts and seen else 0.0
+
+
+def _counted(case: Case) -> bool:
+    """Whether any error counter is recorded."""
+    return any(case.view.has(key) for key in QUANTITIES if key.startswith("err."))
 
 
 def run(case: Case) -> Diagnosis:
@@ -64,7 +70,7 @@ def run(case: Case) -> Diagnosis:
         text = f"{names} went away without any hardware error having been counted."
         facts = tuple(one.anomaly.fact() for one in dead)
         return wording.plain(case, NAME, ANALYSIS, "unknown", "node-lost", text, 0.5, facts)
-    if not any(case.view.has(key) for key in QUANTITIES if key.startswith("err.")):
+    if not _counted(case):
         text = "No error counter of any GPU, link or driver is recorded: faults would not be seen."
         return wording.plain(case, NAME, ANALYSIS, "unknown", "no-data", text, 0.3)
     text = "No hardware fault: no error counter of any GPU, link or driver grew during the job."

@@ -62,7 +62,9 @@ def test_an_old_one_and_the_programs_own_are_no_fault(xid: float) -> None:
 
 
 def test_without_any_error_counter_the_hardware_is_not_cleared() -> None:
-    answer = named("node-hardware-failure").run(case_of_source(exported(errors=False)))
+    blind = case_of_source(exported(errors=False))
+    answer = named("node-hardware-failure").run(blind)
     assert (answer.outcome, answer.cause) == ("unknown", "no-data")
+    assert named("node-hardware-failure").applies(blind) == 0.0
     answer = named("node-hardware-failure").run(case_of_source(exported()))
     assert (answer.outcome, answer.cause) == ("not-this", "none")
