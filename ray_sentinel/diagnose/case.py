@@ -96,6 +96,11 @@ class Case:
         )
 
     @cached_property
+    def superseded(self) -> Bools:
+        """(T,) cells whose steps were done again after a restart."""
+        return timeline.superseded(self.line, self.times)
+
+    @cached_property
     def durations(self) -> Floats:
         """(T,) step times where a step ended, NaN else; from steps a second where not told."""
         panel = self.view.panel("train.step_time")

@@ -7,14 +7,11 @@ import numpy as np
 
 from ray_sentinel.diagnose import stats
 from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.common_steps import at_common_steps, inside, not_finite
+from ray_sentinel.diagnose.delta import Delta, apart, delta_of, paired
 from ray_sentinel.diagnose.logs import LogFacts
-from ray_sentinel.diagnose.series import Bools, Floats
-from ray_sentinel.diagnose.timeline import Timeline
+from ray_sentinel.diagnose.series import Floats
 
-STRENGTH = 5.0
-"""Standard errors from which a difference is significant ..."""
-LEAST = 0.01
-"""... if it is this share of the first job's level at least."""
 THREADS = 5.0
 """Runnable threads more on every host that are a leak, not chance."""
 _METRICS = (
@@ -25,6 +22,8 @@ _METRICS = (
     ("gpu.temp", "GPU temperature"), ("gpu.clock", "GPU core clock"), ("gpu.power", "GPU power"),
     ("train.loss", "loss"), ("train.grad_norm", "gradient norm"),
 )  # fmt: skip
+_CURVES = frozenset({"train.loss", "train.grad_norm"})
+"""Functions of the step: compared step by step, not by the time that was spent there."""
 _PACE = frozenset({"throughput", "step time"})
 
 
@@ -36,33 +35,6 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     logs: LogFacts
     notes: tuple[str, ...] = ()
     """What was left out when it was read."""
-
-
-class Delta(msgspec.Struct, frozen=True, kw_only=True):
-    """The usual level of one measure in both jobs."""
-
-    metric: str
-    title: str
-    unit: str
-    first: float
-    second: float
-    relative: float | None
-    """Of the first's level; None where that is zero: there is no share of nothing."""
-    significant: bool
-
-    @property
-    def change(self) -> str:
-        """The difference for people: a share, or where there is none, what came on top.
-
-        >>> Delta(metric="", title="", unit="/s", first=0.0, second=5.0, relative=None,
-        ...       significant=True).change
-        '+5/s from 0'
-        """
-        if self.relative is not None:
-            return f"{self.relative:+.1%}"
-        rise = self.second - self.first
-        space = "" if self.unit.startswith(("/", "%")) or not self.unit else " "
-        return f"{rise:+,.4g}{space}{self.unit} from 0" if rise else "none"
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +54,7 @@ def compare(first: Side, second: Side) -> Comparison:
     steps = overlap(first, second)
     deltas = _deltas(first, second, steps) if steps is not None else ()
     notes = list(_notes(first, second))
+    notes += _not_finite(first, second, steps) if steps is not None else ()
     if steps is None:
         notes.append("the jobs have no steps in common: nothing that was measured is comparable")
     return Comparison(
@@ -127,14 +100,18 @@ def _deltas(first: Side, second: Side, steps: tuple[float, float]) -> tuple[Delt
         return _logged(first, second, steps)
     found = []
     for key, title in _METRICS:
-        one, other = _levels(first.case, key, steps), _levels(second.case, key, steps)
+        if key in _CURVES:
+            one, other = at_common_steps(first.case, second.case, key, steps)
+        else:
+            one, other = _levels(first.case, key, steps), _levels(second.case, key, steps)
         if one.size and other.size:
             panel = second.case.view.panel(key)
             if key == "train.throughput" and panel.metric != first.case.view.panel(key).metric:
                 # Tokens or FLOPs, of a device or of all: each writer counts something else.
                 continue
             unit = panel.quantity.unit + ("/s" if panel.quantity.kind == "counter" else "")
-            found.append(_delta(panel.metric, title, unit, one, other))
+            error = paired(one, other) if key in _CURVES else apart(one, other)
+            found.append(delta_of(panel.metric, title, unit, one, other, error))
     if not any(delta.title in _PACE for delta in found):
         found = [*(_logged(first, second, steps) or _paced(first.case, second.case, steps)), *found]
     return tuple(found)
@@ -144,34 +121,12 @@ def _paced(first: Case, second: Case, steps: tuple[float, float]) -> tuple[Delta
     """From the times at which the steps were done, where neither job tells how long one took."""
 
     def seconds(case: Case) -> Floats:
-        values = case.durations[_inside(case, steps)]
+        values = case.durations[inside(case, steps)]
         return np.asarray(values[np.isfinite(values)])
 
     one, other = seconds(first), seconds(second)
     metric = first.line.metric
-    return (_delta(metric, "step time", "s", one, other),) if one.size and other.size else ()
-
-
-def _inside(case: Case, steps: tuple[float, float]) -> Bools:
-    with np.errstate(invalid="ignore"):
-        common = (case.line.front >= steps[0]) & (case.line.front <= steps[1])
-    return case.steady & common & ~superseded(case.line, case.times)
-
-
-def superseded(line: Timeline, times: Floats) -> Bools:
-    """(T,) cells whose steps were lost at a restart and done again after it.
-
-    Of a step that was done twice only the later time counts: the earlier one led nowhere.
-    """
-    lost = np.zeros(times.size, dtype=bool)
-    for restart in line.restarts:
-        cell = int(np.searchsorted(times, restart))
-        # A restart is noticed some cells after the fall at which it began.
-        while cell > 0 and line.front[cell - 1] <= line.front[cell]:
-            cell -= 1
-        with np.errstate(invalid="ignore"):
-            lost[:cell] |= line.front[:cell] >= line.front[cell]
-    return lost
+    return (delta_of(metric, "step time", "s", one, other),) if one.size and other.size else ()
 
 
 def _levels(case: Case, key: str, steps: tuple[float, float]) -> Floats:
@@ -180,7 +135,7 @@ def _levels(case: Case, key: str, steps: tuple[float, float]) -> Floats:
     if panel.empty:
         return np.empty(0)
     values = panel.rates() if panel.quantity.kind == "counter" else panel.values
-    level = stats.mean(values[:, _inside(case, steps)], axis=0)
+    level = stats.mean(values[:, inside(case, steps)], axis=0)
     return np.asarray(level[np.isfinite(level)])
 
 
@@ -194,18 +149,7 @@ def _logged(first: Side, second: Side, steps: tuple[float, float]) -> tuple[Delt
         ])  # fmt: skip
 
     one, other = seconds(first), seconds(second)
-    return (_delta("log", "step time", "s", one, other),) if one.size and other.size else ()
-
-
-def _delta(metric: str, title: str, unit: str, one: Floats, other: Floats) -> Delta:
-    a, b = stats.middle(one), stats.middle(other)
-    error = float(np.hypot(stats.sigma(one) / one.size**0.5, stats.sigma(other) / other.size**0.5))
-    size = abs(b - a)
-    significant = size > max(STRENGTH * 1.25 * error, LEAST * abs(a)) and size > 0
-    return Delta(
-        metric=metric, title=title, unit=unit, first=a, second=b,
-        relative=(b - a) / abs(a) if a else None, significant=significant,
-    )  # fmt: skip
+    return (delta_of("log", "step time", "s", one, other),) if one.size and other.size else ()
 
 
 def thread_leak(first: Side, second: Side) -> float:
@@ -237,6 +181,16 @@ def _notes(first: Side, second: Side) -> list[str]:
         notes.append(f"communicators were made in {one} waves there, {other} here")
     if first.logs.modules and second.logs.modules and first.logs.modules != second.logs.modules:
         notes.append(f"XLA compiled {first.logs.modules} modules there, {second.logs.modules} here")
+    return notes
+
+
+def _not_finite(first: Side, second: Side, steps: tuple[float, float]) -> list[str]:
+    notes = []
+    for side in (first, second):
+        for key, title in _METRICS:
+            if key in _CURVES and side.case is not None:
+                said = not_finite(side.case, key, title, steps)
+                notes += [f"{side.title}: {said}"] if said else []
     return notes
 
 

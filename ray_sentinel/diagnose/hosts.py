@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from ray_sentinel.diagnose.catalog import GPU_LABELS, HOST_LABELS
 
+_NAMES = tuple(label for label in HOST_LABELS if label != "ip")
 _PORT = re.compile(r":\d+$")
 
 
@@ -24,7 +25,7 @@ def aliases(label_sets: Iterable[Mapping[str, str]]) -> dict[str, str]:
     """Address → host name, from series that carry both; an ambiguous address is left out."""
     found: dict[str, set[str]] = {}
     for labels in label_sets:
-        host = labels.get("host") or labels.get("Hostname")
+        host = next((labels[name] for name in _NAMES if labels.get(name)), "")
         if not host:
             continue
         for address in {labels.get("ip", ""), _PORT.sub("", labels.get("instance", ""))}:

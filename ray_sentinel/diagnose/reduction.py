@@ -22,6 +22,7 @@ _GAUGES: dict[str, Reduce] = {
     "host.dstate": "max",
     "gpu.vram_used": "max",
     "scrape.duration": "last",
+    "err.xid_last": "last",
 }
 """The others are averaged. A loss is reduced to its worst: one that is not finite must show."""
 

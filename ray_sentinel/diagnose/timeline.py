@@ -98,6 +98,22 @@ def build(step: Panel, step_time: Panel, presence: Bools, times: Floats) -> Time
     )
 
 
+def superseded(line: Timeline, times: Floats) -> Bools:
+    """(T,) cells whose steps were lost at a restart and done again after it.
+
+    Of a step that was done twice only the later time counts: the earlier one led nowhere.
+    """
+    lost = np.zeros(times.size, dtype=bool)
+    for restart in line.restarts:
+        cell = int(np.searchsorted(times, restart))
+        # A restart is noticed some cells after the fall at which it began.
+        while cell > 0 and line.front[cell - 1] <= line.front[cell]:
+            cell -= 1
+        with np.errstate(invalid="ignore"):
+            lost[:cell] |= line.front[:cell] >= line.front[cell]
+    return lost
+
+
 def _ends(presence: Bools, times: Floats) -> tuple[float, float]:
     if not presence.size or not presence.any():
         return float(times[0]), float(times[-1])

@@ -34,6 +34,16 @@ _PROBES = (
     "train_step",
     "tb_step",
 )
+_NAMING = (
+    "up",
+    "hw_scrape_duration_seconds",
+    "hw_procs_running",
+    "hw_host_info",
+    "node_uname_info",
+    *(name.metric for one in QUANTITIES.values() for name in one.names
+      if name.metric.startswith("DCGM_")),
+)  # fmt: skip
+"""Series that tell which host has which address: exporters on one host are told apart by it."""
 _IGNORED_LABELS = frozenset({"__name__", "job", "instance", "SessionName", "Version", "uuid"})
 
 
@@ -53,7 +63,9 @@ class View:
         self.families = frozenset(source.families())
         self.interval = scrape_interval(source, self.families, start, end)
         self.step = step or cell_size(self.interval, end - start)
-        self.times = axis(start, max(end, start + self.step), self.step)
+        # Up to and with the cell that holds the end: what happened there is what ended the job.
+        cells = max(1, int(np.ceil((end - start) / self.step - 1e-9)))
+        self.times = axis(start, start + cells * self.step, self.step)
         self.hidden: dict[str, Bools] = {}
         """Host → cells (T,) in which its hardware series must not be trusted."""
         self._progress = progress
@@ -95,7 +107,7 @@ class View:
         """Address → host name."""
         if self._aliases is None:
             sets: list[dict[str, str]] = []
-            for name in ("up", "hw_scrape_duration_seconds", "hw_procs_running", "hw_host_info"):
+            for name in _NAMING:
                 if name in self.families:
                     sets += self.source.label_sets(name, self.start, self.end)
             self._aliases = aliases(sets)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
+
+import numpy as np
 
 from ray_sentinel.evidence.event_files.events import Event
 from ray_sentinel.evidence.event_files.state import MAX_TAGS, RunState
@@ -11,6 +14,7 @@ from ray_sentinel.store.event_config import parameters
 from ray_sentinel.store.event_hparams import read_hparams
 from ray_sentinel.store.event_records import read_events
 from ray_sentinel.store.event_runs import Folder, Points
+from ray_sentinel.store.event_times import settled
 
 MAX_TIME = 1e11
 """Unix seconds; a time beyond is none."""
@@ -26,6 +30,7 @@ def read_folder(path: Path, files: list[Path], notes: list[str]) -> Folder:
     doubled: set[str] = set()
     for file in files:
         points: dict[str, Points] = defaultdict(list)
+        reached: dict[str, list[int]] = defaultdict(list)
         steps: Points = []
         for event in read_events(file, notes):
             for tag, text in event.texts:
@@ -33,7 +38,12 @@ def read_folder(path: Path, files: list[Path], notes: list[str]) -> Folder:
             if event.scalars and not 0 < event.wall_time < MAX_TIME:
                 timeless += 1
                 continue
-            _take(event, state, points, steps)
+            _take(event, state, points, reached, steps)
+        if moved := _settle(points, reached, steps):
+            notes.append(
+                f"{moved} values in {file} have times that the rest of it contradicts, as where a "
+                "clock was set; they are placed by the order in which they were written"
+            )
         if _add(folder, points, steps):
             doubled.add(file.name)
     for name, value in read_hparams(path, notes).items():
@@ -51,14 +61,40 @@ def read_folder(path: Path, files: list[Path], notes: list[str]) -> Folder:
     return folder
 
 
-def _take(event: Event, state: RunState, points: dict[str, Points], steps: Points) -> None:
+def _take(
+    event: Event,
+    state: RunState,
+    points: dict[str, Points],
+    reached: dict[str, list[int]],
+    steps: Points,
+) -> None:
     taken = state.take(event)
     for tag, value in taken:
         points[tag].append((event.wall_time, value))
+        reached[tag].append(event.step)
     # Of the tag that is written most often: evaluations may be counted in epochs.
-    step = float(state.step) if taken and state.step is not None else None
+    step = state.step if taken else None
     if step is not None and (not steps or steps[-1][1] != step):
-        steps.append((event.wall_time, step))
+        steps.append((event.wall_time, float(step)))
+
+
+def _settle(points: dict[str, Points], reached: dict[str, list[int]], steps: Points) -> int:
+    """Put the times of a file's values right; of how many that had to be done."""
+    if not points:
+        return 0
+    middle = float(np.median([time for values in points.values() for time, _ in values]))
+    moved = sum(_placed(values, reached[tag], middle) for tag, values in points.items())
+    _placed(steps, [step for _, step in steps], middle)
+    return moved
+
+
+def _placed(values: Points, steps: Sequence[float], middle: float) -> int:
+    times = np.array([time for time, _ in values])
+    right = settled(times, np.array(steps, dtype=float), middle)
+    off = np.flatnonzero(right != times)
+    for place in off:
+        values[place] = (float(right[place]), values[place][1])
+    return int(off.size)
 
 
 def _add(folder: Folder, points: dict[str, Points], steps: Points) -> bool:

@@ -60,7 +60,11 @@ def source_of(world: World) -> MemorySource:
 
 def case_of(world: World, **options: object) -> Case:
     """The job as a case."""
-    source = source_of(world)
+    return case_of_source(source_of(world), **options)
+
+
+def case_of_source(source: MemorySource, **options: object) -> Case:
+    """All that a source holds as a case."""
     span = source.span()
     assert span is not None
     return Case(View(source, *span), None, Options(**options))  # type: ignore[arg-type]

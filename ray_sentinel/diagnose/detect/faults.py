@@ -17,15 +17,12 @@ from ray_sentinel.diagnose.anomaly import Anomaly, at_row
 from ray_sentinel.diagnose.case import Case
 from ray_sentinel.diagnose.panel import Panel, Row
 from ray_sentinel.diagnose.series import Floats
+from ray_sentinel.evidence import xids
 
 Severity = Literal["fatal", "degrading", "note"]
 
 SPARSE = frozenset({"err.xid", "err.dmesg", "err.remapped", "err.dmesg_gpu"})
 """Families whose series may come into being with their first error."""
-XID_USER = frozenset({"13", "31", "43", "45", "68", "69", "109"})
-"""Xids that an application's own error usually causes (NVIDIA's Xid catalogue)."""
-XID_NOTE = frozenset({"63", "92", "94"})
-"""Contained or handled: row remapping events, contained ECC errors, corrected error rates."""
 CE_MANY = 10.0
 """Corrected errors within the job: fewer are every card's ..."""
 CE_OVER_PEERS = 5.0
@@ -129,9 +126,10 @@ def _fault(
     whose = f"GPU {row.gpu} of {row.host}" if row.gpu else row.host
     text = f"{whose}: {count:,.0f} {title} within the job"
     first, last = int(cells[0]), int(cells[-1])
+    counted = panel.quantity.kind == "counter"
     anomaly = msgspec.structs.replace(
         at_row(panel, row, f"fault.{kind}", text, first, last, count),
-        promql=panel.growth_promql(row),
+        promql=panel.growth_promql(row) if counted else panel.promql(row),
     )
     return Fault(
         kind=kind, severity=severity, host=row.host, gpu=row.gpu, count=count, anomaly=anomaly
@@ -156,12 +154,32 @@ def _degrading(case: Case, key: str, kind: str) -> list[Fault]:
 
 
 def _xids(case: Case) -> list[Fault]:
+    return [
+        msgspec.structs.replace(fault, severity=_of_xid(fault.anomaly.unit))
+        for fault in (*_grown(case, "err.xid", "xid", "fatal", least=1.0), *_last_xids(case))
+    ]
+
+
+def _last_xids(case: Case) -> list[Fault]:
+    """Where only the number of a GPU's last Xid is told (dcgm-exporter): each change to another."""
+    panel = case.view.panel("err.xid_last")
     found = []
-    for fault in _grown(case, "err.xid", "xid", "fatal", least=1.0):
-        xid = fault.anomaly.unit
-        severity: Severity = "note" if xid in XID_USER or xid in XID_NOTE else "fatal"
-        found.append(msgspec.structs.replace(fault, severity=severity))
+    for row, values in zip(panel.rows, panel.values, strict=True):
+        known = np.flatnonzero(np.isfinite(values))
+        changed = known[1:][np.diff(values[known]) != 0]
+        for number in np.unique(values[changed][values[changed] > 0]):
+            came = np.zeros(values.size)
+            came[changed[values[changed] == number]] = 1.0
+            one = msgspec.structs.replace(row, unit=f"{number:.0f}")
+            found.append(_fault(panel, one, came, "xid", "fatal", float(came.sum())))
     return found
+
+
+def _of_xid(number: str) -> Severity:
+    known = int(number) if number.isdecimal() else -1
+    if known in xids.RESET + xids.SERVICE:
+        return "fatal"
+    return "note" if known in xids.APPLICATION + xids.HANDLED else "degrading"
 
 
 def _kernel_log(case: Case) -> list[Fault]:

@@ -1,9 +1,11 @@
 """GPUs in a stall: do they work, wait busily, or rest?
 
 Utilisation only says that a kernel is resident: a collective's polling loop shows 100 %. Power
-tells polling from work. Levels differ between models and between cards, so both are learned from
-the job itself: each GPU's power at work from its steady training, its idle power from the lowest
-lasting level seen anywhere in the job.
+tells polling from work: a polling loop draws the same near idle all the time, while an evaluation
+or a generation may draw far less than training, but goes up and down with its batches. Levels
+differ between models and between cards, so both are learned from the job itself: each GPU's power
+at work from its steady training, its idle power from the lowest lasting level seen anywhere in the
+job.
 """
 
 from __future__ import annotations
@@ -17,11 +19,17 @@ from ray_sentinel.diagnose import stats
 from ray_sentinel.diagnose.case import Case
 from ray_sentinel.diagnose.series import Floats
 
-State = Literal["working", "waiting", "resting", "gone", "unclear"]
+State = Literal["working", "computing", "waiting", "resting", "gone", "unclear"]
+"""Computing is work at less power than the training's."""
 HIGH_UTILISATION = 60.0
 """Per cent; a GPU above has entered a kernel."""
 WORK_SHARE = 0.6
 """Of its power at work, where no idle level was seen."""
+STEADY = 0.06
+"""Of its power: a polling GPU's robust spread is no greater. That of sensors at a constant load is
+half of it at most."""
+LEAST_CELLS = 5
+"""Fewer known cells tell no spread."""
 LEAD_SECONDS = 3600.0
 """How far before the stall the power at work is learned."""
 
@@ -79,6 +87,8 @@ def _state(
     if not known and util is not None:
         known = bool(np.isfinite(util[inside]).any())
     state = _judge(now, work, idle, use) if seen and known else "gone"
+    if state == "waiting" and power is not None and not _steady(power[inside]):
+        state = "computing"
     return GpuState(host=host, gpu=gpu, state=state, power=now, working_power=work,
                     idle_power=idle, utilisation=use)  # fmt: skip
 
@@ -96,3 +106,8 @@ def _judge(now: float, work: float, idle: float, use: float) -> State:
     if np.isfinite(use):
         return "waiting" if use > HIGH_UTILISATION else "resting"
     return "unclear"
+
+
+def _steady(power: Floats) -> bool:
+    known = power[np.isfinite(power)]
+    return known.size < LEAST_CELLS or bool(stats.sigma(known) <= STEADY * stats.median(known))

@@ -8,9 +8,12 @@ import numpy as np
 from ray_sentinel.diagnose import stats
 from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.series import Bools
 
 GONE_SECONDS = 60.0
-"""Silence of a source at the end that counts as its loss."""
+"""Silence of a source at the end that counts as its loss ..."""
+MISSED = 2
+"""... if so many of its own samples are missing, too: some are read more rarely than others."""
 
 
 class Lost(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,12 +33,12 @@ def hosts(case: Case) -> tuple[Lost, ...]:
     """
     if len(case.hosts) < 2:
         return ()
-    cells = max(2, int(np.ceil(GONE_SECONDS / case.cell)))
     lasts = np.array([stats.last_index(row) for row in case.present], dtype=np.float64)
     end = float(np.median(lasts))
     found = []
-    for host, last in zip(case.hosts, lasts, strict=True):
-        if end - last < cells:
+    for host, known, last in zip(case.hosts, case.present, lasts, strict=True):
+        usual = _interval(known)
+        if end - last < max(MISSED * usual, np.ceil(GONE_SECONDS / case.cell)):
             continue
         at = float(case.times[int(last)])
         found.append(
@@ -47,7 +50,7 @@ def hosts(case: Case) -> tuple[Lost, ...]:
                     text=f"{host}: all its series end, while those of the others go on",
                     at=at,
                     until=case.line.end,
-                    uncertainty=2 * case.cell,
+                    uncertainty=(1 + usual) * case.cell,
                     host=host,
                     metric="up",
                     promql=f'up{{host="{host}"}}',
@@ -55,6 +58,18 @@ def hosts(case: Case) -> tuple[Lost, ...]:
             )
         )
     return tuple(sorted(found, key=lambda one: one.at))
+
+
+def _interval(known: Bools) -> float:
+    """The number of cells between two samples of a source (T,) at most of its moments.
+
+    Each gap counts by its length: a panel fills the cell after a sample of a rare source.
+    """
+    gaps = np.sort(np.diff(np.flatnonzero(known)))
+    if not gaps.size:
+        return 1.0
+    covered = np.cumsum(gaps)
+    return float(gaps[np.searchsorted(covered, covered[-1] / 2)])
 
 
 def gpus(case: Case) -> tuple[Lost, ...]:

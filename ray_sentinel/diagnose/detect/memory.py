@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from ray_sentinel.diagnose import stats
 from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import Case
-from ray_sentinel.diagnose.detect import faults
-from ray_sentinel.diagnose.panel import Panel
+from ray_sentinel.diagnose.detect import faults, usage
+from ray_sentinel.diagnose.detect.usage import Usage
 from ray_sentinel.diagnose.series import Floats
 
 Shape = Literal["ramp", "spike", "periodic", "flat"]
@@ -41,31 +41,9 @@ class HostMemory(msgspec.Struct, frozen=True, kw_only=True):
     killed_at: float | None
     limit: float
     """Bytes."""
+    scarce: bool
+    """Whether being full means that it runs short."""
     anomaly: Anomaly
-
-
-def usage(case: Case) -> tuple[Panel, Floats, Floats]:
-    """The panel that tells of memory, used bytes and limit (H, T each, one row a host)."""
-    view = case.view
-    total, available = view.panel("mem.total"), view.panel("mem.available")
-    used = view.panel("mem.used")
-    if not available.empty and not total.empty:
-        limits = _aligned(total, available)
-        return available, limits - available.values, limits
-    if not used.empty:
-        return used, used.values, _aligned(total, used)
-    used = view.panel("mem.cgroup_used")
-    return used, used.values, _aligned(view.panel("mem.cgroup_limit"), used)
-
-
-def _aligned(limit: Panel, panel: Panel) -> Floats:
-    """The limit of each row's host, NaN where it is not known."""
-    known = {row.host: values for row, values in zip(limit.rows, limit.values, strict=True)}
-    out = np.full(panel.values.shape, np.nan)
-    for index, row in enumerate(panel.rows):
-        if row.host in known:
-            out[index] = stats.middle(known[row.host])
-    return out
 
 
 def kills(case: Case) -> dict[str, tuple[float, float, Anomaly]]:
@@ -100,23 +78,18 @@ def kills(case: Case) -> dict[str, tuple[float, float, Anomaly]]:
 
 def find(case: Case) -> tuple[HostMemory, ...]:
     """Every host's memory, the fullest first."""
-    panel, used, limits = usage(case)
-    if panel.empty:
-        return ()
     killed = case.once(kills)
     found = []
-    for index, row in enumerate(panel.rows):
-        one = _host(case, panel, index, used[index], limits[index], killed.get(row.host))
+    for own in case.once(usage.find):
+        one = _host(case, own, killed.get(own.host))
         if one is not None:
             found.append(one)
     return tuple(sorted(found, key=lambda one: -one.peak_share))
 
 
-def _host(
-    case: Case, panel: Panel, index: int, used: Floats, limits: Floats,
-    kill: tuple[float, float, Anomaly] | None,
-) -> HostMemory | None:  # fmt: skip
-    row = panel.rows[index]
+def _host(case: Case, own: Usage, kill: tuple[float, float, Anomaly] | None) -> HostMemory | None:
+    row, used, limits = own.row, own.used, own.limit
+    whose = "memory of the container" if own.container else "host memory"
     until = _before_kill(case, used, kill[1]) if kill else used.size
     share = used[:until] / limits[:until]
     if np.isnan(share).all():
@@ -133,22 +106,21 @@ def _host(
     size = stats.middle(limits)
     anomaly = Anomaly(
         kind=f"host.memory-{shape}",
-        text=f"{row.host}: host memory {_words(shape)}, from {before:.0%} to {peak:.0%} of its "
-        "limit",
+        text=f"{row.host}: {whose} {_words(shape)}, from {before:.0%} to {peak:.0%} of its limit",
         at=rise_at,
         until=float(case.times[peak_cell]),
         uncertainty=max(case.cell, 300.0 if shape == "ramp" else case.cell),
         host=row.host,
         size=peak,
-        metric=panel.metric,
-        promql=panel.promql(row),
+        metric=own.panel.metric,
+        promql=own.panel.promql(row),
     )
     return HostMemory(
         host=row.host, shape=shape, start_share=before, peak_share=peak,
         peak_at=float(case.times[peak_cell]), rise_at=rise_at, per_hour=per_hour,
         lately_per_hour=_lately(case, base),
         kills=kill[0] if kill else 0.0, killed_at=kill[1] if kill else None, limit=size,
-        anomaly=anomaly,
+        scarce=own.scarce, anomaly=anomaly,
     )  # fmt: skip
 
 

@@ -17,7 +17,9 @@ SLOWER = 0.07
 REGRESSION = 0.10
 """... and this much is a regression."""
 LEAST_SHARE = 0.05
-"""The best level must hold for this share of the steady cells."""
+"""The best level must hold for this share of the steady cells ..."""
+LEAST_CELLS = 4
+"""... and it, like a slow spell, for so many."""
 
 
 class Spell(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,6 +30,8 @@ class Spell(msgspec.Struct, frozen=True, kw_only=True):
     factor: float
     uncertainty: float
     gradual: bool = False
+    risen: bool = True
+    """Steps had been faster before it; those of a job that settles down were not."""
 
 
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,8 +52,8 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def regressed(self) -> bool:
-        """Some spell was slow enough to matter."""
-        return self.worst >= 1.0 + REGRESSION
+        """Steps became slower in some spell, by enough to matter."""
+        return any(spell.risen and spell.factor >= 1.0 + REGRESSION for spell in self.spells)
 
     def cells(self, times: Floats) -> Bools:
         """(T,) cells inside a slow spell."""
@@ -66,14 +70,13 @@ def find(case: Case) -> Pace:
     if np.isfinite(steady).sum() < 8:
         return Pace(known=False, relative=np.full(case.times.size, np.nan))
     usual = stats.middle(steady)
-    # Single slow steps are no spell: the level is what the median of a few steps says.
-    shifts = find_shifts(_calm(steady), case.times, least=0.0, relative=0.03)
+    shifts = find_shifts(_fresh(case, steady), case.times, least=0.0, relative=0.03)
     edges = [0, *[shift.index for shift in shifts], case.times.size]
     levels = []
     for left, right in itertools.pairwise(edges):
         part = steady[left:right]
         levels.append((stats.middle(part), int(np.isfinite(part).sum()), left, right))
-    enough = max(4, LEAST_SHARE * int(np.isfinite(steady).sum()))
+    enough = max(LEAST_CELLS, LEAST_SHARE * int(np.isfinite(steady).sum()))
     lasting = [level for level, count, *_ in levels if count >= enough and np.isfinite(level)]
     best = min(lasting) if lasting else usual
     return Pace(
@@ -100,21 +103,29 @@ def _seconds(case: Case) -> tuple[Floats, str, str]:
     return np.where(np.isfinite(values), values, np.nan), panel.metric, panel.promql()
 
 
-def _calm(values: Floats) -> Floats:
-    known = np.flatnonzero(np.isfinite(values))
-    out = np.full(values.size, np.nan)
-    if known.size >= 3:
-        out[known] = stats.rolling_median(values[known], 3)
-    return out
+def _fresh(case: Case, steady: Floats) -> Floats:
+    """Each step's time once: a value that is read again before the next step ends is no new one.
+
+    It is not smoothed, either: what tells a new level from noise counts on independent values, and
+    cuts single slow steps itself.
+    """
+    done = np.diff(case.line.front, prepend=np.nan) != 0.0
+    fresh = np.where(done, steady, np.nan)
+    return fresh if np.isfinite(fresh).sum() >= 2 * LEAST_CELLS else steady
 
 
 def _spells(
     case: Case, levels: list[tuple[float, int, int, int]], best: float
 ) -> tuple[Spell, ...]:
     spells: list[Spell] = []
+    before = np.inf
     for level, count, left, right in levels:
         factor = level / best if best > 0 else 1.0
-        if not np.isfinite(factor) or factor < 1.0 + SLOWER or count < 3:
+        if not np.isfinite(factor) or count < LEAST_CELLS:
+            continue
+        risen = factor >= before * (1.0 + SLOWER)
+        before = min(before, factor)
+        if factor < 1.0 + SLOWER:
             continue
         start, end = float(case.times[left]), float(case.times[right - 1])
         if spells and start - spells[-1].end <= 2 * case.cell:
@@ -126,11 +137,13 @@ def _spells(
                     factor=max(last.factor, factor),
                     uncertainty=last.uncertainty,
                     gradual=last.gradual or factor > last.factor * 1.02,
+                    risen=last.risen or risen,
                 )
             )
             continue
         usual = case.line.step_seconds if np.isfinite(case.line.step_seconds) else 0.0
-        spells.append(Spell(start=start, end=end, factor=factor, uncertainty=max(case.cell, usual)))
+        doubt = max(case.cell, usual)
+        spells.append(Spell(start=start, end=end, factor=factor, uncertainty=doubt, risen=risen))
     return tuple(spells)
 
 

@@ -112,7 +112,7 @@ def _table(case: Case, scene: Scene) -> Table:
     for host in sorted({one.host for one in scene.states}):
         own = [one for one in scene.states if one.host == host]
         count = {state: sum(one.state == state for one in own) for state in
-                 ("working", "waiting", "resting", "gone", "unclear")}  # fmt: skip
+                 ("working", "computing", "waiting", "resting", "gone", "unclear")}  # fmt: skip
         rows.append((
             host,
             wording.spread([one.utilisation for one in own], "%"),

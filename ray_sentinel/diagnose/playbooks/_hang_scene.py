@@ -49,7 +49,8 @@ def look(case: Case, stop: Stop) -> Scene:
     return Scene(
         stop=stop,
         states=levels.states(case, settled, stop.end),
-        dead=tuple(one for one in case.once(lost.hosts) if early <= one.at),
+        # Who leaves later, as the others go on or after the end, did not stop the job.
+        dead=tuple(one for one in case.once(lost.hosts) if early <= one.at <= late),
         ports=tuple(
             port
             for port in case.once(rdma.find)

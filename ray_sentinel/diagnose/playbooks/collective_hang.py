@@ -44,8 +44,8 @@ def run(case: Case) -> Diagnosis:
     if stop is None:
         return _not_stopped(case)
     scene = look(case, stop)
-    for judge in (_still_working, _killed, _device_fault, _node_death, _network, _straggler,
-                  _absent, _busy_wait, _resting):  # fmt: skip
+    for judge in (_completed, _still_working, _killed, _device_fault, _node_death, _network,
+                  _straggler, _absent, _computing, _busy_wait, _resting):  # fmt: skip
         if (diagnosis := judge(case, scene)) is not None:
             return diagnosis
     return answer(case, scene, "unknown", "unknown", 0.3,
@@ -60,6 +60,14 @@ def _not_stopped(case: Case) -> Diagnosis:
         return wording.plain(case, NAME, ANALYSIS, "unknown", "never-trained", text, 0.3)
     text = "Not a hang: steps went on to the end of the data."
     return wording.plain(case, NAME, ANALYSIS, "not-this", "none", text, 0.9)
+
+
+def _completed(case: Case, scene: Scene) -> Diagnosis | None:
+    """Nobody waits for anybody after the end."""
+    if case.logs.ended != "completed" or not scene.stop.for_good:
+        return None
+    text = "Not a hang: by its log the job was completed when its steps ended."
+    return answer(case, scene, "not-this", "completed", 0.9, text)
 
 
 def _still_working(case: Case, scene: Scene) -> Diagnosis | None:
@@ -182,13 +190,29 @@ def _absent(case: Case, scene: Scene) -> Diagnosis | None:
     return answer(case, scene, "found", "rank-absent", 0.75, text, culprits)
 
 
+def _computing(case: Case, scene: Scene) -> Diagnosis | None:
+    """They do something else than training: an evaluation, a generation."""
+    computing = scene.of("computing")
+    if len(computing) <= len(scene.of("waiting")):
+        return None
+    power = float(np.median([one.power for one in computing]))
+    text = (
+        f"Not a hang: while no step was recorded, {len(computing)} of {len(scene.states)} GPUs "
+        f"went on computing at about {power:.0f} W, as in an evaluation or a generation: what "
+        "they draw goes up and down, while polling in a collective draws the same all the time."
+    )
+    return answer(case, scene, "not-this", "other-work", 0.7, text)
+
+
 def _busy_wait(case: Case, scene: Scene) -> Diagnosis | None:
     waiting = scene.of("waiting")
     if not waiting:
         return None
-    partial = len(waiting) < 0.9 * len([one for one in scene.states if one.state != "gone"])
+    # One whose sensor is noisier than the others' polls with them.
+    entered = waiting + scene.of("computing")
+    partial = len(entered) < 0.9 * len([one for one in scene.states if one.state != "gone"])
     how = (
-        f"only {len(waiting)} of {len(scene.states)} GPUs entered the collective"
+        f"only {len(entered)} of {len(scene.states)} GPUs entered the collective"
         if partial
         else "all GPUs entered the collective"
     )

@@ -109,7 +109,7 @@ def _unwell(case: Case) -> list[tuple[str, float, Anomaly]]:
     found += [
         (_DEGRADING.get(fault.kind, "degrading-link"), 0.45, fault.anomaly)
         for fault in case.once(faults.find)
-        if fault.severity == "degrading" and fault.gpu
+        if fault.severity == "degrading" and fault.gpu and fault.kind != "xid"
     ]
     found += [("memory-full", 0.4, anomaly) for anomaly in _full(case)]
     seen: set[tuple[str, str, str]] = set()

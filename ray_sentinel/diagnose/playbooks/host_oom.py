@@ -8,7 +8,7 @@ from ray_sentinel.diagnose import stop as stops
 from ray_sentinel.diagnose import wording
 from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import Case
-from ray_sentinel.diagnose.detect import lost, memory
+from ray_sentinel.diagnose.detect import lost, memory, usage
 from ray_sentinel.diagnose.detect.memory import HostMemory
 from ray_sentinel.diagnose.panel import listed
 from ray_sentinel.model.diagnosis import Culprit, Diagnosis, Fact, Link, Table
@@ -28,7 +28,7 @@ STILL_GROWING = 0.2
 
 def applies(case: Case) -> float:
     """Memory is recorded, or somebody was killed for it."""
-    return 0.6 if case.view.has("mem.oom") or not memory.usage(case)[0].empty else 0.0
+    return 0.6 if case.view.has("mem.oom") or case.once(usage.find) else 0.0
 
 
 def run(case: Case) -> Diagnosis:
@@ -36,11 +36,12 @@ def run(case: Case) -> Diagnosis:
     kills, hosts = case.once(memory.kills), case.once(memory.find)
     if kills:
         return _killed(case, kills, hosts)
-    near = [one for one in hosts if one.peak_share >= NEAR and np.isfinite(one.limit)]
+    scarce = [one for one in hosts if one.scarce]
+    near = [one for one in scarce if one.peak_share >= NEAR and np.isfinite(one.limit)]
     stop = case.once(stops.find)
     if near and (stop is not None or _died_full(case, near)):
         return _suspected(case, near)
-    leaking = [one for one in hosts if one.shape == "ramp" and _soon_full(one)]
+    leaking = [one for one in scarce if one.shape == "ramp" and _soon_full(one)]
     if leaking:
         return _leaking(case, leaking)
     if not hosts:
@@ -184,7 +185,7 @@ def _table(case: Case) -> Table:
         title="Host memory",
         columns=("Host", "Shape", "At the start", "Peak", "Growth", "OOM kills"),
         rows=tuple(rows),
-        promql=memory.usage(case)[0].promql(),
+        promql=next((one.panel.promql() for one in case.once(usage.find)), ""),
     )
 
 

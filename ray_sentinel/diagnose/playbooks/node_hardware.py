@@ -6,6 +6,7 @@ from ray_sentinel.diagnose import administrator, wording
 from ray_sentinel.diagnose import stop as stops
 from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.catalog import QUANTITIES
 from ray_sentinel.diagnose.detect import driver, faults, lost
 from ray_sentinel.diagnose.detect.driver import DriverTrouble
 from ray_sentinel.diagnose.detect.faults import Fault
@@ -32,13 +33,19 @@ _CAUSES = {
 
 def applies(case: Case) -> float:
     """There are error counters, or somebody went away."""
-    return 0.7 if case.hosts else 0.0
+    seen = _counted(case) or any(map(case.once, (lost.hosts, lost.gpus, driver.find)))
+    return 0.7 if case.hosts and seen else 0.0
+
+
+def _counted(case: Case) -> bool:
+    """Whether any error counter is recorded."""
+    return any(case.view.has(key) for key in QUANTITIES if key.startswith("err."))
 
 
 def run(case: Case) -> Diagnosis:
     """Fatal errors, lost GPUs, a hanging driver, nodes lost with errors; else the all-clear."""
     found = case.once(faults.find)
-    fatal = [fault for fault in found if fault.severity == "fatal"]
+    fatal = [fault for fault in found if fault.severity == "fatal" or _ended(case, fault)]
     gone = case.once(lost.gpus)
     if fatal:
         return _fatal(case, fatal, gone)
@@ -63,8 +70,17 @@ def run(case: Case) -> Diagnosis:
         text = f"{names} went away without any hardware error having been counted."
         facts = tuple(one.anomaly.fact() for one in dead)
         return wording.plain(case, NAME, ANALYSIS, "unknown", "node-lost", text, 0.5, facts)
+    if not _counted(case):
+        text = "No error counter of any GPU, link or driver is recorded: faults would not be seen."
+        return wording.plain(case, NAME, ANALYSIS, "unknown", "no-data", text, 0.3)
     text = "No hardware fault: no error counter of any GPU, link or driver grew during the job."
     return wording.plain(case, NAME, ANALYSIS, "not-this", "none", text, 0.9)
+
+
+def _ended(case: Case, fault: Fault) -> bool:
+    """An Xid that is in no class, after which the job stopped."""
+    odd = fault.kind == "xid" and fault.severity == "degrading"
+    return odd and _stop_after(case, fault.at) is not None
 
 
 def _fatal(case: Case, fatal: list[Fault], gone: tuple[lost.Lost, ...]) -> Diagnosis:

@@ -9,7 +9,7 @@ from ray_sentinel.diagnose import stats, wording
 from ray_sentinel.diagnose.case import Case
 from ray_sentinel.diagnose.detect import attribution, drift, faults, learning, pace, pressure, rdma
 from ray_sentinel.diagnose.detect.attribution import Attribution
-from ray_sentinel.diagnose.detect.learning import Curve
+from ray_sentinel.diagnose.detect.curve import Curve
 from ray_sentinel.diagnose.panel import listed
 from ray_sentinel.diagnose.slowness import slow_link
 from ray_sentinel.model.diagnosis import Culprit, Diagnosis, Fact, Link, Outcome, Table
@@ -135,7 +135,7 @@ def _contended(case: Case, fits: tuple[Attribution, ...]) -> Diagnosis:
 
 
 def _unexplained(case: Case, tempo: pace.Pace) -> Diagnosis:
-    spell = max(tempo.spells, key=lambda one: one.factor)
+    spell = max((one for one in tempo.spells if one.risen), key=lambda one: one.factor)
     how = "grew slowly" if spell.gradual else "rose"
     text = (
         f"Throughput regression of unknown cause: the step time {how} to {spell.factor:.2f} times "

@@ -24,11 +24,12 @@ def metric_name(tag: str) -> str:
 
 
 class Latest(msgspec.Struct):
-    """A tag's newest value, its step, and how many values came so far."""
+    """A tag's newest value, its step, and how many values came so far; ``place`` among the tags."""
 
     value: float
     step: int
     points: int = 0
+    place: int = 0
 
 
 class RunState:
@@ -38,6 +39,7 @@ class RunState:
         self.tags: dict[str, Latest] = {}
         self.too_many = False
         self._others: set[str] = set()
+        self._most: Latest | None = None
 
     def take(self, event: Event) -> list[tuple[str, float]]:
         """Note an event; its scalars as (tag, value).
@@ -55,9 +57,14 @@ class RunState:
                 if len(self.tags) >= MAX_TAGS:
                     self.too_many = True
                     continue
-                latest = self.tags[scalar.tag] = Latest(scalar.value, event.step)
+                latest = self.tags[scalar.tag] = Latest(
+                    scalar.value, event.step, place=len(self.tags)
+                )
             latest.value, latest.step = scalar.value, event.step
             latest.points += 1
+            most = self._most
+            if most is None or (latest.points, -latest.place) > (most.points, -most.place):
+                self._most = latest
             taken.append((scalar.tag, scalar.value))
         return taken
 
@@ -67,5 +74,4 @@ class RunState:
 
         Other tags count otherwise: evaluations by epoch, Megatron's "vs samples" by samples.
         """
-        most = max(self.tags.values(), key=lambda latest: latest.points, default=None)
-        return most.step if most is not None else None
+        return self._most.step if self._most is not None else None

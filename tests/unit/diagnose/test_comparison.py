@@ -7,12 +7,11 @@ import pytest
 from ray_sentinel.cli.commands.compare import markdown
 from ray_sentinel.diagnose.case import Case
 from ray_sentinel.diagnose.comparison import (
-    Delta,
     Side,
     compare,
     config_difference,
-    superseded,
 )
+from ray_sentinel.diagnose.delta import Delta
 from ray_sentinel.diagnose.logs import LogFacts, LoggedStep
 from ray_sentinel.diagnose.view import View
 from ray_sentinel.store.memory import MemorySource
@@ -80,7 +79,7 @@ def test_steps_that_were_done_again_count_by_the_later_attempt() -> None:
     once = attempts((1e6, range(200), 1.0))
     case = again.case
     assert case is not None
-    lost = superseded(case.line, case.times)
+    lost = case.superseded
     steps = case.line.front[lost]
     assert (np.nanmin(steps), np.nanmax(steps)) == (50.0, 199.0)
     loss = next(delta for delta in compare(once, again).deltas if delta.title == "loss")
@@ -90,7 +89,7 @@ def test_steps_that_were_done_again_count_by_the_later_attempt() -> None:
 def test_nothing_is_done_again_in_a_job_without_restarts() -> None:
     case = attempts((1e6, range(200), 3.0)).case
     assert case is not None
-    assert not superseded(case.line, case.times).any()
+    assert not case.superseded.any()
 
 
 def test_where_no_step_time_is_told_the_steps_tell_it() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ray_sentinel.evidence import xids
 from ray_sentinel.store.alerts import xid
 from ray_sentinel.store.alerts.catalog import GROUPS, alerts, rules_file
 from ray_sentinel.store.alerts.model import Alert
@@ -55,7 +56,7 @@ def test_the_file_is_yaml_with_all_of_them() -> None:
 
 
 def test_an_xid_is_in_one_class() -> None:
-    classes = xid.RESET + xid.SERVICE + xid.APPLICATION + xid.HANDLED
+    classes = xids.RESET + xids.SERVICE + xids.APPLICATION + xids.HANDLED
     assert len(classes) == len(set(classes))
     # Regular expressions of Prometheus are anchored: 4 is not 48.
     assert re.fullmatch(xid.CRITICAL, "79")

@@ -1,0 +1,83 @@
+"""One curve of a training, as all of its series together tell it, and what it did."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from ray_sentinel.diagnose import stats
+from ray_sentinel.diagnose.anomaly import Anomaly
+from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.panel import Panel
+from ray_sentinel.diagnose.series import Bools, Floats
+
+LOCAL = 61
+"""Cells of the running median that tells what is usual at a moment."""
+
+
+class Curve(msgspec.Struct, frozen=True, kw_only=True):
+    """Something a training curve did."""
+
+    kind: str
+    """"loss-nan", "loss-overflow", "loss-diverged", "loss-setback", "loss-spike", "grad-spike",
+    "grad-nan", "grad-overflow", "moe-shift", "lr-jump", "lr-drop". What overflowed was not
+    finite for a moment."""
+    at: float
+    lasting: bool
+    cells: Bools
+    anomaly: Anomaly
+
+
+def joint(case: Case, panel: Panel, q: float = 0.5) -> Floats:
+    """(T,) one curve from all rows; a sample that is not finite in any of them stays so.
+
+    What a restart has superseded is left out: it led nowhere, and is no level to fall back from.
+    """
+    if panel.empty:
+        return np.full(panel.times.size, np.nan)
+    middle = stats.quantile(panel.values, q, axis=0)
+    curve = np.where(np.isinf(panel.values).any(axis=0), np.inf, middle)
+    return np.where(case.superseded, np.nan, curve)
+
+
+def told(case: Case, panel: Panel, kind: str, text: str, cells: Bools, size: float,
+         at: float | None = None, lasting: bool = True) -> Curve:  # fmt: skip
+    """What was seen in ``cells`` (T,), with the step at which it began."""
+    first = int(np.flatnonzero(cells)[0])
+    moment = float(case.times[first]) if at is None else at
+    step = case.line.step_at(moment)
+    where = f" at step {step:.0f}" if step is not None else ""
+    anomaly = Anomaly(
+        kind=f"train.{kind}",
+        text=text + where,
+        at=moment,
+        until=float(case.times[stats.last_index(cells) or first]),
+        uncertainty=max(case.cell, case.line.step_seconds if case.line.trained else 0.0),
+        size=size,
+        metric=panel.metric,
+        promql=panel.promql(),
+    )
+    return Curve(kind=kind, at=moment, lasting=lasting, cells=cells, anomaly=anomaly)
+
+
+def broken(case: Case, panel: Panel, curve: Floats, name: str, title: str, last: int
+           ) -> tuple[list[Curve], Floats]:  # fmt: skip
+    """Where a curve is not finite, and the curve without that.
+
+    It is broken for good if its ``last`` known values are not finite. A gradient that overflowed
+    now and then is what a loss scaler looks for, and a batch that was skipped breaks nothing.
+    """
+    off = np.isinf(curve)
+    found = []
+    known = np.flatnonzero(~np.isnan(curve))
+    finite = stats.last_index(np.isfinite(curve))
+    final = off & (np.arange(curve.size) > (-1 if finite is None else finite))
+    if final.any() and final.sum() >= min(last, known.size):
+        text = f"the {title} is not finite any more"
+        found.append(told(case, panel, f"{name}-nan", text, final, float("inf")))
+        off = off & ~final
+    if off.any():
+        text = f"the {title} was not finite in {off.sum()} of {known.size} samples, first"
+        found.append(told(case, panel, f"{name}-overflow", text, off, float("inf"),
+                          lasting=False))  # fmt: skip
+    return found, stats.finite(curve)

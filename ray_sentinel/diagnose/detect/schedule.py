@@ -1,0 +1,74 @@
+"""The learning rate: jumps, drops, and cycles that begin again."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ray_sentinel.diagnose import stats
+from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.detect.curve import Curve, joint, told
+from ray_sentinel.diagnose.series import Floats
+
+LR_JUMP = 1.5
+"""Times the value before, up or down."""
+LR_SMOOTH = 20.0
+"""A jump is so many times the schedule's usual change."""
+REACHED = 1.001
+"""Times the highest value so far: rounding apart, the schedule has been there."""
+FIRST = 10
+"""Known cells from which the schedule is learned before anything can be said of it."""
+
+
+def find(case: Case) -> list[Curve]:
+    """What the learning rate did."""
+    panel = case.view.panel("train.lr")
+    rate, known = _known(case)
+    if known.size < FIRST + 2:
+        return []
+    series = rate[known]
+    change = np.abs(np.diff(series))
+    moving = change[change > 0]
+    usual = float(np.median(moving)) if moving.size > 3 else 0.0
+    highest = np.maximum.accumulate(series)
+    found = []
+    for index in np.flatnonzero(change > LR_SMOOTH * max(usual, 1e-12 * abs(series).max())):
+        before, after = float(series[index]), float(series[index + 1])
+        if index < FIRST or before <= 0:
+            continue
+        cells = np.zeros(rate.size, dtype=bool)
+        cells[known[index + 1] :] = True
+        if after > LR_JUMP * before and after > REACHED * highest[index]:
+            text = f"learning rate jumped from {before:.3g} to {after:.3g}"
+            found.append(told(case, panel, "lr-jump", text, cells, after - before))
+        elif after < before / LR_JUMP:
+            text = f"learning rate dropped from {before:.3g} to {after:.3g}"
+            found.append(told(case, panel, "lr-drop", text, cells, after - before))
+    return found[:2]
+
+
+def restarts(case: Case) -> tuple[int, ...]:
+    """The cells at which a schedule with warm restarts begins another cycle.
+
+    The rate rises again, at once or over some steps, to no more than it has been before.
+    """
+    rate, known = _known(case)
+    if known.size < FIRST + 2:
+        return ()
+    series = rate[known]
+    highest = np.maximum.accumulate(series)
+    moves = np.flatnonzero(np.diff(series))
+    found = []
+    for left, right in stats.runs(series[moves + 1] > series[moves]):
+        first, last = int(moves[left]), int(moves[right - 1]) + 1
+        if first < FIRST or series[last] > REACHED * highest[first]:
+            continue
+        if series[last] > LR_JUMP * series[first]:
+            found.append(int(known[first + 1]))
+    return tuple(found)
+
+
+def _known(case: Case) -> tuple[Floats, NDArray[np.intp]]:
+    """The rate (T,), and the cells in which it is known."""
+    rate = joint(case, case.view.panel("train.lr"))
+    return rate, np.flatnonzero(np.isfinite(rate))

@@ -1,0 +1,111 @@
+"""How much memory each host has in use, of what it may use: the machine's, or its container's."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from ray_sentinel.diagnose import stats
+from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.detect import faults
+from ray_sentinel.diagnose.panel import Panel, Row
+from ray_sentinel.diagnose.series import Floats
+
+FULL = 0.95
+"""Share of its limit from which a container is full ..."""
+PRESSURE = 10.0
+"""... and per cent of the time that somebody waits for memory then, if it is not the page cache
+that fills it; both as the alert CgroupOutOfMemorySoon asks, which counts ..."""
+PRESSED_SECONDS = 60.0
+"""... so many seconds."""
+
+
+class Usage(msgspec.Struct, frozen=True, kw_only=True):
+    """One host's memory in bytes (T,), against the limit that it was nearest to."""
+
+    row: Row
+    panel: Panel
+    used: Floats
+    limit: Floats
+    container: bool = False
+    scarce: bool = True
+    """Not so where a container's may be page cache: a full one is healthy."""
+
+    @property
+    def host(self) -> str:
+        """Whose it is."""
+        return self.row.host
+
+
+def find(case: Case) -> tuple[Usage, ...]:
+    """One for each host whose memory is known, by host.
+
+    Where the container's kills were counted it is the container's; else the one nearest to its
+    limit, of those that are scarce.
+    """
+    own = {one.host: one for one in _machines(case)}
+    killed = _killed(case)
+    for one in _containers(case):
+        machine = own.get(one.host)
+        if one.host in killed:
+            own[one.host] = msgspec.structs.replace(one, scarce=True)
+        elif machine is None or (one.scarce and _peak(one) > _peak(machine)):
+            own[one.host] = one
+    return tuple(own[host] for host in sorted(own))
+
+
+def _peak(one: Usage) -> float:
+    """The greatest share of the limit; 0 where the limit is not known."""
+    return float(np.nanmax(np.nan_to_num(one.used / one.limit), initial=0.0))
+
+
+def _machines(case: Case) -> list[Usage]:
+    view = case.view
+    total, available = view.panel("mem.total"), view.panel("mem.available")
+    used = view.panel("mem.used")
+    if not available.empty and not total.empty:
+        limits = _aligned(total, available)
+        return _rows(available, limits - available.values, limits)
+    return _rows(used, used.values, _aligned(total, used))
+
+
+def _containers(case: Case) -> list[Usage]:
+    used = case.view.panel("mem.cgroup_used")
+    found = _rows(used, used.values, _aligned(case.view.panel("mem.cgroup_limit"), used))
+    return [
+        msgspec.structs.replace(one, container=True, scarce=_pressed(case, one)) for one in found
+    ]
+
+
+def _rows(panel: Panel, used: Floats, limits: Floats) -> list[Usage]:
+    return [
+        Usage(row=row, panel=panel, used=mine, limit=limit)
+        for row, mine, limit in zip(panel.rows, used, limits, strict=True)
+    ]
+
+
+def _aligned(limit: Panel, panel: Panel) -> Floats:
+    """The limit of each row's host, NaN where it is not known."""
+    known = {row.host: values for row, values in zip(limit.rows, limit.values, strict=True)}
+    out = np.full(panel.values.shape, np.nan)
+    for index, row in enumerate(panel.rows):
+        if row.host in known:
+            out[index] = stats.middle(known[row.host])
+    return out
+
+
+def _pressed(case: Case, one: Usage) -> bool:
+    """Whether its host waited for memory while it was full."""
+    waits = case.view.panel("mem.some").of(one.host)
+    if waits.empty:
+        return False
+    with np.errstate(invalid="ignore"):
+        tight = (stats.largest(waits.values, 0) > PRESSURE) & (one.used > FULL * one.limit)
+    return bool(tight.sum() * case.cell >= PRESSED_SECONDS)
+
+
+def _killed(case: Case) -> set[str]:
+    """Hosts whose container's own count of kills grew."""
+    panel = case.view.panel("mem.cgroup_oom")
+    grown = faults.growth(case, panel)
+    return {row.host for row, rises in zip(panel.rows, grown, strict=True) if np.nansum(rises) >= 1}
