@@ -46,6 +46,8 @@ class JobView:
         """Processes whose exit was told, and when they ended."""
         self.pace = Pace()
         self.gaps = Pace()
+        self._steps_recorded = 0
+        """The most that a living rank has told of."""
         self.busy_seconds = 0.0
         self.has_trained = False
         """Its stacks were seen elsewhere than in search of ranks: later searches are no start."""
@@ -106,9 +108,17 @@ class JobView:
             self.ranks[process] = view = RankView(snapshot, node, at, node_time)
         else:
             disturbed = at < self.disturbed_until
-            for seconds in view.update(snapshot, at, node_time, disturbed=disturbed):
-                self.pace.add(seconds)
+            ended = view.update(snapshot, at, node_time, disturbed=disturbed)
+            self._learn(ended, view.steps_recorded)
         self._note_phase(process, view, at)
+
+    def _learn(self, ended: list[float], recorded: int) -> None:
+        """A step of the job ends once, though each of its ranks tells of it: the first one counts."""
+        new = recorded - self._steps_recorded
+        if new > 0:
+            self._steps_recorded = recorded
+            for seconds in ended[-new:]:
+                self.pace.add(seconds)
 
     def take_exit(self, exit_: Exit, at: float) -> None:
         """A rank's process has ended; ``at`` is on the coordinator's clock."""
@@ -168,6 +178,7 @@ class JobView:
         if self._works() and self._looked() and not self.joins():
             self.has_trained = True
         live = self.live
+        self._steps_recorded = max((view.steps_recorded for view in live), default=0)
         if self.complete_since is None and live and len(live) >= (self.world_size or 1):
             self.complete_since = now
         if live:

@@ -95,9 +95,14 @@ class RankView:
         return self.snapshot.progress is not None
 
     @property
-    def counts_steps(self) -> bool:
+    def steps_recorded(self) -> int:
+        """How many steps it has told of since it attached."""
         progress = self.snapshot.progress
-        return progress is not None and progress.steps_recorded > 0
+        return progress.steps_recorded if progress is not None else 0
+
+    @property
+    def counts_steps(self) -> bool:
+        return self.steps_recorded > 0
 
     def dying(self) -> tuple[float, Exit] | None:
         """When it said its last words, as an exit, though its process is still there.
