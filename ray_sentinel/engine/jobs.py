@@ -113,7 +113,7 @@ class JobView:
         self._note_phase(process, view, at)
 
     def _learn(self, ended: list[float], recorded: int) -> None:
-        """A step of the job ends once, though each of its ranks tells of it: the first one counts."""
+        """A step of the job ends once, though each of its ranks tells of it: the first counts."""
         new = recorded - self._steps_recorded
         if new > 0:
             self._steps_recorded = recorded

@@ -21,7 +21,7 @@ from ray_sentinel.progress.environment import (
     job_from,
     rank_from,
 )
-from ray_sentinel.progress.launchers import gave_out, is_launcher
+from ray_sentinel.progress.launchers import gave_out, is_launcher, is_rays
 from ray_sentinel.progress.proc_stat import Key
 from ray_sentinel.progress.processes import Process
 from ray_sentinel.progress.titles import engine_ranks
@@ -171,9 +171,12 @@ def _candidate(process: Process, table: Mapping[int, Process]) -> _Candidate | N
         return None
     for pid, start in process.lineage:
         above = table.get(pid)
-        if above is None or above.start != start or above.command != "raylet":
+        if above is None or above.start != start:
             continue
-        # Ray itself was started with these variables: all of its workers have them.
+        if above.command != "raylet" and not is_rays(above):
+            continue
+        # Ray itself was started with these variables: all of its workers have them, and so has a
+        # driver that its command line starts.
         if rank_from(above.environ) == rank:
             return None
     return _Candidate(process, rank, job_from(process.environ), attempt_from(process.environ))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 
 from ray_sentinel.progress.environment import EnvironRank
 from ray_sentinel.progress.processes import Process
@@ -21,7 +22,6 @@ _PROGRAMS = frozenset(
         "mpirun",
         "mpiexec",
         "srun",
-        "ray",
         "ray-sentinel",
     }
 )
@@ -31,9 +31,10 @@ _MODULES = re.compile(
     r"|deepspeed\.launcher\..*|composer\.cli.*|horovod\.runner.*"
     r"|ray_sentinel(\..*)?)$"
 )
+_RAY_MODULES = re.compile(r"^ray(\..*)?$")
 _RAY_SYSTEM = re.compile(
     r"^ray::(IDLE|SPILL|RESTORE|DashboardAgent|RuntimeEnvAgent)|"
-    r"/ray/(dashboard|autoscaler)/|/ray/_private/(log_monitor|runtime_env|workers/default_worker)"
+    r"^ray-dashboard-|/ray/(dashboard|autoscaler|_private|util/client)/"
 )
 # Options of the interpreter that take a value of their own.
 _WITH_VALUE = frozenset({"-X", "-W", "-Q", "--check-hash-based-pycs"})
@@ -41,21 +42,33 @@ _WITH_VALUE = frozenset({"-X", "-W", "-Q", "--check-hash-based-pycs"})
 
 def is_launcher(process: Process) -> bool:
     """Whether its command line is that of a known launcher, or of Ray's own processes."""
+    if is_rays(process):
+        return True
+    option, program = _program(process.arguments)
+    return _MODULES.match(program) is not None if option == "-m" else program in _PROGRAMS
+
+
+def is_rays(process: Process) -> bool:
+    """Whether it is one of Ray's own processes, which give a rank to nobody."""
     if _RAY_SYSTEM.search(process.title):
         return True
-    arguments = process.arguments
+    option, program = _program(process.arguments)
+    return _RAY_MODULES.match(program) is not None if option == "-m" else program == "ray"
+
+
+def _program(arguments: Sequence[str]) -> tuple[str, str]:
+    """``-m`` and the module that an interpreter runs, or "" and the name of its script."""
     index = 1
     while index < len(arguments):
         argument = arguments[index]
         if argument == "-m":
-            module = arguments[index + 1] if index + 1 < len(arguments) else ""
-            return _MODULES.match(module) is not None
+            return "-m", arguments[index + 1] if index + 1 < len(arguments) else ""
         if not argument.startswith("-"):
-            return os.path.basename(argument) in _PROGRAMS
+            return "", os.path.basename(argument)
         if argument == "-c":
-            return False
+            break
         index += 2 if argument in _WITH_VALUE else 1
-    return False
+    return "", ""
 
 
 def gave_out(above: EnvironRank, below: EnvironRank) -> bool:

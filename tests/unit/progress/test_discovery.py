@@ -113,6 +113,10 @@ def test_attempts(machine):
         ("python", "-m", "ray_sentinel.cli.main", "run", "--", "x"),
         ("ray::IDLE",),
         ("python", "/site-packages/ray/dashboard/agent.py"),
+        ("ray-dashboard-StateHead-0 (python -m x)",),
+        ("python", "-u", "/site-packages/ray/_private/ray_process_reaper.py"),
+        ("python", "-m", "ray.util.client.server", "--port=10001"),
+        ("python", "/site-packages/ray/util/client/server/server.py"),
     ],
 )
 def test_launchers_are_not_ranks(machine, arguments):
@@ -161,6 +165,17 @@ def test_ray_started_from_a_rank_environment(machine):
     tree.process(101, 100, "ray::Actor.method", environ=torchrun(0))
     tree.process(102, 100, "ray::Trainer.fit", environ=torchrun(3))
     assert machine.ranks() == [(3, 102)]
+
+
+def test_a_driver_that_rays_own_command_starts_is_no_rank(machine):
+    slurm = {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "4", "SLURM_LOCALID": "0"}
+    tree = machine.tree
+    tree.process(100, 1, "python", "/venv/bin/ray", "symmetric-run", "--", environ=slurm)
+    tree.process(101, 100, "python", "driver.py", environ=slurm)
+    tree.process(102, 100, "python", "-m", "ray.util.client.server", environ=slurm)
+    assert machine.ranks() == []
+    tree.process(103, 101, "python", "train.py", environ=torchrun(1))
+    assert machine.ranks() == [(1, 103)]
 
 
 def test_our_own_processes_are_never_ranks(machine):
