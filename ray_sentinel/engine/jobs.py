@@ -216,7 +216,9 @@ class JobView:
     def works_apart(self) -> bool:
         """Some rank gives signs of life that do not count as movement of the job."""
         moved = self.moved_at()
-        return any(view.spinning or view.moved_at > moved + GAP for view in self.live)
+        return any(
+            view.spinning or view.restless or view.moved_at > moved + GAP for view in self.live
+        )
 
     def silence(self, now: float) -> float:
         """Seconds since anything in the job moved."""

@@ -126,6 +126,12 @@ class RankView:
         return not self.alive and not self.lost
 
     @property
+    def restless(self) -> bool:
+        """Its main thread has not gone to sleep for some looks, be it given a CPU or not: it may
+        compute or poll, and only its stacks tell."""
+        return self._running_looks >= ALWAYS_RUNNING
+
+    @property
     def unfed(self) -> bool:
         """It wants a CPU and is given none: throttled by its control group, or crowded out."""
         return self.idle and self.process.state == "R"
@@ -163,7 +169,7 @@ class RankView:
         if self._computes(before, elapsed) and not self.spinning:
             self._worked_at = at
         recently = at - self._worked_at < WORK_LASTS
-        self.working = recently and self._running_looks < ALWAYS_RUNNING
+        self.working = recently and not self.restless
         used = self.process.cpu_seconds - before.process.cpu_seconds
         self.idle = used / elapsed < IDLE_CPU_SHARE
         moves_data = not disturbed and self._moved_data(before, elapsed)
@@ -247,7 +253,7 @@ class RankView:
 
     def _worked(self, before: RankSnapshot, elapsed: float) -> bool:
         switches = (self.process.main_switches - before.process.main_switches) / elapsed
-        if self.spinning:
+        if self.spinning or self.restless:
             return False
         share = self._main_share(before, elapsed)
         if share > IDLE_CPU_SHARE:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import msgspec
 import pytest
 
@@ -145,6 +147,40 @@ def test_a_spinner_on_a_busy_node_does_not_make_its_job_move() -> None:
         sim.run(0.5)
     assert sim.named() == [2]
     assert sim.incidents()[0].kind == "cpu-spin"
+
+
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.8, 1.0])
+def test_waiters_that_poll_on_a_crowded_machine_do_not_make_their_job_move(share: float) -> None:
+    sim = Sim(attached=False)
+    sim.run(30)
+    sim.stick(2, activity="sleep")
+    crowd(sim, 25, share)
+    assert sim.named() == [2]
+
+
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.8, 1.0])
+def test_a_job_that_computes_on_a_crowded_machine_is_well(share: float) -> None:
+    sim = Sim(attached=False)
+    sim.run(30)
+    sim.held = True
+    places = count()
+    sim.stack_answer = lambda rank: msgspec.structs.replace(
+        sim.fact(rank), signature=("main (train.py:1)", f"layer{next(places)} (model.py:7)")
+    )
+    crowd(sim, 120, share)
+    assert sim.incidents() == ()
+    assert sim.engine.status(sim.now)[0] == "healthy"
+
+
+def crowd(sim: Sim, seconds: float, share: float) -> None:
+    """All but those who stand still want a CPU all the time, and are given a share of one."""
+    for rank in sim.ranks:
+        rank.state = "S" if rank.stuck else "R"
+    for _ in range(int(2 * seconds)):
+        for rank in sim.ranks:
+            rank.cpu += 0.0 if rank.stuck else 0.5 * share
+            rank.switches += 0 if rank.stuck else 30
+        sim.run(0.5)
 
 
 @pytest.mark.parametrize("same_pid", [False, True])
