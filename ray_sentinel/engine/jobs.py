@@ -204,10 +204,13 @@ class JobView:
         views = self.live or list(self.ranks.values())
         if not views:
             return self.first_seen
-        if self.joins():
-            return max(view.advanced_at for view in views)
-        signs = sorted((view.moved_at for view in views), reverse=True)
-        return max(signs[len(signs) // 2], *(view.advanced_at for view in views))
+        advanced = max(view.advanced_at for view in views)
+        return advanced if self.joins() else max(self.most_moved_at(), advanced)
+
+    def most_moved_at(self) -> float:
+        """When half of its ranks had last given a sign of life."""
+        signs = sorted((view.moved_at for view in self.live or self.ranks.values()), reverse=True)
+        return signs[len(signs) // 2] if signs else self.first_seen
 
     def paused(self, now: float) -> bool:
         """Every process is stopped: somebody paused the job, and nobody hangs."""

@@ -191,10 +191,12 @@ class RankView:
         self.advanced_at = max(self.advanced_at, at)
         self.moved_at = max(self.moved_at, at)
 
-    def look(self, fact: StackFact, job_moved: float) -> None:
+    def look(self, fact: StackFact, job_moved: float, most_moved: float | None = None) -> None:
         """Take newer stacks. Another place in the code is movement where nobody counts steps.
 
         ``job_moved``: when the job last moved; that a look before that was elsewhere is no news.
+        ``most_moved``: when most of its ranks last did, if not then too: one that does nothing but
+        come back to where it has been since (asks again, waits, asks again) does not get on.
         """
         if fact.error:
             return
@@ -203,7 +205,9 @@ class RankView:
         if loops:
             self.looped_at = fact.at
         news = last is not None and last.at >= job_moved and last.signature != fact.signature
-        if news and loops and not self.counts_steps:
+        since = job_moved if most_moved is None else most_moved
+        known = any(old.at >= since and old.signature == fact.signature for old in self.looks)
+        if news and (loops or (known and self.idle)) and not self.counts_steps:
             # One rank that goes round in a loop does not get the others on.
             self.moved_at = max(self.moved_at, fact.at)
         elif news and not self.counts_steps:
