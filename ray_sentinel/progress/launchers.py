@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ray_sentinel.progress.environment import EnvironRank
+from ray_sentinel.progress.proc_stat import Key
 from ray_sentinel.progress.processes import Process
 
 _PROGRAMS = frozenset(
@@ -45,7 +46,15 @@ def is_launcher(process: Process) -> bool:
     if is_rays(process):
         return True
     option, program = _program(process.arguments)
-    return _MODULES.match(program) is not None if option == "-m" else program in _PROGRAMS
+    if option == "-m":
+        return _MODULES.match(program) is not None
+    # One that is no Python program goes by its own name.
+    itself = os.path.basename(process.arguments[0]) if process.arguments else ""
+    return program in _PROGRAMS or itself in _PROGRAMS
+
+
+def _launches(process: Process) -> bool:
+    return is_launcher(process) and not is_rays(process)
 
 
 def is_rays(process: Process) -> bool:
@@ -54,6 +63,16 @@ def is_rays(process: Process) -> bool:
         return True
     option, program = _program(process.arguments)
     return _RAY_MODULES.match(program) is not None if option == "-m" else program == "ray"
+
+
+def up_to_a_launcher(process: Process, table: Mapping[int, Process]) -> Iterator[Key]:
+    """Those above it from which it may have inherited: a launcher gives ranks of its own."""
+    for pid, start in process.lineage:
+        above = table.get(pid)
+        # Ray's workers are titled as Ray's own while nothing runs in them.
+        if above is not None and above.start == start and _launches(above):
+            return
+        yield (pid, start)
 
 
 def _program(arguments: Sequence[str]) -> tuple[str, str]:

@@ -138,6 +138,39 @@ def test_an_unknown_launcher_is_known_by_its_children(machine):
     assert machine.ranks() == [(0, 101), (1, 102)]
 
 
+@pytest.mark.parametrize("launcher", [("python", "/bin/torchrun"), ("/usr/bin/mpirun", "-n", "2")])
+@pytest.mark.parametrize("attached", [False, True])
+def test_a_job_that_a_rank_launches_has_a_rank_0_of_its_own(machine, launcher, attached):
+    tree = machine.tree
+    words = (claim(100, 0),) if attached else ()
+    tree.process(100, 1, "python", "train.py", environ=torchrun(0))
+    first = machine.ranks(*words)
+    exe = {} if launcher[0] == "python" else {"exe": launcher[0], "command": "mpirun"}
+    tree.process(101, 100, *launcher, environ=torchrun(0), **exe)
+    for rank in range(2):
+        own = torchrun(rank, 2, port=29600)
+        tree.process(102 + rank, 101, "python", "evaluate.py", environ=own)
+        tree.process(110 + rank, 102 + rank, "python", "-c", "spawn_main()", environ=own)
+    assert first == [(0, 100)]
+    assert sorted(machine.ranks(*words)) == [(0, 100), (0, 102), (1, 103)]
+
+
+def test_helpers_of_a_rank_that_names_its_job_anew_are_no_ranks(machine):
+    machine.tree.process(100, 1, "python", "train.py", environ=torchrun(0))
+    assert machine.ranks() == [(0, 100)]
+    machine.tree.process(101, 100, "python", "-m", "worker", environ=torchrun(0, port=29600))
+    assert machine.ranks() == [(0, 100)]
+
+
+def test_a_wrapper_above_a_launcher_that_gives_its_rank_out_again_is_no_rank(machine):
+    tree = machine.tree
+    pod = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "h", "MASTER_PORT": "1"}
+    tree.process(100, 1, "python", "start.py", environ=pod)
+    tree.process(101, 100, "python", "/bin/torchrun", "train.py", environ=pod)
+    tree.process(102, 101, "python", "train.py", environ={**pod, "LOCAL_RANK": "0"})
+    assert machine.ranks() == [(0, 102)]
+
+
 def test_srun_of_a_launcher(machine):
     slurm = {
         "SLURM_PROCID": "1",
@@ -222,6 +255,12 @@ def test_children_of_an_attached_rank_are_not_ranks(machine):
     tree.process(101, 1, "ray::RayTrainWorker")
     # A spawned dataloader worker shows what the rank put into os.environ.
     tree.process(102, 101, "python", "-c", "spawn_main()", environ=torchrun(3))
+    assert machine.ranks(claim(101, 3)) == [(3, 101)]
+
+
+def test_children_of_an_attached_worker_between_its_tasks_are_not_ranks(machine):
+    machine.tree.process(101, 1, "ray::IDLE")
+    machine.tree.process(102, 101, "python", "-c", "spawn_main()", environ=torchrun(3))
     assert machine.ranks(claim(101, 3)) == [(3, 101)]
 
 
