@@ -22,6 +22,7 @@ import msgspec
 from ray_sentinel import process
 from ray_sentinel.config import Notify
 from ray_sentinel.errors import MissingPartError, UsageError
+from ray_sentinel.serving.client import address
 from ray_sentinel.supervise.notices import Notice, Style, body, variables
 
 log = logging.getLogger(__name__)
@@ -71,8 +72,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 def checked(settings: Settings) -> Settings:
     """The same. Raises UsageError for what can never work."""
     for url in settings.webhooks:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        if address(url) is None:
             raise UsageError(f"{url!r} is no webhook: an http:// or https:// address is")
     try:
         words = shlex.split(settings.command)
