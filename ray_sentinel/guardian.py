@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -29,7 +28,7 @@ from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.page_name import PAGE_SECONDS, PageName
 from ray_sentinel.progress.reader import RecordReader
-from ray_sentinel.serving.client import get_json
+from ray_sentinel.serving.client import address, get_json
 from ray_sentinel.supervise.actions import Result
 from ray_sentinel.supervise.bad_nodes import BadNode, of_incidents, of_triage
 from ray_sentinel.supervise.command import current_folder, words_of
@@ -156,12 +155,7 @@ def page_address(page: str | None, settings: Config) -> str:
     """Where the coordinator is asked; empty for nowhere. Raises UsageError for no URL."""
     if page is None:
         return f"http://127.0.0.1:{settings.coordinator.port}"
-    try:
-        parts = urlsplit(page)
-        good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:
-        good = False
-    if page and not good:
+    if page and address(page) is None:
         raise UsageError(f"{page!r} is no address of a page: http://HOST:PORT is")
     return page
 

@@ -108,7 +108,7 @@ class Sentinel:
     def _identity_is_known(self) -> bool:
         from ray_sentinel.progress import who
 
-        return not who.resolve(*self._names).assumed
+        return who.is_sure(who.resolve(*self._names))
 
     def _open(self) -> ProgressWriter:
         from ray_sentinel.progress import lifecycle, who

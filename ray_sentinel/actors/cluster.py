@@ -28,6 +28,11 @@ _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
 """How an HTTP/2 client begins: the preface and an empty SETTINGS frame."""
 _SETTINGS = b"\4"
 
+CLIENT_STARTS = 3
+CLIENT_NOT_STARTED = "Starting Ray client server failed"
+"""Now and then Ray's client server cannot start the process that serves a client (a fork beside
+gRPC's threads, ray-project/ray#63202)."""
+
 _REMEDY = "start one with `ray start --head`, or name it with --address or RAY_ADDRESS"
 
 
@@ -142,6 +147,17 @@ def _reachable(address: str) -> str:
 
 
 def _init(ray: Any, target: str, environment: dict[str, Any] | None) -> None:
+    for _ in range(CLIENT_STARTS):
+        try:
+            return _init_once(ray, target, environment)
+        except UnreachableError as error:
+            if CLIENT_NOT_STARTED not in str(error.__cause__):
+                raise
+            failed = error
+    raise failed
+
+
+def _init_once(ray: Any, target: str, environment: dict[str, Any] | None) -> None:
     # Ray logs its uploads and its greeting to the terminal otherwise.
     logging.getLogger("ray").setLevel(logging.ERROR)
     try:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
 from rich.markdown import Markdown
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from ray_sentinel.cli.output import clean
+from ray_sentinel.cli.terminal import Console
 from ray_sentinel.model.diagnosis import Report
 from ray_sentinel.report.diagnosis_markdown import markdown
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from rich.console import Console
 from rich.markup import escape
 
 from ray_sentinel.cli.output import clean, print_json
+from ray_sentinel.cli.terminal import Console
 from ray_sentinel.doctor.check import Check, Cluster, Result
 
 _MARKS = {

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
+import logging
+import os
 import pkgutil
 import sys
 from collections.abc import Sequence
@@ -13,6 +16,11 @@ from ray_sentinel import __version__
 from ray_sentinel.cli import commands
 from ray_sentinel.cli.output import forgive, print_error
 from ray_sentinel.errors import SentinelError, UnreachableError
+
+log = logging.getLogger("ray_sentinel")
+
+FAULT = 70
+"""EX_SOFTWARE of sysexits.h."""
 
 
 def command_modules() -> dict[str, str]:
@@ -48,27 +56,56 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command. Exit codes: 0 well, 1 something found, 2 wrong usage, 3 out of reach."""
+    """Run one command. Exit codes: 0 well, 1 something found, 2 wrong usage, 3 out of reach, 70 a
+    fault of ours."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     forgive((sys.stdout, sys.stderr))
     only = arguments[0] if arguments and arguments[0] in command_modules() else None
     args = build_parser(only).parse_args(arguments)
+    as_json = bool(getattr(args, "json", False))
     try:
-        return int(args._run(args))
+        code = int(args._run(args))
+        _flush()
+        return code
     except SentinelError as error:
-        print_error(str(error), as_json=bool(getattr(args, "json", False)))
-        return error.exit_code
+        return _failed(str(error), error.exit_code, as_json=as_json)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
         # The reader of our output (head, less) has gone: nothing is wrong.
-        sys.stderr.close()
+        _let_go()
         return 0
     except OSError as error:
         # What no command expects of a disk or a file: full, gone meanwhile, not ours to read.
         where = f"{error.filename}: " if error.filename is not None else ""
-        print_error(f"{where}{error.strerror or error}", as_json=bool(getattr(args, "json", False)))
-        return UnreachableError.exit_code
+        text = f"{where}{error.strerror or error}"
+        return _failed(text, UnreachableError.exit_code, as_json=as_json)
+    except Exception as error:  # the outermost edge: nobody may take a fault of ours for a finding
+        log.exception("ray-sentinel is at fault")
+        return _failed(f"a fault of ours: {error!r}", FAULT, as_json=as_json)
+
+
+def _failed(message: str, code: int, *, as_json: bool) -> int:
+    try:
+        print_error(message, as_json=as_json)
+        _flush()
+    except OSError:
+        _let_go()  # nobody reads it, or there is no room for it
+    return code
+
+
+def _flush() -> None:
+    """Now, and not when the interpreter ends, where a failure could only be lost."""
+    if sys.stdout is not None:
+        sys.stdout.flush()
+
+
+def _let_go() -> None:
+    """What is still to be written goes nowhere."""
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # no stream, or none of a file
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
 
 
 if __name__ == "__main__":

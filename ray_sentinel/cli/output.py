@@ -15,7 +15,7 @@ from ray_sentinel.errors import InputError
 from ray_sentinel.text import CONTROL, clean
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from ray_sentinel.cli.terminal import Console
 
 __all__ = [
     "Say",
@@ -87,7 +87,7 @@ def forgive(streams: Iterable[Any]) -> None:
 def console() -> Console:
     """For people. What it is given comes from ranks and logs: no ``[job]`` in it is a style, and no
     ``train.py:100:`` an emoji."""
-    from rich.console import Console
+    from ray_sentinel.cli.terminal import Console
 
     return Console(highlight=False, markup=False, emoji=False)
 

@@ -27,6 +27,13 @@ def amount(text: str) -> float:
     return number
 
 
+def count(text: str) -> int:
+    """How many: a whole number, 0 or more."""
+    if not (text.isascii() and text.isdigit()) or int(text) > MOST:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of things")
+    return int(text)
+
+
 def port(text: str) -> int:
     """A TCP port; 0 where any will do."""
     try:

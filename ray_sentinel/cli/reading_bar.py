@@ -20,8 +20,9 @@ def reading_bar() -> Iterator[Update | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
+
+    from ray_sentinel.cli.terminal import Console
 
     bar = Progress(
         BarColumn(),

@@ -7,12 +7,11 @@ ray-sentinel status --url http://127.0.0.1:9401
 from __future__ import annotations
 
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 import msgspec
 
 from ray_sentinel.errors import UnreachableError, UsageError
-from ray_sentinel.serving.client import get
+from ray_sentinel.serving.client import address, get
 
 T = TypeVar("T")
 
@@ -26,8 +25,8 @@ class RemoteCoordinator:
     """Answers like a connection to the coordinator's actor, as far as its page can."""
 
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url if "//" in url else f"http://{url}")
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        parts = address(url if "//" in url else f"http://{url}")
+        if parts is None:
             raise UsageError(f"--url {url}: expected http://HOST:PORT")
         self._root = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
 

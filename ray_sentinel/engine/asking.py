@@ -8,30 +8,29 @@ from ray_sentinel.engine.exits import has_own_words, is_abnormal, was_overrun
 from ray_sentinel.model.identity import Rank
 
 MOST_ROUNDS = 60
-"""Of stacks in one case."""
+"""Of stacks in one case, one soon after the other."""
+LOOK_SELDOM = 60.0
+"""Seconds between those that follow: what was slow so long may yet stand still."""
 TOOLS_SECONDS = 12.0
 """After which tools that were sent to the ranks are believed to be done, come what may."""
 
 
 def everything(case: Case, now: float) -> list[AnyAction]:
     """All harmless evidence, as often as is sensible."""
-    if _asked_enough(case):
-        return []
+    if case.asked_round >= MOST_ROUNDS:
+        due = now - case.asked_round_at >= LOOK_SELDOM
+        return stacks(case, now) if due else []
     return [*stacks(case, now), *recorders(case, now), *_ras(case)]
 
 
 def stacks(case: Case, now: float) -> list[AnyAction]:
     """One more round of stacks."""
     ranks = tuple(view.rank for view in case.job.live)
-    if not ranks or _asked_enough(case):
+    if not ranks:
         return []
     case.asked_round += 1
     case.asked_round_at = now
     return [TakeStacks(incident=case.incident.id, round=case.asked_round, ranks=ranks)]
-
-
-def _asked_enough(case: Case) -> bool:
-    return case.asked_round >= MOST_ROUNDS
 
 
 def recorders(case: Case, now: float) -> list[AnyAction]:

@@ -18,6 +18,8 @@ MILD = frozenset({"stall", "sentinel"})
 DATA_AFTER, DATA_WITHIN = 2.5, 8.0
 """Seconds. What a rank wrote up to the hang says nothing; and while our own tools make it write,
 its own doings cannot be seen."""
+KEPT_ROUNDS = 60
+"""Of stacks; what older ones showed is forgotten."""
 Round = dict[ProcessId, StackFact]
 
 
@@ -78,6 +80,8 @@ class Case:
         """Stacks have come; rounds come in order, a late one is dropped."""
         if number > len(self.rounds):
             self.rounds.append((at, {fact.process: fact for fact in facts}))
+        if len(self.rounds) > KEPT_ROUNDS:
+            self.rounds[-KEPT_ROUNDS - 1] = (self.rounds[-KEPT_ROUNDS - 1][0], {})
 
     def nobody_suspected(self) -> bool:
         """What was found is proven, but it accuses nobody."""

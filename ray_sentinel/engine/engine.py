@@ -218,9 +218,9 @@ class Engine:
     def _look(self, facts: tuple[StackFact, ...]) -> None:
         by_process = {fact.process: fact for fact in facts}
         for job in self.view.jobs.values():
-            moved = job.moved_at()
+            moved, most = job.moved_at(), job.most_moved_at()
             for process in by_process.keys() & job.ranks.keys():
-                job.ranks[process].look(by_process[process], moved)
+                job.ranks[process].look(by_process[process], moved, most)
 
     def _captured(self, event: CaptureDone, now: float) -> list[AnyAction]:
         case = self.book.cases.get(event.incident)

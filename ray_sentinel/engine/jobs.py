@@ -46,6 +46,8 @@ class JobView:
         """Processes whose exit was told, and when they ended."""
         self.pace = Pace()
         self.gaps = Pace()
+        self._steps_recorded = 0
+        """The most that a living rank has told of."""
         self.busy_seconds = 0.0
         self.has_trained = False
         """Its stacks were seen elsewhere than in search of ranks: later searches are no start."""
@@ -106,9 +108,17 @@ class JobView:
             self.ranks[process] = view = RankView(snapshot, node, at, node_time)
         else:
             disturbed = at < self.disturbed_until
-            for seconds in view.update(snapshot, at, node_time, disturbed=disturbed):
-                self.pace.add(seconds)
+            ended = view.update(snapshot, at, node_time, disturbed=disturbed)
+            self._learn(ended, view.steps_recorded)
         self._note_phase(process, view, at)
+
+    def _learn(self, ended: list[float], recorded: int) -> None:
+        """A step of the job ends once, though each of its ranks tells of it: the first counts."""
+        new = recorded - self._steps_recorded
+        if new > 0:
+            self._steps_recorded = recorded
+            for seconds in ended[-new:]:
+                self.pace.add(seconds)
 
     def take_exit(self, exit_: Exit, at: float) -> None:
         """A rank's process has ended; ``at`` is on the coordinator's clock."""
@@ -168,6 +178,7 @@ class JobView:
         if self._works() and self._looked() and not self.joins():
             self.has_trained = True
         live = self.live
+        self._steps_recorded = max((view.steps_recorded for view in live), default=0)
         if self.complete_since is None and live and len(live) >= (self.world_size or 1):
             self.complete_since = now
         if live:
@@ -193,10 +204,13 @@ class JobView:
         views = self.live or list(self.ranks.values())
         if not views:
             return self.first_seen
-        if self.joins():
-            return max(view.advanced_at for view in views)
-        signs = sorted((view.moved_at for view in views), reverse=True)
-        return max(signs[len(signs) // 2], *(view.advanced_at for view in views))
+        advanced = max(view.advanced_at for view in views)
+        return advanced if self.joins() else max(self.most_moved_at(), advanced)
+
+    def most_moved_at(self) -> float:
+        """When half of its ranks had last given a sign of life."""
+        signs = sorted((view.moved_at for view in self.live or self.ranks.values()), reverse=True)
+        return signs[len(signs) // 2] if signs else self.first_seen
 
     def paused(self, now: float) -> bool:
         """Every process is stopped: somebody paused the job, and nobody hangs."""
@@ -205,7 +219,9 @@ class JobView:
     def works_apart(self) -> bool:
         """Some rank gives signs of life that do not count as movement of the job."""
         moved = self.moved_at()
-        return any(view.spinning or view.moved_at > moved + GAP for view in self.live)
+        return any(
+            view.spinning or view.restless or view.moved_at > moved + GAP for view in self.live
+        )
 
     def silence(self, now: float) -> float:
         """Seconds since anything in the job moved."""

@@ -95,9 +95,14 @@ class RankView:
         return self.snapshot.progress is not None
 
     @property
-    def counts_steps(self) -> bool:
+    def steps_recorded(self) -> int:
+        """How many steps it has told of since it attached."""
         progress = self.snapshot.progress
-        return progress is not None and progress.steps_recorded > 0
+        return progress.steps_recorded if progress is not None else 0
+
+    @property
+    def counts_steps(self) -> bool:
+        return self.steps_recorded > 0
 
     def dying(self) -> tuple[float, Exit] | None:
         """When it said its last words, as an exit, though its process is still there.
@@ -119,6 +124,12 @@ class RankView:
         if self.exit is not None:
             return not is_abnormal(self.exit)
         return not self.alive and not self.lost
+
+    @property
+    def restless(self) -> bool:
+        """Its main thread has not gone to sleep for some looks, be it given a CPU or not: it may
+        compute or poll, and only its stacks tell."""
+        return self._running_looks >= ALWAYS_RUNNING
 
     @property
     def unfed(self) -> bool:
@@ -158,7 +169,7 @@ class RankView:
         if self._computes(before, elapsed) and not self.spinning:
             self._worked_at = at
         recently = at - self._worked_at < WORK_LASTS
-        self.working = recently and self._running_looks < ALWAYS_RUNNING
+        self.working = recently and not self.restless
         used = self.process.cpu_seconds - before.process.cpu_seconds
         self.idle = used / elapsed < IDLE_CPU_SHARE
         moves_data = not disturbed and self._moved_data(before, elapsed)
@@ -180,10 +191,12 @@ class RankView:
         self.advanced_at = max(self.advanced_at, at)
         self.moved_at = max(self.moved_at, at)
 
-    def look(self, fact: StackFact, job_moved: float) -> None:
+    def look(self, fact: StackFact, job_moved: float, most_moved: float | None = None) -> None:
         """Take newer stacks. Another place in the code is movement where nobody counts steps.
 
         ``job_moved``: when the job last moved; that a look before that was elsewhere is no news.
+        ``most_moved``: when most of its ranks last did, if not then too: one that does nothing but
+        come back to where it has been since (asks again, waits, asks again) does not get on.
         """
         if fact.error:
             return
@@ -192,7 +205,9 @@ class RankView:
         if loops:
             self.looped_at = fact.at
         news = last is not None and last.at >= job_moved and last.signature != fact.signature
-        if news and loops and not self.counts_steps:
+        since = job_moved if most_moved is None else most_moved
+        known = any(old.at >= since and old.signature == fact.signature for old in self.looks)
+        if news and (loops or (known and self.idle)) and not self.counts_steps:
             # One rank that goes round in a loop does not get the others on.
             self.moved_at = max(self.moved_at, fact.at)
         elif news and not self.counts_steps:
@@ -242,7 +257,7 @@ class RankView:
 
     def _worked(self, before: RankSnapshot, elapsed: float) -> bool:
         switches = (self.process.main_switches - before.process.main_switches) / elapsed
-        if self.spinning:
+        if self.spinning or self.restless:
             return False
         share = self._main_share(before, elapsed)
         if share > IDLE_CPU_SHARE:

@@ -35,7 +35,7 @@ def last_lines(
     for number, item in enumerate(files):
         lines = _judged(item, wanted, catalogue, _tail(item, count, whole=errors), errors=errors)
         when = 0.0
-        for order, line in enumerate(lines[-count:]):
+        for order, line in enumerate(lines[-count:] if count else ()):
             when = line.time if line.time is not None else when
             shown.append((when, number, order, line))
     shown.sort(key=lambda entry: entry[:3])

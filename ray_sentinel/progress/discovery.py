@@ -9,7 +9,7 @@ Ray's own processes that inherited variables from the shell that started Ray, no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -21,7 +21,7 @@ from ray_sentinel.progress.environment import (
     job_from,
     rank_from,
 )
-from ray_sentinel.progress.launchers import gave_out, is_launcher
+from ray_sentinel.progress.launchers import gave_out, is_launcher, is_rays, up_to_a_launcher
 from ray_sentinel.progress.proc_stat import Key
 from ray_sentinel.progress.processes import Process
 from ray_sentinel.progress.titles import engine_ranks
@@ -80,6 +80,7 @@ class Discovery:
 
     def __init__(self) -> None:
         self._former: dict[Key, int] = {}
+        """By rank alone: one that names its job anew has the same children."""
 
     def discover(
         self, table: Mapping[int, Process], claims: Iterable[Claim] = ()
@@ -131,15 +132,16 @@ class Discovery:
             for process in table.values()
             if (candidate := _candidate(process, table)) is not None
         }
-        launchers = _launchers(candidates.values())
+        launchers = _launchers(candidates, table)
         told = {item.process.key: item for item in claimed}
         for candidate in candidates.values():
             process = candidate.process
             if process.key in launchers or process.key in told:
                 continue
-            if self._is_child(candidate, candidates, launchers):
+            above = tuple(up_to_a_launcher(process, table))
+            if self._is_child(candidate, above, candidates, launchers):
                 continue
-            if _is_told_of(candidate, told, candidates):
+            if _is_told_of(candidate, above, told, candidates):
                 continue
             yield Found(
                 process=process,
@@ -152,13 +154,19 @@ class Discovery:
             )
 
     def _is_child(
-        self, candidate: _Candidate, candidates: Mapping[Key, _Candidate], launchers: set[Key]
+        self,
+        candidate: _Candidate,
+        lineage: Iterable[Key],
+        candidates: Mapping[Key, _Candidate],
+        launchers: set[Key],
     ) -> bool:
-        for key in candidate.process.lineage:
+        for key in lineage:
+            if key in launchers:
+                continue
             above = candidates.get(key)
-            if above is not None and key not in launchers and above.group == candidate.group:
+            if above is not None and above.group == candidate.group:
                 return True
-            if self._former.get(key) == candidate.rank.rank and key not in launchers:
+            if self._former.get(key) == candidate.rank.rank:
                 return True
         return False
 
@@ -171,32 +179,44 @@ def _candidate(process: Process, table: Mapping[int, Process]) -> _Candidate | N
         return None
     for pid, start in process.lineage:
         above = table.get(pid)
-        if above is None or above.start != start or above.command != "raylet":
+        if above is None or above.start != start:
             continue
-        # Ray itself was started with these variables: all of its workers have them.
+        if above.command != "raylet" and not is_rays(above):
+            continue
+        # Ray itself was started with these variables: all of its workers have them, and so has a
+        # driver that its command line starts.
         if rank_from(above.environ) == rank:
             return None
     return _Candidate(process, rank, job_from(process.environ), attempt_from(process.environ))
 
 
-def _launchers(candidates: Iterable[_Candidate]) -> set[Key]:
-    by_key = {candidate.process.key: candidate for candidate in candidates}
-    return {
-        key
-        for below in by_key.values()
-        for key in below.process.lineage
-        if key in by_key and gave_out(by_key[key].rank, below.rank)
-    }
+def _launchers(candidates: Mapping[Key, _Candidate], table: Mapping[int, Process]) -> set[Key]:
+    """Candidates that started ranks and are none: by what these have, or by a launcher in between
+    that gave its own rank out again."""
+    found = set()
+    for below in candidates.values():
+        near = set(up_to_a_launcher(below.process, table))
+        for key in below.process.lineage:
+            above = candidates.get(key)
+            if above is None:
+                continue
+            again = key not in near and above.group == below.group
+            if gave_out(above.rank, below.rank) or (again and above.rank.local_rank is None):
+                found.add(key)
+    return found
 
 
 def _is_told_of(
-    candidate: _Candidate, told: Mapping[Key, Found], candidates: Mapping[Key, _Candidate]
+    candidate: _Candidate,
+    lineage: Collection[Key],
+    told: Mapping[Key, Found],
+    candidates: Mapping[Key, _Candidate],
 ) -> bool:
     """Whether somebody's word about a relative settles what the candidate is."""
     process = candidate.process
     for key, item in told.items():
         if key in process.lineage:
-            if item.rank == candidate.rank.rank:
+            if key in lineage and item.rank == candidate.rank.rank:
                 return True
             continue
         other = candidates.get(key)

@@ -19,6 +19,8 @@ and sets ``SLURM_PROCID`` in a batch script too: it counts only inside a step of
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping
 
 import msgspec
@@ -42,12 +44,16 @@ RECORD_DIR_VARIABLE = "RAY_SENTINEL_RECORD_DIR"
 
 _JOB_VARIABLES = ("RAY_SENTINEL_JOB", "TORCHELASTIC_RUN_ID")
 _ATTEMPT_VARIABLES = ("RAY_SENTINEL_ATTEMPT", "TORCHELASTIC_RESTART_COUNT", "SLURM_RESTART_COUNT")
+_LOOPBACK = re.compile(
+    r"^(localhost(\.localdomain)?|127(\.\d{1,3}){3}|\[::1\]|::1)(?=:\d+$|$)", re.IGNORECASE
+)
 _OTHER_VARIABLES = (
     "MASTER_ADDR",
     "MASTER_PORT",
     "JAX_COORDINATOR_ADDRESS",
     "SLURM_JOB_ID",
     "SLURM_STEP_ID",
+    "PMIX_NAMESPACE",
     "TPU_WORKER_HOSTNAMES",
     "GROUP_RANK",
     "CUDA_VISIBLE_DEVICES",
@@ -113,11 +119,12 @@ def rank_from(environ: Mapping[str, str]) -> EnvironRank | None:
     return None
 
 
-def job_from(environ: Mapping[str, str]) -> str:
+def job_from(environ: Mapping[str, str], host: str = "") -> str:
     """The job's name, equal for all of its ranks; empty where the environment tells nothing.
 
     ``RAY_SENTINEL_JOB``, else torchrun's run id unless it is the default "none", else the
-    rendezvous address, else JAX's coordinator, else Slurm's job and step.
+    rendezvous address, else JAX's coordinator, else Slurm's job and step, else MPI's namespace.
+    ``host`` is this machine's name, if not what it says itself.
     """
     if job := environ.get("RAY_SENTINEL_JOB", ""):
         return job
@@ -126,13 +133,18 @@ def job_from(environ: Mapping[str, str]) -> str:
         return run
     if address := environ.get("MASTER_ADDR", ""):
         port = environ.get("MASTER_PORT", "")
-        return f"{address}:{port}" if port else address
+        return _seen_from_outside(f"{address}:{port}" if port else address, host)
     if coordinator := environ.get("JAX_COORDINATOR_ADDRESS", ""):
-        return coordinator
+        return _seen_from_outside(coordinator, host)
     if job := environ.get("SLURM_JOB_ID", ""):
         step = environ.get("SLURM_STEP_ID", "")
         return f"slurm-{job}.{step}" if step else f"slurm-{job}"
-    return ""
+    return environ.get("PMIX_NAMESPACE", "")
+
+
+def _seen_from_outside(address: str, host: str) -> str:
+    """The address; a loopback one, which each machine has, with this machine's name instead."""
+    return _LOOPBACK.sub(host or os.uname().nodename, address, count=1)
 
 
 def attempt_from(environ: Mapping[str, str]) -> int:

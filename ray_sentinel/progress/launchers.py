@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator, Mapping, Sequence
 
 from ray_sentinel.progress.environment import EnvironRank
+from ray_sentinel.progress.proc_stat import Key
 from ray_sentinel.progress.processes import Process
 
 _PROGRAMS = frozenset(
@@ -21,7 +23,6 @@ _PROGRAMS = frozenset(
         "mpirun",
         "mpiexec",
         "srun",
-        "ray",
         "ray-sentinel",
     }
 )
@@ -31,9 +32,10 @@ _MODULES = re.compile(
     r"|deepspeed\.launcher\..*|composer\.cli.*|horovod\.runner.*"
     r"|ray_sentinel(\..*)?)$"
 )
+_RAY_MODULES = re.compile(r"^ray(\..*)?$")
 _RAY_SYSTEM = re.compile(
     r"^ray::(IDLE|SPILL|RESTORE|DashboardAgent|RuntimeEnvAgent)|"
-    r"/ray/(dashboard|autoscaler)/|/ray/_private/(log_monitor|runtime_env|workers/default_worker)"
+    r"^ray-dashboard-|/ray/(dashboard|autoscaler|_private|util/client)/"
 )
 # Options of the interpreter that take a value of their own.
 _WITH_VALUE = frozenset({"-X", "-W", "-Q", "--check-hash-based-pycs"})
@@ -41,21 +43,51 @@ _WITH_VALUE = frozenset({"-X", "-W", "-Q", "--check-hash-based-pycs"})
 
 def is_launcher(process: Process) -> bool:
     """Whether its command line is that of a known launcher, or of Ray's own processes."""
+    if is_rays(process):
+        return True
+    option, program = _program(process.arguments)
+    if option == "-m":
+        return _MODULES.match(program) is not None
+    # One that is no Python program goes by its own name.
+    itself = os.path.basename(process.arguments[0]) if process.arguments else ""
+    return program in _PROGRAMS or itself in _PROGRAMS
+
+
+def _launches(process: Process) -> bool:
+    return is_launcher(process) and not is_rays(process)
+
+
+def is_rays(process: Process) -> bool:
+    """Whether it is one of Ray's own processes, which give a rank to nobody."""
     if _RAY_SYSTEM.search(process.title):
         return True
-    arguments = process.arguments
+    option, program = _program(process.arguments)
+    return _RAY_MODULES.match(program) is not None if option == "-m" else program == "ray"
+
+
+def up_to_a_launcher(process: Process, table: Mapping[int, Process]) -> Iterator[Key]:
+    """Those above it from which it may have inherited: a launcher gives ranks of its own."""
+    for pid, start in process.lineage:
+        above = table.get(pid)
+        # Ray's workers are titled as Ray's own while nothing runs in them.
+        if above is not None and above.start == start and _launches(above):
+            return
+        yield (pid, start)
+
+
+def _program(arguments: Sequence[str]) -> tuple[str, str]:
+    """``-m`` and the module that an interpreter runs, or "" and the name of its script."""
     index = 1
     while index < len(arguments):
         argument = arguments[index]
         if argument == "-m":
-            module = arguments[index + 1] if index + 1 < len(arguments) else ""
-            return _MODULES.match(module) is not None
+            return "-m", arguments[index + 1] if index + 1 < len(arguments) else ""
         if not argument.startswith("-"):
-            return os.path.basename(argument) in _PROGRAMS
+            return "", os.path.basename(argument)
         if argument == "-c":
-            return False
+            break
         index += 2 if argument in _WITH_VALUE else 1
-    return False
+    return "", ""
 
 
 def gave_out(above: EnvironRank, below: EnvironRank) -> bool:

@@ -20,10 +20,17 @@ from typing import Any
 
 import msgspec
 
-from ray_sentinel.progress.environment import attempt_from, gpus_from, job_from, rank_from
+from ray_sentinel.progress.environment import (
+    SCHEMES,
+    attempt_from,
+    gpus_from,
+    job_from,
+    rank_from,
+)
 from ray_sentinel.progress.identity import RankIdentity
 
 DEFAULT_JOB = "default"
+_SCHEMES = frozenset(scheme for scheme, *_ in SCHEMES)
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,6 +81,35 @@ def resolve(
         gpus=gpus_from(environ),
         source=answer.source,
     )
+
+
+def is_sure(identity: RankIdentity, modules: Mapping[str, ModuleType] | None = None) -> bool:
+    """Whether the process is the rank that ``resolve`` takes it for.
+
+    Not where nobody said so; nor in a driver of Ray that has but inherited what a pod or a Slurm
+    step gives to all that runs in it: it may be one that only starts the ranks.
+    """
+    if identity.assumed:
+        return False
+    for_all = identity.source == "slurm" or (
+        identity.source in _SCHEMES and identity.local_rank is None
+    )
+    return not (for_all and _drives_ray(sys.modules if modules is None else modules))
+
+
+def _drives_ray(modules: Mapping[str, ModuleType]) -> bool:
+    """It is connected to a cluster of Ray, and not as one of its workers."""
+    ray: Any = modules.get("ray")
+    try:
+        if ray is None or not ray.is_initialized():
+            return False
+        client: Any = modules.get("ray.util.client")
+        if client is not None and client.ray.is_connected():
+            return True
+        worker: Any = modules.get("ray._private.worker")
+        return bool(worker.global_worker.mode == worker.SCRIPT_MODE)
+    except (AttributeError, RuntimeError):
+        return False
 
 
 def _launcher(environ: Mapping[str, str]) -> Answer | None:

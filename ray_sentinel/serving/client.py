@@ -12,7 +12,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from ray_sentinel.errors import UnreachableError
 
@@ -28,9 +28,20 @@ class RefusedError(UnreachableError):
         self.status, self.body = status, body
 
 
+def address(url: str) -> SplitResult | None:
+    """The parts of ``http://HOST:PORT/...`` or ``https://...``; None where it is no such URL."""
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # a bracket that is not closed, a port that is none
+        return None
+    return parts if good else None
+
+
 def near(url: str) -> bool:
     """Whether a URL names this very machine by its loopback address."""
-    host = urlsplit(url).hostname or ""
+    parts = address(url)
+    host = (parts.hostname if parts is not None else "") or ""
     return host in ("localhost", "::1") or host.startswith("127.")
 
 
@@ -48,7 +59,7 @@ def get(
     Raises UnreachableError where there is no answer within ``seconds`` (of the connection, and of
     each read), one that is no HTTP, or more than ``most_bytes``; RefusedError for an error status.
     """
-    if not _is_address(url):
+    if address(url) is None:
         raise UnreachableError(f"{url!r} is no address of a server: http://HOST:PORT is meant")
     try:
         request = urllib.request.Request(url, data, dict(headers or {}))
@@ -67,14 +78,6 @@ def get(
     if len(body) > most_bytes:
         raise UnreachableError(f"{url} answers with more than {most_bytes} bytes")
     return body
-
-
-def _is_address(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return False
-    return parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
 def _rest(error: urllib.error.HTTPError, most_bytes: int) -> bytes:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ray_sentinel.errors import InputError, UnreachableError
-from ray_sentinel.serving.client import near
+from ray_sentinel.serving.client import address, near
 
 RETRIES = 3
 """Attempts of one request."""
@@ -107,8 +107,7 @@ class PrometheusHttp:
 
 def _opener(url: str) -> Callable[..., Any]:
     """How to open ``url``: a proxy of the environment is not asked for this very machine."""
-    parts = urllib.parse.urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
+    if address(url) is None:
         raise InputError(f"{url} is not the address of a Prometheus: http://HOST:PORT is meant")
     handlers = [urllib.request.ProxyHandler({})] if near(url) else []
     return urllib.request.build_opener(*handlers).open

@@ -23,6 +23,7 @@ import msgspec
 from ray_sentinel import process
 from ray_sentinel.config import Notify
 from ray_sentinel.errors import MissingPartError, UsageError
+from ray_sentinel.serving.client import address
 from ray_sentinel.supervise.notices import Notice, Style, body, variables
 
 log = logging.getLogger(__name__)
@@ -83,7 +84,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 def checked(settings: Settings) -> Settings:
     """The same. Raises UsageError for what can never work."""
     for url in settings.webhooks:
-        if not _is_webhook(url):
+        if address(url) is None:
             raise UsageError(f"{url!r} is no webhook: an http:// or https:// address is")
     try:
         words = shlex.split(settings.command)
@@ -92,14 +93,6 @@ def checked(settings: Settings) -> Settings:
     if settings.command and not words:
         raise UsageError("the notification command is empty")
     return settings
-
-
-def _is_webhook(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False  # its port is no number
 
 
 class Notifier:

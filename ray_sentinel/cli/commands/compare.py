@@ -11,13 +11,13 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from rich.console import Console
 from rich.markdown import Markdown
 
 from ray_sentinel.cli import named_paths
 from ray_sentinel.cli.diagnosis import progress_bar
 from ray_sentinel.cli.job_logs import gather
 from ray_sentinel.cli.output import clean, print_json, write_report
+from ray_sentinel.cli.terminal import Console
 from ray_sentinel.diagnose.case import Case
 from ray_sentinel.diagnose.comparison import Comparison, Side, compare
 from ray_sentinel.diagnose.logs import LogFacts

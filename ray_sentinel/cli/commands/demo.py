@@ -59,9 +59,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _shown(args: argparse.Namespace, plan: Plan, folder: Path) -> Outcome:
-    from rich.console import Console
     from rich.live import Live
 
+    from ray_sentinel.cli.terminal import Console
     from ray_sentinel.demo import show, story
 
     console = Console()

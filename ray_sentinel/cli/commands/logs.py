@@ -13,12 +13,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ray_sentinel.cli.output import clean, console, print_json, speaker
+from ray_sentinel.cli.output import clean, console, print_json, print_json_line, speaker
+from ray_sentinel.cli.quantities import count
 
 if TYPE_CHECKING:
     from ray_sentinel.logs.follow import Shown
     from ray_sentinel.logs.select import Described
 
+TAIL = 50
+"""Lines of each file, where none are asked for."""
 HELP = "find, show and follow a job's logs"
 _MARKS = {"error": ("!", "red"), "warning": ("~", "yellow")}
 
@@ -34,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kind", default="", help="worker, driver, raylet, gcs, monitor, kernel, nccl, rank, log"
     )
-    parser.add_argument("--tail", type=int, metavar="N", help="last lines of each file")
+    parser.add_argument("--tail", type=count, metavar="N", help="last lines of each file")
     parser.add_argument("--errors", action="store_true", help="only lines marked as errors")
     parser.add_argument("--follow", "-f", action="store_true", help="go on as the files grow")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -55,11 +58,14 @@ def run(args: argparse.Namespace) -> int:
         _list(files, as_json=args.json)
         return 0 if files else 1
     catalogue = load_catalogue()
-    lines = last_lines(files, wanted, catalogue, args.tail or 50, errors=args.errors)
-    _show(lines, as_json=args.json)
+    last = TAIL if args.tail is None else args.tail
+    lines = last_lines(files, wanted, catalogue, last, errors=args.errors)
     if args.follow:
+        _show_each(lines, as_json=args.json)
         _follow(files, wanted, catalogue, args)
-    return 0 if lines or args.follow else 1
+        return 0
+    _show(lines, as_json=args.json)
+    return 0 if lines or (files and last == 0) else 1
 
 
 def _follow(
@@ -69,7 +75,16 @@ def _follow(
     from ray_sentinel.logs.follow import follow
 
     for line in follow(files, wanted, catalogue, SystemClock(), errors=args.errors):  # type: ignore[arg-type]
-        _show([line], as_json=args.json)
+        _show_each([line], as_json=args.json)
+
+
+def _show_each(lines: Sequence[Shown], *, as_json: bool) -> None:
+    """As a stream, which has no end: one document a line, at once."""
+    if not as_json:
+        _show(lines, as_json=False)
+        return
+    for line in lines:
+        print_json_line(line)
 
 
 def _list(files: Sequence[Described], *, as_json: bool) -> None:

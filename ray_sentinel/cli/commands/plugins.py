@@ -167,9 +167,10 @@ def _broken(file: Path, problem: str) -> dict[str, Any]:
 
 
 def _table(rows: list[dict[str, Any]]) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from ray_sentinel.cli.terminal import Console
 
     table = Table(box=None, pad_edge=False)
     for heading in ("NAME", "KIND", "STATE", "SERIES", "FROM", "MESSAGE"):
@@ -184,7 +185,8 @@ def _table(rows: list[dict[str, Any]]) -> None:
 
 
 def _say(text: str) -> None:
-    from rich.console import Console
     from rich.text import Text
+
+    from ray_sentinel.cli.terminal import Console
 
     Console(soft_wrap=True).print(Text(clean(text)))

@@ -8,9 +8,13 @@ from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.nothing_to_do import all_idle
 from ray_sentinel.engine.rule import Rule, Thresholds
+from ray_sentinel.engine.standing import stands
 from ray_sentinel.model.incident import EvidenceItem, Finding
 
 PATIENCES = 2.0
+STILL_SECONDS = 20.0
+"""Over which looks find each rank where it was: evaluation without a word passes by one line again
+and again."""
 
 
 class StallOutsideThresholds(Thresholds, frozen=True, kw_only=True):
@@ -31,7 +35,7 @@ class StallOutside(Rule):
             least = self.thresholds.seconds or job.hang.stall_seconds
             late = silence >= max(least, PATIENCES * job.patience())
             spared = job.protected_phase(now) or job.paused(now)
-            if late and not spared and _all_outside(job):
+            if late and not spared and _all_outside(job, min(STILL_SECONDS, least / 2)):
                 yield Finding(
                     rule=self.name,
                     job=job.job,
@@ -50,12 +54,13 @@ class StallOutside(Rule):
                 )
 
 
-def _all_outside(job: JobView) -> bool:
-    """Whether every rank was seen, since the job last moved, where it waits for no other."""
+def _all_outside(job: JobView, still: float) -> bool:
+    """Whether every rank was seen, since the job last moved, where it waits for no other, and
+    where it stands still."""
     moved = job.moved_at()
     looks = [view.looks[-1] for view in job.live if view.looks and view.looks[-1].at >= moved]
     if not looks or len(looks) < len(job.live):
         return False
-    if all_idle(looks):
+    if all_idle(looks) or any(look.waits_for_others for look in looks):
         return False
-    return not any(look.waits_for_others for look in looks)
+    return all(stands(view, moved, still) for view in job.live)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 import msgspec
 import pytest
 
@@ -10,7 +12,7 @@ from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.model.progress import ProcessState, RankSnapshot
 from ray_sentinel.model.stacks import StackFact
-from tests.support.engine_sim import Sim
+from tests.support.engine_sim import ATTACHED, Sim, SimRank
 
 PROCESS = ProcessId("host", 1, 1)
 IDLE = RankSnapshot(
@@ -145,6 +147,77 @@ def test_a_spinner_on_a_busy_node_does_not_make_its_job_move() -> None:
         sim.run(0.5)
     assert sim.named() == [2]
     assert sim.incidents()[0].kind == "cpu-spin"
+
+
+def two_places(sim: Sim, number: int) -> None:
+    """A rank asks something, sleeps, and asks again, for ever."""
+    turns = count()
+
+    def look(rank: SimRank) -> StackFact:
+        asks = ("fetch (data.py:3)", "get (http.py:5)", "send (http.py:7)")
+        where = asks if next(turns) % 2 else ("fetch (data.py:3)", "sleep (data.py:9)")
+        return msgspec.structs.replace(sim.fact(rank), signature=where)
+
+    sim.stack_answer = lambda rank: (look if rank.number == number else sim.fact)(rank)
+
+
+@ATTACHED
+def test_a_rank_that_asks_again_and_again_does_not_make_its_job_move(attached: bool) -> None:
+    sim = Sim(world=8, nodes=2, attached=attached)
+    sim.run(30)
+    sim.stick(5, activity="sleep")
+    two_places(sim, 5)
+    sim.run(30)
+    assert sim.incidents() == ()
+    sim.run(15 if attached else 100)
+    assert set(sim.named()) <= {5}
+    assert sim.engine.status(sim.now)[0] == "hung"
+
+
+def test_a_rank_at_work_that_comes_back_to_where_it_was_gets_on() -> None:
+    sim = Sim(world=8, nodes=2, attached=False)
+    sim.run(30)
+    sim.stick(5, activity="compute")
+    two_places(sim, 5)
+    for _ in range(240):
+        sim.rank(5).cpu += 0.3
+        sim.rank(5).switches += 20
+        sim.run(0.5)
+    assert sim.incidents() == ()
+
+
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.8, 1.0])
+def test_waiters_that_poll_on_a_crowded_machine_do_not_make_their_job_move(share: float) -> None:
+    sim = Sim(attached=False)
+    sim.run(30)
+    sim.stick(2, activity="sleep")
+    crowd(sim, 25, share)
+    assert sim.named() == [2]
+
+
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.8, 1.0])
+def test_a_job_that_computes_on_a_crowded_machine_is_well(share: float) -> None:
+    sim = Sim(attached=False)
+    sim.run(30)
+    sim.held = True
+    places = count()
+    sim.stack_answer = lambda rank: msgspec.structs.replace(
+        sim.fact(rank), signature=("main (train.py:1)", f"layer{next(places)} (model.py:7)")
+    )
+    crowd(sim, 120, share)
+    assert sim.incidents() == ()
+    assert sim.engine.status(sim.now)[0] == "healthy"
+
+
+def crowd(sim: Sim, seconds: float, share: float) -> None:
+    """All but those who stand still want a CPU all the time, and are given a share of one."""
+    for rank in sim.ranks:
+        rank.state = "S" if rank.stuck else "R"
+    for _ in range(int(2 * seconds)):
+        for rank in sim.ranks:
+            rank.cpu += 0.0 if rank.stuck else 0.5 * share
+            rank.switches += 0 if rank.stuck else 30
+        sim.run(0.5)
 
 
 @pytest.mark.parametrize("same_pid", [False, True])

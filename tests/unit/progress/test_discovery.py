@@ -113,6 +113,10 @@ def test_attempts(machine):
         ("python", "-m", "ray_sentinel.cli.main", "run", "--", "x"),
         ("ray::IDLE",),
         ("python", "/site-packages/ray/dashboard/agent.py"),
+        ("ray-dashboard-StateHead-0 (python -m x)",),
+        ("python", "-u", "/site-packages/ray/_private/ray_process_reaper.py"),
+        ("python", "-m", "ray.util.client.server", "--port=10001"),
+        ("python", "/site-packages/ray/util/client/server/server.py"),
     ],
 )
 def test_launchers_are_not_ranks(machine, arguments):
@@ -132,6 +136,39 @@ def test_an_unknown_launcher_is_known_by_its_children(machine):
     tree.process(101, 100, "python", "train.py", environ={**pod, **torchrun(0, 16)})
     tree.process(102, 100, "python", "train.py", environ={**pod, **torchrun(1, 16)})
     assert machine.ranks() == [(0, 101), (1, 102)]
+
+
+@pytest.mark.parametrize("launcher", [("python", "/bin/torchrun"), ("/usr/bin/mpirun", "-n", "2")])
+@pytest.mark.parametrize("attached", [False, True])
+def test_a_job_that_a_rank_launches_has_a_rank_0_of_its_own(machine, launcher, attached):
+    tree = machine.tree
+    words = (claim(100, 0),) if attached else ()
+    tree.process(100, 1, "python", "train.py", environ=torchrun(0))
+    first = machine.ranks(*words)
+    exe = {} if launcher[0] == "python" else {"exe": launcher[0], "command": "mpirun"}
+    tree.process(101, 100, *launcher, environ=torchrun(0), **exe)
+    for rank in range(2):
+        own = torchrun(rank, 2, port=29600)
+        tree.process(102 + rank, 101, "python", "evaluate.py", environ=own)
+        tree.process(110 + rank, 102 + rank, "python", "-c", "spawn_main()", environ=own)
+    assert first == [(0, 100)]
+    assert sorted(machine.ranks(*words)) == [(0, 100), (0, 102), (1, 103)]
+
+
+def test_helpers_of_a_rank_that_names_its_job_anew_are_no_ranks(machine):
+    machine.tree.process(100, 1, "python", "train.py", environ=torchrun(0))
+    assert machine.ranks() == [(0, 100)]
+    machine.tree.process(101, 100, "python", "-m", "worker", environ=torchrun(0, port=29600))
+    assert machine.ranks() == [(0, 100)]
+
+
+def test_a_wrapper_above_a_launcher_that_gives_its_rank_out_again_is_no_rank(machine):
+    tree = machine.tree
+    pod = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "h", "MASTER_PORT": "1"}
+    tree.process(100, 1, "python", "start.py", environ=pod)
+    tree.process(101, 100, "python", "/bin/torchrun", "train.py", environ=pod)
+    tree.process(102, 101, "python", "train.py", environ={**pod, "LOCAL_RANK": "0"})
+    assert machine.ranks() == [(0, 102)]
 
 
 def test_srun_of_a_launcher(machine):
@@ -161,6 +198,17 @@ def test_ray_started_from_a_rank_environment(machine):
     tree.process(101, 100, "ray::Actor.method", environ=torchrun(0))
     tree.process(102, 100, "ray::Trainer.fit", environ=torchrun(3))
     assert machine.ranks() == [(3, 102)]
+
+
+def test_a_driver_that_rays_own_command_starts_is_no_rank(machine):
+    slurm = {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "4", "SLURM_LOCALID": "0"}
+    tree = machine.tree
+    tree.process(100, 1, "python", "/venv/bin/ray", "symmetric-run", "--", environ=slurm)
+    tree.process(101, 100, "python", "driver.py", environ=slurm)
+    tree.process(102, 100, "python", "-m", "ray.util.client.server", environ=slurm)
+    assert machine.ranks() == []
+    tree.process(103, 101, "python", "train.py", environ=torchrun(1))
+    assert machine.ranks() == [(1, 103)]
 
 
 def test_our_own_processes_are_never_ranks(machine):
@@ -207,6 +255,12 @@ def test_children_of_an_attached_rank_are_not_ranks(machine):
     tree.process(101, 1, "ray::RayTrainWorker")
     # A spawned dataloader worker shows what the rank put into os.environ.
     tree.process(102, 101, "python", "-c", "spawn_main()", environ=torchrun(3))
+    assert machine.ranks(claim(101, 3)) == [(3, 101)]
+
+
+def test_children_of_an_attached_worker_between_its_tasks_are_not_ranks(machine):
+    machine.tree.process(101, 1, "ray::IDLE")
+    machine.tree.process(102, 101, "python", "-c", "spawn_main()", environ=torchrun(3))
     assert machine.ranks(claim(101, 3)) == [(3, 101)]
 
 

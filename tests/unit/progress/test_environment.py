@@ -1,3 +1,5 @@
+import os
+
 import pytest
 
 from ray_sentinel.progress.environment import (
@@ -7,6 +9,7 @@ from ray_sentinel.progress.environment import (
     launch_variables,
     rank_from,
 )
+from ray_sentinel.progress.who import resolve
 
 TORCHRUN = {"RANK": "3", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}
 
@@ -81,11 +84,26 @@ def test_what_is_no_rank_counts_as_not_set(environ):
         ({"JAX_COORDINATOR_ADDRESS": "h:9"}, "h:9"),
         ({"SLURM_JOB_ID": "12", "SLURM_STEP_ID": "0"}, "slurm-12.0"),
         ({"SLURM_JOB_ID": "12"}, "slurm-12"),
+        ({"PMIX_NAMESPACE": "prterun-h-7@1"}, "prterun-h-7@1"),
         ({}, ""),
+        # What names a job on its own host only goes by the host's name.
+        ({"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}, "node7:29500"),
+        ({"MASTER_ADDR": "127.0.1.1", "MASTER_PORT": "29500"}, "node7:29500"),
+        ({"MASTER_ADDR": "localhost"}, "node7"),
+        ({"MASTER_ADDR": "::1", "MASTER_PORT": "1"}, "node7:1"),
+        ({"JAX_COORDINATOR_ADDRESS": "[::1]:9"}, "node7:9"),
+        ({"JAX_COORDINATOR_ADDRESS": "localhost:9"}, "node7:9"),
+        ({"MASTER_ADDR": "localhost-3.cluster"}, "localhost-3.cluster"),
+        ({"MASTER_ADDR": "10.127.0.0"}, "10.127.0.0"),
     ],
 )
 def test_job_name(environ, job):
-    assert job_from(environ) == job
+    assert job_from(environ, "node7") == job
+
+
+def test_a_rank_and_its_agent_name_a_job_of_one_host_alike():
+    local = {"MASTER_ADDR": "localhost", "MASTER_PORT": "7", "RANK": "0", "WORLD_SIZE": "2"}
+    assert job_from(local) == f"{os.uname().nodename}:7" == resolve(environ=local, modules={}).job
 
 
 def test_attempt_and_gpus():

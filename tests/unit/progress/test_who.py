@@ -2,7 +2,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from ray_sentinel.progress.who import resolve
+from ray_sentinel.progress.who import is_sure, resolve
 
 TORCHRUN = {
     "RANK": "3",
@@ -112,3 +112,31 @@ def test_rays_node_and_the_gpus():
     )
     who = resolve(environ={"CUDA_VISIBLE_DEVICES": "2"}, modules={"ray": ray})
     assert (who.node, who.gpus) == ("abc", ("2",))
+
+
+def connected(mode: int = 0) -> dict[str, ModuleType]:
+    return {
+        "ray": module(is_initialized=lambda: True),
+        "ray._private.worker": module(SCRIPT_MODE=0, global_worker=SimpleNamespace(mode=mode)),
+    }
+
+
+SLURM = {"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "4", "SLURM_LOCALID": "0"}
+POD = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "h"}
+
+
+@pytest.mark.parametrize("environ", [SLURM, POD])
+def test_a_driver_of_ray_with_what_all_inherit_may_be_no_rank(environ):
+    who = resolve(environ=environ, modules={})
+    assert is_sure(who, {})
+    assert is_sure(who, {"ray": module(is_initialized=lambda: False)})
+    assert is_sure(who, connected(mode=1))
+    assert not is_sure(who, connected())
+    client = module(ray=SimpleNamespace(is_connected=lambda: True))
+    assert not is_sure(who, {**connected(mode=None), "ray.util.client": client})
+
+
+def test_a_driver_of_ray_that_a_launcher_gave_its_own_rank_is_that_rank():
+    assert is_sure(resolve(environ=TORCHRUN, modules={}), connected())
+    assert is_sure(resolve(rank=0, environ=SLURM, modules={}), connected())
+    assert not is_sure(resolve(environ={}, modules={}), {})
