@@ -183,7 +183,8 @@ def silence(
     live: bool,
 ) -> Silence | None:
     """The time from the last progress to the last sign of life, where it is far too long."""
-    ends = [f.last_time for f in files if f.last_time is not None]
+    own = [f for f in files if f.file.kind != "kernel"]  # a machine lives on without the job
+    ends = [f.last_time for f in own if f.last_time is not None]
     if not ends:
         return None
     end = now if live and now is not None else max(ends)

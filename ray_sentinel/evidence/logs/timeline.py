@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
+import math
 import statistics
 from collections import Counter
 from collections.abc import Sequence
@@ -217,13 +218,21 @@ def steps_after(hit: Hit, files: Sequence[FileFacts], training: Training) -> int
     known = hit.time if hit.own_time else hit.next_time
     if own or known is None:
         return len(own)
+    return steps_between(known, math.inf, training, beside=hit.file)
+
+
+def steps_between(since: float, until: float, training: Training, beside: int | None = None) -> int:
+    """How many different steps were made in that time, in all files but ``beside``."""
     margin = 2 * (training.step_seconds or 1.0) + 1.0
-    later: set[float | int | None] = set()
+    made: set[float | int | None] = set()
     for index, steps in ((training.file, training.steps), *training.others):
-        if index == hit.file:
-            continue
-        later |= {s.step.step for s in steps if s.time is not None and s.time > known + margin}
-    return len(later)
+        if index is not None and index != beside:
+            made |= {
+                s.step.step
+                for s in steps
+                if s.time is not None and since + margin < s.time <= until
+            }
+    return len(made)
 
 
 def _streamed(facts: FileFacts, hit: Hit) -> bool:
