@@ -14,6 +14,8 @@ import re
 
 import msgspec
 
+from ray_sentinel.evidence.ranks import OTHER_RANK
+
 _ESCAPES = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?"
     r"|[PX^_][^\x1b]*(?:\x1b\\)?|[ -/]*[0-~])"
@@ -30,9 +32,14 @@ _RAY_SYSTEM = re.compile(
     r"\((?P<name>raylet|gcs_server|autoscaler|monitor)(?:, ip=(?P<ip>[0-9A-Fa-f.:]+)| \+[\w]+)?\) ?"
 )
 _RANK = re.compile(r"\[rank[ _-]?(?P<rank>\d+)\]:? ?", re.IGNORECASE)
-_ROLE = re.compile(r"\[(?P<role>[a-zA-Z_]+)(?P<local>\d+)\]: ?")
-_MPI = re.compile(r"\[\d+,(?P<rank>\d+)\]<std(?:out|err)>: ?")
-_SRUN = re.compile(r" {0,4}(?P<rank>\d{1,5}): (?=\S|  |$)")
+_ROLE = re.compile(
+    r"\[(?:default(?P<local>\d{1,3})\]: ?"
+    r"|(?!step|iter|epoch|batch|node|gpu|layer|stage)[a-z_]+(?P<of_role>\d{1,3})\]:(?! \S))",
+    re.IGNORECASE,
+)
+"""torchrun writes the role and the local rank, no blank behind them: ``[step100]: `` is text."""
+_MPI = re.compile(r"\[\d+,(?P<task>\d+)\]<std(?:out|err)>: ?")
+_SRUN = re.compile(r" {0,4}(?P<task>\d{1,5}): (?=\S|  |$)")
 _HOST = re.compile(
     r"(?!E[A-Z]\d{4}: )"  # an error code of Ascend's libraries
     r"(?P<host>\d{1,3}(?:\.\d{1,3}){3}|[A-Za-z][A-Za-z0-9]*(?:[-.][A-Za-z0-9]+)*-?\d+): (?=\S)"
@@ -57,6 +64,7 @@ _NCCL = re.compile(
     r"(?=(?:\[[^\]]*\] )?(?:[^\s:]{1,200}:\d+ )?NCCL|[^\s:]{1,200}\.(?:cc|cu|h):\d+ WARN )"
 )
 _IN_TEXT = re.compile(r"\[(?:[^\]\n]{0,80} )?[Rr]ank[ :=]?\s?(?P<rank>\d+)\]")
+_PLAIN = re.compile(r"\[[Rr]ank (?P<rank>\d+)\]")
 _PID_TAIL = re.compile(r"\(pid=(?P<pid>\d+)(?:, ip=(?P<ip>[0-9A-Fa-f.:]+))?")
 
 
@@ -70,6 +78,8 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     host: str = ""
     actor: str = ""
     gpu: str = ""
+    task: int | None = None
+    """The number that srun or mpirun gave: the rank too, unless the task is a launcher of ranks."""
 
     def filled(self, other: Origin) -> Origin:
         """This one, its gaps filled from ``other``."""
@@ -81,7 +91,14 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
             host=self.host or other.host,
             actor=self.actor or other.actor,
             gpu=self.gpu or other.gpu,
+            task=self.task if self.task is not None else other.task,
         )
+
+    def of_launcher(self) -> Origin:
+        """This one, where srun's tasks are launchers: their numbers are no ranks."""
+        if self.task is None or self.rank != self.task:
+            return self
+        return msgspec.structs.replace(self, rank=None)
 
 
 NOBODY = Origin()
@@ -126,16 +143,26 @@ def parse_line(raw: str) -> Line:
         match = _prefix(text, start)
         if match is None or match.end() == start:
             break
-        if match.re is _SRUN and "rank" in found:
+        if match.re is _SRUN and not found.keys().isdisjoint(("rank", "task", "local")):
             break  # a number of the text itself: who printed the line is known
         for key, value in match.groupdict().items():
-            if value and key not in ("time", "role"):
-                found.setdefault(key, value)
+            if value and key != "time":
+                found.setdefault({"of_role": "local"}.get(key, key), value)
         start = match.end()
     body = text[start:]
-    if "rank" not in found and "ank" in body and (match := _IN_TEXT.search(body, 0, 200)):
-        found["rank"] = match.group("rank")
+    if "rank" not in found and "ank" in body and (rank := _rank_in(body, "task" in found)):
+        found["rank"] = rank
+    if "task" in found and "local" not in found:
+        found.setdefault("rank", found["task"])
     return Line(body, _origin(found), repeated, text[:start])
+
+
+def _rank_in(body: str, numbered: bool) -> str | None:
+    """The rank that the text says of itself; of a numbered task only in torch's plain form."""
+    match = (_PLAIN if numbered else _IN_TEXT).search(body, 0, 200)
+    if match is None or OTHER_RANK.search(match.group()):
+        return None
+    return match["rank"]
 
 
 def _undocked(raw: str) -> str:
@@ -190,6 +217,7 @@ def _origin(found: dict[str, str]) -> Origin:
     return Origin(
         rank=_number(found.get("rank") or (worker["rank"] if worker else None)),
         local_rank=_number(found.get("local")),
+        task=_number(found.get("task")),
         pid=_number(found.get("pid")),
         ip=found.get("ip", ""),
         host=found.get("host", ""),

@@ -188,7 +188,13 @@ class Trouble:
         return row is not None
 
     def _exit(self, row: Exit, name: str, line: Line, chunk: Chunk, start: int) -> None:
-        origin = Origin(rank=row.rank, local_rank=row.local_rank, pid=row.pid, host=row.host)
+        origin = Origin(
+            rank=row.rank,
+            local_rank=row.local_rank,
+            pid=row.pid,
+            host=row.host,
+            task=line.origin.task,
+        )
         self._out.people.append(origin)
         code = "an unknown code" if row.code is None else f"exit code {row.code}"
         what = signal_name(row.code) or code
