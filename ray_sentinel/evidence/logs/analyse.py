@@ -10,16 +10,15 @@ from ray_sentinel.evidence.logs.answer import answer
 from ray_sentinel.evidence.logs.case import Case, LineNumber, Question
 from ray_sentinel.evidence.logs.catalogue import Catalogue
 from ray_sentinel.evidence.logs.causes import class_of, first_cause, is_trouble
+from ray_sentinel.evidence.logs.clocks import clock_shifts, shifted
 from ray_sentinel.evidence.logs.cut import as_cut, went_on
 from ray_sentinel.evidence.logs.launchers import ended_by_srun, without_tasks
 from ray_sentinel.evidence.logs.outcome import find_ending, silence
 from ray_sentinel.evidence.logs.records import FileFacts, Hit
 from ray_sentinel.evidence.logs.survived import split_survived
 from ray_sentinel.evidence.logs.timeline import (
-    clock_shifts,
     find_training,
     last_phase,
-    shifted,
     slowdown,
 )
 from ray_sentinel.model.triage import Outcome, Triage

@@ -10,6 +10,7 @@ from ray_sentinel.logs.catalogue import load_catalogue
 from ray_sentinel.logs.triage import triage_path
 from tests.support.log_cases import (
     assorted,
+    attempts,
     collectives,
     failures,
     frameworks,
@@ -26,6 +27,7 @@ CASES = {
     f"{module.__name__.rpartition('.')[2]}: {name}": case
     for module in (
         assorted,
+        attempts,
         collectives,
         failures,
         frameworks,
