@@ -1,4 +1,3 @@
-# ruff: noqa: E501 - log lines are as long as they are
 """Several attempts, each in a file of its own."""
 
 from __future__ import annotations
