@@ -9,9 +9,11 @@ explains it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from ray_sentinel.evidence.logs.exits import signal_name
+from ray_sentinel.evidence.logs.lines import Origin
 from ray_sentinel.evidence.logs.records import Hit
 
 _TIERS: tuple[frozenset[str], ...] = (
@@ -47,6 +49,9 @@ _PRINTED_LATE = 60.0
 _AFTER_TIMEOUT = 2.0
 _BY_PREEMPTION = frozenset(
     {"node-fail", "actor-fail", "signal-kill", "unknown-death", "cancelled", "heartbeat-timeout"}
+)
+_PEER_WENT = re.compile(
+    r"ncclRemoteError|remote process exited|closed by (?:remote )?peer|[Cc]onnection reset by peer"
 )
 _NEAR_BYTES = 200_000
 _ABORTED = frozenset({"exit-abort", "srun-task-aborted"})
@@ -152,8 +157,19 @@ def _within(later: Hit, winner: Hit, seconds: float, *, unknown: bool) -> bool:
 
 
 def _before(later: Hit, winner: Hit) -> bool:
-    """In undated text: not after the winner in the same file."""
-    return later.file != winner.file
+    """In undated text: not after the winner in the same file.
+
+    Several processes' lines come in no order: who says that a peer went says that it was first.
+    """
+    if later.file != winner.file:
+        return True
+    return _PEER_WENT.search(winner.text) is not None and _others(later.origin, winner.origin)
+
+
+def _others(one: Origin, other: Origin) -> bool:
+    """Both name their process, and it is not the same."""
+    pids, ranks = (one.pid, other.pid), (one.rank, other.rank)
+    return any(None not in both and both[0] != both[1] for both in (pids, ranks))
 
 
 def ended_by_signal(hit: Hit) -> str:

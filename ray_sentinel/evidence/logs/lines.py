@@ -9,11 +9,11 @@ Launchers prefix each line with who printed it: Ray ``(TrainerActor pid=12, ip=1
 
 from __future__ import annotations
 
-import json
 import re
 
 import msgspec
 
+from ray_sentinel.evidence.logs.structured import named_fields, undocked
 from ray_sentinel.evidence.ranks import OTHER_RANK
 
 _ESCAPES = re.compile(
@@ -52,12 +52,17 @@ _SYSLOG = re.compile(
 )
 """The kernel's lines alone, and its own name stays: what other services print is no machine's."""
 _KUBE = re.compile(r"(?P<time>\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)) std(?:out|err) [FP] ")
+_STAMP = re.compile(
+    r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d) "
+    r"(?!\S{1,80} kernel: )"
+    r"|(?:\d{4}-\d\d-\d\d[ T]|[A-Z][a-z]{2} [ \d]\d )\d\d:\d\d:\d\d(?:[.,]\d{1,9})? "
+    r"(?=\([^()\n]{1,160}\bpid=\d|\[(?:rank|default)\d{1,6}\]:|\[\d+,\d+\]<std|"
+    r"(?:Killed|Segmentation fault|Bus error|Aborted|Illegal instruction)(?: \(core dumped\))?\s*$)"
+)
+"""What ``kubectl logs --timestamps``, ``docker logs -t`` and ``ts`` write; in the looser forms,
+which loggers write too, only before what no logger prints."""
 _ENDLESS = re.compile(r"(\d{18})\d+")
 """No number that means something has more digits; Python refuses to read one of thousands."""
-_DOCKER = re.compile(
-    r'\{"log": ?"(?P<log>(?:[^"\\]|\\.)*)", ?"stream": ?"(?P<stream>std(?:out|err))",'
-    r'.{0,400}?"time": ?"(?P<time>[^"]+)"\}\s*$'
-)
 _NCCL = re.compile(
     r"(?:\[[^\]]{10,30}\] |\d{4}-\d\d-\d\d[ T][\d:.,]{8,18} )?"
     r"(?P<host>[A-Za-z0-9][\w.-]*):(?P<pid>\d+):\d+ \[(?P<gpu>\d+)\] "
@@ -132,14 +137,14 @@ def parse_line(raw: str) -> Line:
     >>> parse_line("(Trainer pid=7, ip=10.0.0.2) [rank3]: boom [repeated 7x across cluster]").text
     'boom'
     """
-    text = strip_escapes(_undocked(raw) if raw.startswith('{"log":') else raw)
+    text = strip_escapes(undocked(raw) if raw.startswith('{"log":') else raw)
     text = _ENDLESS.sub(r"\1", text)
     repeated = 1
     if text.endswith((")", "]")) and (match := _REPEATED.search(text)):
         repeated, text = int(match.group(1)), text[: match.start()]
     start = 0
     found: dict[str, str] = {}
-    for _ in range(4):
+    for _ in range(5):
         match = _prefix(text, start)
         if match is None or match.end() == start:
             break
@@ -150,6 +155,8 @@ def parse_line(raw: str) -> Line:
                 found.setdefault({"of_role": "local"}.get(key, key), value)
         start = match.end()
     body = text[start:]
+    if body.startswith("{"):
+        found = {**named_fields(body), **found}
     if "rank" not in found and "ank" in body and (rank := _rank_in(body, "task" in found)):
         found["rank"] = rank
     if "task" in found and "local" not in found:
@@ -163,18 +170,6 @@ def _rank_in(body: str, numbered: bool) -> str | None:
     if match is None or OTHER_RANK.search(match.group()):
         return None
     return match["rank"]
-
-
-def _undocked(raw: str) -> str:
-    """A line of Docker's json-file driver as the kubelet's own format would have it."""
-    match = _DOCKER.match(raw)
-    if match is None:
-        return raw
-    try:
-        log = json.loads(f'"{match["log"]}"')
-    except ValueError:
-        return raw  # cut or damaged: better as it stands than not at all
-    return f"{match['time']} {match['stream']} F {log}".rstrip("\n").replace("\n", " ")
 
 
 def _prefix(text: str, at: int) -> re.Match[str] | None:
@@ -192,6 +187,7 @@ def _prefix(text: str, at: int) -> re.Match[str] | None:
     if first.isdigit():
         return (
             _KUBE.match(text, at)
+            or (_STAMP.match(text) if not at else None)
             or _SRUN.match(text, at)
             or _HOST.match(text, at)
             or _NCCL.match(text, at)
@@ -202,6 +198,7 @@ def _prefix(text: str, at: int) -> re.Match[str] | None:
     if first.isalpha():
         return (
             _NCCL.match(text, at)
+            or (_STAMP.match(text) if not at else None)
             or _COMPOSE.match(text, at)
             or _HOST.match(text, at)
             or _SYSLOG.match(text, at)
