@@ -42,7 +42,7 @@ _MPI = re.compile(r"\[\d+,(?P<task>\d+)\]<std(?:out|err)>: ?")
 _SRUN = re.compile(r" {0,4}(?P<task>\d{1,5}): (?=\S|  |$)")
 _HOST = re.compile(
     r"(?!E[A-Z]\d{4}: )"  # an error code of Ascend's libraries
-    r"(?P<host>\d{1,3}(?:\.\d{1,3}){3}|[A-Za-z][A-Za-z0-9]*(?:[-.][A-Za-z0-9]+)*-?\d+): (?=\S)"
+    r"(?P<host>\d{1,3}(?:\.\d{1,3}){3}|[A-Za-z][A-Za-z0-9]*(?:[-.][A-Za-z0-9]+)*-?\d+): (?=\S|  )"
 )
 _POD = re.compile(r"\[pod/(?P<host>[^/\]\s]+)/[^\]\s]+\] ")
 _COMPOSE = re.compile(r"(?P<host>[A-Za-z][\w.-]*\d)\s{1,12}\| ")
@@ -145,7 +145,7 @@ def parse_line(raw: str) -> Line:
     start = 0
     found: dict[str, str] = {}
     for _ in range(5):
-        match = _prefix(text, start)
+        match = launcher_prefix(text, start)
         if match is None or match.end() == start:
             break
         if match.re is _SRUN and not found.keys().isdisjoint(("rank", "task", "local")):
@@ -172,7 +172,8 @@ def _rank_in(body: str, numbered: bool) -> str | None:
     return match["rank"]
 
 
-def _prefix(text: str, at: int) -> re.Match[str] | None:
+def launcher_prefix(text: str, at: int) -> re.Match[str] | None:
+    """What a launcher or a collector of logs wrote at ``at``; None where nothing is known there."""
     first = text[at : at + 1]
     if first == "(":
         return _RAY_SYSTEM.match(text, at) or _RAY.match(text, at)
