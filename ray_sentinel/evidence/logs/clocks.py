@@ -14,6 +14,7 @@ import msgspec
 from ray_sentinel.evidence.logs.records import FileFacts
 
 _HALF_HOUR = 1800.0
+FARTHEST_ZONE = 14 * 3600.0
 _HALF_YEAR = 180 * 86_400.0
 _SAME_JOB = 14 * 86_400.0
 """The logs of one job end within so many seconds of each other."""
@@ -21,6 +22,11 @@ _SLACK = 240.0
 _REQUEUED = 600.0
 """So soon after its end a job is started again."""
 _SOME_STEPS = 3
+
+
+def round_zone(seconds: float) -> float:
+    """The nearest difference that two time zones may have."""
+    return round(seconds / _HALF_HOUR) * _HALF_HOUR
 
 
 def clock_shifts(files: Sequence[FileFacts]) -> list[float]:
@@ -64,10 +70,10 @@ def _shift(first: float | None, last: float | None, to_first: float, to_last: fl
     if first is None or last is None:
         return 0.0
     begin, end = to_first - first, to_last - last
-    whole = round(end / _HALF_HOUR) * _HALF_HOUR
+    whole = round_zone(end)
     if (
         whole
-        and abs(whole) <= 14 * 3600
+        and abs(whole) <= FARTHEST_ZONE
         and abs(end - whole) < _SLACK
         and abs(begin - whole) < _SLACK
     ):

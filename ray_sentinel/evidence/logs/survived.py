@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ray_sentinel.evidence.logs.causes import ANYTIME, tier
+from ray_sentinel.evidence.logs.clocks import FARTHEST_ZONE, round_zone
 from ray_sentinel.evidence.logs.records import FileFacts, Hit
 from ray_sentinel.evidence.logs.timeline import (
     SURVIVED_STEPS,
@@ -12,6 +13,8 @@ from ray_sentinel.evidence.logs.timeline import (
     steps_after,
     steps_between,
 )
+
+_SAME_MOMENT = 60.0
 
 
 def split_survived(
@@ -51,18 +54,25 @@ def _long_past(
     failures = sorted(hit.time for hit in fatal if hit.time is not None)
     dated = [(when, hit) for hit in lasting if (when := _latest(hit)) is not None]
     for when, hit in sorted(dated, key=lambda item: item[0], reverse=True):
-        if begin is not None and when < begin - ANYTIME:
-            yield hit
-            continue
         until = min((at for at in failures if at >= when), default=end)
-        if (
-            until is not None
-            and until - when > ANYTIME
-            and steps_between(when, until, training) >= SURVIVED_STEPS
-        ):
+        if until is not None and _is_past(when, until, begin, training):
             yield hit
         else:
             failures.append(when)
+
+
+def _is_past(record: float, failure: float, begin: float | None, training: Training) -> bool:
+    """Long before the job, or long before the failure with training going on in between."""
+    if begin is not None and record < begin - ANYTIME:
+        return not _other_zone(record, failure)
+    made = steps_between(record, failure, training)
+    return failure - record > ANYTIME and made >= SURVIVED_STEPS
+
+
+def _other_zone(record: float, failure: float) -> bool:
+    """Written when the job failed, on a clock some hours off: ``dmesg -T`` gives local times."""
+    apart = failure - record
+    return 0 < apart < FARTHEST_ZONE and abs(apart - round_zone(apart)) < _SAME_MOMENT
 
 
 def _latest(hit: Hit) -> float | None:

@@ -45,6 +45,11 @@ CASES: dict[str, Case] = {
             "xid 31": _XID.format(code=31),
         }.items()
     },
+    "a record in the machine's own time zone": Case(
+        "oom-host",
+        {"node": "n09"},
+        _with_kernel(minutes(), "[Sat Mar  1 02:10:40 2025] " + _OOM.format(name="python")),
+    ),
     "a machine lost at the end": Case(
         "gpu-lost",
         ANYBODY,
