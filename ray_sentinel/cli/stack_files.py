@@ -15,7 +15,9 @@ import msgspec
 from ray_sentinel.cli.named_paths import is_folder, regular
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.stacks import Reader, by_process, classify_process, kernel
+from ray_sentinel.evidence.stacks import text as tx
 from ray_sentinel.evidence.stacks.formats import named, parse, recognise
+from ray_sentinel.evidence.stacks.prefixes import without_prefixes
 from ray_sentinel.evidence.stacks.same import refers_to, unfold
 from ray_sentinel.evidence.stacks.sources import (
     Source,
@@ -174,7 +176,8 @@ def _read(
     if len(data) > MAX_BYTES:
         files.skipped.append(f"{path}: only the first {MAX_BYTES >> 20} MiB are read")
         data = data[:MAX_BYTES]
-    text = _with_equal_stacks(path, data.decode("utf-8", "replace"))
+    raw = _with_equal_stacks(path, tx.decode(data))
+    text = without_prefixes(raw)
     source = from_path(str(path))
     if recognise(text) is None and named(source.tool) is None:
         files.skipped.append(f"{path}: holds no stacks")
@@ -183,7 +186,7 @@ def _read(
     host = source.host or (_of_one_host(path, text, stems) if unknown else "")
     traces = parse(text, ProcessId(host, source.pid), hint=source.tool)
     files.read.append(str(path))
-    return tuple(_ranked(trace, source, text, ranks) for trace in traces)
+    return tuple(_ranked(trace, source, raw, ranks) for trace in traces)
 
 
 def _with_equal_stacks(path: Path, text: str) -> str:

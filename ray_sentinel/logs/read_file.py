@@ -23,6 +23,7 @@ from ray_sentinel.logs.reading import (
     open_log,
     read_chunks,
 )
+from ray_sentinel.logs.salvage import Salvage
 
 WHOLE = 24 << 20
 """A file of so many bytes, looked at closely all over, is read for steps in whole too."""
@@ -55,7 +56,8 @@ class FileMap(msgspec.Struct):
             return None
         begin = self.offsets[chunk]
         try:
-            with open_log(Path(self.path), self.packed) as file:
+            with open_log(Path(self.path), self.packed) as opened:
+                file = Salvage(opened)
                 file.seek(begin)
                 return self.lines[chunk] + count_lines(file, offset - begin)
         except READ_ERRORS:
@@ -85,15 +87,13 @@ def read_file(
     try:
         where.packed = compression(item.path)
         scanner.year = _dated_year(item.path, where.packed) or scanner.year
-        said = _read(item, where, scanner, reach, advance)
+        said, problem = _read(item, where, scanner, reach, advance)
     except InputError as error:
         return FileAnswer(FileFacts(file=item.file, problem=str(error)), where)
     except READ_ERRORS as error:
-        facts = scanner.result()
-        facts.problem = f"could be read only in part ({error}); what was read is used"
-        return FileAnswer(facts, where)
+        return FileAnswer(FileFacts(file=item.file, problem=f"cannot be read ({error})"), where)
     facts = scanner.result()
-    facts.sampled = said
+    facts.sampled, facts.problem = said, problem
     return FileAnswer(facts, where)
 
 
@@ -103,17 +103,24 @@ def _read(
     scanner: Scanner,
     reach: Reach | None,
     advance: Callable[[int], None],
-) -> str:
-    with open_log(item.path, where.packed) as file:
+) -> tuple[str, str]:
+    """What was left out, and what could not be read."""
+    with open_log(item.path, where.packed) as opened:
+        file = Salvage(opened)
+        start = file.text_start()
         if is_binary(file.read(4096)):
             raise InputError("is binary, not a log: left out")
-        file.seek(0)
+        file.seek(start)
         reader = _Reader(scanner, where, reach, None if where.packed else item.file.size)
-        for offset, data in read_chunks(file):
+        for offset, data in read_chunks(file, start):
             reader.take(offset, data)
             advance(0 if where.packed else len(data))
         reader.finish()
-    return reader.said
+    if not file.problem:
+        return reader.said, ""
+    if not where.offsets:
+        return "", f"cannot be read ({file.problem})"
+    return reader.said, f"could be read only in part ({file.problem}); what was read is used"
 
 
 class _Reader:
@@ -177,7 +184,8 @@ class _Reader:
             return
         near_end = final or (self.size is not None and offset + len(data) > self.size - _STEP_TAIL)
         if near_end:
-            start = data.find(b"\n", max(0, len(data) - _STEP_TAIL)) + 1
+            cut = len(data) - _STEP_TAIL
+            start = data.find(b"\n", cut) + 1 if cut > 0 else 0
             self.scanner.sample(data[start:], offset + start)
         else:
             window = self.window if offset else _STEP_HEAD
@@ -186,7 +194,8 @@ class _Reader:
 
 def _dated_year(path: Path, packed: str) -> int | None:
     """The year that the file's own full dates give, from its two ends."""
-    with open_log(path, packed) as file:
+    with open_log(path, packed) as opened:
+        file = Salvage(opened)
         text = file.read(_ENDS)
         if not packed:
             file.seek(max(0, path.stat().st_size - _ENDS))

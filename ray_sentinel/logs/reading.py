@@ -12,7 +12,7 @@ import lzma
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Protocol
 
 from ray_sentinel.logs.zst import open_zst
 
@@ -33,6 +33,16 @@ _MAGIC = (
 )
 _TEXT = bytes({7, 8, 9, 10, 12, 13, 27} | set(range(0x20, 0x7F)) | set(range(0x80, 0x100)))
 READ_ERRORS = (OSError, EOFError, lzma.LZMAError, zlib.error)
+
+
+class Readable(Protocol):
+    """What chunks are read from."""
+
+    def read(self, size: int, /) -> bytes:
+        """At most ``size`` bytes."""
+
+    def seek(self, at: int, /) -> Any:
+        """Go on at ``at``."""
 
 
 def compression(path: Path) -> str:
@@ -57,7 +67,7 @@ def open_log(path: Path, packed: str) -> IO[bytes]:
 
 
 def read_chunks(
-    file: IO[bytes], start: int = 0, end: int | None = None, chunk: int = CHUNK
+    file: Readable, start: int = 0, end: int | None = None, chunk: int = CHUNK
 ) -> Iterator[tuple[int, bytes]]:
     """(offset, bytes of whole lines) from ``start`` to ``end``.
 
@@ -91,7 +101,7 @@ def read_chunks(
         rest = block[cut:]
 
 
-def _skip_line(file: IO[bytes], position: int, end: int | None) -> tuple[int, bytes]:
+def _skip_line(file: Readable, position: int, end: int | None) -> tuple[int, bytes]:
     """Move to the end of an endless line; keep what follows it. (-1, b"") at the file's end."""
     tail = b""
     while True:
@@ -117,7 +127,7 @@ def line_start(file: IO[bytes], at: int) -> int:
     return at + cut if cut >= 0 else at
 
 
-def count_lines(file: IO[bytes], end: int) -> int:
+def count_lines(file: Readable, end: int) -> int:
     """The number (from 1) of the line that begins at ``end``."""
     number, position = 1, 0
     while position < end:

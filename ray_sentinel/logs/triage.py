@@ -71,7 +71,7 @@ def triage_path(
 def _was_read(answer: FileAnswer) -> bool:
     """Blank lines are a log too: of a job that ended without a word."""
     facts = answer.facts
-    return bool(facts.last_line) or (not facts.problem and facts.file.size > 0)
+    return bool(answer.where.offsets) or (not facts.problem and facts.file.size > 0)
 
 
 def _nothing_read(root: Path, answers: Sequence[FileAnswer]) -> str:

@@ -16,7 +16,6 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from http.client import HTTPException
 from typing import cast, get_args
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -227,5 +226,5 @@ class Notifier:
 
 def _public(name: str) -> str:
     """A webhook's address holds its secret: only its host is said."""
-    parts = urlsplit(name)
-    return f"{parts.scheme}://{parts.hostname}/..." if parts.hostname else name
+    parts = address(name)
+    return f"{parts.scheme}://{parts.hostname}/..." if parts is not None else name

@@ -9,15 +9,16 @@ import msgspec
 from ray_sentinel.evidence.logs.answer import answer
 from ray_sentinel.evidence.logs.case import Case, LineNumber, Question
 from ray_sentinel.evidence.logs.catalogue import Catalogue
-from ray_sentinel.evidence.logs.causes import class_of, first_cause, is_trouble, split_survived
+from ray_sentinel.evidence.logs.causes import class_of, first_cause, is_trouble
+from ray_sentinel.evidence.logs.clocks import clock_shifts, shifted
 from ray_sentinel.evidence.logs.cut import as_cut, went_on
+from ray_sentinel.evidence.logs.launchers import ended_by_srun, without_tasks
 from ray_sentinel.evidence.logs.outcome import find_ending, silence
 from ray_sentinel.evidence.logs.records import FileFacts, Hit
+from ray_sentinel.evidence.logs.survived import split_survived
 from ray_sentinel.evidence.logs.timeline import (
-    clock_shifts,
     find_training,
     last_phase,
-    shifted,
     slowdown,
 )
 from ray_sentinel.model.triage import Outcome, Triage
@@ -35,9 +36,11 @@ def analyse(
     question = question or Question()
     shifts = clock_shifts(files)
     moved = [shifted(facts, by) for facts, by in zip(files, shifts, strict=True)]
+    moved = without_tasks(moved)
     training = find_training(moved)
     ending = find_ending(moved, training, question.now, live=question.live)
     real = [h for f in moved for h in f.hits if h.signature.role not in ("harmless", "note")]
+    real = ended_by_srun(real, catalogue.get("srun-task-ended"))
     before, after = ending.split(real)
     fatal, survived = split_survived(before, moved, training, ending.completed)
     case = Case(

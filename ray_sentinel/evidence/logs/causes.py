@@ -9,11 +9,12 @@ explains it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from ray_sentinel.evidence.logs.exits import signal_name
-from ray_sentinel.evidence.logs.records import FileFacts, Hit
-from ray_sentinel.evidence.logs.timeline import SURVIVED_STEPS, Training, steps_after
+from ray_sentinel.evidence.logs.lines import Origin
+from ray_sentinel.evidence.logs.records import Hit
 
 _TIERS: tuple[frozenset[str], ...] = (
     frozenset({"gpu-lost", "oom-host", "node-fail"}),
@@ -42,12 +43,15 @@ _TIERS: tuple[frozenset[str], ...] = (
     frozenset({"hang", "throughput-degradation"}),
     frozenset({"unknown-death"}),
 )
-_ANYTIME = 900.0
+ANYTIME = 900.0
 """A machine's own record (kernel, scheduler) explains a failure up to so many seconds around it."""
 _PRINTED_LATE = 60.0
 _AFTER_TIMEOUT = 2.0
 _BY_PREEMPTION = frozenset(
     {"node-fail", "actor-fail", "signal-kill", "unknown-death", "cancelled", "heartbeat-timeout"}
+)
+_PEER_WENT = re.compile(
+    r"ncclRemoteError|remote process exited|closed by (?:remote )?peer|[Cc]onnection reset by peer"
 )
 _NEAR_BYTES = 200_000
 _ABORTED = frozenset({"exit-abort", "srun-task-aborted"})
@@ -74,20 +78,6 @@ def is_trouble(hit: Hit) -> bool:
 def in_order(hits: Sequence[Hit]) -> list[Hit]:
     """By time; undated ones of a file follow the dated one before them, else they come first."""
     return sorted(hits, key=lambda h: (h.time if h.time is not None else 0.0, h.file, h.offset))
-
-
-def split_survived(
-    hits: Sequence[Hit], files: Sequence[FileFacts], training: Training, completed: bool
-) -> tuple[list[Hit], list[Hit]]:
-    """(those that training did not survive, those that it did)."""
-    needed = 1 if completed else SURVIVED_STEPS
-    fatal: list[Hit] = []
-    survived: list[Hit] = []
-    for hit in hits:
-        lasting = hit.signature.kind == "nan-loss" or tier(hit.signature.kind) == 0
-        after = steps_after(hit, files, training) if not lasting or completed else 0
-        (survived if after >= needed else fatal).append(hit)
-    return fatal, survived
 
 
 def first_cause(hits: Sequence[Hit], started: bool) -> Hit | None:
@@ -126,7 +116,7 @@ def _explains(later: Hit, winner: Hit, started: bool) -> bool:
         dead = winner.groups.get("pid", "")
         return dead.isdigit() and later.origin.pid == int(dead)
     if kind == "preempted" and told in _BY_PREEMPTION:
-        return _within(later, winner, _ANYTIME, unknown=True)
+        return _within(later, winner, ANYTIME, unknown=True)
     if later.signature.role == "symptom" and winner.signature.role == "cause":
         return False
     if rank == old:
@@ -134,7 +124,7 @@ def _explains(later: Hit, winner: Hit, started: bool) -> bool:
     if rank > old:
         return False
     if rank == 0:
-        return _within(later, winner, _ANYTIME, unknown=True)
+        return _within(later, winner, ANYTIME, unknown=True)
     if kind == "cancelled":
         return told in ("signal-kill", "actor-fail", "unknown-death") and _within(
             later, winner, _PRINTED_LATE, unknown=True
@@ -167,8 +157,19 @@ def _within(later: Hit, winner: Hit, seconds: float, *, unknown: bool) -> bool:
 
 
 def _before(later: Hit, winner: Hit) -> bool:
-    """In undated text: not after the winner in the same file."""
-    return later.file != winner.file
+    """In undated text: not after the winner in the same file.
+
+    Several processes' lines come in no order: who says that a peer went says that it was first.
+    """
+    if later.file != winner.file:
+        return True
+    return _PEER_WENT.search(winner.text) is not None and _others(later.origin, winner.origin)
+
+
+def _others(one: Origin, other: Origin) -> bool:
+    """Both name their process, and it is not the same."""
+    pids, ranks = (one.pid, other.pid), (one.rank, other.rank)
+    return any(None not in both and both[0] != both[1] for both in (pids, ranks))
 
 
 def ended_by_signal(hit: Hit) -> str:

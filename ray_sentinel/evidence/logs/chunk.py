@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Iterable
 
 import msgspec
@@ -15,6 +16,10 @@ BLOCK = 48 * 1024
 """Bytes after a header that may belong to its block."""
 _BACK = 6000
 """Bytes around a line in which a dated line is looked for."""
+_PIECE = 8192
+"""Bytes in which all dated lines are looked up at once, when one is asked for."""
+_TIME_IN = 200
+"""Bytes of a line that are looked at for its time."""
 
 
 class When(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,6 +38,8 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
     data: bytes
     base: int
     year: int
+    dated: dict[int, list[tuple[int, float]]] = {}
+    """The pieces looked at so far: the offsets of their dated lines, with their times."""
 
     def line(self, start: int, at: int) -> bytes:
         """The line from ``start`` on; of a long one what is around ``at``."""
@@ -69,10 +76,43 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
         own = parse_time(text, self.year)
         if own is not None:
             return When(time=own, own=True)
-        end = self.data.find(b"\n", start)
-        after = self.data[end + 1 : end + 1 + _BACK].split(b"\n") if end >= 0 else []
-        before = self.data[max(0, start - _BACK) : start].split(b"\n")
-        return When(time=first_time(reversed(before), self.year), next=first_time(after, self.year))
+        end = self.data.find(b"\n", start) + 1
+        return When(time=self._last_before(start), next=self._first_from(end) if end else None)
+
+    def _last_before(self, start: int) -> float | None:
+        least = max(0, start - _BACK)
+        for number in range(start // _PIECE, least // _PIECE - 1, -1):
+            found = self._piece(number)
+            at = bisect.bisect_left(found, (start,)) - 1
+            if at >= 0:
+                return found[at][1] if found[at][0] >= least else None
+        return None
+
+    def _first_from(self, start: int) -> float | None:
+        most = min(start + _BACK, len(self.data))
+        for number in range(start // _PIECE, most // _PIECE + 1):
+            found = self._piece(number)
+            at = bisect.bisect_left(found, (start,))
+            if at < len(found):
+                return found[at][1] if found[at][0] < most else None
+        return None
+
+    def _piece(self, number: int) -> list[tuple[int, float]]:
+        if number not in self.dated:
+            self.dated[number] = self._dated_in(number * _PIECE, (number + 1) * _PIECE)
+        return self.dated[number]
+
+    def _dated_in(self, at: int, end: int) -> list[tuple[int, float]]:
+        data, found = self.data, []
+        at = data.find(b"\n", at - 1) + 1 or len(data) if at else 0
+        while at < min(end, len(data)):
+            stop = data.find(b"\n", at)
+            stop = len(data) if stop < 0 else stop
+            when = first_time((data[at : min(stop, at + _TIME_IN)],), self.year)
+            if when is not None:
+                found.append((at, when))
+            at = stop + 1
+        return found
 
 
 def split_lines(data: bytes) -> list[tuple[int, bytes]]:
@@ -87,7 +127,7 @@ def split_lines(data: bytes) -> list[tuple[int, bytes]]:
 def first_time(lines: Iterable[bytes], year: int) -> float | None:
     """Unix seconds of the first of ``lines`` that bears a time, or None."""
     for raw in lines:
-        when = parse_time(raw[:200].decode("utf-8", "replace"), year) if raw else None
+        when = parse_time(raw[:_TIME_IN].decode("utf-8", "replace"), year) if raw else None
         if when is not None:
             return when
     return None

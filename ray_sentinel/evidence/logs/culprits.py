@@ -7,88 +7,25 @@ named where the lines do not tell: an innocent rank named is worse than a culpri
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 from ray_sentinel.evidence.logs.causes import ended_by_signal
+from ray_sentinel.evidence.logs.launchers import TORCHRUN, is_of_srun
 from ray_sentinel.evidence.logs.lines import NOBODY, Origin
 from ray_sentinel.evidence.logs.mask import mask
+from ray_sentinel.evidence.logs.people import People, may_be, named_by, same_place
 from ray_sentinel.evidence.logs.records import FileFacts, Hit
 from ray_sentinel.evidence.logs.watchdog import laggards
 from ray_sentinel.model.triage import LogCulprit
 
-_IP = re.compile(r"\b(?:ip|IP|address|IP address)[:=]? ?(\d{1,3}(?:\.\d{1,3}){3})\b")
 _COMMON_FATE = frozenset(
     {"config", "missing-env", "etcd", "rendezvous", "topology-change", "cancelled", "preempted"}
 )
-_SRUN = re.compile(r"\berror: [\w.-]+: tasks? \d")
-_TORCHRUN = frozenset({"child-failed", "exit-by-launcher"})
 _SAME_EVENT = 120.0
 """Seconds within which two lines of one class tell of the same failure."""
 _WAITING = frozenset({"nccl-timeout", "hang"})
 _BY_WATCHDOG = frozenset({"nccl-dump-signal", "nccl-watchdog-exception"})
 """Lines that tell that a watchdog made its process abort: it only waited for another one."""
-
-
-class People:
-    """Which pid is which rank on which host, as far as any line said."""
-
-    def __init__(self, files: Sequence[FileFacts]) -> None:
-        self._by_pid: dict[int, list[Origin]] = {}
-        self._by_rank: dict[int, list[Origin]] = {}
-        self.one_node = _one_node(files)
-        """As far as the logs tell, the job runs on a single node."""
-        ranks = {h.origin.rank for f in files for h in f.hits} - {None}
-        self._several = len(ranks) > 1
-        for facts in files:
-            for origin in facts.people:
-                self._learn(origin.filled(facts.file.origin))
-            if facts.file.origin.pid is not None or facts.file.origin.rank is not None:
-                self._learn(facts.file.origin)
-            for hit in facts.hits:
-                if hit.origin.rank is not None and (hit.origin.pid is not None or hit.origin.host):
-                    self._learn(hit.origin)
-                if hit.groups.get("pid") and hit.signature.accuses == "named":
-                    self._learn(_groups(hit))
-
-    def _learn(self, origin: Origin) -> None:
-        if origin.pid is not None:
-            self._by_pid.setdefault(origin.pid, []).append(origin)
-        if origin.rank is not None:
-            self._by_rank.setdefault(origin.rank, []).append(origin)
-
-    def device_rank(self, origin: Origin) -> int | None:
-        """The local rank whose device a nameless process of a job of several ranks speaks of.
-
-        Launchers give local rank N device N. Device 0 tells nothing: a process that is shown a
-        single device calls it 0.
-        """
-        nameless = origin.rank is None and origin.pid is None and origin.gpu.isdigit()
-        return int(origin.gpu) or None if nameless and self._several else None
-
-    def complete(self, origin: Origin) -> Origin:
-        """``origin`` with what else is known of the same process."""
-        found = origin
-        if origin.pid is not None:
-            for other in self._by_pid.get(origin.pid, ()):
-                if _same_place(found, other):
-                    found = found.filled(other)
-        elif origin.rank is not None:
-            for other in self._by_rank.get(origin.rank, ()):
-                found = found.filled(other)
-        return found
-
-
-def _one_node(files: Sequence[FileFacts]) -> bool:
-    places = {f.file.origin.host or f.file.origin.ip for f in files} - {""}
-    said = {f.facts["nodes"] for f in files if "nodes" in f.facts}
-    return len(places) <= 1 and said <= {"1"}
-
-
-def _same_place(one: Origin, other: Origin) -> bool:
-    return not (one.ip and other.ip and one.ip != other.ip) and not (
-        one.host and other.host and one.host != other.host
-    )
 
 
 def name_culprits(
@@ -108,7 +45,7 @@ def name_culprits(
     if origin.rank is None and origin.pid is None and origin.local_rank is None:
         origin = _joined(origin, _said_again(cause, hits, files))
     if _empty(origin):
-        origin = _by_exit(kind, hits)
+        origin = _by_exit(kind, hits, cause.origin)
     if _empty(origin):
         return ()
     return (_culprit(origin, people, _reason(cause)),)
@@ -134,7 +71,7 @@ def _accused(cause: Hit, hits: Iterable[Hit]) -> list[Origin]:
 
 
 def _spoken_of(cause: Hit, files: Sequence[FileFacts]) -> Origin:
-    named = _groups(cause)
+    named = named_by(cause)
     own = cause.origin.filled(files[cause.file].file.origin)
     if cause.signature.accuses == "nobody":
         return NOBODY
@@ -168,26 +105,7 @@ def _near(one: Hit, other: Hit) -> bool:
 
 def _joined(known: Origin, again: Origin) -> Origin:
     """What another line says of the same thing, unless it speaks of another place."""
-    return known.filled(again) if _empty(known) or _same_place(known, again) else known
-
-
-def _groups(hit: Hit) -> Origin:
-    def number(key: str) -> int | None:
-        text = hit.groups.get(key, "")
-        return int(text) if text.isdigit() else None
-
-    ip = hit.groups.get("ip", "")
-    if not ip and (match := _IP.search(hit.text)):
-        ip = match.group(1)
-    return Origin(
-        rank=number("rank"),
-        local_rank=number("local"),
-        pid=number("pid"),
-        ip=ip,
-        host=hit.groups.get("host", ""),
-        actor=hit.groups.get("actor", ""),
-        gpu=hit.groups.get("gpu", ""),
-    )
+    return known.filled(again) if _empty(known) or same_place(known, again) else known
 
 
 def _agree(one: Origin, other: Origin) -> bool:
@@ -199,29 +117,31 @@ def _ranked(hit: Hit, origin: Origin, hits: Sequence[Hit]) -> Origin:
 
     The rank is then the one whose end the launcher saw first.
     """
-    if hit.exit is not None or not _SRUN.search(hit.text):
+    if not is_of_srun(hit):
         return origin
     roots = [h for h in hits if h.exit is not None and h.exit.root]
     if roots:
         return min(roots, key=lambda h: h.time if h.time is not None else 0.0).origin
-    if any(h.signature.id in _TORCHRUN for h in hits):
+    if any(h.signature.id in TORCHRUN for h in hits):
         return Origin(host=origin.host, ip=origin.ip)
     return origin
 
 
-def _by_exit(kind: str, hits: Sequence[Hit]) -> Origin:
+def _by_exit(kind: str, hits: Sequence[Hit], cause: Origin) -> Origin:
     """The first failed rank as the launcher saw it, for a cause whose line names no process."""
     if kind in _COMMON_FATE:
         return NOBODY
     rows = [hit for hit in hits if hit.exit is not None and hit.exit.root]
+    rows = [hit for hit in rows if may_be(hit.origin, cause)]
     rows = [hit for hit in rows if ended_by_signal(hit) not in ("SIGTERM", "SIGINT", "SIGABRT")]
     if rows:
         return rows[0].origin
     exits = [hit for hit in hits if hit.signature.id in ("exit-by-signal", "exit-code")]
     named = [hit for hit in exits if "pid" in hit.groups or "rank" in hit.groups]
+    named = [hit for hit in named if may_be(hit.origin, cause)]
     if not named:
         return NOBODY
-    return _ranked(named[0], _groups(named[0]).filled(named[0].origin), hits)
+    return _ranked(named[0], named_by(named[0]).filled(named[0].origin), hits)
 
 
 def _empty(origin: Origin) -> bool:

@@ -24,6 +24,13 @@ _WORDS = {
     "FATAL": "error",
 }
 _FRONT = 110
+_FIELD = re.compile(
+    r'(?:"(?:severity|level|levelname|log_level|lvl)": ?"|(?:^|\s)(?:severity|level|lvl)="?)'
+    r"(?P<word>debug|trace|info|notice|warning|warn|error|critical|fatal)\b",
+    re.IGNORECASE,
+)
+"""In JSON the field may stand anywhere, in logfmt near the front."""
+_REACH = 4000
 
 
 def level(text: str) -> str:
@@ -32,6 +39,9 @@ def level(text: str) -> str:
     >>> level("[2024-05-01 10:00:00,123 E 12 34] (raylet) x.cc:1: y")
     'error'
     """
+    field = _FIELD.search(text, 0, _REACH if text[:1] == "{" else _FRONT)
+    if field is not None:
+        return _WORDS[field["word"].upper()]
     match = _LEVEL.search(text, 0, _FRONT)
     if match is None:
         return ""

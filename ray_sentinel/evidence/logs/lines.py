@@ -9,10 +9,12 @@ Launchers prefix each line with who printed it: Ray ``(TrainerActor pid=12, ip=1
 
 from __future__ import annotations
 
-import json
 import re
 
 import msgspec
+
+from ray_sentinel.evidence.logs.structured import named_fields, undocked
+from ray_sentinel.evidence.ranks import OTHER_RANK
 
 _ESCAPES = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?"
@@ -30,12 +32,17 @@ _RAY_SYSTEM = re.compile(
     r"\((?P<name>raylet|gcs_server|autoscaler|monitor)(?:, ip=(?P<ip>[0-9A-Fa-f.:]+)| \+[\w]+)?\) ?"
 )
 _RANK = re.compile(r"\[rank[ _-]?(?P<rank>\d+)\]:? ?", re.IGNORECASE)
-_ROLE = re.compile(r"\[(?P<role>[a-zA-Z_]+)(?P<local>\d+)\]: ?")
-_MPI = re.compile(r"\[\d+,(?P<rank>\d+)\]<std(?:out|err)>: ?")
-_SRUN = re.compile(r" {0,4}(?P<rank>\d{1,5}): (?=\S|  |$)")
+_ROLE = re.compile(
+    r"\[(?:default(?P<local>\d{1,3})\]: ?"
+    r"|(?!step|iter|epoch|batch|node|gpu|layer|stage)[a-z_]+(?P<of_role>\d{1,3})\]:(?! \S))",
+    re.IGNORECASE,
+)
+"""torchrun writes the role and the local rank, no blank behind them: ``[step100]: `` is text."""
+_MPI = re.compile(r"\[\d+,(?P<task>\d+)\]<std(?:out|err)>: ?")
+_SRUN = re.compile(r" {0,4}(?P<task>\d{1,5}): (?=\S|  |$)")
 _HOST = re.compile(
     r"(?!E[A-Z]\d{4}: )"  # an error code of Ascend's libraries
-    r"(?P<host>\d{1,3}(?:\.\d{1,3}){3}|[A-Za-z][A-Za-z0-9]*(?:[-.][A-Za-z0-9]+)*-?\d+): (?=\S)"
+    r"(?P<host>\d{1,3}(?:\.\d{1,3}){3}|[A-Za-z][A-Za-z0-9]*(?:[-.][A-Za-z0-9]+)*-?\d+): (?=\S|  )"
 )
 _POD = re.compile(r"\[pod/(?P<host>[^/\]\s]+)/[^\]\s]+\] ")
 _COMPOSE = re.compile(r"(?P<host>[A-Za-z][\w.-]*\d)\s{1,12}\| ")
@@ -45,18 +52,24 @@ _SYSLOG = re.compile(
 )
 """The kernel's lines alone, and its own name stays: what other services print is no machine's."""
 _KUBE = re.compile(r"(?P<time>\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)) std(?:out|err) [FP] ")
+_STAMP = re.compile(
+    r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d) "
+    r"(?!\S{1,80} kernel: )"
+    r"|(?:\d{4}-\d\d-\d\d[ T]|[A-Z][a-z]{2} [ \d]\d )\d\d:\d\d:\d\d(?:[.,]\d{1,9})? "
+    r"(?=\([^()\n]{1,160}\bpid=\d|\[(?:rank|default)\d{1,6}\]:|\[\d+,\d+\]<std|"
+    r"(?:Killed|Segmentation fault|Bus error|Aborted|Illegal instruction)(?: \(core dumped\))?\s*$)"
+)
+"""What ``kubectl logs --timestamps``, ``docker logs -t`` and ``ts`` write; in the looser forms,
+which loggers write too, only before what no logger prints."""
 _ENDLESS = re.compile(r"(\d{18})\d+")
 """No number that means something has more digits; Python refuses to read one of thousands."""
-_DOCKER = re.compile(
-    r'\{"log": ?"(?P<log>(?:[^"\\]|\\.)*)", ?"stream": ?"(?P<stream>std(?:out|err))",'
-    r'.{0,400}?"time": ?"(?P<time>[^"]+)"\}\s*$'
-)
 _NCCL = re.compile(
     r"(?:\[[^\]]{10,30}\] |\d{4}-\d\d-\d\d[ T][\d:.,]{8,18} )?"
     r"(?P<host>[A-Za-z0-9][\w.-]*):(?P<pid>\d+):\d+ \[(?P<gpu>\d+)\] "
     r"(?=(?:\[[^\]]*\] )?(?:[^\s:]{1,200}:\d+ )?NCCL|[^\s:]{1,200}\.(?:cc|cu|h):\d+ WARN )"
 )
 _IN_TEXT = re.compile(r"\[(?:[^\]\n]{0,80} )?[Rr]ank[ :=]?\s?(?P<rank>\d+)\]")
+_PLAIN = re.compile(r"\[[Rr]ank (?P<rank>\d+)\]")
 _PID_TAIL = re.compile(r"\(pid=(?P<pid>\d+)(?:, ip=(?P<ip>[0-9A-Fa-f.:]+))?")
 
 
@@ -70,6 +83,8 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     host: str = ""
     actor: str = ""
     gpu: str = ""
+    task: int | None = None
+    """The number that srun or mpirun gave: the rank too, unless the task is a launcher of ranks."""
 
     def filled(self, other: Origin) -> Origin:
         """This one, its gaps filled from ``other``."""
@@ -81,7 +96,14 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
             host=self.host or other.host,
             actor=self.actor or other.actor,
             gpu=self.gpu or other.gpu,
+            task=self.task if self.task is not None else other.task,
         )
+
+    def of_launcher(self) -> Origin:
+        """This one, where srun's tasks are launchers: their numbers are no ranks."""
+        if self.task is None or self.rank != self.task:
+            return self
+        return msgspec.structs.replace(self, rank=None)
 
 
 NOBODY = Origin()
@@ -115,42 +137,43 @@ def parse_line(raw: str) -> Line:
     >>> parse_line("(Trainer pid=7, ip=10.0.0.2) [rank3]: boom [repeated 7x across cluster]").text
     'boom'
     """
-    text = strip_escapes(_undocked(raw) if raw.startswith('{"log":') else raw)
+    text = strip_escapes(undocked(raw) if raw.startswith('{"log":') else raw)
     text = _ENDLESS.sub(r"\1", text)
     repeated = 1
     if text.endswith((")", "]")) and (match := _REPEATED.search(text)):
         repeated, text = int(match.group(1)), text[: match.start()]
     start = 0
     found: dict[str, str] = {}
-    for _ in range(4):
-        match = _prefix(text, start)
+    for _ in range(5):
+        match = launcher_prefix(text, start)
         if match is None or match.end() == start:
             break
-        if match.re is _SRUN and "rank" in found:
+        if match.re is _SRUN and not found.keys().isdisjoint(("rank", "task", "local")):
             break  # a number of the text itself: who printed the line is known
         for key, value in match.groupdict().items():
-            if value and key not in ("time", "role"):
-                found.setdefault(key, value)
+            if value and key != "time":
+                found.setdefault({"of_role": "local"}.get(key, key), value)
         start = match.end()
     body = text[start:]
-    if "rank" not in found and "ank" in body and (match := _IN_TEXT.search(body, 0, 200)):
-        found["rank"] = match.group("rank")
+    if body.startswith("{"):
+        found = {**named_fields(body), **found}
+    if "rank" not in found and "ank" in body and (rank := _rank_in(body, "task" in found)):
+        found["rank"] = rank
+    if "task" in found and "local" not in found:
+        found.setdefault("rank", found["task"])
     return Line(body, _origin(found), repeated, text[:start])
 
 
-def _undocked(raw: str) -> str:
-    """A line of Docker's json-file driver as the kubelet's own format would have it."""
-    match = _DOCKER.match(raw)
-    if match is None:
-        return raw
-    try:
-        log = json.loads(f'"{match["log"]}"')
-    except ValueError:
-        return raw  # cut or damaged: better as it stands than not at all
-    return f"{match['time']} {match['stream']} F {log}".rstrip("\n").replace("\n", " ")
+def _rank_in(body: str, numbered: bool) -> str | None:
+    """The rank that the text says of itself; of a numbered task only in torch's plain form."""
+    match = (_PLAIN if numbered else _IN_TEXT).search(body, 0, 200)
+    if match is None or OTHER_RANK.search(match.group()):
+        return None
+    return match["rank"]
 
 
-def _prefix(text: str, at: int) -> re.Match[str] | None:
+def launcher_prefix(text: str, at: int) -> re.Match[str] | None:
+    """What a launcher or a collector of logs wrote at ``at``; None where nothing is known there."""
     first = text[at : at + 1]
     if first == "(":
         return _RAY_SYSTEM.match(text, at) or _RAY.match(text, at)
@@ -165,6 +188,7 @@ def _prefix(text: str, at: int) -> re.Match[str] | None:
     if first.isdigit():
         return (
             _KUBE.match(text, at)
+            or (_STAMP.match(text) if not at else None)
             or _SRUN.match(text, at)
             or _HOST.match(text, at)
             or _NCCL.match(text, at)
@@ -175,6 +199,7 @@ def _prefix(text: str, at: int) -> re.Match[str] | None:
     if first.isalpha():
         return (
             _NCCL.match(text, at)
+            or (_STAMP.match(text) if not at else None)
             or _COMPOSE.match(text, at)
             or _HOST.match(text, at)
             or _SYSLOG.match(text, at)
@@ -190,6 +215,7 @@ def _origin(found: dict[str, str]) -> Origin:
     return Origin(
         rank=_number(found.get("rank") or (worker["rank"] if worker else None)),
         local_rank=_number(found.get("local")),
+        task=_number(found.get("task")),
         pid=_number(found.get("pid")),
         ip=found.get("ip", ""),
         host=found.get("host", ""),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from ray_sentinel.evidence.logs.clocks import FARTHEST_ZONE, round_zone
 from ray_sentinel.evidence.logs.phases import PhaseSeen
 from ray_sentinel.evidence.logs.records import FileFacts, Hit, LogFile
 from ray_sentinel.evidence.logs.signatures import Signature
@@ -21,7 +22,7 @@ _QUIET_PHASE = 900.0
 _FRESH_LEAST = 600.0
 _FRESH_STEPS = 5.0
 _COPIED_BYTES, _COPIED_SECONDS = 64 << 10, 1.0
-_HALF_HOUR, _FARTHEST_ZONE, _PROMPT = 1800.0, 14 * 3600.0, 90.0
+_PROMPT = 90.0
 
 _TEARDOWN = frozenset({"actor-fail", "signal-kill", "unknown-death", "cancelled", "nccl-timeout"})
 """What may go wrong when all is done; anything else may have cost the last checkpoint."""
@@ -163,8 +164,8 @@ def _just_written(facts: FileFacts, now: float, fresh: float) -> bool:
     modified, last = facts.file.modified, facts.last_time
     if modified is None or last is None or not -60.0 < now - modified < fresh:
         return False
-    zone = round((modified - last) / _HALF_HOUR) * _HALF_HOUR
-    return abs(zone) <= _FARTHEST_ZONE and abs(modified - last - zone) < _PROMPT
+    zone = round_zone(modified - last)
+    return abs(zone) <= FARTHEST_ZONE and abs(modified - last - zone) < _PROMPT
 
 
 def _session_ended(files: Sequence[FileFacts], training: Training) -> bool:
@@ -183,7 +184,8 @@ def silence(
     live: bool,
 ) -> Silence | None:
     """The time from the last progress to the last sign of life, where it is far too long."""
-    ends = [f.last_time for f in files if f.last_time is not None]
+    own = [f for f in files if f.file.kind != "kernel"]  # a machine lives on without the job
+    ends = [f.last_time for f in own if f.last_time is not None]
     if not ends:
         return None
     end = now if live and now is not None else max(ends)

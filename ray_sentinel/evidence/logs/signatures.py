@@ -50,6 +50,8 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """Regular expressions that take a match back."""
     at_startup: str = ""
     """The class instead of ``class`` while no step has been made."""
+    event: bool = False
+    """The line tells that something happened: it counts whatever level the line gives itself."""
     frames: bool = False
     """``match`` and ``pattern`` are for the frames of a traceback ("file:line function") whose
     exception no other entry knows."""

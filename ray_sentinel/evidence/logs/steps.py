@@ -9,11 +9,14 @@ nanoGPT, mmengine, timm, torchvision, Composer, fairseq; Transformers' ``{'loss'
 
 from __future__ import annotations
 
+import math
 import re
 
 import msgspec
 
-_NUMBER = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|[-+]?nan|[-+]?inf(?:inity)?"
+_NUMBER = (
+    r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|[-+]?nan(?:\.0)?|[-+]?inf(?:inity)?(?:\.0)?"
+)
 
 _MAXTEXT = re.compile(r"completed step: (?P<step>\d+), seconds: (?P<seconds>[\d.]+)")
 _BAR = re.compile(
@@ -44,7 +47,9 @@ _LOSS = re.compile(
     rf"['\"]?\s*(?:[:=]|is|was)?\s*\(?(?P<loss>{_NUMBER})(?!\w|\.\d)",
     re.IGNORECASE,
 )
-_GRADIENT = re.compile(r"\bgrad(?:ient)?[ _]norm['\"]?\s*[:=]\s*(?P<loss>nan)\b", re.IGNORECASE)
+_GRADIENT = re.compile(
+    r"\bgrad(?:ient)?[ _]norm['\"]?\s*[:=]\s*['\"]?(?P<loss>nan)\b", re.IGNORECASE
+)
 """Stands for the loss on a line that gives none: Megatron leaves it out of skipped iterations."""
 _SECONDS = re.compile(
     r"(?:seconds|step_time|step time|time/step|timing_s/step|perf/time_per_step|iter time \(s\)"
@@ -123,8 +128,14 @@ def parse_step(text: str) -> Step | None:
         if match := pattern.search(text):
             return _made(text, match, _seconds(text))
     if match := _HF.search(text):
-        return Step(loss=_float(match.group("loss")), epoch=_float(match.group("epoch")))
+        return Step(loss=_trained(text, match), epoch=_float(match.group("epoch")))
     return _plain(text)
+
+
+def _trained(text: str, match: re.Match[str]) -> float | None:
+    """Transformers leaves losses that are no numbers out of its mean: 0.0 is left then."""
+    loss = _float(match.group("loss"))
+    return math.nan if loss == 0 and _GRADIENT.search(text) else loss
 
 
 def _plain(text: str) -> Step | None:
@@ -202,6 +213,8 @@ def _thousandth(text: str) -> float | None:
 
 
 def _float(text: str) -> float | None:
+    if text[-2:] == ".0" and text[-3:-2].isalpha():
+        text = text[:-2]  # a progress bar pads "nan" as it would a number
     try:
         return float(text)
     except ValueError:

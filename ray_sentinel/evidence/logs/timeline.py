@@ -1,17 +1,13 @@
-"""The files of one job on one clock, and how training moved on it.
-
-Nodes may log in different time zones. A file whose first and last time both lie off the others' by
-the same whole number of half hours is moved onto their clock.
-"""
+"""How training moved, in the files of one job on one clock."""
 
 from __future__ import annotations
 
 import bisect
 import itertools
+import math
 import statistics
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime, timezone
 
 import msgspec
 
@@ -19,11 +15,6 @@ from ray_sentinel.evidence.logs.phases import PhaseSeen
 from ray_sentinel.evidence.logs.records import FileFacts, Hit, StepSeen
 from ray_sentinel.model.triage import StepProgress
 
-_HALF_HOUR = 1800.0
-_HALF_YEAR = 180 * 86_400.0
-_SAME_JOB = 14 * 86_400.0
-"""The logs of one job end within so many seconds of each other."""
-_SLACK = 240.0
 _ENOUGH = 200
 """Step lines after an error that are looked at."""
 _STREAM_SECONDS = 20.0
@@ -32,81 +23,6 @@ _SLOWER = 2.0
 """So much longer than a bar says steps may have taken: evaluation and saving are not in it."""
 SURVIVED_STEPS = 3
 """So many different steps after an error mean that training went on."""
-
-
-def clock_shifts(files: Sequence[FileFacts]) -> list[float]:
-    """Seconds to add to each file's times so that all are on the clock of most of them."""
-    dated = [f for f in files if f.first_time is not None and f.last_time is not None]
-    if len(dated) < 2:
-        return [0.0] * len(files)
-    anchor = max(dated, key=lambda f: (f.last_time or 0) - (f.first_time or 0))
-    first, last = anchor.first_time or 0.0, anchor.last_time or 0.0
-    return [
-        _year_shift(f.last_time, last) or _shift(f.first_time, f.last_time, first, last)
-        for f in files
-    ]
-
-
-def _year_shift(last: float | None, to_last: float) -> float:
-    """A log without years (syslog) whose year was guessed wrongly."""
-    if last is None or abs(to_last - last) < _HALF_YEAR:
-        return 0.0
-    here, there = _utc(last), _utc(to_last)
-    moved = [_in_year(here, year) for year in (there.year - 1, there.year, there.year + 1)]
-    best = min(filter(None, moved), key=lambda when: abs(when.timestamp() - to_last), default=None)
-    if best is None or abs(best.timestamp() - to_last) > _SAME_JOB:
-        return 0.0
-    return best.timestamp() - last
-
-
-def _utc(when: float) -> datetime:
-    return datetime.fromtimestamp(when, timezone.utc)
-
-
-def _in_year(when: datetime, year: int) -> datetime | None:
-    try:
-        return when.replace(year=year)
-    except ValueError:
-        return None  # the 29th of February
-
-
-def _shift(first: float | None, last: float | None, to_first: float, to_last: float) -> float:
-    if first is None or last is None:
-        return 0.0
-    begin, end = to_first - first, to_last - last
-    whole = round(end / _HALF_HOUR) * _HALF_HOUR
-    if (
-        whole
-        and abs(whole) <= 14 * 3600
-        and abs(end - whole) < _SLACK
-        and abs(begin - whole) < _SLACK
-    ):
-        return whole
-    return 0.0
-
-
-def shifted(facts: FileFacts, seconds: float) -> FileFacts:
-    """``facts`` with all times moved."""
-    if not seconds:
-        return facts
-
-    def move(when: float | None) -> float | None:
-        return when + seconds if when is not None else None
-
-    replace = msgspec.structs.replace
-    return replace(
-        facts,
-        hits=[
-            replace(hit, time=move(hit.time), next_time=move(hit.next_time)) for hit in facts.hits
-        ],
-        steps=[
-            replace(seen, time=move(seen.time), next_time=move(seen.next_time))
-            for seen in facts.steps
-        ],
-        phases=[replace(seen, time=move(seen.time)) for seen in facts.phases],
-        first_time=move(facts.first_time),
-        last_time=move(facts.last_time),
-    )
 
 
 class Training(msgspec.Struct, frozen=True, kw_only=True):
@@ -215,15 +131,36 @@ def steps_after(hit: Hit, files: Sequence[FileFacts], training: Training) -> int
         late = _STREAM_SECONDS / (training.step_seconds or _STREAM_SECONDS / SURVIVED_STEPS)
         own = own if len(own) >= late else set()
     known = hit.time if hit.own_time else hit.next_time
-    if own or known is None:
+    if own:
         return len(own)
-    margin = 2 * (training.step_seconds or 1.0) + 1.0
-    later: set[float | int | None] = set()
+    if known is None:
+        return _steps_since_end(hit.file, files, training)
+    return steps_between(known, math.inf, training, beside=hit.file)
+
+
+def _steps_since_end(file: int, files: Sequence[FileFacts], training: Training) -> int:
+    """Different steps in the files that begin after this one's end: those of a later attempt."""
+    end = files[file].last_time
+    made: set[float | int | None] = set()
     for index, steps in ((training.file, training.steps), *training.others):
-        if index == hit.file:
-            continue
-        later |= {s.step.step for s in steps if s.time is not None and s.time > known + margin}
-    return len(later)
+        begin = files[index].first_time if index is not None and index != file else None
+        if begin is not None and end is not None and begin > end:
+            made |= {seen.step.step for seen in steps}
+    return len(made)
+
+
+def steps_between(since: float, until: float, training: Training, beside: int | None = None) -> int:
+    """How many different steps were made in that time, in all files but ``beside``."""
+    margin = 2 * (training.step_seconds or 1.0) + 1.0
+    made: set[float | int | None] = set()
+    for index, steps in ((training.file, training.steps), *training.others):
+        if index is not None and index != beside:
+            made |= {
+                s.step.step
+                for s in steps
+                if s.time is not None and since + margin < s.time <= until
+            }
+    return len(made)
 
 
 def _streamed(facts: FileFacts, hit: Hit) -> bool:

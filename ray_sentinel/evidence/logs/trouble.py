@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from ray_sentinel.evidence.logs.catalogue import Catalogue, Found
 from ray_sentinel.evidence.logs.chunk import BLOCK, MAX_LINE, Chunk, When
@@ -113,7 +114,8 @@ class Trouble:
             return False
         if self._system and signature.kind not in _SYSTEM_CLASSES:
             return True
-        return signature.weight < _SURE and signature.role != "echo" and is_quiet(line.text)
+        sure = signature.event or signature.weight >= _SURE or signature.role == "echo"
+        return not sure and is_quiet(line.text)
 
     def _traceback(self, chunk: Chunk, start: int) -> bool:
         offsets, lines = self._lines_of(chunk, start, _NEAR)
@@ -136,7 +138,7 @@ class Trouble:
             chunk.base + offsets[chosen.index],
             chosen.text[:MAX_LINE],
             line,
-            self._raised_at(chunk, line, lines[0], offsets[0]),
+            self._raised_at(chunk, line, lines[0], offsets[:2]),
             origin=_heading(chunk, start) or chosen.process.filled(line.origin),
             exception=what,
         )
@@ -152,8 +154,15 @@ class Trouble:
         return chunk.window(start, reach)
 
     @staticmethod
-    def _raised_at(chunk: Chunk, line: Line, head: Line, start: int) -> When:
-        """The exception's own time, else that of its traceback's first line."""
+    def _raised_at(chunk: Chunk, line: Line, head: Line, starts: Sequence[int]) -> When:
+        """The exception's own time, else that of its traceback's first line.
+
+        Where all stand on one line its time counts: within the text there are others' times.
+        """
+        start = starts[0]
+        if starts[1:] == [start]:
+            whole = chunk.line(start, start).decode("utf-8", "replace")
+            return chunk.when(whole, start)
         own = chunk.when(line.prefix + line.text, start)
         return own if own.own else chunk.when(head.prefix + head.text, start)
 
@@ -188,7 +197,13 @@ class Trouble:
         return row is not None
 
     def _exit(self, row: Exit, name: str, line: Line, chunk: Chunk, start: int) -> None:
-        origin = Origin(rank=row.rank, local_rank=row.local_rank, pid=row.pid, host=row.host)
+        origin = Origin(
+            rank=row.rank,
+            local_rank=row.local_rank,
+            pid=row.pid,
+            host=row.host,
+            task=line.origin.task,
+        )
         self._out.people.append(origin)
         code = "an unknown code" if row.code is None else f"exit code {row.code}"
         what = signal_name(row.code) or code

@@ -56,7 +56,7 @@ def looks_like(text: str) -> bool:
     # The table's words, or a row of it: grid and block stand side by side in parentheses.
     if not any(sign in text for sign in ("CUDA", "cuda", "Kernel", ") (")):
         return False
-    return bool(_SIGNS.search(text[:200_000]))
+    return bool(_SIGNS.search(text))
 
 
 def parse(text: str, process: ProcessId, at: float = 0.0) -> tuple[StackTrace, ...]:

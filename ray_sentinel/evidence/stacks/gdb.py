@@ -44,7 +44,9 @@ _STARTS = re.compile(r"start_thread|clone3?|(std::)?execute_native_thread_routin
 
 def looks_like(text: str) -> bool:
     """Whether ``text`` holds a backtrace of gdb's."""
-    head = _JOINED.sub("\n", text[:200_000])
+    if "#" not in text:
+        return False
+    head = _JOINED.sub("\n", text)
     if _BEGINS.search(head) and _A_FRAME.search(head):
         return True
     return len(_CUT_OFF.findall(head, 0, 20_000)) > 1

@@ -8,27 +8,49 @@ or a mail's ``> `` before each line. All are taken off, and the indentation is k
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
-_ONE = (
-    r"\[(?:rank)?\d+\]:? ?",
-    r"\[\d+,\d+\]<std(?:out|err)>: ?",
-    r"\([^()\n]{1,200} pid=\d+[^()\n]{0,100}\) ?",
-    r"\d{1,6}: ?",
-    r"[\w./-]{1,80} {1,60}\| ?",
-    r"\[[^\[\]\n]{10,40}\] [\w-]{1,40} \[rank=\d+\] \|\| ",
-    r"\d{4}-\d\d-\d\d[T ][\d:.,]{8,20}(?:Z|[+-]\d\d:?\d\d)? (?:std(?:out|err) [FP] )?",
-    r"[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S{1,80} [\w./-]{1,40}(?:\[\d+\])?: ",
-    r"> ?",
+from ray_sentinel.evidence.logs.lines import launcher_prefix
+from ray_sentinel.evidence.logs.structured import undocked
+
+_DOCKER = '{"log":'
+_POSTED = re.compile(
+    "|".join(
+        (
+            r"\[\d+\]:? ?",
+            r"\([^()\n]{1,200} pid=\d+[^()\n]{0,100}\) ?",
+            r"\d{1,6}: ?",
+            r"[\w./-]{1,80} {1,60}\| ?",
+            r"\[[^\[\]\n]{10,40}\] [\w-]{1,40} \[rank=\d+\] \|\| ",
+            r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT[\d:.,]{8,20}"
+            r"(?:Z|[+-]\d\d:?\d\d)?) (?!Process \d)[\w.-]{1,80} [\w./-]{1,40}(?:\[\d+\])?: ",
+            r"\d{4}-\d\d-\d\d[T ][\d:.,]{8,20}(?:Z|[+-]\d\d:?\d\d)? (?:std(?:out|err) [FP] )?",
+            r"> ?",
+        )
+    )
 )
-_PREFIX = rf"^(?:{'|'.join(_ONE)}){{1,3}}"
+"""What only dumps bear that were posted or came through syslog, beside launchers' prefixes."""
 # What begins a stack: only where it stands behind a prefix are prefixes taken off.
-_SIGN = (
-    r"(?=[ \t]{0,8}(?:Process \d+: |(?:Current )?[Tt]hread |File \"[^\"\n]+\", line \d|#0 +0x"
-    r"|\[<[0-9a-f]+>\] |(?:\? )?[A-Za-z_][\w.]*\+0x[0-9a-f]+/0x))"
+_SIGNS = tuple(
+    re.compile(sign)
+    for sign in (
+        r"Process \d+: ",
+        r"Current thread ",
+        r"Thread ",
+        r"thread ",
+        r"File \"[^\"\n]+\", line \d",
+        r"#0 +0x",
+        r"\[<[0-9a-f]+>\] ",
+    )
 )
-_PREFIXED = re.compile(_PREFIX + _SIGN, re.MULTILINE)
-_LINE = re.compile(_PREFIX, re.MULTILINE)
-_LOOKED_AT = 200_000
+"""Each by itself: an expression that begins with a word is found many times faster."""
+_OF_KERNEL = re.compile(r"\+0x[0-9a-f]+/0x")
+_FUNCTION = re.compile(r"(?:\? )?(?<![\w.])[A-Za-z_][\w.]*$")
+_BLANK = re.compile(r"[ \t]{0,8}(?:\[[ \d.]{5,20}\][ \t]*)?")
+"""What may stand between the prefixes and the sign: indentation, and the kernel's own clock."""
+_DEEPEST = 4
+_FARTHEST = 400
+"""Characters that prefixes take at most."""
 
 
 def without_prefixes(text: str) -> str:
@@ -37,6 +59,45 @@ def without_prefixes(text: str) -> str:
     >>> without_prefixes('w-1  | Thread 7 (idle): "MainThread"\\nw-1  |     f (a.py:1)')
     'Thread 7 (idle): "MainThread"\\n    f (a.py:1)'
     """
-    if not _PREFIXED.search(text, 0, _LOOKED_AT):
+    if text.startswith(_DOCKER):
+        text = "\n".join(map(undocked, text.split("\n")))
+    if not any(_stands_behind(text, begin) for begin in _signs(text)):
         return text
-    return _LINE.sub("", text)
+    return "\n".join(line[_end(line) :] for line in text.split("\n"))
+
+
+def _signs(text: str) -> Iterator[int]:
+    for sign in _SIGNS:
+        yield from (found.start() for found in sign.finditer(text))
+    for frame in _OF_KERNEL.finditer(text):
+        front = max(text.rfind("\n", 0, frame.start()) + 1, frame.start() - _FARTHEST)
+        if function := _FUNCTION.search(text[front : frame.start()]):
+            yield front + function.start()
+
+
+def _stands_behind(text: str, sign: int) -> bool:
+    """Between the line's begin and ``sign`` there are prefixes and nothing else."""
+    begin = text.rfind("\n", 0, sign) + 1
+    if begin == sign or sign - begin > _FARTHEST:
+        return False
+    line = text[begin : sign + _FARTHEST].partition("\n")[0]
+    for end in _ends(line):
+        blank = _BLANK.match(line, end)
+        if end and blank is not None and begin + blank.end() == sign:
+            return True
+    return False
+
+
+def _ends(line: str) -> Iterator[int]:
+    """Where the first prefix ends, the first two, ..."""
+    at = 0
+    for _ in range(_DEEPEST):
+        found = _POSTED.match(line, at) or launcher_prefix(line, at)
+        if found is None or found.end() == at:
+            return
+        at = found.end()
+        yield at
+
+
+def _end(line: str) -> int:
+    return max(_ends(line), default=0)

@@ -44,11 +44,10 @@ _REMARK = re.compile(r"(?<=\))\s+(?:<-|←|#|//).*$")
 
 
 def looks_like(text: str) -> bool:
-    """Whether ``text`` begins as py-spy's text does."""
-    head = text[:200_000]
-    if _VERSION.search(head):
+    """Whether ``text`` begins holds py-spy's text."""
+    if _VERSION.search(text):
         return True
-    headers = _HEADER.finditer(head)
+    headers = _HEADER.finditer(text)
     return any(found["pid"] or _status(found["status"] or "") is not None for found in headers)
 
 

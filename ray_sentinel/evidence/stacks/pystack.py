@@ -35,7 +35,7 @@ def looks_like(text: str) -> bool:
     """Whether ``text`` holds threads or frames of pystack's."""
     if "Traceback for thread " not in text and "(Python) File " not in text:
         return False
-    return any(_THREAD.match(line) or _FRAME.match(line) for line in tx.lines(text[:200_000]))
+    return any(_THREAD.match(line) or _FRAME.match(line) for line in tx.lines(text))
 
 
 def parse(text: str, process: ProcessId, at: float = 0.0) -> tuple[StackTrace, ...]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from ray_sentinel.evidence.ranks import OTHER_RANK
 from ray_sentinel.evidence.stacks import text as tx
 
 _NAMED = re.compile(
@@ -24,8 +25,6 @@ _RANK_IN_HEAD = re.compile(
     r"|(?<![\w-])--?(?:global[-_])?rank[= ](\d{1,6})\b",
     re.IGNORECASE,
 )
-# Local ranks and ranks of nodes are not the job's ranks.
-_OTHER_RANK = re.compile(r"(?:local|node|group|tp|pp|dp|ep|cp)[-_ ]?rank", re.IGNORECASE)
 _LOCAL = re.compile(r"--?local[-_]rank[= ](\d{1,3})(?!\d)")
 _TITLE = re.compile(r"(?<![A-Za-z])(TP|PP|DP|EP|CP)_?(\d{1,5})(?!\d)")
 _ENGINE = re.compile(r"sglang::scheduler|VLLM::Worker|vllm.*Worker_TP", re.IGNORECASE)
@@ -43,7 +42,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 def from_path(path: str) -> Source:
     """The tool, host, pid and rank that ``path`` names, as far as it does."""
     name = path.replace("\\", "/").rsplit("/", 1)[-1]
-    rank = _RANK_IN_PATH.findall(_OTHER_RANK.sub("", path))
+    rank = _RANK_IN_PATH.findall(OTHER_RANK.sub("", path))
     known_rank = int(rank[-1]) if rank else None
     match = _NAMED.match(name)
     if match is None:
@@ -62,7 +61,7 @@ def rank_in_text(text: str) -> int | None:
     for line in list(tx.lines(text[:8_000]))[:15]:
         if line.lstrip().startswith(("Thread", "#0")):
             return None
-        if (match := _RANK_IN_HEAD.search(_OTHER_RANK.sub("", line))) is not None:
+        if (match := _RANK_IN_HEAD.search(OTHER_RANK.sub("", line))) is not None:
             return int(next(group for group in match.groups() if group))
     return None
 

@@ -25,6 +25,7 @@ _NATIVE_SOURCE = re.compile(
 def decode(data: bytes | str) -> str:
     """The tool's output as text; bytes that are no UTF-8 become U+FFFD."""
     text = data if isinstance(data, str) else data.decode("utf-8", "replace")
+    text = text.removeprefix("\ufeff")
     return _TERMINAL.sub("", text) if "\x1b" in text else text
 
 

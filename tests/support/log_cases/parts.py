@@ -117,3 +117,22 @@ Traceback (most recent call last):
     loss.backward()
 {exception}
 """
+
+
+def minutes(count: int = 12, hour: int = 10, first: int = 0, prefix: str = "") -> str:
+    """A step a minute, on the 1st of March."""
+    return "".join(
+        f"{prefix}[2025-03-01 {hour + m // 60:02d}:{m % 60:02d}:00] iteration {hour * 60 + m:8d}/ 5000 | elapsed time per iteration (ms): 60000.0 | lm loss: 2.3E+00 |\n"
+        for m in range(first, first + count)
+    )
+
+
+def bad_batch(rank: int | None = None, prefix: str = "") -> str:
+    """An undated traceback, of a rank or of nobody."""
+    lead = prefix if rank is None else f"{prefix}[rank{rank}]: "
+    return (
+        f"{lead}Traceback (most recent call last):\n"
+        f'{lead}  File "/app/train.py", line 88, in step\n'
+        f"{lead}    loss = model(batch)\n"
+        f"{lead}ValueError: bad batch\n"
+    )

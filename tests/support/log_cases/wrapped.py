@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import json
 
-from tests.support.log_cases.parts import ANYBODY, Case
+from tests.support.log_cases.parts import ANYBODY, Case, bad_batch, minutes
 
+_AT = "2025-03-01T10:12:01.123456789Z "
 FAILURE = """\
 Traceback (most recent call last):
   File "/app/train.py", line 88, in <module>
@@ -112,6 +113,53 @@ CASES: dict[str, Case] = {
             f"2025-05-01T10:00:0{i}.123456789Z {line}\n"
             for i, line in enumerate(("step: 1 loss: 2.0 time: 1s\n" + FAILURE).splitlines())
         ),
+    ),
+    **{
+        f"a container's time, {name}": Case(kind, culprit, minutes(prefix=_AT) + _AT + line + "\n")
+        for name, kind, culprit, line in (
+            ("segfault", "signal-kill", ANYBODY, "Segmentation fault (core dumped)"),
+            ("killed", "signal-kill", ANYBODY, "Killed"),
+            ("exception", "python-exception", ANYBODY, "ValueError: bad thing"),
+            ("task", "oom-gpu", {"rank": 3}, "3: RuntimeError: CUDA out of memory"),
+            ("local rank", "python-exception", {"rank": 3}, "[default3]:ValueError: bad thing"),
+            (
+                "ray",
+                "python-exception",
+                {"pid": 103, "ip": "10.0.0.2"},
+                "(RayTrainWorker pid=103, ip=10.0.0.2) ValueError: bad thing",
+            ),
+        )
+    },
+    "a time by ts": Case(
+        "python-exception",
+        {"rank": 3},
+        minutes() + bad_batch(3, "2025-03-01 10:12:01 "),
+    ),
+    "a level in JSON": Case(
+        "unknown-death",
+        ANYBODY,
+        structured("step: 1 loss: 2.0 time: 1s")
+        + structured("hook installed: dumps snapshot on CUDA out of memory"),
+    ),
+    "a level in logfmt": Case(
+        "unknown-death",
+        ANYBODY,
+        minutes()
+        + 'time=2025-03-01T10:12:00Z level=info msg="hook installed: dumps snapshot on CUDA out of memory"\n',
+    ),
+    "an error in logfmt": Case(
+        "oom-gpu",
+        ANYBODY,
+        minutes() + 'time=2025-03-01T10:12:00Z level=error msg="CUDA out of memory"\n',
+    ),
+    "a rank in JSON": Case(
+        "python-exception",
+        {"rank": 3, "node": "n03"},
+        minutes()
+        + json.dumps(
+            {"severity": "ERROR", "rank": 3, "hostname": "n03", "message": FAILURE, "line": 88}
+        )
+        + "\n",
     ),
     "logging prefix each": Case(
         "python-exception",

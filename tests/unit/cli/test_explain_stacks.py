@@ -38,6 +38,23 @@ def test_a_folder_in_our_layout(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["rounds"] == 1
 
 
+@pytest.mark.parametrize(
+    "prefix",
+    ["[rank0]: ", "0: ", "(RayTrainWorker pid=10263, ip=10.0.0.1) ", "2025-10-29T11:25:58.1Z ",
+     "2025-10-29T11:25:58.1Z stdout F ", "node03: ", "[default0]:"],
+)  # fmt: skip
+def test_dumps_in_logs_are_read(
+    prefix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for path in PLAIN.glob("pyspy_*"):
+        lines = path.read_text().splitlines()
+        (tmp_path / f"{path.stem[-5:]}.log").write_text("".join(f"{prefix}{x}\n" for x in lines))
+    _, plain = explained(capsys, PLAIN)
+    _, found = explained(capsys, tmp_path)
+    assert found["kind"] == plain["kind"]
+    assert len(found["processes"]) == len(plain["processes"])
+
+
 def test_two_folders_are_two_looks(capsys: pytest.CaptureFixture[str]) -> None:
     _, once = explained(capsys, PLAIN)
     _, twice = explained(capsys, PLAIN, PLAIN)

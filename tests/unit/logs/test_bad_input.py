@@ -7,6 +7,7 @@ import gzip
 import lzma
 import os
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -55,6 +56,43 @@ def test_a_cut_archive_is_used_as_far_as_it_goes(tmp_path: Path, catalogue: Cata
     answer = triage_path(tmp_path, catalogue, now=0.0)
     assert answer.kind in ("oom-gpu", "unknown-death")
     assert any("train.log.gz" in problem for problem in answer.problems)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "pack", "lost"),
+    [(".gz", gzip.compress, 8), (".gz", gzip.compress, 60_000), (".xz", lzma.compress, 20)],
+)
+def test_what_a_torn_file_still_holds_is_read(
+    suffix: str, pack: Callable[[bytes], bytes], lost: int, tmp_path: Path, catalogue: Catalogue
+) -> None:
+    noise = "".join(f"{n} {n * 7919 % 100_003} {n * 104_729 % 1_000_003}\n" for n in range(60_000))
+    text = STEPS + FAILURE + noise
+    (tmp_path / f"train.log{suffix}").write_bytes(pack(text.encode())[:-lost])
+    answer = triage_path(tmp_path, catalogue, now=0.0)
+    assert answer.kind == "oom-gpu"
+    assert answer.evidence[0].line == 603
+    assert "only in part" in answer.problems[0]
+
+
+def test_a_file_torn_at_its_front_is_named(tmp_path: Path, catalogue: Catalogue) -> None:
+    (tmp_path / "a.log.gz").write_bytes(gzip.compress(STEPS.encode())[:20])
+    with pytest.raises(InputError, match="cannot be read"):
+        triage_path(tmp_path, catalogue, now=0.0)
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+def test_a_log_that_was_truncated_under_its_writer(
+    sparse: bool, tmp_path: Path, catalogue: Catalogue
+) -> None:
+    with (tmp_path / "train.log").open("wb") as file:
+        if sparse:
+            file.seek(40_000_123)
+        else:
+            file.write(bytes(300_123))
+        file.write((STEPS + FAILURE).encode())
+    answer = triage_path(tmp_path, catalogue, now=0.0)
+    assert (answer.kind, answer.problems) == ("oom-gpu", ())
+    assert answer.progress.first_step == 0
 
 
 def test_zstd_is_read(tmp_path: Path, catalogue: Catalogue) -> None:

@@ -10,9 +10,13 @@ from ray_sentinel.logs.catalogue import load_catalogue
 from ray_sentinel.logs.triage import triage_path
 from tests.support.log_cases import (
     assorted,
+    attempts,
     collectives,
+    endings,
     failures,
     frameworks,
+    launchers,
+    machines,
     many_files,
     slurm_jax,
     surroundings,
@@ -24,9 +28,13 @@ CASES = {
     f"{module.__name__.rpartition('.')[2]}: {name}": case
     for module in (
         assorted,
+        attempts,
         collectives,
+        endings,
         failures,
         frameworks,
+        launchers,
+        machines,
         many_files,
         slurm_jax,
         surroundings,

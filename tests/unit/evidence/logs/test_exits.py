@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from ray_sentinel.evidence.logs.causes import ended_by_signal
 from ray_sentinel.evidence.logs.exits import Exit, killed_by_launcher, read_table, signal_name
 from ray_sentinel.evidence.logs.lines import parse_line
+from ray_sentinel.evidence.logs.records import Hit
+from ray_sentinel.logs.catalogue import load_catalogue
 
 TABLE = """Failures:
 [1]:
@@ -58,3 +61,13 @@ def test_a_kill_after_the_launchers_grace_is_the_launchers() -> None:
     assert [killed_by_launcher(row, rows) for row in rows] == [False, True, False]
     assert not killed_by_launcher(late, (late,))
     assert not killed_by_launcher(Exit(rank=3, code=-11, time=131.0), rows)
+
+
+@pytest.mark.parametrize("number", [143, 154])
+def test_the_number_of_an_xid_is_no_exit_code(number: int) -> None:
+    text = f"NVRM: Xid (PCI:0000:0f:00): {number}, pid=77, name=python"
+    found = load_catalogue().search(text, "kernel")
+    assert found is not None
+    hit = Hit(file=0, offset=0, text=text, signature=found.signature, groups=found.groups)
+    assert found.groups["xid"] == str(number)
+    assert ended_by_signal(hit) == ""

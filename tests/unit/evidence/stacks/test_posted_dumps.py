@@ -5,6 +5,8 @@ The excerpts are shortened after public reports; each stands for a way in which 
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from ray_sentinel.evidence.stacks import classify, classify_process, explain, parse
@@ -38,7 +40,9 @@ Thread 309 (active): "MainThread"
     "prefix",
     ["sglang-1  | ", "[rank6]: ", "[1,6]<stdout>:", "(Worker pid=309, ip=10.0.0.1) ", "> ", "> > ",
      "2025-10-29T11:25:58.123456789Z stdout F ", "6: ", "worker-0 | 2025-10-29T11:25:58.1Z ",
-     "Oct 29 11:25:58 node7 train[309]: "],
+     "Oct 29 11:25:58 node7 train[309]: ", "[default6]:", "node03: ", "10.0.0.3: ",
+     "[pod/x/main] ", "2025-10-29T11:25:58.123+00:00 node7 train[309]: ",
+     "2025-10-29T11:25:58Z "],
 )  # fmt: skip
 def test_what_stands_before_each_line_of_a_log_is_taken_off(prefix: str) -> None:
     log = "".join(f"{prefix}{line}\n" for line in PLAIN.splitlines())
@@ -51,6 +55,46 @@ def test_what_stands_before_each_line_of_a_log_is_taken_off(prefix: str) -> None
 def test_a_dump_deep_in_a_log_is_found() -> None:
     log = "[2025-06-05 08:28:03 TP7] batch_size()=1, reqs=[Req(input_ids=[0, 671])]\n" * 1_000
     assert fact(log + PLAIN).operation == "all_reduce"
+
+
+def test_a_dump_in_a_container_s_json_is_read() -> None:
+    log = "".join(
+        json.dumps({"log": f"{line}\n", "stream": "stderr", "time": "2025-10-29T11:25:58Z"}) + "\n"
+        for line in PLAIN.splitlines()
+    )
+    assert trace(log).threads == trace(PLAIN).threads
+
+
+@pytest.mark.parametrize(
+    "prefix", ["", "Oct 29 11:25:58 node7 kernel: ", "2025-10-29T11:25:58+00:00 node7 kernel: "]
+)
+def test_reports_of_a_kernel_s_log_are_read(prefix: str) -> None:
+    report = (
+        "INFO: task python:4242 blocked for more than 120 seconds.",
+        "task:python          state:D stack:0     pid:4242  tgid:4242 ppid:1  flags:0x00000002",
+        "Call Trace:",
+        " <TASK>",
+        " __schedule+0x2d4/0x8a0",
+        " nfs_wait_bit_killable+0x1e/0x90 [nfs]",
+        " </TASK>",
+    )
+    log = "".join(f"{prefix}[12345.678901] {line}\n" for line in report)
+    (found,) = parse(log, NOBODY)
+    assert (found.tool, found.process.pid) == ("kernel", 4242)
+    assert [frame.function for frame in found.threads[0].frames] == [
+        "__schedule",
+        "nfs_wait_bit_killable",
+    ]
+
+
+def test_a_byte_order_mark_hides_nothing() -> None:
+    assert trace("\ufeff" + PLAIN).process.pid == 309
+
+
+def test_a_dump_at_the_end_of_a_large_log_is_found() -> None:
+    log = "[rank6]: step 7 loss 2.0 and some more words\n" * 20_000
+    dump = "".join(f"[rank6]: {line}\n" for line in PLAIN.splitlines())
+    assert fact(log + dump).operation == "all_reduce"
 
 
 @pytest.mark.parametrize("text", [PLAIN, "3: no stack here\n", "a | b\n> c\n", ""])

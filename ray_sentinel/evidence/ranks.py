@@ -1,0 +1,12 @@
+"""Which "rank" in a text is not the rank in the job."""
+
+from __future__ import annotations
+
+import re
+
+OTHER_RANK = re.compile(
+    r"(?:local|node|group|[tpdecv]p|tensor|pipeline|data|expert|context|model)"
+    r"(?:[-_ ](?:parallel|model))?[-_ ]?rank",
+    re.IGNORECASE,
+)
+"""Local ranks, ranks of nodes, and those in a group of processes."""

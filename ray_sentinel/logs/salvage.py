@@ -1,0 +1,67 @@
+"""What can be had of a file that is torn, damaged, or begins with a hole."""
+
+from __future__ import annotations
+
+import os
+from typing import IO
+
+from ray_sentinel.logs.reading import CHUNK, READ_ERRORS
+
+_PIECE = 64 << 10
+"""Unpacked bytes asked for at once: where a file is torn, no more is lost with the failing read."""
+
+
+class Salvage:
+    """Reads ``file`` up to where it cannot be read any more; ``problem`` then says why."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._some = getattr(file, "read1", None)
+        self.problem = ""
+
+    def read(self, size: int) -> bytes:
+        """``size`` bytes; fewer at the end, or where the rest is damaged."""
+        parts: list[bytes] = []
+        missing = size
+        while missing > 0 and not self.problem:
+            try:
+                part = self._some(min(missing, _PIECE)) if self._some else self._file.read(missing)
+            except READ_ERRORS as error:
+                self.problem = str(error) or type(error).__name__
+                break
+            if not part:
+                break
+            parts.append(part)
+            missing -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def seek(self, at: int) -> None:
+        """Go on at ``at``; a part that is damaged is met again when it is read."""
+        self.problem = ""
+        try:
+            self._file.seek(at)
+        except READ_ERRORS as error:
+            self.problem = str(error) or type(error).__name__
+
+    def text_start(self) -> int:
+        """Where the text begins: logrotate's copytruncate leaves NULs where a writer goes on."""
+        at = self._after_hole()
+        self.seek(at)
+        while data := self.read(CHUNK):
+            rest = data.lstrip(b"\0")
+            if rest:
+                at += len(data) - len(rest)
+                break
+            at += len(data)
+        problem = self.problem
+        self.seek(at)
+        self.problem = self.problem or problem
+        return at
+
+    def _after_hole(self) -> int:
+        if self._some is not None:
+            return 0  # unpacked bytes have no holes
+        try:
+            return os.lseek(self._file.fileno(), 0, os.SEEK_DATA)
+        except OSError:
+            return 0  # a file that is a hole all over, or a file system that tells none
