@@ -59,9 +59,14 @@ def _launches(process: Process) -> bool:
 
 def is_rays(process: Process) -> bool:
     """Whether it is one of Ray's own processes, which give a rank to nobody."""
-    if _RAY_SYSTEM.search(process.title):
+    return is_rays_command(process.arguments)
+
+
+def is_rays_command(arguments: Sequence[str]) -> bool:
+    """Whether a command line is that of one of Ray's own processes."""
+    if _RAY_SYSTEM.search(" ".join(arguments)):
         return True
-    option, program = _program(process.arguments)
+    option, program = _program(arguments)
     return _RAY_MODULES.match(program) is not None if option == "-m" else program == "ray"
 
 

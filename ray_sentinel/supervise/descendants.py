@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 import msgspec
 
+from ray_sentinel.progress.launchers import is_rays_command
 from ray_sentinel.progress.own_process import start_ticks
 from ray_sentinel.progress.proc_stat import Stat, all_stats
 
 _DAEMONS = frozenset({"raylet", "gcs_server"})
-_PYTHON_DAEMONS = re.compile(
-    rb"/ray/(dashboard|autoscaler)/|/ray/_private/(log_monitor|runtime_env|ray_process_reaper)"
-    rb"|\0ray\.util\.client\.server\0"
-)
-"""In their command lines: what ``ray start`` starts beside them (``ray/_private/services.py``)."""
 
 
 class Process(msgspec.Struct, frozen=True):
@@ -43,7 +38,7 @@ def is_rays(stat: Stat, proc: Path = Path("/proc")) -> bool:
         line = (proc / str(stat.pid) / "cmdline").read_bytes()
     except OSError:
         return False  # it has ended
-    return _PYTHON_DAEMONS.search(line) is not None
+    return is_rays_command(line.decode("utf-8", "replace").split("\0"))
 
 
 def descendants(root: int, proc: Path = Path("/proc")) -> list[Process]:

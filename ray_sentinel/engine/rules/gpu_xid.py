@@ -7,16 +7,13 @@ from collections.abc import Iterator
 from ray_sentinel.engine.alerting import AlertRule, watched
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.rule import Thresholds
+from ray_sentinel.evidence import xids
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.metrics import Event
 
 LOST = "kernel.gpu_lost"
-# NVIDIA's catalogue of Xids: what needs a reset or a repair, and what the application did itself.
-FATAL = frozenset({
-    "46", "48", "54", "62", "64", "74", "79", "95", "109", "110", "119", "120", "121", "136",
-    "140", "143", "144", "145", "146", "147", "148", "149", "150", "151", "154", "155", "156",
-})  # fmt: skip
-APPLICATION = frozenset({"13", "31", "43", "45", "68", "69"})
+FATAL = frozenset(map(str, (*xids.RESET, *xids.SERVICE, *xids.LINK)))
+APPLICATION = frozenset(map(str, xids.APPLICATION))
 ECC = frozenset({"48", "63", "64", "92", "94", "95"})
 
 

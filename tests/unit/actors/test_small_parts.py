@@ -171,6 +171,29 @@ def test_clusters_are_tried_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert cluster.candidates("y:2", {"RAY_ADDRESS": "x:1"}, proc, tmp_path)[0][0] == "y:2"
 
 
+class ClientServer:
+    """Ray, whose client server fails to start the first ``failures`` times."""
+
+    def __init__(self, failures: int, why: str) -> None:
+        self.failures, self.why, self.asked = failures, why, 0
+
+    def init(self, **options: object) -> None:
+        self.asked += 1
+        if self.asked <= self.failures:
+            raise ConnectionAbortedError(f"Initialization failure from server:\n{self.why}")
+
+
+def test_a_client_server_that_fails_to_start_is_asked_again() -> None:
+    why = "RuntimeError: Starting Ray client server failed. See ray_client_server_23000.err"
+    ray = ClientServer(2, why)
+    cluster._init(ray, "ray://h:1", None)
+    assert ray.asked == 3
+    for ray, asked in ((ClientServer(9, why), 3), (ClientServer(9, "wrong version"), 1)):
+        with pytest.raises(UnreachableError, match="cannot be joined"):
+            cluster._init(ray, "ray://h:1", None)
+        assert ray.asked == asked
+
+
 def test_a_cluster_that_is_not_there_is_said_at_once() -> None:
     with (
         pytest.raises(UnreachableError, match=r"127\.0\.0\.1:9 \(as asked for\)"),
