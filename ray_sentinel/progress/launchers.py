@@ -24,12 +24,19 @@ _PROGRAMS = frozenset(
         "mpiexec",
         "srun",
         "ray-sentinel",
+        # They start the trainer in an environment of its own, and wait for it.
+        "conda",
+        "mamba",
+        "hatch",
+        "pdm",
+        "mlflow",
+        "wandb",
     }
 )
 _MODULES = re.compile(
     r"^(torch\.distributed\.(run|launch|launcher.*|elastic.*)"
     r"|accelerate(\.commands.*)?"
-    r"|deepspeed\.launcher\..*|composer\.cli.*|horovod\.runner.*"
+    r"|deepspeed\.launcher\..*|composer\.cli.*|horovod\.runner.*|determined\.launch\..*"
     r"|ray_sentinel(\..*)?)$"
 )
 _RAY_MODULES = re.compile(r"^ray(\..*)?$")

@@ -171,6 +171,22 @@ def test_a_wrapper_above_a_launcher_that_gives_its_rank_out_again_is_no_rank(mac
     assert machine.ranks() == [(0, 102)]
 
 
+@pytest.mark.parametrize(
+    "wrapper",
+    [
+        ("python", "/opt/conda/bin/conda", "run", "-n", "e", "python", "train.py"),
+        ("python", "-m", "determined.launch.wrap_rank", "0", "--", "python", "train.py"),
+    ],
+)
+def test_what_only_starts_the_trainer_is_no_rank(machine, wrapper):
+    tree = machine.tree
+    tree.process(100, 1, *wrapper, environ=torchrun(0))
+    tree.process(101, 100, "bash", "/tmp/tmp5ta", environ=torchrun(0), exe="/usr/bin/bash")
+    tree.process(102, 101, "python", "train.py", environ=torchrun(0))
+    tree.process(103, 102, "python", "train.py", environ=torchrun(0))
+    assert machine.ranks() == [(0, 102)]
+
+
 def test_srun_of_a_launcher(machine):
     slurm = {
         "SLURM_PROCID": "1",
