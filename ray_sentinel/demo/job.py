@@ -15,6 +15,7 @@ import msgspec
 from ray_sentinel import process
 from ray_sentinel.demo.actor_ranks import ActorRanks
 from ray_sentinel.demo.cluster import free_port
+from ray_sentinel.progress.environment import job_from
 
 SECONDS = 60.0
 """For anything that is asked of a launcher."""
@@ -105,14 +106,17 @@ class Job:
     @property
     def name(self) -> str:
         """What the sentinel calls the job, which has no other name than its rendezvous."""
-        return f"127.0.0.1:{self._port}"
+        return job_from(self._rendezvous)
+
+    @property
+    def _rendezvous(self) -> dict[str, str]:
+        return {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self._port)}
 
     def start(self) -> dict[int, int]:
         """Start all ranks, and the service if they need one; returns pids by rank."""
         variables = {
+            **self._rendezvous,
             "WORLD_SIZE": str(self.world),
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(self._port),
             "GLOO_SOCKET_IFNAME": "lo",
             "OMP_NUM_THREADS": "1",
             "PYTHONUNBUFFERED": "1",
