@@ -27,12 +27,13 @@ WORLD = 3
 
 @contextlib.contextmanager
 def jax_job(cluster: RayCluster, folder: Path) -> Iterator[tuple[str, Path]]:
-    """Its name and its log; all processes are ended."""
+    """Its name, in which the host stands for the loopback address, and its log; all processes are
+    ended."""
     if importlib.util.find_spec("jax") is None:
         lacking("jax is missing: pip install jax")
     folder.mkdir()
     with socket.create_server(("127.0.0.1", 0)) as probe:
-        name = f"127.0.0.1:{probe.getsockname()[1]}"
+        port = probe.getsockname()[1]
     kept = {key: value for key, value in cluster.environ().items() if key not in VARIABLES}
     log = folder / "output.log"
     with open(log, "wb") as output:
@@ -41,7 +42,7 @@ def jax_job(cluster: RayCluster, folder: Path) -> Iterator[tuple[str, Path]]:
                 [sys.executable, "-W", "ignore", str(TRAIN), str(folder)],
                 env=kept
                 | {
-                    "JAX_COORDINATOR_ADDRESS": name,
+                    "JAX_COORDINATOR_ADDRESS": f"127.0.0.1:{port}",
                     "JAX_NUM_PROCESSES": str(WORLD),
                     "JAX_PROCESS_ID": str(rank),
                     "JAX_PLATFORMS": "cpu",
@@ -52,7 +53,7 @@ def jax_job(cluster: RayCluster, folder: Path) -> Iterator[tuple[str, Path]]:
             for rank in range(WORLD)
         ]
     try:
-        yield name, log
+        yield f"{socket.gethostname()}:{port}", log
     finally:
         for process in ranks:
             process.kill()
