@@ -57,8 +57,8 @@ def lost(found: Choice, folders: Sequence[Path], ledger: Ledger) -> str:
     training that begins anew would write over that. Empty where it may start."""
     if found.checkpoint is not None or not ledger.saved:
         return ""
-    loads_not = [f"{one.path} does not load" for one in ledger.left_out]
-    why = [*found.unreadable, *found.skipped, *loads_not]
-    if not why:
-        why = [f"none is in {', '.join(map(str, folders))} any more"]
-    return f"not restarted, because no checkpoint is left: {'; '.join(why)}"
+    bad = [*found.skipped, *(f"{one.path} does not load" for one in ledger.left_out)]
+    what = "no checkpoint is left" if bad else "the checkpoints have vanished"
+    gone = [f"none is in {', '.join(map(str, folders))} any more"]
+    why = [*found.unreadable, *bad] or gone
+    return f"not restarted, because {what}: {'; '.join(why)}"

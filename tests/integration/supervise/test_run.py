@@ -299,7 +299,7 @@ def test_a_checkpoint_folder_that_is_empty_all_at_once_is_not_begun_anew(job: Jo
     os.kill(job.state(1)["child"], signal.SIGKILL)
     code, result, seen = job.end(started)
     assert code == 1, seen
-    assert "no checkpoint is left: none is in" in result["reason"]
+    assert "the checkpoints have vanished: none is in" in result["reason"]
 
 
 def test_a_command_that_writes_without_end_fills_no_disk(job: Job) -> None:

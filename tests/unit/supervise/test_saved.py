@@ -63,14 +63,14 @@ def test_checkpoints_that_have_vanished_are_not_taken_for_none() -> None:
     ledger = Ledger(attempt=1, saved=True)
     problem = tier.checkpoints.offer(Choose(), ledger).problem
     assert tier.said == ["no checkpoint is taken from /saved does not answer"]
-    assert problem.endswith("no checkpoint is left: /saved does not answer")
+    assert problem.endswith("the checkpoints have vanished: /saved does not answer")
     assert tier.checkpoints.offer(Choose(), Ledger(attempt=1)).problem == ""
 
 
 def test_a_folder_that_is_empty_is_one_whose_mount_was_lost(tmp_path: Path) -> None:
     tier = Tier(tmp_path)
     offered = tier.checkpoints.offer(Choose(), Ledger(attempt=1, saved=True))
-    assert offered.problem.endswith(f"no checkpoint is left: none is in {tmp_path} any more")
+    assert offered.problem.endswith(f"have vanished: none is in {tmp_path} any more")
     (Path(tier.save(5).path) / "weights.bin").write_bytes(b"")
     assert "weights.bin: is empty" in (
         tier.checkpoints.offer(Choose(), Ledger(attempt=1, saved=True)).problem
