@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
-import logging
 import os
 import pkgutil
 import sys
@@ -16,11 +15,6 @@ from ray_sentinel import __version__
 from ray_sentinel.cli import commands
 from ray_sentinel.cli.output import forgive, print_error
 from ray_sentinel.errors import SentinelError, UnreachableError
-
-log = logging.getLogger("ray_sentinel")
-
-FAULT = 70
-"""EX_SOFTWARE of sysexits.h."""
 
 
 def command_modules() -> dict[str, str]:
@@ -56,8 +50,7 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command. Exit codes: 0 well, 1 something found, 2 wrong usage, 3 out of reach, 70 a
-    fault of ours."""
+    """Run one command. Exit codes: 0 well, 1 something found, 2 wrong usage, 3 out of reach."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     forgive((sys.stdout, sys.stderr))
     only = arguments[0] if arguments and arguments[0] in command_modules() else None
@@ -80,9 +73,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         where = f"{error.filename}: " if error.filename is not None else ""
         text = f"{where}{error.strerror or error}"
         return _failed(text, UnreachableError.exit_code, as_json=as_json)
-    except Exception as error:  # the outermost edge: nobody may take a fault of ours for a finding
-        log.exception("ray-sentinel is at fault")
-        return _failed(f"a fault of ours: {error!r}", FAULT, as_json=as_json)
 
 
 def _failed(message: str, code: int, *, as_json: bool) -> int:

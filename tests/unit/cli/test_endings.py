@@ -1,8 +1,7 @@
-"""How a command ends where its output has no reader, its input is senseless, or we are wrong."""
+"""How a command ends where its output has no reader, or its input is senseless."""
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 import os
@@ -13,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.cli import main as program
-from ray_sentinel.cli.commands import logs
 from ray_sentinel.cli.main import main
 from ray_sentinel.cli.output import console
 from ray_sentinel.errors import UnreachableError
@@ -71,21 +68,6 @@ def test_a_senseless_source_is_wrong_usage(
     sources = ["http://[::1"] * (2 if command == "compare" else 1)
     assert main([command, *sources, "--json"]) == 2
     assert "http://[::1" in json.loads(capsys.readouterr().out)["error"]
-
-
-def test_a_fault_of_ours_is_no_finding(
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
-    folder: Path,
-) -> None:
-    def broken(args: argparse.Namespace) -> int:
-        raise IndexError("of nothing")
-
-    monkeypatch.setattr(logs, "run", broken)
-    assert main(["logs", str(folder), "--json"]) == program.FAULT
-    assert "of nothing" in json.loads(capsys.readouterr().out)["error"]
-    assert "Traceback" in caplog.text
 
 
 def test_what_cannot_be_written_is_said(
