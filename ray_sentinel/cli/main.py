@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib
+import io
 import os
 import pkgutil
 import sys
@@ -52,6 +53,8 @@ def build_parser(only: str | None = None) -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command. Exit codes: 0 well, 1 something found, 2 wrong usage, 3 out of reach."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if sys.stdout is None:  # closed by whoever started us: nobody reads the answer, its code counts
+        sys.stdout = io.StringIO()
     forgive((sys.stdout, sys.stderr))
     only = arguments[0] if arguments and arguments[0] in command_modules() else None
     args = build_parser(only).parse_args(arguments)
@@ -86,8 +89,7 @@ def _failed(message: str, code: int, *, as_json: bool) -> int:
 
 def _flush() -> None:
     """Now, and not when the interpreter ends, where a failure could only be lost."""
-    if sys.stdout is not None:
-        sys.stdout.flush()
+    sys.stdout.flush()
 
 
 def _let_go() -> None:

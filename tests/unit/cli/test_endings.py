@@ -70,6 +70,13 @@ def test_a_senseless_source_is_wrong_usage(
     assert "http://[::1" in json.loads(capsys.readouterr().out)["error"]
 
 
+def test_an_answer_that_nobody_wanted_has_its_code_all_the_same(
+    monkeypatch: pytest.MonkeyPatch, folder: Path
+) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    assert main(["logs", str(folder), "--json"]) == 0
+
+
 def test_what_cannot_be_written_is_said(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], folder: Path
 ) -> None:

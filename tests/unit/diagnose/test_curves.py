@@ -17,13 +17,8 @@ def falling(steps: Floats) -> Floats:
     return np.asarray(11 * np.exp(-steps / 140) + 2.2)
 
 
-def trained(
-    steps: Floats,
-    loss: Floats | None = None,
-    grad: Floats | None = None,
-    rate: Floats | None = None,
-) -> Diagnosis:
-    return told(steps, loss, grad, rate).diagnosis
+def trained(*series: Floats, **others: Floats) -> Diagnosis:
+    return told(*series, **others).diagnosis
 
 
 def told(
