@@ -10,6 +10,7 @@ import msgspec
 
 from ray_sentinel.clock import Clock, SystemClock
 from ray_sentinel.errors import SentinelError
+from ray_sentinel.evidence.logs.clocks import round_zone
 from ray_sentinel.evidence.logs.lines import parse_line
 from ray_sentinel.evidence.logs.steps import Step, parse_step
 from ray_sentinel.evidence.logs.times import parse_time
@@ -21,8 +22,6 @@ from ray_sentinel.monitor.types import JobProgress, MonitorResult
 _TAIL = 512 * 1024
 """Bytes of a job's log in which its last steps are looked for."""
 _ENDED = ("FAILED", "SUCCEEDED", "STOPPED")
-_ZONE = 1800.0
-"""Zones lie whole multiples of so many seconds apart, nearly all of them."""
 _LOST_SECONDS = 300.0
 """Where Ray does not tell of a job for so long, it is not waited for any more."""
 _LAST = 50
@@ -96,7 +95,7 @@ def _zone(tail: Tail) -> float:
     year = datetime.now(timezone.utc).year
     for raw in reversed(tail.text.splitlines()):
         if when := parse_time(raw, year):
-            return round((tail.changed - when) / _ZONE) * _ZONE if tail.changed else 0.0
+            return round_zone(tail.changed - when) if tail.changed else 0.0
     return 0.0
 
 

@@ -12,6 +12,8 @@ from pathlib import Path, PurePosixPath
 
 FROZEN_IN = frozenset({"__refrigerator", "refrigerator", "do_freezer_trap"})
 """Kernel functions in which frozen tasks wait."""
+_FROZEN = {"freezer": ("freezer.state", "FROZEN"), "": ("cgroup.events", "frozen 1")}
+"""By controller: a group's file, and its line where the group is frozen."""
 
 
 def parse_cgroup(text: str) -> dict[str, str]:
@@ -42,49 +44,48 @@ def parse_mounts(text: str, controller: str = "freezer") -> dict[str, str]:
     return found
 
 
-def groups_of(
-    pid: int | str, controller: str, proc: Path = Path("/proc"), root: Path = Path("/")
-) -> Iterator[Path]:
-    """The folders of the process's group and of all above it, in the controller's hierarchy and in
-    version 2's, as far as they are to be seen: in a container the top one may be its own."""
-    mounts = parse_mounts(_text(proc / "self/mounts") or "", controller)
-    groups = parse_cgroup(_text(proc / str(pid) / "cgroup") or "")
-    for name, mount in mounts.items():
-        top = root / mount.lstrip("/")
-        inside = PurePosixPath(groups.get(name, "/").lstrip("/"))
-        for folder in (inside, *inside.parents):
-            if ".." not in folder.parts and (top / folder).is_dir():
-                yield top / folder
+class Groups:
+    """Where the folders of control groups are; the mounts are read once."""
+
+    def __init__(self, controller: str, proc: Path = Path("/proc"), root: Path = Path("/")) -> None:
+        self._proc, self._root = proc, root
+        self._mounts = parse_mounts(_text(proc / "self/mounts"), controller)
+
+    def of(self, pid: int | str) -> Iterator[tuple[str, Path, PurePosixPath]]:
+        """In the controller's hierarchy and in version 2's, under ``""``: where that is mounted,
+        and the process's group below it."""
+        groups = parse_cgroup(_text(self._proc / str(pid) / "cgroup"))
+        for name, mount in self._mounts.items():
+            group = PurePosixPath(groups.get(name, "..").lstrip("/"))
+            if ".." not in group.parts:
+                yield name, self._root / mount.lstrip("/"), group
+
+    def up(self, pid: int | str) -> Iterator[Path]:
+        """The folders of its groups and of all above them, as far as they are to be seen: in a
+        container the top one may be its own."""
+        for _, top, group in self.of(pid):
+            yield from filter(Path.is_dir, (top / folder for folder in (group, *group.parents)))
 
 
 class Freezer:
-    """Answers for many processes; the mounts are read once."""
+    """Answers for many processes."""
 
     def __init__(self, proc: Path = Path("/proc"), root: Path = Path("/")) -> None:
-        self._proc, self._root = proc, root
-        self._mounts = parse_mounts(_text(proc / "self/mounts") or "")
+        self._groups = Groups("freezer", proc, root)
 
     def is_frozen(self, pid: int, wchan: str = "") -> bool:
         """Whether the process is frozen now; False where nothing can be read."""
         if wchan in FROZEN_IN:
             return True
-        text = _text(self._proc / str(pid) / "cgroup")
-        groups = parse_cgroup(text) if text is not None else {}
-        for controller, file, word in (
-            ("freezer", "freezer.state", "FROZEN"),
-            ("", "cgroup.events", "frozen 1"),
-        ):
-            mount, group = self._mounts.get(controller), groups.get(controller)
-            if mount is None or group is None or ".." in group.split("/"):
-                continue
-            state = _text(self._root / mount.lstrip("/") / group.lstrip("/") / file)
-            if state is not None and word in state.splitlines():
+        for controller, top, group in self._groups.of(pid):
+            file, word = _FROZEN[controller]
+            if word in _text(top / group / file).splitlines():
                 return True
         return False
 
 
-def _text(path: Path) -> str | None:
+def _text(path: Path) -> str:
     try:
         return path.read_text(errors="replace")
     except OSError:
-        return None
+        return ""

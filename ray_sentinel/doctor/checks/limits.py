@@ -10,7 +10,7 @@ import msgspec
 from ray_sentinel.doctor.check import Case, Check, Here, Result, failure, ok, warning
 from ray_sentinel.doctor.plan import Plan
 from ray_sentinel.kernel_files import kernel_number
-from ray_sentinel.progress.cgroup import groups_of
+from ray_sentinel.progress.cgroup import Groups
 
 FILES = 65_536
 """Open files, sockets among them: with fewer than this there is a warning."""
@@ -89,7 +89,7 @@ def _soft(kind: int) -> int | None:
 def _pids_left(here: Here) -> int | None:
     """The least of our control group and all above it, as far as they are to be seen."""
     left = []
-    for group in groups_of("self", "pids", here.proc, here.sys.parent):
+    for group in Groups("pids", here.proc, here.sys.parent).up("self"):
         most, now = kernel_number(group / "pids.max"), kernel_number(group / "pids.current")
         if most is not None and now is not None:
             left.append(most - now)

@@ -251,3 +251,20 @@ def test_only_who_hangs_at_every_look_is_named(judged, tmp_path: Path) -> None:
     [found] = judged(DState(), {"a": facts})
     assert "pid 10" in found.seen
     assert "rpc_wait_bit_killable" in found.seen
+
+
+def test_the_pids_that_a_control_group_above_ours_leaves(tmp_path: Path) -> None:
+    """Version 1, in a scope below a slice that is nearly used up."""
+    files = {
+        "proc/self/mounts": "cgroup /sys/fs/cgroup/pids cgroup rw,pids 0 0\n",
+        "proc/self/cgroup": "4:pids:/slice/step\n",
+        "sys/fs/cgroup/pids/slice/pids.max": "100\n",
+        "sys/fs/cgroup/pids/slice/pids.current": "90\n",
+        "sys/fs/cgroup/pids/slice/step/pids.max": "max\n",
+        "sys/fs/cgroup/pids/slice/step/pids.current": "7\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    here = Here(host="a", proc=tmp_path / "proc", sys=tmp_path / "sys")
+    assert Limits().look(Plan(), here).pids_left == 10
