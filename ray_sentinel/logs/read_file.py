@@ -157,8 +157,8 @@ class _Reader:
         self.scanner.ends(self.head, self.tail, self.tail_base)
         if self.passed:
             self.said = (
-                f"its two ends were read closely; {self.passed / 1e6:.0f} MB in its middle were "
-                "searched for the most telling words only, and sampled for steps"
+                f"its two ends were read closely; of {self.passed / 1e6:.0f} MB in its middle only "
+                "some of the lines that share a word were looked at, and the steps were sampled"
             )
 
     def _look(self, *, final: bool) -> None:

@@ -8,6 +8,7 @@ import msgspec
 
 from ray_sentinel.errors import ConfigError
 from ray_sentinel.evidence.logs.phases import PhaseMark, compile_marks
+from ray_sentinel.evidence.logs.search_lines import WordSearch
 from ray_sentinel.evidence.logs.signatures import Advice, Rule, Signature, compile_rule
 
 _WORDS = (
@@ -26,8 +27,8 @@ _WORDS = (
     "is done|async thread|on test set|dereference"
 )
 TRIGGERS: tuple[str, ...] = tuple(_WORDS.split("|"))
-"""A line is looked at closely if it holds one of these. Few, because each costs a pass over the
-bytes. A user's entries add their own words where these do not cover them."""
+"""A line is looked at closely if it holds one of these. Few, because each calls up lines. A user's
+entries add their own words where these do not cover them."""
 
 _ROLE_ORDER = {"cause": 1, "symptom": 2, "echo": 3, "note": 4}
 
@@ -68,7 +69,7 @@ class Catalogue:
         self._frames = tuple(r for r in self.rules if r.signature.frames)
         self._loose: dict[str, Rule] = {}
         self._by_word = self._index()
-        self.triggers = tuple(word.encode() for word in self._by_word)
+        self.triggers = WordSearch([word.encode() for word in self._by_word])
 
     def _index(self) -> dict[str, tuple[Rule, ...]]:
         """Trigger word → the rules that a line with it may show."""

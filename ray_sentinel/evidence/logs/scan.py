@@ -14,12 +14,12 @@ from ray_sentinel.evidence.logs.chunk import MAX_LINE, Chunk, first_time, split_
 from ray_sentinel.evidence.logs.lines import parse_line
 from ray_sentinel.evidence.logs.movement import Movement
 from ray_sentinel.evidence.logs.records import FileFacts, LogFile
-from ray_sentinel.evidence.logs.search_lines import SWIFT, lines_with
 from ray_sentinel.evidence.logs.trouble import Trouble
 from ray_sentinel.evidence.logs.workers import listed_workers
 
-_MOST_LINES, _MOST_SWIFT = 20_000, 200
-"""Lines of one chunk that a single word may call up, from its front and from its end."""
+_MOST_LINES, _MOST_SWIFT = 20_000, 50
+"""Lines of one chunk that a single word may call up, from its front and from its end: where it is
+looked at closely, and elsewhere."""
 _FRONT, _FRONT_LINES, _BACK = 65_536, 400, 262_144
 """Where the file's first and last time are looked for, in bytes and lines."""
 
@@ -39,9 +39,8 @@ class Scanner:
         ``base`` is the file's offset of ``data[0]``, which must be a line's first byte.
         """
         chunk = self._chunk(data, base)
-        words = self.catalogue.triggers if thorough else SWIFT
         most = _MOST_LINES if thorough else _MOST_SWIFT
-        for start, at in lines_with(chunk.data.lower(), words, limit, most):
+        for start, at in self.catalogue.triggers.lines(chunk.data.lower(), limit, most):
             self._trouble.look(chunk, start, at)
         self._trouble.forget_before(base + limit)
 
