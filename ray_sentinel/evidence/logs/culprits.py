@@ -33,7 +33,7 @@ def name_culprits(
 ) -> tuple[LogCulprit, ...]:
     """The culprits behind ``cause``, the likeliest first; empty where the logs do not tell."""
     people = People(files)
-    if cause.signature.id == "exit-abort" and any(h.signature.id in _BY_WATCHDOG for h in hits):
+    if cause.signature.id == "exit-abort" and _by_watchdog(hits):
         return ()
     if kind in _WAITING and cause.signature.accuses == "nobody":
         return _lagging(hits, files, people, world)
@@ -49,6 +49,10 @@ def name_culprits(
     if _empty(origin):
         return ()
     return (_culprit(origin, people, _reason(cause)),)
+
+
+def _by_watchdog(hits: Sequence[Hit]) -> bool:
+    return any(hit.signature.id in _BY_WATCHDOG for hit in hits)
 
 
 def _lagging(
@@ -133,15 +137,21 @@ def _by_exit(kind: str, hits: Sequence[Hit], cause: Origin) -> Origin:
         return NOBODY
     rows = [hit for hit in hits if hit.exit is not None and hit.exit.root]
     rows = [hit for hit in rows if may_be(hit.origin, cause)]
-    rows = [hit for hit in rows if ended_by_signal(hit) not in ("SIGTERM", "SIGINT", "SIGABRT")]
+    aborted = kind == "signal-kill" and not _by_watchdog(hits)
+    others = ("SIGTERM", "SIGINT") if aborted else ("SIGTERM", "SIGINT", "SIGABRT")
+    rows = [hit for hit in rows if ended_by_signal(hit) not in others]
     if rows:
         return rows[0].origin
     exits = [hit for hit in hits if hit.signature.id in ("exit-by-signal", "exit-code")]
-    named = [hit for hit in exits if "pid" in hit.groups or "rank" in hit.groups]
-    named = [hit for hit in named if may_be(hit.origin, cause)]
-    if not named:
-        return NOBODY
-    return _ranked(named[0], named_by(named[0]).filled(named[0].origin), hits)
+    exits = [hit for hit in exits if may_be(hit.origin, cause)]
+    first = next((hit for hit in exits if _names_one(hit) or is_of_srun(hit)), None)
+    if first is None or not _names_one(first):
+        return NOBODY  # srun names a range of tasks: any of them may have been the first
+    return _ranked(first, named_by(first).filled(first.origin), hits)
+
+
+def _names_one(hit: Hit) -> bool:
+    return "pid" in hit.groups or "rank" in hit.groups
 
 
 def _empty(origin: Origin) -> bool:
