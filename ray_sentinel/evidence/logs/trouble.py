@@ -8,16 +8,8 @@ from collections.abc import Sequence
 from ray_sentinel.evidence.logs.catalogue import Catalogue, Found
 from ray_sentinel.evidence.logs.chunk import BLOCK, MAX_LINE, Chunk, When
 from ray_sentinel.evidence.logs.escaped import escaped_lines
-from ray_sentinel.evidence.logs.exits import (
-    TABLE_MARKS,
-    Exit,
-    exit_signature,
-    killed_by_launcher,
-    read_row,
-    read_table,
-    signal_name,
-    table_end,
-)
+from ray_sentinel.evidence.logs.exit_hits import ExitHits
+from ray_sentinel.evidence.logs.exits import TABLE_MARKS
 from ray_sentinel.evidence.logs.hitlist import HitList
 from ray_sentinel.evidence.logs.levels import is_quiet
 from ray_sentinel.evidence.logs.lines import NOBODY, Line, Origin, is_streamed, parse_line
@@ -67,6 +59,7 @@ class Trouble:
         self._chains = ChainJudge(catalogue, kind)
         self._taken: set[int] = set()
         self.hits = HitList()
+        self._exits = ExitHits(out, index, catalogue, self.hits)
 
     def look(self, chunk: Chunk, start: int, at: int) -> None:
         """Judge the line that begins at ``start``; a trigger word stands at ``at``."""
@@ -92,9 +85,10 @@ class Trouble:
         heads = HEADER in text or REMOTE in text
         if heads and (self._system or self._traceback(chunk, start)):
             return True
-        if any(mark in text for mark in TABLE_MARKS) and self._table(chunk, start):
+        if any(mark in text for mark in TABLE_MARKS) and (rows := self._exits.table(chunk, start)):
+            self._taken.update(rows)
             return True
-        if "exitcode" in text and self._folded_row(line, chunk, start):
+        if "exitcode" in text and self._exits.folded_row(line, chunk, start):
             return True
         found = self._shapes.search(text, shape)
         if found is None:
@@ -176,54 +170,6 @@ class Trouble:
         what = LogException(kind=kind, message=message[:500])
         self._keep(self._chains.bare(kind), line, chunk, start, what)
         return True
-
-    def _table(self, chunk: Chunk, start: int) -> bool:
-        offsets, lines = chunk.window(start)
-        rows = read_table(lines, 0, chunk.year)
-        for row in rows:
-            name = "exit-by-launcher" if killed_by_launcher(row, rows) else exit_signature(row.code)
-            self._exit(row, name, lines[row.index], chunk, offsets[row.index])
-        if rows:
-            last = table_end(lines, max(row.index for row in rows))
-            self._taken.update(chunk.base + offset for offset in offsets[: last + 1])
-        return bool(rows)
-
-    def _folded_row(self, line: Line, chunk: Chunk, start: int) -> bool:
-        """A row of torchrun's table that a log service wrote onto one line."""
-        root = TABLE_MARKS[0] in chunk.line_before(start).text
-        row = read_row(line.text, chunk.year, root=root)
-        if row is not None:
-            self._exit(row, exit_signature(row.code), line, chunk, start)
-        return row is not None
-
-    def _exit(self, row: Exit, name: str, line: Line, chunk: Chunk, start: int) -> None:
-        origin = Origin(
-            rank=row.rank,
-            local_rank=row.local_rank,
-            pid=row.pid,
-            host=row.host,
-            task=line.origin.task,
-        )
-        self._out.people.append(origin)
-        code = "an unknown code" if row.code is None else f"exit code {row.code}"
-        what = signal_name(row.code) or code
-        when = chunk.when(line.text, start)
-        if row.time is not None:
-            when = When(time=row.time, own=True)
-        text = f"rank {row.rank} on {row.host or '?'} (pid {row.pid}) ended with {what}"
-        self.hits.add(
-            Hit(
-                file=self._index,
-                offset=chunk.base + start,
-                text=f"{text}: {row.message}" if row.message else text,
-                signature=self._catalogue.get(name),
-                origin=origin,
-                exit=row,
-                time=when.time,
-                own_time=when.own,
-                next_time=when.next,
-            )
-        )
 
     def _keep(
         self,
