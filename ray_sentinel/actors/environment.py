@@ -42,6 +42,10 @@ ALWAYS_BLANK = (
 )
 """Blanked also where the deployer does not have them: a raylet may have been started with them."""
 
+_OWN = {ROLE_VARIABLE: "actor", "RAY_worker_niceness": "0"}
+"""Ray makes its workers nice (15): where ranks keep all CPUs of a host busy, an agent would take a
+minute to start, and evidence would come late. Collectors are nice, see ``collect.child``."""
+
 _NEVER_INHERITED = ("RAY_JOB_CONFIG_JSON_ENV_VAR", "RAY_RUNTIME_ENV_HOOK", "PYTHONSTARTUP")
 """Would put somebody else's runtime environment or code into our job."""
 
@@ -50,7 +54,7 @@ def actor_variables(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """``env_vars`` of our runtime environment; Ray can set a variable to nothing, not remove it."""
     blank = set(ALWAYS_BLANK) | {name for name in environ if IDENTITY.match(name)}
     blank -= {"CUDA_VISIBLE_DEVICES"}  # Ray's own, set by it for every worker
-    return {**dict.fromkeys(sorted(blank), ""), ROLE_VARIABLE: "actor"}
+    return {**dict.fromkeys(sorted(blank), ""), **_OWN}
 
 
 def forget_identity(environ: MutableMapping[str, str] = os.environ) -> None:

@@ -44,6 +44,8 @@ LONGEST_PAUSE = 86_400.0
 """Seconds; a longer pause is none."""
 _OOM_SCORE = "800"
 """Where memory runs out, a collector goes before the training does."""
+_NICENESS = 10
+"""Where CPUs are busy, it gets about a tenth of what a process of the training does."""
 
 
 class Channel:
@@ -123,7 +125,9 @@ def _channel() -> Channel:
     return Channel(source, sink)
 
 
-def _prefer_us_to_the_job() -> None:
+def _give_way_to_the_job() -> None:
+    """In want of memory we are to be killed first, in want of CPU to wait."""
+    os.nice(_NICENESS)
     try:
         with open("/proc/self/oom_score_adj", "w") as file:
             file.write(_OOM_SCORE)
@@ -266,7 +270,7 @@ def main() -> int:
     for message in _messages(channel.inbox):
         if isinstance(message, Setup):
             if message.live:
-                _prefer_us_to_the_job()
+                _give_way_to_the_job()
             worker = _made(channel, message)
             if worker is None:
                 return 1

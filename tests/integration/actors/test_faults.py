@@ -3,6 +3,7 @@ that do not have the package."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from ray_sentinel.actors.messages import Description
@@ -103,17 +105,37 @@ def test_an_incident_outlives_the_coordinator(
     assert stored["state"] == "resolved"
 
 
+def collectors_of(watched: Watched, address: str) -> list[int]:
+    """The pids of the node's collectors; empty until those that have nothing to read are gone."""
+    node = next(node for node in watched.status().nodes if node.address == address)
+    states = {collector.state for collector in node.collectors}
+    if not states or "starting" in states:
+        return []
+    found = []
+    for pid in descendants(watched.agents()[address].pid):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            if b"ray_sentinel" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(pid)
+    return found
+
+
+def test_on_a_busy_host_the_agent_runs_as_the_ranks_do_and_its_collectors_give_way(
+    watched: Watched,
+) -> None:
+    collectors = eventually(
+        lambda: collectors_of(watched, "127.0.0.2"), "the agent has collector processes"
+    )
+    own = psutil.Process().nice()
+    assert psutil.Process(watched.agents()["127.0.0.2"].pid).nice() == own
+    assert psutil.Process(watched.ask("describe", Description).pid).nice() == own
+    assert {psutil.Process(pid).nice() for pid in collectors} == {min(own + 10, 19)}
+
+
 def test_killed_children_and_killed_parents(watched: Watched) -> None:
     agent = watched.agents()["127.0.0.2"]
-
-    def collectors() -> list[int]:
-        return [
-            pid
-            for pid in descendants(agent.pid)
-            if b"ray_sentinel" in Path(f"/proc/{pid}/cmdline").read_bytes()
-        ]
-
-    children = eventually(collectors, "the agent has collector processes")
+    children = eventually(
+        lambda: collectors_of(watched, "127.0.0.2"), "the agent has collector processes"
+    )
     os.kill(children[0], signal.SIGKILL)
     eventually(lambda: not alive(children[0]), "it is dead")
     eventually(

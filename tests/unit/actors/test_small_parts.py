@@ -133,8 +133,10 @@ def test_our_actors_are_no_ranks() -> None:
     theirs = {"RANK": "3", "SLURM_STEP_ID": "1", "NCCL_DEBUG": "INFO", "HOME": "/h"}
     blank = environment.actor_variables(theirs)
     assert {"RANK", "WORLD_SIZE", "MASTER_ADDR", "SLURM_STEP_ID", "NCCL_DEBUG"} <= set(blank)
-    assert {value for name, value in blank.items() if name != "RAY_SENTINEL_ROLE"} == {""}
-    assert blank["RAY_SENTINEL_ROLE"]
+    assert {name for name, value in blank.items() if value} == {
+        "RAY_SENTINEL_ROLE",
+        "RAY_worker_niceness",
+    }
     assert "HOME" not in blank
     environment.forget_identity(theirs)
     assert theirs == {"HOME": "/h"}
