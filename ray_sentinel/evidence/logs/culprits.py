@@ -26,6 +26,8 @@ _SAME_EVENT = 120.0
 _WAITING = frozenset({"nccl-timeout", "hang"})
 _BY_WATCHDOG = frozenset({"nccl-dump-signal", "nccl-watchdog-exception"})
 """Lines that tell that a watchdog made its process abort: it only waited for another one."""
+_ABORTS = frozenset({"heap-corruption"})
+"""Lines after which the process that printed them aborts."""
 
 
 def name_culprits(
@@ -45,7 +47,7 @@ def name_culprits(
     if origin.rank is None and origin.pid is None and origin.local_rank is None:
         origin = _joined(origin, _said_again(cause, hits, files))
     if _empty(origin):
-        origin = _by_exit(kind, hits, cause.origin)
+        origin = _by_exit(kind, hits, cause)
     if _empty(origin):
         return ()
     return (_culprit(origin, people, _reason(cause)),)
@@ -131,19 +133,19 @@ def _ranked(hit: Hit, origin: Origin, hits: Sequence[Hit]) -> Origin:
     return origin
 
 
-def _by_exit(kind: str, hits: Sequence[Hit], cause: Origin) -> Origin:
+def _by_exit(kind: str, hits: Sequence[Hit], cause: Hit) -> Origin:
     """The first failed rank as the launcher saw it, for a cause whose line names no process."""
     if kind in _COMMON_FATE:
         return NOBODY
     rows = [hit for hit in hits if hit.exit is not None and hit.exit.root]
-    rows = [hit for hit in rows if may_be(hit.origin, cause)]
-    aborted = kind == "signal-kill" and not _by_watchdog(hits)
-    others = ("SIGTERM", "SIGINT") if aborted else ("SIGTERM", "SIGINT", "SIGABRT")
+    rows = [hit for hit in rows if may_be(hit.origin, cause.origin)]
+    aborts = cause.signature.id in _ABORTS and not _by_watchdog(hits)
+    others = ("SIGTERM", "SIGINT") if aborts else ("SIGTERM", "SIGINT", "SIGABRT")
     rows = [hit for hit in rows if ended_by_signal(hit) not in others]
     if rows:
         return rows[0].origin
     exits = [hit for hit in hits if hit.signature.id in ("exit-by-signal", "exit-code")]
-    exits = [hit for hit in exits if may_be(hit.origin, cause)]
+    exits = [hit for hit in exits if may_be(hit.origin, cause.origin)]
     first = next((hit for hit in exits if _names_one(hit) or is_of_srun(hit)), None)
     if first is None or not _names_one(first):
         return NOBODY  # srun names a range of tasks: any of them may have been the first
