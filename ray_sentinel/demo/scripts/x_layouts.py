@@ -18,6 +18,9 @@ x_Call = tuple[Callable[[torch.Tensor], None], torch.Tensor]
 class x_Layout(ABC):
     """A step is some work of the rank's own, and then its collectives in their order."""
 
+    x_apart: tuple[int, ...] = ()
+    """Those that may change places with the next one, of other ranks, and nobody waits for ever."""
+
     def __init__(self, rank: int, world: int, trouble: Any) -> None:
         self.rank, self.world, self.trouble = rank, world, trouble
         self.x_groups()
@@ -31,7 +34,7 @@ class x_Layout(ABC):
 
     def x_step(self, step: int, seconds: float) -> None:
         time.sleep(seconds)
-        calls = self.trouble.x_change(step, self.x_calls())
+        calls = self.trouble.x_change(step, self.x_calls(), self.x_apart)
         for index, (call, tensor) in enumerate(calls):
             if index == 1:
                 self.trouble.x_at("inside", step)
@@ -85,6 +88,8 @@ class x_Wrapped(x_Layout):
 
 class x_Tensor(x_Layout):
     """Two ranks share each layer; all that hold the same part form a data-parallel group."""
+
+    x_apart = (2,)
 
     def x_groups(self) -> None:
         pairs = [[first, first + 1] for first in range(0, self.world, 2)]

@@ -35,12 +35,14 @@ class x_Trouble:
             self.x_note()
             x_WAYS[self.how](self)
 
-    def x_change(self, step: int, calls: list[Any]) -> list[Any]:
+    def x_change(self, step: int, calls: list[Any], apart: tuple[int, ...]) -> list[Any]:
         """The step's collectives, some of them changed."""
         if step != self.plan["step"] or self.how not in x_CHANGES:
             return calls
         self.x_note()
         which = self.plan["variant"] % (len(calls) - 1) + self.plan["first_call"]
+        if self.how == "order" and which in apart:
+            which += 1
         return x_CHANGES[self.how](calls, min(which, len(calls) - 1))
 
     def x_note(self) -> None:
