@@ -23,6 +23,8 @@ def same_outside(view: Scene) -> Judgement | None:
         activities = {fact.activity for fact in view.facts}
         if len(activities) > 1 or activities & {"unknown", "compute", "device-wait", "idle"}:
             return None
+        if any(fact.waits_for_others is None for fact in view.facts):
+            return None  # a futex, say: some may wait in it for a lock, others for ranks
     if any(view.moved(fact) for fact in view.facts):
         return Judgement(
             kind="slow",

@@ -102,6 +102,19 @@ def test_the_same_outside_service_from_different_places_is_a_stall() -> None:
     assert (found.kind, found.culprits) == ("stall", ())
 
 
+@pytest.mark.parametrize(("lone", "named"), [(1, [7]), (4, [])])
+def test_futexes_at_two_places_are_no_outside_service(lone: int, named: list[int]) -> None:
+    """A collective's wait in machine code and a lock's look alike: only their places differ."""
+    found = looks(
+        *(
+            elsewhere(rank, "lock-wait", f"wait (a.py:{rank >= 8 - lone})", waits_for_others=None)
+            for rank in range(8)
+        )
+    )
+    assert ranks(found) == named
+    assert found.kind == ("lock-deadlock" if named else "unknown")
+
+
 def test_another_collective_than_everybody_elses() -> None:
     other = fact(5, operation="barrier", signature=(*REDUCE[:2], "barrier (torch/d.py:9)"))
     found = looks(*(fact(r) for r in range(8) if r != 5), other)
