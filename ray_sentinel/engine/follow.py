@@ -13,6 +13,7 @@ from ray_sentinel.engine.casebook import CaseBook, why_over
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.hardware import blame_hardware
 from ray_sentinel.engine.judgement import Judgement
+from ray_sentinel.engine.suspects import in_python_after_all
 from ray_sentinel.engine.table import CONFIRMED, advance
 from ray_sentinel.engine.verdict import judge
 
@@ -137,8 +138,10 @@ class Follower:
         more = self._judge(case, now, proven=False).verdict
         told = case.incident.verdict
         known = {(culprit.host, culprit.pid) for culprit in told.culprits} if told else set()
-        if not known < {(culprit.host, culprit.pid) for culprit in more.culprits}:
+        named = {(culprit.host, culprit.pid) for culprit in more.culprits}
+        revised = in_python_after_all(case)
+        if not known <= named or (known == named and not revised):
             return []
-        verdict = msgspec.structs.replace(more, kind=case.incident.kind)
+        verdict = more if revised else msgspec.structs.replace(more, kind=case.incident.kind)
         self._book.keep(case, case.with_verdict(case.incident, verdict))
         return [Publish(incident=case.incident)]

@@ -166,23 +166,41 @@ def test_a_rank_in_a_transfer_that_its_recorder_does_not_show_is_innocent() -> N
 def test_a_loop_in_python_is_neither_a_kept_gil_nor_movement(elsewhere: set[int]) -> None:
     sim = Sim(attached=False)
     sim.run(30)
-    sim.stick(1, holds_gil=True, activity="unknown", waits=None, spinning=True, active=True)
-    began, looks = sim.now, itertools.count()
-
-    def answer(rank: SimRank) -> StackFact:
-        fact = sim.fact(rank)
-        if rank.number != 1:
-            return fact
-        # Of two lines, one may take nearly all the time.
-        line = 163 if next(looks) in elsewhere else 164
-        return msgspec.structs.replace(fact, signature=("main (train.py:1)", f"go (x.py:{line})"))
-
-    sim.stack_answer = answer
+    began = sim.now
+    _go_round(sim, elsewhere)
     sim.run(60)
     (incident,) = sim.incidents()
     assert (sim.named(), incident.kind) == ([1], "cpu-spin")
     assert incident.confirmed_at is not None
     assert incident.confirmed_at <= began + 20
+
+
+def test_a_loop_that_is_seen_late_is_called_one_after_all() -> None:
+    sim = Sim(attached=False)
+    sim.run(30)
+    _go_round(sim, set(range(12, 1000)))
+    sim.run(6)
+    assert [incident.kind for incident in sim.incidents()] == ["gil-held"]
+    sim.run(30)
+    (incident,) = sim.incidents()
+    assert (sim.named(), incident.kind) == ([1], "cpu-spin")
+    assert "GIL" not in incident.summary
+
+
+def _go_round(sim: Sim, elsewhere: set[int]) -> None:
+    """Rank 1 in a loop of two lines, of which one takes nearly all the time; ``elsewhere``: the
+    looks that find it in the other."""
+    sim.stick(1, holds_gil=True, activity="unknown", waits=None, spinning=True, active=True)
+    looks = itertools.count()
+
+    def answer(rank: SimRank) -> StackFact:
+        fact = sim.fact(rank)
+        if rank.number != 1:
+            return fact
+        line = 163 if next(looks) in elsewhere else 164
+        return msgspec.structs.replace(fact, signature=("main (train.py:1)", f"go (x.py:{line})"))
+
+    sim.stack_answer = answer
 
 
 @ATTACHED
