@@ -43,6 +43,7 @@ def recorders(case: Case, now: float) -> list[AnyAction]:
     if not ranks:
         return []
     case.recorder_asked_at = now
+    case.recorder_pending = True
     # The ranks write their dumps: that is no sign of their own.
     case.job.disturbed_until = now + TOOLS_SECONDS
     fallen = [exit_ for _, exit_ in case.job.exits_and_dying() if is_abnormal(exit_)]

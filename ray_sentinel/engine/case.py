@@ -37,6 +37,7 @@ class Case:
         self.asked_round_at = opened_at
         self.recorder: RecorderFacts | None = None
         self.recorder_asked_at: float | None = None
+        self.recorder_pending = False
         self.ras: RasFacts | None = None
         self.alerts: tuple[Alert, ...] = ()
         """Of telemetry rules, that last now: about the job and its hosts."""

@@ -112,7 +112,7 @@ class Engine:
         case.problems.extend(event.problems)
         if isinstance(event, RecorderExplained):
             case.job.disturbed_until = now + SETTLED_AFTER_TOOLS
-            case.recorder = event.facts
+            case.recorder, case.recorder_pending = event.facts, False
         else:
             case.ras = event.facts or case.ras
 

@@ -68,7 +68,16 @@ class Follower:
         if case.asked_round < 2:
             due = now - case.asked_round_at >= self._config.hang.confirm_seconds
             return asking.stacks(case, now) if due else []
-        return self._decide(case, self._judge(case, now, proven=False), now)
+        judgement = self._judge(case, now, proven=False)
+        if not judgement.verdict.culprits and self._recorders_to_come(case, now):
+            return []
+        return self._decide(case, judgement, now)
+
+    @staticmethod
+    def _recorders_to_come(case: Case, now: float) -> bool:
+        """On a busy machine they come after the stacks, and they may know whom to name."""
+        asked = case.recorder_asked_at
+        return case.recorder_pending and asked is not None and now - asked < RECORDER_OVERDUE
 
     @staticmethod
     def _round_settled(case: Case, now: float) -> bool:

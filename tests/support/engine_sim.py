@@ -112,6 +112,8 @@ class Sim:
         self.log: list[bytes] = []
         self.actions: list[AnyAction] = []
         self.recorder: RecorderFacts | None = None
+        self.recorder_seconds = 0.2
+        """Until it is explained."""
         self.stack_answer: Callable[[SimRank], StackFact] = self.fact
         self.gauges: dict[str, float] = {}
         """The key series of the first node."""
@@ -312,6 +314,7 @@ class Sim:
                 self.pending += [(at, self._look(action, at)) for _ in range(action.looks)]
                 return
             case AskRecorder():
+                at = self.now + self.recorder_seconds
                 event: AnyEvent = RecorderExplained(
                     time=at, incident=action.incident, facts=self.recorder
                 )

@@ -162,6 +162,28 @@ def test_a_rank_in_a_transfer_that_its_recorder_does_not_show_is_innocent() -> N
     assert (sim.named(), incident.kind) == ([0], "host-stuck")
 
 
+@pytest.mark.parametrize(("seconds", "named"), [(5.0, [1]), (60.0, [])])
+def test_recorders_that_come_late_are_waited_for_but_not_for_ever(
+    seconds: float, named: list[int]
+) -> None:
+    """All wait in one collective: stacks tell nobody apart, the recorders would."""
+    sim = Sim()
+    sim.run(30)
+    sim.stick(1, activity="collective-wait", waits=True,
+              where=("main (train.py:1)", "all_reduce (distributed_c10d.py:99)"))  # fmt: skip
+    reason = "has left out all_reduce number 31"
+    sim.recorder = RecorderFacts(
+        kind="collective-mismatch",
+        culprits=(RecorderCulprit(rank=1, kind="collective-mismatch", reason=reason),),
+        confidence=0.9,
+    )
+    sim.recorder_seconds = seconds
+    sim.run(45)
+    (incident,) = sim.incidents()
+    assert sim.named() == named
+    assert incident.confirmed_at is not None
+
+
 @pytest.mark.parametrize("elsewhere", [{3}, set(range(0, 1000, 2))], ids=["once", "half"])
 def test_a_loop_in_python_is_neither_a_kept_gil_nor_movement(elsewhere: set[int]) -> None:
     sim = Sim(attached=False)
