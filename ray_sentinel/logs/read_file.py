@@ -118,9 +118,11 @@ def _read(
         reader.finish()
     if not file.problem:
         return reader.said, ""
+    again = "; copy it again from where it was packed" if where.packed else ""
     if not where.offsets:
-        return "", f"cannot be read ({file.problem})"
-    return reader.said, f"could be read only in part ({file.problem}); what was read is used"
+        return "", f"cannot be read ({file.problem}){again}"
+    said = f"could be read only in part ({file.problem}); what was read is used{again}"
+    return reader.said, said
 
 
 class _Reader:

@@ -17,6 +17,8 @@ class Salvage:
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self._some = getattr(file, "read1", None)
+        self._at = 0
+        self._broken = (-1, "")
         self.problem = ""
 
     def read(self, size: int) -> bytes:
@@ -28,16 +30,26 @@ class Salvage:
                 part = self._some(min(missing, _PIECE)) if self._some else self._file.read(missing)
             except READ_ERRORS as error:
                 self.problem = str(error) or type(error).__name__
+                self._broken = (self._at, self.problem)
                 break
             if not part:
+                self._recall()
                 break
             parts.append(part)
+            self._at += len(part)
             missing -= len(part)
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _recall(self) -> None:
+        """gzip says once that it cannot go on; asked again, it claims that the file ends there."""
+        at, problem = self._broken
+        if self._at == at:
+            self.problem = problem
 
     def seek(self, at: int) -> None:
         """Go on at ``at``; a part that is damaged is met again when it is read."""
         self.problem = ""
+        self._at = at
         try:
             self._file.seek(at)
         except READ_ERRORS as error:

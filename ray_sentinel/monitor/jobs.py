@@ -12,7 +12,8 @@ from ray_sentinel.clock import Clock, SystemClock
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.evidence.logs.clocks import round_zone
 from ray_sentinel.evidence.logs.lines import parse_line
-from ray_sentinel.evidence.logs.steps import Step, parse_step
+from ray_sentinel.evidence.logs.bare_steps import parse_any_step, surest
+from ray_sentinel.evidence.logs.steps import Step
 from ray_sentinel.evidence.logs.times import parse_time
 from ray_sentinel.evidence.node.ray_status import read_job_status
 from ray_sentinel.model.ray_job import JobState
@@ -62,10 +63,10 @@ def read_progress(text: str) -> JobProgress:
     for raw in text.splitlines():
         line = parse_line(raw)
         when = parse_time(line.prefix + line.text, year) or when
-        step = parse_step(line.text)
+        step = parse_any_step(line.text)
         if step is not None and step.step is not None and not step.left:
             steps.append((step, when))
-    last = steps[-_LAST:]
+    last = surest(steps, lambda seen: seen[0])[-_LAST:]
     seconds = [step.seconds for step, _ in last if step.seconds]
     tokens = [step.tokens_per_second for step, _ in last if step.tokens_per_second]
     losses = [step.loss for step, _ in last if step.loss is not None]

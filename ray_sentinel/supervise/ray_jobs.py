@@ -18,8 +18,7 @@ from typing import Any
 import msgspec
 
 from ray_sentinel.errors import SentinelError, UnreachableError, UsageError
-from ray_sentinel.evidence.logs.lines import parse_line
-from ray_sentinel.evidence.logs.steps import parse_step
+from ray_sentinel.evidence.logs.bare_steps import last_step
 from ray_sentinel.model.ray_job import JobState, job_state
 from ray_sentinel.supervise.command import LISTED, PLACE, values_of, variables
 from ray_sentinel.supervise.policy import Checkpoint
@@ -163,11 +162,8 @@ class Jobs:
 
     def step(self, job_id: str) -> int | None:
         """The last step that the output tells of."""
-        for line in reversed(self.output(job_id).replace("\r", "\n").split("\n")):
-            found = parse_step(parse_line(line).text)
-            if found is not None and found.step is not None:
-                return found.step
-        return None
+        found = last_step(self.output(job_id).replace("\r", "\n").split("\n"))
+        return found.step if found is not None else None
 
     def stop(self, job_id: str) -> None:
         """Stop a job and wait until it has. Raises SentinelError where it does not."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ray_sentinel.evidence.logs.lines import parse_line
-from ray_sentinel.evidence.logs.steps import parse_step
+from ray_sentinel.evidence.logs.bare_steps import last_step
+from ray_sentinel.evidence.logs.steps import Step
 from ray_sentinel.supervise.folder import OUTPUT
 from ray_sentinel.supervise.terminal import Terminal
 
@@ -26,7 +26,7 @@ class Tail:
         self._handle = -1
         self._offset = 0
         self._from_end = from_end
-        self._step: int | None = None
+        self._last: Step | None = None
         self._unread = b""
         """The end of what came since steps were last searched."""
 
@@ -50,7 +50,7 @@ class Tail:
         if self._unread:
             self._find_step(self._unread)
             self._unread = b""
-        return self._step
+        return self._last.step if self._last is not None else None
 
     def _open(self) -> bool:
         try:
@@ -85,11 +85,9 @@ class Tail:
             self._to.write(data)
 
     def _find_step(self, data: bytes) -> None:
-        for line in reversed(data.decode("utf-8", "replace").replace("\r", "\n").split("\n")):
-            found = parse_step(parse_line(line).text)
-            if found is not None and found.step is not None:
-                self._step = found.step
-                return
+        found = last_step(data.decode("utf-8", "replace").replace("\r", "\n").split("\n"))
+        if found is not None and (self._last is None or self._last.bare or not found.bare):
+            self._last = found
 
     def close(self) -> None:
         """Close the file."""

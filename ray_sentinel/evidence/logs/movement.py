@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from ray_sentinel.evidence.logs.bare_steps import parse_any_step
 from ray_sentinel.evidence.logs.chunk import MAX_LINE, Chunk, split_lines
 from ray_sentinel.evidence.logs.lines import Line, is_streamed, parse_line
 from ray_sentinel.evidence.logs.phases import CompiledMark, PhaseSeen, find_phase
 from ray_sentinel.evidence.logs.records import FileFacts, StepSeen
 from ray_sentinel.evidence.logs.shapes import MOST_SHAPES, shape_of
-from ray_sentinel.evidence.logs.steps import HINTS, parse_step
+from ray_sentinel.evidence.logs.steps import HINTS
 
 _MOST_STEPS, _MOST_MARKS = 60_000, 2000
 _DULL_AFTER = 3
@@ -35,7 +36,7 @@ class Movement:
                 self._dull[shape] = dull + 1
 
     def _step(self, line: Line, chunk: Chunk, start: int) -> bool:
-        step = parse_step(line.text)
+        step = parse_any_step(line.text)
         if step is None:
             return False
         if len(self._out.steps) < _MOST_STEPS:

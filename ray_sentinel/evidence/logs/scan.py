@@ -9,6 +9,7 @@ for steps and phases (``movement``).
 from __future__ import annotations
 
 from ray_sentinel.evidence.logs import facts as header
+from ray_sentinel.evidence.logs.bare_steps import surest
 from ray_sentinel.evidence.logs.catalogue import Catalogue
 from ray_sentinel.evidence.logs.chunk import MAX_LINE, Chunk, first_time, split_lines
 from ray_sentinel.evidence.logs.lines import parse_line
@@ -66,6 +67,7 @@ class Scanner:
         self.out.hits = self._trouble.hits.kept()
         self.out.counts = self._trouble.hits.counts
         self.out.steps.sort(key=lambda seen: seen.offset)
+        self.out.steps = surest(self.out.steps, lambda seen: seen.step)
         self.out.phases.sort(key=lambda seen: seen.offset)
         return self.out
 

@@ -4,7 +4,8 @@ Formats: MaxText ``completed step: 7, seconds: 1.2, ...``; tqdm bars (Transforme
 ``Training: 45%``, verl's ``Training Progress``); Lightning's ``Epoch 3: 45%|..| 450/1000``;
 Megatron's `` iteration 10/ 500 | ... |``; verl's ``step:12 - ...``; torchtitan, NeMo, DeepSpeed,
 nanoGPT, mmengine, timm, torchvision, Composer, fairseq; Transformers' ``{'loss': ..., 'epoch':
-...}``; and, last, any line that gives a step number beside a loss or a duration.
+...}``; and, last, any line that gives a step number beside a loss or a duration. (Those that give
+a number alone: ``bare_steps``.)
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _TIMM = re.compile(r"Train: \d+ \[ *(?P<step>\d+)/(?P<total>\d+)")
 _TORCHVISION = re.compile(r"Epoch: \[\d+\]\s*\[ *(?P<step>\d+)/(?P<total>\d+)\]")
 _COMPOSER = re.compile(r"\[batch=(?P<step>\d+)(?:/(?P<total>\d+))?\]")
 _DEEPSPEED = re.compile(r"(?:\bsteps: |\bglobal_step=|\] step=)(?P<step>\d+)\b")
-_PLAIN = re.compile(
+PLAIN = re.compile(
     r"\b(?:global[ _-]?steps?|train(?:ing)?[ _/-]?step|optimizer[ _-]step|step|iter(?:ation)?"
     r"|update|num_updates|batch)s?\b"
     r"['\"]?\s*(?:=|:|#|-|at\b)?\s*[\[(]?\s*(?P<step>\d+)\b(?:\s*(?:/|of)\s*(?P<total>\d+))?",
@@ -66,7 +67,7 @@ _TOKENS = re.compile(
 _HF = re.compile(
     rf"\{{'loss': '?(?P<loss>{_NUMBER})'?,.*?'epoch': '?(?P<epoch>[\d.]+)'?", re.IGNORECASE
 )
-_NOT_TRAINING = re.compile(
+NOT_TRAINING = re.compile(
     r"\b(?:eval|valid|test|predict|sampl|generat|map|tokeniz|download|fetch|captur|shard|load|sav|warm|"
     r"filter|process|convert|quantiz|rollout|upload|packing|cache|compil|sanity|render|export|init|collat)",
     re.IGNORECASE,
@@ -106,6 +107,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     """The line is a bar that may move without a step being done (0 of n)."""
     per_epoch: bool = False
     """``total`` counts one epoch's steps, not the training's."""
+    bare: bool = False
+    """The line says little more than a number, as other counters do too."""
 
 
 def parse_step(text: str) -> Step | None:
@@ -139,10 +142,10 @@ def _trained(text: str, match: re.Match[str]) -> float | None:
 
 
 def _plain(text: str) -> Step | None:
-    match = _DEEPSPEED.search(text) or _PLAIN.search(text)
+    match = _DEEPSPEED.search(text) or PLAIN.search(text)
     if match is None or not _MEASURES.search(text):
         return None
-    if _NOT_TRAINING.search(text[: match.start()][-60:]):
+    if NOT_TRAINING.search(text[: match.start()][-60:]):
         return None
     loss, seconds = _LOSS.search(text), _seconds(text)
     rate = "it/s" in text or "s/it" in text or "samples/s" in text.lower()
@@ -169,7 +172,7 @@ def _made(text: str, match: re.Match[str], seconds: float | None) -> Step:
 
 def _bar(text: str, match: re.Match[str]) -> Step | None:
     title = match.group("title")
-    if _NOT_TRAINING.search(title):
+    if NOT_TRAINING.search(title):
         return None
     step, total = _scaled(match.group("step")), _scaled(match.group("total"))
     rate, unit = match.group("rate"), match.group("unit") or ""

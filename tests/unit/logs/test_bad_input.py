@@ -74,10 +74,25 @@ def test_what_a_torn_file_still_holds_is_read(
     assert "only in part" in answer.problems[0]
 
 
-def test_a_file_torn_at_its_front_is_named(tmp_path: Path, catalogue: Catalogue) -> None:
-    (tmp_path / "a.log.gz").write_bytes(gzip.compress(STEPS.encode())[:20])
-    with pytest.raises(InputError, match="cannot be read"):
+@pytest.mark.parametrize(
+    "content",
+    [
+        gzip.compress(STEPS.encode())[:20],
+        b"\x1f\x8b\x08",
+        b"\x1f\x8b\x08garbage",
+        b"\x1f\x8b\x08\0\0\0\0\0\0\0" + b"garbage" * 9,
+    ],
+)
+def test_a_file_torn_at_its_front_is_named(
+    content: bytes, tmp_path: Path, catalogue: Catalogue
+) -> None:
+    (tmp_path / "a.log.gz").write_bytes(content)
+    with pytest.raises(InputError, match=r"a\.log\.gz: cannot be read .*copy it again"):
         triage_path(tmp_path, catalogue, now=0.0)
+    (tmp_path / "b.log").write_text(STEPS + FAILURE)
+    answer = triage_path(tmp_path, catalogue, now=0.0)
+    assert answer.kind == "oom-gpu"
+    assert "a.log.gz: cannot be read" in answer.problems[0]
 
 
 @pytest.mark.parametrize("sparse", [True, False])
@@ -198,6 +213,15 @@ def test_a_file_that_ends_within_a_line(tmp_path: Path, catalogue: Catalogue) ->
     answer = triage_path(tmp_path, catalogue, now=1.9e9)
     assert answer.kind == "unknown-death"
     assert answer.progress.last_step == 599
+
+
+def test_steps_that_are_a_number_alone(tmp_path: Path, catalogue: Catalogue) -> None:
+    steps = "".join(f"[rank0] INFO step {n}/1000\n" for n in range(600))
+    (tmp_path / "train.log").write_text(steps + FAILURE)
+    answer = triage_path(tmp_path, catalogue, now=0.0)
+    assert (answer.kind, answer.phase) == ("oom-gpu", "train")
+    assert (answer.progress.first_step, answer.progress.last_step) == (0, 599)
+    assert answer.progress.total_steps == 1000
 
 
 def test_empty_and_blank(tmp_path: Path, catalogue: Catalogue) -> None:
