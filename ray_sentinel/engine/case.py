@@ -88,6 +88,21 @@ class Case:
         """What was found is proven, but it accuses nobody."""
         return not any(finding.suspects for finding in self.findings.values())
 
+    def withdraw(self, found: set[tuple[str, int, str]]) -> bool:
+        """Take back what had seemed proven of a rank and is found no more, where the rank was seen
+        to go round in a loop since; returns whether there was any."""
+        looping = {view.rank.id for view in self.job.live if view.looped_at > self.opened_at}
+        gone = [
+            rule
+            for rule, finding in self.findings.items()
+            if finding.hard
+            and self.key(rule) not in found
+            and looping.intersection(finding.suspects)
+        ]
+        for rule in gone:
+            del self.findings[rule]
+        return bool(gone)
+
     def answered(self) -> bool:
         """The round that was asked for last has come."""
         return len(self.rounds) >= self.asked_round

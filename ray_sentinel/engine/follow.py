@@ -13,7 +13,6 @@ from ray_sentinel.engine.casebook import CaseBook, why_over
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.hardware import blame_hardware
 from ray_sentinel.engine.judgement import Judgement
-from ray_sentinel.engine.suspects import in_python_after_all
 from ray_sentinel.engine.table import CONFIRMED, advance
 from ray_sentinel.engine.verdict import judge
 
@@ -69,15 +68,9 @@ class Follower:
             due = now - case.asked_round_at >= self._config.hang.confirm_seconds
             return asking.stacks(case, now) if due else []
         judgement = self._judge(case, now, proven=False)
-        if not judgement.verdict.culprits and self._recorders_to_come(case, now):
+        if not judgement.verdict.culprits and _recorders_to_come(case, now):
             return []
         return self._decide(case, judgement, now)
-
-    @staticmethod
-    def _recorders_to_come(case: Case, now: float) -> bool:
-        """On a busy machine they come after the stacks, and they may know whom to name."""
-        asked = case.recorder_asked_at
-        return case.recorder_pending and asked is not None and now - asked < RECORDER_OVERDUE
 
     @staticmethod
     def _round_settled(case: Case, now: float) -> bool:
@@ -86,7 +79,7 @@ class Follower:
         A finding without a suspect needs the recorders, which may show who it was.
         """
         if case.nobody_suspected() and case.recorder_asked_at is not None:
-            return case.recorder is not None or now - case.recorder_asked_at > RECORDER_OVERDUE
+            return not _recorders_to_come(case, now)
         return case.answered() or now - case.opened_at > 1.5 * SETTLE
 
     def _judge(self, case: Case, now: float, *, proven: bool) -> Judgement:
@@ -128,9 +121,11 @@ class Follower:
         if again and not case.capturing and case.captures < MOST_CAPTURES and not why:
             return self.capture(case, now)
         silent = case.key("hang.silent") in found
-        return self._look_for_more(case, now) if silent and not case.complete else []
+        return self._look_for_more(case, found, now) if silent and not case.complete else []
 
-    def _look_for_more(self, case: Case, now: float) -> list[AnyAction]:
+    def _look_for_more(
+        self, case: Case, found: set[tuple[str, int, str]], now: float
+    ) -> list[AnyAction]:
         """Beside one that was proven and is still there, another may stand still unproven: two
         more rounds of stacks tell, once silence is long enough to mean something."""
         if case.incident.kind not in LASTING:
@@ -144,13 +139,19 @@ class Follower:
             case.later_rounds += 1
             return asking.stacks(case, now)
         case.complete = True
+        revised = case.withdraw(found)
         more = self._judge(case, now, proven=False).verdict
         told = case.incident.verdict
         known = {(culprit.host, culprit.pid) for culprit in told.culprits} if told else set()
         named = {(culprit.host, culprit.pid) for culprit in more.culprits}
-        revised = in_python_after_all(case)
         if not known <= named or (known == named and not revised):
             return []
         verdict = more if revised else msgspec.structs.replace(more, kind=case.incident.kind)
         self._book.keep(case, case.with_verdict(case.incident, verdict))
         return [Publish(incident=case.incident)]
+
+
+def _recorders_to_come(case: Case, now: float) -> bool:
+    """On a busy machine they come after the stacks, and they may know whom to name."""
+    asked = case.recorder_asked_at
+    return case.recorder_pending and asked is not None and now - asked < RECORDER_OVERDUE

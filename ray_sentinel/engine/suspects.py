@@ -34,8 +34,6 @@ WAITS = -2.0
 LEFT_BEFORE = 2.0
 """Seconds before the last movement in which a leaving rank may still be what is waited for."""
 MINORITY = 1 / 3
-SEEN_WITH_GIL = "rank.gil-seen"
-"""The rule that takes looks from outside for a proof; more looks may tell otherwise."""
 JOIN = "init_process_group ("
 """As a place begins in which ranks of PyTorch meet for the first time."""
 TRAINING_COLLECTIVES = ("all_reduce", "reduce_scatter", "all_to_all")
@@ -225,8 +223,6 @@ def recorder_kind(case: Case, rank: int) -> RecorderKind | None:
 def kind_of(case: Case, view: RankView) -> FaultKind:
     """The kind of fault of one rank of the case: what was proven, else what the evidence says."""
     for finding in case.findings.values():
-        if finding.rule == SEEN_WITH_GIL and _loops(case, view):
-            continue
         if finding.hard and finding.kind != "unknown" and view.rank.id in finding.suspects:
             return finding.kind
     fact = case.latest(view.rank.process)
@@ -240,18 +236,6 @@ def kind_of(case: Case, view: RankView) -> FaultKind:
     # An actor outlives the training that ran in it: an exception ends only its task.
     taskless = fact is not None and fact.label == TASKLESS.label
     return "startup-stuck" if early else "rank-dead" if taskless else kind
-
-
-def in_python_after_all(case: Case) -> bool:
-    """A rank that seemed to keep its GIL in C code goes round in a loop of Python."""
-    finding = case.findings.get(SEEN_WITH_GIL)
-    suspects = finding.suspects if finding is not None else ()
-    return any(_loops(case, view) for view in case.job.live if view.rank.id in suspects)
-
-
-def _loops(case: Case, view: RankView) -> bool:
-    """It was seen at another line of its function since the case began, as C code never is."""
-    return view.looped_at > case.opened_at
 
 
 def _trained(case: Case) -> bool:

@@ -10,9 +10,9 @@ import msgspec
 
 from ray_sentinel.clock import Clock, SystemClock
 from ray_sentinel.errors import SentinelError
+from ray_sentinel.evidence.logs.bare_steps import parse_any_step, surest
 from ray_sentinel.evidence.logs.clocks import round_zone
 from ray_sentinel.evidence.logs.lines import parse_line
-from ray_sentinel.evidence.logs.bare_steps import parse_any_step, surest
 from ray_sentinel.evidence.logs.steps import Step
 from ray_sentinel.evidence.logs.times import parse_time
 from ray_sentinel.evidence.node.ray_status import read_job_status

@@ -7,6 +7,7 @@ no line beside them says a step's loss or duration (``surest``).
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -81,7 +82,7 @@ def surest(seen: Sequence[Item], step_of: Callable[[Item], Step]) -> list[Item]:
     if measured:
         return measured
     numbers = [step_of(item).step or 0 for item in seen]
-    grows = any(after > before for before, after in zip(numbers, numbers[1:], strict=False))
+    grows = any(after > before for before, after in itertools.pairwise(numbers))
     return list(seen) if grows else []
 
 
