@@ -42,9 +42,17 @@ ALWAYS_BLANK = (
 )
 """Blanked also where the deployer does not have them: a raylet may have been started with them."""
 
-_OWN = {ROLE_VARIABLE: "actor", "RAY_worker_niceness": "0"}
+_OWN = {
+    ROLE_VARIABLE: "actor",
+    "RAY_worker_niceness": "0",
+    "RAY_task_events_report_interval_ms": "0",
+    "RAY_event_stats": "0",
+}
 """Ray makes its workers nice (15): where ranks keep all CPUs of a host busy, an agent would take a
-minute to start, and evidence would come late. Collectors are nice, see ``collect.child``."""
+minute to start, and evidence would come late. Collectors are nice, see ``collect.child``.
+
+Ray's own records of our calls, one a second from each agent, are of no use to anybody: without
+them, and the statistics of its event loops, an agent takes a sixth less CPU."""
 
 _NEVER_INHERITED = ("RAY_JOB_CONFIG_JSON_ENV_VAR", "RAY_RUNTIME_ENV_HOOK", "PYTHONSTARTUP")
 """Would put somebody else's runtime environment or code into our job."""

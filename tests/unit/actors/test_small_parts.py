@@ -136,6 +136,8 @@ def test_our_actors_are_no_ranks() -> None:
     assert {name for name, value in blank.items() if value} == {
         "RAY_SENTINEL_ROLE",
         "RAY_worker_niceness",
+        "RAY_task_events_report_interval_ms",
+        "RAY_event_stats",
     }
     assert "HOME" not in blank
     environment.forget_identity(theirs)
