@@ -339,6 +339,15 @@ def test_below_nohup_it_outlives_its_terminal(run: Run, tmp_path: Path) -> None:
     assert run.end(started)[0] == 0
 
 
+@pytest.fixture
+def _no_nohup() -> Iterator[None]:
+    """The tests themselves may run under nohup, and programs inherit what is ignored."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("_no_nohup")
 def test_without_nohup_a_terminal_that_goes_ends_it(run: Run) -> None:
     started = run.start("sleep", "300")
     state = run.until_it_runs()
