@@ -58,6 +58,11 @@ class Said:
         if self.outcome == "nodata":
             self.families = self._last_families = older._last_families
 
+    @property
+    def gist(self) -> tuple[bool | None, tuple[str, ...], tuple[Family, ...]]:
+        """What is known of it, but for when and how fast it was said."""
+        return (self.success, self.problems, self.families)
+
     def expiry(self, interval: float) -> float:
         """When the families become too old (monotonic seconds); infinity where there are none."""
         return self._fresh_at + KEPT_INTERVALS * interval if self.families else math.inf

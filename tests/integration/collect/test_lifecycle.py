@@ -14,6 +14,7 @@ import pytest
 
 from ray_sentinel.collect import ledger
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
+from ray_sentinel.model.metrics import Family
 from tests.support.collecting import CollectingNode, alive, stop
 from tests.support.waiting import eventually
 
@@ -300,3 +301,36 @@ def test_a_collector_is_told_when_its_steps_were_taken(tmp_path: Path) -> None:
         eventually(lambda: node.value("taken_at") == 123.5, "it is told")
     finally:
         node.stop()
+
+
+def test_the_same_answer_again_is_not_published_again(
+    node: CollectingNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    published: list[float] = []
+    monkeypatch.setattr(node, "_take", lambda families: _note(node, families, published))
+    (tmp_path / "value").write_text("1")
+    node.write(
+        "steady.py",
+        f"""
+        STEADY = Metric("steady", "gauge", "The same for a while.")
+        class C(Collector):
+            name = "steady"
+            interval = 0.1
+            def collect(self):
+                with open({str(tmp_path / "runs")!r}, "a") as file:
+                    file.write("x")
+                yield STEADY(float(open({str(tmp_path / "value")!r}).read()))
+        """,
+    )
+    node.start()
+    eventually(lambda: node.value("steady") == 1, "it is served")
+    before, runs = len(published), (tmp_path / "runs").stat().st_size
+    eventually(lambda: (tmp_path / "runs").stat().st_size > runs + 20, "it was asked often")
+    assert len(published) <= before + 2
+    (tmp_path / "value").write_text("2")
+    eventually(lambda: node.value("steady") == 2, "what is new is served at once", seconds=5.0)
+
+
+def _note(node: CollectingNode, families: tuple[Family, ...], published: list[float]) -> None:
+    node.published = families
+    published.append(time.monotonic())
