@@ -32,7 +32,7 @@ _TAIL = re.compile(
     r"[\s\])}'\",;:.!|-]*"
     r"(?:(?:is |was |has )?(?:done|finished|completed?|ended|ok|start(?:ed|ing|s)?|begins?|began)"
     r"\b[\s.,;:!]*)?"
-    r"(?:(?:took|in|after) \d+(?:\.\d+)? ?(?P<unit>s|ms|sec|seconds)\b[\s.,;!]*)?"
+    r"(?:(?:took|in|after) \d+(?:\.\d+)? ?(?:s|ms|sec|seconds)\b[\s.,;!]*)?"
     r"(?:[\s,;|{(\['\"]*[A-Za-z_][\w/.-]{0,30}['\"]?(?: ?[=:] ?| )['\"]?[-+]?\d[\w.+%-]{0,20}"
     r"['\")\]},;|]*){0,8}\s*",
     re.IGNORECASE,
