@@ -8,10 +8,12 @@ from pathlib import Path
 import msgspec
 
 from ray_sentinel.clock import Clock
+from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.logs.catalogue import Catalogue
 from ray_sentinel.evidence.logs.times import parse_time
 from ray_sentinel.evidence.logs.view import ViewLine, view_line
 from ray_sentinel.logs.reading import READ_ERRORS, compression, line_start, open_log, read_chunks
+from ray_sentinel.logs.salvage import Salvage, told
 from ray_sentinel.logs.select import Described, Wanted, line_fits
 
 _LONGEST = 16 << 10
@@ -33,9 +35,13 @@ def last_lines(
     """The last ``count`` lines of each file that fit, merged by time where they have one."""
     shown: list[tuple[float, int, int, Shown]] = []
     for number, item in enumerate(files):
-        lines = _judged(item, wanted, catalogue, _tail(item, count, whole=errors), errors=errors)
+        raw, problem = _tail(item, count, whole=errors)
+        lines = _judged(item, wanted, catalogue, raw, errors=errors)
+        lines = lines[-count:] if count else []
+        if problem:
+            lines.append(_damaged(item, problem))
         when = 0.0
-        for order, line in enumerate(lines[-count:] if count else ()):
+        for order, line in enumerate(lines):
             when = line.time if line.time is not None else when
             shown.append((when, number, order, line))
     shown.sort(key=lambda entry: entry[:3])
@@ -85,22 +91,33 @@ def _grown(
     yield from _judged(item, wanted, catalogue, data[:cut].split(b"\n"), errors=errors)
 
 
-def _tail(item: Described, count: int, *, whole: bool) -> list[bytes]:
-    """The file's last lines; all of them when errors are looked for."""
+def _tail(item: Described, count: int, *, whole: bool) -> tuple[list[bytes], str]:
+    """The file's last lines, all of them when errors are looked for; and what cannot be read."""
     path = item.found.path
+    lines: list[bytes] = []
     try:
         packed = compression(path)
-        with open_log(path, packed) as file:
+        with open_log(path, packed) as opened:
             start = 0
             if not packed and not whole:
-                start = line_start(file, max(0, item.found.file.size - count * _BYTES_A_LINE))
+                start = line_start(opened, max(0, item.found.file.size - count * _BYTES_A_LINE))
+            file = Salvage(opened)
             file.seek(start)
-            lines: list[bytes] = []
             for _, data in read_chunks(file, start):
                 lines = (lines + data.replace(b"\r", b"\n").split(b"\n"))[-200_000:]
+    except FileNotFoundError:
+        return [], ""  # rotated away since it was found
+    except InputError as error:
+        return [], str(error)
     except READ_ERRORS as error:
-        return [f"(cannot be read: {error})".encode()]
-    return lines
+        return [], told(str(error), "", partly=False)
+    return lines, told(file.problem, packed, partly=bool(lines)) if file.problem else ""
+
+
+def _damaged(item: Described, problem: str) -> Shown:
+    """Trouble of the file itself, beside its lines."""
+    line = ViewLine(text=f"({problem})", origin=item.origin, mark="error")
+    return Shown(item.found.file.label, line, None)
 
 
 def _judged(

@@ -23,7 +23,7 @@ from ray_sentinel.logs.reading import (
     open_log,
     read_chunks,
 )
-from ray_sentinel.logs.salvage import Salvage
+from ray_sentinel.logs.salvage import Salvage, told
 
 WHOLE = 24 << 20
 """A file of so many bytes, looked at closely all over, is read for steps in whole too."""
@@ -91,7 +91,8 @@ def read_file(
     except InputError as error:
         return FileAnswer(FileFacts(file=item.file, problem=str(error)), where)
     except READ_ERRORS as error:
-        return FileAnswer(FileFacts(file=item.file, problem=f"cannot be read ({error})"), where)
+        problem = told(str(error), "", partly=False)
+        return FileAnswer(FileFacts(file=item.file, problem=problem), where)
     facts = scanner.result()
     facts.sampled, facts.problem = said, problem
     return FileAnswer(facts, where)
@@ -118,11 +119,7 @@ def _read(
         reader.finish()
     if not file.problem:
         return reader.said, ""
-    again = "; copy it again from where it was packed" if where.packed else ""
-    if not where.offsets:
-        return "", f"cannot be read ({file.problem}){again}"
-    said = f"could be read only in part ({file.problem}); what was read is used{again}"
-    return reader.said, said
+    return reader.said, told(file.problem, where.packed, partly=bool(where.offsets))
 
 
 class _Reader:

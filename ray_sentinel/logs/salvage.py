@@ -11,6 +11,14 @@ _PIECE = 64 << 10
 """Unpacked bytes asked for at once: where a file is torn, no more is lost with the failing read."""
 
 
+def told(problem: str, packed: str, *, partly: bool) -> str:
+    """What a reader is told of a damaged file, and what to do; ``packed`` as of ``compression``."""
+    again = "; copy it again from where it was packed" if packed else ""
+    if partly:
+        return f"could be read only in part ({problem}); what was read is used{again}"
+    return f"cannot be read ({problem}){again}"
+
+
 class Salvage:
     """Reads ``file`` up to where it cannot be read any more; ``problem`` then says why."""
 

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from ray_sentinel.errors import SentinelError, UnreachableError, UsageError
-from ray_sentinel.evidence.logs.bare_steps import last_step
+from ray_sentinel.evidence.logs.bare_steps import LastStep
 from ray_sentinel.model.ray_job import JobState, job_state
 from ray_sentinel.supervise.command import LISTED, PLACE, values_of, variables
 from ray_sentinel.supervise.policy import Checkpoint
@@ -162,8 +162,9 @@ class Jobs:
 
     def step(self, job_id: str) -> int | None:
         """The last step that the output tells of."""
-        found = last_step(self.output(job_id).replace("\r", "\n").split("\n"))
-        return found.step if found is not None else None
+        last = LastStep()
+        last.feed(self.output(job_id).replace("\r", "\n").split("\n"))
+        return last.step.step if last.step is not None else None
 
     def stop(self, job_id: str) -> None:
         """Stop a job and wait until it has. Raises SentinelError where it does not."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ray_sentinel.evidence.logs.bare_steps import last_step
-from ray_sentinel.evidence.logs.steps import Step
+from ray_sentinel.evidence.logs.bare_steps import LastStep
 from ray_sentinel.supervise.folder import OUTPUT
 from ray_sentinel.supervise.terminal import Terminal
 
@@ -26,7 +25,7 @@ class Tail:
         self._handle = -1
         self._offset = 0
         self._from_end = from_end
-        self._last: Step | None = None
+        self._last = LastStep()
         self._unread = b""
         """The end of what came since steps were last searched."""
 
@@ -48,9 +47,10 @@ class Tail:
         """The last step that the output tells of; searched when it is asked for, not at each
         look."""
         if self._unread:
-            self._find_step(self._unread)
+            text = self._unread.decode("utf-8", "replace")
+            self._last.feed(text.replace("\r", "\n").split("\n"))
             self._unread = b""
-        return self._last.step if self._last is not None else None
+        return self._last.step.step if self._last.step is not None else None
 
     def _open(self) -> bool:
         try:
@@ -83,11 +83,6 @@ class Tail:
     def _show(self, data: bytes) -> None:
         if self._to is not None:
             self._to.write(data)
-
-    def _find_step(self, data: bytes) -> None:
-        found = last_step(data.decode("utf-8", "replace").replace("\r", "\n").split("\n"))
-        if found is not None and (self._last is None or self._last.bare or not found.bare):
-            self._last = found
 
     def close(self) -> None:
         """Close the file."""

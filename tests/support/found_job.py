@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import JobStatus
+from tests.support.living import alive
 from tests.support.ray_cluster import Watched
 from tests.support.waiting import eventually
 
@@ -14,15 +15,16 @@ START_SECONDS = 120.0
 
 
 def training(folder: Path, count: int, *logs: Path) -> dict[int, int]:
-    """Pids by rank, once all ranks have left theirs in ``folder/rank-RANK``; ``logs`` are printed
-    where they do not."""
+    """Pids by rank, once all ranks have left theirs in ``folder/rank-RANK`` and live: a job that
+    was restarted finds the files of its earlier ranks there. ``logs`` are printed where they do
+    not."""
 
     def pids() -> dict[int, int]:
         found = {
             int(path.name.removeprefix("rank-")): int(path.read_text() or 0)
             for path in folder.glob("rank-*")
         }
-        return found if len(found) == count and all(found.values()) else {}
+        return found if len(found) == count and all(map(alive, found.values())) else {}
 
     try:
         return eventually(pids, "all ranks train", START_SECONDS)

@@ -81,19 +81,37 @@ def surest(seen: Sequence[Item], step_of: Callable[[Item], Step]) -> list[Item]:
     measured = [item for item in seen if not step_of(item).bare]
     if measured:
         return measured
-    numbers = [step_of(item).step or 0 for item in seen]
-    grows = any(after > before for before, after in itertools.pairwise(numbers))
-    return list(seen) if grows else []
+    return list(seen) if _grow([step_of(item).step or 0 for item in seen]) else []
 
 
-def last_step(lines: Sequence[str]) -> Step | None:
-    """The last numbered step that ``lines`` tell of; a bare one only where there is no other."""
-    bare = None
-    for line in reversed(lines):
-        step = parse_any_step(parse_line(line).text)
-        if step is None or step.step is None:
-            continue
-        if not step.bare:
-            return step
-        bare = bare or step
-    return bare
+class LastStep:
+    """The last numbered step of a log that comes in pieces, by the rule of ``surest``."""
+
+    def __init__(self) -> None:
+        self.step: Step | None = None
+        self._bare: list[int] = []
+        """The number of the last bare line."""
+
+    def feed(self, lines: Sequence[str]) -> None:
+        """Take the log's next whole lines."""
+        newest: Step | None = None
+        numbers: list[int] = []
+        for line in reversed(lines):
+            step = parse_any_step(parse_line(line).text)
+            if step is None or step.step is None:
+                continue
+            if not step.bare:
+                self.step = step
+                return
+            newest = newest or step
+            numbers.append(step.step)
+        if newest is None or (self.step is not None and not self.step.bare):
+            return
+        seen = [*self._bare, *reversed(numbers)]
+        if self.step is not None or _grow(seen):
+            self.step = newest
+        self._bare = seen[-1:]
+
+
+def _grow(numbers: Sequence[int]) -> bool:
+    return any(after > before for before, after in itertools.pairwise(numbers))

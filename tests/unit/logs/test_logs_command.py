@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -114,3 +115,20 @@ def test_following_growth_and_rotation(tmp_path: Path) -> None:
     files = describe(find_logs(tmp_path))
     lines = follow(files, Wanted(), load_catalogue(), FakeClock(), errors=False, more=more)
     assert [shown.line.text for shown in lines] == ["new 1", "half done", "a"]
+
+
+@pytest.mark.parametrize("how", ["--tail=2", "--errors"])
+def test_a_damaged_file_is_told_beside_the_others(
+    tree: Path, how: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tree / "garbage.log.gz").write_bytes(b"\x1f\x8b\x08garbage")
+    lines = "".join(f"ERROR bad thing number {number}\n" for number in range(9000))
+    packed = gzip.compress(lines.encode())
+    (tree / "torn.log.gz").write_bytes(packed[: len(packed) // 2])
+    code, out = run(tree, how, capsys=capsys)
+    assert code == 0
+    assert "! garbage.log.gz: (cannot be read (" in out
+    assert "! torn.log.gz: ERROR bad thing number " in out
+    assert "! torn.log.gz: (could be read only in part (" in out
+    assert out.count("copy it again from where it was packed") == 2
+    assert "bad thing on 3" in out

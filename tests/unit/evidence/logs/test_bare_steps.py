@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ray_sentinel.evidence.logs.bare_steps import last_step, parse_any_step, surest
+from ray_sentinel.evidence.logs.bare_steps import LastStep, parse_any_step, surest
 from ray_sentinel.evidence.logs.lines import parse_line
 from ray_sentinel.evidence.logs.steps import HINTS, Step
 
@@ -65,12 +65,28 @@ def test_bare_steps_count_where_nothing_tells_better() -> None:
     assert surest(bare[::-1], lambda step: step) == []
 
 
-def test_the_last_step() -> None:
-    assert last_step(["step 3", "step 4", "bye"]) == Step(step=4, bare=True)
-    told = last_step(["step 70 loss 1.5", "step 4"])
-    assert told is not None
-    assert (told.step, told.loss) == (70, 1.5)
-    assert last_step(["nothing", ""]) is None
+@pytest.mark.parametrize(
+    ("pieces", "step"),
+    [
+        ([["step 3", "step 4", "bye"]], 4),
+        ([["step 3"], ["bye"], ["step 4"]], 4),
+        ([["step 3"], ["step 4"], ["step 2"]], 2),  # it goes on from a checkpoint
+        ([["step 70 loss 1.5", "step 4", "step 5"]], 70),
+        ([["step 70 loss 1.5"], ["step 4"], ["step 5"]], 70),
+        ([["step 4", "step 5"], ["step 1 loss 1.5"]], 1),
+        ([["step 3", "step 3"], ["step 2"]], None),
+        ([["step 3"]], None),
+        ([["nothing", ""], []], None),
+    ],
+)
+def test_the_last_step(pieces: list[list[str]], step: int | None) -> None:
+    last = LastStep()
+    for lines in pieces:
+        last.feed(lines)
+    assert (last.step.step if last.step else None) == step
+    whole = [found for lines in pieces for line in lines if (found := parse_any_step(line))]
+    counted = surest(whole, lambda found: found)
+    assert (counted[-1].step if counted else None) == step
 
 
 @given(st.text(max_size=400))
