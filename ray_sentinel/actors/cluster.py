@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ray_sentinel.actors import shipping
+from ray_sentinel.actors import authentication, shipping
 from ray_sentinel.actors.environment import forget_identity, runtime_env
 from ray_sentinel.actors.names import NAMESPACE
 from ray_sentinel.actors.raylets import raylet_address, raylets
@@ -111,6 +111,7 @@ def connect(address: str = "", *, ship: bool = False) -> Iterator[Any]:
     for name in ("RAY_JOB_CONFIG_JSON_ENV_VAR",):
         os.environ.pop(name, None)
     target = _reachable(address)
+    authentication.adopt_mode(target)
     try:
         import ray
     except ImportError as error:
@@ -160,6 +161,8 @@ def _init(ray: Any, target: str, environment: dict[str, Any] | None) -> None:
 def _init_once(ray: Any, target: str, environment: dict[str, Any] | None) -> None:
     # Ray logs its uploads and its greeting to the terminal otherwise.
     logging.getLogger("ray").setLevel(logging.ERROR)
+    from ray.exceptions import RayError
+
     try:
         ray.init(
             address=target,
@@ -169,9 +172,11 @@ def _init_once(ray: Any, target: str, environment: dict[str, Any] | None) -> Non
             configure_logging=True,
             runtime_env=environment,
         )
-    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-        # RaySystemError, AuthenticationError and the version check are RuntimeErrors.
+    except (RayError, RuntimeError, ValueError, OSError) as error:
+        # The version check is a RuntimeError.
         lines = str(error).strip().splitlines() or [type(error).__name__]
-        raise UnreachableError(
-            f"the Ray cluster at {target} was found but cannot be joined: {lines[0]}"
-        ) from error
+        story = f"the Ray cluster at {target} was found but cannot be joined: {lines[0]}"
+        if type(error) is ConnectionError:
+            # That it failed is all that Ray says where no token was offered, or a wrong one.
+            story += f"; {authentication.remedy()}"
+        raise UnreachableError(story) from error

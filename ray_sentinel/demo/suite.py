@@ -90,13 +90,14 @@ def line(outcome: Outcome) -> Line:
 
 
 def plans(faults: Iterable[str], seed: int) -> Iterator[Plan]:
-    """Without end: each fault once a round, every round drawn anew; attached two times of three."""
+    """Without end: each fault once a round, every round drawn anew; attached two times of three,
+    and each fault once in every way of attaching in any three rounds."""
     names = list(faults)
     for number in count():
-        fault = names[number % len(names)]
-        turn = number // len(names)
-        mode = MODES[(number + turn) % len(MODES)]
-        yield draw(fault, seed=seed + number, attach=mode)
+        turn, place = divmod(number, len(names))
+        yield draw(
+            names[place], seed=seed + number, attach=MODES[(seed + place + turn) % len(MODES)]
+        )
 
 
 def trial(plan: Plan, machines: Machines) -> Outcome:

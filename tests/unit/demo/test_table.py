@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import msgspec
-
+from ray_sentinel.demo.catalogue import ALL
 from ray_sentinel.demo.plan import Plan, draw
 from ray_sentinel.demo.suite import line, plans
 from ray_sentinel.demo.table import markdown, missed
@@ -78,9 +77,11 @@ def test_broken_trials_count_for_nothing() -> None:
 
 
 def test_a_sweep_takes_every_fault_once_a_round_and_all_modes_in_turn() -> None:
-    drawn = plans(["sleep", "gil", "fifo"], 10)
-    taken = [next(drawn) for _ in range(9)]
-    assert [plan.fault for plan in taken[:3]] == ["sleep", "gil", "fifo"]
-    assert {plan.attach for plan in taken if plan.fault == "gil"} == {"", "attach", "step"}
-    assert len({plan.seed for plan in taken}) == 9
-    assert msgspec.structs.asdict(taken[0])["seed"] == 10
+    drawn = plans(ALL, 10)
+    taken = [next(drawn) for _ in range(3 * len(ALL))]
+    assert [plan.fault for plan in taken] == 3 * list(ALL)
+    assert len({plan.seed for plan in taken}) == len(taken)
+    for fault in ALL:
+        modes = {plan.attach for plan in taken if plan.fault == fault}
+        assert modes == {"", "attach", "step"}, fault
+    assert next(plans(ALL, 11)).attach != taken[0].attach, "one round of another draw differs"

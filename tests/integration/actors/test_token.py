@@ -1,0 +1,97 @@
+"""A cluster that asks for tokens, as ``ray start`` makes one where it finds a token."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ray_sentinel.actors.cluster import answers
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.integration
+
+NODE = "127.0.0.7"
+
+
+class TokenCluster:
+    """One node, started by the command line with a home of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        with socket.create_server((NODE, 0)) as probe:
+            self.address = f"{NODE}:{probe.getsockname()[1]}"
+        self.folder = folder
+        (folder / "owner" / ".ray").mkdir(parents=True)
+        (folder / "owner" / ".ray" / "auth_token").write_text(secrets.token_hex(16))
+        start = ["start", "--head", "--block", "--port", self.address.rpartition(":")[2]]
+        start += ["--node-ip-address", NODE, "--num-cpus", "1", "--include-dashboard", "false"]
+        start += ["--temp-dir", str(folder / "ray")]
+        with open(folder / "ray.log", "wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "ray.scripts.scripts", *start],
+                env=self.environ("owner"),
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def environ(self, home: str) -> dict[str, str]:
+        kept = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
+        return {
+            **kept,
+            "HOME": str(self.folder / home),
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_SENTINEL_AGENT__PORT": str(21_000 + os.getpid() % 9_000),
+        }
+
+    def command(self, home: str, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "ray_sentinel.cli.main", *arguments, "--address", self.address],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env={**self.environ(home), **more},
+            check=False,
+        )
+
+    def close(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(timeout=30)
+        finally:
+            self.process.kill()
+
+
+@pytest.fixture
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TokenCluster]:
+    started = TokenCluster(tmp_path_factory.mktemp("t"))  # sockets below it: a short path
+    yield started
+    started.close()
+
+
+def test_who_has_the_token_needs_no_variable(cluster: TokenCluster) -> None:
+    def there() -> bool:
+        assert cluster.process.poll() is None, (cluster.folder / "ray.log").read_text()
+        return "Ray runtime started" in (cluster.folder / "ray.log").read_text()
+
+    eventually(there, "the node is there", 90.0)
+    assert answers(cluster.address) == ""
+    up = cluster.command("owner", "up", "--log-dir", str(cluster.folder / "log"))
+    assert up.returncode == 0, up.stdout + up.stderr
+    status = cluster.command("owner", "status", "--json")
+    assert status.returncode == 0, status.stderr
+    refused = cluster.command("owner", "status", RAY_AUTH_MODE="disabled")
+    assert refused.returncode == 3
+    assert "set RAY_AUTH_MODE=token" in refused.stderr
+    (cluster.folder / "stranger").mkdir()
+    refused = cluster.command("stranger", "status")
+    assert refused.returncode == 3
+    assert "no authentication token was found" in refused.stderr
+    assert cluster.command("owner", "down").returncode == 0
