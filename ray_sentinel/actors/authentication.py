@@ -1,6 +1,6 @@
 """Ray's token authentication: Ray's clients offer a token only where ``RAY_AUTH_MODE`` says so.
 
-From Ray 2.60 on ``ray start`` asks for tokens by itself where it finds one, and sets the variable
+``ray start`` of Ray 2.60 asks for tokens by itself where it finds one, and sets the variable
 for its own processes alone. https://docs.ray.io/en/latest/ray-security/token-auth.html
 """
 
