@@ -145,26 +145,36 @@ def _conclude(world: World, waits: Waits, findings: Findings) -> tuple[RecorderK
         return "cannot-tell", remarks
     standing = [c.rank for c in findings.culprits.values() if c.kind in _STANDING]
     if len(standing) > max(_FEW, len(world.dumps) // 4) or len(standing) * 2 > len(world.dumps):
-        findings.culprits.clear()
         remarks.append(
             f"ranks {say_ranks(standing)} are waited for and wait for nobody: so many at once are "
             "seldom stuck; they may wait for something outside, or the job was running"
         )
-        return "cannot-tell", remarks
+        return _acquit_the_standing(world, findings), remarks
     if standing and world.unrecorded_p2p:
         findings.confidence = min(findings.confidence, _BLIND)
         line = "gloo does not record sends and receives: who waits in one looks idle"
         remarks.append(line)
         if len(standing) > 1:
-            findings.culprits.clear()
             remarks.append(f"so of ranks {say_ranks(standing)}, any may be the one that is stuck")
-            return "cannot-tell", remarks
+            return _acquit_the_standing(world, findings), remarks
     if findings.culprits:
         first = max(findings.culprits.values(), key=lambda c: _WEIGHT.index(c.kind))
         return first.kind, remarks
     if findings.mismatch:
         return "collective-mismatch", remarks
     return "cannot-tell", remarks or ["ranks wait, and nothing in the dumps explains it"]
+
+
+def _acquit_the_standing(world: World, findings: Findings) -> RecorderKind:
+    """Keep those alone that made another call than their peers under one number: that is wrong,
+    whatever the others do."""
+    odd = unlike(world)
+    findings.culprits = {
+        rank: culprit
+        for rank, culprit in findings.culprits.items()
+        if culprit.kind == "collective-mismatch" and rank in odd
+    }
+    return "collective-mismatch" if findings.culprits else "cannot-tell"
 
 
 _FEW = 2

@@ -12,11 +12,11 @@ from ray_sentinel.model.recorder import RecorderFacts
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "flight_recorder"
 
 
-def facts(scenario: str, *without: int) -> RecorderFacts:
+def facts(scenario: str, *without: int, size: int = 4) -> RecorderFacts:
     folder = FIXTURES / scenario
     return explain(
-        {r: (folder / f"trace_{r}.json").read_bytes() for r in range(4) if r not in without},
-        world_size=4,
+        {r: (folder / f"trace_{r}.json").read_bytes() for r in range(size) if r not in without},
+        world_size=size,
     )
 
 
@@ -36,6 +36,19 @@ def test_scenario(scenario: str, culprits: set[int], kind: str) -> None:
     assert {culprit.rank for culprit in found.culprits} == culprits
     assert found.kind == kind
     assert found.problems == ()
+
+
+def test_a_wrong_call_counts_though_many_seem_to_stand() -> None:
+    """Those that wait in transfers look idle: they acquit nobody, and are not accused."""
+    found = facts("gloo_stage_skips", size=8)
+    assert [(culprit.rank, culprit.kind) for culprit in found.culprits] == [
+        (2, "collective-mismatch")
+    ]
+    assert found.kind == "collective-mismatch"
+    assert "ranks 4-5,7 are waited for" in "".join(found.evidence)
+    assert {wait.rank for wait in found.waits} == {0, 1, 3, 6}
+    without = facts("gloo_stage_skips", 6, size=8)
+    assert without.culprits == ()
 
 
 def test_everybody_else_is_told_what_it_waits_for() -> None:
