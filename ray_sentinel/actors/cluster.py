@@ -159,10 +159,10 @@ def _init(ray: Any, target: str, environment: dict[str, Any] | None) -> None:
 
 
 def _init_once(ray: Any, target: str, environment: dict[str, Any] | None) -> None:
-    # Ray logs its uploads and its greeting to the terminal otherwise.
-    logging.getLogger("ray").setLevel(logging.ERROR)
     from ray.exceptions import RayError
 
+    # Ray logs its uploads and its greeting to the terminal otherwise.
+    logging.getLogger("ray").setLevel(logging.ERROR)
     try:
         ray.init(
             address=target,

@@ -95,9 +95,8 @@ def plans(faults: Iterable[str], seed: int) -> Iterator[Plan]:
     names = list(faults)
     for number in count():
         turn, place = divmod(number, len(names))
-        yield draw(
-            names[place], seed=seed + number, attach=MODES[(seed + place + turn) % len(MODES)]
-        )
+        mode = MODES[(seed + place + turn) % len(MODES)]
+        yield draw(names[place], seed=seed + number, attach=mode)
 
 
 def trial(plan: Plan, machines: Machines) -> Outcome:

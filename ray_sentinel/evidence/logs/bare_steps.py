@@ -90,10 +90,10 @@ class LastStep:
     def __init__(self) -> None:
         self.step: Step | None = None
         self._bare: list[int] = []
-        """The number of the last bare line."""
+        """The number of the last bare line, once there was one."""
 
     def feed(self, lines: Sequence[str]) -> None:
-        """Take the log's next whole lines."""
+        """Take the log's next lines."""
         newest: Step | None = None
         numbers: list[int] = []
         for line in reversed(lines):

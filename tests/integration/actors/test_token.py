@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.actors.cluster import answers
+from tests.support.living import alive, descendants
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -63,11 +64,13 @@ class TokenCluster:
         )
 
     def close(self) -> None:
+        below = descendants(self.process.pid)
         self.process.send_signal(signal.SIGTERM)
         try:
             self.process.wait(timeout=30)
         finally:
-            self.process.kill()
+            for pid in filter(alive, [self.process.pid, *below]):
+                os.kill(pid, signal.SIGKILL)
 
 
 @pytest.fixture

@@ -80,7 +80,7 @@ def test_a_sweep_takes_every_fault_once_a_round_and_all_modes_in_turn() -> None:
     drawn = plans(ALL, 10)
     taken = [next(drawn) for _ in range(3 * len(ALL))]
     assert [plan.fault for plan in taken] == 3 * list(ALL)
-    assert len({plan.seed for plan in taken}) == len(taken)
+    assert [plan.seed for plan in taken] == list(range(10, 10 + len(taken)))
     for fault in ALL:
         modes = {plan.attach for plan in taken if plan.fault == fault}
         assert modes == {"", "attach", "step"}, fault
