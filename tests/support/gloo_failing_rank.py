@@ -6,15 +6,21 @@ Rank ``WRONG`` makes a wrong call in step ``STEPS``, so that all ranks fail.
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from types import TracebackType
 
 WRONG = 4
 STEPS = 16
+LATE = (0, 5)
+"""Reach what all send to all after its wrong sender is gone: an exception ends them."""
 
 
 def train(way: str, rank: int, world: int, folder: Path) -> None:
-    """Each step sums over the row (two ranks), then over the column (all even, or all odd)."""
+    """Each step sums over the row (two ranks), then over the column (all even, or all odd).
+
+    Those that are wrong in what all send to all do so first.
+    """
     import torch
     import torch.distributed as dist
 
@@ -24,8 +30,13 @@ def train(way: str, rank: int, world: int, folder: Path) -> None:
     columns = [dist.new_group(list(range(first, world, 2))) for first in range(2)]
     rows = [dist.new_group([first, first + 1]) for first in range(0, world, 2)]
     for step in range(STEPS + 2):
+        if way == "routed":
+            if step == STEPS and rank in LATE:
+                time.sleep(1.0)
+            sent = torch.ones(world * (128 if (rank, step) == (WRONG, STEPS) else 64))
+            dist.all_to_all_single(torch.empty_like(sent), sent)
         row, column = torch.ones(512), torch.ones(2048)
-        if (rank, step) == (WRONG, STEPS):
+        if way != "routed" and (rank, step) == (WRONG, STEPS):
             row, column = {
                 "shape": (row, torch.ones(4096)),
                 "dtype": (row, column.double()),

@@ -56,25 +56,30 @@ def _forgets(world: World) -> bool:
 
 
 def _unusual(world: World, mute: set[int]) -> dict[int, str]:
-    """Of one rank that fell without a dump and its peers, the one that called what it never does.
+    """Of ranks that fell without a dump and all their peers, the one that called what it never does.
 
     Its groups need not be known: gloo's dumps do not list members.
     """
-    if len(mute) != 1 or not set(world.groups.world) - mute <= set(world.dumps):
+    if not mute or not set(world.groups.world) - mute <= set(world.dumps):
+        return {}
+    usual = {rank: _habitual(world, rank) for rank in world.dumps}
+    odd = [rank for rank, calls in usual.items() if False in calls.values()]
+    as_ever = [rank for rank, calls in usual.items() if calls and calls[max(calls)]]
+    if len(odd) == 1 and (len(mute) == 1 or as_ever):
+        return {odd[0]: _never_before(world, odd[0], usual[odd[0]])}
+    if odd or len(mute) > 1 or len(as_ever) < len(usual):
         return {}
     (rank,) = mute
-    usual = {other: _habitual(world, other) for other in world.dumps}
-    odd = [other for other, calls in usual.items() if False in calls.values()]
-    if len(odd) == 1:
-        record = next(at for at, habit in usual[odd[0]].items() if habit is False)
-        entry = next(e for e in collectives(world, odd[0]) if e.record == record)
-        group = world.group_of(odd[0], entry)
-        where = f" ({group.label} number {entry.seq})" if group else ""
-        return {odd[0]: f"called {entry.title}, which it never had in that group before{where}"}
-    if odd or not all(calls and calls[max(calls)] for calls in usual.values()):
-        return {}
     others = some_ranks(list(world.dumps))
     return {rank: f"was sent more than it had asked for, and {others} called what they always do"}
+
+
+def _never_before(world: World, rank: int, usual: Mapping[int, bool | None]) -> str:
+    record = next(at for at, habit in usual.items() if habit is False)
+    entry = next(e for e in collectives(world, rank) if e.record == record)
+    group = world.group_of(rank, entry)
+    where = f" ({group.label} number {entry.seq})" if group else ""
+    return f"called {entry.title}, which it never had in that group before{where}"
 
 
 def _habitual(world: World, rank: int) -> dict[int, bool | None]:
@@ -93,4 +98,13 @@ def _habitual(world: World, rank: int) -> dict[int, bool | None]:
 def _had_before(call: Entry, earlier: list[Entry]) -> bool | None:
     if len(earlier) < _HABIT:
         return None
-    return any(entry.signature() == call.signature() for entry in earlier)
+    alike = [entry for entry in earlier if entry.signature() == call.signature()]
+    # Sizes of all-to-all tell nothing where they change by design.
+    sizes = {_elements(entry) for entry in alike}
+    of_one_size = len(alike) >= _HABIT and len(sizes) == 1
+    return bool(alike) and not (of_one_size and _elements(call) not in sizes)
+
+
+def _elements(call: Entry) -> tuple[int, int]:
+    """Those that go in, and that come out."""
+    return sum(call.numels[0]), sum(call.numels[1])
