@@ -50,7 +50,7 @@ def test_scenario(
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("way", ["shape", "dtype", "small", "row", "rowsmall"])
+@pytest.mark.parametrize("way", ["shape", "dtype", "small", "row", "rowsmall", "routed"])
 def test_the_wrong_call_of_a_job_that_failed(way: str, tmp_path: Path) -> None:
     dumps, aborted = gloo_failing_job.run(way, tmp_path)
     assert aborted

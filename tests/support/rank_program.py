@@ -1,6 +1,8 @@
-"""A rank for tests: steps every 50 ms, and after 20 steps does what it was told.
+"""A rank for tests: steps every 50 ms, and after step AT does what it was told.
 
-python rank_program.py FAULT [SECONDS]
+python rank_program.py FAULT SECONDS AT
+
+A fault whose name ends in ``-armed`` waits until the rank's watchdog is armed.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from ray_sentinel.progress import lifecycle, who
+from ray_sentinel.progress import lifecycle, record, who
 from ray_sentinel.progress.writer import ProgressWriter
 
 CLONE_VFORK = 0x4000
@@ -86,8 +88,9 @@ FAULTS: dict[str, Callable[[float], object]] = {
     "": lambda _: None,
     "none": lambda _: None,
     "closed-sleep": time.sleep,
-    "closed-gil": hold_lock_asleep,
+    "closed-gil-armed": hold_lock_asleep,
     "gil-sleep": hold_lock_asleep,
+    "gil-sleep-armed": hold_lock_asleep,
     "gil-spin": hold_lock_spinning,
     "spin": spin_in_python,
     "sleep": time.sleep,
@@ -108,13 +111,19 @@ FAULTS: dict[str, Callable[[float], object]] = {
 
 def train(fault: str, seconds: float) -> None:
     deadline = time.monotonic() + seconds
+    done = False
     for n in range(10**9):
         if time.monotonic() > deadline:
             return
         time.sleep(0.05)
         WRITER.step(n, loss=1 / (n + 1))
-        if n == AT:
+        if not done and n >= AT and is_ready(fault):
+            done = True
             FAULTS[fault](seconds)
+
+
+def is_ready(fault: str) -> bool:
+    return not fault.endswith("-armed") or WRITER.number(record.WATCHDOG_OFFSET) != 0
 
 
 def attach() -> None:

@@ -56,7 +56,7 @@ def _forgets(world: World) -> bool:
 
 
 def _unusual(world: World, mute: set[int]) -> dict[int, str]:
-    """Of ranks that fell without a dump and all their peers, the one that called what it never does.
+    """Of ranks without a dump and all their peers, the one that called what it never does.
 
     Its groups need not be known: gloo's dumps do not list members.
     """

@@ -32,6 +32,11 @@ _TYPE_WORD = re.compile(
 _CHAIN = re.compile(
     r"^(?:During handling of the above exception|The above exception was the direct cause)"
 )
+_LOGGED = re.compile(
+    r"(?:\[?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?[ :|-]{1,3})?"
+    r"(?:\[?(?:ERROR|CRITICAL|FATAL)\]?[ :|-]{1,3})?"
+)
+"""A logger's time and level before an exception, either of which may be missing."""
 _BOX = "│╭╰┌└├─|+"
 _DIGITS = re.compile(r"\d")
 _PATIENCE = 12
@@ -73,7 +78,7 @@ class Traceback(msgspec.Struct, frozen=True, kw_only=True):
 def parse_exception(text: str) -> tuple[str, str] | None:
     """(type, message) of a line such as ``ValueError: boom``, or None.
 
-    Words that end no usual exception's name are taken only in dotted form (``zmq.error.Again``).
+    A type whose name ends as no usual exception's does is not known for one.
     """
     if len(text) > 40_000 or not text or text[0] in " \t":
         return None
@@ -84,6 +89,16 @@ def parse_exception(text: str) -> tuple[str, str] | None:
     if not _TYPE_WORD.search(kind):
         return None
     return kind, (match.group("message") or "").strip()
+
+
+def logged_exception(text: str) -> tuple[str, str] | None:
+    """As `parse_exception`, also where a logger wrote it after a time, a level of error, or both.
+
+    >>> logged_exception("2026-11-01 10:00:02 ERROR ValueError: boom")
+    ('ValueError', 'boom')
+    """
+    front = _LOGGED.match(text)
+    return parse_exception(text[front.end() :] if front else text)
 
 
 def read_traceback(lines: Sequence[Line], start: int) -> Traceback | None:

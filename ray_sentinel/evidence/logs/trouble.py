@@ -20,7 +20,7 @@ from ray_sentinel.evidence.logs.signatures import Signature
 from ray_sentinel.evidence.logs.tracebacks import (
     HEADER,
     REMOTE,
-    parse_exception,
+    logged_exception,
     read_traceback,
 )
 from ray_sentinel.evidence.logs.watchdog import read_work
@@ -161,7 +161,7 @@ class Trouble:
         return own if own.own else chunk.when(head.prefix + head.text, start)
 
     def _bare_exception(self, line: Line, chunk: Chunk, start: int) -> bool:
-        parsed = parse_exception(line.text)
+        parsed = logged_exception(line.text)
         if parsed is None:
             return False
         kind, message = parsed

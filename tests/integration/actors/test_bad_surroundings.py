@@ -95,7 +95,7 @@ def test_a_node_without_py_spy_takes_the_ranks_own_stacks(
             ray_cluster,
             tmp_path / "log",
             "no-py-spy",
-            ("sleep", "gil-sleep"),
+            ("sleep", "gil-sleep-armed"),
             "py-spy is not installed on this node",
         )
 
@@ -300,6 +300,6 @@ def test_the_kernel_refuses_to_let_the_agent_trace(
             ray_cluster,
             tmp_path / "log",
             "no-ptrace",
-            ("closed-sleep", "closed-gil"),
+            ("closed-sleep", "closed-gil-armed"),
             "CAP_SYS_PTRACE",
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,12 +10,14 @@ import pytest
 from ray_sentinel.evidence.flight_recorder import explain, explain_failed
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "flight_recorder"
+FALLEN = {"gloo_failed_routed": (1, 2, 3, 6, 7)}
+"""Where that is more than one."""
 
 
 def dumps(scenario: str, *without: int) -> dict[int, bytes]:
     files = sorted((FIXTURES / scenario).glob("trace_*.json"))
     found = {int(file.stem.removeprefix("trace_")): file.read_bytes() for file in files}
-    assert len(found) == 7
+    assert len(found) + len(FALLEN.get(scenario, (0,))) == 8
     return {rank: data for rank, data in found.items() if rank not in without}
 
 
@@ -72,3 +75,45 @@ def test_a_dump_that_cannot_be_read_is_a_problem() -> None:
 
 def test_nothing_at_all() -> None:
     assert explain_failed({}, overrun=[1], world_size=4).kind == "cannot-tell"
+
+
+def routed(*without: int) -> dict[int, bytes]:
+    """Rank 4 sent all of its peers twice of what they had asked for; ranks 0 and 5 came late."""
+    return dumps("gloo_failed_routed", *without)
+
+
+def test_one_that_sent_all_of_its_peers_too_much_is_named() -> None:
+    fallen = FALLEN["gloo_failed_routed"]
+    found = explain_failed(routed(), overrun=fallen, world_size=8)
+    assert [culprit.rank for culprit in found.culprits] == [4]
+    assert found.kind == "collective-mismatch"
+    assert "which it never had in that group before" in found.culprits[0].reason
+
+
+def test_it_is_not_named_where_no_peer_shows_what_is_usual() -> None:
+    fallen = (0, 5, *FALLEN["gloo_failed_routed"])
+    found = explain_failed(routed(0, 5), overrun=fallen, world_size=8)
+    assert found.culprits == ()
+
+
+def test_it_is_not_named_where_a_rank_is_not_accounted_for() -> None:
+    found = explain_failed(routed(), overrun=FALLEN["gloo_failed_routed"][1:], world_size=8)
+    assert found.culprits == ()
+
+
+def test_sizes_that_change_in_every_step_accuse_nobody() -> None:
+    found = explain_failed(
+        {rank: with_changing_sizes(data) for rank, data in routed().items()},
+        overrun=FALLEN["gloo_failed_routed"],
+        world_size=8,
+    )
+    assert found.culprits == ()
+
+
+def with_changing_sizes(data: bytes) -> bytes:
+    """As a mixture of experts, whose router sends each rank another number of tokens."""
+    dump = json.loads(data)
+    calls = [entry for entry in dump["entries"] if "all_to_all" in entry["profiling_name"]]
+    for number, entry in enumerate(calls[:-1]):
+        entry["input_sizes"] = entry["output_sizes"] = [[512 + 8 * number]]
+    return json.dumps(dump).encode()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ray_sentinel.evidence.logs.lines import parse_line
 from ray_sentinel.evidence.logs.tracebacks import (
     Traceback,
     first_cause,
     is_wrapper,
+    logged_exception,
     parse_exception,
     read_traceback,
 )
@@ -120,3 +123,23 @@ def test_exception_lines() -> None:
     assert parse_exception("KeyboardInterrupt") == ("KeyboardInterrupt", "")
     for text in ("hello: world", "INFO: x", "  ValueError: x", "", "step: 3"):
         assert parse_exception(text) is None
+
+
+@pytest.mark.parametrize(
+    "front",
+    [
+        "",
+        "2026-11-01 10:00:02 ",
+        "[2026-11-01T10:00:02.123Z] ",
+        "2026-11-01 10:00:02,123 ERROR ",
+        "2026-11-01 10:00:02 | CRITICAL | ",
+        "ERROR: ",
+    ],
+)
+def test_an_exception_that_a_logger_wrote(front: str) -> None:
+    assert logged_exception(f"{front}ValueError: boom") == ("ValueError", "boom")
+
+
+@pytest.mark.parametrize("front", ["INFO ", "2026-11-01 10:00:02 WARNING ", "retrying after "])
+def test_an_exception_that_was_no_error(front: str) -> None:
+    assert logged_exception(f"{front}ValueError: boom") is None
