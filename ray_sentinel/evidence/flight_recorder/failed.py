@@ -8,8 +8,9 @@ What was called can.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
-from ray_sentinel.evidence.flight_recorder.entry import Entry
+from ray_sentinel.evidence.flight_recorder.entry import NEEDS_EVERYONE, Entry
 from ray_sentinel.evidence.flight_recorder.explain import explain, history_of, read_all
 from ray_sentinel.evidence.flight_recorder.unlike import (
     collectives,
@@ -23,6 +24,19 @@ from ray_sentinel.model.recorder import RecorderFacts
 _HABIT = 5
 """Calls in a group that make a habit."""
 
+_NEED_ALL = frozenset({*NEEDS_EVERYONE, "all_to_all"})
+_AHEAD = 2
+"""Calls that need all members: the one that failed, and the one before it, where a member had what
+it needed while a peer fell over what it had sent."""
+_REACH = 4
+"""Calls at most, where nobody has to wait for others."""
+
+
+class _Call(NamedTuple):
+    entry: Entry
+    usual: bool | None
+    """Its rank had made it before in that group; None where too few calls precede it to say."""
+
 
 def explain_failed(
     dumps: Mapping[int, bytes], *, overrun: Collection[int] = (), world_size: int | None = None
@@ -35,10 +49,15 @@ def explain_failed(
     """
     read, problems = read_all(dumps, {})
     world = World(read, world_size, lambda rank: history_of(dumps, rank))
-    found = unlike(world) or _unusual(world, set(overrun) - set(world.dumps))
+    forgets, mute = _forgets(world), set(overrun) - set(world.dumps)
+    found = unlike(world)
+    if not found and (forgets or mute):
+        met = {rank: _met(world, rank) for rank in world.dumps}
+        entries = {rank: [call.entry for call in calls] for rank, calls in met.items()}
+        found = unlike(world, entries) or _unusual(world, met, mute)
     if found:
         return mismatch_facts(world, found, problems)
-    if not _forgets(world):
+    if not forgets:
         return explain(dumps, world_size=world_size)
     return RecorderFacts(
         kind="cannot-tell",
@@ -55,47 +74,54 @@ def _forgets(world: World) -> bool:
     )
 
 
-def _unusual(world: World, mute: set[int]) -> dict[int, str]:
+def _unusual(world: World, met: Mapping[int, list[_Call]], mute: set[int]) -> dict[int, str]:
     """Of ranks without a dump and all their peers, the one that called what it never does.
 
     Its groups need not be known: gloo's dumps do not list members.
     """
-    if not mute or not set(world.groups.world) - mute <= set(world.dumps):
+    if not mute or not set(world.groups.world) - mute <= set(met):
         return {}
-    usual = {rank: _habitual(world, rank) for rank in world.dumps}
-    odd = [rank for rank, calls in usual.items() if False in calls.values()]
-    as_ever = [rank for rank, calls in usual.items() if calls and calls[max(calls)]]
+    unusual = {
+        rank: [call.entry for call in calls if call.usual is False] for rank, calls in met.items()
+    }
+    odd = {rank: entries[0] for rank, entries in unusual.items() if entries}
+    as_ever = [rank for rank, calls in met.items() if calls and calls[-1].usual]
     if len(odd) == 1 and (len(mute) == 1 or as_ever):
-        return {odd[0]: _never_before(world, odd[0], usual[odd[0]])}
-    if odd or len(mute) > 1 or len(as_ever) < len(usual):
+        ((rank, entry),) = odd.items()
+        return {rank: _never_before(world, rank, entry)}
+    if odd or len(mute) > 1 or len(as_ever) < len(met):
         return {}
     (rank,) = mute
-    others = some_ranks(list(world.dumps))
+    others = some_ranks(list(met))
     return {rank: f"was sent more than it had asked for, and {others} called what they always do"}
 
 
-def _never_before(world: World, rank: int, usual: Mapping[int, bool | None]) -> str:
-    record = next(at for at, habit in usual.items() if habit is False)
-    entry = next(e for e in collectives(world, rank) if e.record == record)
+def _never_before(world: World, rank: int, entry: Entry) -> str:
     group = world.group_of(rank, entry)
     where = f" ({group.label} number {entry.seq})" if group else ""
     return f"called {entry.title}, which it never had in that group before{where}"
 
 
-def _habitual(world: World, rank: int) -> dict[int, bool | None]:
-    """Whether a rank had made each of its latest calls before, in the same group, by the call's
-    place in its order; None where too few calls precede it to say."""
-    before: dict[int, list[Entry]] = {}
+def _met(world: World, rank: int) -> list[_Call]:
+    """A rank's calls that may have been the ones over which a peer fell, in the order of issue: in
+    each group its last, and those that it could complete although the peer did not."""
+    by_group: dict[int, list[Entry]] = {}
     for entry in world.history(rank):
         if not entry.p2p:
-            before.setdefault(entry.pg, []).append(entry)
-    return {
-        call.record: _had_before(call, [e for e in before[call.pg] if e.record < call.record])
-        for call in collectives(world, rank)
-    }
+            by_group.setdefault(entry.pg, []).append(entry)
+    met = []
+    for made in by_group.values():
+        ahead = 0
+        for place in range(len(made) - 1, max(len(made) - _REACH, 0) - 1, -1):
+            met.append(_Call(made[place], _had_before(made[place], made[:place])))
+            ahead += made[place].op in _NEED_ALL
+            if ahead == _AHEAD:
+                break
+    return sorted(met, key=lambda call: call.entry.record)
 
 
 def _had_before(call: Entry, earlier: list[Entry]) -> bool | None:
+    """Whether a call is among the earlier ones of its group; None where these are too few."""
     if len(earlier) < _HABIT:
         return None
     alike = [entry for entry in earlier if entry.signature() == call.signature()]

@@ -7,6 +7,7 @@ dtype or another operation is wrong where the others agree.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 
 from ray_sentinel.evidence.flight_recorder.entry import Entry, Signature
 from ray_sentinel.evidence.flight_recorder.groups import Group, say_ranks
@@ -19,9 +20,14 @@ Calls = dict[tuple[int, int], dict[int, Entry]]
 """(group id, number) → rank → its call."""
 
 
-def unlike(world: World) -> dict[int, str]:
-    """Ranks whose call is another than that of most members, with the reason."""
-    calls = _calls(world)
+def unlike(world: World, entries: Mapping[int, list[Entry]] | None = None) -> dict[int, str]:
+    """Ranks whose call is another than that of most members, with the reason.
+
+    ``entries`` are the calls of each rank that are compared; by default its latest.
+    """
+    if entries is None:
+        entries = {rank: collectives(world, rank) for rank in world.dumps}
+    calls = _calls(world, entries)
     found: dict[int, str] = {}
     for (ident, seq), made in sorted(calls.items()):
         usual = _usual(world, calls, ident, seq)
@@ -39,11 +45,11 @@ def unlike(world: World) -> dict[int, str]:
     return found
 
 
-def _calls(world: World) -> Calls:
-    """The latest collectives of every rank, by what must be one call."""
+def _calls(world: World, entries: Mapping[int, list[Entry]]) -> Calls:
+    """The collectives of every rank, by what must be one call."""
     calls: Calls = {}
-    for rank in world.dumps:
-        for entry in collectives(world, rank):
+    for rank, made in entries.items():
+        for entry in made:
             group = world.group_of(rank, entry)
             if group is not None:
                 calls.setdefault((group.id, entry.seq), {})[rank] = entry

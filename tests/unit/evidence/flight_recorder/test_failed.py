@@ -12,6 +12,8 @@ from ray_sentinel.evidence.flight_recorder import explain, explain_failed
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "flight_recorder"
 FALLEN = {"gloo_failed_routed": (1, 2, 3, 6, 7)}
 """Where that is more than one."""
+WRONG = {"gloo_failed_ahead": 6}
+"""Where that is not rank 4."""
 
 
 def dumps(scenario: str, *without: int) -> dict[int, bytes]:
@@ -29,6 +31,7 @@ def dumps(scenario: str, *without: int) -> dict[int, bytes]:
         ("gloo_failed_small", 4, "was sent more than it had asked for"),
         ("gloo_failed_row", 5, "which it never had in that group before"),
         ("gloo_failed_rowsmall", 4, "was sent more than it had asked for"),
+        ("gloo_failed_ahead", 7, "called all_gather of 24 Double, which it never had"),
     ],
 )
 def test_the_wrong_call_is_named(scenario: str, overrun: int, reason: str) -> None:
@@ -36,7 +39,7 @@ def test_the_wrong_call_is_named(scenario: str, overrun: int, reason: str) -> No
     found = explain_failed(dumps(scenario), overrun=[overrun], world_size=8)
     (culprit,) = found.culprits
     assert (culprit.rank, culprit.kind, found.kind) == (
-        4,
+        WRONG.get(scenario, 4),
         "collective-mismatch",
         "collective-mismatch",
     )
@@ -60,6 +63,30 @@ def test_nobody_is_accused_where_it_is_not_known_who_fell(scenario: str) -> None
         explain(dumps(scenario), world_size=8),
     ):
         assert found.culprits == ()
+
+
+def test_a_call_before_the_last_is_compared_with_that_of_the_peers() -> None:
+    """The peer as it would be had it failed by an error, which leaves a dump."""
+    found = dumps("gloo_failed_ahead")
+    peer = json.loads(found[5])
+    peer["entries"] = peer["entries"][:-2]
+    for entry in peer["entries"]:
+        name, described = entry["process_group"]
+        entry["process_group"] = ["4", described] if name == "3" else [name, described]
+    facts = explain_failed({**found, 7: json.dumps(peer).encode()}, world_size=8)
+    assert [culprit.rank for culprit in facts.culprits] == [6]
+
+
+def test_a_call_that_went_well_is_not_held_against_a_rank() -> None:
+    """Three calls that need all members came after it: it went well."""
+    found = dumps("gloo_failed_ahead")
+    odd = json.loads(found[6])
+    later = [entry for entry in odd["entries"] if entry["collective_seq_id"] > 104]
+    for number in (106, 107):
+        odd["entries"].append({**later[-1], "collective_seq_id": number, "op_id": number,
+                               "record_id": later[-1]["record_id"] + number - 105})  # fmt: skip
+    facts = explain_failed({**found, 6: json.dumps(odd).encode()}, overrun=[7], world_size=8)
+    assert 6 not in [culprit.rank for culprit in facts.culprits]
 
 
 def test_two_that_contradict_each_other_accuse_nobody() -> None:
