@@ -1,4 +1,4 @@
-"""Run an intrusive tool so that the process it looks at is itself afterwards.
+"""Run an intrusive tool so that the process it looks at runs on unchanged afterwards.
 
 Before: the pid must still be the process that was meant, not stopped, not blocked in the kernel
 (an attach would hang until it wakes) and not traced by somebody else. Afterwards: a process that
@@ -39,7 +39,10 @@ _LOOK = 0.002
 
 
 def trace(tracer: Tracer, process: ProcessId, deadline: float) -> Traced:
-    """Run ``tracer`` against ``process``; what fails is in the trace's error, nothing is raised."""
+    """Run ``tracer`` against ``process``; what the tool fails at is in the trace's error.
+
+    Raises only what is a fault of the tracer's own code, once the process runs again.
+    """
     if reason := tracer.available():
         return skipped(tracer, process, reason, absent=True)
     if not same_process(process):
@@ -58,11 +61,14 @@ def trace(tracer: Tracer, process: ProcessId, deadline: float) -> Traced:
         return skipped(tracer, process, f"{tracer.name}: the process was gone when the tool came")
     try:
         with Watched(process.pid, start) as post, PauseWatch(process.pid) as watch:
-            if not post.on_post:
+            if not post.ready:
                 reason = "no child can be started to look after the process meanwhile"
                 return skipped(tracer, process, f"{tracer.name}: not attached: {reason}")
-            result = _run(tracer, process, deadline)
-            continued = _mend(process.pid, handle)
+            try:
+                result = _run(tracer, process, deadline)
+            finally:
+                # Also where the tracer has a fault of its own: the process must not stay stopped.
+                continued = _mend(process.pid, handle)
         result = msgspec.structs.replace(result, paused=watch.seconds, continued=continued)
         return _checked(result, process)
     finally:

@@ -13,20 +13,22 @@ from ray_sentinel.capture import watchman
 from ray_sentinel.errors import MissingPartError
 
 READY = 5.0
-"""Seconds to wait for it to be on its post: usually 20 ms."""
+"""Seconds to wait until the watchman reports that it is ready: usually 20 ms."""
+FINISH = watchman.PATIENCE + 1.0
+"""Seconds for the watchman to end by itself where the trace was broken off by an error."""
 
 
 class Watched:
     """While the block runs, a process is continued if we are killed and leave it stopped.
 
-    ``on_post`` is False where the watchman could not be started; then nothing intrusive should be
-    done.
+    So it is where an error ends the block. ``ready`` is False where the watchman could not be
+    started; then nothing intrusive should be done.
     """
 
     def __init__(self, pid: int, start: int) -> None:
         self._pid, self._start = pid, start
         self._child: subprocess.Popen[bytes] | None = None
-        self.on_post = False
+        self.ready = False
 
     def __enter__(self) -> Watched:
         program = [sys.executable, "-I", "-S", watchman.__file__, str(self._pid), str(self._start)]
@@ -39,11 +41,11 @@ class Watched:
                 env={"PATH": os.environ.get("PATH", "")},
             )
         except (OSError, MissingPartError):
-            return self  # on_post stays False
+            return self  # ready stays False
         self._child = child
         assert child.stdout is not None
         handle = child.stdout.fileno()
-        self.on_post = readable(handle, READY) and os.read(handle, 1) == b"r"
+        self.ready = readable(handle, READY) and os.read(handle, 1) == b"r"
         return self
 
     def __exit__(
@@ -55,15 +57,33 @@ class Watched:
         child = self._child
         if child is None:
             return
-        try:
-            if child.stdin is not None:
-                os.write(child.stdin.fileno(), b"k")
-        except OSError:
-            pass  # it has ended already: there is nobody left to tell
+        if error is None:
+            _release(child)
+        else:
+            _leave_to(child)
         programs.end(child, grace=0.5)
         for pipe in (child.stdin, child.stdout):
             if pipe is not None:
                 pipe.close()
+
+
+def _release(child: subprocess.Popen[bytes]) -> None:
+    """Tell the watchman that all is well."""
+    try:
+        if child.stdin is not None:
+            os.write(child.stdin.fileno(), b"k")
+    except OSError:
+        pass  # it has ended already: there is nobody left to tell
+
+
+def _leave_to(child: subprocess.Popen[bytes]) -> None:
+    """Close the pipe without a word, as if we had been killed, and let the watchman finish."""
+    if child.stdin is not None:
+        child.stdin.close()
+    try:
+        child.wait(timeout=FINISH)
+    except subprocess.TimeoutExpired:
+        pass  # it is ended by force
 
 
 def readable(handle: int, seconds: float) -> bool:

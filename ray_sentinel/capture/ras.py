@@ -23,7 +23,7 @@ from ray_sentinel.model.identity import ProcessId, Rank
 POLL_SECONDS = 8.0
 """For all addresses of the node together, one after the other."""
 LOOK_SECONDS = 2.0
-"""For the maps and environments of the ranks, which one that hangs may hold back."""
+"""For reading the maps and environments of 16 ranks side by side."""
 
 Ask = Callable[..., bytes]
 
@@ -37,7 +37,7 @@ class RasPolls(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Looked(msgspec.Struct, frozen=True):
-    """What tells of one process whether it may be asked."""
+    """What decides whether a process may be asked."""
 
     library: Library | None
     environ: dict[str, str]

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
+from ray_sentinel.bounded import Bounded
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.kernel_files import parse_environ
 from ray_sentinel.model.identity import Rank
-from ray_sentinel.progress.proc_stat import TICK, parse_stat
+from ray_sentinel.progress.proc_stat import TICK, Key, parse_stat
 
 MAX_DUMP = 256 << 20
 """Bytes read of one dump."""
@@ -29,6 +32,8 @@ FRESH = 30.0
 may tell of an earlier trouble that the job got over."""
 _MOST_KNOWN = 4096
 """Ranks whose places are remembered; the oldest go first."""
+LOOK_SECONDS = 1.0
+"""For reading the environments of 16 ranks side by side."""
 _CLOCKS = 2.0
 """Seconds by which a shared file system's clock may be behind."""
 _PREFIXES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
@@ -66,14 +71,10 @@ def places(rank: int, environ: Mapping[str, str]) -> Places:
 
 
 def read_environ(pid: int, proc: str = "/proc") -> dict[str, str]:
-    """The environment that a process was started with. Raises NoDumpError where it is hidden."""
-    try:
-        data = Path(f"{proc}/{pid}/environ").read_bytes()
-    except OSError as error:
-        why = f"the environment of pid {pid} cannot be read: {error.strerror}"
-        raise NoDumpError(why) from error
+    """The environment that a process was started with. Raises OSError where it is hidden."""
+    data = Path(f"{proc}/{pid}/environ").read_bytes()
     if not data:
-        raise NoDumpError(f"the environment of pid {pid} is not there (yet): it starts or ends")
+        raise OSError("it is not there (yet): the process starts or ends")
     return parse_environ(data)
 
 
@@ -152,27 +153,41 @@ def _read(path: Path) -> bytes:
 
 
 class Recorders:
-    """Remembers where ranks write their recorders, so that they are found when a rank is gone."""
+    """Remembers where ranks write their recorders, so that they are found when a rank is gone.
 
-    def __init__(self, sleep: Callable[[float], None] = time.sleep) -> None:
+    Any thread may call.
+    """
+
+    def __init__(self, sleep: Callable[[float], None] = time.sleep, *, proc: str = "/proc") -> None:
         self._sleep = sleep
-        self._known: dict[tuple[int, int], tuple[Places, float]] = {}
+        self._proc = proc
+        self._known: dict[Key, tuple[Places, float]] = {}
+        # An environment lies behind the process's memory lock, which a thread of it that hangs in
+        # the kernel may hold: a read of it may never return.
+        self._looks: Bounded[Key, tuple[Places, float]] = Bounded(LOOK_SECONDS, most=16)
+        self._lock = threading.Lock()
 
-    def note(self, ranks: Iterable[Rank]) -> None:
-        """Look at living ranks once each."""
-        for rank in ranks:
-            key = (rank.process.pid, rank.process.start)
-            if key not in self._known and (found := _places_of(rank)) is not None:
-                while len(self._known) >= _MOST_KNOWN:
-                    del self._known[next(iter(self._known))]
-                self._known[key] = found
+    def note(self, ranks: Iterable[Rank]) -> dict[Key, str]:
+        """Look at living ranks once each. Returns why nothing is known of the others."""
+        with self._lock:
+            unknown = {
+                key: partial(_places_of, rank, self._proc)
+                for rank in ranks
+                if (key := _key(rank)) not in self._known
+            }
+            found, failures = self._looks.run(unknown)
+            self._known |= found
+            while len(self._known) > _MOST_KNOWN:
+                del self._known[next(iter(self._known))]
+        return failures
 
     def dump(self, rank: Rank, timeout: float) -> bytes:
         """What the rank's watchdog left on disk, or writes when asked. Raises NoDumpError."""
-        self.note([rank])
-        known = self._known.get((rank.process.pid, rank.process.start))
+        failures = self.note([rank])
+        known = self._known.get(_key(rank))
         if known is None:
-            raise NoDumpError("it is not attached, and its environment cannot be read")
+            why = failures.get(_key(rank), "too many other ranks were looked at meanwhile")
+            raise NoDumpError(f"it is not attached, and its environment cannot be read: {why}")
         where, since = known
         if fresh := on_disk(where, max(since, time.time() - FRESH)):
             return fresh
@@ -185,12 +200,19 @@ class Recorders:
             raise
 
 
-def _places_of(rank: Rank) -> tuple[Places, float] | None:
-    """... and when its process was started: an older file is another run's."""
+def _key(rank: Rank) -> Key:
+    return rank.process.pid, rank.process.start
+
+
+def _places_of(rank: Rank, proc: str) -> tuple[Places, float]:
+    """The places, and when the process was started (Unix seconds): an older file is another run's.
+
+    Raises OSError.
+    """
+    environ = read_environ(rank.process.pid, proc)
     try:
-        environ = read_environ(rank.process.pid)
-        started = parse_stat(Path(f"/proc/{rank.process.pid}/stat").read_bytes()).start * TICK
-        up = float(Path("/proc/uptime").read_text().split()[0])
-    except (NoDumpError, OSError, ValueError):
-        return None
+        started = parse_stat(Path(f"{proc}/{rank.process.pid}/stat").read_bytes()).start * TICK
+        up = float(Path(f"{proc}/uptime").read_text().split()[0])
+    except ValueError as error:
+        raise OSError(f"when it was started cannot be read: {error}") from error
     return places(rank.id.rank, environ), time.time() - up + started - _CLOCKS

@@ -31,7 +31,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Which tools to use, and how long they may take."""
 
     deadline: float = 60.0
-    """Seconds for one intrusive tool on one process, and for all of them on this node together."""
+    """Seconds for all intrusive tools on this node together. One tool on one process gets a third
+    of it, at least 10 s, never more than what is left."""
     parallel: int = 8
     """Harmless looks at one time."""
     intrusive_at_once: int = 1

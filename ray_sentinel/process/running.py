@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import subprocess
@@ -62,13 +63,18 @@ def run(
 
     ``on_start`` is told its pid, which is also its group's. Output past ``max_output`` bytes per
     stream is dropped and the program goes on. At the deadline its whole group is killed.
-    Raises MissingPartError if the program is not there.
+    Raises MissingPartError if the program is not there, OSError if it cannot be run; then nothing
+    of it is left.
     """
     started = time.monotonic()
     child = spawn(argv, stdin=subprocess.PIPE if input else subprocess.DEVNULL, env=env, cwd=cwd)
-    if on_start is not None:
-        on_start(child.pid)
-    drain = _Drain(child, max_output, input)
+    with contextlib.ExitStack() as undo:
+        # Without a descriptor for the selector nobody could wait for the child.
+        undo.callback(_abandon, child)
+        if on_start is not None:
+            on_start(child.pid)
+        drain = _Drain(child, max_output, input)
+        undo.pop_all()
     finished = _wait(child, drain, started + deadline)
     if not finished:
         end(child)
@@ -86,6 +92,14 @@ def run(
         truncated=drain.truncated,
         pid=child.pid,
     )
+
+
+def _abandon(child: subprocess.Popen[bytes]) -> None:
+    """End a child whose output cannot be read."""
+    end(child)
+    for pipe in (child.stdin, child.stdout, child.stderr):
+        if pipe is not None:
+            pipe.close()
 
 
 def _wait(child: subprocess.Popen[bytes], drain: _Drain, moment: float) -> bool:

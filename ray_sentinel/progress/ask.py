@@ -37,7 +37,7 @@ MAX_ANSWER = 256 << 20
 
 _WATCHDOG = Wish.WATCHDOG_ON | Wish.WATCHDOG_OFF
 _asking = threading.Lock()
-"""To read what is asked for and to write more of it is not one step."""
+"""Makes the read-modify-write of the request word atomic within this process only."""
 
 
 class NoAnswerError(SentinelError):

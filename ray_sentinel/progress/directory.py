@@ -1,4 +1,4 @@
-"""Where records lie, and how their files are made so that nobody is hurt.
+"""Where records lie, and how their files are made without risk to the training or to other users.
 
 ``RAY_SENTINEL_RECORD_DIR`` if set, else ``/dev/shm/ray_sentinel-<uid>``, else the same name in the
 temporary folder when shared memory is full or missing (a record on a disk works, but its pages are

@@ -191,8 +191,8 @@ def _candidate(process: Process, table: Mapping[int, Process]) -> _Candidate | N
 
 
 def _launchers(candidates: Mapping[Key, _Candidate], table: Mapping[int, Process]) -> set[Key]:
-    """Candidates that started ranks and are none: by what these have, or by a launcher in between
-    that gave its own rank out again."""
+    """Candidates that are no ranks, because they started ranks: their descendants' variables show
+    it, or a launcher in between that passed on the rank that it was given itself."""
     found = set()
     for below in candidates.values():
         near = set(up_to_a_launcher(below.process, table))

@@ -18,7 +18,7 @@ from ray_sentinel.model.progress import InterpreterState
 from ray_sentinel.progress.record import STAMP_INTERVAL
 
 STALE_AFTER = 3 * STAMP_INTERVAL
-"""Seconds without a stamp after which somebody must be at fault: three missed stamps."""
+"""Seconds without a stamp (three are missing) after which a cause is looked for."""
 STARVED_SHARE = 0.5
 """Share of the time that a starved thread waits for a CPU, at least."""
 IDLE_SHARE = 0.02
@@ -61,11 +61,12 @@ class Scheduling(msgspec.Struct, frozen=True, kw_only=True):
     stamped and did not."""
 
     waited_share: float
-    """How much of it the thread waited for a CPU that waited longest, the companion left out."""
+    """Share of that time in which a thread waited for a CPU: the largest of all threads', the
+    companion left out."""
     cpu_share: float
-    """CPU time of all threads together over time, at most."""
+    """CPU time of all threads together, divided by that time; an upper bound."""
     least_cpu_share: float | None = None
-    """The same at least, where some of the CPU time may have come before; else None."""
+    """A lower bound of the same, where some of the CPU time may be of before; else None."""
 
 
 def interpreter_state(

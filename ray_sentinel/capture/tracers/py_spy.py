@@ -24,7 +24,7 @@ from ray_sentinel.model.stacks import StackTrace, ThreadStack
 
 MISSING = "py-spy is not installed on this node: pip install py-spy"
 _TRIES = 3
-"""Of a look without a pause, which may meet a stack that changes meanwhile."""
+"""Attempts without pausing the process: one fails where a stack changes while it is read."""
 
 
 class PySpy:

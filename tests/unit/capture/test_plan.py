@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
+from ray_sentinel.capture import guard
 from ray_sentinel.capture.environment import clean_environment, find_program
-from ray_sentinel.capture.session import Plan, capture, sample
+from ray_sentinel.capture.session import Plan, _look_deeper, capture, sample
 from ray_sentinel.capture.states import uses_cuda
-from ray_sentinel.capture.tracer import all_tracers
+from ray_sentinel.capture.tracer import Traced, Tracer, all_tracers
 from ray_sentinel.config import Capture
+from ray_sentinel.model.identity import ProcessId, Rank, RankId
 
 
 def test_tracers_are_found_by_looking_and_the_harmless_come_first() -> None:
@@ -27,6 +31,38 @@ def test_the_plan_follows_the_configuration() -> None:
     assert plan.intrusive_at_once == 1
     assert Plan.from_config(Capture(max_intrusive_per_node=3)).intrusive_at_once == 3
     assert Plan.from_config(Capture()).intrusive() == ["py-spy-native", "cuda-gdb"]
+
+
+@pytest.mark.parametrize(("deadline", "given"), [(60.0, 20.0), (18.0, 10.0), (6.0, 6.0)])
+def test_one_tool_gets_a_third_of_the_node_s_time_at_least_ten_seconds(
+    deadline: float, given: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[float] = []
+
+    def trace(tracer: Tracer, process: ProcessId, deadline: float) -> Traced:
+        found.append(deadline)
+        return guard.skipped(tracer, process, "not run in this test")
+
+    monkeypatch.setattr(guard, "trace", trace)
+    process = ProcessId("h", os.getpid())
+    rank = Rank(id=RankId(job="j", attempt=0, rank=0), process=process, node="n")
+    tool = Always()
+    _look_deeper([rank], [tool], Plan(deadline=deadline))
+    assert found == [pytest.approx(given, abs=1.0)]
+    assert _look_deeper([rank], [tool], Plan(deadline=0.5))[process][0].skipped
+    assert len(found) == 1, "nothing is left of the node's time"
+
+
+class Always:
+    """A tool that is on every machine."""
+
+    name, prefix, intrusive = "gdb", "gdb", True
+
+    def available(self) -> str:
+        return ""
+
+    def trace(self, process: ProcessId, deadline: float) -> Traced:
+        raise AssertionError("the guard runs it")
 
 
 def test_nothing_to_look_at() -> None:

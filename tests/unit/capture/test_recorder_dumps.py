@@ -120,11 +120,46 @@ def test_an_answer_of_long_ago_is_no_answer(tmp_path: Path) -> None:
 
 def test_a_rank_s_environment_is_read_while_it_lives() -> None:
     assert read_environ(os.getpid())
-    with pytest.raises(NoDumpError, match="cannot be read"):
+    with pytest.raises(FileNotFoundError):
         read_environ(2**22 + 1)
     gone = rank_of(ProcessId(host="h", pid=2**22 + 1, start=1))
     with pytest.raises(NoDumpError, match="environment cannot be read"):
         Recorders().dump(gone, 0.1)
+
+
+def fake_process(proc: Path, pid: int, dump: Path) -> None:
+    """What is read of a process in a tree like /proc, but for its environment where it hangs."""
+    (proc / str(pid)).mkdir()
+    (proc / "uptime").write_text(Path("/proc/uptime").read_text())
+    (proc / str(pid) / "stat").write_bytes(Path("/proc/self/stat").read_bytes())
+    (proc / str(pid) / "environ").write_bytes(f"TORCH_FR_DUMP_TEMP_FILE={dump}\0".encode())
+
+
+def test_a_rank_whose_environment_cannot_be_read_holds_nobody_up(tmp_path: Path) -> None:
+    """As where a thread of it hangs in the kernel with the process's memory locked."""
+    proc = tmp_path / "proc"
+    proc.mkdir()
+    for pid in (7, 8):
+        fake_process(proc, pid, tmp_path / f"of_{pid}_")
+    hanging, well = (rank_of(ProcessId(host="h", pid=pid, start=1)) for pid in (7, 8))
+    fifo = proc / "7" / "environ"
+    fifo.unlink()
+    os.mkfifo(fifo)
+    (tmp_path / "of_8_7").write_bytes(b"a dump")
+    recorders = Recorders(proc=str(proc))
+    recorders._looks.seconds = 0.3
+    begun = time.monotonic()
+    assert recorders.note([hanging, well]) == {(7, 1): "did not return within 0.3 s"}
+    assert recorders.dump(well, 0.1) == b"a dump"
+    with pytest.raises(NoDumpError, match="cannot be read: an earlier read has not returned"):
+        recorders.dump(hanging, 0.1)
+    assert time.monotonic() - begun < 20
+    read = recorders._looks.stuck[7, 1]
+    fifo.write_bytes(b"")
+    assert read.ended.wait(20)
+    fifo.unlink()
+    fifo.write_bytes((proc / "8" / "environ").read_bytes())
+    assert recorders.note([hanging]) == {}, "it is looked at again once the read is back"
 
 
 def test_of_two_pipes_in_the_environment_the_first_is_the_rank_s(tmp_path: Path) -> None:
