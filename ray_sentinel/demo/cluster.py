@@ -85,25 +85,34 @@ def start_machines(addresses: tuple[str, ...] = ADDRESSES) -> Iterator[Machines]
     from ray.cluster_utils import Cluster
 
     quiet = {"logging_level": logging.ERROR, "log_to_driver": False, "configure_logging": True}
-    # A folder of its own: in Ray's usual one the note of the user's cluster would be overwritten.
-    # It is short, because the paths of Unix sockets in it may have 107 characters only.
-    folder = tempfile.mkdtemp(prefix="rs")
-    # ``Cluster`` leaves its note in the usual folder all the same, which may be another user's.
-    usual = os.environ.get("RAY_TMPDIR")
-    os.environ["RAY_TMPDIR"] = folder
-    os.mkdir(os.path.join(folder, "ray"))
-    head: dict[str, Any] = {"num_cpus": 2, "temp_dir": folder, "include_dashboard": False}
-    head["dashboard_port"] = free_port()
-    logging.getLogger("ray").setLevel(logging.ERROR)
-    cluster = Cluster(initialize_head=True, head_node_args=head)
-    try:
+    with contextlib.ExitStack() as undo:
+        folder = undo.enter_context(_own_folder())
+        head: dict[str, Any] = {"num_cpus": 2, "temp_dir": folder, "include_dashboard": False}
+        head["dashboard_port"] = free_port()
+        logging.getLogger("ray").setLevel(logging.ERROR)
+        cluster = Cluster(initialize_head=True, head_node_args=head)
+        undo.callback(cluster.shutdown)
+        undo.callback(ray.shutdown)
         for address in addresses:
             cluster.add_node(num_cpus=2, node_ip_address=address, temp_dir=folder)
         ray.init(address=cluster.address, namespace="demo", **quiet)
         yield Machines(ray, cluster)
+
+
+@contextlib.contextmanager
+def _own_folder() -> Iterator[str]:
+    """A folder for a cluster: in Ray's usual one the note of the user's own would be overwritten.
+
+    It is short, because the paths of Unix sockets in it may have 107 characters only.
+    """
+    folder = tempfile.mkdtemp(prefix="rs")
+    # ``Cluster`` leaves its note in the usual folder all the same, which may be another user's.
+    usual = os.environ.get("RAY_TMPDIR")
+    os.environ["RAY_TMPDIR"] = folder
+    try:
+        os.mkdir(os.path.join(folder, "ray"))
+        yield folder
     finally:
-        ray.shutdown()
-        cluster.shutdown()
         shutil.rmtree(folder, ignore_errors=True)
         if usual is None:
             os.environ.pop("RAY_TMPDIR", None)

@@ -127,7 +127,7 @@ def judge(plan: Plan, incidents: list[Incident]) -> str:
 
 def _until_begun(plan: Plan, job: Job, stage: Stage) -> float:
     how = "attached" if plan.attach else "the script knows nothing of ray_sentinel"
-    note = f"{plan.world} ranks train over gloo on three nodes ({how}); one will get stuck"
+    note = f"{plan.world} ranks train over gloo on three nodes ({how}); {_outlook(plan)}"
     deaths: dict[int, int] = {}
 
     def ready() -> bool:
@@ -139,6 +139,13 @@ def _until_begun(plan: Plan, job: Job, stage: Stage) -> float:
     if began is None:
         raise SentinelError(f"the training did not come to its trouble: {_last_words(job, deaths)}")
     return began
+
+
+def _outlook(plan: Plan) -> str:
+    if plan.expected.clock == "healthy":
+        return "nothing will go wrong"
+    count = {0: "all", 1: "one"}.get(len(plan.ranks), str(len(plan.ranks)))
+    return f"{count} will get stuck"
 
 
 def _last_words(job: Job, deaths: dict[int, int]) -> str:
@@ -189,18 +196,21 @@ def _pause(job: Job, machines: Machines, stage: Stage, note: str) -> None:
 
 
 def _restart(job: Job, machines: Machines, stage: Stage, note: str) -> None:
-    job.signal(signal.SIGTERM)
-    if not stage.until(30, note, lambda: len(job.ended()) >= job.world):
-        raise SentinelError("the ranks do not end when they are asked to")
+    _end_all(job, stage, note)
     job.start()
 
 
 def _resize(job: Job, machines: Machines, stage: Stage, note: str) -> None:
+    _end_all(job, stage, note)
+    job.world = 6 if job.world == 8 else 8
+    job.start()
+
+
+def _end_all(job: Job, stage: Stage, note: str) -> None:
+    """Ask all ranks to end, and wait until they have. Raises SentinelError where they do not."""
     job.signal(signal.SIGTERM)
     if not stage.until(30, note, lambda: len(job.ended()) >= job.world):
         raise SentinelError("the ranks do not end when they are asked to")
-    job.world = 6 if job.world == 8 else 8
-    job.start()
 
 
 def _join(job: Job, machines: Machines, stage: Stage, note: str) -> None:
