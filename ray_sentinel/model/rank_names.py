@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 
 def name_ranks(numbers: Iterable[int]) -> str:
@@ -11,12 +11,17 @@ def name_ranks(numbers: Iterable[int]) -> str:
     return f"rank{'s' if len(found) > 1 else ''} {ranges(found)}"
 
 
-def ranges(numbers: Sequence[int]) -> str:
+def ranges(numbers: Iterable[int]) -> str:
     """Sorted numbers in short.
 
     >>> ranges([0, 1, 2, 5, 7, 8])
     '0-2, 5, 7-8'
     """
+    return ", ".join(runs(numbers))
+
+
+def runs(numbers: Iterable[int]) -> list[str]:
+    """Sorted numbers, each run of neighbours as one text: ``["0-2", "5", "7-8"]``."""
     parts: list[str] = []
     start = previous = None
     for number in (*numbers, None):
@@ -26,4 +31,4 @@ def ranges(numbers: Sequence[int]) -> str:
         if start is not None:
             parts.append(str(start) if start == previous else f"{start}-{previous}")
         start = previous = number
-    return ", ".join(parts)
+    return parts

@@ -114,7 +114,8 @@ def _is_over(entry: Entry, dump: RankDump, last: int) -> bool:
 
 
 _WINDOW = 64
-"""A completed count this near below is the same counter, not the group's other one."""
+"""Values of one counter differ by at most this; a larger difference means the group's other
+counter."""
 
 
 def _without(dump: RankDump, over: list[Entry]) -> RankDump:

@@ -10,18 +10,18 @@ import msgspec
 
 from ray_sentinel.evidence.flight_recorder.entry import Entry, Signature
 from ray_sentinel.evidence.flight_recorder.equals import Call, Counter, Equals
-from ray_sentinel.evidence.flight_recorder.groups import say_ranks
+from ray_sentinel.evidence.flight_recorder.groups import some_ranks
 from ray_sentinel.evidence.flight_recorder.ties import Kind
 from ray_sentinel.evidence.flight_recorder.waits import Operation, Waits, few
 from ray_sentinel.evidence.flight_recorder.world import World
 from ray_sentinel.model.recorder import RecorderKind
 
 _LEAST_USUAL = 2
-"""Equals that called the same: one alone may be the one that is wrong."""
+"""Least number of equals that must agree on a call: a single one may itself be wrong."""
 _CALLS_BEFORE = 3
-"""Calls that must be equal too, so that the two are at the same place."""
+"""Preceding calls that must be equal too, so that two ranks are at one place in the program."""
 _MOST_VOTERS = 24
-"""So many equals are asked what they called: their whole dumps are read again for it."""
+"""Most equals whose calls are compared: their whole dumps are read again for it."""
 
 
 class Judgement(msgspec.Struct, frozen=True):
@@ -90,12 +90,15 @@ class Circles:
         }
 
     def odd_calls(self, ranks: Sequence[int], operations: Sequence[Operation]) -> Judgement:
-        """Which of these ranks made another call, or came by another way, than their equals."""
+        """Those of ``ranks`` whose call, or whose calls before it, differ from their equals'."""
         differing = self._differs_from_equals(ranks, operations)
         return differing if differing.culprits else self._strayed(ranks, operations)
 
     def _compare(self, operation: Operation) -> Judgement:
-        """Do all members that have this collective pending call the same?"""
+        """Compare the calls of all members that have this collective pending.
+
+        A clear majority names the others.
+        """
         group = self._world.group(operation.group)
         calls: dict[int, Entry] = {}
         for rank in self._world.members(operation.group, operation.key[2])["pending"]:
@@ -120,29 +123,31 @@ class Circles:
                     },
                     mismatch=True,
                 )
-        voted = self._sisters(calls, group.kind)
-        if voted := voted or self._cousins(operation, calls):
+        voted = self._outvoted_by_same_kind(calls, group.kind)
+        if voted := voted or self._outvoted_after_same_calls(operation, calls):
             return Judgement(voted, mismatch=True)
         said = "; ".join(
-            f"ranks {say_ranks(ranks)} called {calls[ranks[0]].title}" for ranks in by_call.values()
+            f"{some_ranks(ranks)} called {calls[ranks[0]].title}" for ranks in by_call.values()
         )
         return Judgement(
             mismatch=True, remark=f"mismatch in {what}: {said}; the numbers do not say who is wrong"
         )
 
-    def _sisters(self, calls: dict[int, Entry], kind: Kind) -> dict[int, str]:
-        """Groups of the same kind made the same call at this place: who differs from them?"""
+    def _outvoted_by_same_kind(self, calls: dict[int, Entry], kind: Kind) -> dict[int, str]:
+        """Members whose call differs from what groups of the same kind called at this position."""
         culprits: dict[int, str] = {}
         for rank, entry in calls.items():
             if reason := self._outvoted(rank, entry, kind, set(calls), 1):
                 culprits[rank] = reason
         return culprits if len(culprits) < len(calls) else {}
 
-    def _cousins(self, operation: Operation, calls: dict[int, Entry]) -> dict[int, str]:
-        """Members of all groups of this kind called one thing at this place: who differs here?
+    def _outvoted_after_same_calls(
+        self, operation: Operation, calls: dict[int, Entry]
+    ) -> dict[int, str]:
+        """Members whose call differs from the one call of all groups of this kind at this number.
 
-        Also those of other stages, whose programs may be shifted against these: so the calls just
-        before must have been the same.
+        Groups of other stages are asked too. Their programs may be shifted against this one: so
+        only ranks that made the same calls just before have a vote.
         """
         group = self._world.group(operation.group)
         seq = operation.key[2]
@@ -183,7 +188,10 @@ class Circles:
     def _outvoted(
         self, rank: int, entry: Entry, kind: Kind, leave_out: set[int], least: int
     ) -> str:
-        """Why a call is the odd one among those that equals made at its place; empty if not."""
+        """How a call differs from what most equals called under its number; empty if it does not.
+
+        ``leave_out`` have no vote; with fewer than ``least`` votes nothing is said.
+        """
         if len(leave_out) >= len(self._world.dumps):
             return ""
         equals = (other for other in self._equals.of(rank) if other not in leave_out)
@@ -315,12 +323,13 @@ class Circles:
     def _say_unclear(self, ranks: Sequence[int], operations: Sequence[Operation]) -> str:
         if any(operation.absent for operation in operations):
             return (
-                f"ranks {say_ranks(list(ranks))} wait for each other in different operations, and "
+                f"{some_ranks(ranks)} wait for each other in different operations, and "
                 "nothing says whose order is wrong"
             )
         labels = sorted({self._world.group(op.group).label for op in operations})
+        inside = "are all inside the same operation" if len(ranks) > 1 else "is inside an operation"
         return (
-            f"ranks {say_ranks(list(ranks))} are all inside the same operation in "
+            f"{some_ranks(ranks)} {inside} in "
             f"{', '.join(labels[:3])}: the device or the network, or they were just busy with it; "
             "the recorder cannot tell who"
         )

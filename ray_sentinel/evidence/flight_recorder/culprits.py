@@ -14,6 +14,7 @@ import msgspec
 from ray_sentinel.evidence.flight_recorder.circles import Circles, Judgement
 from ray_sentinel.evidence.flight_recorder.equals import Equals
 from ray_sentinel.evidence.flight_recorder.graph import components
+from ray_sentinel.evidence.flight_recorder.groups import some_ranks
 from ray_sentinel.evidence.flight_recorder.hidden import Hidden
 from ray_sentinel.evidence.flight_recorder.lag import Lag
 from ray_sentinel.evidence.flight_recorder.waits import Key, Operation, Waits
@@ -94,7 +95,11 @@ class Reasoning:
         return self.findings
 
     def _draw(self) -> None:
-        """Edges: rank → its operations → ranks. Laggards wait for nobody, or for the dead."""
+        """Build the graph: rank → its operations → ranks.
+
+        A rank that has not completed what its peers completed gets the edges that ``Lag`` finds;
+        one without any is a laggard.
+        """
         behind = {
             rank: self.waits.operations[key]
             for rank, keys in self.waits.fronts.items()
@@ -141,9 +146,9 @@ class Reasoning:
         if alike:
             self.findings.unexplained = True
             self.findings.remarks.append(
-                f"rank {rank} is waited for, but ranks {alike[:8]} in the same position stand "
-                "where it stands and are not: they wait for something outside, or the one that "
-                "waits made a call too many"
+                f"rank {rank} is waited for, but not {some_ranks(alike)} in the same position and "
+                "at the same place in the program: they wait for something outside, or the one "
+                "that waits made a call too many"
             )
             return
         if all(self._outnumbered(rank, operation) for operation in self.waited[rank]):
@@ -158,15 +163,15 @@ class Reasoning:
         inside = self._launching(rank)
         how = f"is inside the launch of {inside}" if inside else "has nothing pending of its own"
         reason = (
-            f"has not enqueued {self._say(first)}, where {waiting} other rank"
-            f"{'s wait' if waiting != 1 else ' waits'}; it {how}: it stopped in its own code"
+            f"has not enqueued {self._say(first)}, where {_wait(waiting, 'other ')}; "
+            f"it {how}: it stopped in its own code"
         )
         if rank not in self.absent_somewhere:
-            reason = f"{waiting} other ranks wait for it in {self._say(first)}; it {how}"
+            reason = f"{_wait(waiting, 'other ')} for it in {self._say(first)}; it {how}"
         self.findings.blame(rank, "not-enqueued", reason, _CERTAINTY["not-enqueued"])
 
     def _outnumbered(self, rank: int, operation: Operation) -> bool:
-        """Whether fewer ranks are in a collective than idle ones, this one among them, are not."""
+        """Whether more idle ranks, this one among them, lack a collective than have it pending."""
         kind, ident, seq, _ = operation.key
         idle = [other for other in operation.absent if not self.waits.fronts.get(other)]
         inside = self.world.members(ident, seq)["pending"] if kind == "collective" else idle
@@ -232,8 +237,8 @@ class Reasoning:
         if others or len(silent) > 1:
             self.findings.unexplained |= not self.findings.culprits
             self.findings.remarks.append(
-                f"ranks {silent} left no dump that says anything; others wait for them, but they "
-                "may wait for another rank in their turn"
+                f"{some_ranks(silent)} left no dump that says anything: others wait there, but a "
+                "rank without a dump may itself wait for another"
             )
             return
         held = self.waited[silent[0]]
@@ -244,8 +249,8 @@ class Reasoning:
                 self.findings.blame(rank, "collective-mismatch", why, _CERTAINTY["no-dump"])
             return
         reason = (
-            f"left no dump that says anything, and nothing else explains why "
-            f"{sum(len(op.held) for op in held)} rank(s) wait in {self._say(held[0])}"
+            "left no dump that says anything, and nothing else explains why "
+            f"{_wait(sum(len(op.held) for op in held))} in {self._say(held[0])}"
         )
         self.findings.blame(silent[0], "no-dump", reason, _CERTAINTY["no-dump"])
 
@@ -273,3 +278,8 @@ class Reasoning:
             return f"the counterpart of rank {operation.key[2]}'s {entry.title} ({group.label})"
         title = entry.title if entry else "an operation the ring has lost"
         return f"{title} ({group.label} number {operation.key[2]})"
+
+
+def _wait(count: int, other: str = "") -> str:
+    """ "1 rank waits", "5 other ranks wait"."""
+    return f"{count} {other}{'rank waits' if count == 1 else 'ranks wait'}"

@@ -19,7 +19,7 @@ Counter = tuple[Kind, bool]
 """A kind of group, and whether its point-to-point counter is meant."""
 
 Call = tuple[Counter, int]
-"""A counter and a number of it."""
+"""A counter, and a sequence number of it."""
 
 Role = tuple[object, ...]
 
@@ -55,7 +55,7 @@ class Equals:
         return self._role[rank]
 
     def _look_at_kinds(self) -> tuple[set[Kind], set[Kind]]:
-        """Kinds that carry sends and receives, and kinds of which any entry is to be seen."""
+        """Kinds of groups with sends and receives, and kinds with any entry in the dumps."""
         talking: set[Kind] = set()
         visible: set[Kind] = set()
         for rank, dump in self.world.dumps.items():

@@ -10,7 +10,7 @@ from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.flight_recorder.culprits import Findings, Reasoning
 from ray_sentinel.evidence.flight_recorder.dump import RankDump, history, read
 from ray_sentinel.evidence.flight_recorder.entry import Entry
-from ray_sentinel.evidence.flight_recorder.groups import say_ranks
+from ray_sentinel.evidence.flight_recorder.groups import some_ranks
 from ray_sentinel.evidence.flight_recorder.motion import moved_since, moving
 from ray_sentinel.evidence.flight_recorder.tell import tell_waits
 from ray_sentinel.evidence.flight_recorder.unlike import mismatch_facts, unlike
@@ -65,7 +65,8 @@ def _compare(facts: RecorderFacts, moved: list[int]) -> RecorderFacts:
     if not moved:
         line = "no rank has gone on since the earlier dumps"
         return msgspec.structs.replace(facts, evidence=(*facts.evidence, line))
-    line = f"ranks {say_ranks(moved)} have gone on since the earlier dumps"
+    went_on = "have gone on" if len(moved) > 1 else "has gone on"
+    line = f"{some_ranks(moved)} {went_on} since the earlier dumps"
     if accused and not accused & set(moved):
         return msgspec.structs.replace(facts, evidence=(*facts.evidence, line))
     return msgspec.structs.replace(
@@ -146,8 +147,8 @@ def _conclude(world: World, waits: Waits, findings: Findings) -> tuple[RecorderK
     standing = [c.rank for c in findings.culprits.values() if c.kind in _STANDING]
     if len(standing) > max(_FEW, len(world.dumps) // 4) or len(standing) * 2 > len(world.dumps):
         remarks.append(
-            f"ranks {say_ranks(standing)} are waited for and wait for nobody: so many at once are "
-            "seldom stuck; they may wait for something outside, or the job was running"
+            f"{some_ranks(standing)}: waited for, and waiting for nobody; so many at once are "
+            "seldom stuck: they may wait for something outside, or the job was running"
         )
         return _acquit_the_standing(world, findings), remarks
     if standing and world.unrecorded_p2p:
@@ -155,7 +156,7 @@ def _conclude(world: World, waits: Waits, findings: Findings) -> tuple[RecorderK
         line = "gloo does not record sends and receives: who waits in one looks idle"
         remarks.append(line)
         if len(standing) > 1:
-            remarks.append(f"so of ranks {say_ranks(standing)}, any may be the one that is stuck")
+            remarks.append(f"so of {some_ranks(standing)}, any may be the one that is stuck")
             return _acquit_the_standing(world, findings), remarks
     if findings.culprits:
         first = max(findings.culprits.values(), key=lambda c: _WEIGHT.index(c.kind))
@@ -166,8 +167,8 @@ def _conclude(world: World, waits: Waits, findings: Findings) -> tuple[RecorderK
 
 
 def _acquit_the_standing(world: World, findings: Findings) -> RecorderKind:
-    """Keep those alone that made another call than their peers under one number: that is wrong,
-    whatever the others do."""
+    """Drop all accusations but those of a call that differs from the peers' under the same number:
+    that is wrong, whatever the others do."""
     odd = unlike(world)
     findings.culprits = {
         rank: culprit

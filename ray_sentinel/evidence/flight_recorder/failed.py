@@ -12,24 +12,20 @@ from typing import NamedTuple
 
 from ray_sentinel.evidence.flight_recorder.entry import NEEDS_EVERYONE, Entry
 from ray_sentinel.evidence.flight_recorder.explain import explain, history_of, read_all
-from ray_sentinel.evidence.flight_recorder.unlike import (
-    collectives,
-    mismatch_facts,
-    some_ranks,
-    unlike,
-)
+from ray_sentinel.evidence.flight_recorder.groups import some_ranks
+from ray_sentinel.evidence.flight_recorder.unlike import collectives, mismatch_facts, unlike
 from ray_sentinel.evidence.flight_recorder.world import World
 from ray_sentinel.model.recorder import RecorderFacts
 
 _HABIT = 5
-"""Calls in a group that make a habit."""
+"""Least number of earlier calls in a group that show what a rank usually calls."""
 
 _NEED_ALL = frozenset({*NEEDS_EVERYONE, "all_to_all"})
 _AHEAD = 2
-"""Calls that need all members: the one that failed, and the one before it, where a member had what
-it needed while a peer fell over what it had sent."""
+"""Of the calls that need all members, the last so many are looked at: the one that failed, and the
+one before it, which a rank may have completed although it failed at a peer."""
 _REACH = 4
-"""Calls at most, where nobody has to wait for others."""
+"""Most calls of a group that are looked at, where no call needs all members."""
 
 
 class _Call(NamedTuple):
@@ -92,7 +88,7 @@ def _unusual(world: World, met: Mapping[int, list[_Call]], mute: set[int]) -> di
     if odd or len(mute) > 1 or len(as_ever) < len(met):
         return {}
     (rank,) = mute
-    others = some_ranks(list(met))
+    others = some_ranks(met)
     return {rank: f"was sent more than it had asked for, and {others} called what they always do"}
 
 
@@ -103,8 +99,8 @@ def _never_before(world: World, rank: int, entry: Entry) -> str:
 
 
 def _met(world: World, rank: int) -> list[_Call]:
-    """A rank's calls that may have been the ones over which a peer fell, in the order of issue: in
-    each group its last, and those that it could complete although the peer did not."""
+    """A rank's calls that may be those at which a peer failed, in the order of issue: in each group
+    the last, and those before it that the rank could complete although the peer did not."""
     by_group: dict[int, list[Entry]] = {}
     for entry in world.history(rank):
         if not entry.p2p:
@@ -132,5 +128,5 @@ def _had_before(call: Entry, earlier: list[Entry]) -> bool | None:
 
 
 def _elements(call: Entry) -> tuple[int, int]:
-    """Those that go in, and that come out."""
+    """Numbers of elements of all inputs, and of all outputs."""
     return sum(call.numels[0]), sum(call.numels[1])

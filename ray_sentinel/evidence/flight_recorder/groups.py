@@ -7,7 +7,7 @@ group: its name and ranks, or its description and ranks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import pairwise
 
 import msgspec
@@ -22,6 +22,7 @@ from ray_sentinel.evidence.flight_recorder.ties import (
     find,
     tie,
 )
+from ray_sentinel.model.rank_names import runs
 
 
 class Group(msgspec.Struct, kw_only=True):
@@ -58,17 +59,16 @@ class Groups(msgspec.Struct, kw_only=True):
         return [self.groups[ident] for ident in self.by_rank.get(rank, ())]
 
 
-def say_ranks(ranks: tuple[int, ...] | list[int], most: int = 12) -> str:
+def say_ranks(ranks: Iterable[int], most: int = 12) -> str:
     """ "0-3,8": runs shortened, long lists cut."""
     ordered = sorted(set(ranks))
-    runs: list[list[int]] = []
-    for rank in ordered:
-        if runs and rank == runs[-1][1] + 1:
-            runs[-1][1] = rank
-        else:
-            runs.append([rank, rank])
-    texts = [str(a) if a == b else f"{a}-{b}" for a, b in runs]
+    texts = runs(ordered)
     return ",".join(texts[:most]) + (f",... {len(ordered)} in all" if len(texts) > most else "")
+
+
+def some_ranks(ranks: Collection[int]) -> str:
+    """For people: "rank 3", "ranks 0-2"."""
+    return f"rank{'s' if len(ranks) > 1 else ''} {say_ranks(ranks)}"
 
 
 class _Intern:

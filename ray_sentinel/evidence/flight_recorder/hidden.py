@@ -1,4 +1,4 @@
-"""Culprits that nobody is held by, because those who would wait for them wait for another first."""
+"""Culprits that hold nobody yet: whoever would wait for them is held by another culprit first."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Container
 
 from ray_sentinel.evidence.flight_recorder.entry import Entry
 from ray_sentinel.evidence.flight_recorder.equals import Equals
-from ray_sentinel.evidence.flight_recorder.groups import say_ranks
+from ray_sentinel.evidence.flight_recorder.groups import some_ranks
 from ray_sentinel.evidence.flight_recorder.waits import Waits
 from ray_sentinel.evidence.flight_recorder.world import World
 
 _DEEPEST = 256
-"""Of a rank's pending operations, so many are looked at."""
+"""Most pending operations of a rank that are looked at."""
 
 
 class Hidden:
@@ -65,7 +65,7 @@ class Hidden:
         return reasons
 
     def _outnumbers(self, absent: set[int], ident: int, entry: Entry) -> bool:
-        """Whether those that are in a call may have made one too many: more idle ones have not."""
+        """Whether more idle ranks lack a call than have it pending: it may be one call too many."""
         if entry.p2p or len(absent) < 2:
             return False
         return len(self._world.members(ident, entry.seq)["pending"]) < len(absent)
@@ -94,8 +94,8 @@ class Hidden:
             beyond = self._equals.stopped_early(rank)
             if beyond and rank in (self._world.groups.world[0], self._world.groups.world[-1]):
                 self.remarks.append(
-                    f"rank {rank} has issued less than ranks {say_ranks(beyond[:4])}, which wait "
-                    "for the same; the first and the last rank often do so, so it is not accused"
+                    f"rank {rank} waits for the same as {some_ranks(beyond[:4])}, but has issued "
+                    "less; the first and the last rank often do so, so it is not accused"
                 )
             elif beyond:
                 result[rank] = (

@@ -6,7 +6,7 @@ from ray_sentinel.evidence.flight_recorder.waits import Key, Operation, few
 from ray_sentinel.evidence.flight_recorder.world import World
 
 _MOST = 64
-"""Of a laggard's pending operations, so many are looked at."""
+"""Most pending operations of a laggard that are looked at."""
 
 
 class Lag:

@@ -13,8 +13,8 @@ from ray_sentinel.evidence.flight_recorder.dump import RankDump
 from ray_sentinel.evidence.flight_recorder.order import creation_order
 
 Kind = tuple[str, int, int]
-"""Description, a number for the distances between neighbouring members, and the how-manieth of that
-sort: equal for groups that play the same part for different ranks."""
+"""(description, id of the gaps between neighbouring members, index among this rank's groups with
+the same first two). Equal for groups with the same role on different ranks."""
 
 Local = dict[tuple[str, str], int]
 """One rank's (name, description) → group id."""

@@ -1,4 +1,4 @@
-"""Ranks whose call is another than that of their peers, whatever became of the calls.
+"""Ranks whose call differs from that of their peers, whether or not the calls completed.
 
 Members of a group make the same call under the same number: who called with another size, another
 dtype or another operation is wrong where the others agree.
@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from ray_sentinel.evidence.flight_recorder.entry import Entry, Signature
-from ray_sentinel.evidence.flight_recorder.groups import Group, say_ranks
+from ray_sentinel.evidence.flight_recorder.groups import Group, some_ranks
 from ray_sentinel.evidence.flight_recorder.world import World
 from ray_sentinel.model.recorder import RecorderCulprit, RecorderFacts
 
@@ -73,7 +73,7 @@ def _usual(world: World, calls: Calls, ident: int, seq: int) -> Signature | None
 
 
 def _agreed(world: World, calls: Calls, group: Group, seq: int) -> set[Signature]:
-    """What the other groups of a kind called under a number, each with one voice."""
+    """What other groups of a kind called under a number, of those whose members all agree."""
     agreed: set[Signature] = set()
     for (other, number), made in calls.items():
         if number == seq and other != group.id and world.group(other).kind == group.kind:
@@ -87,11 +87,6 @@ def collectives(world: World, rank: int) -> list[Entry]:
     """The latest collectives of a rank: what is pending, and the last of each group."""
     dump = world.dumps[rank]
     return [entry for entry in (*dump.last_done.values(), *dump.pending) if not entry.p2p]
-
-
-def some_ranks(ranks: list[int]) -> str:
-    """For people: "rank 3", "ranks 0-2"."""
-    return f"rank{'s' if len(ranks) > 1 else ''} {say_ranks(ranks)}"
 
 
 def mismatch_facts(world: World, found: dict[int, str], problems: list[str]) -> RecorderFacts:

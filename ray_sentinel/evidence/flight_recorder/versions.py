@@ -39,7 +39,11 @@ def _is_p2p(row: dict[str, Any], before: dict[str, Any] | None) -> bool:
 
 
 def _comparable(rows: list[Any]) -> tuple[list[Any], bool]:
-    """Without groups that have no name but the first of all, and without those of both kinds."""
+    """The rows of groups that can be compared between ranks, and whether any others were left out.
+
+    A group cannot where it has no name and is not the first, or where it has both collectives and
+    transfers.
+    """
     kinds: dict[str, set[bool]] = {}
     for row in rows:
         batch = str(row.get("profiling_name")).endswith("coalesced")

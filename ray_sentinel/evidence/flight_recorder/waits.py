@@ -7,6 +7,7 @@ leads to all of them, and they form a circle. The ends of the graph are what the
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Literal
 
 import msgspec
@@ -105,10 +106,11 @@ class Waits:
         """What a dump without its end leaves open: something is pending, but not what."""
         by_pg = self.world.groups.by_pg[rank]
         for pg, status in self.world.dumps[rank].status.items():
-            if status.enqueued != status.completed or by_pg.get(pg) in self._mixed():
+            if status.enqueued != status.completed or by_pg.get(pg) in self._mixed:
                 return [self._add(("p2p", by_pg.get(pg, 0), rank, -1), None)]
         return []
 
+    @cached_property
     def _mixed(self) -> set[int | None]:
         """Groups for both collectives and transfers: equal numbers may be of different counters."""
         return {
@@ -203,5 +205,5 @@ class Waits:
 
 
 def few(size: int) -> int:
-    """How many of so many are a small minority."""
+    """The largest number that counts as a small minority of ``size``."""
     return max(1, size // 4)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from ray_sentinel.model.rank_names import name_ranks, ranges
+from ray_sentinel.model.rank_names import name_ranks, ranges, runs
 
 
 @pytest.mark.parametrize(
@@ -13,5 +13,6 @@ def test_ranges(numbers: list[int], text: str) -> None:
 
 
 def test_ranks_are_named_once_and_in_order() -> None:
+    assert runs([0, 1, 4]) == ["0-1", "4"]
     assert name_ranks([3]) == "rank 3"
     assert name_ranks([5, 1, 0, 2, 1]) == "ranks 0-2, 5"

@@ -1,0 +1,46 @@
+"""The graph of who waits for whom, as it grows with the job."""
+
+from __future__ import annotations
+
+from collections.abc import ItemsView
+
+from ray_sentinel.evidence.flight_recorder.dump import RankDump
+from ray_sentinel.evidence.flight_recorder.tables import GroupConfig, Status
+from ray_sentinel.evidence.flight_recorder.waits import Waits
+from ray_sentinel.evidence.flight_recorder.world import World
+
+RANKS = 12
+GROUPS = 6
+
+
+def cut(rank: int) -> RankDump:
+    """A dump without its entries: only the counters of its groups are there."""
+    return RankDump(
+        rank=rank,
+        configs={str(pg): GroupConfig(str(pg), f"G{pg}", (*range(RANKS),)) for pg in range(GROUPS)},
+        status={pg: Status(4, 4) for pg in range(GROUPS)},
+        pending=[],
+        last_done={},
+        counts={},
+        from_start=False,
+        first_record=None,
+        cut=True,
+    )
+
+
+class Counted(dict[int, RankDump]):
+    """Counts how often all dumps are gone through."""
+
+    passes = 0
+
+    def items(self) -> ItemsView[int, RankDump]:  # type: ignore[override]
+        self.passes += 1
+        return super().items()
+
+
+def test_all_dumps_are_gone_through_a_few_times_however_many_are_cut_off() -> None:
+    world = World({rank: cut(rank) for rank in range(RANKS)})
+    world.dumps = counted = Counted(world.dumps)
+    waits = Waits(world)
+    assert waits.fronts == {rank: [] for rank in range(RANKS)}
+    assert counted.passes < RANKS
