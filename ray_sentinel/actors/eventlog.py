@@ -1,6 +1,6 @@
 """The engine's event log: every event as one line of JSON, in segments that are bounded.
 
-The format is that of ``engine.replay``. A segment's first line, the header, also holds the
+A segment's first line, the header, also holds the
 incidents that were known when it began, so that a replay can start at any segment. Full segments
 are compressed; the oldest go first. Lines are written with one ``write`` each, so that after
 SIGKILL at most the last line is torn, and reading leaves a torn line out.

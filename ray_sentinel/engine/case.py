@@ -13,11 +13,14 @@ from ray_sentinel.model.ras import RasFacts
 from ray_sentinel.model.recorder import RecorderFacts
 from ray_sentinel.model.stacks import StackFact
 
+OURSELVES = "sentinel."
+"""Rules about the sentinel itself: their incidents say nothing of the job, and hide nothing of it.
+"""
 MILD = frozenset({"stall", "sentinel"})
 """Kinds that accuse no rank."""
 DATA_AFTER, DATA_WITHIN = 2.5, 8.0
-"""Seconds. What a rank wrote up to the hang says nothing; and while our own tools make it write,
-its own doings cannot be seen."""
+"""Seconds. What a rank wrote until DATA_AFTER past the last movement says nothing; what it writes
+later counts as activity for DATA_WITHIN, for our own tools make it write in between."""
 KEPT_ROUNDS = 60
 """Of stacks; what older ones showed is forgotten."""
 Round = dict[ProcessId, StackFact]
@@ -33,7 +36,8 @@ class Case:
         self.hard = hard
         self.findings: dict[str, Finding] = {}
         self.rounds: list[tuple[float, Round]] = []
-        self.asked_round = 0
+        self.asked_round = self.last_round = 0
+        """The numbers of the rounds of stacks that were asked for, and that came, last."""
         self.asked_round_at = opened_at
         self.recorder: RecorderFacts | None = None
         self.recorder_asked_at: float | None = None
@@ -41,11 +45,12 @@ class Case:
         self.ras: RasFacts | None = None
         self.alerts: tuple[Alert, ...] = ()
         """Of telemetry rules, that last now: about the job and its hosts."""
-        self.problems: list[str] = []
         self.later_rounds = 0
         """Of stacks, after what was proven was named."""
         self.complete = False
         """Nobody else is looked for."""
+        self.withdrawn = False
+        """A finding that made the verdict was taken back since."""
         self.captures = 0
         self.captured_at: float | None = None
         self.capturing = False
@@ -53,7 +58,7 @@ class Case:
     @property
     def about_ourselves(self) -> bool:
         """Its incident is of the sentinel, not of the job."""
-        return self.incident.rule.startswith("sentinel.")
+        return self.incident.rule.startswith(OURSELVES)
 
     def key(self, rule: str) -> tuple[str, int, str]:
         """Names one of its findings: job, attempt, rule."""
@@ -79,7 +84,8 @@ class Case:
 
     def take_round(self, at: float, number: int, facts: tuple[StackFact, ...]) -> None:
         """Stacks have come; rounds come in order, a late one is dropped."""
-        if number > len(self.rounds):
+        if number > self.last_round:
+            self.last_round = number
             self.rounds.append((at, {fact.process: fact for fact in facts}))
         if len(self.rounds) > KEPT_ROUNDS:
             self.rounds[-KEPT_ROUNDS - 1] = (self.rounds[-KEPT_ROUNDS - 1][0], {})
@@ -101,11 +107,12 @@ class Case:
         ]
         for rule in gone:
             del self.findings[rule]
+        self.withdrawn |= bool(gone)
         return bool(gone)
 
     def answered(self) -> bool:
         """The round that was asked for last has come."""
-        return len(self.rounds) >= self.asked_round
+        return self.last_round >= self.asked_round
 
     def span(self) -> float:
         """Seconds between the first and the last round."""

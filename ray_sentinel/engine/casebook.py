@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ray_sentinel.engine.case import Case
+from ray_sentinel.engine.case import OURSELVES, Case
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.nothing_to_do import has_nothing_to_do
 from ray_sentinel.engine.table import OPEN, advance
@@ -13,11 +13,8 @@ from ray_sentinel.model.straggler import StragglerStatus
 
 KEPT_INCIDENTS = 1000
 """In memory; the oldest that are over go first."""
-OURSELVES = "sentinel."
-"""Rules about the sentinel itself: their incidents say nothing of the job, and hide nothing of it.
-"""
 ASKED = "user.dump"
-REQUESTS = "stall.requests"
+REQUESTS_RULE = "stall.requests"
 
 Key = tuple[str, int, str]
 """Job, attempt, rule."""
@@ -139,7 +136,7 @@ def why_over(case: Case, latest: JobView | None, found: set[Key]) -> str:
         return "" if still else "the job is watched again"
     if job.moved_at() > (incident.confirmed_at or 0.0) + 0.5 and not still:
         return "the job moves again"
-    if incident.kind == "stall" and REQUESTS in case.findings and not still:
+    if incident.kind == "stall" and REQUESTS_RULE in case.findings and not still:
         return "no request waits in vain any more"  # the ranks themselves may rest by now
     if not still and incident.rule != ASKED and has_nothing_to_do(job):
         return "its ranks have nothing to do"  # a server goes on with the next request only

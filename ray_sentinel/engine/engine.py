@@ -1,8 +1,9 @@
 """The engine: events in, actions out. It alone changes its state, and only in ``handle``.
 
-A finding opens a *case*. Hard findings (a dead, stopped, GIL-holding rank, a lost node) must hold
-for a second, so that what fell together is named together and echoes are told apart. A
-suspicion is confirmed by two rounds of stacks; if anything moves before, it is dropped.
+A finding opens a *case*. A hard finding (a dead, stopped, GIL-holding rank, a lost node) is named
+as soon as one round of stacks has come, or 1.5 s after it was made; one that is not settled (a
+stopped rank, a lost node) must have lasted for a second. A suspicion is confirmed by two rounds of
+stacks; if anything moves before, it is dropped.
 """
 
 from __future__ import annotations
@@ -109,7 +110,6 @@ class Engine:
         case = self.book.cases.get(event.incident)
         if case is None:
             return
-        case.problems.extend(event.problems)
         if isinstance(event, RecorderExplained):
             case.job.disturbed_until = now + SETTLED_AFTER_TOOLS
             case.recorder, case.recorder_pending = event.facts, False
@@ -212,7 +212,6 @@ class Engine:
         if case is None:
             return []
         case.take_round(now, event.round, facts)
-        case.problems.extend(event.problems)
         return self._tick(now)
 
     def _look(self, facts: tuple[StackFact, ...]) -> None:
@@ -227,8 +226,10 @@ class Engine:
         if case is None:
             return []
         case.capturing = False
+        for fact in event.facts:
+            if fact.runs_python and (view := case.job.ranks.get(fact.process)) is not None:
+                view.looped_at = now
         case.job.disturbed_until = now + SETTLED_AFTER_TOOLS
-        case.problems.extend(event.problems)
         bundle = event.bundle or case.incident.bundle
         captured = advance(case.incident, "captured", now, "; ".join(event.problems[:3]))
         explained = advance(captured, "explained", now, bundle)

@@ -1,7 +1,8 @@
 """What the engine is told. Every event carries the coordinator's time; the log of them replays.
 
-Times inside a snapshot are those of its node's clock; the engine never compares clocks of two
-machines, it uses ages (``snapshot.time - moment``) that one clock measured.
+Times inside a snapshot are on its node's clock, and ages (``snapshot.time - moment``) are computed
+on it. Exits and events of nodes are converted with ``NodeView.offset``, so an order across nodes is
+as good as that.
 """
 
 from __future__ import annotations

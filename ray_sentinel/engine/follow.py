@@ -17,7 +17,7 @@ from ray_sentinel.engine.table import CONFIRMED, advance
 from ray_sentinel.engine.verdict import judge
 
 SETTLE = 1.0
-"""Seconds that a proven fault must last: a rank may be stopped for a moment, or just end."""
+"""Seconds that a hard finding must last, unless it is settled: some are stopped for a moment."""
 RECORDER_OVERDUE = 6.0
 """Ranks that are ending take some seconds, and leave their recorders on the way."""
 ROUND_OVERDUE = 4.0
@@ -120,6 +120,9 @@ class Follower:
         again = now - (case.captured_at or now) >= self._config.capture.cooldown_seconds
         if again and not case.capturing and case.captures < MOST_CAPTURES and not why:
             return self.capture(case, now)
+        withdrawn = case.incident.kind in LASTING and case.withdraw(found)
+        if withdrawn and (told := self._tell_again(case, now)):
+            return told
         silent = case.key("hang.silent") in found
         return self._look_for_more(case, found, now) if silent and not case.complete else []
 
@@ -139,14 +142,20 @@ class Follower:
             case.later_rounds += 1
             return asking.stacks(case, now)
         case.complete = True
-        revised = case.withdraw(found)
+        case.withdraw(found)
+        return self._tell_again(case, now)
+
+    def _tell_again(self, case: Case, now: float) -> list[AnyAction]:
+        """Judge anew what was named, and tell it where that says more, or what was proven of its
+        kind does not hold any more."""
         more = self._judge(case, now, proven=False).verdict
         told = case.incident.verdict
         known = {(culprit.host, culprit.pid) for culprit in told.culprits} if told else set()
         named = {(culprit.host, culprit.pid) for culprit in more.culprits}
-        if not known <= named or (known == named and not revised):
+        if not known <= named or (known == named and not case.withdrawn):
             return []
-        verdict = more if revised else msgspec.structs.replace(more, kind=case.incident.kind)
+        verdict = more if case.withdrawn else msgspec.structs.replace(more, kind=case.incident.kind)
+        case.withdrawn = False
         self._book.keep(case, case.with_verdict(case.incident, verdict))
         return [Publish(incident=case.incident)]
 

@@ -369,7 +369,11 @@ class JobView:
 
     def _note_phase(self, process: ProcessId, view: RankView, at: float) -> None:
         old = self._phases.get(process)
-        if old is None or old[0] != view.phase:
-            if old is not None and old[0] not in TRAINING:
-                self.book.add(old[0], at - old[1])
-            self._phases[process] = (view.phase, at)
+        if old is not None and old[0] == view.phase:
+            return
+        if old is not None and old[0] not in TRAINING:
+            self.book.take(*old, at)
+        # It may have begun long before anybody looked.
+        since = view.progress.phase_since if view.progress is not None else None
+        lasted = max(0.0, view.node_time - since) if since is not None else 0.0
+        self._phases[process] = (view.phase, at - lasted)

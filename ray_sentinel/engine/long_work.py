@@ -10,6 +10,8 @@ import re
 
 from ray_sentinel.model.stacks import StackFact
 
+LONG_ACTIVITIES = frozenset({"checkpoint", "compile", "startup"})
+"""Of stacks whose frames are known: everyday work that keeps the GIL, or sits in the kernel."""
 NAMES = re.compile(
     r"(^|[._])(save|write|dump|store|upload|export|load|restore|read)_?(the_)?\w*"
     r"(checkpoint|ckpt|model|weights|state_dict|snapshot)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ray_sentinel.engine.case import Case
-from ray_sentinel.engine.casebook import REQUESTS
+from ray_sentinel.engine.casebook import REQUESTS_RULE
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.judgement import Decision, Judgement, unnamed
 from ray_sentinel.engine.ledger import Ledger
@@ -32,7 +32,7 @@ def name_nobody(case: Case, ledger: Ledger, now: float) -> Judgement:
         return Judgement(decision="confirm", verdict=verdict)
     silence, patience = job.silence(now), job.patience()
     facts = [f for view in job.live if (f := case.latest(view.rank.process)) is not None]
-    unserved = case.findings.get(REQUESTS)
+    unserved = case.findings.get(REQUESTS_RULE)
     if unserved is not None:
         return _unserved(case, ledger, unserved, facts)
     if facts and all_idle(facts):

@@ -30,6 +30,12 @@ class Pace:
         self._recent.append(seconds)
         insort(self._sorted, seconds)
 
+    def replace_last(self, seconds: float) -> None:
+        """The duration that was added last is ``seconds`` long instead."""
+        del self._sorted[bisect_left(self._sorted, self._recent[-1])]
+        self._recent[-1] = seconds
+        insort(self._sorted, seconds)
+
     def quantile(self, share: float) -> float | None:
         """The duration that ``share`` (0..1) of the remembered ones do not exceed."""
         if not self._sorted:

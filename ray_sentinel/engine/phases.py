@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from ray_sentinel.engine.pace import Pace
 from ray_sentinel.model.stacks import StackFact
@@ -50,20 +51,46 @@ STARTING = frozenset({"import", JOINING, "model_load", "compile", "graph_capture
 """Phases that stacks alone can show while a job starts up."""
 
 
+class Occurrence(NamedTuple):
+    """One time that a job was in a phase: when its last rank left it, and how long the rank that
+    took longest was in it, in seconds."""
+
+    ended: float
+    longest: float
+
+
 class PhaseBook:
     """Durations of phases of one job, kept over its attempts."""
 
     def __init__(self, budgets: Mapping[str, float] | None = None) -> None:
         self._set = dict(budgets or {})
         self._seen: dict[str, Pace] = {}
+        self._last: dict[str, Occurrence] = {}
+
+    def take(self, phase: str, begun: float, ended: float) -> None:
+        """A rank was in ``phase`` between two times of one clock, in seconds.
+
+        All ranks go through a phase together: what overlaps is one occurrence, as long as the
+        longest of them.
+        """
+        seconds, last = max(0.0, ended - begun), self._last.get(phase)
+        if last is None or begun >= last.ended:
+            self.add(phase, seconds)
+            self._last[phase] = Occurrence(ended, seconds)
+            return
+        if seconds > last.longest:
+            self._seen[phase].replace_last(seconds)
+        self._last[phase] = Occurrence(max(ended, last.ended), max(seconds, last.longest))
 
     def add(self, phase: str, seconds: float) -> None:
-        """A phase has ended after ``seconds``."""
+        """The job was once more in a phase, for ``seconds``."""
         seen = self._seen[phase] = self._seen.pop(phase, Pace())
         seen.add(seconds)
         # Some name a phase after its epoch.
         while len(self._seen) > MOST_PHASES:
-            del self._seen[next(iter(self._seen))]
+            oldest = next(iter(self._seen))
+            del self._seen[oldest]
+            self._last.pop(oldest, None)
 
     def budget(self, phase: str) -> float:
         """Seconds of silence that ``phase`` may take: what was set, else what was learned from at

@@ -6,6 +6,7 @@ import statistics
 from collections import deque
 
 from ray_sentinel.engine.exits import is_abnormal
+from ray_sentinel.evidence.stacks.compare import function_of
 from ray_sentinel.model.progress import Exit, ProcessState, Progress, RankSnapshot
 from ray_sentinel.model.stacks import StackFact
 
@@ -42,7 +43,8 @@ polled every 10 ms by a rank that waits for the others to join, moves 5 kB/s."""
 
 
 class RankView:
-    """Changed only by ``update`` and ``exited``; times are the coordinator's."""
+    """Changed by ``update`` and ``look``; ``JobView`` sets ``rank``, ``exit``, ``exited_at``,
+    ``gone_at`` and ``lost``. Times are the coordinator's."""
 
     def __init__(self, snapshot: RankSnapshot, node: str, at: float, node_time: float) -> None:
         self.rank = snapshot.rank
@@ -74,7 +76,8 @@ class RankView:
         """None of its threads does anything."""
         self.state_since: dict[str, float] = {}
         self.looped_at = float("-inf")
-        """When it was last seen at another line of the function that it had been in."""
+        """When it was last seen at another line of the function that it had been in, or, by a tool
+        that reads machine code too, in Python's own code."""
         self.looks: deque[StackFact] = deque(maxlen=MOST_LOOKS)
         """The last stacks of it, oldest first; ``at`` on the coordinator's clock."""
         if (progress := snapshot.progress) is not None and (age := self._age(progress)) is not None:
@@ -91,7 +94,7 @@ class RankView:
 
     @property
     def attached(self) -> bool:
-        """It reports steps itself. A record without any step yet says only phases."""
+        """It has a record of its own progress, with steps or without."""
         return self.snapshot.progress is not None
 
     @property
@@ -286,5 +289,6 @@ def _same_function(one: StackFact, other: StackFact) -> bool:
     """Two looks at different lines of one function, called by the same way."""
     if one.signature == other.signature or one.signature[:-1] != other.signature[:-1]:
         return False
-    names = [fact.signature[-1].rpartition(":")[0] for fact in (one, other) if fact.signature]
-    return len(names) == 2 and names[0] == names[1] != ""
+    if not one.signature or not other.signature:
+        return False
+    return function_of(one.signature[-1]) == function_of(other.signature[-1])

@@ -42,7 +42,7 @@ def weigh_ras(case: Case, ledger: Ledger, by_rank: Mapping[int, RankView]) -> No
         ledger.add(None, SOURCE, f"NCCL RAS: {'; '.join(facts.evidence[:2])}", 0.0, None)
 
 
-def ras_mismatch(case: Case, rank: int) -> bool:
-    """RAS names the rank for having called other collectives than its peers."""
+def ras_mismatches(case: Case) -> set[int]:
+    """World ranks that RAS names for having called other collectives than their peers."""
     culprits = case.ras.culprits if case.ras is not None else ()
-    return any(c.rank == rank and c.kind == "collective-mismatch" for c in culprits)
+    return {c.rank for c in culprits if c.rank is not None and c.kind == "collective-mismatch"}

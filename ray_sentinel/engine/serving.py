@@ -9,9 +9,9 @@ import msgspec
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.telemetry import Series
 
-REQUESTS = "server_requests"
+REQUESTS_METRIC = "server_requests"
 MOVING = (
-    REQUESTS,
+    REQUESTS_METRIC,
     "server_requests_finished_total",
     "server_tokens_total",
     "server_kv_cache_ratio",
@@ -29,8 +29,8 @@ class Load(msgspec.Struct, frozen=True):
     still_seconds: float
 
     def __str__(self) -> str:
-        """For people: "3 requests run, 12 wait"."""
-        return f"{self.running} request{'s' * (self.running != 1)} run, {self.waiting} wait"
+        """For people: "3 running, 12 waiting requests"."""
+        return f"{self.running} running, {self.waiting} waiting requests"
 
 
 def loads(view: ClusterView, now: float) -> dict[str, Load]:
@@ -40,7 +40,7 @@ def loads(view: ClusterView, now: float) -> dict[str, Load]:
     moved: dict[str, float] = {}
     for name, job, state, series in _series(view, now):
         moved[job] = max(moved.get(job, 0.0), _changed_at(series))
-        if name == REQUESTS:
+        if name == REQUESTS_METRIC:
             count = requests.setdefault(job, {})
             count[state] = count.get(state, 0.0) + series.last
             seen[job] = max(seen.get(job, 0.0), series.at)
@@ -55,7 +55,7 @@ def loads(view: ClusterView, now: float) -> dict[str, Load]:
 def _series(view: ClusterView, now: float) -> Iterator[tuple[str, str, str, Series]]:
     """Name, job, state and values of every series of a server."""
     for node in view.telemetry.nodes.values():
-        if REQUESTS not in node.series:
+        if REQUESTS_METRIC not in node.series:
             continue
         for name in MOVING:
             for labels, series in node.get(name, now):

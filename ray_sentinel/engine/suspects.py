@@ -8,13 +8,14 @@ process table weighs most, then the flight recorder, then stacks.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from ray_sentinel.engine.case import Case
 from ray_sentinel.engine.hardware import device_kind, weigh_alerts
 from ray_sentinel.engine.kinds import fault_kind
 from ray_sentinel.engine.ledger import Ledger
 from ray_sentinel.engine.ranks import RankView
-from ray_sentinel.engine.ras import ras_mismatch, weigh_ras
+from ray_sentinel.engine.ras import ras_mismatches, weigh_ras
 from ray_sentinel.evidence.stacks.crowds import TRANSFERS
 from ray_sentinel.evidence.stacks.meanings import TASKLESS
 from ray_sentinel.evidence.stacks.scene import Scene, scene
@@ -43,11 +44,12 @@ TRAINING_COLLECTIVES = ("all_reduce", "reduce_scatter", "all_to_all")
 def weigh(case: Case, now: float) -> Ledger:
     """All that is known about the ranks of a case, as one ledger."""
     ledger = Ledger()
-    _from_findings(case, ledger)
+    by_rank = views_by_rank(case)
+    _from_findings(case, ledger, by_rank)
     _from_exits(case, ledger, now)
-    _from_recorder(case, ledger)
-    weigh_ras(case, ledger, views_by_rank(case))
-    weigh_alerts(case, ledger, views_by_rank(case))
+    _from_recorder(case, ledger, by_rank)
+    weigh_ras(case, ledger, by_rank)
+    weigh_alerts(case, ledger, by_rank)
     _from_stacks(case, ledger)
     _from_steps(case, ledger)
     return ledger
@@ -63,8 +65,7 @@ def views_by_rank(case: Case) -> dict[int, RankView]:
     return found
 
 
-def _from_findings(case: Case, ledger: Ledger) -> None:
-    by_rank = views_by_rank(case)
+def _from_findings(case: Case, ledger: Ledger, by_rank: Mapping[int, RankView]) -> None:
     for finding in case.findings.values():
         for item in finding.evidence:
             view = by_rank.get(item.rank) if item.rank is not None else None
@@ -102,11 +103,10 @@ def _from_the_end(case: Case, ledger: Ledger) -> None:
             ledger.add(view.rank.process, "exit", text, AWAY, number)
 
 
-def _from_recorder(case: Case, ledger: Ledger) -> None:
+def _from_recorder(case: Case, ledger: Ledger, by_rank: Mapping[int, RankView]) -> None:
     facts = case.recorder
     if facts is None:
         return
-    by_rank = views_by_rank(case)
     blamed = {culprit.rank for culprit in recorded(case)}
     for culprit in facts.culprits:
         view = by_rank.get(culprit.rank)
@@ -146,10 +146,11 @@ def _from_stacks(case: Case, ledger: Ledger) -> None:
         ledger.add(fact.process, "stacks", _apart(number, fact, seen), weight, number)
         if seen.moved(fact):
             ledger.add(fact.process, "stacks", f"rank {number} moves: slow", MOVED, number)
+    called = recorder_kinds(case)
     for fact in seen.waiting:
         number = case.job.ranks[fact.process].rank.id.rank
         # Who called another collective than its peers waits too, for them.
-        if fact.process not in accused and recorder_kind(case, number) != "collective-mismatch":
+        if fact.process not in accused and called.get(number) != "collective-mismatch":
             ledger.add(fact.process, "stacks", f"rank {number} waits: {fact.label}", WAITS, number)
     _from_unreadable(case, ledger, facts, [fact.process for fact in seen.waiting])
 
@@ -199,36 +200,48 @@ def recorded(case: Case) -> tuple[RecorderCulprit, ...]:
 
     gloo's does not record transfers: a rank that waits in one seems to have nothing to wait for.
     """
+    if case.recorder is None:
+        return ()
+    by_rank = views_by_rank(case)
     return tuple(
         culprit
-        for culprit in (case.recorder.culprits if case.recorder else ())
-        if culprit.kind != "not-enqueued" or not _transfers(case, culprit.rank)
+        for culprit in case.recorder.culprits
+        if culprit.kind != "not-enqueued" or not _transfers(case, by_rank.get(culprit.rank))
     )
 
 
-def _transfers(case: Case, rank: int) -> bool:
-    view = views_by_rank(case).get(rank)
+def _transfers(case: Case, view: RankView | None) -> bool:
     fact = case.latest(view.rank.process) if view is not None else None
     return fact is not None and bool(fact.waits_for_others) and fact.operation in TRANSFERS
 
 
-def recorder_kind(case: Case, rank: int) -> RecorderKind | None:
-    """What the flight recorder says of one rank."""
-    for culprit in recorded(case):
-        if culprit.rank == rank:
-            return culprit.kind
-    return "collective-mismatch" if ras_mismatch(case, rank) else None
+def recorder_kinds(case: Case) -> dict[int, RecorderKind]:
+    """World rank → what the flight recorder says of it, else NCCL's RAS."""
+    told: dict[int, RecorderKind] = dict.fromkeys(ras_mismatches(case), "collective-mismatch")
+    return told | {culprit.rank: culprit.kind for culprit in reversed(recorded(case))}
 
 
-def kind_of(case: Case, view: RankView) -> FaultKind:
-    """The kind of fault of one rank of the case: what was proven, else what the evidence says."""
+def kinds_of(case: Case, views: Sequence[RankView]) -> list[FaultKind]:
+    """The kind of fault of each of these ranks: what was proven, else what the evidence says."""
+    called = recorder_kinds(case)
+    early = joining(case) or not (case.job.training() or _trained(case))
+    return [
+        _proven_kind(case, view) or _seen_kind(case, view, called.get(view.rank.id.rank), early)
+        for view in views
+    ]
+
+
+def _proven_kind(case: Case, view: RankView) -> FaultKind | None:
     for finding in case.findings.values():
         if finding.hard and finding.kind != "unknown" and view.rank.id in finding.suspects:
             return finding.kind
+    return None
+
+
+def _seen_kind(case: Case, view: RankView, called: RecorderKind | None, early: bool) -> FaultKind:
+    """``early``: the job has not trained yet."""
     fact = case.latest(view.rank.process)
-    movement = case.movement(view.rank.process)
-    kind = fault_kind(view, fact, movement, recorder_kind(case, view.rank.id.rank))
-    early = joining(case) or not (case.job.training() or _trained(case))
+    kind = fault_kind(view, fact, case.movement(view.rank.process), called)
     if kind == "device-stuck":
         return device_kind(case, view.rank.id.rank) or kind
     if kind != "host-stuck":

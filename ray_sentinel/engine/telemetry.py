@@ -58,8 +58,10 @@ class Series:
         return statistics.median(values) if len(values) >= least else None
 
     def covers(self, now: float, seconds: float) -> bool:
-        """It was sampled over (nearly) all of the last ``seconds``."""
-        return len(self.samples) > 1 and now - self.samples[0][0] >= seconds - EVERY
+        """Its samples begin before the last ``seconds`` (nearly), and it still comes."""
+        if len(self.samples) < 2 or now - self.at > seconds:
+            return False
+        return now - self.samples[0][0] >= seconds - EVERY
 
     def settled(self, now: float, seconds: float) -> float | None:
         """The median of the last ``seconds``; None where it was not sampled over all of them."""

@@ -9,20 +9,19 @@ from ray_sentinel.engine.exits import describe_exit
 from ray_sentinel.engine.jobs import STARTUP_QUIET_SECONDS
 from ray_sentinel.engine.judgement import Judgement, telling_stacks, waiting_lines
 from ray_sentinel.engine.ledger import Ledger, confidence
-from ray_sentinel.engine.long_work import takes_long
+from ray_sentinel.engine.long_work import LONG_ACTIVITIES, takes_long
 from ray_sentinel.engine.nobody import SLOW_PATIENCES, name_nobody
 from ray_sentinel.engine.nothing_to_do import all_idle
 from ray_sentinel.engine.ranks import RankView
-from ray_sentinel.engine.suspects import joining, kind_of, recorded, weigh
+from ray_sentinel.engine.suspects import joining, kinds_of, recorded, weigh
 from ray_sentinel.engine.wording import NEXT_STEPS, PHRASES
 from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.incident import Culprit, FaultKind, Finding, Verdict
 
-SPARED = frozenset({"compile", "checkpoint", "startup"})
 MOMENTARY = frozenset({"rank.gil-held", "rank.gil-seen", "rank.blocked", "hang.silent"})
 """Rules whose proof is of a moment, and may be everyday work that ends."""
 SPARED_PATIENCES = 4.0
-"""A rank that compiles, saves or loads is given so many patiences more."""
+"""A rank that compiles, saves or loads is named only after so many patiences of silence."""
 
 
 def judge(case: Case, now: float, *, host_of: dict[str, str], proven: bool) -> Judgement:
@@ -85,12 +84,12 @@ def _spared(case: Case, named: list[ProcessId], now: float) -> bool:
     if case.job.silence(now) >= SPARED_PATIENCES * case.job.patience():
         return False
     facts = [case.latest(process) for process in named]
-    return any(f is not None and (f.activity in SPARED or takes_long(f)) for f in facts)
+    return any(f is not None and (f.activity in LONG_ACTIVITIES or takes_long(f)) for f in facts)
 
 
 def _named(case: Case, ledger: Ledger, named: list[ProcessId], host_of: dict[str, str]) -> Verdict:
     views = [case.job.ranks[process] for process in named]
-    kinds = [kind_of(case, view) for view in views]
+    kinds = kinds_of(case, views)
     culprits = tuple(
         Culprit(
             rank=view.rank.id.rank,
@@ -145,7 +144,7 @@ def _phrase(view: RankView, kind: FaultKind) -> str:
 
 
 def _others(case: Case, culprits: int) -> str:
-    count = len(case.job.live) + sum(not v.alive for v in case.job.ranks.values()) - culprits
+    count = len({view.rank.id.rank for view in case.job.present}) - culprits
     return f"{count} other ranks wait or have ended" if count > 0 else "it has no peers"
 
 

@@ -114,6 +114,8 @@ class StackFact(msgspec.Struct, frozen=True, kw_only=True):
     """Threads of the process that were seen to wait for the GIL."""
     keeps_gil: bool = False
     """The telling thread has the GIL while it runs no Python: in C, asleep or busy."""
+    runs_python: bool = False
+    """A tool that reads machine code found the interpreter innermost: no C code keeps the GIL."""
     kernels: tuple[str, ...] = ()
     """Names of the kernels on its device."""
     kernels_listed: bool | None = None

@@ -47,7 +47,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     alerts: tuple[Alert, ...] = ()
     """What telemetry shows to be wrong with the job, its hosts and its devices now."""
     requests: str = ""
-    """Of an inference engine that tells: "3 requests run, 12 wait"."""
+    """Of an inference engine that tells: "3 running, 12 waiting requests"."""
     straggler: StragglerStatus | None = None
     """None where nobody has looked lately."""
 

@@ -23,7 +23,6 @@ from ray_sentinel.engine.events import (
     StacksTaken,
     Tick,
 )
-from ray_sentinel.engine.replay import encode
 from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.metrics import Event
@@ -109,12 +108,14 @@ class Sim:
         self.order = 0
         self.sequence = 0
         self.pending: list[tuple[float, AnyEvent]] = []
-        self.log: list[bytes] = []
+        self.log: list[AnyEvent] = []
         self.actions: list[AnyAction] = []
         self.recorder: RecorderFacts | None = None
         self.recorder_seconds = 0.2
         """Until it is explained."""
         self.stack_answer: Callable[[SimRank], StackFact] = self.fact
+        self.capture_answer: Callable[[SimRank], StackFact] | None = None
+        """What the deeper tools say, where they say anything."""
         self.gauges: dict[str, float] = {}
         """The key series of the first node."""
         self.held = False
@@ -134,7 +135,7 @@ class Sim:
 
     def feed(self, event: AnyEvent) -> None:
         """One event to the engine; its requests are answered 0.2 s later."""
-        self.log.append(encode(event))
+        self.log.append(event)
         for action in self.engine.handle(event):
             self.actions.append(action)
             self._answer(action)
@@ -322,7 +323,13 @@ class Sim:
                 alive = action.node_id not in self.dead_nodes
                 event = NodeProbed(time=at, node_id=action.node_id, alive=alive)
             case Capture():
-                event = CaptureDone(time=at, incident=action.incident.id, bundle="/tmp/bundle")
+                deeper = self.capture_answer
+                event = CaptureDone(
+                    time=at,
+                    incident=action.incident.id,
+                    bundle="/tmp/bundle",
+                    facts=tuple(map(deeper, self.ranks)) if deeper else (),
+                )
             case _:
                 return
         self.pending.append((at, event))

@@ -1,4 +1,4 @@
-"""host.memory_low: a host, or its container, is about to run out of memory."""
+"""host.memory_low: a host is about to run out of memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from itertools import pairwise
 from ray_sentinel.engine.alerting import AlertRule, watched
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.rule import Thresholds
-from ray_sentinel.engine.telemetry import NodeTelemetry, Series
+from ray_sentinel.engine.telemetry import Series
 from ray_sentinel.model.alert import Alert
 
 PARTS = 6
@@ -33,25 +33,21 @@ class HostMemoryLow(AlertRule):
 
     def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
         for node, telemetry in watched(view):
-            for total, left in self._pools(telemetry, now):
-                share = left.last / total if total > 0 else 1.0
-                end = self._runs_out(left, now)
-                soon = end is not None and share < self.thresholds.trend_share
-                if share < self.thresholds.share or soon:
-                    when = f", at this rate none in {end / 60:.0f} min" if end is not None else ""
-                    yield Alert(
-                        rule=self.name,
-                        severity="warning",
-                        host=node.node.host,
-                        text=f"{share:.0%} of {total / 2**30:.0f} GiB are left{when}",
-                    )
-
-    @staticmethod
-    def _pools(telemetry: NodeTelemetry, now: float) -> Iterator[tuple[float, Series]]:
-        total = telemetry.one("hw_mem_total_bytes", now)
-        left = telemetry.one("hw_mem_available_bytes", now)
-        if total is not None and left is not None:
-            yield total.last, left
+            total = telemetry.one("hw_mem_total_bytes", now)
+            left = telemetry.one("hw_mem_available_bytes", now)
+            if total is None or left is None or total.last <= 0:
+                continue
+            share = left.last / total.last
+            end = self._runs_out(left, now)
+            soon = end is not None and share < self.thresholds.trend_share
+            if share < self.thresholds.share or soon:
+                when = f", at this rate none in {end / 60:.0f} min" if end is not None else ""
+                yield Alert(
+                    rule=self.name,
+                    severity="warning",
+                    host=node.node.host,
+                    text=f"{share:.0%} of {total.last / 2**30:.0f} GiB are left{when}",
+                )
 
     def _runs_out(self, left: Series, now: float) -> float | None:
         """Seconds to the end, by the fall of the last while; None where it does not end soon."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.long_work import LONG_ACTIVITIES
 from ray_sentinel.engine.proof import Proof, of_ranks
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.rule import Rule, Thresholds
@@ -18,8 +19,6 @@ PROOF = Proof(
 LOOP_LASTS = 30.0
 """Seconds for which two lines of one function tell a loop in Python, which gives the GIL away when
 it is asked to, from C code that does not."""
-SPARED = frozenset({"checkpoint", "compile", "startup"})
-"""Serialising and compiling keep the GIL for seconds in everyday work."""
 
 
 class RankGilSeenThresholds(Thresholds, frozen=True, kw_only=True):
@@ -63,8 +62,9 @@ def _held(rank: RankView) -> list[StackFact]:
     """The last looks at which it held the GIL in one place; what was before is no news."""
     found: list[StackFact] = []
     for look in reversed(rank.looks):
-        holds = look.holds_gil and look.activity not in SPARED and look.at >= rank.advanced_at
-        if not holds or (found and look.signature != found[-1].signature):
+        here = not found or look.signature == found[-1].signature
+        holds = look.holds_gil and look.activity not in LONG_ACTIVITIES
+        if not holds or not here or look.at < rank.advanced_at:
             break
         found.append(look)
     return found[::-1]

@@ -42,5 +42,6 @@ class RankStopped(Rule):
 
 
 def _told(rank: RankView, now: float) -> str:
-    what = "its cgroup is frozen" if rank.process.frozen else "its process is in state T (stopped)"
-    return f"{what} since {rank.held('stopped', now):.1f} s"
+    frozen = rank.process.frozen
+    what = "its cgroup has been frozen" if frozen else "its process has been in state T (stopped)"
+    return f"{what} for {rank.held('stopped', now):.1f} s"

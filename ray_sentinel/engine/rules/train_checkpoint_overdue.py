@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 from ray_sentinel.engine.alerting import AlertRule
 from ray_sentinel.engine.cluster import ClusterView
@@ -28,12 +29,12 @@ class TrainCheckpointOverdue(AlertRule):
             saves = view.scalars.saves.get(job.key)
             if saves is None or len(saves) < 3 or not at_work(job, now):
                 continue
-            gaps = [b - a for a, b in zip(saves, list(saves)[1:], strict=False)]
+            gaps = [later - earlier for earlier, later in pairwise(saves)]
             if now - saves[-1] > self.thresholds.factor * max(gaps):
                 yield Alert(
                     rule=self.name,
                     severity="warning",
                     job=job.job,
-                    text=f"the last checkpoint is {now - saves[-1]:.0f} s ago; so far they came "
-                    f"every {max(gaps):.0f} s at least",
+                    text=f"the last checkpoint is {now - saves[-1]:.0f} s ago; so far they were "
+                    f"at most {max(gaps):.0f} s apart",
                 )

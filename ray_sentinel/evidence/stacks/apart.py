@@ -59,9 +59,9 @@ def not_waiting(view: Scene) -> Judgement | None:
 
 
 def beside_doubtful(view: Scene) -> Judgement | None:
-    """Nobody is known to wait, but most are where they may, and the rest is known to be elsewhere.
+    """Nobody is known to wait, most may wait, and the others are known to be elsewhere.
 
-    So it looks where the device or the backward pass hides the collective.
+    Stacks look like this where the device or the backward pass hides the collective.
     """
     apart = view.elsewhere
     if view.waiting or not apart or len(apart) > min(len(view.doubtful), half(view)):
@@ -87,7 +87,7 @@ def beside_doubtful(view: Scene) -> Judgement | None:
 
 
 def device(view: Scene) -> Judgement | None:
-    """All wait, and the lists of kernels set a device apart: it computes, or does nothing."""
+    """All wait, and the lists of kernels differ for few devices: these compute, or do nothing."""
     listed = [fact for fact in view.waiting + view.doubtful if fact.kernels_listed]
     computing = [f for f in listed if not all(map(is_collective_kernel, f.kernels))]
     waiting = [f for f in listed if f.kernels and f not in computing]
@@ -117,8 +117,8 @@ def doubtful(view: Scene) -> Judgement | None:
     few = view.doubtful
     if not view.waiting or not few or 2 * len(few) >= len(view.waiting) + len(few):
         return None
-    places = {fact.signature for fact in few}
-    if len(places) > 1 and len(few) > 2:
+    signatures = {fact.signature for fact in few}
+    if len(signatures) > 1 and len(few) > 2:
         return None
     kinds = tuple(fault_kind(f, view.movements.get(f.process, "unknown")) for f in few)
     confidence = 0.5 + (0.1 if all(map(view.still, few)) else 0.0)

@@ -24,6 +24,8 @@ _PREFERRED: tuple[Tool, ...] = (
     "gdb",
     "kernel",
 )
+_NATIVE: tuple[Tool, ...] = ("py-spy-native", "cuda-gdb", "gdb")
+"""Tools that show machine code beside Python's frames."""
 _OF_ALL = ("T", "t", "Z", "X")
 """States of a whole process: of any other, its state is its main thread's alone."""
 _ONLY_HELPERS = "only libraries' own threads are there: the thread that trains is missing"
@@ -69,6 +71,7 @@ def classify(trace: StackTrace, reader: Reader | None = None, tid: int | None = 
         holds_gil=thread.holds_gil,
         gil_waiters=waiters,
         keeps_gil=_keeps_gil(thread, reading, waiters),
+        runs_python=trace.tool in _NATIVE and not reading.native_leaf and bool(thread.frames),
     )
     return _with_device(fact)
 
@@ -118,6 +121,7 @@ def _combined(
         holds_gil=True if any(f.holds_gil for f in facts) else _known(f.holds_gil for f in facts),
         gil_waiters=max(fact.gil_waiters for fact in facts),
         keeps_gil=any(fact.keeps_gil for fact in facts),
+        runs_python=any(fact.runs_python for fact in facts),
         state=_first(*(fact.state for fact in facts)),
         kernels=device.kernels if device else (),
         kernels_listed=device.kernels_listed if device else None,

@@ -74,11 +74,12 @@ def _in_place(one: StackFact, other: StackFact) -> bool:
         return False
     rest_one, rest_other = one.signature[common:], other.signature[common:]
     if rest_one and rest_other:
-        return _function(rest_one[0]) == _function(rest_other[0])
+        return function_of(rest_one[0]) == function_of(rest_other[0])
     return True
 
 
-def _function(place: str) -> str:
-    """A place without its line: ``step (train.py:7)`` → ``step (train.py``."""
+def function_of(place: str) -> str:
+    """A place without its line: ``step (train.py:7)`` → ``step (train.py``. A name of C++ that
+    comes without a line (``c10d::Work::wait``) stays whole."""
     head, colon, tail = place.rpartition(":")
     return head if colon and tail.rstrip(")").isdigit() else place

@@ -89,8 +89,8 @@ def _collective_place(fact: StackFact) -> tuple[str, tuple[str, ...]]:
 def left_the_crowd(view: Scene) -> Judgement | None:
     """Most stand in one place where they may wait for others, and a few wait in a collective.
 
-    So it looks when the backward pass hides the collective that all are in, but the few: had they
-    done their part in it, it would have ended. Only where nobody does anything.
+    Stacks look like this where the backward pass hides the collective in which all but the few are:
+    had these joined it, it would have ended. Only where no rank is active.
     """
     few, crowd = view.waiting, view.doubtful
     if not few or view.elsewhere or view.unread or len(crowd) < max(2, 2 * len(few)):

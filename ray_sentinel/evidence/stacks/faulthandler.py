@@ -110,9 +110,6 @@ def _with_main(threads: list[ThreadStack]) -> tuple[ThreadStack, ...]:
         return tuple(threads)
     # The main thread is the oldest: the last that runs a module's body.
     # A thread that is the only one is taken for it.
-    only = 0 if len(threads) == 1 else -1
+    only = 0 if len(threads) == 1 else None
     main = next((i for i in reversed(range(len(threads))) if runs_module(threads[i].frames)), only)
-    return tuple(
-        ThreadStack(tid=t.tid, name=t.name, frames=t.frames, main=i == main)
-        for i, t in enumerate(threads)
-    )
+    return tx.mark_main(threads, main)

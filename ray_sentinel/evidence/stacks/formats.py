@@ -21,7 +21,7 @@ from ray_sentinel.evidence.stacks.problems import explain_output, known_problem
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import StackTrace, Tool
 
-Reader = Callable[[str, ProcessId, float], tuple[StackTrace, ...]]
+ParseFunction = Callable[[str, ProcessId, float], tuple[StackTrace, ...]]
 
 
 class Format(msgspec.Struct, frozen=True):
@@ -30,7 +30,7 @@ class Format(msgspec.Struct, frozen=True):
     name: str
     tool: Tool
     looks_like: Callable[[str], bool]
-    parse: Reader
+    parse: ParseFunction
 
 
 FORMATS: tuple[Format, ...] = (

@@ -155,7 +155,7 @@ def _pid(text: str) -> int:
 
 
 def _started(thread: ThreadStack) -> bool:
-    """Whether a thread's own beginning is its outermost frame, as it is never the main one's.
+    """Whether the outermost frame is the start function of a thread: the main one has none.
 
     But in a process that a thread has forked: there the pid tells.
     """
@@ -167,10 +167,7 @@ def _started(thread: ThreadStack) -> bool:
 def _with_main(threads: list[ThreadStack], pid: int) -> tuple[ThreadStack, ...]:
     last = len(threads) - 1 if threads and not _started(threads[-1]) else None
     main = next((i for i, t in enumerate(threads) if pid and t.tid == pid), last)
-    return tuple(
-        ThreadStack(tid=t.tid, name=t.name, frames=t.frames, main=i == main)
-        for i, t in enumerate(threads)
-    )
+    return tx.mark_main(threads, main)
 
 
 def _complaints(text: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from ray_sentinel.evidence.stacks.compare import function_of
 from ray_sentinel.evidence.stacks.scene import (
     Judgement,
     Scene,
@@ -96,7 +97,7 @@ def _exact(fact: StackFact) -> object:
 
 
 def _functions(fact: StackFact) -> object:
-    return tuple(place.rpartition(":")[0] or place for place in fact.signature)
+    return tuple(map(function_of, fact.signature))
 
 
 def _activity(fact: StackFact) -> object:

@@ -44,7 +44,7 @@ _REMARK = re.compile(r"(?<=\))\s+(?:<-|←|#|//).*$")
 
 
 def looks_like(text: str) -> bool:
-    """Whether ``text`` begins holds py-spy's text."""
+    """Whether ``text`` holds py-spy's text."""
     if _VERSION.search(text):
         return True
     headers = _HEADER.finditer(text)
@@ -180,10 +180,7 @@ def _main_of(trace: StackTrace, pid: int) -> tuple[ThreadStack, ...]:
     chosen = next((i for i, t in enumerate(threads) if pid and t.tid == pid), None)
     if chosen is None:
         chosen = next((i for i, t in enumerate(threads) if runs_module(t.frames)), None)
-    return tuple(
-        msgspec.structs.replace(thread, main=True) if i == chosen else thread
-        for i, thread in enumerate(threads)
-    )
+    return tx.mark_main(threads, chosen)
 
 
 def runs_module(frames: tuple[Frame, ...]) -> bool:

@@ -72,33 +72,19 @@ def _objects(text: str) -> tuple[list[dict[str, Any]], str]:
 def _trace(
     items: list[dict[str, Any]], process: ProcessId, at: float, complaint: str
 ) -> StackTrace:
-    threads = [_thread(item, process.pid) for item in reversed(items)]
+    threads = tuple(_thread(item, process.pid) for item in reversed(items))
     if not any(thread.main for thread in threads):
-        threads = _mark_main(threads)
+        runs = (i for i, thread in enumerate(threads) if runs_module(thread.frames))
+        threads = tx.mark_main(threads, next(runs, None))
     native = any(frame.native for thread in threads for frame in thread.frames)
     return StackTrace(
         process=process,
         tool="py-spy-native" if native else "py-spy",
         at=at,
-        threads=tuple(threads),
+        threads=threads,
         error=complaint,
         command=_command(items[0]),
     )
-
-
-def _mark_main(threads: list[ThreadStack]) -> list[ThreadStack]:
-    for index, thread in enumerate(threads):
-        if runs_module(thread.frames):
-            marked = ThreadStack(
-                tid=thread.tid,
-                name=thread.name,
-                frames=thread.frames,
-                main=True,
-                active=thread.active,
-                holds_gil=thread.holds_gil,
-            )
-            return [*threads[:index], marked, *threads[index + 1 :]]
-    return threads
 
 
 def _thread(item: dict[str, Any], pid: int) -> ThreadStack:

@@ -87,10 +87,7 @@ def _frame(match: re.Match[str]) -> Frame:
 
 def _with_main(threads: list[ThreadStack], pid: int) -> tuple[ThreadStack, ...]:
     """The main thread has the process's id; without one it is the one that runs a module."""
-    only = 0 if len(threads) == 1 else -1
+    only = 0 if len(threads) == 1 else None
     runs = next((i for i, t in enumerate(threads) if runs_module(t.frames)), only)
     main = next((i for i, t in enumerate(threads) if pid and t.tid == pid), runs)
-    return tuple(
-        ThreadStack(tid=t.tid, name=t.name, frames=t.frames, holds_gil=t.holds_gil, main=i == main)
-        for i, t in enumerate(threads)
-    )
+    return tx.mark_main(threads, main)

@@ -116,7 +116,8 @@ def _decide(frames: tuple[Frame, ...]) -> tuple[int, Meaning] | None:
             own_code = own_code or _is_users(frame)
             continue
         meaning = row.meaning
-        if (meaning.waits or meaning.delegates) and own_code:
+        # Ray waits in its own frames; one with the user's code inside runs a task.
+        if (meaning.waits or meaning.delegates or meaning is m.RAY) and own_code:
             continue
         if meaning.activity == "startup" and meaning.level == 1 and not _importing(frames[:index]):
             continue

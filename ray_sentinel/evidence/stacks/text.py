@@ -1,12 +1,15 @@
-"""What all readers of tool output share: lines without terminal codes, frames kept once."""
+"""What all readers of tool output share: lines without terminal codes, frames kept once, the main
+thread marked."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
-from ray_sentinel.model.stacks import Frame
+import msgspec
+
+from ray_sentinel.model.stacks import Frame, ThreadStack
 
 MAX_LINE = 16_384
 """Characters of a line that are looked at; C++ template names make lines of a few thousand."""
@@ -62,6 +65,14 @@ def _one(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
 def shared(frames: Iterable[Frame]) -> tuple[Frame, ...]:
     """``frames`` as a tuple that is one object for equal stacks: ranks of a job repeat them."""
     return _one(tuple(frames)[:MAX_FRAMES])
+
+
+def mark_main(threads: Sequence[ThreadStack], index: int | None) -> tuple[ThreadStack, ...]:
+    """The threads, with the one at ``index`` as the only main one; none is where that is None."""
+    return tuple(
+        thread if thread.main == (i == index) else msgspec.structs.replace(thread, main=i == index)
+        for i, thread in enumerate(threads)
+    )
 
 
 def number(text: str | None) -> int:

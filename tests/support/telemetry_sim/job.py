@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
+from ray_sentinel.config import Config
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import SnapshotReceived, Tick
 from ray_sentinel.model.alert import Alert
@@ -51,9 +52,11 @@ class Host:
 class TelemetryJob:
     """``nodes`` × 4 ranks with a GPU each, at work from the first second on."""
 
-    def __init__(self, seed: int, nodes: int = 2, *, told: bool = True) -> None:
+    def __init__(
+        self, seed: int, nodes: int = 2, *, told: bool = True, config: Config | None = None
+    ) -> None:
         self.dice = random.Random(seed)
-        self.engine = Engine()
+        self.engine = Engine(config)
         self.now = START
         self.told = told
         self.model = self.dice.choice(sorted(CARDS))

@@ -8,7 +8,6 @@ import pytest
 
 from ray_sentinel.actors import eventlog
 from ray_sentinel.actors.eventlog import EventLog
-from ray_sentinel.engine import replay
 from ray_sentinel.engine.events import DumpAsked, Tick
 from ray_sentinel.errors import InputError
 
@@ -26,12 +25,6 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     header, events = eventlog.read(tmp_path)
     assert header.started_at == 1.0
     assert events == [Tick(time=1.0), DumpAsked(time=2.0, job="j")]
-
-
-def test_the_engine_replays_it(tmp_path: Path) -> None:
-    ticks(EventLog(tmp_path), 0, 3)
-    (segment,) = eventlog.segments(tmp_path)
-    assert len(list(replay.decode(segment.read_bytes().splitlines(keepends=True)))) == 3
 
 
 def test_full_segments_are_compressed_and_the_oldest_go(tmp_path: Path) -> None:

@@ -209,6 +209,22 @@ def test_a_loop_that_is_seen_late_is_called_one_after_all() -> None:
     assert "GIL" not in incident.summary
 
 
+def test_machine_code_that_shows_python_takes_the_kept_gil_back() -> None:
+    sim = Sim(attached=False)
+    sim.run(30)
+    _go_round(sim, set())
+    sim.capture_answer = lambda rank: msgspec.structs.replace(
+        sim.fact(rank), tool="py-spy-native", runs_python=rank.number == 1
+    )
+    sim.run(6)
+    (incident,) = sim.incidents()
+    assert (sim.named(), incident.kind) == ([1], "cpu-spin")
+    assert "GIL" not in incident.summary
+    sim.run(90)
+    (incident,) = sim.incidents()
+    assert (sim.named(), incident.kind) == ([1], "cpu-spin")
+
+
 def _go_round(sim: Sim, elsewhere: set[int]) -> None:
     """Rank 1 in a loop of two lines, of which one takes nearly all the time; ``elsewhere``: the
     looks that find it in the other."""
@@ -323,3 +339,30 @@ def test_clocks_that_are_set_back_stop_no_job(seconds: float) -> None:
     sim.skew += seconds
     sim.run(100)
     assert not sim.incidents()
+
+
+def test_processes_that_others_replaced_are_not_counted() -> None:
+    sim = Sim(attached=False)
+    sim.run(20)
+    for rank in sim.ranks:
+        rank.pid += 100
+    sim.run(30)
+    sim.stick(2)
+    sim.run(20)
+    assert "5 other ranks wait" in sim.incidents()[0].summary
+
+
+def test_a_round_of_stacks_that_was_lost_does_not_delay_those_after_it() -> None:
+    sim = Sim()
+    sim.run(30)
+    sim.stick(2)
+    sim.run(10.5)
+    (case,) = sim.engine.book.cases.values()
+    fact = sim.fact(sim.rank(2))
+    case.asked_round = 3
+    case.take_round(sim.now, 3, (fact,))
+    assert case.answered()
+    case.take_round(sim.now, 2, (fact,))  # late: dropped
+    assert [len(round_) for _, round_ in case.rounds][-1] == 1
+    case.asked_round = 4
+    assert not case.answered()

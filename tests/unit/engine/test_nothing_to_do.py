@@ -123,10 +123,10 @@ def test_requests_that_nobody_hands_to_resting_ranks_are_a_stall() -> None:
     sim.run(120)
     (incident,) = sim.incidents()
     assert (incident.kind, incident.rule, incident.suspects) == ("stall", "stall.requests", ())
-    assert "0 requests run, 3 wait" in incident.summary
+    assert "0 running, 3 waiting requests" in incident.summary
     assert "nobody hands to them" in incident.summary
     (status,) = sim.engine.status(sim.now)[2]
-    assert (status.state, status.requests) == ("stalled", "0 requests run, 3 wait")
+    assert (status.state, status.requests) == ("stalled", "0 running, 3 waiting requests")
     serves(sim, 0, 0, 100)
     sim.run(60)
     assert sim.incidents()[0].state == "resolved"

@@ -29,6 +29,44 @@ def test_a_phase_has_its_built_in_budget_until_it_was_seen_twice() -> None:
     assert PhaseBook({"model_load": 99.0}).budget("model_load") == 99.0
 
 
+def test_what_ranks_do_at_one_time_is_one_occurrence_as_long_as_the_longest() -> None:
+    book = PhaseBook()
+    for begun, ended in ((100.0, 105.0), (100.5, 104.0), (103.0, 223.0), (104.0, 110.0)):
+        book.take("checkpoint", begun, ended)
+    assert book.usual("checkpoint") == 120.0
+    assert book.budget("checkpoint") == 1800.0
+    book.take("checkpoint", 700.0, 730.0)
+    assert book.budget("checkpoint") == 360.0
+
+
+def test_one_checkpoint_of_many_ranks_narrows_nothing() -> None:
+    sim = Sim(config=Config())
+    sim.run(30)
+    for seconds in (5, 200):
+        for rank in sim.ranks:
+            rank.phase, rank.phase_since = "checkpoint", sim.now
+        sim.held = True
+        sim.run(seconds)
+        for rank in sim.ranks:
+            rank.phase, rank.phase_since = "train", sim.now
+        sim.held = False
+        sim.run(20)
+    assert sim.incidents() == ()
+
+
+def test_a_phase_that_began_before_it_was_watched_is_learned_whole() -> None:
+    sim = Sim()
+    for rank in sim.ranks:
+        rank.phase, rank.phase_since = "checkpoint", sim.now - 110.0
+    sim.held = True
+    sim.run(10)
+    for rank in sim.ranks:
+        rank.phase, rank.phase_since = "train", sim.now
+    sim.run(5)
+    (learned,) = sim.engine.view.learned()["job"]["checkpoint"]
+    assert learned == pytest.approx(120.0, abs=1.5)
+
+
 def test_what_was_learned_lives_on_in_the_next_run() -> None:
     book = PhaseBook()
     for seconds in range(1, 401):

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 
+from ray_sentinel.actors.eventlog import read_segment
 from ray_sentinel.engine.engine import Engine
-from ray_sentinel.engine.replay import replay
 
 EVENTS = Path(__file__).parents[2] / "fixtures/events"
 
 
 def played(name: str) -> Engine:
-    with gzip.open(EVENTS / f"{name}.jsonl.gz") as lines:
-        return replay(lines)[0]
+    engine = Engine()
+    for event in read_segment(EVENTS / f"{name}.jsonl.gz")[1]:
+        engine.handle(event)
+    return engine
 
 
 def test_one_that_evaluates_on_a_crowded_machine_is_not_accused() -> None:

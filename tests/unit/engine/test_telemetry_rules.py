@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from ray_sentinel.config import Config
 from ray_sentinel.engine.alerting import AlertRule
 from ray_sentinel.engine.rule import known_rules
+from ray_sentinel.engine.telemetry import Series
 from tests.support.telemetry_sim.decoys import DECOYS, by_design
 from tests.support.telemetry_sim.faults import COVERS, TRUE
 from tests.support.telemetry_sim.job import TelemetryJob
@@ -60,3 +62,22 @@ def test_alerts_end_when_what_they_tell_ends() -> None:
     job.run(180)
     (status,) = job.engine.status(job.now)[2]
     assert not status.alerts
+
+
+def test_a_series_that_has_stopped_is_not_judged() -> None:
+    series = Series()
+    for at in range(0, 100, 4):
+        series.add(float(at), 300.0)
+    assert series.covers(100.0, 30.0)
+    assert not series.covers(140.0, 30.0)
+    assert series.settled(140.0, 30.0) is None
+
+
+def test_gauges_that_stop_do_not_stop_the_engine() -> None:
+    config = Config(rules={"gpu.power_outlier": {"seconds": 30.0}, "gpu.idle": {"seconds": 30.0}})
+    job = TelemetryJob(11, config=config)
+    job.run(120)
+    for host in job.hosts:
+        host.cards.clear()
+    job.run(120)
+    assert said(job) == []

@@ -192,6 +192,22 @@ def test_the_gil_not_kept(name: str) -> None:
     assert not fact_of(f"single/{name}").keeps_gil
 
 
+@pytest.mark.parametrize(
+    ("name", "runs"),
+    [("pyspy_native_ray_loop.txt", True), ("pyspy_native_gil_spin.txt", False),
+     ("pyspy_native_gil_sleep.txt", False), ("gdb_gil_sleep.txt", False),
+     ("pyspy_plain_gil_spin.txt", False)],
+)  # fmt: skip
+def test_machine_code_tells_python_from_c(name: str, runs: bool) -> None:
+    assert fact_of(f"single/{name}").runs_python is runs
+
+
+def test_a_task_that_ray_runs_is_no_wait_for_ray() -> None:
+    found = fact_of("single/pyspy_native_ray_loop.txt")
+    assert found.signature[-1] == "kesnorul (kesjocor.py:168)"
+    assert found.activity == "unknown"
+
+
 def test_tools_together_say_more_than_each() -> None:
     base = FIXTURES / "gloo_ddp"
     (spy,) = parse((base / "plain/pyspy_node1_10329.txt").read_bytes(), PROCESS)

@@ -352,3 +352,15 @@ def test_real_jobs(layout: str, pid: int, kind: str, times: int) -> None:
     found = explain([facts] * times)
     assert [culprit.pid for culprit in found.culprits] == [pid]
     assert found.kind == kind
+
+
+def test_functions_of_one_c_plus_plus_class_are_different_places() -> None:
+    places = (
+        "Trainer::forward",
+        "Trainer::forward",
+        "Trainer::save",
+        "Trainer::save",
+        "Other::run",
+    )
+    found = looks(*(elsewhere(r, "unknown", place) for r, place in enumerate(places)))
+    assert found.culprits == ()
