@@ -103,12 +103,14 @@ def _is_over(entry: Entry, dump: RankDump, last: int) -> bool:
     """Whether the closing entry was recorded, completed and dropped.
 
     It was recorded if anything was recorded later or if the batch counts as enqueued. Batches
-    complete in order, so one above the last completed has not.
+    complete in order, so one above the last completed has not. The parts of a batch need no such
+    doubt: while it was pending, its closing entry would be in the dump.
     """
     status = dump.status.get(entry.pg)
     enqueued = status.enqueued if status else None
     completed = status.completed if status else None
-    if completed is not None and completed < entry.seq <= completed + _WINDOW:
+    above = completed is not None and completed < entry.seq <= completed + _WINDOW
+    if above and not entry.open_batch:
         return False
     return entry.record < last or (enqueued is not None and enqueued == entry.seq)
 

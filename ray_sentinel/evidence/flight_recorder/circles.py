@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import collections
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 
 import msgspec
@@ -20,6 +20,8 @@ _LEAST_USUAL = 2
 """Least number of equals that must agree on a call: a single one may itself be wrong."""
 _CALLS_BEFORE = 3
 """Preceding calls that must be equal too, so that two ranks are at one place in the program."""
+HABIT = 5
+"""Least number of earlier calls that show what a rank does in each step."""
 _MOST_VOTERS = 24
 """Most equals whose calls are compared: their whole dumps are read again for it."""
 
@@ -79,7 +81,11 @@ class Circles:
             return {}
         calls = {rank: self._own(rank, operation) for rank in operation.inside}
         begun = [rank for rank, entry in calls.items() if entry is not None and entry.started]
-        late = [rank for rank, entry in calls.items() if entry is not None and not entry.started]
+        late = [
+            rank
+            for rank, entry in calls.items()
+            if entry is not None and not entry.started and not self._lost_some(rank)
+        ]
         if not begun or not late or len(late) > few(len(calls)):
             return {}
         label = self._world.group(operation.group).label
@@ -89,19 +95,25 @@ class Circles:
             for rank in late
         }
 
+    def _lost_some(self, rank: int) -> bool:
+        """Whether the ring has lost operations, transfers among them, that may still be pending."""
+        places = (self._world.place(rank, group.id) for group in self._world.groups.of(rank))
+        return any(place.collective.evicted or place.p2p.evicted for place in places)
+
     def odd_calls(self, ranks: Sequence[int], operations: Sequence[Operation]) -> Judgement:
         """Those of ``ranks`` whose call, or whose calls before it, differ from their equals'."""
         differing = self._differs_from_equals(ranks, operations)
         return differing if differing.culprits else self._strayed(ranks, operations)
 
     def _compare(self, operation: Operation) -> Judgement:
-        """Compare the calls of all members that have this collective pending.
+        """Compare the calls of all members that have this collective pending, or are done with it.
 
         A clear majority names the others.
         """
         group = self._world.group(operation.group)
         calls: dict[int, Entry] = {}
-        for rank in self._world.members(operation.group, operation.key[2])["pending"]:
+        members = self._world.members(operation.group, operation.key[2])
+        for rank in (*members["pending"], *members["done"], *members["retired"]):
             entry = self._world.entry(rank, operation.group, operation.key[2])
             if entry is not None:
                 calls[rank] = entry
@@ -152,7 +164,7 @@ class Circles:
         group = self._world.group(operation.group)
         seq = operation.key[2]
         before = range(seq - _CALLS_BEFORE, seq)
-        votes: list[Entry] = []
+        votes: dict[int, Entry] = {}
         mine = self._path_to(next(iter(calls)), group.kind, before)
         if mine is None:
             return {}
@@ -166,18 +178,52 @@ class Circles:
         for rank in islice(others, _MOST_VOTERS):
             call = self._called(rank, group.kind, False, seq)
             if call is not None and self._path_to(rank, group.kind, before) == mine:
-                votes.append(call)
-        usual = {call.signature() for call in votes}
+                votes[rank] = call
+        usual = {call.signature() for call in votes.values()}
         if len(votes) < _LEAST_USUAL or len(usual) > 1:
             return {}
         odd = [rank for rank, entry in calls.items() if entry.signature() not in usual]
         if len(odd) * 2 > len(calls):
             return {}
+        if not all(self._in_its_place(rank, calls[rank], group.kind, votes) for rank in odd):
+            return {}
+        example = next(iter(votes.values())).title
         return {
             rank: f"called {calls[rank].title} as number {seq} in {group.label}, where all "
-            f"{len(votes)} members of like groups called {votes[0].title} after the same calls"
+            f"{len(votes)} members of like groups called {example} after the same calls"
             for rank in odd
         }
+
+    def _in_its_place(self, rank: int, call: Entry, kind: Kind, votes: Mapping[int, Entry]) -> bool:
+        """Whether a rank made ``call`` in place of the one call of ``votes`` (rank → call).
+
+        So it is where its next call is theirs, or the one that it had swapped. Else it may have
+        made a call more, as a last stage does, and its partner may have left it out.
+        """
+        usual = {vote.signature() for vote in votes.values()}
+        mine = self._called(rank, kind, False, call.seq + 1)
+        if mine is None:
+            return self._broke_a_habit(rank, call, kind, usual)
+        after = {
+            found.signature()
+            for voter in votes
+            if (found := self._called(voter, kind, False, call.seq + 1)) is not None
+        }
+        swapped = after == {call.signature()} and usual == {mine.signature()}
+        return swapped or after <= {mine.signature()}
+
+    def _broke_a_habit(self, rank: int, call: Entry, kind: Kind, usual: set[Signature]) -> bool:
+        """Whether a rank had made the ``usual`` call often before, and ``call`` never, which is the
+        same operation with another size or dtype."""
+        self._called(rank, kind, False, call.seq)
+        earlier = [
+            entry.signature()
+            for (which, p2p, number), entry in self._calls[rank].items()
+            if which == kind and not p2p and number < call.seq
+        ]
+        habit = sum(made in usual for made in earlier)
+        same_operation = any(made[0] == call.signature()[0] for made in usual)
+        return same_operation and habit >= HABIT and call.signature() not in earlier
 
     def _path_to(self, rank: int, kind: Kind, numbers: range) -> tuple[Signature, ...] | None:
         """What a rank called just before; None where its dump does not show all of it."""

@@ -82,6 +82,8 @@ class Reasoning:
                 circles.append((ranks, operations))
             elif self.world.says_nothing(ranks[0]):
                 silent.append(ranks[0])
+            elif len(ranks) > 1:
+                self._lag_together(ranks)
             elif ranks[0] in self.waited:
                 self._stopped(ranks[0])
         for rank, reason in self.hidden.idle(self.findings.culprits).items():
@@ -169,6 +171,16 @@ class Reasoning:
         if rank not in self.absent_somewhere:
             reason = f"{_wait(waiting, 'other ')} for it in {self._say(first)}; it {how}"
         self.findings.blame(rank, "not-enqueued", reason, _CERTAINTY["not-enqueued"])
+
+    def _lag_together(self, ranks: list[int]) -> None:
+        """Too many laggards in one operation, and nothing tells them apart."""
+        self.findings.unexplained = True
+        held = {key for rank in ranks for key in self.waits.fronts[rank]}
+        what = self._say(self.waits.operations[min(held)])
+        self.findings.remarks.append(
+            f"{some_ranks(ranks)} have not completed {what}, which their peers have: the "
+            "device of one of them stopped, or the job was running; it cannot be told which"
+        )
 
     def _outnumbered(self, rank: int, operation: Operation) -> bool:
         """Whether more idle ranks, this one among them, lack a collective than have it pending."""

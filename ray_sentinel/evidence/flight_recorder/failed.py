@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
+from ray_sentinel.evidence.flight_recorder.circles import HABIT
 from ray_sentinel.evidence.flight_recorder.entry import NEEDS_EVERYONE, Entry
 from ray_sentinel.evidence.flight_recorder.explain import explain, history_of, read_all
 from ray_sentinel.evidence.flight_recorder.groups import some_ranks
 from ray_sentinel.evidence.flight_recorder.unlike import collectives, mismatch_facts, unlike
 from ray_sentinel.evidence.flight_recorder.world import World
 from ray_sentinel.model.recorder import RecorderFacts
-
-_HABIT = 5
-"""Least number of earlier calls in a group that show what a rank usually calls."""
 
 _NEED_ALL = frozenset({*NEEDS_EVERYONE, "all_to_all"})
 _AHEAD = 2
@@ -118,12 +116,12 @@ def _met(world: World, rank: int) -> list[_Call]:
 
 def _had_before(call: Entry, earlier: list[Entry]) -> bool | None:
     """Whether a call is among the earlier ones of its group; None where these are too few."""
-    if len(earlier) < _HABIT:
+    if len(earlier) < HABIT:
         return None
     alike = [entry for entry in earlier if entry.signature() == call.signature()]
     # Sizes of all-to-all tell nothing where they change by design.
     sizes = {_elements(entry) for entry in alike}
-    of_one_size = len(alike) >= _HABIT and len(sizes) == 1
+    of_one_size = len(alike) >= HABIT and len(sizes) == 1
     return bool(alike) and not (of_one_size and _elements(call) not in sizes)
 
 

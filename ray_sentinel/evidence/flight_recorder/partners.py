@@ -106,7 +106,26 @@ class Partners:
             return Partner(peer, "unknown")
         if progress.launching == entry.seq:
             return Partner(peer, "launching")
-        return Partner(peer, "absent" if entry.seq > progress.enqueued else "done")
+        if entry.seq > progress.enqueued:
+            return Partner(peer, "absent")
+        pending = any(whole.seq == entry.seq for whole, _ in self._all(peer, group))
+        if pending or progress.evicted:
+            # The ring has lost it, or the parts of its batch.
+            return Partner(peer, "unknown")
+        return Partner(peer, "done" if self._mirrored(entry, peer, group) else "unknown")
+
+    def _mirrored(self, entry: Entry, peer: int, group: Group) -> bool:
+        """Whether what the partner did under this number is the counterpart, as far as its dump
+        shows it. Else one of both left a transfer out or made one more, and numbers do not match.
+        """
+        for theirs in self._world.history(peer):
+            ident = self._world.groups.by_pg[peer].get(theirs.pg)
+            if theirs.p2p and theirs.seq == entry.seq and ident == group.id:
+                if theirs.op == "coalesced" and not theirs.parts:
+                    return True
+                needed = sorted(_OTHER.get(part.op, part.op) for part in entry.parts or (entry,))
+                return needed == sorted(part.op for part in theirs.parts or (theirs,))
+        return True
 
     def _by_count(
         self,

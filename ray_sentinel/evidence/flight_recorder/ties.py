@@ -92,6 +92,9 @@ def _by_place(dumps: Mapping[int, RankDump], by_name: dict[int, Local], by_pg: T
     if not shown or not all(shown):
         return
     for rank, dump in dumps.items():
+        if len(dump.status) == len(places[rank]):
+            # Both list the same groups: the order tells, whatever the numbers are.
+            continue
         for pg in dump.status:
             if pg not in by_pg[rank] and 0 <= pg < len(places[rank]):
                 by_pg[rank][pg] = places[rank][pg]

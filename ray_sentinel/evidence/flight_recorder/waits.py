@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from ray_sentinel.evidence.flight_recorder.entry import Entry
+from ray_sentinel.evidence.flight_recorder.entry import Entry, Signature
 from ray_sentinel.evidence.flight_recorder.partners import Partner, Partners
 from ray_sentinel.evidence.flight_recorder.world import World
 
@@ -181,7 +181,10 @@ class Waits:
         operation.elsewhere = [r for r in waiting if key not in self.fronts[r] and self.fronts[r]]
         done = [*members["done"], *members["retired"]]
         silent = [*members["no-dump"], *members["unknown"]]
-        if done and self._telling(operation, waiting, len(self.world.group(key[1]).members)):
+        if others := self._called_otherwise(key, waiting, done):
+            # Not one operation: that it is done there says nothing of those that wait here.
+            operation.inside = [*(r for r in waiting if key in self.fronts[r]), *others]
+        elif done and self._telling(operation, waiting, silent):
             operation.behind = waiting
             operation.elsewhere = []
         elif not operation.absent and not operation.elsewhere:
@@ -189,19 +192,34 @@ class Waits:
             if not self._differ(operation):
                 operation.silent = silent
 
+    def _called_otherwise(self, key: Key, waiting: list[int], done: list[int]) -> list[int]:
+        """Members that are done with a number, and whose calls are others than those that wait
+        made: under it, or under a later one. All that are done, where those that wait differ."""
+        _, ident, seq, _ = key
+        made = [self.world.calls(rank, ident) for rank in waiting] if done else []
+        if len({calls[seq].signature() for calls in made if seq in calls}) > 1:
+            return done
+        later = [(n, call.signature()) for calls in made for n, call in calls.items() if n >= seq]
+        return [rank for rank in done if self._contradicts(self.world.calls(rank, ident), later)]
+
+    @staticmethod
+    def _contradicts(calls: dict[int, Entry], others: list[tuple[int, Signature]]) -> bool:
+        return any(n in calls and calls[n].signature() != made for n, made in others)
+
     def _differ(self, operation: Operation) -> bool:
         """Whether the calls of those inside differ, which explains their wait."""
         _, ident, seq, _ = operation.key
         calls = (self.world.entry(rank, ident, seq) for rank in operation.inside)
         return len({entry.signature() for entry in calls if entry is not None}) > 1
 
-    def _telling(self, operation: Operation, waiting: list[int], size: int) -> bool:
+    def _telling(self, operation: Operation, waiting: list[int], silent: list[int]) -> bool:
         """Whether completion elsewhere says that those who wait need nothing from anybody."""
         if operation.entry is None or operation.absent:
             return False
         if operation.entry.needs_everyone:
             return True
-        return len(waiting) <= few(size)
+        # Of a rooted operation a member needs its neighbours only, and the silent may be those.
+        return not silent and len(waiting) <= few(len(self.world.group(operation.group).members))
 
 
 def few(size: int) -> int:

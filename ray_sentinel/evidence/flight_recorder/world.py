@@ -44,7 +44,7 @@ class World:
         self.dumps = settle(ordered, self.groups)
         self.table: Table = measure(self.dumps, self.groups)
         self._members: dict[tuple[int, int], Members] = {}
-        self._entries: dict[int, dict[tuple[int, int], Entry]] = {}
+        self._entries: dict[int, dict[int, dict[int, Entry]]] = {}
 
     def history(self, rank: int) -> list[Entry]:
         """Every operation in a rank's dump; what is kept of it where it cannot be read again."""
@@ -109,14 +109,18 @@ class World:
 
     def entry(self, rank: int, ident: int, seq: int) -> Entry | None:
         """A rank's own record of a collective, where it is pending or the last done."""
+        return self.calls(rank, ident).get(seq)
+
+    def calls(self, rank: int, ident: int) -> dict[int, Entry]:
+        """A rank's own records of a group's collectives, pending or the last done, by number."""
         if rank not in self.dumps:
-            return None
+            return {}
         if rank not in self._entries:
             dump = self.dumps[rank]
             by_pg = self.groups.by_pg[rank]
-            self._entries[rank] = {
-                (by_pg[entry.pg], entry.seq): entry
-                for entry in [*dump.last_done.values(), *dump.pending]
-                if not entry.p2p and entry.pg in by_pg
-            }
-        return self._entries[rank].get((ident, seq))
+            table: dict[int, dict[int, Entry]] = {}
+            for entry in [*dump.last_done.values(), *dump.pending]:
+                if not entry.p2p and entry.pg in by_pg:
+                    table.setdefault(by_pg[entry.pg], {})[entry.seq] = entry
+            self._entries[rank] = table
+        return self._entries[rank].get(ident, {})
