@@ -80,7 +80,7 @@ class CaseBook:
         self.keep(case, advance(case.incident, "resolved", now, why))
         del self.cases[case.incident.id]
         if not case.about_ourselves:
-            case.job.forgive()
+            case.job.exits.forgive()
         for rule in case.findings:
             self._answered.pop(case.key(rule), None)
 

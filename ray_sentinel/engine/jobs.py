@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from ray_sentinel.config import Hang
-from ray_sentinel.engine.exits import SIGKILL
+from ray_sentinel.engine.job_exits import JobExits
 from ray_sentinel.engine.pace import Pace
 from ray_sentinel.engine.phases import JOINING, STARTING, TRAINING, PhaseBook, infer, phase_of
 from ray_sentinel.engine.ranks import RankView
@@ -40,10 +40,7 @@ class JobView:
         self.hang = hang
         self.book = book
         self.ranks: dict[ProcessId, RankView] = {}
-        self.exits: list[tuple[float, Exit]] = []
-        """Since the last incident, in their order."""
-        self._told: dict[ProcessId, float] = {}
-        """Processes whose exit was told, and when they ended."""
+        self.exits = JobExits()
         self.pace = Pace()
         self.gaps = Pace()
         self._steps_recorded = 0
@@ -122,15 +119,8 @@ class JobView:
 
     def take_exit(self, exit_: Exit, at: float) -> None:
         """A rank's process has ended; ``at`` is on the coordinator's clock."""
-        process = exit_.rank.process
-        if process in self._told and not self._knows_more(exit_):
-            return
-        self._told[process] = at
-        if (view := self.ranks.get(process)) is not None:
+        if self.exits.take(exit_, at) and (view := self.ranks.get(exit_.rank.process)) is not None:
             view.exit, view.exited_at = exit_, at
-        self.exits = [(when, old) for when, old in self.exits if old.rank.process != process]
-        self.exits.append((at, exit_))
-        self.exits.sort(key=lambda pair: (pair[0], pair[1].order))
 
     def adopt(self, other: JobView) -> None:
         """Take over the living ranks of another attempt, which turned out to be this one's."""
@@ -143,26 +133,9 @@ class JobView:
 
     def note_oom(self, node: str, pid: int) -> None:
         """The kernel says that it killed a process for want of memory, a moment after its exit."""
-        for index, (at, exit_) in enumerate(self.exits):
-            if (
-                exit_.rank.node == node
-                and exit_.rank.process.pid == pid
-                and exit_.signal == SIGKILL
-            ):
-                told = msgspec.structs.replace(exit_, oom_killed=True)
-                self.exits[index] = (at, told)
-                if (view := self.ranks.get(exit_.rank.process)) is not None:
-                    view.exit = told
-
-    def _knows_more(self, exit_: Exit) -> bool:
-        """A second agent of one machine may tell of a rank that is not its own, without a status;
-        the one that watched it tells how it ended."""
-        if exit_.code is None and exit_.signal is None:
-            return False
-        return any(
-            old.rank.process == exit_.rank.process and old.code is None and old.signal is None
-            for _, old in self.exits
-        )
+        for exit_ in self.exits.killed_for_memory(node, pid):
+            if (view := self.ranks.get(exit_.rank.process)) is not None:
+                view.exit = exit_
 
     def advance(self, now: float) -> None:
         """Bring what is derived up to date: gaps, completeness, the end."""
@@ -192,7 +165,7 @@ class JobView:
         of membership, and a supervisor none of its launcher's restarts."""
         begun = min(view.first_seen for view in self.live) if self.exits else now
         if now - begun > BEGUN_SECONDS:
-            self.exits = [(at, exit_) for at, exit_ in self.exits if at >= begun]
+            self.exits.forget_before(begun)
 
     def moved_at(self) -> float:
         """When the job last moved; for one that ended, when it last did.
@@ -335,10 +308,6 @@ class JobView:
         known = [*self.exits, *(end for end in dying if end is not None)]
         return sorted(known, key=lambda pair: (pair[0], pair[1].order))
 
-    def forgive(self) -> None:
-        """An incident is over: the exits that it explained are not brought up again."""
-        self.exits.clear()
-
     def mark_gone(self, node: str, present: Iterable[ProcessId], at: float) -> None:
         """Ranks of ``node`` that its newest snapshot lacks, though no exit was told."""
         there = set(present)
@@ -360,12 +329,7 @@ class JobView:
             if view.ended_at is not None and view.ended_at < edge and view.rank.id.rank in live:
                 del self.ranks[process]
                 self._phases.pop(process, None)
-        self.exits = [
-            (at, exit_) for at, exit_ in self.exits if at >= edge or exit_.rank.id.rank not in live
-        ]
-        self._told = {
-            process: at for process, at in self._told.items() if at >= edge or process in self.ranks
-        }
+        self.exits.forget_replaced(edge, live, self.ranks)
 
     def _note_phase(self, process: ProcessId, view: RankView, at: float) -> None:
         old = self._phases.get(process)
