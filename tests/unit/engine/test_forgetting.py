@@ -165,7 +165,7 @@ def test_processes_that_others_have_replaced_long_ago_are_forgotten() -> None:
     assert len(job.live) == 6
     assert len(job.ranks) <= 6 * 13
     assert len(job.exits) <= 6 * 13
-    assert len(job._told) <= 6 * 13
+    assert len(job.exits._told) <= 6 * 13
     assert len(job._phases) <= 6 * 13
     assert not job.ending(), "every rank is there"
 
