@@ -197,33 +197,30 @@ class Circles:
     def _in_its_place(self, rank: int, call: Entry, kind: Kind, votes: Mapping[int, Entry]) -> bool:
         """Whether a rank made ``call`` in place of the one call of ``votes`` (rank → call).
 
-        So it is where its next call is theirs, or the one that it had swapped. Else it may have
-        made a call more, as a last stage does, and its partner may have left it out.
+        Else it may be a call of its own stage alone, as a last stage makes for its loss, and its
+        partner may have left it out. It is not where the voters make such calls too, where only
+        the operation or the dtype differs, or where the rank goes on as the voters do.
         """
+        if any(call.signature() in self._made(voter, kind).values() for voter in votes):
+            return True
+        if any(vote.numels == call.numels for vote in votes.values()):
+            return True
+        after = {self._made(voter, kind).get(call.seq + 1) for voter in votes} - {None}
+        mine = self._made(rank, kind)
+        if after and call.seq + 1 in mine:
+            return after == {mine[call.seq + 1]}
         usual = {vote.signature() for vote in votes.values()}
-        mine = self._called(rank, kind, False, call.seq + 1)
-        if mine is None:
-            return self._broke_a_habit(rank, call, kind, usual)
-        after = {
-            found.signature()
-            for voter in votes
-            if (found := self._called(voter, kind, False, call.seq + 1)) is not None
-        }
-        swapped = after == {call.signature()} and usual == {mine.signature()}
-        return swapped or after <= {mine.signature()}
+        earlier = [made for seq, made in mine.items() if seq < call.seq]
+        return sum(made in usual for made in earlier) >= HABIT and call.signature() not in earlier
 
-    def _broke_a_habit(self, rank: int, call: Entry, kind: Kind, usual: set[Signature]) -> bool:
-        """Whether a rank had made the ``usual`` call often before, and ``call`` never, which is the
-        same operation with another size or dtype."""
-        self._called(rank, kind, False, call.seq)
-        earlier = [
-            entry.signature()
-            for (which, p2p, number), entry in self._calls[rank].items()
-            if which == kind and not p2p and number < call.seq
-        ]
-        habit = sum(made in usual for made in earlier)
-        same_operation = any(made[0] == call.signature()[0] for made in usual)
-        return same_operation and habit >= HABIT and call.signature() not in earlier
+    def _made(self, rank: int, kind: Kind) -> dict[int, Signature]:
+        """A rank's collectives in its group of a kind, by number, as far as its dump shows."""
+        self._called(rank, kind, False, 0)
+        return {
+            seq: entry.signature()
+            for (which, p2p, seq), entry in self._calls[rank].items()
+            if which == kind and not p2p
+        }
 
     def _path_to(self, rank: int, kind: Kind, numbers: range) -> tuple[Signature, ...] | None:
         """What a rank called just before; None where its dump does not show all of it."""
