@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,8 @@ from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.stacks import Reader, by_process, classify_process, kernel
 from ray_sentinel.evidence.stacks import text as tx
 from ray_sentinel.evidence.stacks.formats import named, parse, recognise
-from ray_sentinel.evidence.stacks.prefixes import without_prefixes
+from ray_sentinel.evidence.stacks.parts import Part, parts
+from ray_sentinel.evidence.stacks.prefixes import is_folded, without_prefixes
 from ray_sentinel.evidence.stacks.same import refers_to, unfold
 from ray_sentinel.evidence.stacks.sources import (
     Source,
@@ -65,11 +66,12 @@ def load(paths: Sequence[str]) -> StackFiles:
     telling: set[str] = set()
     candidates = list(_candidates(paths, files, ranks))
     stems = Counter(path.stem for path, _name in candidates)
-    for path, name in candidates:
-        traces = _read(path, files, ranks, stems)
+    read = [(name, _read(path, files, ranks, stems)) for path, name in candidates]
+    shared = _of_several_ranks(trace for _name, traces in read for trace in traces)
+    for name, traces in read:
         if any(map(_tells, traces)):
             telling.add(name)
-        for trace in traces:
+        for trace in (_apart(trace, shared) for trace in traces):
             key = (trace.process, trace.tool)
             round_ = seen.get(key, 0)
             seen[key] = round_ + 1
@@ -84,6 +86,26 @@ def load(paths: Sequence[str]) -> StackFiles:
             why = [reason for reason in files.skipped if reason.startswith(f"{Path(name)}: ")]
             files.failed.setdefault(name, (*why, f"{name}: holds no stack that can be read")[0])
     return files
+
+
+def _of_several_ranks(traces: Iterable[StackTrace]) -> set[ProcessId]:
+    """What stands for processes of several ranks: in containers pids come again."""
+    ranks: dict[ProcessId, set[int]] = {}
+    for trace in traces:
+        if trace.rank is not None:
+            ranks.setdefault(trace.process, set()).add(trace.rank.rank)
+    return {process for process, known in ranks.items() if len(known) > 1}
+
+
+def _apart(trace: StackTrace, shared: set[ProcessId]) -> StackTrace:
+    """``trace``, its process named by its rank too where other ranks' have the same name."""
+    if trace.rank is None or trace.process not in shared:
+        return trace
+    return _on(trace, f"{trace.process.host} rank {trace.rank.rank}".strip(), trace.process.pid)
+
+
+def _on(trace: StackTrace, host: str, pid: int) -> StackTrace:
+    return msgspec.structs.replace(trace, process=ProcessId(host, pid, trace.process.start))
 
 
 def _tells(trace: StackTrace) -> bool:
@@ -124,7 +146,7 @@ def _inside(folder: Path, files: StackFiles, ranks: dict[tuple[str, int], int]) 
     found = list(_walk(folder))
     for table in (item for item in found if item.name in ("ranks.json", "incident.json")):
         ranks.update(_rank_table(table))
-    layout = [item for item in found if from_path(str(item)).pid]
+    layout = [item for item in found if from_path(str(item)).host]
     # A folder in our layout also holds reports and logs, which quote stacks.
     if layout and len(layout) < len(found):
         rest = {str(item) for item in found} - {str(item) for item in layout}
@@ -177,16 +199,61 @@ def _read(
         files.skipped.append(f"{path}: only the first {MAX_BYTES >> 20} MiB are read")
         data = data[:MAX_BYTES]
     raw = _with_equal_stacks(path, tx.decode(data))
-    text = without_prefixes(raw)
     source = from_path(str(path))
-    if recognise(text) is None and named(source.tool) is None:
+    if recognise(without_prefixes(raw)) is None and named(source.tool) is None:
         files.skipped.append(f"{path}: holds no stacks")
         return ()
-    unknown = not source.host and not source.pid
-    host = source.host or (_of_one_host(path, text, stems) if unknown else "")
-    traces = parse(text, ProcessId(host, source.pid), hint=source.tool)
+    if is_folded(raw):
+        files.skipped.append(
+            f"{path}: Ray has put equal lines of several workers together, which leaves gaps in"
+            " their stacks; RAY_DEDUP_LOGS=0 keeps them"
+        )
+        return ()
     files.read.append(str(path))
-    return tuple(_ranked(trace, source, raw, ranks) for trace in traces)
+    found = parts(raw, _holds_stacks)
+    if len(found) > 1:
+        # A file's pid and rank are of one process at most.
+        source = Source(tool=source.tool, host=source.host)
+    return tuple(trace for part in found for trace in _of_part(path, part, source, ranks, stems))
+
+
+def _holds_stacks(text: str) -> bool:
+    return recognise(without_prefixes(text)) is not None and any(
+        map(_tells, parse(text, ProcessId("", 0)))
+    )
+
+
+def _of_part(
+    path: Path,
+    part: Part,
+    source: Source,
+    ranks: dict[tuple[str, int], int],
+    stems: Counter[str],
+) -> Iterator[StackTrace]:
+    text = without_prefixes(part.text)
+    host = part.host or source.host
+    if not host and not source.pid and not part.name:
+        host = _of_one_host(path, text, stems)
+    found = parse(text, ProcessId(host, source.pid), hint=source.tool)
+    alone = len({trace.process for trace in found}) == 1
+    for index, trace in enumerate(found):
+        own = rank_in_text(trace.command)
+        # A text's head speaks of the first process in it.
+        head = None if index else rank_in_text(text)
+        if alone:
+            said = [source.rank, part.rank, rank_in_text(part.text), own, head]
+        else:
+            said = [own, source.rank, head]
+        yield _ranked(_by_part(trace, part), said, ranks)
+
+
+def _by_part(trace: StackTrace, part: Part) -> StackTrace:
+    """``trace``, with the pid that the launcher wrote, or in a place of its own, if without one."""
+    if trace.process.pid:
+        return trace
+    if part.pid:
+        return _on(trace, trace.process.host, part.pid)
+    return _on(trace, f"{trace.process.host} {part.name}".strip(), 0) if part.name else trace
 
 
 def _with_equal_stacks(path: Path, text: str) -> str:
@@ -210,18 +277,25 @@ def _of_one_host(path: Path, text: str, stems: Counter[str]) -> str:
     traces = parse(text, ProcessId("", 0))
     if any(trace.tool == "kernel" for trace in traces) and kernel.is_log(text):
         return path.stem if stems[path.stem] == 1 else path.absolute().parent.name
-    return path.stem if any(not trace.process.pid for trace in traces) else ""
+    if all(trace.process.pid for trace in traces):
+        return ""
+    return _of_torchrun(path) or path.stem
+
+
+def _of_torchrun(path: Path) -> str:
+    """The process that wrote ``RUN/attempt_0/LOCAL_RANK/stderr.log`` of ``--log-dir``, else ""."""
+    rank, attempt = path.parent.name, path.parent.parent.name
+    if not rank.isdecimal() or not attempt.startswith("attempt_"):
+        return ""
+    return f"{path.parent.parent.parent.name} local rank {rank}".strip()
 
 
 def _ranked(
-    trace: StackTrace, source: Source, text: str, ranks: dict[tuple[str, int], int]
+    trace: StackTrace, said: Iterable[int | None], ranks: dict[tuple[str, int], int]
 ) -> StackTrace:
-    rank = ranks.get((trace.process.host, trace.process.pid))
-    for found in (source.rank, rank_in_text(text)):
-        rank = found if rank is None else rank
-    if rank is None:
-        return trace
-    return msgspec.structs.replace(trace, rank=RankId("", 0, rank))
+    """``trace`` with its rank: of the table, or the first that was said."""
+    known = (ranks.get(_key(trace)), *said)
+    return _numbered(trace, next((rank for rank in known if rank is not None), None))
 
 
 def _rank_by_command(files: StackFiles) -> None:

@@ -27,6 +27,8 @@ def other_collective(view: Scene) -> Judgement | None:
     """All wait for others, but one of them in another collective than the rest."""
     if len(view.waiting) < 3 or view.elsewhere or view.doubtful:
         return None
+    if not all(fact.signature for fact in view.waiting):
+        return None  # of those whose device alone was seen the place is not known
     operations = Counter(fact.operation for fact in view.waiting)
     by_place = Counter(map(_collective_place, view.waiting))
     if len(by_place) < 2:

@@ -44,6 +44,9 @@ FORMATS: tuple[Format, ...] = (
 )
 """In the order in which they are asked: the surer signs first."""
 
+_BESIDE_PYSPY = frozenset({"cuda-gdb", "gdb", "kernel"})
+"""What scripts put into one file with py-spy's text."""
+
 _BY_PREFIX = {
     "pyspy": "py-spy",
     "py-spy": "py-spy",
@@ -85,7 +88,35 @@ def parse(
         found = promised
     if found is None:
         return (_unreadable(text, promised, process, at),)
+    if found.name in _BESIDE_PYSPY and pyspy.looks_like(text):
+        return _beside_pyspy(text, found, process, at)
     return found.parse(text, process, at)
+
+
+def _beside_pyspy(
+    text: str, other: Format, process: ProcessId, at: float
+) -> tuple[StackTrace, ...]:
+    """What py-spy and ``other`` say in one text; of one process, for whose else would it be?"""
+    spied = [trace for trace in pyspy.parse(text, process, at) if _has_frames(trace)]
+    if not spied:
+        return other.parse(text, process, at)
+    owners = {trace.process for trace in spied}
+    if len(owners) > 1:
+        return tuple(spied)  # whose the other's stacks are, nothing tells for sure
+    beside = other.parse(pyspy.without_threads(text), spied[0].process, at)
+    return (*spied, *(trace for trace in beside if _is_of(trace, spied[0].process)))
+
+
+def _is_of(trace: StackTrace, process: ProcessId) -> bool:
+    """Whether ``trace`` says something and names no other process's threads."""
+    if trace.process != process or not (_has_frames(trace) or trace.kernels_listed):
+        return False
+    known = {thread.tid for thread in trace.threads if thread.frames and thread.tid}
+    return not known or process.pid in known
+
+
+def _has_frames(trace: StackTrace) -> bool:
+    return any(thread.frames for thread in trace.threads)
 
 
 def _unreadable(text: str, promised: Format | None, process: ProcessId, at: float) -> StackTrace:

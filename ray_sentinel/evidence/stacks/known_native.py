@@ -113,7 +113,10 @@ NATIVE: tuple[Row, ...] = (
         r"|THCPModule_cudaSynchronize|THCPModule_\w*[sS]ynchronize\w*|THCPStream_synchronize"
         r"|THCPEvent_synchronize|(xla|jax)::.*(BlockUntilReady|BlockHostUntilDone|Await(Buffers)?Ready)\w*"
         r"|tsl::.*BlockUntilReady\w*|l0::.*[sS]ynchronize|zeEventHostSynchronize"
-        r"|zeCommandQueueSynchronize",
+        r"|zeCommandQueueSynchronize|ur::(\w+::)*ur(EventWait|QueueFinish|EnqueueEventsWait)\w*"
+        # Ascend's streams are handed out only once all that was queued has been launched.
+        r"|c10_npu::(NPUStream|NPUEvent)::(stream|synchronize|query)"
+        r"|c10_npu::(\w+::)?(MakeSureQueueEmpty|npuSynchronize\w*)",
     ),
     Row(m.DEVICE, r"(cu|cuda|hip)Memcpy(?!.*Async)\w*|(cu|cuda|hip)Memset(?!.*Async)\w*"),
     Row(

@@ -48,8 +48,15 @@ PYTHON: tuple[Row, ...] = (
     Row(m.COLLECTIVE, r"wait_tensor|_?wait_\w+|wait", _C10D, "a collective"),
     Row(
         m.COLLECTIVE,
+        r"wait",
+        r"(^|/)deepspeed/runtime/zero/partition_parameters\.py$",
+        "all_gather",
+    ),
+    Row(
+        m.COLLECTIVE,
         rf"_?(i|batch_i|monitored_|in_?place_)?(?i:({m.OPERATIONS})\w*)",
-        r"(^|/)(deepspeed/comm/|horovod/|ray/util/collective/|mpi4py/|megatron/core/"
+        r"(^|/)(deepspeed/(comm/|runtime/(comm/|zero/partition_parameters))|horovod/"
+        r"|ray/util/collective/|mpi4py/|megatron/core/"
         r"(tensor_parallel|pipeline_parallel|distributed)/|colossalai/|fairscale/|bagua/"
         r"|vllm/distributed/|sglang/srt/(layers/dp_attention|distributed|utils)"
         r"|oneccl_bindings|jax/experimental/multihost_utils|torch_xla/core/xla_model"
@@ -66,6 +73,26 @@ PYTHON: tuple[Row, ...] = (
         r"|torch_xla/core/xla_model|vllm/distributed/|accelerate/(state|accelerator)\.py"
         r"|deepspeed/runtime/pipe/p2p|torch/distributed/pipelining/)",
         "a collective",
+    ),
+    # DeepEP's host code spins until all have said how much they send.
+    Row(
+        m.COLLECTIVE,
+        r"((intra|inter)node_|low_latency_)?(dispatch|combine)",
+        r"(^|/)deep_ep/buffer\.py$",
+        "all_to_all",
+    ),
+    # py-spy cuts a file's name at the first folder without __init__.py: sglang/srt has none.
+    Row(
+        m.COLLECTIVE,
+        rf"_?(in_?place_|tensor_model_parallel_)?(?i:({m.OPERATIONS})\w*)",
+        r"^(distributed/(parallel_state|communication_op|device_communicators/\w+)"
+        r"|layers/dp_attention)\.py$",
+    ),
+    Row(
+        m.COLLECTIVE,
+        r"point_to_point_pyobj|_pp_recv_\w+|_pp_commit_\w+",
+        r"(^|/)(utils(/common)?|scheduler_pp_mixin)\.py$",
+        "recv",
     ),
     Row(
         m.COLLECTIVE,
@@ -108,6 +135,7 @@ PYTHON: tuple[Row, ...] = (
         r"(^|/)(torch/utils/data/(_utils/(fetch|pin_memory|collate)|datapipes/.+"
         r"|dataset|sampler)\.py$|torchdata/|webdataset/|streaming/base/|datasets/(arrow_dataset"
         r"|iterable_dataset|formatting|table|load|builder)|ray/data/(iterator|_internal)|petastorm/|fairseq/data/"
+        r"|megatron/core/datasets/"
         r"|nvidia/dali/|ffcv/|grain/|tensorflow/python/data/|tensorflow_datasets/|litdata/|dali/)",
     ),
     # Checkpoints and storage.
@@ -146,11 +174,21 @@ PYTHON: tuple[Row, ...] = (
         r"copy\w*|rmtree|move|_fastcopy\w*|extractall|_extract\w*|make_archive",
         r"(^|/)(shutil|zipfile(/__init__)?|tarfile)\.py$",
     ),
+    # Their bodies are system calls on a file's name. Since 3.11 some are frozen into Python.
+    Row(
+        m.STORAGE,
+        r"l?stat|l?exists|is_(file|dir|symlink|mount)|is(file|dir|link|mount)|getsize"
+        r"|get[mac]time|_?iterdir|_?scandir|_?listdir|_?r?i?glob\w*|makedirs|mkdir|touch|unlink"
+        r"|rename",
+        r"(^|/python3\.\d+t?/)(pathlib(/\w+)?|genericpath|posixpath|glob|os)\.py$"
+        r"|^<frozen (genericpath|posixpath|os)>$",
+    ),
     # Compilation.
     Row(
         m.BUILD_LOCK,
         r"wait|acquire|_acquire|__enter__|lock",
-        r"(^|/)(torch/utils/file_baton|filelock/\w+|portalocker/\w+|fasteners/\w+)\.py$",
+        r"(^|/)(torch/utils/file_baton|filelock/\w+|datasets/utils/_?filelock|portalocker/\w+"
+        r"|fasteners/\w+)\.py$",
     ),
     Row(m.COMPILE, r".*", rf"{_DYNAMO}|{_INDUCTOR}"),
     Row(
@@ -176,6 +214,7 @@ PYTHON: tuple[Row, ...] = (
         r"(^|/)tensorflow/python/(client/session|eager/(execute|context|function"
         r"|polymorphic_function/\w+))\.py$",
     ),
+    Row(m.NO_REQUEST, r"_process_input_queue", r"(^|/)vllm/v1/engine/core\.py$"),
     Row(m.TASKLESS, r"main_loop", r"(^|/)ray/(_private/)?worker\.py$"),
     Row(
         m.IDLE, r"run_forever|_run_once|run_until_complete", r"(^|/)(asyncio/base_events|uvloop/.*)"
@@ -183,7 +222,7 @@ PYTHON: tuple[Row, ...] = (
     Row(
         m.RAY,
         r"get|wait|get_objects|_get\w*|wait_for|recv|connect|init",
-        r"(^|/)ray/(_private/worker|_raylet"
+        r"(^|/)ray/((_private/)?worker|_raylet"
         r"|util/queue|_private/client_mode_hook|util/client/.+|serve/.+)\.(py|pyx)$",
     ),
     Row(m.JOIN, r"join|_wait_for_tstate_lock|_join\w*|_shutdown", r"(^|/)threading\.py$"),
@@ -198,6 +237,8 @@ PYTHON: tuple[Row, ...] = (
         r"(^|/)concurrent/futures/\w+\.py$",
     ),
     Row(m.QUEUE, r"get|put|join", r"(^|/)(queue|multiprocessing/(queues|managers|pool))\.py$"),
+    # For a queue, but for a child's end too: the frame outside of it says for which.
+    Row(m.POLL, r"wait", r"(^|/)multiprocessing/connection\.py$"),
     Row(
         m.QUEUE,
         r"get|_recv|recv\w*|_recv_bytes|wait|poll|_poll|accept",

@@ -94,6 +94,7 @@ TASKLESS = Meaning(
     waits=None,
     delegates="actor",
 )
+NO_REQUEST = Meaning(activity="idle", label="idle: no request is there", level=2, waits=None)
 RAY = Meaning(activity="network-wait", label="waiting for Ray", level=2, waits=None)
 NETWORK = Meaning(activity="network-wait", label="waiting for the network", level=2)
 FIFO = Meaning(activity="input-wait", label="waiting on a pipe or FIFO", level=2)

@@ -17,11 +17,11 @@ _DOCKER = '{"log":'
 _POSTED = re.compile(
     "|".join(
         (
-            r"\[\d+\]:? ?",
-            r"\([^()\n]{1,200} pid=\d+[^()\n]{0,100}\) ?",
+            r"\[(?P<number>\d+)\]:? ?",
+            r"\((?P<worker>[^()\n]{1,200} pid=\d+[^()\n]{0,100})\) ?",
             r"\d{1,6}: ?",
-            r"[\w./-]{1,80} {1,60}\| ?",
-            r"\[[^\[\]\n]{10,40}\] [\w-]{1,40} \[rank=\d+\] \|\| ",
+            r"(?P<container>[\w./-]{1,80}) {1,60}\| ?",
+            r"\[[^\[\]\n]{10,40}\] (?P<node>[\w-]{1,40}) \[rank=(?P<rank>\d+)\] \|\| ",
             r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT[\d:.,]{8,20}"
             r"(?:Z|[+-]\d\d:?\d\d)?) (?!Process \d)[\w.-]{1,80} [\w./-]{1,40}(?:\[\d+\])?: ",
             r"\d{4}-\d\d-\d\d[T ][\d:.,]{8,20}(?:Z|[+-]\d\d:?\d\d)? (?:std(?:out|err) [FP] )?",
@@ -39,7 +39,7 @@ _SIGNS = tuple(
         r"Thread ",
         r"thread ",
         r"File \"[^\"\n]+\", line \d",
-        r"#0 +0x",
+        r"#0 +(?:0x|[A-Za-z_][^\n]{0,400} \()",
         r"\[<[0-9a-f]+>\] ",
     )
 )
@@ -51,6 +51,19 @@ _BLANK = re.compile(r"[ \t]{0,8}(?:\[[ \d.]{5,20}\][ \t]*)?")
 _DEEPEST = 4
 _FARTHEST = 400
 """Characters that prefixes take at most."""
+
+_WRITERS = frozenset({"rank", "local", "of_role", "task", "pid", "worker", "number"})
+"""The groups of prefixes that tell one process from others."""
+_COUNTED = frozenset({"task", "number"})
+"""Those that are mere numbers, which the line itself may begin with."""
+_FOLDED = re.compile(
+    r"(?:\.\w+:\d+\)|\.so[.\d]*\)|line \d+,? in \S+) \[repeated \d+x across cluster\]"
+)
+
+
+def is_folded(text: str) -> bool:
+    """Whether Ray has printed a frame once for several workers: no worker's stack is whole then."""
+    return "across cluster]" in text and _FOLDED.search(text) is not None
 
 
 def without_prefixes(text: str) -> str:
@@ -97,6 +110,23 @@ def _ends(line: str) -> Iterator[int]:
             return
         at = found.end()
         yield at
+
+
+def said_before(line: str) -> dict[str, str]:
+    """What the prefixes of ``line`` say of who printed it, by launchers' words for it."""
+    said: dict[str, str] = {}
+    at = 0
+    for _ in range(_DEEPEST):
+        found = launcher_prefix(line, at) or _POSTED.match(line, at)
+        if found is None or found.end() == at:
+            break
+        words = {key: value for key, value in found.groupdict().items() if value}
+        if said.keys() & _WRITERS and words.keys() & _COUNTED:
+            break  # a number of the text itself: who printed the line is known
+        said = {**words, **said}
+        at = found.end()
+    said.pop("time", None)
+    return said
 
 
 def _end(line: str) -> int:

@@ -39,6 +39,8 @@ _HEADER = re.compile(
 _VERSION = re.compile(r"^[ \t]*Python v\d", re.MULTILINE)
 _ADDRESS = re.compile(r"^([ \t]+)0x[0-9A-Fa-f]+(?= \()", re.MULTILINE)
 _PLACE_FIRST = re.compile(r"^(\S+?):(\d+) (\S.*)$")
+# Where the output of another tool begins.
+_OTHER_TOOL = re.compile(r"#\d+ |\[<[0-9a-f]+>\] |\((?:cuda-)?gdb\)|\$ ")
 # What people write behind a frame that they post: "<- stuck here".
 _REMARK = re.compile(r"(?<=\))\s+(?:<-|←|#|//).*$")
 
@@ -135,6 +137,13 @@ def _thread(header: re.Match[str], body: str) -> ThreadStack:
     )
 
 
+def without_threads(text: str) -> str:
+    """``text`` without the lines that begin py-spy's threads: those of other tools are alike."""
+    return _HEADER.sub(
+        lambda found: found[0] if _status(found["status"] or "") is None else "", text
+    )
+
+
 def _status(status: str) -> bool | None:
     if status.startswith("active"):
         return True
@@ -147,6 +156,8 @@ def _frames(body: str, base: int) -> tuple[Frame, ...]:
     found = []
     for line in tx.lines(body):
         stripped = line.lstrip()
+        if _OTHER_TOOL.match(stripped):
+            break
         # Arguments and local variables stand four columns further in.
         if not stripped or len(line) - len(stripped) >= base + 8:
             continue

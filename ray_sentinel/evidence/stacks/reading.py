@@ -124,8 +124,12 @@ def _decide(frames: tuple[Frame, ...]) -> tuple[int, Meaning] | None:
         # Waiting for the GIL is only ever the innermost thing that a thread does.
         if meaning.level == 4 and any(not inner.native for inner in frames[:index]):
             continue
+        on_thread = best is not None and best[1].delegates == "thread"
+        # An engine that waits at its queue has no request; inside of one it is at work.
+        if meaning is m.NO_REQUEST and not on_thread:
+            continue
         # A future's wait is a condition's, and a pool's end its threads': the outer one says whose.
-        tells_whose = best and best[1].delegates == "thread" and meaning.delegates == "pool"
+        tells_whose = on_thread and (meaning.delegates == "pool" or meaning is m.NO_REQUEST)
         if best is None or meaning.level > best[1].level or tells_whose:
             best = (index, meaning)
         if best[1].level >= 3:

@@ -55,7 +55,8 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     elsewhere: tuple[StackFact, ...] = ()
     """Known not to wait for ranks, or in frames that no table knows."""
     doubtful: tuple[StackFact, ...] = ()
-    """In a known place that may or may not be a wait for ranks: the device, the backward pass."""
+    """In a known place that may or may not be a wait for ranks: the device, the backward pass.
+    Also where only the kernels on the device were seen."""
     unread: tuple[StackFact, ...] = ()
     """No stack could be read."""
     missing: tuple[int, ...] = ()
@@ -74,10 +75,12 @@ def scene(facts: Sequence[StackFact], movements: Mapping[ProcessId, Movement]) -
     """Sort ``facts`` (one a process) into who waits, who does not, and who cannot be told."""
     waiting, elsewhere, doubtful, unread = [], [], [], []
     for fact in facts:
-        if not fact.signature:
+        if not fact.signature and not fact.kernels:
             unread.append(fact)
         elif fact.waits_for_others:
             waiting.append(fact)
+        elif not fact.signature:
+            doubtful.append(fact)  # its device alone was seen: what its host does is not known
         elif fact.waits_for_others is False or fact.activity in ("unknown", "idle"):
             elsewhere.append(fact)
         else:

@@ -15,7 +15,8 @@ from ray_sentinel.evidence.ranks import OTHER_RANK
 from ray_sentinel.evidence.stacks import text as tx
 
 _NAMED = re.compile(
-    r"^(?P<tool>py[-_]?spy(?:[-_]?native)?|cuda[-_]?gdb|gdb|kernel|faulthandler|pystack)[-_](?P<host>.+)[-_](?P<pid>\d+)"
+    r"^(?P<tool>py[-_]?spy(?:[-_]?native)?|cuda[-_]?gdb|gdb|kernel|faulthandler|pystack)[-_]"
+    r"(?P<host>(?!(?:global[-_])?rank[-_]\d+[._-]).+)[-_](?P<pid>\d+)"
     r"(?:[._-](?P<rest>.*?))?\.(?:txt|json|log|out|dump|trace)$",
     re.IGNORECASE,
 )

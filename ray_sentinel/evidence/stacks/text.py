@@ -3,6 +3,7 @@ thread marked."""
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
@@ -27,9 +28,15 @@ _NATIVE_SOURCE = re.compile(
 
 def decode(data: bytes | str) -> str:
     """The tool's output as text; bytes that are no UTF-8 become U+FFFD."""
-    text = data if isinstance(data, str) else data.decode("utf-8", "replace")
+    text = data if isinstance(data, str) else data.decode(_encoding(data), "replace")
     text = text.removeprefix("\ufeff")
     return _TERMINAL.sub("", text) if "\x1b" in text else text
+
+
+def _encoding(data: bytes) -> str:
+    """UTF-16 where its mark begins the output, as PowerShell's ``>`` writes it; else UTF-8."""
+    wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return "utf-16" if wide else "utf-8"
 
 
 def lines(text: str) -> Iterator[str]:

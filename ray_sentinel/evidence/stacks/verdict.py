@@ -12,6 +12,7 @@ from collections.abc import Callable
 from ray_sentinel.evidence.stacks import apart, crowds, outside, proofs
 from ray_sentinel.evidence.stacks.problems import process_gone
 from ray_sentinel.evidence.stacks.scene import Judgement, Scene
+from ray_sentinel.model.stacks import StackFact
 
 
 def judge(view: Scene) -> Judgement:
@@ -27,10 +28,14 @@ def judge(view: Scene) -> Judgement:
 
 
 def _nothing(view: Scene) -> Judgement | None:
-    if any(fact.signature or fact.state or process_gone(fact.error) for fact in view.facts):
+    if any(map(_says, view.facts)):
         return None
     reason = "no stack could be read" if view.facts else "there are no stacks of ranks"
     return Judgement(kind="unknown", confidence=0.0, reasons=(reason,))
+
+
+def _says(fact: StackFact) -> bool:
+    return bool(fact.signature or fact.kernels or fact.state or process_gone(fact.error))
 
 
 _RULES: tuple[Callable[[Scene], Judgement | None], ...] = (
