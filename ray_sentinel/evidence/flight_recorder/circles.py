@@ -319,17 +319,22 @@ class Circles:
 
     def _comes_first(self, one: Call, other: Call, voters: list[int]) -> bool | None:
         """Whether ``one`` call comes before ``other`` in the program, by what equals did."""
-        votes = set()
+        votes = set(self.order_votes(one, other, voters))
+        return votes.pop() if len(votes) == 1 else None
+
+    def order_votes(self, one: Call, other: Call, voters: list[int]) -> list[bool]:
+        """Of each rank that came to either of two calls, whether ``one`` was the first."""
+        votes = []
         for rank in voters[:_MOST_VOTERS]:
             first = self._called(rank, *one[0], one[1])
             second = self._called(rank, *other[0], other[1])
             if first and second:
-                votes.add(first.record < second.record)
+                votes.append(first.record < second.record)
             elif first and self._not_made(rank, other):
-                votes.add(True)
+                votes.append(True)
             elif second and self._not_made(rank, one):
-                votes.add(False)
-        return votes.pop() if len(votes) == 1 else None
+                votes.append(False)
+        return votes
 
     def _not_made(self, rank: int, call: Call) -> bool:
         """Whether a rank's counters prove that it has not come to a call; a dump may hide it."""

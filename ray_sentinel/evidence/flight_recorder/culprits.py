@@ -17,6 +17,7 @@ from ray_sentinel.evidence.flight_recorder.graph import components
 from ray_sentinel.evidence.flight_recorder.groups import some_ranks
 from ray_sentinel.evidence.flight_recorder.hidden import Hidden
 from ray_sentinel.evidence.flight_recorder.lag import Lag
+from ray_sentinel.evidence.flight_recorder.turns import out_of_turn
 from ray_sentinel.evidence.flight_recorder.waits import Key, Operation, Waits
 from ray_sentinel.evidence.flight_recorder.world import World
 from ray_sentinel.model.recorder import RecorderCulprit, RecorderKind
@@ -39,6 +40,9 @@ class Findings(msgspec.Struct):
     remarks: list[str] = []
     """Why something cannot be told, and what weakens the rest."""
     mismatch: bool = False
+    out_of_turn: dict[int, str] = {}
+    """Ranks in a call that others make later, with the reason: looked for where transfers are not
+    recorded, so that ranks which wait in them seem to stand."""
     unexplained: bool = False
     """Some rank waits, and nothing that was found explains it."""
 
@@ -94,6 +98,8 @@ class Reasoning:
             self._circle(ranks, operations)
         self._silent(silent)
         self._idle_laggards()
+        if self.world.unrecorded_p2p:
+            self.findings.out_of_turn = out_of_turn(self.world, self.waits, self.circles)
         return self.findings
 
     def _draw(self) -> None:

@@ -16,7 +16,7 @@ from ray_sentinel.evidence.flight_recorder.tell import tell_waits
 from ray_sentinel.evidence.flight_recorder.unlike import mismatch_facts, unlike
 from ray_sentinel.evidence.flight_recorder.waits import Waits
 from ray_sentinel.evidence.flight_recorder.world import World
-from ray_sentinel.model.recorder import RecorderFacts, RecorderKind
+from ray_sentinel.model.recorder import RecorderCulprit, RecorderFacts, RecorderKind
 
 
 def explain(
@@ -167,10 +167,14 @@ def _conclude(world: World, waits: Waits, findings: Findings) -> tuple[RecorderK
 
 
 def _acquit_the_standing(world: World, findings: Findings) -> RecorderKind:
-    """Drop all accusations but those of a call that differs from the peers' under the same number:
-    that is wrong, whatever the others do."""
+    """Drop all accusations but those of a call that differs from the peers' under the same number,
+    or that came out of turn: that is wrong, whatever the others do."""
     odd = unlike(world)
-    findings.culprits = {
+    early = {
+        rank: RecorderCulprit(rank=rank, kind="collective-mismatch", reason=reason)
+        for rank, reason in findings.out_of_turn.items()
+    }
+    findings.culprits = early | {
         rank: culprit
         for rank, culprit in findings.culprits.items()
         if culprit.kind == "collective-mismatch" and rank in odd

@@ -51,6 +51,18 @@ def test_a_wrong_call_counts_though_many_seem_to_stand() -> None:
     assert without.culprits == ()
 
 
+def test_a_rank_that_is_in_a_later_call_is_named_though_others_seem_to_stand() -> None:
+    found = facts("gloo_left_loop", size=6)
+    assert [(culprit.rank, culprit.kind) for culprit in found.culprits] == [
+        (5, "collective-mismatch")
+    ]
+    assert "in which rank 2 waits for it, and which 2 other ranks made first" in (
+        found.culprits[0].reason
+    )
+    # One other rank alone does not say which of the two calls comes first.
+    assert facts("gloo_left_loop", 1, size=6).culprits == ()
+
+
 def test_everybody_else_is_told_what_it_waits_for() -> None:
     waits = {wait.rank: wait for wait in facts("gloo_two_groups").waits}
     assert set(waits) == {1, 2, 3}
