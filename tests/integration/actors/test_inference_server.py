@@ -183,10 +183,10 @@ def test_an_engine_that_rests_is_well_until_requests_wait_in_vain(
         server.lose()
         incident = server.verdict()
         assert (incident.kind, incident.rule, culprits(incident)) == ("stall", "stall.requests", [])
-        assert "0 requests run, 2 wait" in incident.summary
+        assert "0 running, 2 waiting requests" in incident.summary
         job = server.job()
         assert job is not None
-        assert (job.state, job.requests) == ("stalled", "0 requests run, 2 wait")
+        assert (job.state, job.requests) == ("stalled", "0 running, 2 waiting requests")
         server.serve(10)
 
         def over() -> bool:
