@@ -50,6 +50,10 @@ class RecorderFiles(msgspec.Struct, kw_only=True):
     def names(self) -> dict[int, str]:
         return {rank: str(path) for rank, path in self.paths.items()}
 
+    def written(self) -> dict[int, float]:
+        """When the files were, in Unix seconds, by rank; without those that cannot be looked at."""
+        return {rank: stat.st_mtime for rank, path in self.paths.items() if (stat := _stat(path))}
+
     def dumps(self) -> Mapping[int, bytes]:
         """The files' bytes by rank, each read when it is looked up."""
         return _Lazy(self.paths)
@@ -154,11 +158,16 @@ def _add(ranks: dict[int, Path], rank: int, path: Path) -> None:
         )
 
 
-def _size(path: Path) -> int:
+def _stat(path: Path) -> os.stat_result | None:
     try:
-        return path.stat().st_size
+        return path.stat()
     except OSError:
-        return 0
+        return None
+
+
+def _size(path: Path) -> int:
+    stat = _stat(path)
+    return stat.st_size if stat else 0
 
 
 def _choose(

@@ -50,6 +50,20 @@ def test_scenario(
 
 
 @pytest.mark.timeout(300)
+def test_a_rank_that_works_longer_is_not_accused_of_a_hang(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dumps = gloo_job.run("busy", tmp_path, settle=9.0)
+    # A moment between two calls shows nothing pending.
+    unaware = explain(dumps, world_size=gloo_job.WORLD)
+    assert unaware.kind in ("not-enqueued", "waiting-outside", "running")
+    main(["explain", "flight-recorder", str(tmp_path), "--prefix", "trace_", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert found["culprit_ranks"] == [], found
+    assert found["kind"] in ("cannot-tell", "waiting-outside", "running")
+
+
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("way", ["shape", "dtype", "small", "row", "rowsmall", "routed"])
 def test_the_wrong_call_of_a_job_that_failed(way: str, tmp_path: Path) -> None:
     dumps, aborted = gloo_failing_job.run(way, tmp_path)

@@ -40,12 +40,14 @@ def start(program: Path, way: str, world: int, folder: Path) -> list[subprocess.
     ]
 
 
-def run(scenario: str, folder: Path, world: int = WORLD) -> dict[int, bytes]:
+def run(
+    scenario: str, folder: Path, world: int = WORLD, settle: float = SETTLE
+) -> dict[int, bytes]:
     """Run a scenario; the ranks' dumps in JSON. The pickles lie beside them."""
     ranks = start(Path(__file__), scenario, world, folder)
     try:
         _wait(lambda: len(list(folder.glob("at_*"))) == world, "ranks did not come to the place")
-        time.sleep(SETTLE)
+        time.sleep(settle)
         (folder / "dump").touch()
         _wait(lambda: len(list(folder.glob("trace_*.json"))) == world, "ranks did not dump")
     finally:
@@ -200,6 +202,15 @@ def outside(job: Rank) -> None:
     job.sleep()
 
 
+def busy(job: Rank) -> None:
+    """No hang: rank 2 works for two seconds before each all-reduce, and the others wait for it."""
+    job.here()
+    while True:
+        if job.rank == 2:
+            time.sleep(2.0)
+        job.all_reduce(32)
+
+
 SCENARIOS: dict[str, Callable[[Rank], None]] = {
     function.__name__: function
     for function in (
@@ -212,6 +223,7 @@ SCENARIOS: dict[str, Callable[[Rank], None]] = {
         two_sleepers,
         in_flight,
         outside,
+        busy,
     )
 }
 

@@ -45,7 +45,13 @@ def run(args: argparse.Namespace) -> int:
     """Explain and print. Raises InputError where nothing can be read."""
     files = find(args.paths, args.prefix)
     earlier = find([args.earlier], args.prefix).dumps() if args.earlier else None
-    facts = explain(files.dumps(), names=files.names, world_size=files.world_size, earlier=earlier)
+    facts = explain(
+        files.dumps(),
+        names=files.names,
+        world_size=files.world_size,
+        earlier=earlier,
+        written=files.written(),
+    )
     if files.others and facts.ranks:
         facts = _with_other_libraries(facts, files)
     if not facts.ranks:

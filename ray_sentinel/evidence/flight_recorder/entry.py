@@ -80,6 +80,8 @@ class Entry(msgspec.Struct, kw_only=True):
     """Elements of each input and of each output."""
     dtypes: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     done: bool = False
+    created_ns: int | None = None
+    """When the call was made, by the rank's own clock, in Unix nanoseconds."""
     retired: bool = False
     """Off the work list, but nobody saw it complete: done where the library cannot tell
     completion (gloo), else timed out."""
@@ -181,6 +183,7 @@ def parse(raw: Mapping[str, Any], place: int) -> Entry | None:
         dtypes=(_texts(raw.get("input_dtypes")), _texts(raw.get("output_dtypes"))),
         done=completed or (raw.get("retired") is True and library == "gloo"),
         retired=raw.get("retired") is True,
+        created_ns=number(raw.get("time_created_ns")),
     )
 
 

@@ -16,6 +16,7 @@ from ray_sentinel.evidence.flight_recorder.tell import tell_waits
 from ray_sentinel.evidence.flight_recorder.unlike import mismatch_facts, unlike
 from ray_sentinel.evidence.flight_recorder.waits import Waits
 from ray_sentinel.evidence.flight_recorder.world import World
+from ray_sentinel.evidence.flight_recorder.young import too_young
 from ray_sentinel.model.recorder import RecorderCulprit, RecorderFacts, RecorderKind
 
 
@@ -25,16 +26,25 @@ def explain(
     names: Mapping[int, str] | None = None,
     world_size: int | None = None,
     earlier: Mapping[int, bytes] | None = None,
+    written: Mapping[int, float] | None = None,
 ) -> RecorderFacts:
     """Who hangs the job, from each rank's flight-recorder dump (rank → pickle or JSON).
 
     ``names`` are shown in problems ("dump 3" otherwise). ``world_size`` lets ranks without a dump
     beyond the last one be seen. ``earlier`` are dumps of the same ranks some seconds before: a rank
-    that went on since is not stuck. The mappings are read rank by rank, some ranks twice, so they
-    may load lazily. Never raises for what a dump holds: what is unreadable is in ``problems``.
+    that went on since is not stuck. ``written`` is when each dump was, in Unix seconds: without
+    ``earlier``, nobody is accused of a wait that was then too young. The mappings are read rank by
+    rank, some ranks twice, so they may load lazily. Never raises for what a dump holds: what is
+    unreadable is in ``problems``.
     """
     now, problems = read_all(dumps, names or {})
-    facts = reason(now, problems, world_size, lambda rank: history_of(dumps, rank))
+    facts = reason(
+        now,
+        problems,
+        world_size,
+        lambda rank: history_of(dumps, rank),
+        written=written if earlier is None else None,
+    )
     if earlier is None:
         return facts
     before, _ = read_all(earlier, {})
@@ -88,6 +98,7 @@ def reason(
     problems: Iterable[str] = (),
     world_size: int | None = None,
     history: Callable[[int], list[Entry]] | None = None,
+    written: Mapping[int, float] | None = None,
 ) -> RecorderFacts:
     """The same, from dumps that were already read; ``history`` gives a rank's whole dump again."""
     world = World(dumps, world_size, history)
@@ -107,7 +118,7 @@ def reason(
             ranks=tuple(world.dumps),
         )
     findings = Reasoning(world, waits).run()
-    kind, remarks = _conclude(world, waits, findings)
+    kind, remarks = _conclude(world, waits, findings, written or {})
     culprits = tuple(findings.culprits[rank] for rank in sorted(findings.culprits))
     evidence = [f"rank {c.rank} {c.reason}" for c in culprits] + remarks
     return RecorderFacts(
@@ -126,7 +137,9 @@ def _tells(dump: RankDump) -> bool:
     return bool(dump.pending or dump.last_done or dump.status) or dump.first_record is not None
 
 
-def _conclude(world: World, waits: Waits, findings: Findings) -> tuple[RecorderKind, list[str]]:
+def _conclude(
+    world: World, waits: Waits, findings: Findings, written: Mapping[int, float]
+) -> tuple[RecorderKind, list[str]]:
     """The kind of the whole, and what else is to be said. Drops accusations that cannot stand."""
     if not world.dumps:
         return "cannot-tell", ["no dump could be read"]
@@ -144,6 +157,9 @@ def _conclude(world: World, waits: Waits, findings: Findings) -> tuple[RecorderK
         findings.culprits.clear()
         remarks.append("dumps of a version before 2.0 do not show enough of transfers and groups")
         return "cannot-tell", remarks
+    if findings.culprits and (young := too_young(world, waits, written)):
+        remarks.append(young)
+        return _acquit_the_standing(world, findings), remarks
     standing = [c.rank for c in findings.culprits.values() if c.kind in _STANDING]
     if len(standing) > max(_FEW, len(world.dumps) // 4) or len(standing) * 2 > len(world.dumps):
         remarks.append(
