@@ -36,6 +36,7 @@ class Case:
         self.hard = hard
         self.findings: dict[str, Finding] = {}
         self.rounds: list[tuple[float, Round]] = []
+        self.first_round_at: float | None = None
         self.asked_round = self.last_round = 0
         """The numbers of the rounds of stacks that were asked for, and that came, last."""
         self.asked_round_at = opened_at
@@ -87,8 +88,8 @@ class Case:
         if number > self.last_round:
             self.last_round = number
             self.rounds.append((at, {fact.process: fact for fact in facts}))
-        if len(self.rounds) > KEPT_ROUNDS:
-            self.rounds[-KEPT_ROUNDS - 1] = (self.rounds[-KEPT_ROUNDS - 1][0], {})
+            self.first_round_at = at if self.first_round_at is None else self.first_round_at
+        del self.rounds[:-KEPT_ROUNDS]
 
     def nobody_suspected(self) -> bool:
         """What was found is proven, but it accuses nobody."""
@@ -116,7 +117,7 @@ class Case:
 
     def span(self) -> float:
         """Seconds between the first and the last round."""
-        return self.rounds[-1][0] - self.rounds[0][0] if len(self.rounds) > 1 else 0.0
+        return self.rounds[-1][0] - (self.first_round_at or 0.0) if self.rounds else 0.0
 
     def latest(self, process: ProcessId) -> StackFact | None:
         """The last stacks of a process that could be read."""

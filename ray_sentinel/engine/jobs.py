@@ -336,7 +336,7 @@ class JobView:
         if old is not None and old[0] == view.phase:
             return
         if old is not None and old[0] not in TRAINING:
-            self.book.take(*old, at)
+            self.book.take(old[0], process, old[1], at)
         # It may have begun long before anybody looked.
         since = view.progress.phase_since if view.progress is not None else None
         lasted = max(0.0, view.node_time - since) if since is not None else 0.0

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+
+import msgspec
 
 from ray_sentinel.engine.pace import Pace
+from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import StackFact
 
 TRAINING = frozenset({"", "train"})
@@ -51,12 +53,15 @@ STARTING = frozenset({"import", JOINING, "model_load", "compile", "graph_capture
 """Phases that stacks alone can show while a job starts up."""
 
 
-class Occurrence(NamedTuple):
-    """One time that a job was in a phase: when its last rank left it, and how long the rank that
-    took longest was in it, in seconds."""
+class Occurrence(msgspec.Struct):
+    """One time that a job was in a phase."""
 
     ended: float
+    """When its last rank left it."""
     longest: float
+    """Seconds that the rank which took longest was in it."""
+    ranks: set[ProcessId]
+    """Those that have left it."""
 
 
 class PhaseBook:
@@ -67,20 +72,21 @@ class PhaseBook:
         self._seen: dict[str, Pace] = {}
         self._last: dict[str, Occurrence] = {}
 
-    def take(self, phase: str, begun: float, ended: float) -> None:
+    def take(self, phase: str, rank: ProcessId, begun: float, ended: float) -> None:
         """A rank was in ``phase`` between two times of one clock, in seconds.
 
         All ranks go through a phase together: what overlaps is one occurrence, as long as the
-        longest of them.
+        longest of them. A rank that comes a second time begins another.
         """
         seconds, last = max(0.0, ended - begun), self._last.get(phase)
-        if last is None or begun >= last.ended:
+        if last is None or begun >= last.ended or rank in last.ranks:
             self.add(phase, seconds)
-            self._last[phase] = Occurrence(ended, seconds)
+            self._last[phase] = Occurrence(ended, seconds, {rank})
             return
         if seconds > last.longest:
             self._seen[phase].replace_last(seconds)
-        self._last[phase] = Occurrence(max(ended, last.ended), max(seconds, last.longest))
+        last.ended, last.longest = max(ended, last.ended), max(seconds, last.longest)
+        last.ranks.add(rank)
 
     def add(self, phase: str, seconds: float) -> None:
         """The job was once more in a phase, for ``seconds``."""

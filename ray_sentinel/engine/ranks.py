@@ -76,8 +76,8 @@ class RankView:
         """None of its threads does anything."""
         self.state_since: dict[str, float] = {}
         self.looped_at = float("-inf")
-        """When it was last seen at another line of the function that it had been in, or, by a tool
-        that reads machine code too, in Python's own code."""
+        """When it was last seen at another line of the function that it had been in, or, by a
+        debugger, in the interpreter's own loop."""
         self.looks: deque[StackFact] = deque(maxlen=MOST_LOOKS)
         """The last stacks of it, oldest first; ``at`` on the coordinator's clock."""
         if (progress := snapshot.progress) is not None and (age := self._age(progress)) is not None:

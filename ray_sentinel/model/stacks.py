@@ -115,7 +115,7 @@ class StackFact(msgspec.Struct, frozen=True, kw_only=True):
     keeps_gil: bool = False
     """The telling thread has the GIL while it runs no Python: in C, asleep or busy."""
     runs_python: bool = False
-    """A tool that reads machine code found the interpreter innermost: no C code keeps the GIL."""
+    """A debugger found it in the interpreter's own loop: no C code keeps the GIL."""
     kernels: tuple[str, ...] = ()
     """Names of the kernels on its device."""
     kernels_listed: bool | None = None

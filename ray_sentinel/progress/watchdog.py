@@ -63,8 +63,13 @@ class Watchdog:
 
     def resume(self) -> None:
         """Start it again after a fork, in the parent."""
-        self._arm()
-        self._lock.release()
+        try:
+            self._arm()
+        except (OSError, RuntimeError):
+            # No thread can be started now: the companion tries again.
+            pass
+        finally:
+            self._lock.release()
 
     def close(self) -> None:
         """Cancel the timer for good."""

@@ -336,6 +336,22 @@ class Circles:
                 votes.append(False)
         return votes
 
+    def made_before(self, rank: int, one: Call, other: Call) -> int | None:
+        """The number that a rank had come to in ``one``'s counter when it made the call before
+        ``other``; None where its dump does not show that call."""
+        counter, number = other
+        if number == 1:
+            return 0
+        last = self._called(rank, *counter, number - 1)
+        if last is None:
+            return None
+        numbers = (
+            seq
+            for (*which, seq), entry in self._calls[rank].items()
+            if tuple(which) == one[0] and entry.record < last.record
+        )
+        return max(numbers, default=0)
+
     def _not_made(self, rank: int, call: Call) -> bool:
         """Whether a rank's counters prove that it has not come to a call; a dump may hide it."""
         progress = self._equals.counters(rank).get(call[0])

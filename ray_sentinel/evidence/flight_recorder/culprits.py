@@ -72,6 +72,8 @@ class Reasoning:
         }
         self.edges: dict[int | Key, list[int | Key]] = {}
         self.laggards: dict[int, Operation] = {}
+        self.outnumbered: list[int] = []
+        """Waited for, but with more of their kind than there are that wait."""
 
     def run(self) -> Findings:
         """Find the culprits."""
@@ -90,6 +92,7 @@ class Reasoning:
                 self._lag_together(ranks)
             elif ranks[0] in self.waited:
                 self._stopped(ranks[0])
+        self._say_outnumbered()
         for rank, reason in self.hidden.idle(self.findings.culprits).items():
             self.findings.blame(rank, "not-enqueued", reason, _IDLE)
         if self.findings.culprits:
@@ -160,11 +163,7 @@ class Reasoning:
             )
             return
         if all(self._outnumbered(rank, operation) for operation in self.waited[rank]):
-            self.findings.unexplained = True
-            self.findings.remarks.append(
-                f"rank {rank} is waited for, but more idle ranks have not made that call than have "
-                "made it: those that wait may have made one too many"
-            )
+            self.outnumbered.append(rank)
             return
         waiting = sum(len(operation.held) for operation in self.waited[rank])
         first = self.waited[rank][0]
@@ -187,6 +186,14 @@ class Reasoning:
             f"{some_ranks(ranks)} have not completed {what}, which their peers have: the "
             "device of one of them stopped, or the job was running; it cannot be told which"
         )
+
+    def _say_outnumbered(self) -> None:
+        if self.outnumbered:
+            self.findings.unexplained = True
+            self.findings.remarks.append(
+                f"{some_ranks(self.outnumbered)}: waited for, but more idle ranks have not made "
+                "that call than have made it: those that wait may have made one too many"
+            )
 
     def _outnumbered(self, rank: int, operation: Operation) -> bool:
         """Whether more idle ranks, this one among them, lack a collective than have it pending."""

@@ -30,6 +30,7 @@ class Partners:
         self._global_titles = self._vote_on_titles()
         self.links = self._find_links()
         self._votes: dict[int, list[bool]] = {}
+        self._made: dict[int, dict[tuple[int | None, int], list[str] | None]] = {}
         self._pending: dict[tuple[int, int], list[tuple[str, int, Entry, Entry]]] = {}
 
     def of(self, rank: int, entry: Entry) -> list[Partner]:
@@ -118,14 +119,23 @@ class Partners:
         """Whether what the partner did under this number is the counterpart, as far as its dump
         shows it. Else one of both left a transfer out or made one more, and numbers do not match.
         """
-        for theirs in self._world.history(peer):
-            ident = self._world.groups.by_pg[peer].get(theirs.pg)
-            if theirs.p2p and theirs.seq == entry.seq and ident == group.id:
-                if theirs.op == "coalesced" and not theirs.parts:
-                    return True
-                needed = sorted(_OTHER.get(part.op, part.op) for part in entry.parts or (entry,))
-                return needed == sorted(part.op for part in theirs.parts or (theirs,))
-        return True
+        theirs = self._transfers(peer).get((group.id, entry.seq))
+        needed = sorted(_OTHER.get(part.op, part.op) for part in entry.parts or (entry,))
+        return theirs is None or theirs == needed
+
+    def _transfers(self, rank: int) -> dict[tuple[int | None, int], list[str] | None]:
+        """What a rank sent and received in all that its dump shows: (group, number) → operations,
+        None for a batch without its parts."""
+        if rank not in self._made:
+            ident = self._world.groups.by_pg[rank]
+            self._made[rank] = {
+                (ident.get(entry.pg), entry.seq): None
+                if entry.op == "coalesced" and not entry.parts
+                else sorted(part.op for part in entry.parts or (entry,))
+                for entry in self._world.history(rank)
+                if entry.p2p
+            }
+        return self._made[rank]
 
     def _by_count(
         self,

@@ -17,6 +17,8 @@ from ray_sentinel.evidence.flight_recorder.world import World
 
 _INSTANT = 1.0
 """Seconds: nobody decides so soon that a job hangs, and writing the dumps takes a part of it."""
+_LONGEST = 60.0
+"""Seconds: a call that is made once an hour is not waited for any longer for that."""
 _FEWEST = 3
 """Intervals between calls that make a habit."""
 _CLOCK = 0.1
@@ -34,8 +36,10 @@ def too_young(world: World, waits: Waits, written: Mapping[int, float]) -> str:
         if entry is None or entry.created_ns is None or rank not in written:
             return ""
         age = written[rank] - entry.created_ns / 1e9
-        usual = _INSTANT if age < _INSTANT else max(_INSTANT, _interval(world, rank, entry))
-        if not -_CLOCK <= age < usual:
+        if not -_CLOCK <= age < _LONGEST:
+            return ""
+        usual = _INSTANT if age < _INSTANT else _interval(world, rank, entry)
+        if age >= max(_INSTANT, usual):
             return ""
         if age >= longest:
             habit = f", which it makes every {usual:.1f} s" if usual > _INSTANT else ""

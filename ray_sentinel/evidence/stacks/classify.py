@@ -8,6 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from ray_sentinel.evidence.stacks import reading as rd
+from ray_sentinel.evidence.stacks.names import is_eval_loop
 from ray_sentinel.evidence.stacks.roles import helper_process
 from ray_sentinel.evidence.stacks.telling import Reader, telling_thread, training_tid
 from ray_sentinel.model.identity import ProcessId
@@ -24,8 +25,6 @@ _PREFERRED: tuple[Tool, ...] = (
     "gdb",
     "kernel",
 )
-_NATIVE: tuple[Tool, ...] = ("py-spy-native", "cuda-gdb", "gdb")
-"""Tools that show machine code beside Python's frames."""
 _OF_ALL = ("T", "t", "Z", "X")
 """States of a whole process: of any other, its state is its main thread's alone."""
 _ONLY_HELPERS = "only libraries' own threads are there: the thread that trains is missing"
@@ -71,7 +70,7 @@ def classify(trace: StackTrace, reader: Reader | None = None, tid: int | None = 
         holds_gil=thread.holds_gil,
         gil_waiters=waiters,
         keeps_gil=_keeps_gil(thread, reading, waiters),
-        runs_python=trace.tool in _NATIVE and not reading.native_leaf and bool(thread.frames),
+        runs_python=is_eval_loop(thread.frames[0]),
     )
     return _with_device(fact)
 

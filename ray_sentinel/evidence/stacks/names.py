@@ -99,6 +99,14 @@ def place(frame: Frame) -> str:
     return "" if not name or is_interpreter(frame) else name
 
 
+def is_eval_loop(frame: Frame) -> bool:
+    """Whether a native frame is where CPython executes bytecode, and gives the GIL away when asked.
+
+    Only debuggers show it: py-spy puts Python's frames there, and leaves libpython's others out.
+    """
+    return frame.native and plain(frame.function).startswith("_PyEval_EvalFrame")
+
+
 def is_interpreter(frame: Frame) -> bool:
     """Whether a native frame is only CPython going from one Python call to the next."""
     if not frame.native:

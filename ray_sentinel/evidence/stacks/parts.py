@@ -16,12 +16,14 @@ from ray_sentinel.evidence.ranks import OTHER_RANK
 from ray_sentinel.evidence.stacks import text as tx
 from ray_sentinel.evidence.stacks.prefixes import said_before, without_prefixes
 
-# Behind the number only what tells where: "rank 3 joined the group" is a log's line. Indented, or
-# bare as ``rank = 3``, it is a debugger's word on a variable.
+# Behind the number only what tells where: "rank 3 joined the group" and "rank 3 at step 7" are a
+# log's lines. Indented, or bare as ``rank = 3``, it is a debugger's word on a variable.
+_WHERE = r"(?:host|node|pid|process|gpu)\W+"
 _HEAD = re.compile(
     r"(?:[^\w\s]\W*(?:global[ _]?)?rank\s*=|[^\w\s]?\W*(?:global[ _]?)?rank\s*[:#]?)\s*"
     r"(?P<rank>\d{1,6})"
-    r"(?:\W*|\W*\([^()]{1,80}\)\W*|\W+(?:on|of|at|host|node|pid|process|gpu)\b.{0,80})",
+    r"(?:\W+of\W+\d{1,6}(?=\W*[^\w\s.]))?"
+    rf"(?:\W*|\W*\([^()]{{1,80}}\)\W*|(?:\W+(?:on\W+(?:{_WHERE})?|{_WHERE})[\w.-]{{1,60}}){{1,4}}\W*)",
     re.IGNORECASE,
 )
 _PLACES = ("host", "ip", "node", "container")

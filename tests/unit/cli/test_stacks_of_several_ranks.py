@@ -96,10 +96,41 @@ def test_tracebacks_of_ranks_in_one_log(
     assert culprits(explained(capsys, log)) == [expected]
 
 
-def test_files_joined_by_hand(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "head",
+    [
+        "=== rank {} ===",
+        "# rank: {}",
+        "--- rank {} of 4 ---",
+        "Rank {} on node07, pid 40:",
+        "rank {} (node01)",
+        "[rank {} on gpu 3]",
+    ],
+)
+def test_files_joined_by_hand(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], head: str
+) -> None:
     joined = tmp_path / "all.txt"
-    joined.write_text("".join(f"=== rank {rank} ===\n{dump(rank)}" for rank in RANKS))
+    joined.write_text("".join(f"{head.format(rank)}\n{dump(rank)}" for rank in RANKS))
     assert culprits(explained(capsys, joined)) == [(2, "", 4002)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "rank {} at step 7, loss 2.31",
+        "Rank {} of 8 has joined",
+        "rank {} on gpu 3 waits for rank 5",
+        "rank {} of 8",
+        "rank {} host memory 81 %",
+    ],
+)
+def test_a_line_of_a_log_is_no_head(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], line: str
+) -> None:
+    joined = tmp_path / "all.txt"
+    joined.write_text("".join(f"{line.format(3 - rank)}\n{dump(rank)}" for rank in RANKS))
+    assert culprits(explained(capsys, joined)) == [(None, "", 4002)]
 
 
 @pytest.mark.parametrize("name", ["all.txt", "rank0.txt"])

@@ -209,12 +209,12 @@ def test_a_loop_that_is_seen_late_is_called_one_after_all() -> None:
     assert "GIL" not in incident.summary
 
 
-def test_machine_code_that_shows_python_takes_the_kept_gil_back() -> None:
+def test_a_debugger_that_shows_python_takes_the_kept_gil_back() -> None:
     sim = Sim(attached=False)
     sim.run(30)
     _go_round(sim, set())
     sim.capture_answer = lambda rank: msgspec.structs.replace(
-        sim.fact(rank), tool="py-spy-native", runs_python=rank.number == 1
+        sim.fact(rank), tool="cuda-gdb", runs_python=rank.number == 1
     )
     sim.run(6)
     (incident,) = sim.incidents()
@@ -366,3 +366,19 @@ def test_a_round_of_stacks_that_was_lost_does_not_delay_those_after_it() -> None
     assert [len(round_) for _, round_ in case.rounds][-1] == 1
     case.asked_round = 4
     assert not case.answered()
+
+
+def test_old_rounds_of_stacks_are_let_go() -> None:
+    sim = Sim()
+    sim.run(30)
+    sim.stick(2)
+    sim.run(10.5)
+    (case,) = sim.engine.book.cases.values()
+    assert case.rounds == []
+    began = sim.now
+    fact = sim.fact(sim.rank(2))
+    for number in range(1, 1000):
+        case.take_round(began + number, number, (fact,))
+    assert len(case.rounds) == 60
+    assert case.span() == 998
+    assert case.movement(fact.process) in ("stuck", "in-place")

@@ -31,12 +31,22 @@ def test_a_phase_has_its_built_in_budget_until_it_was_seen_twice() -> None:
 
 def test_what_ranks_do_at_one_time_is_one_occurrence_as_long_as_the_longest() -> None:
     book = PhaseBook()
-    for begun, ended in ((100.0, 105.0), (100.5, 104.0), (103.0, 223.0), (104.0, 110.0)):
-        book.take("checkpoint", begun, ended)
+    spans = ((100.0, 105.0), (100.5, 104.0), (103.0, 223.0), (104.0, 110.0))
+    for pid, (begun, ended) in enumerate(spans):
+        book.take("checkpoint", ProcessId("node", pid), begun, ended)
     assert book.usual("checkpoint") == 120.0
     assert book.budget("checkpoint") == 1800.0
-    book.take("checkpoint", 700.0, 730.0)
+    book.take("checkpoint", ProcessId("node", 0), 700.0, 730.0)
     assert book.budget("checkpoint") == 360.0
+
+
+def test_ranks_that_take_turns_in_a_phase_are_in_it_many_times() -> None:
+    book = PhaseBook()
+    for turn in range(4):
+        book.take("checkpoint", ProcessId("node", 0), 30.0 * turn, 30.0 * turn + 20.0)
+        book.take("checkpoint", ProcessId("node", 1), 30.0 * turn + 15.0, 30.0 * turn + 40.0)
+    assert book.usual("checkpoint") == 25.0
+    assert book.budget("checkpoint") == 75.0
 
 
 def test_one_checkpoint_of_many_ranks_narrows_nothing() -> None:

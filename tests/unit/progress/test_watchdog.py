@@ -1,5 +1,6 @@
 import faulthandler
 import os
+import threading
 
 import pytest
 
@@ -35,6 +36,24 @@ def test_nobody_sets_the_alarm_around_a_fork(folder, monkeypatch):
     assert calls == [1]
     watchdog.arm()
     assert calls == [1, 1]
+    watchdog.close()
+
+
+def test_a_fork_where_no_thread_can_be_started_does_not_stop_the_next(folder, monkeypatch):
+    watchdog = Watchdog(folder, "x.txt", delay=1000)
+
+    def refused(*_, **__):
+        raise RuntimeError("unable to start watchdog thread")
+
+    monkeypatch.setattr(faulthandler, "dump_traceback_later", refused)
+    watchdog.pause()
+    watchdog.resume()
+    next_fork = threading.Thread(target=watchdog.pause, daemon=True)
+    next_fork.start()
+    next_fork.join(10)
+    assert not next_fork.is_alive()
+    watchdog.resume()
+    monkeypatch.undo()
     watchdog.close()
 
 

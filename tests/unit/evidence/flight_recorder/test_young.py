@@ -70,6 +70,7 @@ def after(dumps: dict[int, bytes], age: float, interval: float, steps: int = 6) 
         (5.0, 4.0, False),
         (5.0, 6.0, True),
         (5.0, 600.0, True),
+        (1200.0, 600.0, True),
     ],
 )
 def test_a_wait_is_judged_by_how_often_its_call_is_made(

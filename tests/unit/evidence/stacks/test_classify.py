@@ -194,11 +194,12 @@ def test_the_gil_not_kept(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "runs"),
-    [("pyspy_native_ray_loop.txt", True), ("pyspy_native_gil_spin.txt", False),
-     ("pyspy_native_gil_sleep.txt", False), ("gdb_gil_sleep.txt", False),
-     ("pyspy_plain_gil_spin.txt", False)],
+    [("gdb_python_loop.txt", True), ("gdb_gil_any.txt", False), ("gdb_gil_pow.txt", False),
+     ("gdb_gil_sleep.txt", False), ("pyspy_native_gil_spin.txt", False),
+     # The same stack as that of ``any(repeat(0))``, which keeps the GIL.
+     ("pyspy_native_ray_loop.txt", False)],
 )  # fmt: skip
-def test_machine_code_tells_python_from_c(name: str, runs: bool) -> None:
+def test_a_debugger_tells_python_from_c(name: str, runs: bool) -> None:
     assert fact_of(f"single/{name}").runs_python is runs
 
 
