@@ -169,6 +169,9 @@ class ProcessTable:
 
 def _take(process: Process, own: Own) -> None:
     """Note what a process says of itself now."""
+    if not own.line and process.arguments:
+        # It is dying, its memory is gone: what it said before still tells whose exit this is.
+        return
     line = (own.line or b"").rstrip(b"\0").split(b"\0")
     arguments = tuple(part.decode("utf-8", "replace") for part in line)[:MAX_ARGUMENTS]
     exec_happened = process.program not in ("", own.program)

@@ -20,6 +20,7 @@ from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
 from ray_sentinel.model.progress import Exit, RankSnapshot
 from ray_sentinel.progress.ask import NoAnswerError, arm_watchdog
 from ray_sentinel.progress.attached import Attached
+from ray_sentinel.progress.beside import Beside
 from ray_sentinel.progress.departures import Departures, Followed
 from ray_sentinel.progress.discovery import Claim, Discovery, Found
 from ray_sentinel.progress.environment import RECORD_DIR_VARIABLE
@@ -77,6 +78,7 @@ class NodeWatch:
         self._table = ProcessTable(proc, self._memory)
         self.records = RecordReader(folders, proc=proc, monotonic=monotonic, now=now)
         self._discovery = Discovery()
+        self._beside = Beside(self._memory)
         self._states = StateReader(proc)
         self._stale = StaleRecords(self.records)
         self._ray = RayRanks(own_raylet, proc)
@@ -121,6 +123,7 @@ class NodeWatch:
             self._stale.problems,
             self._ray.problems,
             self._memory.problems,
+            self._beside.problems,
         )
         problems = tuple(problem for source in sources for problem in source)
         for source in sources:
@@ -179,11 +182,11 @@ class NodeWatch:
             for item in found
             if (folder := item.process.environ.get(RECORD_DIR_VARIABLE, ""))
         )
-        return [
+        return self._beside.ranks(
             item
             for item in found
             if not self._departures.has_ended(item.process.key) and self._owns(item.process)
-        ]
+        )
 
     def _owns(self, process: Process) -> bool:
         return self._owns_below(pid for pid, _ in process.lineage)

@@ -48,8 +48,7 @@ class RankDump(msgspec.Struct, kw_only=True):
 
 def read(rank: int, data: bytes) -> RankDump:
     """Parse one dump. Raises InputError where nothing of it can be used."""
-    raw = load(data)
-    return _reduce(rank, raw)
+    return _reduce(rank, load(data))
 
 
 def history(data: bytes) -> list[Entry]:
@@ -64,7 +63,8 @@ def history(data: bytes) -> list[Entry]:
 
 
 def _reduce(rank: int, raw: RawDump) -> RankDump:
-    rows, blind = modern(_entries(raw.data))
+    entries = _entries(raw.data)
+    rows, blind = modern(entries)
     open_rows, closed_rows = _split(rows)
     closed_batches = _closed_batches(rows) if open_rows else set()
     open_entries = [
@@ -82,6 +82,7 @@ def _reduce(rank: int, raw: RawDump) -> RankDump:
     pending = [entry for entry in folded if not entry.done]
     from_start = _from_start(rows) and not raw.problem
     first = next((number(row.get("record_id")) for row in rows), None)
+    problem = raw.problem or _damage(raw.data, len(entries))
     return RankDump(
         rank=rank,
         configs=read_configs(raw.data.get("pg_config")),
@@ -91,9 +92,9 @@ def _reduce(rank: int, raw: RawDump) -> RankDump:
         counts=_counts(rows) if from_start else {},
         from_start=from_start,
         first_record=first,
-        cut=bool(raw.problem),
+        cut=bool(problem),
         blind=blind,
-        problem=raw.problem,
+        problem=problem,
     )
 
 
@@ -101,7 +102,19 @@ def _entries(data: Mapping[str, Any]) -> list[Any]:
     rows = data.get("entries")
     if not isinstance(rows, list):
         return []
-    return rows if all(type(row) is dict for row in rows) else [r for r in rows if type(r) is dict]
+    if all(type(row) is dict and "profiling_name" in row for row in rows):
+        return rows
+    return [row for row in rows if type(row) is dict and "profiling_name" in row]
+
+
+def _damage(data: Mapping[str, Any], usable: int) -> str:
+    """What is wrong with the entries, for people; empty where nothing is."""
+    given = data.get("entries", [])
+    if not isinstance(given, list):
+        return f"holds a {type(given).__name__} where its entries belong; let the rank dump again"
+    if usable < len(given):
+        return f"has {len(given) - usable} entries that are no operations: the others were used"
+    return ""
 
 
 def _split(rows: list[Any]) -> tuple[list[tuple[int, Any]], Iterable[Any]]:

@@ -100,3 +100,18 @@ def test_broken_files_are_passed_over(tree):
     (broken / "stat").write_bytes(b"rubbish")
     (tree.root / "102").mkdir()
     assert set(ProcessTable(tree.root).refresh(0)) == {100}
+
+
+def test_a_young_process_that_is_dying_stays_what_it_was(tree):
+    table = ProcessTable(tree.root)
+    tree.uptime(1001)
+    tree.process(100, 1, "python", "train.py", environ=RANK, start=100_000)
+    table.refresh(0)
+    folder = tree.root / "100"
+    for name in ("cmdline", "environ"):
+        (folder / name).write_bytes(b"")
+    (folder / "exe").unlink()
+    process = table.refresh(0.5)[100]
+    assert not process.settled
+    assert process.interpreter
+    assert (process.title, process.environ) == ("python train.py", RANK)

@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.model.identity import Node
+from ray_sentinel.progress.beside import LOOKS
 from ray_sentinel.progress.identity import RankIdentity
 from ray_sentinel.progress.process_state import StateReader
 from ray_sentinel.progress.ray_workers import RayWorker
@@ -228,3 +229,50 @@ def test_records_that_a_living_process_has_let_go_of_are_not_held_open(tmp_path)
     assert watch.records._opened == 1
     writer.close()
     watch.close()
+
+
+def test_a_rank_that_dies_young_is_told_though_its_memory_goes_first(machine):
+    machine.tree.uptime(1.02)
+    machine.rank(101, 0)
+    watch = machine.watch()
+    watch.poll()
+    for name in ("cmdline", "environ"):
+        (machine.tree.root / "101" / name).write_bytes(b"")
+    (machine.tree.root / "101" / "exe").unlink()
+    watch.poll()
+    machine.tree.remove(101)
+    exits = [exit for _ in range(2) for exit in watch.poll()[1]]
+    assert [exit.rank.id.rank for exit in exits] == [0]
+
+
+TORCH = b"7f00-7f01 r-xp 0 08:01 5 /opt/torch/lib/libtorch_cpu.so\n"
+
+
+def test_a_side_car_with_the_rank_s_variables_is_no_rank(machine):
+    machine.rank(101, 0)
+    machine.rank(102, 0)
+    (machine.tree.root / "102" / "maps").write_bytes(TORCH)
+    watch = machine.watch()
+    assert seen(watch) == [(0, 102)]
+    assert watch.problems == ()
+    machine.tree.remove(102)
+    assert seen(watch) == []
+    # The one that takes its place loads its libraries only later.
+    machine.rank(103, 0)
+    assert seen(watch) == [(0, 103)]
+    (machine.tree.root / "101" / "maps").write_bytes(TORCH)
+    assert (0, 101) in seen(watch)
+
+
+def test_a_rank_that_is_there_twice_is_said_once(machine):
+    machine.rank(101, 0)
+    machine.rank(102, 0)
+    watch = machine.watch()
+    for _ in range(LOOKS - 1):
+        assert seen(watch) == [(0, 101), (0, 102)]
+    assert watch.problems == ()
+    seen(watch)
+    (problem,) = watch.problems
+    assert "rank 0 is there twice (pids 101 and 102): call attach(" in problem
+    seen(watch)
+    assert watch.problems == ()

@@ -119,3 +119,19 @@ def test_enqueued_above_completed_without_an_entry_is_evicted() -> None:
 @pytest.mark.parametrize("value", [2**64, -(10**400), str(10**30), "x", None, 1.5, True])
 def test_what_no_field_can_hold_is_no_number(value: object) -> None:
     assert number(value) is None
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        (b"5", "holds a int where its entries belong"),
+        (b"null", "holds a NoneType where"),
+        (b'{"a": 1}', "holds a dict where"),
+        (b"[1, 2, 3]", "has 3 entries that are no operations"),
+        (b"[{}]", "has 1 entries that are no operations"),
+    ],
+)
+def test_entries_that_are_none_are_a_problem(entries: bytes, said: str) -> None:
+    dump = read(1, b'{"version": {"a": 1}, "pg_config": [1, 2], "entries": ' + entries + b"}")
+    assert said in dump.problem
+    assert dump.cut
