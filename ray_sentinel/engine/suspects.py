@@ -135,6 +135,7 @@ def _from_stacks(case: Case, ledger: Ledger) -> None:
         for view in case.job.live
         if view.rank.id not in known and (fact := case.latest(view.rank.process)) is not None
     }
+    facts = _without_twins(case, facts)
     seen = scene(tuple(facts.values()), {process: case.movement(process) for process in facts})
     judgement = judge(seen)
     accused = {fact.process for fact in judgement.culprits}
@@ -153,6 +154,20 @@ def _from_stacks(case: Case, ledger: Ledger) -> None:
         if fact.process not in accused and called.get(number) != "collective-mismatch":
             ledger.add(fact.process, "stacks", f"rank {number} waits: {fact.label}", WAITS, number)
     _from_unreadable(case, ledger, facts, [fact.process for fact in seen.waiting])
+
+
+def _without_twins(case: Case, facts: dict[ProcessId, StackFact]) -> dict[ProcessId, StackFact]:
+    """``facts`` without processes that have a rank's number by their variables alone, as a side-car
+    has, where another of that number waits with its peers: nobody waits for those."""
+    ranks = {process: case.job.ranks[process].rank for process in facts}
+    waiting = {ranks[process].id.rank for process, fact in facts.items() if fact.waits_for_others}
+    return {
+        process: fact
+        for process, fact in facts.items()
+        if fact.waits_for_others
+        or ranks[process].source != "environ"
+        or ranks[process].id.rank not in waiting
+    }
 
 
 def _proven(case: Case) -> set[RankId]:

@@ -79,6 +79,8 @@ class SimRank:
     label: str = ""
     operation: str = ""
     frozen: bool = False
+    beside: bool = False
+    """No rank: a program that has one's variables, and for which nobody waits."""
 
 
 class Sim:
@@ -223,7 +225,7 @@ class Sim:
     def _live(self) -> None:
         """Ranks work; a step ends only when all have arrived at its end."""
         running = [rank for rank in self.ranks if not rank.exited]
-        free = all(not rank.stuck for rank in self.ranks) and not self.held
+        free = all(rank.beside or not rank.stuck for rank in self.ranks) and not self.held
         free = free and not any(rank.exited for rank in self.ranks)
         while free and self.now - self._done_at >= self.step_seconds:
             self._done_at += self.step_seconds

@@ -11,7 +11,7 @@ from ray_sentinel.engine.actions import TakeStacks
 from ray_sentinel.evidence.stacks.meanings import TASKLESS
 from ray_sentinel.model.recorder import RecorderCulprit, RecorderFacts
 from ray_sentinel.model.stacks import StackFact
-from tests.support.engine_sim import ATTACHED, Sim, SimRank
+from tests.support.engine_sim import ATTACHED, START, Sim, SimRank
 
 
 @ATTACHED
@@ -382,3 +382,17 @@ def test_old_rounds_of_stacks_are_let_go() -> None:
     assert len(case.rounds) == 60
     assert case.span() == 998
     assert case.movement(fact.process) in ("stuck", "in-place")
+
+
+@pytest.mark.parametrize("beside", [1, 2])
+def test_a_program_with_a_ranks_number_is_not_accused(beside: int) -> None:
+    sim = Sim(attached=False)
+    twin = SimRank(beside, sim.rank(beside).node, 2000, False, START, stuck=True, beside=True)
+    twin.where, twin.activity = ("<module> (side_car.py:9)",), "sleep"
+    sim.ranks.append(twin)
+    sim.run(30)
+    sim.stick(2)
+    sim.run(30)
+    assert set(sim.named()) == {2}
+    (incident,) = sim.incidents()
+    assert not any("rank 1 is" in item.text for item in incident.verdict.evidence)
