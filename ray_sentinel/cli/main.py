@@ -10,12 +10,13 @@ import os
 import pkgutil
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from types import ModuleType
 
 from ray_sentinel import __version__
 from ray_sentinel.cli import commands
 from ray_sentinel.cli.output import forgive, print_error
-from ray_sentinel.errors import SentinelError, UnreachableError
+from ray_sentinel.errors import SentinelError, UnreachableError, UsageError
 
 
 def command_modules() -> dict[str, str]:
@@ -60,6 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = build_parser(only).parse_args(arguments)
     as_json = bool(getattr(args, "json", False))
     try:
+        if only != "run":  # its words are another program's
+            _refuse_empty(arguments)
         code = int(args._run(args))
         _flush()
         return code
@@ -76,6 +79,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         where = f"{error.filename}: " if error.filename is not None else ""
         text = f"{where}{error.strerror or error}"
         return _failed(text, UnreachableError.exit_code, as_json=as_json)
+
+
+def _refuse_empty(arguments: Sequence[str]) -> None:
+    """An empty path would be the folder that we are in. Raises UsageError."""
+    for before, word in pairwise(arguments):
+        if not word and not before.startswith("-"):
+            raise UsageError("an argument is empty: is a variable of the shell not set?")
 
 
 def _failed(message: str, code: int, *, as_json: bool) -> int:

@@ -71,3 +71,12 @@ def test_a_full_disk_is_told_without_a_traceback(
     assert capsys.readouterr().err == (
         "ray-sentinel: /somewhere/report.md: No space left on device\n"
     )
+
+
+@pytest.mark.parametrize(
+    "words", [["triage", ""], ["diagnose", "", "--json"], ["explain", "stacks", ""]]
+)
+def test_an_empty_argument_is_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    said = capsys.readouterr()
+    assert "an argument is empty" in said.out + said.err
