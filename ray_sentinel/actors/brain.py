@@ -15,9 +15,9 @@ import msgspec
 from ray_sentinel.actors.handling import handled
 from ray_sentinel.actors.log_writer import LogWriter
 from ray_sentinel.clock import Clock
-from ray_sentinel.engine.actions import AnyAction
+from ray_sentinel.engine.actions import AnyAction, Publish
 from ray_sentinel.engine.engine import Engine
-from ray_sentinel.engine.events import AnyEvent
+from ray_sentinel.engine.events import AnyEvent, IncidentTold
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import JobStatus, State
 
@@ -56,8 +56,13 @@ class Brain:
             time = self._in_order(event.time)
             if time != event.time:
                 event = msgspec.structs.replace(event, time=time)
+            known = self._engine.incidents(everything=True)
+            memory = self._engine.remember() if self._writer.begins else None
             actions = self._handled(event)
-            number = self._writer.put(event, self._engine.incidents(everything=True))
+            number = self._writer.put(event, known, memory)
+            for action in actions:
+                if isinstance(action, Publish):
+                    self._writer.put(IncidentTold(time=time, incident=action.incident), known)
             # Under the lock, so that actions keep the order of their events; it only queues them.
             for action in actions:
                 self._act(action)

@@ -1,7 +1,7 @@
 """The engine's event log: every event as one line of JSON, in segments that are bounded.
 
-A segment's first line, the header, also holds the
-incidents that were known when it began, so that a replay can start at any segment. Full segments
+A segment's first line, the header, also holds what was known when it began, the incidents and what
+the engine remembers of the running jobs, so that a replay can start at any segment. Full segments
 are compressed; the oldest go first. Lines are written with one ``write`` each, so that after
 SIGKILL at most the last line is torn, and reading leaves a torn line out.
 """
@@ -21,6 +21,7 @@ import msgspec
 from ray_sentinel.engine.events import LOG_VERSION, AnyEvent
 from ray_sentinel.errors import InputError
 from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.memory import Memory
 
 log = logging.getLogger(__name__)
 
@@ -36,8 +37,12 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     version: int = LOG_VERSION
     started_at: float = 0.0
     after: int = 0
-    """The highest number of an incident that had been given away before this log began."""
+    """The highest number of an incident that had been given away before this segment, or, without a
+    memory, before the log began."""
     incidents: tuple[Incident, ...] = ()
+    memory: Memory | None = None
+    """Before the first event, and so are the incidents. Logs of older versions lack it; their
+    incidents are those after the first event."""
 
 
 _encoder = msgspec.json.Encoder()
@@ -66,27 +71,53 @@ class EventLog:
         self._after = after
         self._file = -1
         self._size = 0
+        self._remembers = False
+        """The segment began with a memory."""
         self._number = max((_number(path) for path in segments(folder)), default=0)
 
-    def append(self, event: AnyEvent, incidents: tuple[Incident, ...]) -> None:
-        """Write one event; ``incidents`` go into the header if a new segment begins with it.
+    @property
+    def begins(self) -> bool:
+        """The next memory is to begin a segment."""
+        return self._file < 0 or self._full or not self._remembers
+
+    @property
+    def _full(self) -> bool:
+        return self._size >= self._segment_bytes
+
+    def append(
+        self, event: AnyEvent, incidents: tuple[Incident, ...], memory: Memory | None = None
+    ) -> None:
+        """Write one event; the others go into the header if a new segment begins with it.
+
+        What began with a memory goes on until there is another, though it is full.
 
         Raises OSError (disk full, folder gone), or ValueError for text that UTF-8 cannot hold; the
         log can be used again afterwards.
         """
         line = _encoder.encode(event)
-        if self._file < 0 or self._size >= self._segment_bytes:
-            self._next_segment(event.time, incidents)
+        late = self._file < 0 or (self._full and not self._remembers)
+        if self.begins if memory is not None else late:
+            self._next_segment(event.time, incidents, memory)
         self._write(line)
 
-    def _next_segment(self, now: float, incidents: tuple[Incident, ...]) -> None:
+    def _next_segment(
+        self, now: float, incidents: tuple[Incident, ...], memory: Memory | None
+    ) -> None:
         self.close()
-        header = _encoder.encode(Header(started_at=now, after=self._after, incidents=incidents))
+        after = max(self._after, memory.after if memory is not None else 0)
+        begun = Header(started_at=now, after=after, incidents=incidents, memory=memory)
+        try:
+            header = _encoder.encode(begun)
+        except ValueError as error:
+            # A rank's text that UTF-8 cannot hold: the replay begins without.
+            log.warning("what is known of the jobs is not in the event log: %s", error)
+            header = _encoder.encode(msgspec.structs.replace(begun, memory=None))
         self._number += 1
         path = self.folder / f"{self._number:06d}{_SUFFIX}"
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o640)
-        self._size = 0
         self._write(header)
+        # Of its events alone: that of a large job is large.
+        self._size, self._remembers = 0, memory is not None
         self._pack_and_prune(path)
 
     def _write(self, line: bytes) -> None:

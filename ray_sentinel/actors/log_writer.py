@@ -12,6 +12,7 @@ from ray_sentinel.actors.eventlog import EventLog
 from ray_sentinel.clock import Clock
 from ray_sentinel.engine.events import AnyEvent
 from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.memory import Memory
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +22,9 @@ RETRY_SECONDS = 30.0
 """After the log could not be written."""
 _NO_JSON = (ValueError, TypeError, OverflowError, RecursionError)
 """What an event raises that JSON or UTF-8 cannot hold."""
+
+
+_Item = tuple[int, AnyEvent, tuple[Incident, ...], Memory | None]
 
 
 class LogWriter:
@@ -38,17 +42,31 @@ class LogWriter:
         self._log: EventLog | None = None
         self._retry_at = 0.0
         self._count = 0
-        self._queue: Queue[tuple[int, AnyEvent, tuple[Incident, ...]] | None] = Queue(MOST_WAITING)
+        self._begun = 0
+        """Number of the last event that came with a memory."""
+        self._queue: Queue[_Item | None] = Queue(MOST_WAITING)
         self._thread = threading.Thread(
             target=self._run, name="ray-sentinel-event-log", daemon=True
         )
         self._thread.start()
 
-    def put(self, event: AnyEvent, incidents: tuple[Incident, ...]) -> int:
-        """Take an event for writing; returns its number."""
+    @property
+    def begins(self) -> bool:
+        """A segment is to begin: ``put`` wants a memory. One that waits for the disk is enough."""
+        if self._folder is None or self.done < self._begun:
+            return False
+        if self._clock.monotonic() < self._retry_at:
+            return False
+        return self._log is None or self._log.begins
+
+    def put(
+        self, event: AnyEvent, incidents: tuple[Incident, ...], memory: Memory | None = None
+    ) -> int:
+        """Take an event for writing; returns its number. The others were known before it."""
         self._count += 1
         try:
-            self._queue.put_nowait((self._count, event, incidents))
+            self._queue.put_nowait((self._count, event, incidents, memory))
+            self._begun = self._count if memory is not None else self._begun
         except Full:
             self.problem = f"the event log does not keep up: {self._folder} is slow or hangs"
         return self._count
@@ -58,18 +76,20 @@ class LogWriter:
             item = self._queue.get()
             if item is None:
                 return
-            number, event, incidents = item
+            number, event, incidents, memory = item
             if self._clock.monotonic() >= self._retry_at:
-                self._write(event, incidents)
+                self._write(event, incidents, memory)
             self.done = number
 
-    def _write(self, event: AnyEvent, incidents: tuple[Incident, ...]) -> None:
+    def _write(
+        self, event: AnyEvent, incidents: tuple[Incident, ...], memory: Memory | None
+    ) -> None:
         if self._folder is None:
             return
         try:
             if self._log is None:
                 self._log = EventLog(self._folder, max_bytes=self._max_bytes, after=self._after)
-            self._log.append(event, incidents)
+            self._log.append(event, incidents, memory)
             self.problem = self._lost
         except OSError as error:
             self._retry_at = self._clock.monotonic() + RETRY_SECONDS

@@ -1,12 +1,15 @@
 """A restarted coordinator's engine: as it was, from the event log.
 
 The log is replayed into a fresh engine, from the newest segment that began without an open
-incident. What the engine had asked for and not yet been given is asked for again.
+incident; that segment's header says what was known of the jobs by then. Incidents are as they were
+told, whatever the replay makes of them. What open cases had asked for and not yet been given is
+asked for again.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +18,13 @@ from ray_sentinel.actors.handling import handled
 from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import AnyAction, AskRecorder, Capture, TakeStacks
 from ray_sentinel.engine.engine import Engine
-from ray_sentinel.engine.events import AnyEvent, CaptureDone, RecorderExplained, StacksTaken
+from ray_sentinel.engine.events import (
+    AnyEvent,
+    CaptureDone,
+    IncidentTold,
+    RecorderExplained,
+    StacksTaken,
+)
 from ray_sentinel.engine.table import OPEN
 from ray_sentinel.errors import InputError
 
@@ -25,6 +34,7 @@ MOST_SEGMENTS = 8
 """About a minute of replay at worst."""
 
 Key = tuple[str, str, int]
+Segment = tuple[Header, list[AnyEvent]]
 
 
 class Restored(NamedTuple):
@@ -45,37 +55,60 @@ def restore(folder: Path | None, config: Config, taken: int = 0) -> Restored:
     ``taken`` is the highest number of an incident of others who share our place for files: a log
     that was begun knows its own. Raises ConfigError where the rules' settings are wrong.
     """
-    begun, events = _recent(folder) if folder is not None else (None, [])
-    header = begun or Header(after=taken)
+    found = _recent(folder) if folder is not None else []
+    header = found[0][0] if found else Header(after=taken)
     known = tuple(incident for incident in header.incidents if incident.state not in OPEN)
     after = header.after
     if len(known) < len(header.incidents):
         # The beginning of an open incident is lost: the replay does not make it anew.
         after = max(after, *(int(i.id) for i in header.incidents if i.id.isdecimal()))
     engine = Engine(config, known, after)
+    if header.memory is not None:
+        engine.recall(header.memory, header.started_at)
     open_actions: dict[Key, AnyAction] = {}
-    for event in events:
+    for event in _replayed(engine, found):
         if answered := _answers(event):
             open_actions.pop(answered, None)
         for action in handled(engine, event)[0]:
             if asked := _asks(action):
                 open_actions[asked] = action
-    return Restored(engine, list(open_actions.values()), len(events), after)
+    engine.book.skip(taken)
+    pending = [action for key, action in open_actions.items() if _wanted(engine, key)]
+    return Restored(engine, pending, sum(len(events) for _, events in found), after)
 
 
-def _recent(folder: Path) -> tuple[Header | None, list[AnyEvent]]:
-    header: Header | None = None
-    events: list[AnyEvent] = []
+def _replayed(engine: Engine, found: list[Segment]) -> Iterator[AnyEvent]:
+    """All events, each segment's after what its header says."""
+    for header, events in found:
+        if header.memory is not None:
+            for incident in header.incidents:
+                if incident.confirmed_at is not None:
+                    yield IncidentTold(time=header.started_at, incident=incident)
+            engine.book.skip(header.memory.after)
+        yield from events
+
+
+def _wanted(engine: Engine, key: Key) -> bool:
+    """Whether its case is still open and has not asked for later stacks since."""
+    what, incident, number = key
+    case = engine.book.cases.get(incident)
+    return case is not None and (what != "stacks" or number == case.asked_round)
+
+
+def _recent(folder: Path) -> list[Segment]:
+    found: list[Segment] = []
     for path in reversed(segments(folder)[-MOST_SEGMENTS:]):
         try:
-            header, older = read_segment(path)
+            segment = read_segment(path)
         except InputError as error:
-            log.warning("an older part of the event log is lost: %s", error)
+            log.warning("a part of the event log is lost: %s", error)
+            if not found:
+                continue  # killed while it began: nothing was in it
             break
-        events = [*older, *events]
-        if not any(incident.state in OPEN for incident in header.incidents):
+        found.insert(0, segment)
+        if not any(incident.state in OPEN for incident in segment[0].incidents):
             break
-    return header, events
+    return found
 
 
 def _asks(action: AnyAction) -> Key | None:

@@ -35,6 +35,10 @@ class Attempts:
         identity = msgspec.structs.replace(rank.id, attempt=attempt)
         return msgspec.structs.replace(rank, id=identity)
 
+    def recall(self, job: JobView) -> None:
+        """A job's processes are of its attempt, whatever they are told."""
+        self._found |= dict.fromkeys(job.ranks, job.attempt)
+
     def join(self, attempts: Iterable[JobView]) -> list[JobView]:
         """Bring together what is one attempt; returns those of one job that are left empty."""
         # Each snapshot comes here: cheap for jobs of one attempt, and for attempts that have ended.

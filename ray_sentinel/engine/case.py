@@ -83,6 +83,11 @@ class Case:
             processes={str(view.rank.id.rank): view.rank.process for view in views},
         )
 
+    def recall_captures(self) -> None:
+        """As its incident tells; what was confirmed and not captured is due for it."""
+        captured = [step.at for step in self.incident.history if step.state == "captured"]
+        self.captures, self.captured_at = len(captured), max(captured, default=float("-inf"))
+
     def take_round(self, at: float, number: int, facts: tuple[StackFact, ...]) -> None:
         """Stacks have come; rounds come in order, a late one is dropped."""
         if number > self.last_round:

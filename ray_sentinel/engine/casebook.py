@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from ray_sentinel.engine.case import OURSELVES, Case
 from ray_sentinel.engine.jobs import JobView
@@ -15,6 +15,8 @@ KEPT_INCIDENTS = 1000
 """In memory; the oldest that are over go first."""
 ASKED = "user.dump"
 REQUESTS_RULE = "stall.requests"
+GONE_SECONDS = 60.0
+"""After which the job of an incident that was told, and that nobody sees, has ended."""
 
 Key = tuple[str, int, str]
 """Job, attempt, rule."""
@@ -31,15 +33,18 @@ class CaseBook:
         self._answered: dict[Key, JobView] = {}
         """Findings that have had their incident, until they are no longer made."""
         known = [int(key) for key in self.incidents if key.isdecimal()]
-        self._number = max((after, *known))
+        self.number = max((after, *known))
+        """The highest that was given away."""
+        self._told: dict[str, tuple[Incident, float]] = {}
+        """Open incidents that were told, and that have no case here; and since when that is so."""
 
     def open(
         self, finding: Finding, job: JobView, now: float, slowed: StragglerStatus | None = None
     ) -> Case:
         """A new incident, suspected, and its case. ``slowed``: who slowed the job down before."""
-        self._number += 1
+        self.number += 1
         incident = Incident(
-            id=f"{self._number:04d}",
+            id=f"{self.number:04d}",
             job=job.job,
             attempt=job.attempt,
             kind=finding.kind,
@@ -58,6 +63,62 @@ class CaseBook:
         case.findings[finding.rule] = finding
         self.incidents[incident.id] = incident
         return case
+
+    def skip(self, number: int) -> None:
+        """New incidents have higher numbers than this."""
+        self.number = max(self.number, number)
+
+    def record(self, incident: Incident, now: float) -> None:
+        """An incident was made known like this; what a replay makes of it counts less."""
+        if incident.id.isdecimal():
+            self.skip(int(incident.id))
+        self._told.pop(incident.id, None)
+        case = self.cases.get(incident.id)
+        self.incidents[incident.id] = incident
+        if case is not None:
+            case.incident = incident
+            if incident.state not in OPEN:
+                self._close(case)
+            elif not case.captures:
+                case.recall_captures()
+        elif incident.state in OPEN:
+            self._told[incident.id] = (incident, now)
+
+    def reopen(self, jobs: Mapping[tuple[str, int], JobView], now: float) -> None:
+        """Go on with incidents that were told, and that this replay did not find by itself."""
+        for incident, since in list(self._told.values()):
+            job = jobs.get((incident.job, incident.attempt))
+            if job is not None:
+                self._reopen(incident, job, now)
+            elif now - since > GONE_SECONDS:
+                self.incidents[incident.id] = advance(
+                    incident, "resolved", now, "the job has ended"
+                )
+            else:
+                continue
+            del self._told[incident.id]
+
+    def _reopen(self, incident: Incident, job: JobView, now: float) -> None:
+        finding = Finding(
+            rule=incident.rule,
+            job=incident.job,
+            attempt=incident.attempt,
+            kind=incident.kind,
+            severity=incident.severity,
+            summary=incident.summary,
+            suspects=incident.suspects,
+        )
+        other = self.case_for(finding, job)
+        if other is not None:
+            # Another number for the same.
+            told = other.incident.state != "suspected"
+            end = self.resolve if told else self.drop
+            end(other, f"it is incident {incident.id}", now)
+        case = Case(incident, job, incident.suspected_at, hard=False)
+        case.findings[finding.rule] = finding
+        case.recall_captures()
+        self.cases[incident.id] = case
+        self._answered[case.key(finding.rule)] = job
 
     def keep(self, case: Case, incident: Incident) -> None:
         """The case's incident has changed."""
@@ -78,6 +139,9 @@ class CaseBook:
     def resolve(self, case: Case, why: str, now: float) -> None:
         """It is over."""
         self.keep(case, advance(case.incident, "resolved", now, why))
+        self._close(case)
+
+    def _close(self, case: Case) -> None:
         del self.cases[case.incident.id]
         if not case.about_ourselves:
             case.job.exits.forgive()

@@ -14,6 +14,7 @@ from ray_sentinel.engine.phases import PhaseBook
 from ray_sentinel.engine.scalars import Scalars
 from ray_sentinel.engine.telemetry import Telemetry
 from ray_sentinel.model.identity import Node
+from ray_sentinel.model.memory import Memory, NodeMemory
 from ray_sentinel.model.progress import Exit, RankSnapshot, Snapshot
 
 LOST_SECONDS = 60.0
@@ -43,6 +44,28 @@ class NodeView:
         self.alive: bool | None = None
         self.offset = 0.0
         """The coordinator's clock minus the node's, transit included: the least seen lately."""
+
+    def remember(self) -> NodeMemory:
+        """What ``recall`` takes."""
+        return NodeMemory(
+            node=self.node,
+            joined_at=self.joined_at,
+            seen_at=self.seen_at,
+            leaving_since=self.leaving_since,
+            left_at=self.left_at,
+            expected_leave=self.expected_leave,
+            leave_reason=self.leave_reason,
+            offset=self.offset,
+        )
+
+    @classmethod
+    def recall(cls, memory: NodeMemory) -> NodeView:
+        """The node as it was."""
+        view = cls(memory.node, memory.joined_at)
+        view.seen_at, view.offset = memory.seen_at, memory.offset
+        view.leaving_since, view.left_at = memory.leaving_since, memory.left_at
+        view.expected_leave, view.leave_reason = memory.expected_leave, memory.leave_reason
+        return view
 
     def take(self, snapshot: Snapshot, now: float) -> None:
         """A snapshot has come at ``now``."""
@@ -175,6 +198,24 @@ class ClusterView:
         """Take over what earlier runs of jobs have shown of their phases: job → phase → seconds."""
         for job, learned in phases.items():
             self._book(job).recall(learned)
+
+    def remember(self, after: int) -> Memory:
+        """What ``recall_all`` takes."""
+        return Memory(
+            after=after,
+            phases=self.learned(),
+            nodes=tuple(node.remember() for node in self.nodes.values()),
+            jobs=tuple(job.remember() for job in self.jobs.values()),
+        )
+
+    def recall_all(self, memory: Memory) -> None:
+        """Become as the cluster was."""
+        self.recall(memory.phases)
+        self.nodes = {known.node.id: NodeView.recall(known) for known in memory.nodes}
+        for known in memory.jobs:
+            job = self._job(known.job, known.attempt, known.first_seen)
+            job.recall(known)
+            self._attempts.recall(job)
 
     def learned(self) -> dict[str, dict[str, tuple[float, ...]]]:
         """What is known of every job's phases, in the form that ``recall`` takes."""

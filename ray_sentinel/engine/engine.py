@@ -30,6 +30,7 @@ from ray_sentinel.engine.events import (
     AnyEvent,
     CaptureDone,
     DumpAsked,
+    IncidentTold,
     NodeDraining,
     NodeJoined,
     NodeLeft,
@@ -50,6 +51,7 @@ from ray_sentinel.engine.straggling import StragglerWatch
 from ray_sentinel.engine.table import advance
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.incident import Finding, Incident
+from ray_sentinel.model.memory import Memory
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.model.status import JobStatus, State
 
@@ -104,7 +106,19 @@ class Engine:
                 return self._dump(event, now)
             case PhasesRecalled():
                 self.view.recall(event.phases)
+            case IncidentTold():
+                self.book.record(event.incident, now)
         return []
+
+    def remember(self) -> Memory:
+        """What ``recall`` takes: it begins a segment of the log, from which a replay can start."""
+        return self.view.remember(self.book.number)
+
+    def recall(self, memory: Memory, now: float) -> None:
+        """Take over what another engine knew by ``now``, before any event."""
+        self._now = now
+        self.book.skip(memory.after)
+        self.view.recall_all(memory)
 
     def _explained(self, event: RecorderExplained | RasExplained, now: float) -> None:
         case = self.book.cases.get(event.incident)
@@ -145,6 +159,7 @@ class Engine:
     def _tick(self, now: float) -> list[AnyAction]:
         self.view.advance(now)
         note_departed(self.view)
+        self.book.reopen(self.view.jobs, now)
         actions: list[AnyAction] = [*self._probes(now)]
         found: set[tuple[str, int, str]] = set()
         for rule in self._rules:

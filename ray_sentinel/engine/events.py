@@ -10,6 +10,7 @@ from __future__ import annotations
 import msgspec
 
 from ray_sentinel.model.identity import Node
+from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.progress import Snapshot
 from ray_sentinel.model.ras import RasFacts
 from ray_sentinel.model.recorder import RecorderFacts
@@ -121,6 +122,13 @@ class DumpAsked(EngineEvent, frozen=True, tag="dump_asked"):
     why: str = "asked by hand"
 
 
+class IncidentTold(EngineEvent, frozen=True, tag="incident"):
+    """What an incident was when it was made known. Only a log holds it, after the event that led
+    to it: a replay takes what was told as it was told."""
+
+    incident: Incident
+
+
 AnyEvent = (
     SnapshotReceived
     | Tick
@@ -135,4 +143,5 @@ AnyEvent = (
     | CaptureDone
     | DumpAsked
     | PhasesRecalled
+    | IncidentTold
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 import msgspec
 
@@ -14,9 +14,14 @@ from ray_sentinel.model.progress import Exit
 class JobExits:
     """Exits since the job's last incident. Times are the coordinator's, in Unix seconds."""
 
-    def __init__(self) -> None:
-        self._since: list[tuple[float, Exit]] = []
-        self._told: dict[ProcessId, float] = {}
+    def __init__(
+        self,
+        since: Iterable[tuple[float, Exit]] = (),
+        told: Iterable[tuple[ProcessId, float]] = (),
+    ) -> None:
+        """What another one knew: what it gave when iterated, and its ``told``."""
+        self._since = list(since)
+        self._told = dict(told)
         """Processes whose exit was told, and when they ended: also before the last incident."""
 
     def __len__(self) -> int:
@@ -25,6 +30,11 @@ class JobExits:
     def __iter__(self) -> Iterator[tuple[float, Exit]]:
         """(time, exit), the first that ended first."""
         return iter(self._since)
+
+    @property
+    def told(self) -> tuple[tuple[ProcessId, float], ...]:
+        """The processes whose exit is known, also before the last incident, and when they ended."""
+        return tuple(self._told.items())
 
     def take(self, exit_: Exit, at: float) -> bool:
         """A process ended at ``at``. Returns False where that is known already."""

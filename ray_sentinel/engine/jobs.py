@@ -12,6 +12,7 @@ from ray_sentinel.engine.pace import Pace
 from ray_sentinel.engine.phases import JOINING, STARTING, TRAINING, PhaseBook, infer, phase_of
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.model.identity import ProcessId, RankId
+from ray_sentinel.model.memory import JobMemory
 from ray_sentinel.model.progress import Exit, RankSnapshot
 from ray_sentinel.model.stacks import StackFact
 
@@ -108,6 +109,43 @@ class JobView:
             ended = view.update(snapshot, at, node_time, disturbed=disturbed)
             self._learn(ended, view.steps_recorded)
         self._note_phase(process, view, at)
+
+    def remember(self) -> JobMemory:
+        """What ``recall`` takes."""
+        look = not self._started()
+        return JobMemory(
+            job=self.job,
+            attempt=self.attempt,
+            first_seen=self.first_seen,
+            last_moved=self._last_moved,
+            busy_seconds=self.busy_seconds,
+            has_trained=self.has_trained,
+            complete_since=self.complete_since,
+            disturbed_until=self.disturbed_until,
+            steps_recorded=self._steps_recorded,
+            pace=self.pace.recent,
+            gaps=self.gaps.recent,
+            ended_at=self.ended_at,
+            exits=tuple(self.exits),
+            exits_told=self.exits.told,
+            ranks=tuple(view.remember(look=look) for view in self.ranks.values()),
+        )
+
+    def recall(self, memory: JobMemory) -> None:
+        """Become as the job was."""
+        self._last_moved = memory.last_moved
+        self.busy_seconds, self.has_trained = memory.busy_seconds, memory.has_trained
+        self.complete_since, self.ended_at = memory.complete_since, memory.ended_at
+        self.exits = JobExits(memory.exits, memory.exits_told)
+        self.disturbed_until = memory.disturbed_until
+        self._steps_recorded = memory.steps_recorded
+        for pace, durations in ((self.pace, memory.pace), (self.gaps, memory.gaps)):
+            for seconds in durations:
+                pace.add(seconds)
+        for rank in memory.ranks:
+            process = rank.snapshot.rank.process
+            view = self.ranks[process] = RankView.recall(rank)
+            self._note_phase(process, view, view.seen_at)
 
     def _learn(self, ended: list[float], recorded: int) -> None:
         """A step of the job ends once, though each of its ranks tells of it: the first counts."""
@@ -253,8 +291,10 @@ class JobView:
 
     def joins(self) -> bool:
         """Most of its ranks were seen to wait for others to join, and have not got on since."""
-        started = self.has_trained or len(self.pace) > 0
-        return not started and self.seen_phase() == JOINING
+        return not self._started() and self.seen_phase() == JOINING
+
+    def _started(self) -> bool:
+        return self.has_trained or len(self.pace) > 0
 
     def may_join(self) -> bool:
         """It seems to train, but may as well wait for ranks to join: only stacks tell."""

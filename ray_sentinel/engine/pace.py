@@ -23,6 +23,11 @@ class Pace:
     def __len__(self) -> int:
         return len(self._recent)
 
+    @property
+    def recent(self) -> tuple[float, ...]:
+        """The durations that are remembered, the newest last."""
+        return tuple(self._recent)
+
     def add(self, seconds: float) -> None:
         """Remember one duration; the oldest of more than 512 is forgotten."""
         if len(self._recent) == MEMORY:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import statistics
 from collections import deque
 
+import msgspec
+
 from ray_sentinel.engine.exits import is_abnormal
 from ray_sentinel.evidence.stacks.compare import function_of
+from ray_sentinel.model.memory import RankMemory
 from ray_sentinel.model.progress import Exit, ProcessState, Progress, RankSnapshot
 from ray_sentinel.model.stacks import StackFact
 
@@ -82,6 +85,39 @@ class RankView:
         """The last stacks of it, oldest first; ``at`` on the coordinator's clock."""
         if (progress := snapshot.progress) is not None and (age := self._age(progress)) is not None:
             self.moved_at = self.advanced_at = at - age
+
+    def remember(self, *, look: bool) -> RankMemory:
+        """What ``recall`` takes; with its last stacks where ``look``."""
+        return RankMemory(
+            snapshot=msgspec.structs.replace(self.snapshot, rank=self.rank),
+            node=self.node,
+            node_time=self.node_time,
+            seen_at=self.seen_at,
+            first_seen=self.first_seen,
+            moved_at=self.moved_at,
+            advanced_at=self.advanced_at,
+            data_at=self.data_at,
+            states=dict(self.state_since),
+            exit=self.exit,
+            exited_at=self.exited_at,
+            gone_at=self.gone_at,
+            lost=self.lost,
+            look=self.looks[-1] if look and self.looks else None,
+        )
+
+    @classmethod
+    def recall(cls, memory: RankMemory) -> RankView:
+        """The rank as it was."""
+        view = cls(memory.snapshot, memory.node, memory.seen_at, memory.node_time)
+        view.first_seen = memory.first_seen
+        view.moved_at, view.advanced_at = memory.moved_at, memory.advanced_at
+        view.data_at = memory.data_at
+        view.exit, view.exited_at = memory.exit, memory.exited_at
+        view.gone_at, view.lost = memory.gone_at, memory.lost
+        view.state_since = dict(memory.states)
+        if memory.look is not None:
+            view.looks.append(memory.look)
+        return view
 
     @property
     def alive(self) -> bool:

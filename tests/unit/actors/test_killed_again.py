@@ -1,0 +1,258 @@
+"""A coordinator that is killed again and again, and one that is killed after its log's segment was
+full: incidents, their numbers and what was learned stay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ray_sentinel.actors.brain import Brain
+from ray_sentinel.actors.eventlog import EventLog, read_segment, segments
+from ray_sentinel.actors.recovery import Restored, restore
+from ray_sentinel.clock import FakeClock
+from ray_sentinel.config import Config
+from ray_sentinel.engine.actions import AnyAction, Capture
+from ray_sentinel.engine.engine import Engine
+from ray_sentinel.engine.events import AnyEvent, Tick
+from ray_sentinel.model.incident import Incident
+from tests.support.engine_sim import ATTACHED, Sim
+
+
+class Killed(Sim):
+    """A simulated job whose coordinator has an event log, and can be killed."""
+
+    def __init__(self, folder: Path, attached: bool = True) -> None:
+        super().__init__(attached=attached)
+        self.folder = folder
+        self.brain = self._begin(self.engine, 0)
+
+    def _begin(self, engine: Engine, after: int) -> Brain:
+        return Brain(engine, FakeClock(self.now), self._act, self.folder, 1 << 30, after)
+
+    def _act(self, action: AnyAction) -> None:
+        self.actions.append(action)
+        self._answer(action)
+
+    def feed(self, event: AnyEvent) -> None:
+        self.brain.feed(event)
+
+    def kill(self, taken: int = 0) -> Restored:
+        """What it had asked for is lost; the next one replays the log."""
+        self.brain.close()
+        self.pending.clear()
+        restored = restore(self.folder, Config(), taken)
+        self.engine = restored.engine
+        self.brain = self._begin(restored.engine, restored.after)
+        for action in restored.pending:
+            self._act(action)
+        return restored
+
+    def full(self) -> None:
+        """The segment is full, as if its jobs were large."""
+        self.brain.close()
+        self.brain = self._begin(self.engine, 0)
+
+
+def the_incident(sim: Sim) -> Incident:
+    (incident,) = sim.incidents()
+    return incident
+
+
+@ATTACHED
+def test_killed_before_and_after_the_incident(tmp_path: Path, attached: bool) -> None:
+    sim = Killed(tmp_path, attached)
+    sim.run(60)
+    sim.stick(2)
+    sim.run(4)
+    sim.kill()
+    assert sim.incidents() == ()
+    sim.run(30)
+    told = the_incident(sim)
+    assert (told.id, told.state) == ("0001", "explained")
+    for _ in range(3):
+        assert sim.kill().pending == []
+        assert sim.incidents() == (told,)
+        assert sim.engine.status(sim.now)[0] != "healthy"
+        sim.run(20)
+    assert sim.incidents() == (told,)
+    assert sim.named() == [2]
+
+
+@ATTACHED
+def test_killed_at_once_after_a_restart_that_saw_nothing(tmp_path: Path, attached: bool) -> None:
+    sim = Killed(tmp_path, attached)
+    sim.run(60)
+    learned = sim.engine.view.jobs["job", 0].patience()
+    sim.stick(2)
+    sim.run(1)
+    for _ in range(3):
+        sim.kill()
+        sim.feed(Tick(time=sim.now))
+    job = sim.engine.view.jobs["job", 0]
+    assert (job.phase(), job.patience()) == ("train", learned)
+    sim.run(25)
+    assert (the_incident(sim).id, sim.named()) == ("0001", [2])
+
+
+@ATTACHED
+def test_killed_after_the_segment_was_full(tmp_path: Path, attached: bool) -> None:
+    sim = Killed(tmp_path, attached)
+    sim.run(60)
+    before = sim.engine.view.jobs["job", 0]
+    sim.stick(2)
+    sim.run(2)
+    sim.full()
+    sim.run(2)
+    restored = sim.kill()
+    assert restored.events < 100, "the replay began at the newest segment"
+    after = sim.engine.view.jobs["job", 0]
+    assert after.phase() == "train"
+    assert after.silence(sim.now) == before.silence(sim.now)
+    assert after.patience() == before.patience()
+    assert after.first_seen == before.first_seen
+    sim.run(25)
+    assert (the_incident(sim).id, sim.named()) == ("0001", [2])
+
+
+@ATTACHED
+def test_what_was_resolved_stays_resolved(tmp_path: Path, attached: bool) -> None:
+    sim = Killed(tmp_path, attached)
+    sim.run(60)
+    sim.kill()
+    sim.run(1)
+    sim.stick(2)
+    sim.run(30)
+    assert the_incident(sim).state == "explained"
+    sim.rank(2).stuck = False
+    sim._done_at = sim.now
+    sim.run(15)
+    told = the_incident(sim)
+    assert told.state == "resolved"
+    for _ in range(3):
+        assert sim.kill().pending == []
+        assert sim.incidents() == (told,)
+        sim.run(2)
+    assert sim.incidents() == (told,)
+    sim.stick(3)
+    sim.run(30)
+    assert [incident.id for incident in sim.incidents()] == ["0001", "0002"]
+
+
+def test_all_that_ended_is_known(tmp_path: Path) -> None:
+    sim = Killed(tmp_path)
+    sim.run(60)
+    sim.end(0, code=0)
+    sim.run(1)
+    sim.full()
+    sim.run(2)
+    before = sim.engine.view.jobs["job", 0]
+    sim.kill()
+    after = sim.engine.view.jobs["job", 0]
+    assert after.ranks.keys() == before.ranks.keys()
+    assert list(after.exits) == list(before.exits)
+    assert after.exits.told == before.exits.told != ()
+    assert after.remember() == before.remember()
+
+
+def test_an_open_incident_outlives_the_segments_in_which_it_began(tmp_path: Path) -> None:
+    sim = Killed(tmp_path)
+    sim.run(60)
+    sim.stick(2)
+    sim.run(30)
+    told = the_incident(sim)
+    sim.full()
+    sim.run(10)
+    sim.brain.close()
+    for path in segments(tmp_path)[:-1]:
+        path.unlink()
+    sim.kill()
+    sim.run(10)
+    assert sim.incidents() == (told,)
+    assert sim.engine.status(sim.now)[0] != "healthy"
+    sim.rank(2).stuck = False
+    sim._done_at = sim.now
+    sim.run(10)
+    assert the_incident(sim).state == "resolved"
+
+
+def test_what_a_replay_makes_of_an_incident_counts_less_than_what_was_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sim = Killed(tmp_path)
+    sim.run(60)
+    sim.stick(2)
+    sim.run(30)
+    told = the_incident(sim)
+    # A rule that finds nothing any more, as after an update.
+    with monkeypatch.context() as patch:
+        patch.setattr("ray_sentinel.engine.engine.Engine._found", lambda *_: [])
+        sim.kill()
+        assert sim.incidents() == (told,)
+    sim.run(20)
+    assert sim.incidents() == (told,)
+
+
+def test_what_was_confirmed_and_not_captured_is_captured(tmp_path: Path) -> None:
+    sim = Killed(tmp_path)
+    sim.run(60)
+    sim.stick(2)
+    while not any(isinstance(action, Capture) for action in sim.actions):
+        sim.run(0.5)
+    told = the_incident(sim)
+    assert told.state == "confirmed"
+    assert [type(action) for action in sim.kill().pending] == [Capture]
+    sim.run(5)
+    assert (the_incident(sim).id, the_incident(sim).state) == (told.id, "explained")
+
+
+def test_a_number_that_is_on_a_bundle_is_not_given_again(tmp_path: Path) -> None:
+    sim = Killed(tmp_path)
+    sim.run(60)
+    sim.kill(taken=22)
+    sim.stick(2)
+    sim.run(30)
+    assert the_incident(sim).id == "0023"
+    sim.kill(taken=23)
+    assert the_incident(sim).id == "0023"
+
+
+def test_a_header_that_was_torn_costs_nothing(tmp_path: Path) -> None:
+    sim = Killed(tmp_path)
+    sim.run(60)
+    sim.stick(2)
+    sim.run(30)
+    told = the_incident(sim)
+    sim.brain.close()
+    number = len(segments(tmp_path)) + 1
+    (tmp_path / f"{number:06d}.jsonl").write_bytes(b'{"log":"ray_sentinel events","ver')
+    sim.kill()
+    assert sim.incidents() == (told,)
+
+
+def test_a_memory_that_cannot_be_written_costs_itself_alone(tmp_path: Path) -> None:
+    sim = Killed(tmp_path)
+    sim.rank(1).phase = "\udcff"
+    sim.run(10)
+    sim.full()
+    sim.run(10)
+    sim.brain.close()
+    found = [read_segment(path) for path in segments(tmp_path)]
+    assert [header.memory is None for header, _ in found] == [False, True]
+    assert all(len(events) > 20 for _, events in found)
+
+
+def test_a_log_without_memories_is_read(tmp_path: Path) -> None:
+    sim = Sim()
+    sim.run(60)
+    sim.stick(2)
+    sim.run(30)
+    log = EventLog(tmp_path)
+    for event in sim.log:
+        log.append(event, ())
+    log.close()
+    (path,) = segments(tmp_path)
+    header, *lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(header.replace(b',"memory":null', b"") + b"".join(lines))
+    assert read_segment(path)[0].memory is None
+    assert restore(tmp_path, Config()).engine.incidents() == sim.incidents()
