@@ -95,8 +95,8 @@ class EventLog:
         log can be used again afterwards.
         """
         line = _encoder.encode(event)
-        late = self._file < 0 or (self._full and not self._remembers)
-        if self.begins if memory is not None else late:
+        must = self._file < 0 or (self._full and not self._remembers)
+        if must or (memory is not None and self.begins):
             self._next_segment(event.time, incidents, memory)
         self._write(line)
 

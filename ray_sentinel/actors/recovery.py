@@ -52,8 +52,8 @@ class Restored(NamedTuple):
 def restore(folder: Path | None, config: Config, taken: int = 0) -> Restored:
     """The engine after the log in ``folder``; a fresh one where there is none.
 
-    ``taken`` is the highest number of an incident of others who share our place for files: a log
-    that was begun knows its own. Raises ConfigError where the rules' settings are wrong.
+    ``taken`` is the highest number of an incident whose files lie in our place, ours or of others
+    who share it: no new one gets it. Raises ConfigError where the rules' settings are wrong.
     """
     found = _recent(folder) if folder is not None else []
     header = found[0][0] if found else Header(after=taken)

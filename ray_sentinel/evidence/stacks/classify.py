@@ -70,7 +70,7 @@ def classify(trace: StackTrace, reader: Reader | None = None, tid: int | None = 
         holds_gil=thread.holds_gil,
         gil_waiters=waiters,
         keeps_gil=_keeps_gil(thread, reading, waiters),
-        runs_python=is_eval_loop(thread.frames[0]),
+        runs_python=any(map(is_eval_loop, thread.frames[:1])),
     )
     return _with_device(fact)
 

@@ -12,7 +12,7 @@ from ray_sentinel.evidence.stacks.names import plain
 from ray_sentinel.evidence.stacks.reading import operation_name
 from ray_sentinel.evidence.stacks.scene import fault_kind
 from ray_sentinel.model.identity import ProcessId
-from ray_sentinel.model.stacks import StackFact, StackTrace
+from ray_sentinel.model.stacks import StackFact, StackTrace, ThreadStack
 from tests.support.stack_lines import PROCESS, main_fact, thread
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "stacks"
@@ -354,3 +354,11 @@ def test_importing_a_compiler_is_not_compiling() -> None:
         "<module> train.py:3",
     )
     assert (found.activity, found.label) == ("startup", "importing a module")
+
+
+def test_a_tool_that_read_no_frame_of_the_training_thread() -> None:
+    training = ThreadStack(tid=7, name="trainer", frames=())
+    trace = StackTrace(process=ProcessId("h", 1), tool="gdb", at=0.0, threads=(training,))
+    found = classify(trace, tid=7)
+    assert found.signature == ()
+    assert not found.runs_python
