@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 
 from ray_sentinel.capture import guard
+from ray_sentinel.capture.program_text import ProgramText
 from ray_sentinel.capture.states import uses_cuda
 from ray_sentinel.capture.tracer import Traced, Tracer, all_tracers
 from ray_sentinel.capture.tracers.kernel import trace_tasks
@@ -22,6 +23,8 @@ from ray_sentinel.config import Capture, safe_name
 from ray_sentinel.evidence.stacks import Reader, classify_process
 from ray_sentinel.model.identity import ProcessId, Rank
 from ray_sentinel.model.stacks import StackFact, StackTrace
+
+_PROGRAM_TEXT = ProgramText()
 
 SAMPLE_DEADLINE = 8.0
 """Seconds for a harmless look at one process: usually 20 ms."""
@@ -162,6 +165,7 @@ def _outcome(
     traces: list[StackTrace] = []
     problems: dict[str, None] = {}
     contents: dict[str, bytes] = {}
+    found = _PROGRAM_TEXT.add(found)
     for rank in _unique(ranks):
         runs = [
             msgspec.structs.replace(run, trace=msgspec.structs.replace(run.trace, rank=rank.id))

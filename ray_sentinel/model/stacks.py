@@ -62,6 +62,9 @@ class StackTrace(msgspec.Struct, frozen=True, kw_only=True):
     kernels_listed: bool | None = None
     """The tool listed the device's kernels: with True, empty ``kernels`` mean an idle device. False
     where it tried and could not; None where it never looks."""
+    blocks: dict[str, tuple[str, ...]] = {}
+    """Place ("function (file:line)") → the loops and branches around it in the program's text, the
+    outermost first (``evidence.stacks.blocks``), for those whose text was read."""
 
 
 Activity = Literal[
@@ -120,6 +123,8 @@ class StackFact(msgspec.Struct, frozen=True, kw_only=True):
     """Names of the kernels on its device."""
     kernels_listed: bool | None = None
     """As in ``StackTrace``."""
+    blocks: dict[str, tuple[str, ...]] = {}
+    """As in ``StackTrace``, of the places in ``signature``."""
     helper: str = ""
     """What the process is, where its stacks show that it is no rank: "dataloader worker",
     "launcher", ..."""

@@ -25,6 +25,7 @@ FEW: tuple[tuple[str, str, bool], ...] = (
     ("fifo", "tensor", False),
     ("two-sleep", "data", True),
     ("skip", "tensor", True),
+    ("leave-loop", "pipeline", False),
     ("finish", "ddp", True),
     ("exception", "ddp", False),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -71,6 +71,7 @@ def classify(trace: StackTrace, reader: Reader | None = None, tid: int | None = 
         gil_waiters=waiters,
         keeps_gil=_keeps_gil(thread, reading, waiters),
         runs_python=any(map(is_eval_loop, thread.frames[:1])),
+        blocks=_of_places(reading.signature, trace.blocks),
     )
     return _with_device(fact)
 
@@ -121,6 +122,7 @@ def _combined(
         gil_waiters=max(fact.gil_waiters for fact in facts),
         keeps_gil=any(fact.keeps_gil for fact in facts),
         runs_python=any(fact.runs_python for fact in facts),
+        blocks=_of_places(base.signature, *(trace.blocks for trace in traces)),
         state=_first(*(fact.state for fact in facts)),
         kernels=device.kernels if device else (),
         kernels_listed=device.kernels_listed if device else None,
@@ -129,6 +131,13 @@ def _combined(
         error="" if usable else "; ".join(dict.fromkeys(f.error for f in facts if f.error)),
     )
     return _with_device(fact)
+
+
+def _of_places(
+    signature: Iterable[str], *blocks: Mapping[str, tuple[str, ...]]
+) -> dict[str, tuple[str, ...]]:
+    known = {place: around for trace in blocks for place, around in trace.items()}
+    return {place: known[place] for place in signature if place in known}
 
 
 def _gil_waiters(trace: StackTrace, reader: Reader) -> int:

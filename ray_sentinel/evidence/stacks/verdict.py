@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ray_sentinel.evidence.stacks import apart, crowds, outside, proofs
+from ray_sentinel.evidence.stacks import apart, crowds, left_loop, outside, proofs
 from ray_sentinel.evidence.stacks.problems import process_gone
 from ray_sentinel.evidence.stacks.scene import Judgement, Scene
 from ray_sentinel.model.stacks import StackFact
@@ -50,6 +50,7 @@ _RULES: tuple[Callable[[Scene], Judgement | None], ...] = (
     apart.device,
     crowds.left_the_crowd,
     apart.doubtful,
+    left_loop.left_the_loop,
     crowds.other_collective,
     crowds.all_wait,
     outside.same_outside,

@@ -1,0 +1,134 @@
+"""Where the ranks' places in the code stand in the text of their programs.
+
+The text is read as the process sees it, through ``/proc/<pid>/root`` where that is another file
+system than ours. A file may lie on a mount that hangs, be changed since the process began, or be no
+Python at all: then nothing is said of its places.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import psutil
+
+from ray_sentinel.bounded import Bounded
+from ray_sentinel.capture.tracer import Traced
+from ray_sentinel.evidence.stacks.blocks import Blocks, Source
+from ray_sentinel.evidence.stacks.names import place
+from ray_sentinel.model.identity import ProcessId
+
+PATIENCE = 1.0
+"""Seconds for the files of one look."""
+MAX_BYTES = 2_000_000
+"""Of one file."""
+MAX_FILES = 256
+"""Kept in memory."""
+
+_STANDARD = re.compile(r"(^|/)lib/python3\.\d+/(?!site-packages|dist-packages)|(^|/)torch/")
+"""Files of Python's and PyTorch's own: their loops are not the training's."""
+
+
+class _Text(msgspec.Struct, frozen=True):
+    """A file as it was read; ``identity`` is its device, inode, size (bytes) and time (ns)."""
+
+    identity: tuple[int, int, int, int]
+    data: bytes
+
+
+class ProgramText:
+    """Reads the files; those that did not change are read and parsed once."""
+
+    def __init__(self, proc: Path = Path("/proc")) -> None:
+        self._proc = proc
+        self._lock = threading.Lock()
+        self._reading: Bounded[str, _Text] = Bounded(PATIENCE)
+        self._sources: OrderedDict[tuple[int, int, int, int], Source | None] = OrderedDict()
+
+    def add(self, runs: Mapping[ProcessId, Sequence[Traced]]) -> dict[ProcessId, list[Traced]]:
+        """The traces of each process, with the blocks around their places where they are known."""
+        with self._lock:
+            wanted = {process: self._paths(process.pid, of) for process, of in runs.items()}
+            paths = {path for files in wanted.values() for path in files.values()}
+            texts, _ = self._reading.run({path: partial(_read, path) for path in paths})
+            sources = {path: self._source(text) for path, text in texts.items()}
+            added = {}
+            for process, of in runs.items():
+                its = _of(process.pid, wanted[process], sources, texts)
+                added[process] = [_with_blocks(run, its) for run in of]
+            return added
+
+    def _paths(self, pid: int, runs: Iterable[Traced]) -> dict[str, str]:
+        """File as the traces name it → a path by which this process can open it."""
+        root, cwd = self._root(pid), f"{self._proc}/{pid}/cwd"
+        return {
+            name: f"{root}{path}" if os.path.isabs(path) else f"{cwd}/{path}"
+            for run in runs
+            for name, path in run.sources.items()
+            if path.endswith(".py") and not _STANDARD.search(path)
+        }
+
+    def _root(self, pid: int) -> str:
+        root = f"{self._proc}/{pid}/root"
+        try:
+            ours, its = os.stat("/"), os.stat(root)
+        except OSError:
+            return root
+        return "" if (ours.st_dev, ours.st_ino) == (its.st_dev, its.st_ino) else root
+
+    def _source(self, text: _Text) -> Source | None:
+        if text.identity not in self._sources:
+            try:
+                self._sources[text.identity] = Source(text.data)
+            except ValueError:
+                self._sources[text.identity] = None
+            while len(self._sources) > MAX_FILES:
+                self._sources.popitem(last=False)
+        return self._sources.get(text.identity)
+
+
+def _with_blocks(run: Traced, sources: Mapping[str, Source]) -> Traced:
+    blocks: dict[str, Blocks] = {}
+    for frame in {frame for thread in run.trace.threads for frame in thread.frames}:
+        source = None if frame.native or not frame.line else sources.get(frame.file)
+        found = source.blocks(frame.function, frame.line) if source is not None else None
+        if found is not None:
+            blocks[place(frame)] = found
+    trace = msgspec.structs.replace(run.trace, blocks=blocks)
+    return msgspec.structs.replace(run, trace=trace) if blocks else run
+
+
+def _of(
+    pid: int,
+    names: Mapping[str, str],
+    sources: Mapping[str, Source | None],
+    texts: Mapping[str, _Text],
+) -> dict[str, Source]:
+    """File as this process's traces name it → its text, if that is what the process runs."""
+    try:
+        began = psutil.Process(pid).create_time()
+    except psutil.Error:
+        return {}
+    return {
+        name: source
+        for name, path in names.items()
+        if (source := sources.get(path)) is not None
+        and texts[path].identity[3] / 1e9 <= began + 1.0
+    }
+
+
+def _read(path: str) -> _Text:
+    # A FIFO in the place of a program would wait for a writer.
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_BYTES:
+            raise OSError(f"{path}: no file of a program")
+        identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+        return _Text(identity, file.read(MAX_BYTES))

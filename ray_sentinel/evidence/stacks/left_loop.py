@@ -1,0 +1,91 @@
+"""One rank stands behind a loop in which all others still are, and everybody waits for others.
+
+So it looks where one rank had fewer batches than the others, or left the loop by a wrong way: each
+waits in a collective or a transfer of its own, and only the order of the program tells who is past
+the rest. The order is read off the program's text (``blocks``), where the node had it.
+
+Who is in an outer loop together with the others is not judged: it may as well be a round behind
+them, and wait in a group of its own for one that has gone on without it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from ray_sentinel.evidence.stacks.blocks import Blocks, is_loop, same_statement
+from ray_sentinel.evidence.stacks.scene import Judgement, Scene, collectives, wait_sentence
+from ray_sentinel.evidence.stacks.tree import place_of, who
+from ray_sentinel.model.stacks import StackFact
+
+_PLACE = re.compile(r"(?P<code>.+ \(.+):(?P<line>\d+)\)")
+_RAY_TASK = re.compile(r".* \((.*/)?ray/_private/\S+\)")
+"""Below it runs a task or a method of an actor, which its caller may call over and over."""
+_ONCE = re.compile(r"<module> \(.*\)|.* \((.*/)?ray/train/\S+\)")
+"""Below it runs a whole program: a script, or the function that Ray Train was given."""
+
+
+def left_the_loop(view: Scene) -> Judgement | None:
+    """The one rank that is past all others."""
+    if len(view.waiting) < 3 or len(view.waiting) < len(view.facts) or view.missing:
+        return None
+    for fact in view.waiting:
+        past = [_past(fact, other) for other in view.waiting if other is not fact]
+        if all(past):
+            return Judgement(
+                kind="collective-mismatch",
+                confidence=0.6 if view.still(fact) else 0.5,
+                culprits=(fact,),
+                reasons=(
+                    wait_sentence(view),
+                    f"{who([fact])} has left a loop in which all others still are: it is at "
+                    f"{past[0]}, in {fact.operation or 'a wait'} at {place_of(fact)}",
+                    "the calls: " + collectives(view),
+                ),
+            )
+    return None
+
+
+def _past(fact: StackFact, other: StackFact) -> str:
+    """Where ``fact`` stands in the function in which the two part, if ``other`` is in a loop before
+    that; else empty."""
+    again = False
+    for index, (place, its) in enumerate(zip(fact.signature, other.signature, strict=False)):
+        if place == its:
+            if any(map(is_loop, fact.blocks.get(place, ()))):
+                return ""
+            again = (again or bool(_RAY_TASK.fullmatch(place))) and not _ONCE.fullmatch(place)
+            continue
+        deeper = (other.blocks.get(below, ()) for below in other.signature[index + 1 :])
+        return place if not again and _behind_a_loop(fact, place, other, its, deeper) else ""
+    return ""
+
+
+def _behind_a_loop(
+    fact: StackFact,
+    place: str,
+    other: StackFact,
+    its: str,
+    deeper: Iterable[Blocks],
+) -> bool:
+    mine, theirs = _PLACE.fullmatch(place), _PLACE.fullmatch(its)
+    around, its_around = fact.blocks.get(place), other.blocks.get(its)
+    if mine is None or theirs is None or around is None or its_around is None:
+        return False
+    if mine["code"] != theirs["code"] or int(mine["line"]) <= int(theirs["line"]):
+        return False
+    shared = _common(around, its_around)
+    if any(map(is_loop, around[:shared])):
+        return False
+    own, inner = around[shared:], its_around[shared:]
+    if own and inner and same_statement(own[0], inner[0]):
+        return False  # branches of one choice: each rank has a part of its own
+    return any(is_loop(block) for blocks in (inner, *deeper) for block in blocks)
+
+
+def _common(one: tuple[str, ...], other: tuple[str, ...]) -> int:
+    """How many of the outermost blocks are the same."""
+    for index, (mine, theirs) in enumerate(zip(one, other, strict=False)):
+        if mine != theirs:
+            return index
+    return min(len(one), len(other))
