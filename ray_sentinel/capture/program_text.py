@@ -27,10 +27,10 @@ from ray_sentinel.model.identity import ProcessId
 
 PATIENCE = 1.0
 """Seconds for the files of one look."""
-MAX_BYTES = 2_000_000
+MAX_BYTES = 1_000_000
 """Of one file."""
-MAX_FILES = 256
-"""Kept in memory."""
+MAX_FILES = 32
+"""Kept in memory, parsed: some 1 KB for each line. More are parsed again at each look."""
 
 _STANDARD = re.compile(r"(^|/)lib/python3\.\d+/(?!site-packages|dist-packages)|(^|/)torch/")
 """Files of Python's and PyTorch's own: their loops are not the training's."""
