@@ -139,8 +139,10 @@ def _from_stacks(case: Case, ledger: Ledger) -> None:
     seen = scene(tuple(facts.values()), {process: case.movement(process) for process in facts})
     judgement = judge(seen)
     accused = {fact.process for fact in judgement.culprits}
-    for reason in judgement.reasons if not accused else ():
-        ledger.add(None, "stacks", reason, 0.0, None)
+    # Who is accused though it waits must be told by more than where it is.
+    if not accused or any(fact.waits_for_others for fact in judgement.culprits):
+        for reason in judgement.reasons:
+            ledger.add(None, "stacks", reason, 0.0, None)
     for fact in judgement.culprits:
         number = case.job.ranks[fact.process].rank.id.rank
         weight = AWAY * min(1.0, judgement.confidence / SURE)
