@@ -71,7 +71,7 @@ class ProgramText:
         return {
             name: f"{root}{path}" if os.path.isabs(path) else f"{cwd}/{path}"
             for run in runs
-            for name, path in run.sources.items()
+            for name, path in run.trace.sources.items()
             if path.endswith(".py") and not _STANDARD.search(path)
         }
 

@@ -39,8 +39,6 @@ class Traced(msgspec.Struct, frozen=True, kw_only=True):
     """The tool was not run; the trace's ``error`` says why."""
     absent: bool = False
     """... because it is not on this node."""
-    sources: dict[str, str] = {}
-    """A file of Python as the trace names it → its path, as the process sees it."""
 
     @property
     def problem(self) -> str:

@@ -62,6 +62,9 @@ class StackTrace(msgspec.Struct, frozen=True, kw_only=True):
     kernels_listed: bool | None = None
     """The tool listed the device's kernels: with True, empty ``kernels`` mean an idle device. False
     where it tried and could not; None where it never looks."""
+    sources: dict[str, str] = {}
+    """A file of Python as the frames name it → its path as the process sees it, where the tool says
+    that and it is one only."""
     blocks: dict[str, tuple[str, ...]] = {}
     """Place ("function (file:line)") → the loops and branches around it in the program's text, the
     outermost first (``evidence.stacks.blocks``), for those whose text was read."""

@@ -19,7 +19,6 @@ from ray_sentinel.capture.tracer import Traced
 from ray_sentinel.evidence.stacks import parse
 from ray_sentinel.evidence.stacks.astext import as_text
 from ray_sentinel.evidence.stacks.problems import explain_output
-from ray_sentinel.evidence.stacks.pyspy_json import source_files
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import StackTrace, ThreadStack
 
@@ -55,7 +54,6 @@ class PySpy:
             raw=as_text(trace).encode() if trace.threads else b"",
             seconds=time.monotonic() - started,
             timed_out=done.timed_out,
-            sources=source_files(done.stdout) if trace.threads else {},
         )
 
 

@@ -12,10 +12,11 @@ from collections.abc import Iterable, Iterator
 
 from ray_sentinel.evidence.stacks.names import last_name
 
-LOOP, CHOICE = "loop", "choice"
+LOOP, CHOICE, TRY = "loop", "choice", "try"
 
 Blocks = tuple[str, ...]
-"""The loops and choices around a line, the outermost first: "loop 12 body", "choice 20 orelse"."""
+"""The statements around a line, the outermost first: "loop 12 body", "choice 20 orelse",
+"try 30 body"."""
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _TRIES = (ast.Try, getattr(ast, "TryStar", ast.Try))
@@ -51,8 +52,13 @@ def is_loop(block: str) -> bool:
     return block.startswith(LOOP)
 
 
+def is_conditional(block: str) -> bool:
+    """Who is past it need not have been in it."""
+    return block.startswith(CHOICE) or "handlers" in block
+
+
 def same_statement(one: str, other: str) -> bool:
-    """Two branches of one choice, or a loop and its ``else``."""
+    """Two branches of one choice, or parts of one ``try``."""
     return one.split()[:2] == other.split()[:2]
 
 
@@ -82,7 +88,7 @@ def _label(node: ast.AST, branch: str, index: int) -> str:
         return "" if branch == "subject" else f"{CHOICE} {node.lineno} case{index}"
     if isinstance(node, _TRIES):
         line = getattr(node, "lineno", 0)
-        return f"{CHOICE} {line} {branch}{index if branch == 'handlers' else ''}"
+        return f"{TRY} {line} {branch}{index if branch == 'handlers' else ''}"
     return ""
 
 

@@ -4,16 +4,23 @@ So it looks where one rank had fewer batches than the others, or left the loop b
 waits in a collective or a transfer of its own, and only the order of the program tells who is past
 the rest. The order is read off the program's text (``blocks``), where the node had it.
 
-Who is in an outer loop together with the others is not judged: it may as well be a round behind
-them, and wait in a group of its own for one that has gone on without it.
+Nobody is judged who is in an outer loop together with the others: it may as well be a round behind
+them, and wait in a group of its own for one that has gone on without it. Nor where the loop stands
+under an ``if``: who is past that need never have been in it.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from itertools import chain
 
-from ray_sentinel.evidence.stacks.blocks import Blocks, is_loop, same_statement
+from ray_sentinel.evidence.stacks.blocks import (
+    Blocks,
+    is_conditional,
+    is_loop,
+    same_statement,
+)
 from ray_sentinel.evidence.stacks.scene import Judgement, Scene, collectives, wait_sentence
 from ray_sentinel.evidence.stacks.tree import place_of, who
 from ray_sentinel.model.stacks import StackFact
@@ -79,8 +86,12 @@ def _behind_a_loop(
         return False
     own, inner = around[shared:], its_around[shared:]
     if own and inner and same_statement(own[0], inner[0]):
-        return False  # branches of one choice: each rank has a part of its own
-    return any(is_loop(block) for blocks in (inner, *deeper) for block in blocks)
+        return False
+    # Behind an ``if`` that the other is in, it may have a part of its own, and never have been in.
+    for block in chain(inner, *deeper):
+        if is_loop(block) or is_conditional(block):
+            return is_loop(block)
+    return False
 
 
 def _common(one: tuple[str, ...], other: tuple[str, ...]) -> int:

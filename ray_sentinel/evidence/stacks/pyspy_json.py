@@ -39,18 +39,6 @@ def parse(text: str, process: ProcessId, at: float = 0.0) -> tuple[StackTrace, .
     )
 
 
-def source_files(output: bytes) -> dict[str, str]:
-    """File as the frames name it → its path, where that is one only; from ``py-spy --json``."""
-    objects, _ = _objects(tx.decode(output))
-    found: dict[str, set[str]] = {}
-    for item in objects:
-        frames = item.get("frames")
-        for value in frames if isinstance(frames, list) else ():
-            if isinstance(value, dict) and (path := _text(value.get("filename"))):
-                found.setdefault(_text(value.get("short_filename")) or path, set()).add(path)
-    return {name: paths.pop() for name, paths in found.items() if len(paths) == 1}
-
-
 def _who(process: ProcessId, pid: int, alone: bool) -> ProcessId:
     if pid == process.pid or not pid or (alone and process.pid):
         return process
@@ -96,7 +84,18 @@ def _trace(
         threads=threads,
         error=complaint,
         command=_command(items[0]),
+        sources=_sources(items),
     )
+
+
+def _sources(items: list[dict[str, Any]]) -> dict[str, str]:
+    found: dict[str, set[str]] = {}
+    for item in items:
+        frames = item.get("frames")
+        for value in frames if isinstance(frames, list) else ():
+            if isinstance(value, dict) and (path := _text(value.get("filename"))):
+                found.setdefault(_text(value.get("short_filename")) or path, set()).add(path)
+    return {name: paths.pop() for name, paths in found.items() if len(paths) == 1}
 
 
 def _thread(item: dict[str, Any], pid: int) -> ThreadStack:

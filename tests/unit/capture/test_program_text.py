@@ -42,9 +42,13 @@ def process(tmp_path: Path) -> Iterator[ProcessId]:
 def run(process: ProcessId, path: Path | str, *, line: int = 3, native: bool = False) -> Traced:
     frames = (Frame("train", "job.py", line, native),)
     trace = StackTrace(
-        process=process, tool="py-spy", at=0.0, threads=(ThreadStack(frames=frames, main=True),)
+        process=process,
+        tool="py-spy",
+        at=0.0,
+        threads=(ThreadStack(frames=frames, main=True),),
+        sources={"job.py": str(path)},
     )
-    return Traced(tool="py-spy", trace=trace, sources={"job.py": str(path)})
+    return Traced(tool="py-spy", trace=trace)
 
 
 def blocks(text: ProgramText, *runs: Traced) -> dict[str, tuple[str, ...]]:

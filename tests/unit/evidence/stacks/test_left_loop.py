@@ -19,6 +19,26 @@ def main(rank):
     else:
         publish()
     barrier()
+    try:
+        train_guarded(rank)
+    finally:
+        close()
+    if rank < 7:
+        train_some(rank)
+    serve()
+    if rank == 7:
+        watch()
+
+def train_some(rank):
+    for step in range(100):
+        part_of_some()
+
+def train_guarded(rank):
+    if rank < 7:
+        for step in range(100):
+            part_of_few()
+    for step in range(100):
+        part_of_all()
 
 def train(rank):
     for step in range(100):
@@ -33,6 +53,12 @@ SOURCE = Source(TEXT)
 TOP = ("<module>", "main(0)")
 TRAIN = (TOP, ("main", "    train(rank)"))
 FORWARD, SUM_UP, REPORT = ((*TRAIN, ("train", words)) for words in ("forward", "sum_up", "report"))
+GUARDED = (TOP, ("main", "train_guarded(rank)"))
+PART_OF_ALL, PART_OF_FEW = (
+    (*GUARDED, ("train_guarded", f"part_of_{who}")) for who in ("all", "few")
+)
+PART_OF_SOME = (TOP, ("main", "        train_some(rank)"), ("train_some", "part_of_some"))
+SERVE, WATCH, CLOSE = ((TOP, ("main", words)) for words in ("serve()", "watch()", "close()"))
 BARRIER, EXPORT, PUBLISH, PREPARE = (
     (TOP, ("main", words)) for words in ("    barrier", "export", "publish", "prepare")
 )
@@ -74,6 +100,13 @@ def test_who_is_behind_the_loop_alone_is_named(behind: Calls) -> None:
     assert any("has left a loop in which all others still are" in e.text for e in found.evidence)
 
 
+@pytest.mark.parametrize("behind", [SERVE, WATCH])
+def test_who_has_left_a_guarded_loop_is_named(behind: Calls) -> None:
+    found = judged(*(at(n, PART_OF_ALL, "recv") for n in range(7)), at(7, behind, "recv"))
+    assert found is not None
+    assert [f.rank.rank for f in found.culprits if f.rank] == [7]
+
+
 def test_one_look_is_less_sure_than_two() -> None:
     facts = [*STAGES, at(3, BARRIER, "barrier")]
     assert looks(*facts, times=1).confidence < looks(*facts).confidence
@@ -98,6 +131,18 @@ def test_one_look_is_less_sure_than_two() -> None:
         pytest.param(
             (at(0, PREPARE, "recv"), at(1, PREPARE, "send"), at(2, BARRIER, "barrier")),
             id="no loop",
+        ),
+        pytest.param(
+            (*(at(n, PART_OF_SOME, "recv") for n in range(7)), at(7, WATCH, "recv")),
+            id="a part of its own, behind the others' if",
+        ),
+        pytest.param(
+            (*(at(n, PART_OF_FEW, "recv") for n in range(7)), at(7, SERVE, "recv")),
+            id="a part of its own, in a function that all call",
+        ),
+        pytest.param(
+            (*(at(n, PART_OF_ALL, "recv") for n in range(7)), at(7, CLOSE, "barrier")),
+            id="at the end of the try that the others are in",
         ),
         pytest.param((at(0, FORWARD, "recv"), at(1, BARRIER, "barrier")), id="two ranks"),
         pytest.param((*STAGES, at(4, BARRIER, "barrier")), id="a rank is missing"),
