@@ -12,7 +12,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from tests.support import apart
 
-ALONE = ("tests/faults/", "tests/integration/")
+ALONE = ("tests/adversary/", "tests/faults/", "tests/integration/")
 """Start ranks or agents, which other tests' agents and ranks would see."""
 NO_RANKS = tuple(f"tests/integration/{part}/" for part in ("collect", "exporters", "store"))
 
