@@ -3,20 +3,27 @@
 One thread with an event loop of its own serves all connections, so none can hold up another, and
 each is bounded: in the bytes of its request, in the time it takes to send it or to take the answer,
 and in their number. Only GET and HEAD are answered, and no request may have a body.
+
+With ``tls`` all of it goes through TLS: a handshake is bounded like a request, and who speaks plain
+HTTP is told so. ``authenticate`` is asked before anything is told, the paths that there are
+included.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import socket
+import ssl
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from http import HTTPStatus
 
 import msgspec
+from msgspec import structs
 
 log = logging.getLogger(__name__)
 
@@ -26,8 +33,14 @@ MAX_CONNECTIONS = 256
 """At one time; for the next, room is made."""
 REQUEST_SECONDS = 10.0
 """For a request to arrive once it has begun, and for its answer to be taken."""
+HANDSHAKE_SECONDS = 10.0
+"""For a TLS handshake, from the connection on."""
 IDLE_SECONDS = 180.0
 """Prometheus keeps its connection from one scrape to the next."""
+_TLS_HANDSHAKE = b"\x16"
+"""What a TLS connection begins with (RFC 8446, 5.1)."""
+_FULL_SECONDS = 1.0
+"""Until connections are accepted again where this process may open no more files."""
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +61,9 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Handler = Callable[[Request], Response]
+Authenticate = Callable[[Request], Response | Awaitable[Response | None] | None]
+"""None lets a request in, a response refuses it. What takes longer than a moment is awaited."""
+Headers = tuple[tuple[str, str], ...]
 
 
 class BadRequestError(Exception):
@@ -61,10 +77,23 @@ class BadRequestError(Exception):
 class Server:
     """Serves ``routes`` (path → handler) on a socket that listens already. A path that ends with a
     slash takes all below it that have no route of their own. Handlers run on the server's thread:
-    they must return at once."""
+    they must return at once.
 
-    def __init__(self, listening: socket.socket, routes: Mapping[str, Handler]) -> None:
+    ``tls`` is asked for each connection, so that a renewed certificate is used at once; it raises
+    OSError where there is none, and that connection is cut. ``headers`` are added to each answer.
+    """
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        routes: Mapping[str, Handler],
+        *,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+        authenticate: Authenticate | None = None,
+        headers: Callable[[], Headers] | None = None,
+    ) -> None:
         self._socket, self._routes = listening, routes
+        self._tls, self._authenticate, self._headers = tls, authenticate, headers
         self._connections: set[asyncio.Task[None]] = set()
         self._idle: dict[asyncio.Task[None], None] = {}
         """Connections that wait for a request, longest first."""
@@ -92,48 +121,78 @@ class Server:
 
     async def _serve(self) -> None:
         self._done = asyncio.Event()
+        loop = asyncio.get_running_loop()
         try:
-            server = await asyncio.start_server(
-                self._connected, sock=self._socket, limit=MAX_REQUEST, backlog=128
-            )
+            self._socket.setblocking(False)
+            loop.add_reader(self._socket, self._accept)
         except OSError as error:
             self._started.set_exception(error)
             return
         self._started.set_result(None)
         await self._done.wait()
-        # No more are accepted, and those that just were get to their first step: a server that is
-        # closed in between would forget them, open.
-        asyncio.get_running_loop().remove_reader(self._socket)
-        await asyncio.sleep(0.05)
-        server.close()
-        for task in list(self._connections):
-            task.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
+        loop.remove_reader(self._socket)
+        while self._connections:
+            for task in self._connections:
+                task.cancel()
+            # Before Python 3.12 a wait_for that just ended keeps the cancellation to itself.
+            await asyncio.wait(self._connections, timeout=0.05)
+        await asyncio.sleep(0)  # transports close their sockets in the loop's next round
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None  # asyncio runs each connection in a task
+    def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            connection, _ = self._socket.accept()
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                # It would be said again at once, and take all of a core.
+                loop.remove_reader(self._socket)
+                loop.call_later(_FULL_SECONDS, self._accept_again)
+            return  # else the client has gone already
+        connection.setblocking(False)
         if len(self._connections) >= MAX_CONNECTIONS:
             self._make_room()
+        task = loop.create_task(self._connected(connection))
         self._connections.add(task)
-        # A client that does not read is noticed at once: nothing may stay in the buffer.
-        writer.transport.set_write_buffer_limits(high=0)
+        self._idle[task] = None
+        # Also of one that is cancelled before its first step.
+        task.add_done_callback(lambda _task: connection.close())
+        task.add_done_callback(self._forget)
+
+    def _accept_again(self) -> None:
+        if self._done is not None and not self._done.is_set():
+            asyncio.get_running_loop().add_reader(self._socket, self._accept)
+
+    def _forget(self, task: asyncio.Task[None]) -> None:
+        self._connections.discard(task)
+        self._idle.pop(task, None)
+
+    async def _connected(self, connection: socket.socket) -> None:
+        task = asyncio.current_task()
+        assert task is not None  # asyncio runs each connection in a task
+        writer: asyncio.StreamWriter | None = None
         try:
-            await self._talk(reader, writer, task)
+            tls = self._tls() if self._tls is not None else None
+            unencrypted = tls is not None and await _first_byte(connection) != _TLS_HANDSHAKE
+            reader, writer = await _open(connection, None if unencrypted else tls)
+            # A client that does not read is noticed at once: nothing may stay in the buffer. With
+            # TLS, asyncio takes no 0: it pauses a writer whose empty buffer is not below the limit.
+            writer.transport.set_write_buffer_limits(high=0 if tls is None or unencrypted else 1)
+            await self._talk(reader, writer, task, unencrypted=unencrypted)
+            if tls is not None and not unencrypted:
+                self._idle[task] = None
+                await _close_tls(writer)
         except (OSError, asyncio.IncompleteReadError, asyncio.TimeoutError, TimeoutError):
             pass  # the client has gone, or is too slow: its connection is cut, nothing else
         except asyncio.CancelledError:
             pass  # cut by us, to make room or to end; nobody waits for this task
         finally:
-            self._connections.discard(task)
-            self._idle.pop(task, None)
-            writer.transport.abort()
+            if writer is not None:
+                writer.transport.abort()
 
     def _make_room(self) -> None:
         """Cut the connection that has idled longest, or any: a new one may be the scraper's."""
         oldest = next(iter(self._idle or self._connections))
-        self._idle.pop(oldest, None)
-        self._connections.discard(oldest)
+        self._forget(oldest)
         oldest.cancel()
 
     async def _talk(
@@ -141,6 +200,8 @@ class Server:
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         task: asyncio.Task[None],
+        *,
+        unencrypted: bool,
     ) -> None:
         keep, patience = True, REQUEST_SECONDS
         while keep:
@@ -151,14 +212,21 @@ class Server:
                 if not first:
                     return
                 request, keep = parse(first + await _rest(reader))
-                response, bodyless = self._answer(request), request.method == "HEAD"
+                if unencrypted:
+                    raise BadRequestError(400, "this port speaks HTTPS only: use https://")
+                response, bodyless = await self._answer(request), request.method == "HEAD"
             except BadRequestError as error:
                 body = (error.text + "\n").encode("utf-8", "backslashreplace")
                 response, keep, bodyless = Response(body=body, status=error.status), False, False
+            if self._headers is not None:
+                response = structs.replace(response, headers=(*response.headers, *self._headers()))
             await _send(writer, response, keep=keep, bodyless=bodyless)
             patience = IDLE_SECONDS
 
-    def _answer(self, request: Request) -> Response:
+    async def _answer(self, request: Request) -> Response:
+        refused = await self._refused(request)
+        if refused is not None:
+            return refused
         if request.method not in ("GET", "HEAD"):
             return Response(
                 body=b"only GET and HEAD\n", status=405, headers=(("Allow", "GET, HEAD"),)
@@ -173,12 +241,60 @@ class Server:
             log.exception("%s failed", request.path)
             return Response(body=b"it failed; the log of this process says why\n", status=500)
 
+    async def _refused(self, request: Request) -> Response | None:
+        """What a request is refused with; None lets it in."""
+        if self._authenticate is None:
+            return None
+        try:
+            found = self._authenticate(request)
+            return await found if isinstance(found, Awaitable) else found
+        except Exception:  # the hook is its owner's code: where it fails, nobody gets in
+            log.exception("a request cannot be authenticated")
+            return Response(body=b"it failed; the log of this process says why\n", status=500)
+
     def _handler(self, path: str) -> Handler | None:
         found = self._routes.get(path)
         if found is None and path != "/":
             above = path[: path.rindex("/") + 1] if "/" in path else ""
             found = self._routes.get(above) if above != "/" else None
         return found
+
+
+async def _first_byte(connection: socket.socket) -> bytes:
+    """What a connection begins with, which stays to be read; empty where it was closed.
+
+    Raises TimeoutError where nothing comes.
+    """
+    loop = asyncio.get_running_loop()
+    arrived = asyncio.Event()
+    loop.add_reader(connection, arrived.set)
+    try:
+        await asyncio.wait_for(arrived.wait(), HANDSHAKE_SECONDS)
+    finally:
+        loop.remove_reader(connection)
+    return connection.recv(1, socket.MSG_PEEK)
+
+
+async def _open(
+    connection: socket.socket, tls: ssl.SSLContext | None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """The streams of a connection, after its handshake. Raises OSError where that fails."""
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=MAX_REQUEST)
+    protocol = asyncio.StreamReaderProtocol(reader)
+    transport, _ = await loop.connect_accepted_socket(
+        lambda: protocol,
+        connection,
+        ssl=tls,
+        ssl_handshake_timeout=HANDSHAKE_SECONDS if tls is not None else None,
+    )
+    return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+
+
+async def _close_tls(writer: asyncio.StreamWriter) -> None:
+    """Hand over what is left in the buffer, and say that this was all of it (RFC 8446, 6.1)."""
+    writer.close()
+    await asyncio.wait_for(writer.wait_closed(), REQUEST_SECONDS)
 
 
 async def _rest(reader: asyncio.StreamReader) -> bytes:

@@ -41,6 +41,7 @@ PACKAGES = {
     "etcd": "etcd-server",
     "etcdctl": "etcd-client",
     "curl": "curl",
+    "openssl": "openssl",
 }
 """Program → the Debian package that has it."""
 
