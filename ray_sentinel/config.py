@@ -26,9 +26,12 @@ from ray_sentinel.errors import ConfigError
 ENV_PREFIX = "RAY_SENTINEL_"
 # Set by us for our own processes, or read elsewhere: no settings.
 ENV_RESERVED = frozenset(
-    {"CONFIG", "JOB", "ATTEMPT", "ROLE", "RECORD_DIR", "AUTOSTEP", "FAULT", "DEMO"}
+    {"CONFIG", "TRUSTED_UIDS", "JOB", "ATTEMPT", "ROLE", "RECORD_DIR", "AUTOSTEP", "FAULT", "DEMO"}
     | {"CHECKPOINT", "STEP", "BAD_NODES", "FAMILY"}
 )
+
+MAX_CONFIG = 16 << 20
+"""Bytes of a configuration file."""
 
 T = TypeVar("T")
 
@@ -273,9 +276,13 @@ def _read_toml(path: Path) -> dict[str, Any]:
         import tomllib
     else:
         import tomli as tomllib
+    from ray_sentinel.trusted_path import UntrustedPathError, read_trusted
+
     try:
-        with path.expanduser().open("rb") as file:
-            return tomllib.load(file)
+        data = read_trusted(path.expanduser(), most=MAX_CONFIG).data
+        return tomllib.loads(data.decode())
+    except UntrustedPathError as error:
+        raise ConfigError(error.about(path)) from None
     except FileNotFoundError:
         raise ConfigError(f"{path}: there is no such configuration file") from None
     except OSError as error:

@@ -280,7 +280,7 @@ def drain(node: BadNode, environ: Mapping[str, str]) -> str:
 
     In a process of its own: joining a cluster is nothing that a supervisor should hang in.
     """
-    argv = [sys.executable, "-m", "ray_sentinel.actors.draining", node.host, node.why]
+    argv = process.python_module("ray_sentinel.actors.draining", node.host, node.why)
     ended = process.run(argv, deadline=DRAIN_SECONDS, env=environ)
     if ended.ok:
         return f"{node.host} is drained: Ray places nothing more on it"

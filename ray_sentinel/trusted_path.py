@@ -48,6 +48,11 @@ _ROOT = 0
 class UntrustedPathError(InputError):
     """A file that somebody else can have written: names it, or its folder, and the remedy."""
 
+    def about(self, path: str | os.PathLike[str]) -> str:
+        """What is wrong, beginning with the file that was asked for."""
+        text = str(self)
+        return text if text.startswith(f"{path}:") else f"{path}: is not used: {text}"
+
 
 class TrustedFile(msgspec.Struct, frozen=True):
     """A file's bytes, and what the file was when they were read."""

@@ -25,6 +25,7 @@ from ray_sentinel.actors.ray_client import address_of, client_of
 from ray_sentinel.config import Config, safe_name
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.progress.own_process import start_ticks
+from ray_sentinel.trusted_path import claim_private_folder
 
 log = logging.getLogger("ray_sentinel")
 
@@ -97,7 +98,9 @@ class NodeLock:
 
     def __enter__(self) -> NodeLock:
         try:
-            self._path.parent.mkdir(mode=0o700, exist_ok=True)
+            if problem := claim_private_folder(self._path.parent):
+                log.warning("%s: %s: no deployment lock", self._path.parent, problem)
+                return self
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             self._file = os.open(self._path, flags, 0o600)
             fcntl.flock(self._file, fcntl.LOCK_EX)

@@ -7,7 +7,6 @@ the coordinator neither memory nor time, and no mistake in a playbook can end th
 from __future__ import annotations
 
 import logging
-import sys
 import tempfile
 import threading
 import time
@@ -84,7 +83,8 @@ def diagnosed(source: str, incident: Incident, now: float) -> dict[str, bytes]:
         reports = [word for name in REPORTS for word in ("--report", str(Path(place) / name))]
         ended = process.run(
             [
-                *("nice", "-n", "10", sys.executable, "-m", "ray_sentinel", "diagnose", source),
+                *("nice", "-n", "10"),
+                *process.python_module("ray_sentinel", "diagnose", source),
                 *("--window", f"{start:.3f}..{now:.3f}", "--no-logs", *reports),
             ],
             deadline=DEADLINE,

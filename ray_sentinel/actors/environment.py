@@ -13,6 +13,7 @@ from collections.abc import Mapping, MutableMapping
 from typing import Any
 
 from ray_sentinel.progress.environment import ROLE_VARIABLE
+from ray_sentinel.trusted_path import TRUSTED_UIDS_VARIABLE
 
 IDENTITY = re.compile(
     r"^(RANK|LOCAL_RANK|GROUP_RANK|ROLE_RANK|ROLE_NAME|NODE_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE"
@@ -62,7 +63,9 @@ def actor_variables(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """``env_vars`` of our runtime environment; Ray can set a variable to nothing, not remove it."""
     blank = set(ALWAYS_BLANK) | {name for name in environ if IDENTITY.match(name)}
     blank -= {"CUDA_VISIBLE_DEVICES"}  # Ray's own, set by it for every worker
-    return {**dict.fromkeys(sorted(blank), ""), **_OWN}
+    # Whom the deployer trusts, the agents trust: their raylets may know nothing of it.
+    handed = {name: environ[name] for name in (TRUSTED_UIDS_VARIABLE,) if environ.get(name)}
+    return {**dict.fromkeys(sorted(blank), ""), **_OWN, **handed}
 
 
 def forget_identity(environ: MutableMapping[str, str] = os.environ) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
-import stat
 import tempfile
 from pathlib import Path
 
 from ray_sentinel.model.identity import Node
+from ray_sentinel.trusted_path import claim_private_folder
 
 log = logging.getLogger(__name__)
 
@@ -22,24 +21,10 @@ def run_folder(node: Node) -> Path:
     be made.
     """
     root = Path(tempfile.gettempdir()) / f"ray_sentinel-{os.getuid()}"
-    if problem := _why_not(root):
+    if problem := claim_private_folder(root):
         made = Path(tempfile.mkdtemp(prefix="ray_sentinel-"))
         log.warning("%s: %s; the agent works in %s: remove the former", root, problem, made)
         return made
     folder = root / "nodes" / node.id[:16]
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     return folder
-
-
-def _why_not(root: Path) -> str:
-    """Why the folder, made where missing, cannot be trusted; empty where it is ours alone."""
-    with contextlib.suppress(FileExistsError):
-        root.mkdir(mode=0o700)
-    status = os.lstat(root)
-    if not stat.S_ISDIR(status.st_mode):
-        return "is no folder"
-    if status.st_uid != os.geteuid():
-        return f"belongs to user {status.st_uid}"
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        os.chmod(root, stat.S_IRWXU)
-    return ""

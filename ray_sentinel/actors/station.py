@@ -89,6 +89,8 @@ class Station:
         self._raylet = raylet_above(os.getpid())
         self._workers_version = 0
         self._problems: deque[str] = deque(maxlen=MOST_PROBLEMS)
+        self._refused: tuple[str, ...] = ()
+        """Plugins that others can write to, as they are now."""
         self._neighbours = Neighbours(SETTLE_SECONDS, time.monotonic())
         self._raylets_due = 0.0
         self._gauges_at = float("-inf")
@@ -168,10 +170,17 @@ class Station:
         self._report(ranks, now)
 
     def _note_problems(self) -> None:
+        self._note_refused(self.runner.refused_plugins())
         for problem in self.watch.problems:
             if problem not in self._problems:
                 log.warning("%s", problem)
                 self._problems.append(problem)
+
+    def _note_refused(self, refused: tuple[str, ...]) -> None:
+        for problem in refused:
+            if problem not in self._refused:
+                log.warning("%s", problem)
+        self._refused = refused
 
     def _find_raylets(self) -> None:
         """Whose processes are whose changes with Ray nodes on this machine: rarely."""
@@ -260,7 +269,7 @@ class Station:
         return history_series(self._measured, self._history.series)
 
     def _notes(self) -> tuple[str, ...]:
-        return (*self.exporting.notes, *self._problems)
+        return (*self.exporting.notes, *self._problems, *self._refused[:MOST_PROBLEMS])
 
     def _service_discovery(self) -> bytes:
         """Prometheus HTTP service discovery: all agents, from any of them."""

@@ -122,7 +122,7 @@ def ask_survey(address: str, checkpoints: Path | None = None) -> Health:
     ray: Any = sys.modules.get("ray")
     if ray is not None and ray.is_initialized():
         return survey(ray, checkpoints)
-    argv = [sys.executable, "-m", "ray_sentinel.actors.survey", "--address", address]
+    argv = process.python_module("ray_sentinel.actors.survey", "--address", address)
     argv += ["--checkpoints", str(checkpoints)] if checkpoints is not None else []
     done = process.run(argv, deadline=_HELPER_SECONDS)
     try:

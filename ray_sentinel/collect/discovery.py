@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import hashlib
 import os
-import stat
 from collections.abc import Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
@@ -18,6 +17,7 @@ import msgspec
 
 from ray_sentinel.collect.protocol import Source
 from ray_sentinel.errors import InputError
+from ray_sentinel.trusted_path import UntrustedPathError, check_trusted_folder, read_trusted
 
 GROUP = "ray_sentinel.collectors"
 MAX_PLUGIN = 32 << 20
@@ -32,6 +32,8 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True):
     data: bytes = b""
     sources: tuple[Source, ...] = ()
     problem: str = ""
+    untrusted: bool = False
+    """It is left alone because somebody else can have written it, as ``problem`` says."""
 
 
 def entry_points() -> Iterator[Source]:
@@ -61,23 +63,40 @@ def plugin_files(folders: Iterable[Path]) -> dict[str, Path]:
     return dict(sorted(found.items()))
 
 
-def read_plugin(path: Path) -> Plugin:
-    """Read one file and say what it holds. A file that cannot be used is told by ``problem``."""
+def untrusted_folder(folder: Path) -> str:
+    """Why nothing in a plugin folder is run: others may write there; empty where it may be.
+
+    A folder that is not there, or that holds nothing like a plugin, is no problem of anybody's.
+    Raises OSError where it cannot be read.
+    """
     try:
-        info = path.stat()
-        if info.st_size > MAX_PLUGIN:
-            return Plugin(path=path, digest="", problem=f"{path}: larger than {MAX_PLUGIN} bytes")
-        data = path.read_bytes()
+        check_trusted_folder(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except UntrustedPathError as error:
+        return f"{folder}: no plugin in it is run: {error}" if plugin_files([folder]) else ""
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(folder)) from None
+    return ""
+
+
+def read_plugin(path: Path, *, to_run_here: bool = True) -> Plugin:
+    """Read one file and say what it holds. A file that cannot be used is told by ``problem``.
+
+    What is ``to_run_here`` finds the modules beside it: so nobody else may write to its folder.
+    """
+    try:
+        file = read_trusted(path, most=MAX_PLUGIN, in_closed_folder=to_run_here)
+    except UntrustedPathError as error:
+        return Plugin(path=path, digest="", problem=error.about(path), untrusted=True)
     except OSError as error:
         return Plugin(path=path, digest="", problem=f"{path}: cannot be read: {error.strerror}")
-    digest = hashlib.sha256(data).hexdigest()[:16]
+    digest = hashlib.sha256(file.data).hexdigest()[:16]
     try:
-        if info.st_mode & stat.S_IWOTH:
-            raise InputError(f"{path}: everybody may write to it, so it is not run; chmod o-w it")
-        sources = tuple(sources_in(path, data, executable=bool(info.st_mode & 0o111)))
+        sources = tuple(sources_in(path, file.data, executable=bool(file.mode & 0o111)))
     except InputError as error:
         return Plugin(path=path, digest=digest, problem=str(error))
-    return Plugin(path=path, digest=digest, data=data, sources=sources)
+    return Plugin(path=path, digest=digest, data=file.data, sources=sources)
 
 
 def sources_in(path: Path, data: bytes, *, executable: bool = True) -> Iterator[Source]:

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from ray_sentinel.api import Collector, Context
+from ray_sentinel.collect.neighbours import let_import_from
 from ray_sentinel.collect.protocol import COMMON_KEYS, Setup, Source
 from ray_sentinel.errors import ConfigError, InputError
 
@@ -101,9 +102,7 @@ def _load_file(file: Path, origin: Path) -> types.ModuleType:
     spec = importlib.util.spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
         raise InputError(f"{origin}: is not a Python file")
-    folder = os.path.dirname(os.path.abspath(origin))
-    if folder not in sys.path:
-        sys.path.append(folder)
+    let_import_from(os.path.dirname(os.path.abspath(origin)))
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)

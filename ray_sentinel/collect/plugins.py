@@ -16,13 +16,19 @@ from pathlib import Path
 
 import msgspec
 
-from ray_sentinel.collect.discovery import Plugin, plugin_files, read_plugin
+from ray_sentinel.collect.discovery import (
+    Plugin,
+    plugin_files,
+    read_plugin,
+    untrusted_folder,
+)
 from ray_sentinel.config import Config
 from ray_sentinel.errors import InputError
+from ray_sentinel.trusted_path import check_trusted_folder
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 
-Signature = tuple[str, int, int, int, int]
+Signature = tuple[str, int, int, int, int, int, int]
 
 
 def plugin_folder(config: Config) -> Path:
@@ -36,7 +42,7 @@ def install_plugin(folder: Path, name: str, data: bytes) -> Path:
     """Put a plugin into ``folder`` so that nobody ever sees half of it; returns its path.
 
     A program (``#!`` or ELF) is made executable. Raises InputError for a name that is no plain file
-    name, or where the folder cannot be written.
+    name, or where the folder cannot be written, or others may write to it too.
     """
     if not _NAME.match(name):
         raise InputError(
@@ -45,7 +51,8 @@ def install_plugin(folder: Path, name: str, data: bytes) -> Path:
     mode = 0o755 if data.startswith((b"#!", b"\x7fELF")) else 0o644
     path, part = folder / name, folder / f".{name}.{os.getpid()}.part"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        check_trusted_folder(folder)
         with open(part, "wb") as file:
             file.write(data)
             file.flush()
@@ -70,16 +77,18 @@ class PluginFolders:
         self._folders, self._copies = tuple(folders), copies
         self._known: dict[str, tuple[Signature, Plugin]] = {}
         self.problem = ""
-        """Why the folders cannot be looked at now; what was there last is kept."""
+        """Why the folders cannot be looked at now, for which what was there last is kept; or why
+        nothing that lies in one of them is run."""
 
     def scan(self) -> tuple[Plugin, ...]:
         """The plugins as they are now, in the order of their file names."""
         try:
-            files = plugin_files(self._folders)
+            refused = {folder: untrusted_folder(folder) for folder in self._folders}
+            files = plugin_files(folder for folder, why in refused.items() if not why)
         except OSError as error:
             self.problem = f"{error.filename}: cannot be read: {error.strerror}"
             return tuple(plugin for _, plugin in self._known.values())
-        self.problem = ""
+        self.problem = "; ".join(filter(None, refused.values()))
         self._known = {name: self._look(name, path) for name, path in files.items()}
         return tuple(plugin for _, plugin in self._known.values())
 
@@ -121,5 +130,13 @@ def _signature(path: Path) -> Signature:
     try:
         info = path.stat()
     except OSError:
-        return (str(path), 0, 0, 0, 0)
-    return (str(path), info.st_mtime_ns, info.st_size, info.st_ino, info.st_mode)
+        return (str(path), 0, 0, 0, 0, 0, 0)
+    return (
+        str(path),
+        info.st_mtime_ns,
+        info.st_size,
+        info.st_ino,
+        info.st_mode,
+        info.st_uid,
+        info.st_gid,
+    )

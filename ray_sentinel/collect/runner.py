@@ -174,6 +174,10 @@ class Runner:
         """How every collector fares, by name."""
         return self._statuses
 
+    def refused_plugins(self) -> tuple[str, ...]:
+        """Which files and folders of plugins are not run because others can write to them."""
+        return self._slots.refused_files
+
     def install_plugin(self, name: str, data: bytes) -> Path:
         """Put a plugin on this node, past any shared file system; it runs within a moment.
 

@@ -35,6 +35,8 @@ class Slots:
         """What keeps a table of the configuration, by collector, from being used."""
         self._file_problems: dict[str, str] = {}
         """What keeps a plugin's file, by its path, from being used."""
+        self.refused_files: tuple[str, ...] = ()
+        """Why files and folders of plugins are not trusted."""
 
     @property
     def at(self) -> float:
@@ -96,6 +98,9 @@ class Slots:
     def update_plugins(self, plugins: Iterable[Plugin], problem: str, now: float) -> None:
         """The plugin folders hold ``plugins`` now; ``problem`` says why they cannot be read."""
         self._file_problems = {os.sep: problem} if problem else {}
+        plugins = tuple(plugins)
+        refused = (plugin.problem for plugin in plugins if plugin.untrusted)
+        self.refused_files = (*filter(None, [problem]), *refused)
         wanted: dict[str, Source] = {}
         broken = set()
         for plugin in plugins:

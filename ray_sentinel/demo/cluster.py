@@ -9,7 +9,6 @@ import random
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -53,7 +52,7 @@ class Machines:
         """
         address = f"127.0.0.{FIRST_GUEST + self._guests}"
         self._guests += 1
-        command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--block", "--num-cpus=1"]
+        command = process.python_module("ray.scripts.scripts", "start", "--block", "--num-cpus=1")
         command += [f"--address={self._cluster.address}", f"--node-ip-address={address}"]
         command += ["--disable-usage-stats"]
         child = process.spawn(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

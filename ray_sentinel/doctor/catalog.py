@@ -16,8 +16,11 @@ from ray_sentinel.doctor import checks
 from ray_sentinel.doctor.check import Check
 from ray_sentinel.doctor.plan import Source
 from ray_sentinel.errors import InputError
+from ray_sentinel.trusted_path import UntrustedPathError, read_trusted
 
 GROUP = "ray_sentinel.checks"
+MAX_CHECK = 16 << 20
+"""Bytes of a user's file of checks."""
 
 
 def all_checks(sources: Iterable[Source] = ()) -> tuple[Check[Any], ...]:
@@ -32,9 +35,11 @@ def all_checks(sources: Iterable[Source] = ()) -> tuple[Check[Any], ...]:
 
 
 def read_source(path: Path) -> Source:
-    """A user's file. Raises InputError where it cannot be read."""
+    """A user's file. Raises InputError where it cannot be read, or others can have written it."""
     try:
-        return Source(name=path.name, text=path.read_text(encoding="utf-8"))
+        return Source(name=path.name, text=read_trusted(path, most=MAX_CHECK).data.decode())
+    except UntrustedPathError as error:
+        raise InputError(error.about(path)) from None
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:

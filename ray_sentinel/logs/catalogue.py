@@ -13,6 +13,7 @@ from ray_sentinel.errors import ConfigError
 from ray_sentinel.evidence.logs.catalogue import Catalogue
 from ray_sentinel.evidence.logs.phases import PhaseMark, parse_marks
 from ray_sentinel.evidence.logs.signatures import Advice, Signature, parse_entries
+from ray_sentinel.trusted_path import UntrustedPathError, read_trusted
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -21,6 +22,9 @@ else:
 
 USER_FILE = "catalogue.toml"
 """The name of a user's own entries in ``log_dir``."""
+
+MAX_BYTES = 16 << 20
+"""Of a catalogue's file."""
 
 _Entries = tuple[list[tuple[str, Signature]], list[Advice], list[PhaseMark]]
 
@@ -69,7 +73,9 @@ def _parsed(data: Mapping[str, Any], where: str) -> _Entries:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(read_trusted(path, most=MAX_BYTES).data.decode())
+    except UntrustedPathError as error:
+        raise ConfigError(error.about(path)) from None
     except FileNotFoundError:
         raise ConfigError(f"{path}: there is no such catalogue file") from None
     except OSError as error:

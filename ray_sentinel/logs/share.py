@@ -109,7 +109,7 @@ def _ask(group: list[Piece], catalogues: Sequence[Path]) -> list[tuple[int, File
     """The helper's answers; None where it failed."""
     task = Task(pieces=group, catalogues=[str(path) for path in catalogues])
     done = process.run(
-        [sys.executable, "-m", "ray_sentinel.logs.share"],
+        process.python_module("ray_sentinel.logs.share"),
         deadline=_DEADLINE,
         max_output=_MAX_ANSWER,
         input=msgspec.msgpack.encode(task, enc_hook=_encode),

@@ -5,8 +5,6 @@ An empty pod name means this machine, which is a node of the cluster.
 
 from __future__ import annotations
 
-import sys
-
 import msgspec
 
 from ray_sentinel import process
@@ -54,7 +52,7 @@ class Shell(msgspec.Struct, frozen=True):
         if self.pod:
             return ["kubectl", "exec", "-n", self.namespace, self.pod, "--", *argv]
         if argv[0] == "ray":
-            return [sys.executable, "-m", "ray.scripts.scripts", *argv[1:]]
+            return process.python_module("ray.scripts.scripts", *argv[1:])
         return list(argv)
 
 

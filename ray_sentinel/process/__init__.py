@@ -1,5 +1,6 @@
 """The one way we start programs: with a deadline, in a group of their own, dying with us."""
 
+from ray_sentinel.process.modules import python_module
 from ray_sentinel.process.running import Completed, run
 from ray_sentinel.process.spawning import (
     dying_with_us,
@@ -16,6 +17,7 @@ __all__ = [
     "end",
     "end_all",
     "kill",
+    "python_module",
     "reap",
     "run",
     "spawn",

@@ -17,6 +17,7 @@ from ray_sentinel.store.scrape_config import (
     targets_file,
 )
 from ray_sentinel.store.tsdb import ULID
+from ray_sentinel.trusted_path import UntrustedPathError, check_trusted_file
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +29,7 @@ _BAD_RULES = "loading groups failed"
 _NO_STORAGE = "opening storage failed"
 _FAULT = re.compile(r"level=(?:error|ERROR)|fatal|panic|error:")
 
-RuleFiles = tuple[tuple[str, int, int], ...]
+RuleFiles = tuple[tuple[str, int, int, int], ...]
 
 
 class JobFiles:
@@ -71,15 +72,27 @@ class JobFiles:
         self._write(self.config.name, text.encode())
 
     def user_rules(self) -> RuleFiles:
-        """The user's rule files: name, size and time of change."""
+        """The user's rule files: name, size, and when they and their rights were changed."""
         found = []
         for path in sorted((self.folder / "rules").glob("*.yml")):
             try:
                 status = path.stat()
             except OSError:
                 continue  # it has just gone
-            found.append((path.name, status.st_size, status.st_mtime_ns))
+            times = status.st_mtime_ns, status.st_ctime_ns
+            found.append((path.name, status.st_size, *times))
         return tuple(found)
+
+    def untrusted_rules(self) -> str:
+        """Why the user's rules are not used: others can have written them; else empty."""
+        try:
+            for path in (self.folder / "rules").glob("*.yml"):
+                check_trusted_file(path)
+        except UntrustedPathError as error:
+            return str(error)
+        except OSError as error:
+            log.debug("a rule file has just gone: %s", error)
+        return ""
 
     def free_bytes(self) -> int | None:
         """Space that is left for the data; None where that cannot be told."""

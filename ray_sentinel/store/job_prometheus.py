@@ -128,7 +128,9 @@ class JobPrometheus:
         for path in self._aside:
             yield f"the job's Prometheus: a corrupt block was moved to {path}"
         if not self._rules.used:
-            yield f"the job's Prometheus runs without the rules in {self.files.folder / 'rules'}"
+            why = f": {self._rules.untrusted}" if self._rules.untrusted else ""
+            folder = self.files.folder / "rules"
+            yield f"the job's Prometheus runs without the rules in {folder}{why}"
 
     def _watch(self) -> None:
         if self._child is None:

@@ -13,10 +13,12 @@ class UserRules:
     """The rule files in ``rules/`` of a job's Prometheus."""
 
     def __init__(self, files: JobFiles) -> None:
-        self.used = True
-        """Whether Prometheus is given them."""
         self._files = files
         self._seen = files.user_rules()
+        self.untrusted = files.untrusted_rules()
+        """Why they are left alone: others can have written them; empty where not."""
+        self.used = not self.untrusted
+        """Whether Prometheus is given them."""
         self._since: int | None = None
 
     def changed(self) -> bool:
@@ -24,7 +26,8 @@ class UserRules:
         rules = self._files.user_rules()
         if rules == self._seen:
             return False
-        self._seen, self.used = rules, True
+        self._seen, self.untrusted = rules, self._files.untrusted_rules()
+        self.used = not self.untrusted
         return True
 
     def told(self) -> None:

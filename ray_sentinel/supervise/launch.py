@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -24,7 +23,7 @@ def start_keeper(folder: Path, order: Order) -> None:
     try:
         with open(folder / "keeper.log", "ab") as log:
             keeper = process.spawn(
-                [sys.executable, "-m", "ray_sentinel.supervise.keeper", str(folder)],
+                process.python_module("ray_sentinel.supervise.keeper", str(folder)),
                 stdin=reading,
                 stdout=log,
                 stderr=log,

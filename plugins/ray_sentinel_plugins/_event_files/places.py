@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from ray_sentinel.trusted_path import claim_private_folder
 from ray_sentinel_plugins._event_files.follow import MARK, FileName
 
 
@@ -72,7 +73,8 @@ class Readership:
         root = Path(tempfile.gettempdir()) / f"ray_sentinel-{os.getuid()}"
         digest = hashlib.sha256(os.fsencode(folder)).hexdigest()[:24]
         try:
-            root.mkdir(mode=0o700, exist_ok=True)
+            if claim_private_folder(root):
+                return True
             flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
             handle = os.open(root / f"tensorboard-{digest}.lock", flags, 0o600)
         except OSError:

@@ -116,7 +116,7 @@ def _placed(result: Result, given: dict[str, Any], file: str | None) -> Result:
 def _wanted(args: argparse.Namespace, given: dict[str, Any]) -> list[tuple[Source, Wishes]]:
     import msgspec
 
-    from ray_sentinel.collect.catalog import known_collectors
+    from ray_sentinel.collect.catalog import known_collectors, plugins_of
     from ray_sentinel.collect.wishes import wishes_for
     from ray_sentinel.config import load
 
@@ -127,7 +127,8 @@ def _wanted(args: argparse.Namespace, given: dict[str, Any]) -> list[tuple[Sourc
     if args.name and args.name not in known:
         near = difflib.get_close_matches(args.name, known, 1)
         hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(sorted(known))}"
-        raise UsageError(f"there is no collector {args.name}; {hint}")
+        refused = "; ".join(p.problem for p in plugins_of(config) if p.untrusted)
+        raise UsageError(f"there is no collector {args.name}; {hint}{refused and f'; {refused}'}")
     if given and args.all:
         raise UsageError("--set is for one collector; name it")
     wanted = []

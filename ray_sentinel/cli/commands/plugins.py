@@ -74,7 +74,7 @@ def _push(args: argparse.Namespace) -> int:
 
     if not args.file.is_file():
         raise UsageError(f"{args.file}: there is no such file")
-    plugin = read_plugin(args.file.absolute())
+    plugin = read_plugin(args.file.absolute(), to_run_here=False)
     if plugin.problem:
         raise InputError(plugin.problem)
     from ray_sentinel.cli.pushing import push

@@ -9,9 +9,10 @@ here.
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
-from ray_sentinel.cli.output import print_json
+from ray_sentinel.cli.output import clean, print_json
 from ray_sentinel.errors import UsageError
 
 HELP = "what happened to a job, from its logs"
@@ -74,4 +75,19 @@ def _own_catalogues(files: list[Path], root: Path) -> list[Path]:
 
     own = config.load().directory() / USER_FILE
     beside = root / USER_FILE if root.is_dir() else None
-    return [path for path in (own, beside) if path is not None and path.is_file()] + files
+    found = [path for path in (own, beside) if path is not None and path.is_file()]
+    return [path for path in found if _may_be_used(path)] + files
+
+
+def _may_be_used(path: Path) -> bool:
+    """Whether a file that nobody named is trusted; says so where it is not."""
+    from ray_sentinel.trusted_path import UntrustedPathError, check_trusted_file
+
+    try:
+        check_trusted_file(path)
+    except UntrustedPathError as error:
+        sys.stderr.write(f"{clean(error.about(path))}\n")
+        return False
+    except OSError:
+        pass  # who reads it says what is wrong with it
+    return True

@@ -47,7 +47,7 @@ def test_the_users_rules_are_told_apart_by_their_change(files: JobFiles) -> None
     folder.mkdir(parents=True)
     (folder / "a.yml").write_text("groups: []")
     first = files.user_rules()
-    assert [name for name, _, _ in first] == ["a.yml"]
+    assert [name for name, *_ in first] == ["a.yml"]
     (folder / "a.yml").write_text("groups: [ ]")
     (folder / "notes.txt").write_text("")
     assert files.user_rules() != first
