@@ -63,7 +63,7 @@ def _fork(do: Callable[[], object], *close: int) -> int:
         os.setresuid(NOBODY, NOBODY, NOBODY)
         do()
         status = 0
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - the child must not go on as a copy of pytest
         traceback.print_exc()
     finally:
         os._exit(status)
@@ -72,7 +72,7 @@ def _fork(do: Callable[[], object], *close: int) -> int:
 def _answer(writes: int, do: Callable[[], object]) -> None:
     try:
         answer: tuple[bool, object] = (True, do())
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - it is raised again in the parent
         answer = (False, error)
     with open(writes, "wb") as answers:
         pickle.dump(answer, answers)
