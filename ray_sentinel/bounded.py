@@ -7,13 +7,42 @@ the number of such threads is bounded.
 
 from __future__ import annotations
 
+import errno
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping
+from contextlib import ExitStack
 from typing import Generic, TypeVar
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
+
+
+def within(seconds: float, work: Callable[[], V]) -> V:
+    """What ``work`` returns; raises what it raises, or TimeoutError where that takes longer.
+
+    Its thread goes on then: it is for calls that are made once, at a start or at an end.
+    """
+    told: list[V] = []
+    raised: list[BaseException] = []
+
+    def keep(_kind: object, error: BaseException | None, _traceback: object) -> bool:
+        raised.extend([error] if error is not None else [])
+        return True
+
+    def run() -> None:
+        with ExitStack() as stack:
+            stack.push(keep)
+            told.append(work())
+
+    thread = threading.Thread(target=run, name="ray-sentinel-within", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if raised:
+        raise raised[0]
+    if told:
+        return told[0]
+    raise TimeoutError(errno.ETIMEDOUT, f"no answer within {seconds:g} s")
 
 
 class _Call(Generic[V]):

@@ -113,7 +113,7 @@ class Brain:
             jobs = {job.job for job in self._engine.view.jobs.values()}
             others = [a for a in self._engine.alerts() if a.job and a.job not in jobs]
         said = (f"{alert.job}: {alert.text}" for alert in others)
-        return (*filter(None, (self._failure, self._writer.problem)), *said)
+        return (*filter(None, (self._failure,)), *self._writer.notes, *said)
 
     def close(self) -> None:
         """Write what waits."""

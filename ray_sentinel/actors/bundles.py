@@ -18,8 +18,12 @@ from ray_sentinel.report.bundle import rendered
 
 
 class Bundles:
-    """The incidents' folders below ``root``; None where nothing can be written. Any thread may
-    call. Problems come back as lines for people."""
+    """The incidents' folders below ``root``; None where nothing can be written. Problems come back
+    as lines for people.
+
+    ``store`` and ``publish`` may hang with the disk and are called by one thread, see
+    ``bundle_writer``; the others never wait, and any thread may call them.
+    """
 
     def __init__(self, root: Path | None, incidents: Iterable[Incident] = ()) -> None:
         """``incidents`` are those of the coordinator before this one."""
@@ -29,7 +33,7 @@ class Bundles:
         self._open: set[str] = set()
         for incident in incidents:
             self._note(incident)
-            if incident.bundle and Path(incident.bundle).is_dir():
+            if incident.bundle:
                 self._folders[incident.id] = Path(incident.bundle)
 
     def open(self) -> frozenset[Path]:
@@ -47,16 +51,21 @@ class Bundles:
         begun = bundle.begin_look(folder) if look else ""
         return folder, problems + bundle.add(folder, {begun + n: d for n, d in files.items()})
 
-    def publish(self, incident: Incident) -> tuple[Incident, list[str]]:
-        """Write the incident and its report as they are now; the incident with its folder named."""
+    def publish(self, incident: Incident) -> tuple[Path | None, list[str]]:
+        """Write the incident and its report as they are now, its folder named."""
         with self._lock:
             self._note(incident)
         folder, problems = self._folder(incident)
         if folder is None:
-            return incident, problems
+            return None, problems
         named = msgspec.structs.replace(incident, bundle=str(folder))
         said = series.read(bundle.read(folder, (series.FILE,)))
-        return named, problems + bundle.add(folder, rendered(named, _names(folder), said))
+        return folder, problems + bundle.add(folder, rendered(named, _names(folder), said))
+
+    def known(self, incident: str) -> Path | None:
+        """The folder of the incident with this id, as last seen."""
+        with self._lock:
+            return self._folders.get(incident)
 
     def forget(self, incidents: Iterable[str]) -> None:
         """These are over; should more come of one, its folder is found again."""
@@ -71,19 +80,19 @@ class Bundles:
         """The incident's folder, made with the first thing that goes into it."""
         if self.root is None:
             return None, ["nothing can be written here: the incident is kept in memory only"]
+        known = self.known(incident.id)
+        if known is not None and known.is_dir():
+            return known, []
+        try:
+            made = bundle.find(self.root, incident) or bundle.create(self.root, incident)
+        except OSError as error:
+            return None, [
+                f"the bundle could not be written below {self.root} ({error.strerror}): the "
+                "incident is kept in memory; make room or set log_dir elsewhere"
+            ]
         with self._lock:
-            known = self._folders.get(incident.id)
-            if known is not None and known.is_dir():
-                return known, []
-            try:
-                made = bundle.find(self.root, incident) or bundle.create(self.root, incident)
-            except OSError as error:
-                return None, [
-                    f"the bundle could not be written below {self.root} ({error.strerror}): the "
-                    "incident is kept in memory; make room or set log_dir elsewhere"
-                ]
             self._folders[incident.id] = made
-            return made, []
+        return made, []
 
 
 def bundle_root(storage: Storage, config: Config) -> Path | None:

@@ -7,6 +7,7 @@ import logging
 import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 import ray
@@ -29,10 +30,11 @@ from ray_sentinel.actors.names import PROTOCOL
 from ray_sentinel.actors.phase_file import PhaseFile
 from ray_sentinel.actors.prometheus import STEP_SECONDS, PrometheusKeeper
 from ray_sentinel.actors.ray_actors import RayActors
-from ray_sentinel.actors.recovery import restore
+from ray_sentinel.actors.recovery import Restored, restore
 from ray_sentinel.actors.roster import Roster
 from ray_sentinel.actors.storage import Storage
 from ray_sentinel.actors.timed import WHY, TimedCapture
+from ray_sentinel.bounded import within
 from ray_sentinel.clock import SystemClock
 from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import AnyAction
@@ -47,8 +49,10 @@ log = logging.getLogger(__name__)
 
 RECOVERY_GRACE = 3.0
 """Seconds after a restart in which agents find us again before silence counts."""
-
-
+CLOSE_SECONDS = 4.0
+"""For each part to end; whoever asks the coordinator to close waits a little longer."""
+DISK_SECONDS = 10.0
+"""For the disk to say what an earlier coordinator left; it is done without after that."""
 DRAINED_SECONDS = 3.0
 """So long a drained node must have had no rank before it is left: its exits are told by then."""
 
@@ -62,14 +66,17 @@ class Coordination:
         self._config = msgspec.json.decode(config, type=Config)
         self._clock = SystemClock()
         self._storage = Storage(self._config)
-        write_logs(self._storage.folder("logs"), "coordinator")
+        self._logs = write_logs(self._storage.folder("logs"), "coordinator")
         self._started_at = time.time()
+        # Asked once: it asks Ray's control store, which may be away when somebody asks us.
+        self._restarts = int(ray.get_runtime_context().was_current_actor_reconstructed)
+        self._node_id = ray.get_runtime_context().get_node_id()
         self._loops: list[Loop] = []
         self._roster = Roster(self._config)
         self._fleet = Fleet(config, self._roster.heard, draining_now)
         self._ray_actors = RayActors()
         self._brain, self._pending = self._recover(deployment)
-        self._hold_ticks_until = time.time() + (RECOVERY_GRACE if self._restarts() else 0.0)
+        self._hold_ticks_until = time.time() + (RECOVERY_GRACE if self._restarts else 0.0)
         self._timed = TimedCapture(self._config.capture.wait_seconds)
         self._phase_file = PhaseFile(self._storage.root)
         self._recall_phases()
@@ -93,8 +100,7 @@ class Coordination:
     def _recover(self, deployment: str) -> tuple[Brain, list[AnyAction]]:
         events = self._storage.folder("events")
         self._events_folder = folder = events / deployment if events else None
-        taken = highest_number(bundle_root(self._storage, self._config))
-        engine, pending, count, after = restore(folder, self._config, taken)
+        engine, pending, count, after = self._restored(folder)
         if count:
             log.info("recovered from %d events; %d unanswered actions", count, len(pending))
         self._executor = Executor(self._config, self._fleet, self._storage, engine.incidents())
@@ -103,15 +109,26 @@ class Coordination:
         self._executor.feed = brain.feed
         return brain, pending
 
+    def _restored(self, folder: Path | None) -> Restored:
+        root = bundle_root(self._storage, self._config)
+        try:
+            taken = within(DISK_SECONDS, lambda: highest_number(root))
+            return restore(folder, self._config, taken)
+        except TimeoutError:
+            self._storage.notes.append(
+                f"{self._storage.root} did not answer when the coordinator started: what was known "
+                "before is not known now"
+            )
+            return restore(None, self._config)
+
     def _recall_phases(self) -> None:
-        phases = self._phase_file.load()
+        try:
+            phases = within(DISK_SECONDS, self._phase_file.load)
+        except TimeoutError:
+            return  # they are learned anew
         if phases and not self._brain.learned_phases():
             # A restarted coordinator has them from its log.
             self._brain.feed(PhasesRecalled(time=self._clock.now(), phases=phases))
-
-    @staticmethod
-    def _restarts() -> int:
-        return int(ray.get_runtime_context().was_current_actor_reconstructed)
 
     def _start_loops(self) -> None:
         config = self._config
@@ -207,11 +224,11 @@ class Coordination:
                 protocol=PROTOCOL,
                 version=__version__,
                 pid=os.getpid(),
-                node_id=ray.get_runtime_context().get_node_id(),
+                node_id=self._node_id,
                 log_dir=str(self._storage.root or ""),
                 config=self._config_bytes,
                 started_at=self._started_at,
-                restarts=self._restarts(),
+                restarts=self._restarts,
             )
         )
 
@@ -280,6 +297,8 @@ class Coordination:
                 *self._storage.notes,
                 *self._prometheus.notes,
                 *self._brain.notes(),
+                *self._executor.notes,
+                *filter(None, (self._logs.problem,)),
                 *filter(None, (self._phase_file.problem,)),
                 *self._history.notes,
                 *self._roster.notes(),
@@ -329,8 +348,20 @@ class Coordination:
             loop.stop()
         self._page.close()
         self._executor.diagnose.close()
-        await asyncio.to_thread(self._save_phases)
-        await asyncio.to_thread(self._brain.close)
-        await asyncio.to_thread(self._history.close)
-        await asyncio.to_thread(self._prometheus.close)
+        last = (
+            self._save_phases,
+            self._executor.close,
+            self._brain.close,
+            self._history.close,
+            self._prometheus.close,
+        )
+        # At once, each on a thread of its own: a disk that hangs keeps none of the others waiting.
+        await asyncio.gather(*(asyncio.to_thread(_ended, step) for step in last))
         return []
+
+
+def _ended(step: Callable[[], object]) -> None:
+    try:
+        within(CLOSE_SECONDS, step)
+    except Exception:  # the others end all the same, and the actor is killed then
+        log.exception("a part of the coordinator did not end")

@@ -43,9 +43,14 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     memory: Memory | None = None
     """Before the first event, and so are the incidents. Logs of older versions lack it; their
     incidents are those after the first event."""
+    lost: int = 0
+    """Events that are missing between this segment and the one before: the disk did not take them.
+    """
 
 
 _encoder = msgspec.json.Encoder()
+encoded = _encoder.encode
+"""A line of the log. Raises ValueError and the like for what JSON or UTF-8 cannot hold."""
 _event_decoder = msgspec.json.Decoder(AnyEvent)
 _header_decoder = msgspec.json.Decoder(Header)
 _UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -94,18 +99,30 @@ class EventLog:
         Raises OSError (disk full, folder gone), or ValueError for text that UTF-8 cannot hold; the
         log can be used again afterwards.
         """
-        line = _encoder.encode(event)
-        must = self._file < 0 or (self._full and not self._remembers)
+        self.append_line(encoded(event), event.time, incidents, memory)
+
+    def append_line(
+        self,
+        line: bytes,
+        time: float,
+        incidents: tuple[Incident, ...],
+        memory: Memory | None = None,
+        *,
+        lost: int = 0,
+    ) -> None:
+        """The same with an event that is encoded already; a segment begins with it where ``lost``
+        events before it are missing."""
+        must = self._file < 0 or (self._full and not self._remembers) or lost > 0
         if must or (memory is not None and self.begins):
-            self._next_segment(event.time, incidents, memory)
+            self._next_segment(time, incidents, memory, lost)
         self._write(line)
 
     def _next_segment(
-        self, now: float, incidents: tuple[Incident, ...], memory: Memory | None
+        self, now: float, incidents: tuple[Incident, ...], memory: Memory | None, lost: int
     ) -> None:
         self.close()
         after = max(self._after, memory.after if memory is not None else 0)
-        begun = Header(started_at=now, after=after, incidents=incidents, memory=memory)
+        begun = Header(started_at=now, after=after, incidents=incidents, memory=memory, lost=lost)
         try:
             header = _encoder.encode(begun)
         except ValueError as error:

@@ -7,10 +7,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import msgspec
 
 from ray_sentinel.actors.asking import Agents, by_node
+from ray_sentinel.actors.bundle_writer import BundleWriter
 from ray_sentinel.actors.bundles import Bundles, bundle_root
 from ray_sentinel.actors.diagnosing import SeriesDiagnoser
 from ray_sentinel.actors.fleet import Fleet
@@ -82,6 +84,7 @@ class Executor:
         self._agents = Agents(fleet)
         incidents = tuple(incidents)
         self.bundles = Bundles(bundle_root(storage, config), incidents)
+        self._writer = BundleWriter(self.bundles, self._written_late)
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="ray-sentinel-act")
         # Captures take long and must not hold up the rounds of stacks; reports keep their order.
         self._captures = ThreadPoolExecutor(WORKERS, thread_name_prefix="ray-sentinel-capture")
@@ -196,7 +199,7 @@ class Executor:
         everyone = (*action.suspects, *action.waiters, *action.others)
         dumps, dump_problems = self._agents.dumps(everyone)
         files |= {f"flight_recorder/{_dump_name(dump)}": dump.data for dump in dumps}
-        folder, lost = self.bundles.store(action.incident, files, look=True)
+        folder, lost = self._writer.store(action.incident, files, look=True)
         if folder is not None:
             self.diagnose(action.incident)
         return CaptureDone(
@@ -215,7 +218,7 @@ class Executor:
     def _add_diagnosis(self, incident: Incident, files: dict[str, bytes]) -> None:
         if not files:
             return
-        _, problems = self.bundles.store(incident, files)
+        _, problems = self._writer.store(incident, files)
         for problem in problems:
             log.warning("incident %s: %s", incident.id, problem)
         with self._lock:
@@ -226,11 +229,26 @@ class Executor:
         with self._lock:
             self._latest[incident.id] = incident
         log.info("incident %s is %s: %s", incident.id, incident.state, incident.summary)
-        named, problems = self.bundles.publish(incident)
-        for problem in problems:
-            log.warning("incident %s: %s", incident.id, problem)
+        folder = self._writer.publish(incident)
+        # Also where the disk does not answer: people are told within a second or so.
+        named = msgspec.structs.replace(incident, bundle=str(folder)) if folder else incident
         self._notifier.tell(notice_of(named, incident_dict(named)))
         self._forget_over()
+
+    def _written_late(self, incident: Incident, folder: Path) -> None:
+        """The disk answers again: the incident, open or over, gets its bundle."""
+        log.info("incident %s: its bundle was written late, to %s", incident.id, folder)
+        self.feed(CaptureDone(time=time.time(), incident=incident.id, bundle=str(folder)))
+        self.diagnose(incident)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What could not be written, and where."""
+        return self._writer.notes
+
+    def close(self) -> None:
+        """Write what waits, for a moment."""
+        self._writer.close()
 
     def _forget_over(self) -> None:
         with self._lock:

@@ -13,6 +13,7 @@ from collections import deque
 from pathlib import Path
 
 from ray_sentinel.actors.messages import Wanted
+from ray_sentinel.bounded import Bounded
 from ray_sentinel.clock import Clock
 from ray_sentinel.store.history import MAX_BYTES, MEMORY_SECONDS, History
 from ray_sentinel.store.history_file import HistoryFile
@@ -33,6 +34,8 @@ SAVE_SECONDS = 2.0
 """Between two writes: what a killed coordinator loses."""
 RETRY_SECONDS = 15.0
 """After the file could not be written."""
+IMAGE_SECONDS = 20.0
+"""For a copy of the file; memory's half hour is given after that."""
 CLOSE_SECONDS = 20.0
 """That a write which hangs is waited for at the end."""
 FILE_SHARE = 0.125
@@ -71,6 +74,7 @@ class HistoryKeeper:
         self._save_at = 0.0
         self._file_before: Path | None = None
         self._writing = threading.Lock()
+        self._imaging: Bounded[str, bytes] = Bounded(IMAGE_SECONDS, most=1)
 
     @property
     def path(self) -> Path | None:
@@ -115,12 +119,12 @@ class HistoryKeeper:
         if whole is None:
             return self.history.image(IMAGE_BYTES)
         newest = self.history.rows(*unsaved) if unsaved is not None else []
-        try:
-            return whole.image(IMAGE_BYTES, newest)
-        except OSError as error:
-            # It was closed or found damaged meanwhile; memory takes less room, too.
-            log.warning("%s", error)
+        images, failed = self._imaging.run({"image": lambda: whole.image(IMAGE_BYTES, newest)})
+        if failed:
+            # It hangs, was closed or found damaged meanwhile; memory takes less room, too.
+            log.warning("%s: %s", self.path, failed["image"])
             return self.history.image(IMAGE_BYTES)
+        return images["image"]
 
     def save_when_due(self) -> None:
         """Write what is not in the file yet, if it is time."""

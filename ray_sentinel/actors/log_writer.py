@@ -1,14 +1,22 @@
 """The event log's way to the disk: a thread of its own, for a log folder that hangs must not hold
-up a verdict."""
+up a verdict.
+
+What waits is bounded by bytes. When there is no room, whole events are left out until half of it is
+free again; the log goes on with a segment that begins with all that is known by then, and says how
+many events are missing before it. So a replay is right on both sides of a gap.
+"""
 
 from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from pathlib import Path
-from queue import Full, Queue
+from typing import NamedTuple
 
-from ray_sentinel.actors.eventlog import EventLog
+import msgspec
+
+from ray_sentinel.actors.eventlog import EventLog, encoded
 from ray_sentinel.clock import Clock
 from ray_sentinel.engine.events import AnyEvent
 from ray_sentinel.model.incident import Incident
@@ -16,35 +24,69 @@ from ray_sentinel.model.memory import Memory
 
 log = logging.getLogger(__name__)
 
-MOST_WAITING = 20_000
-"""Events that may wait for a slow disk; what comes then is not logged."""
+WAITING_BYTES = 64 << 20
+"""Of events that wait for a slow disk: a minute and a half of 8,192 ranks on 1,024 nodes."""
+ITEM_OVERHEAD = 300
+"""Bytes that a waiting event takes beside its line."""
 RETRY_SECONDS = 30.0
 """After the log could not be written."""
 _NO_JSON = (ValueError, TypeError, OverflowError, RecursionError)
 """What an event raises that JSON or UTF-8 cannot hold."""
+UNKNOWN_BYTES = 1 << 20
+"""What is reckoned for what cannot be encoded."""
 
 
-_Item = tuple[int, AnyEvent, tuple[Incident, ...], Memory | None]
+class _Item(NamedTuple):
+    number: int
+    time: float
+    line: bytes
+    """The event; empty for one that cannot be written."""
+    incidents: tuple[Incident, ...]
+    memory: Memory | None
+    lost: int
+    """Events that were left out before it."""
+    size: int
 
 
 class LogWriter:
     """Writes events on a thread of its own, in order; goes on after a full disk."""
 
-    def __init__(self, folder: Path | None, max_bytes: int, clock: Clock, after: int = 0) -> None:
+    def __init__(
+        self,
+        folder: Path | None,
+        max_bytes: int,
+        clock: Clock,
+        after: int = 0,
+        *,
+        waiting_bytes: int = WAITING_BYTES,
+    ) -> None:
         self.problem = ""
+        """What is wrong now."""
         self.done = 0
         """Number of the last event that was written or given up."""
+        self.missing = 0
+        """Events that the disk did not take."""
         self._folder = folder
         self._max_bytes = max_bytes
         self._after = after
         self._clock = clock
+        self._most = waiting_bytes
         self._lost = ""
         self._log: EventLog | None = None
         self._retry_at = 0.0
         self._count = 0
         self._begun = 0
         """Number of the last event that came with a memory."""
-        self._queue: Queue[_Item | None] = Queue(MOST_WAITING)
+        self._gap = 0
+        """Events that were left out since the last one that was taken."""
+        self._unwritten = 0
+        """Events that could not be written since the last one that was."""
+        self._incidents: tuple[Incident, ...] = ()
+        """As they came with the last event: what is new in them counts."""
+        self._change = threading.Condition()
+        self._items: deque[_Item] = deque()
+        self._bytes = 0
+        self._closed = False
         self._thread = threading.Thread(
             target=self._run, name="ray-sentinel-event-log", daemon=True
         )
@@ -53,45 +95,99 @@ class LogWriter:
     @property
     def begins(self) -> bool:
         """A segment is to begin: ``put`` wants a memory. One that waits for the disk is enough."""
-        if self._folder is None or self.done < self._begun:
+        if self._folder is None:
             return False
-        if self._clock.monotonic() < self._retry_at:
+        if self._gap:
+            return self._bytes <= self._most // 2
+        if self.done < self._begun or self._clock.monotonic() < self._retry_at:
             return False
         return self._log is None or self._log.begins
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What people should know."""
+        lost = f"{self.missing} events are missing in the event log" if self.missing else ""
+        if self.problem:
+            return (f"{self.problem}; {lost}" if lost else self.problem,)
+        return (f"{lost}: {self._folder} did not take them in time",) if lost else ()
 
     def put(
         self, event: AnyEvent, incidents: tuple[Incident, ...], memory: Memory | None = None
     ) -> int:
         """Take an event for writing; returns its number. The others were known before it."""
         self._count += 1
-        try:
-            self._queue.put_nowait((self._count, event, incidents, memory))
+        if self._folder is None:
+            self.done = self._count
+            return self._count
+        line = self._encoded(event)
+        size = len(line) + ITEM_OVERHEAD + self._weight(incidents, memory)
+        with self._change:
+            wanting = self._gap and memory is None
+            if wanting or (self._bytes and self._bytes + size > self._most):
+                self._gap += 1
+                self.missing += 1
+                self.problem = f"the event log does not keep up: {self._folder} is slow or hangs"
+                return self._count
+            item = _Item(self._count, event.time, line, incidents, memory, self._gap, size)
+            self._gap = 0
+            self._items.append(item)
+            self._bytes += size
             self._begun = self._count if memory is not None else self._begun
-        except Full:
-            self.problem = f"the event log does not keep up: {self._folder} is slow or hangs"
+            self._change.notify_all()
         return self._count
+
+    def _encoded(self, event: AnyEvent) -> bytes:
+        try:
+            return encoded(event)
+        except _NO_JSON as error:
+            log.exception("an event is not in the log")
+            self._lost = f"a {type(event).__name__} is not in the event log: {error}"
+            self.problem = self._lost
+            return b""
+
+    def _weight(self, incidents: tuple[Incident, ...], memory: Memory | None) -> int:
+        """Bytes that an event keeps alive beside its line: what the events before it do not."""
+        known = set(map(id, self._incidents))
+        new = [incident for incident in incidents if id(incident) not in known]
+        self._incidents = incidents
+        return 8 * len(incidents) + sum(map(_bytes_of, new)) + (_bytes_of(memory) if memory else 0)
 
     def _run(self) -> None:
         while True:
-            item = self._queue.get()
-            if item is None:
-                return
-            number, event, incidents, memory = item
-            if self._clock.monotonic() >= self._retry_at:
-                self._write(event, incidents, memory)
-            self.done = number
+            with self._change:
+                self._change.wait_for(lambda: self._items or self._closed)
+                if not self._items:
+                    return
+                item = self._items.popleft()
+            if self._clock.monotonic() < self._retry_at:
+                self._miss(item)
+            elif item.line:
+                self._write(item)
+            self.done = item.number
+            with self._change:
+                # What is being written counts until it is.
+                self._bytes -= item.size
 
-    def _write(
-        self, event: AnyEvent, incidents: tuple[Incident, ...], memory: Memory | None
-    ) -> None:
-        if self._folder is None:
-            return
+    def _miss(self, item: _Item) -> None:
+        self._unwritten += item.lost + 1
+        self.missing += 1
+
+    def _write(self, item: _Item) -> None:
+        assert self._folder is not None  # without one nothing is put here
         try:
             if self._log is None:
                 self._log = EventLog(self._folder, max_bytes=self._max_bytes, after=self._after)
-            self._log.append(event, incidents, memory)
+            self._log.append_line(
+                item.line,
+                item.time,
+                item.incidents,
+                item.memory,
+                lost=self._unwritten + item.lost,
+            )
+            self._unwritten = 0
             self.problem = self._lost
         except OSError as error:
+            self._miss(item)
             self._retry_at = self._clock.monotonic() + RETRY_SECONDS
             self.problem = (
                 f"the event log in {self._folder} cannot be written ({error.strerror}): what "
@@ -99,16 +195,23 @@ class LogWriter:
             )
             log.warning("%s", self.problem)
         except _NO_JSON as error:
+            self._miss(item)
             log.exception("an event is not in the log")
-            self._lost = f"a {type(event).__name__} is not in the event log: {error}"
+            self._lost = f"incidents are not in the event log: {error}"
             self.problem = self._lost
 
     def close(self) -> None:
         """Write what waits, within a second."""
-        try:
-            self._queue.put(None, timeout=1.0)
-        except Full:
-            return
+        with self._change:
+            self._closed = True
+            self._change.notify_all()
         self._thread.join(timeout=1.0)
         if self._log is not None and not self._thread.is_alive():
             self._log.close()
+
+
+def _bytes_of(known: msgspec.Struct) -> int:
+    try:
+        return len(encoded(known))
+    except _NO_JSON:
+        return UNKNOWN_BYTES

@@ -1,10 +1,16 @@
-"""Our own log files: ``logs/<name>.log``, rotated; Ray's log of the actor has them too."""
+"""Our own log files: ``logs/<name>.log``, rotated; Ray's log of the actor has them too.
+
+Who logs must not wait for a disk: the threads that watch, report and decide all do. So the records
+go through a bounded queue, one for our file and one for Ray's, see ``log_files``.
+"""
 
 from __future__ import annotations
 
 import logging
-from logging.handlers import RotatingFileHandler
+import sys
 from pathlib import Path
+
+from ray_sentinel.log_files import LineWriter, LogFiles
 
 MAX_BYTES = 8 << 20
 """Of one file, before it is rotated."""
@@ -14,24 +20,50 @@ BACKUPS = 2
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
-def write_logs(folder: Path | None, name: str) -> None:
+class _Queued(logging.Handler):
+    """Formats a record and hands it on, without waiting."""
+
+    def __init__(self, lines: LineWriter, name: str) -> None:
+        super().__init__()
+        self._lines, self._name = lines, name
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._lines.write(self._name, self.format(record))
+
+    def close(self) -> None:
+        self._lines.close()
+        super().close()
+
+
+class OurLogs:
+    """Where the package's log records go. ``problem`` says what people should know of it."""
+
+    def __init__(self, writers: tuple[LineWriter, ...] = ()) -> None:
+        self._writers = writers
+
+    @property
+    def problem(self) -> str:
+        """Why lines are missing; empty while all is well."""
+        return "; ".join(filter(None, (writer.problem for writer in self._writers)))
+
+
+def write_logs(folder: Path | None, name: str) -> OurLogs:
     """Send the package's log records to ``folder/name.log`` and to stderr, from INFO on."""
     logger = logging.getLogger("ray_sentinel")
     logger.setLevel(logging.INFO)
     logger.propagate = False
     for old in list(logger.handlers):
         logger.removeHandler(old)
-    handlers: list[logging.Handler] = [logging.StreamHandler()]
+    writers: list[LineWriter] = [LineWriter(_to_stderr, "the actor's standard error")]
     if folder is not None:
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            handlers.append(
-                RotatingFileHandler(
-                    folder / f"{name}.log", maxBytes=MAX_BYTES, backupCount=BACKUPS, delay=True
-                )
-            )
-        except OSError as error:
-            logger.warning("no log file in %s: %s", folder, error)
-    for handler in handlers:
+        writers.append(LogFiles(folder, max_bytes=MAX_BYTES, backups=BACKUPS))
+    for writer in writers:
+        handler = _Queued(writer, name)
         handler.setFormatter(logging.Formatter(_FORMAT))
         logger.addHandler(handler)
+    return OurLogs(tuple(writers))
+
+
+def _to_stderr(_name: str, data: bytes) -> None:
+    sys.stderr.write(data.decode("utf-8", "replace"))
+    sys.stderr.flush()

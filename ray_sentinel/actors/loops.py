@@ -6,8 +6,11 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from typing import Generic, TypeVar
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 QUIET_SECONDS = 60.0
 """The same failure is logged once in this time."""
@@ -50,12 +53,13 @@ class Loop:
         """Do the next step at once. May be called from any thread."""
         self._wake.set()
 
-    def stop(self, seconds: float = 0.0) -> None:
-        """Begin no further step, and wait so long for the one that runs."""
+    def stop(self, seconds: float = 0.0) -> bool:
+        """Begin no further step, and wait so long for the one that runs; whether it has ended."""
         self._stop = True
         self._wake.set()
         if seconds and threading.current_thread() is not self._thread:
             self._thread.join(seconds)
+        return not self._thread.is_alive()
 
     def _run(self) -> None:
         due = time.monotonic()
@@ -72,3 +76,45 @@ class Loop:
         except Exception as error:  # a watcher must outlive its own mistakes
             if self._complaints.is_new(f"{type(error).__name__}: {error}", time.monotonic()):
                 log.exception("%s failed; it goes on", self._name)
+
+
+class Newest(Generic[T]):
+    """Calls ``step`` with what was offered last, on a thread of its own: ``offer`` never waits, and
+    what was offered while a step took long is passed over, but for the newest."""
+
+    def __init__(self, step: Callable[[T], None], *, name: str) -> None:
+        self._step, self._name = step, name
+        self._change = threading.Condition()
+        self._offered: list[T] = []
+        self._stop = False
+        self._complaints = Complaints()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def offer(self, item: T) -> None:
+        """Have it taken next."""
+        with self._change:
+            self._offered = [item]
+            self._change.notify_all()
+
+    def stop(self, seconds: float = 0.0) -> bool:
+        """Begin no further step, and wait so long for the one that runs; whether it has ended."""
+        with self._change:
+            self._stop = True
+            self._change.notify_all()
+        if seconds and threading.current_thread() is not self._thread:
+            self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while True:
+            with self._change:
+                self._change.wait_for(lambda: self._offered or self._stop)
+                if self._stop:
+                    return
+                item = self._offered.pop()
+            try:
+                self._step(item)
+            except Exception as error:  # a watcher must outlive its own mistakes
+                if self._complaints.is_new(f"{type(error).__name__}: {error}", time.monotonic()):
+                    log.exception("%s failed; it goes on", self._name)

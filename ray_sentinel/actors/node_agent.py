@@ -35,9 +35,14 @@ class NodeAgent:
         node = this_node()
         storage = Storage(settings)
         logs = storage.folder("logs")
-        write_logs(logs / safe_name(node.host) if logs else None, "agent")
+        written = write_logs(logs / safe_name(node.host) if logs else None, "agent")
         self._station = Station(
-            node, settings, storage, CoordinatorLink().send, partial(ray_metrics_url, node.id)
+            node,
+            settings,
+            storage,
+            CoordinatorLink().send,
+            partial(ray_metrics_url, node.id),
+            lambda: written.problem,
         )
         self._cluster = ClusterLook(self._station.runner.set_cluster) if node.is_head else None
         self._station.start()

@@ -18,26 +18,46 @@ MOST_EXITS = 1000
 
 
 class Outbox:
-    """Events may be added by any thread; all else is for the one that reports."""
+    """Any thread may add; what is sent is for the one that reports."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._exits: dict[int, Exit] = {}
-        self._events: deque[Event] = deque(maxlen=MOST_EVENTS)
-        self._events_lock = threading.Lock()
+        self._events: deque[Event] = deque()
         self._sent: tuple[Event, ...] = ()
         """Events of the last report, until it is acknowledged."""
+        self.lost_exits = self.lost_events = 0
+        """For which there was no room."""
 
     def add_events(self, events: Iterable[Event]) -> None:
         """Keep them for the next report."""
-        with self._events_lock:
+        with self._lock:
             self._events.extend(events)
+            while len(self._sent) + len(self._events) > MOST_EVENTS:
+                self.lost_events += 1
+                if self._sent:
+                    self._sent = self._sent[1:]
+                else:
+                    self._events.popleft()
+
+    @property
+    def problem(self) -> str:
+        """What was lost while the coordinator was away; empty while nothing was."""
+        lost = [
+            f"{count} {what}"
+            for count, what in ((self.lost_exits, "exits"), (self.lost_events, "events"))
+            if count
+        ]
+        return f"no coordinator for long: the oldest {' and '.join(lost)} were lost" if lost else ""
 
     def add_exit(self, gone: Exit) -> Exit:
         """Keep it until it is acknowledged by its ``order``; returns it as it is reported."""
-        known = self._with_oom(gone)
-        self._exits[known.order] = known
-        while len(self._exits) > MOST_EXITS:
-            del self._exits[next(iter(self._exits))]
+        with self._lock:
+            known = self._with_oom(gone)
+            self._exits[known.order] = known
+            while len(self._exits) > MOST_EXITS:
+                del self._exits[next(iter(self._exits))]
+                self.lost_exits += 1
         return known
 
     def _with_oom(self, gone: Exit) -> Exit:
@@ -45,26 +65,27 @@ class Outbox:
         if gone.signal != 9:
             return gone
         pid = str(gone.rank.process.pid)
-        with self._events_lock:
-            killed = any(
-                event.kind == "kernel.oom" and event.attributes.get("pid") == pid
-                for event in (*self._sent, *self._events)
-            )
+        killed = any(
+            event.kind == "kernel.oom" and event.attributes.get("pid") == pid
+            for event in (*self._sent, *self._events)
+        )
         return msgspec.structs.replace(gone, oom_killed=True) if killed else gone
 
     def exits(self) -> tuple[Exit, ...]:
         """All that were not acknowledged, in their order."""
-        return tuple(self._exits.values())
+        with self._lock:
+            return tuple(self._exits.values())
 
     def take_events(self) -> tuple[Event, ...]:
         """For a report: the new ones, after those of reports that were not acknowledged."""
-        with self._events_lock:
-            self._sent = (*self._sent, *self._events)[-MOST_EVENTS:]
+        with self._lock:
+            self._sent = (*self._sent, *self._events)
             self._events.clear()
-        return self._sent
+            return self._sent
 
     def acknowledged(self, exits: Iterable[int]) -> None:
         """The last report arrived; ``exits`` are the orders that need not be sent again."""
-        for order in exits:
-            self._exits.pop(order, None)
-        self._sent = ()
+        with self._lock:
+            for order in exits:
+                self._exits.pop(order, None)
+            self._sent = ()

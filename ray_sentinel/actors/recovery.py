@@ -1,20 +1,22 @@
 """A restarted coordinator's engine: as it was, from the event log.
 
 The log is replayed into a fresh engine, from the newest segment that began without an open
-incident; that segment's header says what was known of the jobs by then. Incidents are as they were
-told, whatever the replay makes of them. What open cases had asked for and not yet been given is
-asked for again.
+incident, or after a gap; that segment's header says what was known of the jobs by then. Incidents
+are as they were told, whatever the replay makes of them. What open cases had asked for and not yet
+been given is asked for again.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from ray_sentinel.actors.eventlog import Header, read_segment, segments
 from ray_sentinel.actors.handling import handled
+from ray_sentinel.bounded import within
 from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import AnyAction, AskRecorder, Capture, TakeStacks
 from ray_sentinel.engine.engine import Engine
@@ -32,6 +34,8 @@ log = logging.getLogger(__name__)
 
 MOST_SEGMENTS = 8
 """About a minute of replay at worst."""
+READ_SECONDS = 30.0
+"""For the disk to give them."""
 
 Key = tuple[str, str, int]
 Segment = tuple[Header, list[AnyEvent]]
@@ -53,9 +57,10 @@ def restore(folder: Path | None, config: Config, taken: int = 0) -> Restored:
     """The engine after the log in ``folder``; a fresh one where there is none.
 
     ``taken`` is the highest number of an incident whose files lie in our place, ours or of others
-    who share it: no new one gets it. Raises ConfigError where the rules' settings are wrong.
+    who share it: no new one gets it. Raises ConfigError where the rules' settings are wrong,
+    TimeoutError where the folder hangs.
     """
-    found = _recent(folder) if folder is not None else []
+    found = within(READ_SECONDS, partial(_recent, folder)) if folder is not None else []
     header = found[0][0] if found else Header(after=taken)
     known = tuple(incident for incident in header.incidents if incident.state not in OPEN)
     after = header.after
@@ -105,8 +110,11 @@ def _recent(folder: Path) -> list[Segment]:
             if not found:
                 continue  # killed while it began: nothing was in it
             break
+        if segment[0].lost and found and found[0][0].memory is not None:
+            break  # what came after a gap, until all that was known was written down
         found.insert(0, segment)
-        if not any(incident.state in OPEN for incident in segment[0].incidents):
+        whole = segment[0].lost and segment[0].memory is not None
+        if whole or not any(incident.state in OPEN for incident in segment[0].incidents):
             break
     return found
 

@@ -64,6 +64,7 @@ class ServerLook:
         self._loop: Loop | None = None
         self._complaints = Complaints()
         self._asked: Bounded[str, bytes | SentinelError] = Bounded(ANSWER_SECONDS)
+        self._placing: Bounded[str, str] = Bounded(ANSWER_SECONDS, most=1)
 
     def watch(self, ranks: Iterable[Rank], serves: bool) -> None:
         """The ranks that are here now: those of engines count, one of each job. ``serves``: there
@@ -121,7 +122,11 @@ class ServerLook:
 
     def _ask_ray(self) -> dict[str, ServerLoad]:
         try:
-            return parse_serve(self._text(self._ray_metrics()))
+            # Ray's control store is asked for it, which may be away.
+            places, failed = self._placing.run({"ray": self._ray_metrics})
+            if failed:
+                raise UnreachableError(f"Ray's control store: {failed['ray']}")
+            return parse_serve(self._text(places["ray"]))
         except SentinelError as error:
             self._complain(f"Ray Serve: {error}")
             return {}

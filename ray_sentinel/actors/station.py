@@ -5,18 +5,19 @@ from __future__ import annotations
 import logging
 import math
 import os
+import threading
 import time
 import uuid
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from ray_sentinel.actors.evidence import Evidence, missing_tracer
 from ray_sentinel.actors.exporting import Exporting
-from ray_sentinel.actors.loops import Loop
+from ray_sentinel.actors.loops import Loop, Newest
 from ray_sentinel.actors.messages import Receipt, Report, Wanted
 from ray_sentinel.actors.metrics import (
     build_family,
@@ -60,8 +61,19 @@ NOT_DEFAULT = (1,)
 takes what descends from no raylet."""
 
 
+class Look(NamedTuple):
+    """The ranks as they were at one moment (Unix seconds)."""
+
+    ranks: tuple[RankSnapshot, ...]
+    at: float
+
+
 class Station:
-    """The parts of one node's agent and the loop that moves them."""
+    """The parts of one node's agent and the loop that moves them.
+
+    One thread watches and publishes; another reports, and may wait for the coordinator or for
+    Ray's control store as long as it likes: the watch and the metrics go on.
+    """
 
     def __init__(
         self,
@@ -70,11 +82,14 @@ class Station:
         storage: Storage,
         send: Callable[[Report], Receipt | None],
         ray_metrics: Callable[[], str],
+        log_problem: Callable[[], str] = str,
     ) -> None:
-        """``ray_metrics`` gives the URL of the Ray node's own metrics, "" where it has none."""
+        """``ray_metrics`` gives the URL of the Ray node's own metrics, "" where it has none;
+        ``log_problem`` says why lines of the agent's log are missing."""
         self.node = node
         self.config = config
         self._send = send
+        self._storage, self._log_problem = storage, log_problem
         self._incarnation = uuid.uuid4().hex
         self._sequence = 0
         self._outbox = Outbox()
@@ -88,16 +103,20 @@ class Station:
         self._history_due = 0.0
         self._raylet = raylet_above(os.getpid())
         self._workers_version = 0
-        self._problems: deque[str] = deque(maxlen=MOST_PROBLEMS)
+        self._problems: tuple[str, ...] = ()
         self._refused: tuple[str, ...] = ()
         """Plugins that others can write to, as they are now."""
         self._neighbours = Neighbours(SETTLE_SECONDS, time.monotonic())
+        self._neighbours_lock = threading.Lock()
         self._raylets_due = 0.0
         self._gauges_at = float("-inf")
         self._loop: Loop | None = None
+        self._reporting: Newest[Look] | None = None
+        self._closing = threading.Lock()
+        self._closed = False
         missing = missing_tracer()
         if missing:
-            self._problems.append(f"{missing}; ranks that attached give their own stacks instead")
+            self._problems = (f"{missing}; ranks that attached give their own stacks instead",)
         self.watch = NodeWatch(
             node,
             own_raylet=self._raylet or None,
@@ -132,23 +151,34 @@ class Station:
         """Begin to collect and to report."""
         self.runner.start()
         interval = self.config.agent.snapshot_interval
-        self._loop = Loop(interval, self._cycle, name="ray-sentinel-report")
+        self._reporting = Newest(self._report, name="ray-sentinel-report")
+        self._loop = Loop(interval, self._cycle, name="ray-sentinel-watch")
 
     def close(self) -> list[str]:
-        """End everything; returns what could not be ended."""
-        if self._loop is not None:
-            self._loop.stop(2.0)
-        self.evidence.close()
-        self._servers.close()
-        self.runner.stop()
-        self.exporting.close()
-        self.watch.close()
+        """End everything; returns what could not be ended. May be called again, from any thread."""
+        with self._closing:
+            if not self._closed:
+                self._closed = True
+                self._end()
         return [
             f"{status.unkillable} processes of collector {status.name} on {self.node.host}, which "
             "hang in the kernel"
             for status in self.runner.statuses()
             if status.unkillable
         ]
+
+    def _end(self) -> None:
+        ended = self._loop is None or self._loop.stop(2.0)
+        if self._reporting is not None:
+            # It may wait for Ray. What it does then touches nothing that is closed here.
+            self._reporting.stop(1.0)
+        self.evidence.close()
+        self._servers.close()
+        self.runner.stop()
+        self.exporting.close()
+        if ended:
+            # Not under the feet of a look that hangs: its files go with the process.
+            self.watch.close()
 
     def _look_now(self) -> None:
         if self._loop is not None:
@@ -167,14 +197,15 @@ class Station:
         self._servers.watch((found.rank for found in ranks), self.watch.serves)
         self.runner.set_handed_on(self.exporting.handed_on)
         self._publish(ranks, now)
-        self._report(ranks, now)
+        if self._reporting is not None:
+            self._reporting.offer(Look(ranks, now))
 
     def _note_problems(self) -> None:
         self._note_refused(self.runner.refused_plugins())
         for problem in self.watch.problems:
             if problem not in self._problems:
                 log.warning("%s", problem)
-                self._problems.append(problem)
+                self._problems = (*self._problems, problem)[-MOST_PROBLEMS:]
 
     def _note_refused(self, refused: tuple[str, ...]) -> None:
         for problem in refused:
@@ -191,9 +222,10 @@ class Station:
         seen = raylets()
         ours = seen.get(self._raylet)
         beside = {pid for pid, address in seen.items() if address == ours}
-        if not self._neighbours.settle(beside, now):
-            self._raylets_due = now
-        known = self._neighbours.raylets
+        with self._neighbours_lock:
+            if not self._neighbours.settle(beside, now):
+                self._raylets_due = now
+            known = self._neighbours.raylets
         self.watch.set_peers(known or NOT_DEFAULT, seen.keys() - set(known))
 
     def _publish(self, ranks: tuple[RankSnapshot, ...], now: float) -> None:
@@ -212,13 +244,13 @@ class Station:
             )
         )
 
-    def _report(self, ranks: tuple[RankSnapshot, ...], now: float) -> None:
+    def _report(self, look: Look) -> None:
         self._sequence += 1
         snapshot = Snapshot(
             node=self.node,
-            time=now,
+            time=look.at,
             sequence=self._sequence,
-            ranks=tuple(map(finite, ranks)),
+            ranks=tuple(map(finite, look.ranks)),
             exits=tuple(map(finite, self._outbox.exits())),
             collectors=self.runner.statuses(),
             gauges=self._gauges(),
@@ -257,8 +289,9 @@ class Station:
         self._workers_version = receipt.workers_version
         if receipt.workers is not None:
             self.watch.set_ray_workers(receipt.workers)
-        if self._neighbours.tell(receipt.raylets, time.monotonic()):
-            self._raylets_due = 0.0
+        with self._neighbours_lock:
+            if self._neighbours.tell(receipt.raylets, time.monotonic()):
+                self._raylets_due = 0.0
 
     def _series(self) -> dict[str, float]:
         """For the embedded history, when it is time."""
@@ -269,7 +302,10 @@ class Station:
         return history_series(self._measured, self._history.series)
 
     def _notes(self) -> tuple[str, ...]:
-        return (*self.exporting.notes, *self._problems, *self._refused[:MOST_PROBLEMS])
+        logs = (self._log_problem(), self.runner.log_problem, self._outbox.problem)
+        told = (*self._problems, *self._refused[:MOST_PROBLEMS])
+        said = (*self._storage.notes, *self.exporting.notes, *told)
+        return (*said, *dict.fromkeys(filter(None, logs)))
 
     def _service_discovery(self) -> bytes:
         """Prometheus HTTP service discovery: all agents, from any of them."""

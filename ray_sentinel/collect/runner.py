@@ -158,6 +158,11 @@ class Runner:
         """Whether the runner's thread runs."""
         return self._thread.is_alive()
 
+    @property
+    def log_problem(self) -> str:
+        """Why lines of the collectors' logs are missing; empty while all is well."""
+        return self._logbook.problem
+
     def set_ranks(self, ranks: Sequence[Rank]) -> None:
         """The ranks of this node, for the runs to come."""
         self._around.ranks = tuple(ranks)

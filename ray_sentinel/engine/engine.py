@@ -239,7 +239,7 @@ class Engine:
     def _captured(self, event: CaptureDone, now: float) -> list[AnyAction]:
         case = self.book.cases.get(event.incident)
         if case is None:
-            return []
+            return self._bundled_late(event)
         case.capturing = False
         for fact in event.facts:
             if fact.runs_python and (view := case.job.ranks.get(fact.process)) is not None:
@@ -250,6 +250,15 @@ class Engine:
         explained = advance(captured, "explained", now, bundle)
         self.book.keep(case, msgspec.structs.replace(explained, bundle=bundle))
         return [Publish(incident=case.incident)]
+
+    def _bundled_late(self, event: CaptureDone) -> list[AnyAction]:
+        """An incident that is over gets its bundle, which the disk did not take before."""
+        known = self.book.incidents.get(event.incident)
+        if known is None or known.confirmed_at is None or known.bundle or not event.bundle:
+            return []
+        named = msgspec.structs.replace(known, bundle=event.bundle)
+        self.book.incidents[named.id] = named
+        return [Publish(incident=named)]
 
     def _dump(self, event: DumpAsked, now: float) -> list[AnyAction]:
         actions: list[AnyAction] = []

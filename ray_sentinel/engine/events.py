@@ -100,7 +100,8 @@ class StragglersFound(EngineEvent, frozen=True, tag="stragglers"):
 
 
 class CaptureDone(EngineEvent, frozen=True, tag="captured"):
-    """The bundle is on disk (or could not be written: ``problems`` says why)."""
+    """The bundle is on disk, or could not be written yet: ``problems`` says why, and another one
+    comes when it was written late."""
 
     incident: str
     bundle: str

@@ -42,6 +42,8 @@ PACKAGES = {
     "etcdctl": "etcd-client",
     "curl": "curl",
     "openssl": "openssl",
+    "redis-server": "redis-server",
+    "fusermount3": "fuse3",
 }
 """Program → the Debian package that has it."""
 
@@ -221,7 +223,7 @@ def _write_wrappers() -> None:
     usual = [path for path in (UNPACKED / "usr/lib").glob("*-linux-gnu*") if path.is_dir()]
     beside = [path / "pulseaudio" for path in usual]  # Chromium's own libraries want it
     libraries = ":".join(str(path) for path in (*usual, *beside) if path.is_dir())
-    for name in ("gdb", "cuda-gdb", "chromium", "curl"):
+    for name in ("gdb", "cuda-gdb", "chromium", "curl", "redis-server"):
         # Debian's /usr/bin/chromium is a script that looks for the browser in a fixed place.
         folder = "usr/lib/chromium" if name == "chromium" else "usr/bin"
         program = UNPACKED / folder / name

@@ -3,7 +3,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from ray_sentinel.bounded import Bounded
+import pytest
+
+from ray_sentinel.bounded import Bounded, within
 
 LONG = 30.0
 Hanging = Callable[..., threading.Event]
@@ -71,4 +73,16 @@ def test_a_real_deadline() -> None:
     gate = threading.Event()
     _, failures = Bounded[str, bool](0.01).run({"dead": lambda: gate.wait(LONG)})
     assert failures == {"dead": "did not return within 0.01 s"}
+    gate.set()
+
+
+def test_a_call_is_waited_for_within_its_time() -> None:
+    gate = threading.Event()
+    assert within(LONG, lambda: 7) == 7
+    with pytest.raises(PermissionError):
+        within(LONG, failing)
+    with pytest.raises(KeyError):
+        within(LONG, lambda: {}["x"])
+    with pytest.raises(TimeoutError, match=r"no answer within 0\.05 s"):
+        within(0.05, lambda: gate.wait(LONG))
     gate.set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from ray_sentinel.actors.loops import QUIET_SECONDS, Complaints, Loop
+from ray_sentinel.actors.loops import QUIET_SECONDS, Complaints, Loop, Newest
 
 
 def test_the_same_failure_is_new_once_in_a_while() -> None:
@@ -36,3 +36,58 @@ def test_being_woken_often_does_not_put_the_next_regular_step_off() -> None:
         assert time.monotonic() - begun < 5 * interval
     finally:
         loop.stop(30)
+
+
+def test_what_is_offered_during_a_long_step_is_passed_over_but_for_the_newest() -> None:
+    taken: list[int] = []
+    gate, begun, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def step(number: int) -> None:
+        taken.append(number)
+        begun.set()
+        assert gate.wait(30)
+        if number == 999:
+            ended.set()
+
+    newest = Newest(step, name="newest")
+    newest.offer(0)
+    assert begun.wait(30)
+    before = time.monotonic()
+    for number in range(1, 1000):
+        newest.offer(number)
+    assert time.monotonic() - before < 5, "offering does not wait"
+    gate.set()
+    assert ended.wait(30)
+    assert taken == [0, 999]
+    assert newest.stop(30)
+
+
+def test_a_step_that_fails_does_not_end_it() -> None:
+    taken = threading.Event()
+
+    def step(number: int) -> None:
+        if number == 0:
+            raise ValueError("once")
+        taken.set()
+
+    newest = Newest(step, name="fails")
+    newest.offer(0)
+    while not taken.wait(0.01):
+        newest.offer(1)
+    assert newest.stop(30)
+
+
+def test_a_step_that_hangs_is_left_behind() -> None:
+    gate, begun = threading.Event(), threading.Event()
+
+    def step(number: int) -> None:
+        begun.set()
+        assert gate.wait(30)
+
+    newest = Newest(step, name="hangs")
+    newest.offer(0)
+    assert begun.wait(30)
+    assert not newest.stop(0.05), "it says that it has not ended"
+    newest.offer(1)
+    gate.set()
+    assert newest.stop(30)

@@ -56,3 +56,17 @@ def test_the_kernel_says_whom_it_killed_for_memory() -> None:
     assert outbox.add_exit(gone(2, pid=8, signal=9)).oom_killed
     assert not outbox.add_exit(gone(3, pid=9, signal=9)).oom_killed
     assert not outbox.add_exit(gone(4, pid=8, signal=15)).oom_killed
+
+
+def test_what_there_is_no_room_for_is_counted_and_said() -> None:
+    outbox = Outbox()
+    assert outbox.problem == ""
+    for order in range(MOST_EXITS + 3):
+        outbox.add_exit(gone(order))
+    outbox.add_events(event(str(number)) for number in range(MOST_EVENTS))
+    outbox.take_events()
+    outbox.add_events([event("newest"), event("newest of all")])
+    assert [one.order for one in outbox.exits()] == list(range(3, MOST_EXITS + 3))
+    assert outbox.take_events()[-1].message == "newest of all"
+    assert len(outbox.take_events()) == MOST_EVENTS
+    assert outbox.problem == ("no coordinator for long: the oldest 3 exits and 2 events were lost")

@@ -1,0 +1,216 @@
+"""Bundles on their way to a disk that may hang: one thread writes, the others wait for a deadline.
+
+An incident goes on without its bundle: what is late waits in memory, up to ``WAITING_BYTES``, is
+written when the disk answers again, and is told then. What failed, on a full disk say, is tried
+again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from ray_sentinel.actors.bundles import Bundles
+from ray_sentinel.model.incident import Incident
+
+log = logging.getLogger(__name__)
+
+STORE_SECONDS = 10.0
+"""For the files of a capture; a capture is done then, with or without them."""
+PUBLISH_SECONDS = 1.0
+"""For an incident's report; whoever is to be told is told then."""
+HANGS_SECONDS = 5.0
+"""A write that takes longer is told."""
+RETRY_SECONDS = 30.0
+"""After a bundle could not be written."""
+WAITING_BYTES = 256 << 20
+"""Of files that were not written yet; what comes then is dropped, and said."""
+MOST_PROBLEMS = 20
+"""Incidents whose trouble is kept in mind."""
+
+Done = tuple[Path | None, list[str]]
+"""An incident's folder, None where it could not be made, and what could not be written."""
+
+
+class _Task:
+    """One thing to be written: files, or where there are none, the report of an incident."""
+
+    def __init__(self, incident: Incident, files: Mapping[str, bytes] | None, look: bool) -> None:
+        self.incident, self.files, self.look = incident, files, look
+        self.size = sum(map(len, files.values())) if files is not None else 0
+        self.done = threading.Event()
+        self.late = False
+        """Nobody waits for it any more."""
+        self.result: Done = (None, [])
+
+
+class BundleWriter:
+    """Any thread may call; calls wait for ``seconds`` at most, and not at all while a write hangs.
+
+    ``late`` is called, on the writer's thread, with the incident and the folder of files that were
+    written when their caller had gone on.
+    """
+
+    def __init__(
+        self,
+        bundles: Bundles,
+        late: Callable[[Incident, Path], None] = lambda incident, folder: None,
+        *,
+        seconds: float = STORE_SECONDS,
+        retry_seconds: float = RETRY_SECONDS,
+        waiting_bytes: int = WAITING_BYTES,
+    ) -> None:
+        self._bundles, self._late = bundles, late
+        self._seconds, self._retry, self._most = seconds, retry_seconds, waiting_bytes
+        self._change = threading.Condition()
+        self._tasks: deque[_Task] = deque()
+        self._failed: list[_Task] = []
+        self._again_at = 0.0
+        self._writes: _Task | None = None
+        self._since = 0.0
+        self._overdue = False
+        """Somebody has waited in vain for what is being written now."""
+        self._closed = False
+        self._problems: OrderedDict[str, str] = OrderedDict()
+        """What could not be written, by incident."""
+        self._thread: threading.Thread | None = None
+
+    def store(self, incident: Incident, files: Mapping[str, bytes], *, look: bool = False) -> Done:
+        """Put files into the incident's folder: see ``Bundles.store``."""
+        task = _Task(incident, files, look)
+        with self._change:
+            if self._waiting_bytes() + task.size > max(self._most, task.size):
+                why = (
+                    f"incident {incident.id}: {len(files)} files ({task.size >> 20} MiB) were "
+                    f"dropped: {self._bundles.root} does not take what waits for it"
+                )
+                self._note(incident, [why])
+                return None, [why]
+            self._put(task)
+        if self._ended(task, self._seconds):
+            return task.result
+        return None, [
+            f"the bundle is not written yet: {self._bundles.root} has not answered for "
+            f"{time.monotonic() - self._since:.0f} s; it is written when it does"
+        ]
+
+    def publish(self, incident: Incident) -> Path | None:
+        """Write the incident and its report as they are now; its folder, where that is known."""
+        task = _Task(incident, None, False)
+        with self._change:
+            # Only the newest of an incident that waits is written.
+            for older in [t for t in (*self._tasks, *self._failed) if _same_report(t, incident)]:
+                (self._tasks if older in self._tasks else self._failed).remove(older)
+                older.done.set()
+            self._put(task)
+        if self._ended(task, min(PUBLISH_SECONDS, self._seconds)):
+            return task.result[0]
+        return self._bundles.known(incident.id)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What people should know: what could not be written, and where."""
+        with self._change:
+            said = list(self._problems.values())
+            writes = self._writes
+            if writes is not None and time.monotonic() - self._since > HANGS_SECONDS:
+                wait = dict.fromkeys(task.incident.id for task in (writes, *self._tasks))
+                size = self._waiting_bytes() >> 20
+                said.append(
+                    f"{self._bundles.root} does not answer: the bundles of incidents "
+                    f"{', '.join(wait)} wait for it in memory ({size} MiB)"
+                )
+        return tuple(said)
+
+    def close(self, seconds: float = 2.0) -> None:
+        """Write what waits, for at most so long."""
+        with self._change:
+            self._closed = True
+            self._change.notify_all()
+            thread = self._thread
+        if thread is not None:
+            thread.join(seconds)
+
+    def _put(self, task: _Task) -> None:
+        self._tasks.append(task)
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._run, name="ray-sentinel-bundles", daemon=True
+            )
+            self._thread.start()
+        self._change.notify_all()
+
+    def _waiting_bytes(self) -> int:
+        writes = self._writes.size if self._writes is not None else 0
+        return writes + sum(task.size for task in (*self._tasks, *self._failed))
+
+    def _ended(self, task: _Task, seconds: float) -> bool:
+        end = time.monotonic() + seconds
+        while not task.done.wait(0.0 if self._overdue else max(0.0, end - time.monotonic())):
+            with self._change:
+                if task.done.is_set():
+                    return True
+                if self._overdue or time.monotonic() >= end:
+                    task.late = True
+                    self._overdue = self._writes is not None
+                    return False
+        return True
+
+    def _run(self) -> None:
+        while (task := self._next()) is not None:
+            try:
+                folder, problems = self._written(task)
+            except Exception as error:  # a bundle that fails must not end all that come after it
+                log.exception("incident %s: its bundle failed", task.incident.id)
+                folder, problems = None, [f"the bundle failed: {type(error).__name__}: {error}"]
+            with self._change:
+                self._writes, self._overdue = None, False
+                self._note(task.incident, problems)
+                failed = folder is None and self._bundles.root is not None
+                if failed:
+                    self._failed.append(task)
+                    self._again_at = time.monotonic() + self._retry
+                task.result = (folder, problems)
+                late, task.late = task.late, task.late or failed
+                task.done.set()
+            if late and folder is not None and task.files is not None:
+                self._tell_late(task.incident, folder)
+
+    def _next(self) -> _Task | None:
+        with self._change:
+            while not self._tasks:
+                if self._closed:
+                    return None
+                if not self._failed:
+                    self._change.wait()
+                elif not self._change.wait(max(0.0, self._again_at - time.monotonic())):
+                    self._tasks.extend(self._failed)
+                    self._failed.clear()
+            self._writes, self._since = self._tasks.popleft(), time.monotonic()
+            return self._writes
+
+    def _written(self, task: _Task) -> Done:
+        if task.files is not None:
+            return self._bundles.store(task.incident, task.files, look=task.look)
+        return self._bundles.publish(task.incident)
+
+    def _note(self, incident: Incident, problems: list[str]) -> None:
+        self._problems.pop(incident.id, None)
+        if problems:
+            self._problems[incident.id] = f"incident {incident.id}: {problems[0]}"
+            while len(self._problems) > MOST_PROBLEMS:
+                self._problems.popitem(last=False)
+
+    def _tell_late(self, incident: Incident, folder: Path) -> None:
+        try:
+            self._late(incident, folder)
+        except Exception:  # whoever is told must not end the writing
+            log.exception("incident %s: its late bundle could not be told", incident.id)
+
+
+def _same_report(task: _Task, incident: Incident) -> bool:
+    return task.files is None and task.incident.id == incident.id

@@ -1,0 +1,73 @@
+"""Lines on their way to a file: nobody waits, nothing is lost unsaid."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+from ray_sentinel.log_files import LINE_OVERHEAD, LineWriter, LogFiles
+
+LONG = 30.0
+
+
+def test_files_are_rotated_and_no_line_is_lost(tmp_path: Path) -> None:
+    files = LogFiles(tmp_path / "logs", max_bytes=10_000, backups=2)
+    for number in range(400):
+        files.write("a/b", f"{number:050d}")
+    files.close(LONG)
+    found = sorted((tmp_path / "logs").iterdir())
+    assert [file.name for file in found] == ["a_b.log", "a_b.log.1", "a_b.log.2"]
+    assert all(file.stat().st_size <= 10_000 for file in found)
+    lines = [int(line) for file in reversed(found) for line in file.read_text().split()]
+    assert lines == list(range(400 - len(lines), 400)), "whole lines, the newest"
+    assert files.problem == ""
+
+
+def test_a_writer_that_hangs_keeps_what_fits_and_counts_the_rest() -> None:
+    gate, taken = threading.Event(), []
+
+    def append(name: str, data: bytes) -> None:
+        assert gate.wait(LONG)
+        taken.append(data)
+
+    writer = LineWriter(append, "the disk", waiting_bytes=10 * (100 + LINE_OVERHEAD))
+    begun = time.monotonic()
+    for _ in range(1000):
+        writer.write("x", "y" * 100)
+    assert time.monotonic() - begun < LONG / 10
+    assert writer.dropped == 990
+    assert writer.problem == "990 lines of log were lost: the disk was slow"
+    gate.set()
+    writer.close(LONG)
+    text = b"".join(taken).decode()
+    assert text.count("y" * 100) == 10
+    assert "(990 lines were lost: the disk was slow)" in text
+
+
+def test_a_disk_that_refuses_is_said_until_it_takes_lines_again(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    files = LogFiles(blocked, max_bytes=1000)
+    files.write("x", "lost")
+    end = time.monotonic() + LONG
+    while not files.problem:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    assert str(blocked) in files.problem
+    assert "1 lines of log were lost" in files.problem
+    blocked.unlink()
+    files.write("x", "kept")
+    files.close(LONG)
+    assert (blocked / "x.log").read_text() == "kept\n"
+
+
+def test_a_line_of_any_length_and_any_text_is_taken(tmp_path: Path) -> None:
+    files = LogFiles(tmp_path, max_bytes=1 << 20)
+    files.write("x", "z" * 10_000_000)
+    files.write("x", "a \udcff b")
+    files.close(LONG)
+    first, second = (tmp_path / "x.log").read_text().splitlines()
+    assert first.endswith("zz [cut off]")
+    assert len(first) < 100_000
+    assert second == "a \\udcff b"
