@@ -48,22 +48,23 @@ class RankDump(msgspec.Struct, kw_only=True):
 
 def read(rank: int, data: bytes) -> RankDump:
     """Parse one dump. Raises InputError where nothing of it can be used."""
-    return _reduce(rank, load(data))
+    return reduced(rank, load(data))
 
 
 def history(data: bytes) -> list[Entry]:
     """Every operation in the dump, batches folded, in the order of issue."""
     entries = [
         entry
-        for place, raw in enumerate(modern(_entries(load(data).data))[0])
+        for place, raw in enumerate(modern(entries_of(load(data).data))[0])
         if (entry := _try(raw, place))
     ]
     entries.sort(key=lambda entry: entry.record)
     return fold(entries)
 
 
-def _reduce(rank: int, raw: RawDump) -> RankDump:
-    entries = _entries(raw.data)
+def reduced(rank: int, raw: RawDump) -> RankDump:
+    """What is kept of a dump's tree."""
+    entries = entries_of(raw.data)
     rows, blind = modern(entries)
     open_rows, closed_rows = _split(rows)
     closed_batches = _closed_batches(rows) if open_rows else set()
@@ -98,7 +99,8 @@ def _reduce(rank: int, raw: RawDump) -> RankDump:
     )
 
 
-def _entries(data: Mapping[str, Any]) -> list[Any]:
+def entries_of(data: Mapping[str, Any]) -> list[Any]:
+    """The rows of a dump that are operations."""
     rows = data.get("entries")
     if not isinstance(rows, list):
         return []

@@ -32,7 +32,7 @@ _SAME_ON_THE_WIRE = {
     "allgather": "all_gather",
 }
 
-BEYOND = 2**64
+BEYOND = 2**63
 """No field of a dump holds such a number: it is damage."""
 NEEDS_EVERYONE = frozenset(
     {
@@ -132,7 +132,7 @@ class Entry(msgspec.Struct, kw_only=True):
 
 
 def number(value: Any) -> int | None:
-    """An int of 64 bits, from an int or (as JSON dumps write status) from its text; else None."""
+    """A signed int of 64 bits, from an int or (as JSON dumps write status) from its text; else None."""
     if isinstance(value, bool):
         return None
     if isinstance(value, str):
@@ -177,8 +177,8 @@ def parse(raw: Mapping[str, Any], place: int) -> Entry | None:
         or bool(number(raw.get("time_discovered_started_ns"))),
         op="coalesced" if _BATCH_END.match(op) else _SAME_ON_THE_WIRE.get(op, op),
         library=library,
-        me=int(match["me"]) if match else None,
-        peer=int(match["peer"]) if match else None,
+        me=number(match["me"]) if match else None,
+        peer=number(match["peer"]) if match else None,
         numels=(_numels(raw.get("input_sizes")), _numels(raw.get("output_sizes"))),
         dtypes=(_texts(raw.get("input_dtypes")), _texts(raw.get("output_dtypes"))),
         done=completed or (raw.get("retired") is True and library == "gloo"),
@@ -207,7 +207,7 @@ def _numels(sizes: Any) -> tuple[int, ...]:
         count = 1
         for dim in size if isinstance(size, list | tuple) else (size,):
             count *= _or(number(dim), 1)
-        result.append(min(count, BEYOND))
+        result.append(max(-BEYOND, min(count, BEYOND)))
     return tuple(result)
 
 

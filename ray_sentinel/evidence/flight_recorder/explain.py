@@ -8,10 +8,11 @@ import msgspec
 
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.flight_recorder.culprits import Findings, Reasoning
-from ray_sentinel.evidence.flight_recorder.dump import RankDump, history, read
+from ray_sentinel.evidence.flight_recorder.dump import RankDump
 from ray_sentinel.evidence.flight_recorder.entry import Entry
 from ray_sentinel.evidence.flight_recorder.groups import some_ranks
 from ray_sentinel.evidence.flight_recorder.motion import moved_since, moving
+from ray_sentinel.evidence.flight_recorder.reduced import history, read
 from ray_sentinel.evidence.flight_recorder.tell import tell_waits
 from ray_sentinel.evidence.flight_recorder.unlike import mismatch_facts, unlike
 from ray_sentinel.evidence.flight_recorder.waits import Waits
@@ -28,7 +29,8 @@ def explain(
     earlier: Mapping[int, bytes] | None = None,
     written: Mapping[int, float] | None = None,
 ) -> RecorderFacts:
-    """Who hangs the job, from each rank's flight-recorder dump (rank → pickle or JSON).
+    """Who hangs the job, from each rank's flight-recorder dump (rank → pickle, JSON, or either
+    in the form of ``reduced``).
 
     ``names`` are shown in problems ("dump 3" otherwise). ``world_size`` lets ranks without a dump
     beyond the last one be seen. ``earlier`` are dumps of the same ranks some seconds before: a rank

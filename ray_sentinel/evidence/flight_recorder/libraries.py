@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from ray_sentinel.errors import InputError
-from ray_sentinel.evidence.flight_recorder.dump import read
+from ray_sentinel.evidence.flight_recorder.reduced import read
 from ray_sentinel.model.recorder import RecorderFacts
 
 

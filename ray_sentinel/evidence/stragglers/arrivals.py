@@ -8,15 +8,15 @@ TORCH_NCCL_ENABLE_TIMING=1) it also tells how long the device was in it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from ray_sentinel.errors import InputError
-from ray_sentinel.evidence.flight_recorder.entry import NEEDS_EVERYONE, Signature, number, parse
-from ray_sentinel.evidence.flight_recorder.load import load
+from ray_sentinel.evidence.flight_recorder.entry import NEEDS_EVERYONE, Signature
+from ray_sentinel.evidence.flight_recorder.reduced import operations
 
 Floats = npt.NDArray[np.float64]
 
@@ -71,24 +71,20 @@ def tables(calls: Calls) -> list[Table]:
 
 
 def _calls(data: bytes) -> dict[str, dict[int, Call]]:
-    entries = load(data).data.get("entries")
     found: dict[str, dict[int, Call]] = {}
-    for place, raw in enumerate(entries if isinstance(entries, list) else ()):
-        entry = parse(raw, place) if isinstance(raw, Mapping) else None
-        if entry is None or entry.p2p or entry.op not in NEEDS_EVERYONE:
+    for entry, milliseconds in operations(data):
+        if entry.p2p or entry.op not in NEEDS_EVERYONE:
             continue
-        created = number(raw.get("time_created_ns"))
-        if created is not None and 0 < created < MOST_NANOSECONDS:
+        if entry.created_ns is not None and 0 < entry.created_ns < MOST_NANOSECONDS:
             calls = found.setdefault("/".join(entry.group), {})
-            calls[entry.collective_seq] = Call(created / 1e9, _duration(raw), entry.signature())
+            calls[entry.collective_seq] = Call(
+                entry.created_ns / 1e9, _duration(milliseconds), entry.signature()
+            )
     return found
 
 
-def _duration(raw: Mapping[Any, Any]) -> float:
-    value = raw.get("duration_ms")
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        return float("nan")
-    return value / 1000.0 if 0 < value < MOST_NANOSECONDS else float("nan")
+def _duration(milliseconds: float) -> float:
+    return milliseconds / 1000.0 if 0 < milliseconds < MOST_NANOSECONDS else float("nan")
 
 
 def _table(group: str, of: dict[int, dict[int, Call]]) -> Table | None:

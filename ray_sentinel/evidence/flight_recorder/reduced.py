@@ -1,0 +1,380 @@
+"""A dump in the form that travels: what the reasoning keeps of it, some hundredth of its bytes.
+
+A dump of 2,000 operations is a megabyte and more; of a thousand ranks, every few seconds, no single
+process should take that. So each node reads its own ranks' dumps and sends this form. Everything
+below ``evidence`` that takes a dump's bytes takes these as well, and says the same of them.
+
+The form is ours. A mark with its version, then MessagePack of three parts, each packed by zlib:
+
+- what ``dump.read`` makes of the dump (or why nothing can be made of it);
+- every operation, as columns: what recurs (group, call, sizes, state) is written once and counted,
+  numbers are differences to the one before, in 64 bits, all first bytes first;
+- those of a version before 2.0 that only when they were called is compared of; else empty.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import zlib
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from ray_sentinel.errors import InputError
+from ray_sentinel.evidence.flight_recorder import dump as whole
+from ray_sentinel.evidence.flight_recorder.dump import RankDump
+from ray_sentinel.evidence.flight_recorder.entry import Entry, number, parse
+from ray_sentinel.evidence.flight_recorder.load import RawDump, load
+from ray_sentinel.evidence.flight_recorder.tables import GroupConfig, Status
+from ray_sentinel.evidence.flight_recorder.versions import modern
+
+VERSION = 1
+_NAME = b"ray-sentinel recorder "
+_MARK = _NAME + b"%d\n" % VERSION
+MAX_UNPACKED = 128 << 20
+"""Bytes of one part once unpacked: more is no dump of ours."""
+_UNKNOWN = -(2**63)
+"""In a column, for what the dump does not tell: no field is as large (``entry.BEYOND``)."""
+
+Timed = tuple[Entry, float]
+"""An operation, and how many milliseconds its device was in it; NaN where that was not measured."""
+_Kind = tuple[
+    int,
+    tuple[str, str],
+    bool,
+    str,
+    int | None,
+    str,
+    int | None,
+    tuple[tuple[int, ...], tuple[int, ...]],
+    tuple[tuple[str, ...], tuple[str, ...]],
+    bool,
+    bool,
+    bool,
+]
+"""What operations have in common: the fields of ``Entry`` that are no running numbers."""
+
+
+class _Head(msgspec.Struct, array_like=True):
+    """A ``RankDump``, with its keys and its lists of ranks in forms that MessagePack has."""
+
+    error: str = ""
+    """Why nothing of the dump can be used."""
+    configs: list[tuple[str, str, str, bytes | None]] = []
+    status: list[tuple[int, int | None, int | None]] = []
+    pending: list[Entry] = []
+    last_done: list[Entry] = []
+    counts: list[tuple[int, str, int, int]] = []
+    from_start: bool = False
+    first_record: int | None = None
+    cut: bool = False
+    blind: bool = False
+    problem: str = ""
+
+
+class _Columns(msgspec.Struct, array_like=True):
+    """Operations, in the order of the dump."""
+
+    kinds: list[_Kind]
+    kind: bytes
+    """Place in ``kinds``, of each; and so on."""
+    record: bytes
+    collective_seq: bytes
+    p2p_seq: bytes
+    op_id: bytes
+    created_ns: bytes
+    duration: bytes
+    """64-bit floating point."""
+
+
+def is_reduced(data: bytes) -> bool:
+    """Whether these bytes are this form, of whatever version."""
+    return data[: len(_NAME)] == _NAME
+
+
+def reduce(data: bytes) -> bytes:
+    """This form of a dump (pickle or JSON). A dump that cannot be read becomes the error that says
+    so. Raises InputError where it holds what cannot be written."""
+    try:
+        try:
+            raw = load(data)
+        except InputError as error:
+            return _written(_Head(error=str(error)), b"", b"")
+        rows = whole.entries_of(raw.data)
+        kept = modern(rows)[0]
+        rest = b"" if len(kept) == len(rows) else _pack(_columns(_timed(rows)))
+        return _written(_head(raw), _pack(_columns(_timed(kept))), rest)
+    except (OverflowError, UnicodeError) as error:
+        raise InputError(f"holds what no recorder writes ({error})") from error
+
+
+def without_operations(data: bytes) -> bytes:
+    """The same without the operations that went well: a rank's history is not known then."""
+    parts = _parts(data)
+    return _MARK + msgspec.msgpack.encode((parts[0], b"", b""))
+
+
+def read(rank: int, data: bytes) -> RankDump:
+    """What a dump says, from its own bytes or from this form. Raises InputError."""
+    if not is_reduced(data):
+        return whole.read(rank, data)
+    head = _unpack(_parts(data)[0], _Head)
+    if head.error:
+        raise InputError(head.error)
+    return RankDump(
+        rank=rank,
+        configs={key: GroupConfig(name, desc, _ranks(r)) for key, name, desc, r in head.configs},
+        status={pg: Status(enqueued, completed) for pg, enqueued, completed in head.status},
+        pending=head.pending,
+        last_done={(entry.pg, entry.p2p): entry for entry in head.last_done},
+        counts={(pg, op, peer): count for pg, op, peer, count in head.counts},
+        from_start=head.from_start,
+        first_record=head.first_record,
+        cut=head.cut,
+        blind=head.blind,
+        problem=head.problem,
+    )
+
+
+def history(data: bytes) -> list[Entry]:
+    """Every operation, batches folded, in the order of issue; empty where the form has none.
+
+    Raises InputError.
+    """
+    if not is_reduced(data):
+        return whole.history(data)
+    part = _parts(data)[1]
+    entries = [entry for entry, _ in _rows(_unpack(part, _Columns))] if part else []
+    entries.sort(key=lambda entry: entry.record)
+    return whole.fold(entries)
+
+
+def operations(data: bytes) -> Iterator[Timed]:
+    """Every operation as the dump has it, batches not folded. Raises InputError."""
+    if not is_reduced(data):
+        yield from _timed(whole.entries_of(load(data).data))
+        return
+    head, history_, rest = _parts(data)
+    if error := _unpack(head, _Head).error:
+        raise InputError(error)
+    if part := rest or history_:
+        yield from _rows(_unpack(part, _Columns))
+
+
+def _head(raw: RawDump) -> _Head:
+    # The rank is whoever asks: the bytes of a dump do not say it.
+    dump = whole.reduced(-1, raw)
+    return _Head(
+        configs=[(key, c.name, c.desc, _packed_ranks(c.ranks)) for key, c in dump.configs.items()],
+        status=[(pg, s.enqueued, s.completed) for pg, s in dump.status.items()],
+        pending=dump.pending,
+        last_done=list(dump.last_done.values()),
+        counts=[(*key, count) for key, count in dump.counts.items()],
+        from_start=dump.from_start,
+        first_record=dump.first_record,
+        cut=dump.cut,
+        blind=dump.blind,
+        problem=dump.problem,
+    )
+
+
+def _packed_ranks(ranks: tuple[int, ...] | None) -> bytes | None:
+    return None if ranks is None else _differences(ranks)
+
+
+def _ranks(packed: bytes | None) -> tuple[int, ...] | None:
+    return None if packed is None else _shared_ranks(packed)
+
+
+@lru_cache(maxsize=1 << 14)
+def _shared_ranks(packed: bytes) -> tuple[int, ...]:
+    # Every member says the same: a thousand ranks then share one tuple.
+    return tuple(_numbers(packed))
+
+
+def _timed(rows: Iterable[Any]) -> Iterator[Timed]:
+    for place, row in enumerate(rows):
+        try:
+            entry = parse(row, place)
+        except (OverflowError, ValueError):
+            continue  # numbers too large to be numbers of anything
+        if entry is not None:
+            yield entry, _milliseconds(row.get("duration_ms"))
+
+
+def _milliseconds(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.nan
+
+
+def _columns(rows: Iterable[Timed]) -> _Columns:
+    kinds: dict[_Kind, int] = {}
+    entries: list[Entry] = []
+    places: list[int] = []
+    durations = array("d")
+    for entry, duration in rows:
+        entries.append(entry)
+        places.append(kinds.setdefault(_kind(entry), len(kinds)))
+        durations.append(duration)
+    groups = [entry.pg for entry in entries]
+    created = [_UNKNOWN if e.created_ns is None else e.created_ns for e in entries]
+    return _Columns(
+        kinds=list(kinds),
+        kind=_differences(places),
+        record=_differences([entry.record for entry in entries]),
+        collective_seq=_differences([entry.collective_seq for entry in entries], groups),
+        p2p_seq=_differences([entry.p2p_seq for entry in entries], groups),
+        op_id=_differences([entry.op_id for entry in entries], groups),
+        created_ns=_differences(created),
+        duration=_by_byte(durations),
+    )
+
+
+def _kind(entry: Entry) -> _Kind:
+    return (
+        entry.pg,
+        entry.group,
+        entry.p2p,
+        entry.op,
+        entry.peer,
+        entry.library,
+        entry.me,
+        entry.numels,
+        entry.dtypes,
+        entry.done,
+        entry.retired,
+        entry.started,
+    )
+
+
+def _rows(columns: _Columns) -> Iterator[Timed]:
+    places = _numbers(columns.kind)
+    durations: array[float] = array("d")
+    durations.frombytes(_in_order(columns.duration))
+    if not all(0 <= place < len(columns.kinds) for place in places):
+        raise InputError("is damaged: it counts what it does not hold")
+    groups = [columns.kinds[place][0] for place in places]
+    running = (
+        _numbers(columns.record),
+        _numbers(columns.collective_seq, groups),
+        _numbers(columns.p2p_seq, groups),
+        _numbers(columns.op_id, groups),
+        _numbers(columns.created_ns),
+    )
+    if {len(places), len(durations)} != {len(places), *map(len, running)}:
+        raise InputError("is damaged: its columns differ in length")
+    for place, duration, record, seq, p2p_seq, op_id, created in zip(
+        places, durations, *running, strict=True
+    ):
+        pg, group, p2p, op, peer, library, me, numels, dtypes, done, retired, started = (
+            columns.kinds[place]
+        )
+        entry = Entry(
+            record=record,
+            pg=pg,
+            group=group,
+            p2p=p2p,
+            collective_seq=seq,
+            p2p_seq=p2p_seq,
+            op_id=op_id,
+            op=op,
+            peer=peer,
+            library=library,
+            me=me,
+            numels=numels,
+            dtypes=dtypes,
+            done=done,
+            created_ns=None if created == _UNKNOWN else created,
+            retired=retired,
+            started=started,
+        )
+        yield entry, duration
+
+
+def _differences(values: Sequence[int], groups: Sequence[int] | None = None) -> bytes:
+    """Each number less the one before it (of its group), modulo 2**64."""
+    before: dict[int, int] = {}
+    found = array("q")
+    for value, group in zip(values, groups or [0] * len(values), strict=True):
+        found.append(_wrapped(value - before.get(group, 0)))
+        before[group] = value
+    return _by_byte(found)
+
+
+def _numbers(packed: bytes, groups: Sequence[int] | None = None) -> list[int]:
+    differences = array("q")
+    differences.frombytes(_in_order(packed))
+    groups = groups if groups is not None else [0] * len(differences)
+    if len(groups) != len(differences):
+        raise InputError("is damaged: its columns differ in length")
+    before: dict[int, int] = {}
+    found = []
+    for difference, group in zip(differences, groups, strict=True):
+        value = before[group] = _wrapped(before.get(group, 0) + difference)
+        found.append(value)
+    return found
+
+
+def _wrapped(value: int) -> int:
+    return (value + 2**63) % 2**64 - 2**63
+
+
+def _by_byte(values: array[Any]) -> bytes:
+    """Little-endian, all first bytes, then all second bytes, ...: alike ones are packed best."""
+    if sys.byteorder == "big":
+        values = array(values.typecode, values)
+        values.byteswap()
+    data = values.tobytes()
+    return b"".join(data[place::8] for place in range(8))
+
+
+def _in_order(data: bytes) -> bytes:
+    count, odd = divmod(len(data), 8)
+    if odd:
+        raise InputError("is damaged: a column is cut off")
+    result = bytearray(len(data))
+    for place in range(8):
+        result[place::8] = data[place * count : (place + 1) * count]
+    if sys.byteorder == "big":
+        values = array("q")
+        values.frombytes(bytes(result))
+        values.byteswap()
+        return values.tobytes()
+    return bytes(result)
+
+
+def _written(head: _Head, history_: bytes, rest: bytes) -> bytes:
+    return _MARK + msgspec.msgpack.encode((_pack(head), history_, rest))
+
+
+def _parts(data: bytes) -> tuple[bytes, bytes, bytes]:
+    if data[: len(_MARK)] != _MARK:
+        found = data[len(_NAME) : len(_NAME) + 8].split(b"\n")[0].decode("ascii", "replace")
+        raise InputError(f"has version {found} of the reduced form, and this release reads 1")
+    try:
+        return msgspec.msgpack.decode(data[len(_MARK) :], type=tuple[bytes, bytes, bytes])
+    except msgspec.DecodeError as error:
+        raise InputError(f"is damaged ({error}); take the dump again") from error
+
+
+def _pack(value: _Head | _Columns) -> bytes:
+    return zlib.compress(msgspec.msgpack.encode(value), 6)
+
+
+def _unpack(part: bytes, kind: type[Any]) -> Any:
+    unpacking = zlib.decompressobj()
+    try:
+        data = unpacking.decompress(part, MAX_UNPACKED)
+        if unpacking.unconsumed_tail:
+            raise InputError(f"unpacks to more than {MAX_UNPACKED >> 20} MiB")
+        return msgspec.msgpack.decode(data, type=kind)
+    except (zlib.error, msgspec.DecodeError) as error:
+        raise InputError(f"is damaged ({error}); take the dump again") from error
