@@ -3,11 +3,14 @@
     python bench/flight_recorder.py speed [--ranks 128 1024 8192] [--entries 2000]
     python bench/flight_recorder.py exact [--seeds 10] [--format 2.9]
     python bench/flight_recorder.py drawn [--seeds 40]
+    python bench/flight_recorder.py travel [--ranks 1000] [--entries 2000]
     python bench/flight_recorder.py beside [--seeds 3] [--dumps DIR=1,5 ...]
 
 ``speed`` writes dumps of a job (tensor 8 × data, a full ring each) with one stopped rank to a
 temporary folder, explains them in a fresh process as the command line does, and prints seconds and
-peak memory. ``exact`` explains simulated hangs and prints, for each layout and fault, the per cent
+peak memory. ``travel`` prints what a rank's dump is as it was written and in the form in which nodes send it, and
+what explaining either takes of a process that holds those of all ranks, as the coordinator does.
+``exact`` explains simulated hangs and prints, for each layout and fault, the per cent
 of exact answers, and in how many sets an innocent was named; ``drawn`` does the same for jobs drawn
 at random by another generator, in several formats. ``beside`` explains simulated hangs,
 and labelled folders given as DIR=CULPRITS, with ray-sentinel and with PyTorch's own analyzer
@@ -22,6 +25,7 @@ import contextlib
 import io
 import logging
 import pickle
+import random
 import re
 import resource
 import signal
@@ -37,6 +41,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from ray_sentinel.evidence.flight_recorder import explain  # noqa: E402
+from ray_sentinel.evidence.flight_recorder.reduced import reduce  # noqa: E402
 from tests.support.recorder_fleet import cases as fleet  # noqa: E402
 from tests.support.recorder_fleet.cases import make  # noqa: E402
 from tests.support.recorder_fleet.write import HANDS, dumps  # noqa: E402
@@ -189,6 +194,49 @@ def explain_one(folder: str) -> None:
     )
 
 
+def travel(world: int, entries: int) -> None:
+    """Print bytes a rank, and seconds and memory of who holds the dumps of all."""
+    print(f"{'form':<10} {'bytes a rank':>13} {'seconds':>8} {'peak MB':>8}  culprits")
+    for form in ("raw", "reduced"):
+        said = subprocess.run(
+            [sys.executable, __file__, "hold-all", form, str(world), str(entries)],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.split()
+        print(
+            f"{form:<10} {float(said[0]):>13.0f} {float(said[1]):>8.2f} {float(said[2]):>8.0f}"
+            f"  {said[3]}",
+            flush=True,
+        )
+
+
+def hold_all(form: str, world: int, entries: int) -> None:
+    """In a process of its own: bytes a rank, seconds, peak memory in MB more than before any dump,
+    culprits."""
+    dice = random.Random(1)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    held = {}
+    for rank, data in large_job(world, entries):
+        tree = pickle.loads(data)  # noqa: S301
+        for row in tree["entries"]:
+            # As a clock writes it, and a device that was timed.
+            row["time_created_ns"] += dice.randrange(1_000_000)
+            row["duration_ms"] = dice.random() if row["state"] == "completed" else None
+        written = pickle.dumps(tree, protocol=2)
+        held[rank] = reduce(written) if form == "reduced" else written
+    started = time.perf_counter()
+    facts = explain(held, world_size=world)
+    seconds = time.perf_counter() - started
+    peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    print(
+        sum(map(len, held.values())) / world,
+        seconds,
+        peak,
+        ",".join(str(culprit.rank) for culprit in facts.culprits) or "none",
+    )
+
+
 def exact(seeds: int, style: str) -> None:
     """Print the share of exact answers by layout and fault."""
     faults = [fault for fault in FAULTS if fault not in ("none", "outside", "device frozen")]
@@ -327,11 +375,22 @@ def main() -> None:
     side = commands.add_parser("beside")
     side.add_argument("--seeds", type=int, default=1)
     side.add_argument("--dumps", nargs="*", default=[], metavar="DIR=CULPRITS")
+    far = commands.add_parser("travel")
+    far.add_argument("--ranks", type=int, default=1000)
+    far.add_argument("--entries", type=int, default=2000)
+    hold = commands.add_parser("hold-all")
+    hold.add_argument("form")
+    hold.add_argument("ranks", type=int)
+    hold.add_argument("entries", type=int)
     one = commands.add_parser("explain-one")
     one.add_argument("folder")
     args = parser.parse_args()
     if args.command == "speed":
         speed(args.ranks, args.entries)
+    elif args.command == "travel":
+        travel(args.ranks, args.entries)
+    elif args.command == "hold-all":
+        hold_all(args.form, args.ranks, args.entries)
     elif args.command == "exact":
         exact(args.seeds, args.format)
     elif args.command == "drawn":

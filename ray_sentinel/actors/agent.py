@@ -33,9 +33,9 @@ class Agent:
         """One round of harmless stacks of some ranks: ``Sampled``."""
         return self._does.sample(ranks)
 
-    def flight_recorder(self, ranks: bytes) -> bytes:
-        """The flight recorders of some ranks: ``Dumps``."""
-        return self._does.flight_recorder(ranks)
+    def flight_recorder(self, request: bytes) -> bytes:
+        """The flight recorders of some ranks, a ``DumpRequest``: ``Dumps``."""
+        return self._does.flight_recorder(request)
 
     def nccl_ras(self, ranks: bytes) -> bytes:
         """What NCCL's RAS service says, asked from here for some ranks: ``RasPolls``."""

@@ -14,11 +14,8 @@ from ray.exceptions import RayError
 
 from ray_sentinel.actors.error_text import last_line
 from ray_sentinel.actors.fleet import Fleet
-from ray_sentinel.actors.messages import Dump, Dumps, pack, unpack
+from ray_sentinel.actors.messages import pack
 from ray_sentinel.model.identity import Rank
-
-RECORDER_SECONDS = 10.0
-"""For the agents to fetch their ranks' dumps, which are megabytes, and to send them."""
 
 Answers = tuple[dict[str, bytes], list[str]]
 """What was answered, by node id, and what went wrong."""
@@ -56,16 +53,6 @@ class Agents:
     def ask_about(self, method: str, ranks: Iterable[Rank], seconds: float) -> Answers:
         """Ask each node's agent about its own of these ranks."""
         return self.ask(method, by_node(ranks), seconds)
-
-    def dumps(self, ranks: Iterable[Rank]) -> tuple[list[Dump], list[str]]:
-        """The flight recorders of some ranks; a rank's most telling one first."""
-        answers, problems = self.ask_about("flight_recorder", ranks, RECORDER_SECONDS)
-        dumps: list[Dump] = []
-        for data in answers.values():
-            answer = unpack(data, Dumps)
-            dumps += answer.dumps
-            problems += answer.problems
-        return dumps, problems
 
 
 def by_node(ranks: Iterable[Rank]) -> dict[str, tuple[Rank, ...]]:

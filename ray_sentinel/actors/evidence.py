@@ -6,15 +6,15 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import msgspec
 
-from ray_sentinel.actors.messages import Captured, CaptureRequest, Dump, Dumps, Sampled
+from ray_sentinel.actors.messages import Captured, CaptureRequest, Sampled
+from ray_sentinel.actors.node_dumps import NodeDumps, RecordOf
 from ray_sentinel.capture import session
-from ray_sentinel.capture.recorder_dumps import NoDumpError, Recorders
 from ray_sentinel.capture.tracer import all_tracers
 from ray_sentinel.config import Config, safe_name
 from ray_sentinel.errors import SentinelError
@@ -22,11 +22,7 @@ from ray_sentinel.evidence.stacks import classify, parse
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.progress.ask import (
-    NoAnswerError,
-    RecorderDump,
     held_stacks,
-    left_flight_recorder,
-    request_flight_recorder,
     request_stacks,
 )
 from ray_sentinel.progress.record_view import RecordView
@@ -37,41 +33,15 @@ SAMPLE_SECONDS = 2.0
 """For the harmless tools to look at all ranks asked about."""
 COMPANION_SECONDS = 0.7
 """For a companion thread that runs: where it does not, nothing comes however long one waits."""
-RECORDER_SECONDS = 5.0
-"""For one rank's flight recorder; PyTorch's watchdog looks once a second whether it is asked."""
 WATCHDOG_SECONDS = 6.5
 """A rank's watchdog speaks when the interpreter was held for 5 s; the verdict comes sooner."""
 WATCHDOG_POLL = 0.5
 """Seconds between two looks whether it has spoken."""
 
-RecordOf = Callable[[int, int], RecordView | None]
-
 
 def missing_tracer() -> str:
     """Why stacks cannot be taken from outside on this node; empty where they can."""
     return all_tracers()["py-spy"].available()
-
-
-def _recorders_of(view: RecordView) -> tuple[RecorderDump, ...]:
-    """A rank's flight recorders, also of one that ends while it is asked. Raises NoAnswerError."""
-
-    def wait(seconds: float) -> None:
-        time.sleep(seconds)
-        if _raised(view):
-            raise NoAnswerError("an exception ends it")
-
-    if not _raised(view):
-        try:
-            return request_flight_recorder(view, RECORDER_SECONDS, sleep=wait)
-        except NoAnswerError:
-            if not _raised(view):
-                raise
-    return left_flight_recorder(view)
-
-
-def _raised(view: RecordView) -> bool:
-    words = view.progress.last_words
-    return words is not None and words.kind == "exception"
 
 
 class Evidence:
@@ -83,7 +53,7 @@ class Evidence:
         self._record_of = record_of
         self._capturing = threading.Lock()
         self._pool = ThreadPoolExecutor(self._plan.parallel, thread_name_prefix="ray-sentinel-ask")
-        self._recorders = Recorders()
+        self.dumps = NodeDumps(host, record_of, self._plan.parallel)
         self.runs: Counter[tuple[str, str]] = Counter()
         """How often each tool ran, by (tool, outcome)."""
         self.capture_seconds: float | None = None
@@ -91,7 +61,7 @@ class Evidence:
 
     def sample(self, ranks: Sequence[Rank]) -> Sampled:
         """One round of harmless stacks, read and classified."""
-        self._recorders.note(ranks)
+        self.dumps.note(ranks)
         found = session.sample(ranks, parallel=self._plan.parallel, deadline=SAMPLE_SECONDS)
         by_process = {rank.process: rank for rank in ranks}
         facts = self._pool.map(
@@ -132,34 +102,6 @@ class Evidence:
                 return msgspec.structs.replace(told, rank=rank.id, process=rank.process), text
         return None, b""
 
-    def flight_recorder(self, ranks: Iterable[Rank]) -> Dumps:
-        """Flight recorders, by the companion thread of ranks that attached, or by the watchdog."""
-        found: list[Dump] = []
-        problems: list[str] = []
-        for dumps, problem in self._pool.map(self._recorder, ranks):
-            found += dumps
-            if problem:
-                problems.append(problem)
-        return Dumps(dumps=tuple(found), problems=tuple(problems))
-
-    def _recorder(self, rank: Rank) -> tuple[list[Dump], str]:
-        view = self._record_of(rank.process.pid, rank.process.start)
-        try:
-            if view is None:
-                raise NoDumpError("it is not attached")
-            dumps = _recorders_of(view)
-        except SentinelError as error:
-            try:
-                return [self._by_watchdog(rank)], ""
-            except SentinelError as second:
-                why = f"no flight recorder: {error}; {second}"
-                return [], f"rank {rank.id.rank} on {self._host}: {why}"
-        return [Dump(rank=rank.id.rank, data=dump.data, pickled=dump.pickled) for dump in dumps], ""
-
-    def _by_watchdog(self, rank: Rank) -> Dump:
-        data = self._recorders.dump(rank, RECORDER_SECONDS)
-        return Dump(rank=rank.id.rank, data=data, pickled=data[:1] == b"\x80")
-
     def capture(self, request: CaptureRequest) -> Captured:
         """Run all tools; suspects and waiters may be paused, as many at a time as is allowed."""
         with self._capturing:
@@ -197,3 +139,4 @@ class Evidence:
     def close(self) -> None:
         """Begin nothing new."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+        self.dumps.close()

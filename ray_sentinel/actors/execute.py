@@ -14,6 +14,7 @@ import msgspec
 from ray_sentinel.actors.asking import Agents, by_node
 from ray_sentinel.actors.bundle_writer import BundleWriter
 from ray_sentinel.actors.bundles import Bundles, bundle_root
+from ray_sentinel.actors.cluster_dumps import ClusterDumps
 from ray_sentinel.actors.diagnosing import SeriesDiagnoser
 from ray_sentinel.actors.fleet import Fleet
 from ray_sentinel.actors.messages import (
@@ -82,6 +83,7 @@ class Executor:
         self._config = config
         self._fleet = fleet
         self._agents = Agents(fleet)
+        self._dumps = ClusterDumps(self._agents)
         incidents = tuple(incidents)
         self.bundles = Bundles(bundle_root(storage, config), incidents)
         self._writer = BundleWriter(self.bundles, self._written_late)
@@ -146,9 +148,7 @@ class Executor:
         )
 
     def _ask_recorder(self, action: AskRecorder) -> RecorderExplained:
-        dumps, problems = self._agents.dumps(action.ranks)
-        # A rank may have several recorders; NCCL's, the first, is the one that tells most.
-        by_rank = {dump.rank: dump.data for dump in reversed(dumps)}
+        by_rank, problems = self._dumps.reduced(action.ranks)
         size = max((rank.world_size or 0 for rank in action.ranks), default=0)
         facts = _explained(action, by_rank, size or None) if by_rank else None
         return RecorderExplained(
@@ -156,8 +156,7 @@ class Executor:
         )
 
     def _find_stragglers(self, action: AskArrivals) -> StragglersFound:
-        dumps, _ = self._agents.dumps(action.ranks)
-        by_rank = {dump.rank: dump.data for dump in reversed(dumps)}
+        by_rank, _ = self._dumps.reduced(action.ranks)
         hosts = {rank.id.rank: rank.process.host for rank in action.ranks}
         facts = None
         if by_rank:
@@ -196,9 +195,8 @@ class Executor:
         answers, problems = self._agents.ask("capture", requests, seconds)
         captured = [unpack(data, Captured) for data in answers.values()]
         files = fold({name: data for answer in captured for name, data in answer.files.items()})
-        everyone = (*action.suspects, *action.waiters, *action.others)
-        dumps, dump_problems = self._agents.dumps(everyone)
-        files |= {f"flight_recorder/{_dump_name(dump)}": dump.data for dump in dumps}
+        dumps, dump_problems = self._recorder_files(action)
+        files |= dumps
         folder, lost = self._writer.store(action.incident, files, look=True)
         if folder is not None:
             self.diagnose(action.incident)
@@ -214,6 +212,17 @@ class Executor:
             ),
             facts=tuple(fact for answer in captured for fact in answer.facts),
         )
+
+    def _recorder_files(self, action: Capture) -> tuple[dict[str, bytes], list[str]]:
+        """What suspects and waiters wrote, and of all other ranks the reduced form: together the
+        bundle explains what the whole would."""
+        dumps, problems = self._dumps.raw((*action.suspects, *action.waiters))
+        files = {f"flight_recorder/{_dump_name(dump)}": dump.data for dump in dumps}
+        whole = {dump.rank for dump in dumps}
+        everyone = (*action.suspects, *action.waiters, *action.others)
+        reduced, more = self._dumps.reduced(r for r in everyone if r.id.rank not in whole)
+        files |= {f"flight_recorder/_dump_{rank}.reduced": data for rank, data in reduced.items()}
+        return files, [*problems, *(line for line in more if line not in problems)]
 
     def _add_diagnosis(self, incident: Incident, files: dict[str, bytes]) -> None:
         if not files:

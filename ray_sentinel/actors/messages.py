@@ -107,13 +107,29 @@ class CaptureRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Only harmless tools."""
 
 
+class DumpRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Which flight recorders of one node are wanted."""
+
+    ranks: tuple[Rank, ...]
+    raw: bool = False
+    """As the ranks wrote them, all recorders of each; else one of each, in the form that
+    ``evidence.flight_recorder.reduced`` describes."""
+    known: tuple[bytes, ...] = ()
+    """The digests that the coordinator has, in the order of ``ranks``; empty for none."""
+    most_bytes: int = 0
+    """Of all dumps in the answer."""
+
+
 class Dump(msgspec.Struct, frozen=True, kw_only=True):
-    """One flight recorder as its rank wrote it."""
+    """One flight recorder."""
 
     rank: int
     data: bytes
-    pickled: bool
-    """As PyTorch's watchdog writes it, else JSON."""
+    """Empty where it is what the coordinator knows already."""
+    pickled: bool = False
+    """As PyTorch's watchdog writes it, else JSON; only where it is raw."""
+    digest: bytes = b""
+    """Of the reduced form."""
 
 
 class Dumps(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,6 +137,7 @@ class Dumps(msgspec.Struct, frozen=True, kw_only=True):
 
     dumps: tuple[Dump, ...] = ()
     problems: tuple[str, ...] = ()
+    """One for each rank of which there is none, too."""
 
 
 class Captured(msgspec.Struct, frozen=True, kw_only=True):

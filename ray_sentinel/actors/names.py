@@ -9,7 +9,7 @@ COORDINATOR = "coordinator"
 AGENT_PREFIX = "agent-"
 GROUP_PREFIX = "ray_sentinel-"
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Version of the calls between deployer, coordinator and agents. Raised when one of them could no
 longer understand the other; not with every release."""
 

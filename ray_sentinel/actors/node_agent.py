@@ -12,7 +12,7 @@ from ray_sentinel.actors.cluster_look import ClusterLook
 from ray_sentinel.actors.environment import forget_identity
 from ray_sentinel.actors.link import CoordinatorLink
 from ray_sentinel.actors.logs import write_logs
-from ray_sentinel.actors.messages import CaptureRequest, pack, unpack
+from ray_sentinel.actors.messages import CaptureRequest, DumpRequest, pack, unpack
 from ray_sentinel.actors.place import ray_metrics_url, this_node
 from ray_sentinel.actors.session import session_logs
 from ray_sentinel.actors.station import Station
@@ -57,10 +57,10 @@ class NodeAgent:
         wanted = unpack(ranks, tuple[Rank, ...])
         return pack(self._station.evidence.sample(wanted))
 
-    def flight_recorder(self, ranks: bytes) -> bytes:
-        """The flight recorders of some ranks: ``Dumps``."""
-        wanted = unpack(ranks, tuple[Rank, ...])
-        return pack(self._station.evidence.flight_recorder(wanted))
+    def flight_recorder(self, request: bytes) -> bytes:
+        """The flight recorders of some ranks, a ``DumpRequest``: ``Dumps``."""
+        wanted = unpack(request, DumpRequest)
+        return pack(self._station.evidence.dumps.gather(wanted))
 
     def nccl_ras(self, ranks: bytes) -> bytes:
         """What NCCL's RAS service says, asked from here for some ranks: ``RasPolls``."""

@@ -21,10 +21,9 @@ from ray_sentinel.bounded import Bounded
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.kernel_files import parse_environ
 from ray_sentinel.model.identity import Rank
+from ray_sentinel.progress.ask import MAX_ANSWER
 from ray_sentinel.progress.proc_stat import TICK, Key, parse_stat
 
-MAX_DUMP = 256 << 20
-"""Bytes read of one dump."""
 _POLL = 0.1
 """Seconds between two looks whether the watchdog has written."""
 FRESH = 30.0
@@ -78,16 +77,13 @@ def read_environ(pid: int, proc: str = "/proc") -> dict[str, str]:
     return parse_environ(data)
 
 
-def on_disk(where: Places, since: float) -> bytes:
-    """The dump that lies there, if it is not older than ``since`` (Unix seconds); else empty.
-
-    Raises NoDumpError where there is one that cannot be read.
-    """
+def on_disk(where: Places, since: float) -> Path | None:
+    """Where a dump lies, if it is not older than ``since`` (Unix seconds) nor empty."""
     for path in where.files:
         found = _look(path)
         if found is not None and found.st_mtime >= since:
-            return _read(path)
-    return b""
+            return path if found.st_size else None
+    return None
 
 
 def by_pipe(
@@ -96,8 +92,8 @@ def by_pipe(
     *,
     now: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> bytes:
-    """Ask the rank's watchdog for a dump and wait for it. Raises NoDumpError.
+) -> Path:
+    """Ask the rank's watchdog for a dump and wait for it: where it lies. Raises NoDumpError.
 
     The watchdog looks at the pipe about once a second, and writes its file in one go.
     """
@@ -114,7 +110,7 @@ def by_pipe(
             if found is None or found.st_mtime_ns == before.get(path):
                 continue
             if found.st_size and size.get(path) == found.st_size:
-                return _read(path)
+                return path
             size[path] = found.st_size
     raise NoDumpError(f"its watchdog, asked through {where.pipe}, wrote nothing in {timeout:g} s")
 
@@ -141,13 +137,14 @@ def _look(path: Path) -> os.stat_result | None:
         return None
 
 
-def _read(path: Path) -> bytes:
+def read_dump(path: Path) -> bytes:
+    """A dump's bytes. Raises NoDumpError."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(handle, "rb") as file:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
                 raise NoDumpError(f"{path} is no file")
-            return file.read(MAX_DUMP)
+            return file.read(MAX_ANSWER + 1)
     except OSError as error:
         raise NoDumpError(f"{path} cannot be read: {error.strerror}") from error
 
@@ -181,8 +178,11 @@ class Recorders:
                 del self._known[next(iter(self._known))]
         return failures
 
-    def dump(self, rank: Rank, timeout: float) -> bytes:
-        """What the rank's watchdog left on disk, or writes when asked. Raises NoDumpError."""
+    def find(self, rank: Rank, timeout: float) -> Path:
+        """Where the rank's watchdog left a dump, or writes one when asked, for ``read_dump``.
+
+        Raises NoDumpError.
+        """
         failures = self.note([rank])
         known = self._known.get(_key(rank))
         if known is None:

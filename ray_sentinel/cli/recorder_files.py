@@ -17,7 +17,9 @@ from ray_sentinel.evidence.flight_recorder.tables import MAX_RANKS
 Family = tuple[str, str]
 """Prefix and suffix of the names of a set of dumps."""
 
-_NAME = re.compile(r"^(?P<prefix>.*?)(?P<rank>\d+)(?P<suffix>\.(json|pickle|pkl|bin|dump|trace))?$")
+_NAME = re.compile(
+    r"^(?P<prefix>.*?)(?P<rank>\d+)(?P<suffix>\.(json|pickle|pkl|bin|dump|trace|reduced))?$"
+)
 _NOT_DUMPS = (".log", ".txt", ".md", ".py", ".html", ".gz", ".tar", ".zip", ".csv", ".yaml")
 MAX_BYTES = 2 << 30
 """Of one dump; a larger file is not read."""

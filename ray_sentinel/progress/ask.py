@@ -11,7 +11,8 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import msgspec
 
@@ -32,9 +33,11 @@ from ray_sentinel.progress.requests import (
 
 POLL = 0.05
 """Seconds between two looks whether it has answered."""
-MAX_ANSWER = 256 << 20
-"""Bytes read of one answer."""
+MAX_ANSWER = 64 << 20
+"""Bytes of one answer: sixty times a recorder of 2,000 operations. One more is read, to tell."""
 
+_RECORDERS = (RECORDER_PICKLE_ANSWER, RECORDER_JSON_ANSWER)
+"""NCCL's, which tells most, then those of the other backends."""
 _WATCHDOG = Wish.WATCHDOG_ON | Wish.WATCHDOG_OFF
 _asking = threading.Lock()
 """Makes the read-modify-write of the request word atomic within this process only."""
@@ -59,11 +62,26 @@ def request_flight_recorder(
 
     Blocks up to ``timeout`` seconds. Raises NoAnswerError.
     """
+    ask_flight_recorder(view, timeout, sleep=sleep)
+    return left_flight_recorder(view)
+
+
+def ask_flight_recorder(
+    view: RecordView, timeout: float = 5.0, *, sleep: Callable[[float], None] = time.sleep
+) -> None:
+    """Have the rank leave its flight recorders, for ``left_flight_recorder`` to read.
+
+    Blocks up to ``timeout`` seconds. Raises NoAnswerError, also where it has none.
+    """
     _ask(view, Wish.FLIGHT_RECORDER, timeout, sleep)
-    found = left_flight_recorder(view)
-    if not found:
+    if not has_left_recorder(view):
         raise NoAnswerError(_why(view))
-    return found
+
+
+def has_left_recorder(view: RecordView) -> bool:
+    """Whether a flight recorder lies there."""
+    names = (answer_name(view.path.name, answer) for answer in _RECORDERS)
+    return any(_size(view.path.with_name(name)) for name in names)
 
 
 def left_flight_recorder(view: RecordView) -> tuple[RecorderDump, ...]:
@@ -71,12 +89,21 @@ def left_flight_recorder(view: RecordView) -> tuple[RecorderDump, ...]:
 
     Raises NoAnswerError where they cannot be read.
     """
-    found = []
-    for answer in (RECORDER_PICKLE_ANSWER, RECORDER_JSON_ANSWER):
-        data = _read(view, answer)
-        if data:
-            found.append(RecorderDump(data=data, pickled=answer == RECORDER_PICKLE_ANSWER))
-    return tuple(found)
+    return tuple(each_left_recorder(view))
+
+
+def each_left_recorder(view: RecordView) -> Iterator[RecorderDump]:
+    """The same one after the other, each read when it is asked for."""
+    for answer in _RECORDERS:
+        if data := _read(view, answer):
+            yield RecorderDump(data=data, pickled=answer == RECORDER_PICKLE_ANSWER)
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0
 
 
 def request_stacks(
@@ -188,7 +215,7 @@ def _read(view: RecordView, answer: str) -> bytes:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode) or status.st_uid != view.owner:
             raise NoAnswerError(f"{path}: no file of the rank's own user")
-        return file.read(MAX_ANSWER)
+        return file.read(MAX_ANSWER + 1)
 
 
 def _why(view: RecordView) -> str:

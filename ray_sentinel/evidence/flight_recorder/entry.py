@@ -132,7 +132,7 @@ class Entry(msgspec.Struct, kw_only=True):
 
 
 def number(value: Any) -> int | None:
-    """A signed int of 64 bits, from an int or (as JSON dumps write status) from its text; else None."""
+    """A signed int of 64 bits, from an int or (as JSON writes status) its text; else None."""
     if isinstance(value, bool):
         return None
     if isinstance(value, str):

@@ -27,7 +27,7 @@ import msgspec
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.flight_recorder import dump as whole
 from ray_sentinel.evidence.flight_recorder.dump import RankDump
-from ray_sentinel.evidence.flight_recorder.entry import Entry, number, parse
+from ray_sentinel.evidence.flight_recorder.entry import Entry, parse
 from ray_sentinel.evidence.flight_recorder.load import RawDump, load
 from ray_sentinel.evidence.flight_recorder.tables import GroupConfig, Status
 from ray_sentinel.evidence.flight_recorder.versions import modern

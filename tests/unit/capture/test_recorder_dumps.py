@@ -18,6 +18,7 @@ from ray_sentinel.capture.recorder_dumps import (
     by_pipe,
     on_disk,
     places,
+    read_dump,
     read_environ,
 )
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
@@ -69,8 +70,8 @@ def test_the_watchdog_is_asked_and_its_whole_file_is_read(tmp_path: Path) -> Non
     (tmp_path / "fr_0").write_bytes(b"an older dump")
     os.utime(tmp_path / "fr_0", (1.0, 1.0))
     watchdog = Watchdog(where)
-    data = by_pipe(where, 5.0, now=lambda: watchdog.time, sleep=watchdog.sleep)
-    assert data == b"half and half"
+    found = by_pipe(where, 5.0, now=lambda: watchdog.time, sleep=watchdog.sleep)
+    assert read_dump(found) == b"half and half"
     assert watchdog.asked == b"1\n"
 
 
@@ -95,11 +96,11 @@ def test_a_pipe_without_a_reader_or_without_an_answer_is_said(tmp_path: Path) ->
 
 def test_an_older_run_s_file_is_not_taken(tmp_path: Path) -> None:
     where = Places(files=(tmp_path / "fr_0",))
-    assert on_disk(where, 0.0) == b""
+    assert on_disk(where, 0.0) is None
     (tmp_path / "fr_0").write_bytes(b"dump")
     os.utime(tmp_path / "fr_0", (100.0, 100.0))
-    assert on_disk(where, 50.0) == b"dump"
-    assert on_disk(where, 150.0) == b""
+    assert on_disk(where, 50.0) == tmp_path / "fr_0"
+    assert on_disk(where, 150.0) is None
 
 
 def test_an_answer_of_long_ago_is_no_answer(tmp_path: Path) -> None:
@@ -112,10 +113,12 @@ def test_an_answer_of_long_ago_is_no_answer(tmp_path: Path) -> None:
     rank = rank_of(ProcessId(host="h", pid=1, start=1))
     recorders = Recorders(sleep=watchdog.sleep)
     recorders._known[1, 1] = (where, long_ago - 1.0)
-    assert recorders.dump(rank, 30.0) == b"half and half"
+    assert read_dump(recorders.find(rank, 30.0)) == b"half and half"
     os.utime(tmp_path / "fr_7", (long_ago, long_ago))
     os.close(watchdog.handle)
-    assert recorders.dump(rank, 0.2) == b"half and half", "who does not answer has left a file"
+    assert read_dump(recorders.find(rank, 0.2)) == b"half and half", (
+        "who does not answer has left a file"
+    )
 
 
 def test_a_rank_s_environment_is_read_while_it_lives() -> None:
@@ -124,7 +127,7 @@ def test_a_rank_s_environment_is_read_while_it_lives() -> None:
         read_environ(2**22 + 1)
     gone = rank_of(ProcessId(host="h", pid=2**22 + 1, start=1))
     with pytest.raises(NoDumpError, match="environment cannot be read"):
-        Recorders().dump(gone, 0.1)
+        Recorders().find(gone, 0.1)
 
 
 def fake_process(proc: Path, pid: int, dump: Path) -> None:
@@ -150,9 +153,9 @@ def test_a_rank_whose_environment_cannot_be_read_holds_nobody_up(tmp_path: Path)
     recorders._looks.seconds = 0.3
     begun = time.monotonic()
     assert recorders.note([hanging, well]) == {(7, 1): "did not return within 0.3 s"}
-    assert recorders.dump(well, 0.1) == b"a dump"
+    assert read_dump(recorders.find(well, 0.1)) == b"a dump"
     with pytest.raises(NoDumpError, match="cannot be read: an earlier read has not returned"):
-        recorders.dump(hanging, 0.1)
+        recorders.find(hanging, 0.1)
     assert time.monotonic() - begun < 20
     read = recorders._looks.stuck[7, 1]
     fifo.write_bytes(b"")
@@ -185,9 +188,9 @@ def test_what_a_watchdog_left_is_found_for_a_rank_that_never_attached(tmp_path: 
         rank = rank_of(ProcessId(host="h", pid=child.pid, start=start))
         recorders = Recorders()
         with pytest.raises(NoDumpError, match="PIPE_FILE"):
-            recorders.dump(rank, 0.1)
+            recorders.find(rank, 0.1)
         (tmp_path / "_dump_7").write_bytes(b"left behind")
     finally:
         child.kill()
         child.wait()
-    assert recorders.dump(rank, 0.1) == b"left behind"
+    assert read_dump(recorders.find(rank, 0.1)) == b"left behind"

@@ -38,7 +38,13 @@ REAL = sorted({path.parent for path in FIXTURES.rglob("trace_*.json")})
 def timed_calls(data: bytes) -> list[tuple[object, ...]]:
     """What stragglers are told by."""
     return [
-        (entry.group, entry.seq, entry.signature(), entry.created_ns, None if took != took else took)
+        (
+            entry.group,
+            entry.seq,
+            entry.signature(),
+            entry.created_ns,
+            None if took != took else took,
+        )
         for entry, took in operations(data)
         if entry.op in NEEDS_EVERYONE
     ]

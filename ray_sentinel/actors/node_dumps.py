@@ -1,0 +1,222 @@
+"""The flight recorders of this node's ranks: asked for side by side, read one at a time.
+
+A rank is asked through its companion thread, or through PyTorch's watchdog where it did not attach.
+What it wrote is read, reduced in a child (``capture.dump_reducer``) and let go before the next one
+is read: a node's answer is bounded, in bytes and in time, and so is what it costs to make it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError, as_completed
+from functools import partial
+from hashlib import blake2b
+from pathlib import Path
+
+from ray_sentinel.actors.messages import Dump, DumpRequest, Dumps
+from ray_sentinel.capture.dump_reducer import DumpReducer
+from ray_sentinel.capture.recorder_dumps import NoDumpError, Recorders, read_dump
+from ray_sentinel.errors import SentinelError
+from ray_sentinel.evidence.flight_recorder.reduced import without_operations
+from ray_sentinel.model.identity import ProcessId, Rank
+from ray_sentinel.progress.ask import (
+    POLL,
+    NoAnswerError,
+    RecorderDump,
+    ask_flight_recorder,
+    each_left_recorder,
+    has_left_recorder,
+)
+from ray_sentinel.progress.record_view import RecordView
+
+SECONDS = 8.5
+"""For all that is asked at once: who is late is left out, and the others are sent."""
+RANK_SECONDS = 5.0
+"""For one rank to answer; PyTorch's watchdog looks once a second whether it is asked."""
+LEAVE_SECONDS = 1.0
+"""For a rank that an exception ends to leave its recorders."""
+_MOST_SEEN = 4096
+"""Ranks of which is remembered what they answered last."""
+
+RecordOf = Callable[[int, int], RecordView | None]
+Source = Callable[[], Iterator[RecorderDump]]
+"""Reads a rank's recorders, each when it is asked for."""
+
+
+class NodeDumps:
+    """Methods block; any thread may call."""
+
+    def __init__(
+        self, host: str, record_of: RecordOf, parallel: int, recorders: Recorders | None = None
+    ) -> None:
+        self._host = host
+        self._record_of = record_of
+        self._recorders = Recorders() if recorders is None else recorders
+        self._pool = ThreadPoolExecutor(parallel, thread_name_prefix="ray-sentinel-dumps")
+        self._reading = threading.Lock()
+        self._seen: dict[ProcessId, tuple[bytes, bytes]] = {}
+        """Digests of a rank's dump as it wrote it, and of its reduced form."""
+
+    def note(self, ranks: Iterable[Rank]) -> None:
+        """Look where ranks write their recorders, while they live."""
+        self._recorders.note(ranks)
+
+    def gather(self, request: DumpRequest) -> Dumps:
+        """The dumps that were asked for; each rank without one is named, with the reason."""
+        end = time.monotonic() + SECONDS
+        known = dict(zip(request.ranks, request.known, strict=False))
+        asked = {self._pool.submit(self._find, rank): rank for rank in request.ranks}
+        answer = _Answer(request.most_bytes)
+        if not self._reading.acquire(timeout=SECONDS):
+            answer.problems += [self._no(rank, "others are read") for rank in request.ranks]
+            return answer.made()
+        reducer, late = DumpReducer(), set(request.ranks)
+        try:
+            for source, rank in _as_they_come(asked, end):
+                late.discard(rank)
+                try:
+                    if request.raw:
+                        _add_raw(answer, rank, source.result())
+                    else:
+                        small, wrote = self._reduced(rank, source.result(), known, reducer, end)
+                        self._add(answer, rank, small, known.get(rank, b""), wrote)
+                except SentinelError as error:
+                    answer.problems.append(self._no(rank, str(error)))
+        finally:
+            reducer.close()
+            self._reading.release()
+            for source in asked:
+                source.cancel()
+        late_by = f"it did not write one within {SECONDS:g} s"
+        answer.problems += [self._no(rank, late_by) for rank in request.ranks if rank in late]
+        return answer.made()
+
+    def close(self) -> None:
+        """Begin nothing new."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _no(self, rank: Rank, why: str) -> str:
+        return f"rank {rank.id.rank} on {self._host}: no flight recorder: {why}"
+
+    def _find(self, rank: Rank) -> Source:
+        """Have the rank write its recorders. Raises SentinelError."""
+        view = self._record_of(rank.process.pid, rank.process.start)
+        try:
+            if view is None:
+                raise NoDumpError("it is not attached")
+            return _asked(view)
+        except SentinelError as error:
+            try:
+                return partial(_from_disk, self._recorders.find(rank, RANK_SECONDS))
+            except SentinelError as second:
+                raise NoDumpError(f"{error}; {second}") from second
+
+    def _reduced(
+        self,
+        rank: Rank,
+        source: Source,
+        known: Mapping[Rank, bytes],
+        reducer: DumpReducer,
+        end: float,
+    ) -> tuple[bytes, bytes]:
+        """The reduced form and the digest of what the rank wrote; no form where nobody needs it."""
+        dump = next(source(), None)
+        if dump is None:
+            raise NoDumpError("it wrote nothing")
+        wrote = _digest(dump.data)
+        if (sent := known.get(rank)) and self._seen.get(rank.process) == (wrote, sent):
+            return b"", wrote
+        return reducer.reduce(dump.data, end - time.monotonic()), wrote
+
+    def _add(self, answer: _Answer, rank: Rank, small: bytes, known: bytes, wrote: bytes) -> None:
+        sent = answer.add_reduced(rank.id.rank, small, known)
+        self._seen.pop(rank.process, None)
+        self._seen[rank.process] = (wrote, sent)
+        while len(self._seen) > _MOST_SEEN:
+            del self._seen[next(iter(self._seen))]
+
+
+class _Answer:
+    """Dumps within a number of bytes."""
+
+    def __init__(self, most: int) -> None:
+        self.dumps: list[Dump] = []
+        self.problems: list[str] = []
+        self._most = self._room = most
+
+    def add(self, dump: Dump) -> None:
+        """Raises NoDumpError where there is no room for it."""
+        if len(dump.data) > self._room:
+            raise NoDumpError(
+                f"its {len(dump.data)} bytes were left out: the node's answer would exceed "
+                f"{self._most} bytes"
+            )
+        self._room -= len(dump.data)
+        self.dumps.append(dump)
+
+    def add_reduced(self, rank: int, data: bytes, known: bytes) -> bytes:
+        """The digest of what is sent: without what went well where all of it is too much. Without
+        ``data`` it is what is ``known``. Raises NoDumpError likewise."""
+        if len(data) > self._room:
+            data = without_operations(data)
+        digest = _digest(data) if data else known
+        self.add(Dump(rank=rank, data=b"" if digest == known else data, digest=digest))
+        return digest
+
+    def made(self) -> Dumps:
+        """The message."""
+        return Dumps(dumps=tuple(self.dumps), problems=tuple(self.problems))
+
+
+def _digest(data: bytes) -> bytes:
+    return blake2b(data, digest_size=16).digest()
+
+
+def _as_they_come(
+    asked: Mapping[Future[Source], Rank], end: float
+) -> Iterator[tuple[Future[Source], Rank]]:
+    """Those that are found until the monotonic ``end``."""
+    try:
+        for source in as_completed(asked, timeout=max(0.0, end - time.monotonic())):
+            yield source, asked[source]
+    except TimeoutError:
+        return  # the others are late
+
+
+def _add_raw(answer: _Answer, rank: Rank, source: Source) -> None:
+    for dump in source():
+        answer.add(Dump(rank=rank.id.rank, data=dump.data, pickled=dump.pickled))
+
+
+def _from_disk(path: Path) -> Iterator[RecorderDump]:
+    data = read_dump(path)
+    yield RecorderDump(data=data, pickled=data[:1] == b"\x80")
+
+
+def _asked(view: RecordView) -> Source:
+    """Of a rank that attached, also of one that ends while it is asked. Raises NoAnswerError."""
+
+    def wait(seconds: float) -> None:
+        time.sleep(seconds)
+        if _raised(view):
+            raise NoAnswerError("an exception ends it")
+
+    if not _raised(view):
+        try:
+            ask_flight_recorder(view, RANK_SECONDS, sleep=wait)
+        except NoAnswerError:
+            if not _raised(view):
+                raise
+    end = time.monotonic() + LEAVE_SECONDS
+    while not has_left_recorder(view):
+        if time.monotonic() > end:
+            raise NoAnswerError("an exception ended it, and it left none")
+        time.sleep(POLL)
+    return partial(each_left_recorder, view)
+
+
+def _raised(view: RecordView) -> bool:
+    words = view.progress.last_words
+    return words is not None and words.kind == "exception"

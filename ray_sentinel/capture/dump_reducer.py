@@ -1,0 +1,153 @@
+"""Flight recorders read and reduced in a child: bounded in memory and in time, and killable.
+
+A rank may write what it likes into its dump: some bytes of a pickle can ask for gigabytes, and
+the interpreter's unpickler holds its lock all the while, so that no other thread of the process
+runs. So an agent never reads a dump itself: a child does, one dump at a time, with its address
+space limited. Where the child is killed or dies, that dump is named and the next child goes on.
+
+The file is also that child's program (``python -m ray_sentinel.capture.dump_reducer``): dumps on
+standard input, reduced forms on standard output, each with its length before it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import select
+import struct
+import subprocess
+import sys
+import time
+
+from ray_sentinel import process as programs
+from ray_sentinel.errors import InputError, SentinelError
+from ray_sentinel.evidence.flight_recorder.reduced import reduce
+from ray_sentinel.progress.ask import MAX_ANSWER
+from ray_sentinel.progress.environment import ROLE_VARIABLE
+
+MAX_MEMORY = 2 << 30
+"""Bytes of the child's address space."""
+MAX_REDUCED = 8 << 20
+"""Bytes of one reduced form."""
+_LENGTH = struct.Struct("<Q")
+_BAD = 1 << 63
+"""Set in an answer's length: what follows is why there is none."""
+_CHUNK = 1 << 18
+_NICENESS = 5
+
+
+class DumpReducer:
+    """The child, started with the first dump. For one thread; ``close`` it."""
+
+    def __init__(self) -> None:
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def reduce(self, data: bytes, seconds: float) -> bytes:
+        """The reduced form of a dump (``evidence.flight_recorder.reduced``).
+
+        Raises InputError, without the dump's name, where there is none within so many seconds.
+        """
+        if len(data) > MAX_ANSWER:
+            raise InputError(
+                f"has {len(data) >> 20} MiB and was not read, more than {MAX_ANSWER >> 20} MiB: "
+                "lower TORCH_FR_BUFFER_SIZE (TORCH_NCCL_TRACE_BUFFER_SIZE)"
+            )
+        end = time.monotonic() + seconds
+        try:
+            child = self._child = self._child or _started()
+            _send(child, _LENGTH.pack(len(data)) + data, end)
+            length = _LENGTH.unpack(_receive(child, _LENGTH.size, end))[0]
+            answer = _receive(child, length & ~_BAD, end)
+        except (OSError, SentinelError) as error:
+            self.close()
+            raise InputError(f"could not be read: {error}") from error
+        if length & _BAD:
+            raise InputError(answer.decode("utf-8", "replace"))
+        return answer
+
+    def close(self) -> None:
+        """End the child."""
+        child, self._child = self._child, None
+        if child is None:
+            return
+        programs.end(child)
+        for pipe in (child.stdin, child.stdout):
+            if pipe is not None:
+                pipe.close()
+
+
+def _started() -> subprocess.Popen[bytes]:
+    child = programs.spawn(
+        [sys.executable, "-m", "ray_sentinel.capture.dump_reducer", str(MAX_MEMORY)],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd="/",
+        env={
+            "PATH": os.environ.get("PATH", os.defpath),
+            "PYTHONPATH": os.pathsep.join(os.path.abspath(entry) for entry in sys.path),
+            ROLE_VARIABLE: "reducer",
+        },
+    )
+    for pipe in (child.stdin, child.stdout):
+        assert pipe is not None  # both were asked for
+        os.set_blocking(pipe.fileno(), False)
+    return child
+
+
+def _send(child: subprocess.Popen[bytes], data: bytes, end: float) -> None:
+    """Raises OSError where the child has died, or does not read until the monotonic ``end``."""
+    assert child.stdin is not None
+    handle, left = child.stdin.fileno(), memoryview(data)
+    while left:
+        _await(handle, select.POLLOUT, end)
+        try:
+            left = left[os.write(handle, left[:_CHUNK]) :]
+        except BlockingIOError:
+            continue
+
+
+def _receive(child: subprocess.Popen[bytes], size: int, end: float) -> bytes:
+    """Exactly so many bytes. Raises OSError likewise."""
+    assert child.stdout is not None
+    if size > MAX_REDUCED:
+        raise OSError(f"its reduced form has more than {MAX_REDUCED >> 20} MiB")
+    handle, found = child.stdout.fileno(), bytearray()
+    while len(found) < size:
+        _await(handle, select.POLLIN, end)
+        part = os.read(handle, min(size - len(found), _CHUNK))
+        if not part:
+            raise OSError("the process that read it died, as where it takes too much memory")
+        found += part
+    return bytes(found)
+
+
+def _await(handle: int, event: int, end: float) -> None:
+    poll = select.poll()
+    poll.register(handle, event)
+    if not poll.poll(max(0.0, end - time.monotonic()) * 1000):
+        raise OSError("there was no time left")
+
+
+def main(memory: int) -> None:
+    """Answer until standard input ends, with so many bytes of address space."""
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.nice(_NICENESS)
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")  # in want of memory it is to be killed before any rank
+    source, sink = sys.stdin.buffer, sys.stdout.buffer
+    while head := source.read(_LENGTH.size):
+        flag = 0
+        try:
+            answer = reduce(source.read(_LENGTH.unpack(head)[0]))
+        except InputError as error:
+            flag, answer = _BAD, str(error).encode("utf-8", "replace")
+        except (MemoryError, RecursionError):
+            flag, answer = _BAD, b"takes more memory than a dump may"
+        sink.write(_LENGTH.pack(len(answer) | flag) + answer)
+        sink.flush()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

@@ -1,0 +1,206 @@
+"""Dumps across the cluster: small, bounded, sent once; and who has none is named."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from bench.flight_recorder import large_job
+from ray_sentinel.actors import cluster_dumps, node_dumps
+from ray_sentinel.actors.asking import Agents
+from ray_sentinel.actors.cluster_dumps import ClusterDumps
+from ray_sentinel.actors.messages import DumpRequest, Dumps, pack, unpack
+from ray_sentinel.actors.node_dumps import NodeDumps
+from ray_sentinel.cli.recorder_files import find
+from ray_sentinel.evidence.flight_recorder import explain
+from ray_sentinel.evidence.flight_recorder.reduced import history, reduce
+from ray_sentinel.model.identity import ProcessId, Rank, RankId
+from ray_sentinel.progress.own_process import start_ticks
+
+WORLD = 16
+RAW = dict(large_job(WORLD, 300))
+
+
+class RanksOnDisk:
+    """Living processes that did not attach, and whose watchdogs left dumps in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        environ = {**os.environ, "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": str(folder / "_dump_")}
+        self.children = [
+            subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environ)
+            for _ in range(WORLD)
+        ]
+        self.ranks = tuple(
+            Rank(
+                id=RankId(job="j", attempt=0, rank=number),
+                process=ProcessId(host="h", pid=child.pid, start=start_ticks(child.pid)),
+                node=f"node{number % 2}",
+            )
+            for number, child in enumerate(self.children)
+        )
+        for number, data in RAW.items():
+            (folder / f"_dump_{number}").write_bytes(data)
+
+    def close(self) -> None:
+        for child in self.children:
+            child.communicate()
+
+
+class InProcess:
+    """Asks the nodes as ``Agents`` does, without Ray between; counts what is sent."""
+
+    def __init__(self) -> None:
+        self.nodes = {f"node{n}": NodeDumps(f"host{n}", lambda *_: None, 8) for n in range(2)}
+        self.asked: list[DumpRequest] = []
+        self.sent = 0
+
+    def ask(
+        self, method: str, requests: Mapping[str, DumpRequest], seconds: float
+    ) -> tuple[dict[str, bytes], list[str]]:
+        assert method == "flight_recorder"
+        answers = {}
+        for node, request in requests.items():
+            self.asked.append(unpack(pack(request), DumpRequest))
+            answers[node] = pack(self.nodes[node].gather(self.asked[-1]))
+        self.sent = sum(map(len, answers.values()))
+        return answers, []
+
+
+@pytest.fixture
+def on_disk(tmp_path: Path) -> Iterator[RanksOnDisk]:
+    ranks = RanksOnDisk(tmp_path)
+    yield ranks
+    ranks.close()
+
+
+@pytest.fixture
+def agents() -> Iterator[InProcess]:
+    made = InProcess()
+    yield made
+    for node in made.nodes.values():
+        node.close()
+
+
+def cluster(agents: InProcess) -> ClusterDumps:
+    return ClusterDumps(cast(Agents, agents))
+
+
+def test_what_is_sent_explains_the_same_and_only_changes_are_sent_again(
+    on_disk: RanksOnDisk, agents: InProcess
+) -> None:
+    dumps = cluster(agents)
+    found, problems = dumps.reduced(on_disk.ranks)
+    assert problems == []
+    assert explain(found) == explain(RAW)
+    assert agents.sent < sum(map(len, RAW.values())) // 20
+    again, problems = dumps.reduced(on_disk.ranks)
+    assert (again, problems) == (found, [])
+    assert agents.sent < 64 * WORLD
+    (on_disk.folder / "_dump_3").write_bytes(RAW[4])
+    changed, _ = dumps.reduced(on_disk.ranks)
+    assert {rank for rank in found if changed[rank] != found[rank]} == {3}
+    assert changed[3] == reduce(RAW[4])
+
+
+def test_a_coordinator_that_has_started_anew_gets_all(
+    on_disk: RanksOnDisk, agents: InProcess
+) -> None:
+    assert cluster(agents).reduced(on_disk.ranks) == cluster(agents).reduced(on_disk.ranks)
+
+
+def test_a_dump_that_is_known_no_more_is_asked_for_whole(
+    on_disk: RanksOnDisk, agents: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    dumps = ClusterDumps(cast(Agents, agents), lambda: now[0])
+    found, _ = dumps.reduced(on_disk.ranks)
+    now[0] += cluster_dumps.KEPT_SECONDS + 1.0
+    dumps.reduced(on_disk.ranks[:1])
+    assert len(dumps._kept) == 1
+    monkeypatch.setattr(cluster_dumps, "CLUSTER_BYTES", 3 * len(found[0]))
+    dumps.reduced(on_disk.ranks)
+    assert sum(len(kept.data) for kept in dumps._kept.values()) <= 3 * len(found[0])
+
+
+def test_what_is_too_much_is_left_out_and_named(on_disk: RanksOnDisk, agents: InProcess) -> None:
+    mine = tuple(rank for rank in on_disk.ranks if rank.node == "node0")
+    sizes = [len(reduce(RAW[rank.id.rank])) for rank in mine]
+    node = agents.nodes["node0"]
+    answer = node.gather(DumpRequest(ranks=mine, most_bytes=sum(sizes[:3]) + 600))
+    assert sum(len(dump.data) for dump in answer.dumps) <= sum(sizes[:3]) + 600
+    assert sorted(bool(history(dump.data)) for dump in answer.dumps) == [False] + [True] * 3
+    named = [line for line in answer.problems if "were left out" in line]
+    assert len(named) == len(answer.problems) == len(mine) - 4
+    assert all(line.startswith("rank ") and " on host0: " in line for line in named)
+    raw = node.gather(DumpRequest(ranks=mine, raw=True, most_bytes=len(RAW[0]) + 100))
+    (dump,) = raw.dumps
+    assert dump.data == RAW[dump.rank]
+    assert len(raw.problems) == len(mine) - 1
+
+
+def test_nodes_share_what_the_cluster_may_send(
+    on_disk: RanksOnDisk, agents: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_dumps, "CLUSTER_BYTES", 4000)
+    found, problems = cluster(agents).reduced(on_disk.ranks)
+    assert {request.most_bytes for request in agents.asked} == {2000}
+    assert sum(map(len, found.values())) <= 4000
+    assert len(found) + len(problems) == WORLD
+
+
+def test_ranks_without_a_dump_and_with_a_bad_one_are_named(
+    on_disk: RanksOnDisk, agents: InProcess
+) -> None:
+    (on_disk.folder / "_dump_5").unlink()
+    (on_disk.folder / "_dump_7").write_bytes(b"\x80\x02garbage")
+    found, problems = cluster(agents).reduced(on_disk.ranks)
+    assert len(problems) == 1
+    assert problems[0].startswith("rank 5 on host1: no flight recorder: it is not attached; ")
+    raw = {rank: data for rank, data in RAW.items() if rank != 5} | {7: b"\x80\x02garbage"}
+    assert explain(found) == explain(raw)
+    assert "dump 7 is neither" in explain(found).problems[0]
+
+
+def test_who_is_late_is_left_out_and_the_others_are_sent(
+    on_disk: RanksOnDisk, agents: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = agents.nodes["node0"]
+    monkeypatch.setattr(node_dumps, "SECONDS", 2.0)
+    pipe = on_disk.folder / "no_answer"
+    find_ = cast(Any, node._recorders).find
+
+    def slow(rank: Rank, seconds: float) -> Path:
+        if rank.id.rank == 2:
+            pipe.open().read()
+        return cast(Path, find_(rank, seconds))
+
+    os.mkfifo(pipe)
+    monkeypatch.setattr(node._recorders, "find", slow)
+    mine = tuple(rank for rank in on_disk.ranks if rank.node == "node0")
+    answer = node.gather(DumpRequest(ranks=mine, most_bytes=1 << 20))
+    pipe.open("w").close()
+    assert {dump.rank for dump in answer.dumps} == {r.id.rank for r in mine} - {2}
+    assert answer.problems == (
+        "rank 2 on host0: no flight recorder: it did not write one within 2 s",
+    )
+
+
+def test_a_bundle_of_raw_and_reduced_dumps_explains_what_all_raw_ones_do(tmp_path: Path) -> None:
+    for rank, data in RAW.items():
+        whole = rank in (5, 13)
+        name = f"_dump_{rank}" + ("" if whole else ".reduced")
+        (tmp_path / name).write_bytes(data if whole else reduce(data))
+    files = find([str(tmp_path)])
+    assert (len(files.paths), files.ignored, files.others) == (WORLD, [], [])
+    assert explain(files.dumps()) == explain(RAW)
+
+
+def test_dumps_travel_as_they_are() -> None:
+    answer = Dumps(problems=("one",))
+    assert unpack(pack(answer), Dumps) == answer
