@@ -8,9 +8,10 @@
 
 ``speed`` writes dumps of a job (tensor 8 × data, a full ring each) with one stopped rank to a
 temporary folder, explains them in a fresh process as the command line does, and prints seconds and
-peak memory. ``travel`` prints what a rank's dump is as it was written and in the form in which nodes send it, and
-what explaining either takes of a process that holds those of all ranks, as the coordinator does.
-``exact`` explains simulated hangs and prints, for each layout and fault, the per cent
+peak memory. ``travel`` prints how large a rank's dump is as it was written and in the form in which
+nodes send it, and what explaining either takes of a process that holds those of all ranks, as the
+coordinator does. ``exact`` explains simulated hangs and prints, for each layout and fault, the per
+cent
 of exact answers, and in how many sets an innocent was named; ``drawn`` does the same for jobs drawn
 at random by another generator, in several formats. ``beside`` explains simulated hangs,
 and labelled folders given as DIR=CULPRITS, with ray-sentinel and with PyTorch's own analyzer
