@@ -14,22 +14,21 @@ import msgspec
 
 from ray_sentinel.actors.handling import handled
 from ray_sentinel.actors.log_writer import LogWriter
-from ray_sentinel.clock import Clock
-from ray_sentinel.engine.actions import AnyAction, Publish
+from ray_sentinel.actors.shown import shown_incident, shown_job
+from ray_sentinel.clock import Clock, SteadyClock
+from ray_sentinel.engine.actions import AnyAction, Capture, Publish
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import AnyEvent, IncidentTold
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import JobStatus, State
 
-SET_BACK = 1.0
-"""Seconds by which an event may be late; with more, the clock was set back."""
-CATCHING_UP = 0.9
-"""How fast the engine's time goes while a clock that was set back catches up with it: if it stood
-still, nothing would be found for so long."""
-
 
 class Brain:
-    """Owns the engine. ``feed`` may be called from any thread."""
+    """Owns the engine. ``feed`` may be called from any thread.
+
+    Inside, all times are on ``clock``; what ``incidents`` and ``status`` give, and the incidents of
+    actions, are on the wall clock.
+    """
 
     def __init__(
         self,
@@ -42,39 +41,45 @@ class Brain:
     ) -> None:
         """The log goes to ``folder``, and its headers say ``after`` (see ``eventlog.Header``)."""
         self._engine = engine
-        self._clock = clock
+        self._clock = clock if isinstance(clock, SteadyClock) else SteadyClock(clock)
         self._act = act
         self._lock = threading.Lock()
         self._last = 0.0
-        self._last_at = clock.monotonic()
         self._failure = ""
-        self._writer = LogWriter(folder, max_log_bytes, clock, after)
+        self._writer = LogWriter(
+            folder, max_log_bytes, clock, after, clock_offset=self._clock.offset
+        )
 
     def feed(self, event: AnyEvent) -> int:
-        """Handle one event; its time is made to never go back. Returns its number in the log."""
+        """Handle one event, which happens now, whatever time it was made with; time never goes
+        back. Returns its number in the log."""
+        now = self._clock.now()
         with self._lock:
-            time = self._in_order(event.time)
-            if time != event.time:
-                event = msgspec.structs.replace(event, time=time)
+            self._last = max(self._last, now)
+            event = msgspec.structs.replace(event, time=self._last)
             known = self._engine.incidents(everything=True)
             memory = self._engine.remember() if self._writer.begins else None
             actions = self._handled(event)
             number = self._writer.put(event, known, memory)
             for action in actions:
                 if isinstance(action, Publish):
-                    self._writer.put(IncidentTold(time=time, incident=action.incident), known)
+                    told = IncidentTold(time=self._last, incident=action.incident)
+                    self._writer.put(told, known)
             # Under the lock, so that actions keep the order of their events; it only queues them.
             for action in actions:
-                self._act(action)
+                self.act(action)
         return number
 
-    def _in_order(self, time: float) -> float:
-        """``time``, or the least that is not before the last event's."""
-        now = self._clock.monotonic()
-        if time < self._last - SET_BACK:
-            self._last += CATCHING_UP * (now - self._last_at)
-        self._last, self._last_at = max(self._last, time), now
-        return self._last
+    def act(self, action: AnyAction) -> None:
+        """Have an action done, which the engine has asked for now or before."""
+        self._act(self._shown(action))
+
+    def _shown(self, action: AnyAction) -> AnyAction:
+        """The action with an incident whose times people can read."""
+        if not isinstance(action, Publish | Capture):
+            return action
+        incident = shown_incident(action.incident, self._clock.shift)
+        return msgspec.structs.replace(action, incident=incident)
 
     def _handled(self, event: AnyEvent) -> list[AnyAction]:
         actions, failure = handled(self._engine, event)
@@ -88,19 +93,19 @@ class Brain:
         """Whether the event with this number is in the log, or never will be."""
         return self._writer.done >= number
 
-    def now(self) -> float:
-        """The coordinator's time."""
-        return self._clock.now()
-
     def incidents(self) -> tuple[Incident, ...]:
         """All confirmed incidents, the newest last."""
         with self._lock:
-            return self._engine.incidents()
+            known = self._engine.incidents()
+        shift = self._clock.shift
+        return tuple(shown_incident(incident, shift) for incident in known)
 
     def status(self) -> tuple[State, str, tuple[JobStatus, ...]]:
         """State, sentence and jobs."""
         with self._lock:
-            return self._engine.status(self._clock.now())
+            state, verdict, jobs = self._engine.status(self._clock.now())
+        shift = self._clock.shift
+        return state, verdict, tuple(shown_job(job, shift) for job in jobs)
 
     def learned_phases(self) -> dict[str, dict[str, tuple[float, ...]]]:
         """What is known of every job's phases: job → phase → seconds."""

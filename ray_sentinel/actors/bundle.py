@@ -26,6 +26,8 @@ MAX_FILE = 32 << 20
 MAX_BUNDLE = 512 << 20
 """Bytes that one capture adds."""
 
+_SAME_SECONDS = 1e-3
+"""What adding and subtracting leaves of a time."""
 _NUMBER = re.compile(r"-(\d{4,9})(?:-\d{1,3})?$")
 _NAME = re.compile(r"[A-Za-z0-9._-][A-Za-z0-9._-]*")
 
@@ -75,9 +77,14 @@ def find(root: Path, incident: Incident) -> Path | None:
             stored = msgspec.json.decode(path.read_bytes(), type=Incident)
         except (OSError, msgspec.DecodeError):
             continue
-        if (stored.id, stored.suspected_at) == (incident.id, incident.suspected_at):
+        if stored.id == incident.id and abs(_steady(stored) - _steady(incident)) < _SAME_SECONDS:
             return path.parent
     return None
+
+
+def _steady(incident: Incident) -> float:
+    """When it was suspected, however the wall clock was set since."""
+    return incident.suspected_at - incident.clock_shift
 
 
 def write_file(path: Path, data: bytes) -> None:

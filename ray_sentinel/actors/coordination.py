@@ -30,12 +30,12 @@ from ray_sentinel.actors.names import PROTOCOL
 from ray_sentinel.actors.phase_file import PhaseFile
 from ray_sentinel.actors.prometheus import STEP_SECONDS, PrometheusKeeper
 from ray_sentinel.actors.ray_actors import RayActors
-from ray_sentinel.actors.recovery import Restored, restore
+from ray_sentinel.actors.recovery import Restored, restore, resumed_clock
 from ray_sentinel.actors.roster import Roster
 from ray_sentinel.actors.storage import Storage
 from ray_sentinel.actors.timed import WHY, TimedCapture
 from ray_sentinel.bounded import within
-from ray_sentinel.clock import SystemClock
+from ray_sentinel.clock import SteadyClock, SystemClock
 from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import AnyAction
 from ray_sentinel.engine.events import DumpAsked, PhasesRecalled, SnapshotReceived, Tick
@@ -64,10 +64,9 @@ class Coordination:
         forget_identity()
         self._config_bytes = config
         self._config = msgspec.json.decode(config, type=Config)
-        self._clock = SystemClock()
         self._storage = Storage(self._config)
         self._logs = write_logs(self._storage.folder("logs"), "coordinator")
-        self._started_at = time.time()
+        self._started_at = SystemClock().now()
         # Asked once: it asks Ray's control store, which may be away when somebody asks us.
         self._restarts = int(ray.get_runtime_context().was_current_actor_reconstructed)
         self._node_id = ray.get_runtime_context().get_node_id()
@@ -75,8 +74,9 @@ class Coordination:
         self._roster = Roster(self._config)
         self._fleet = Fleet(config, self._roster.heard, draining_now)
         self._ray_actors = RayActors()
+        self._clock = SteadyClock()
         self._brain, self._pending = self._recover(deployment)
-        self._hold_ticks_until = time.time() + (RECOVERY_GRACE if self._restarts else 0.0)
+        self._hold_ticks_until = self._clock.now() + (RECOVERY_GRACE if self._restarts else 0.0)
         self._timed = TimedCapture(self._config.capture.wait_seconds)
         self._phase_file = PhaseFile(self._storage.root)
         self._recall_phases()
@@ -85,7 +85,7 @@ class Coordination:
         self._prometheus = PrometheusKeeper(self._config, self._storage)
         self._history = HistoryKeeper(
             self._storage.folder("history"),
-            self._clock,
+            SystemClock(),
             owner=deployment,
             max_bytes=self._storage.max_bytes,
         )
@@ -100,10 +100,13 @@ class Coordination:
     def _recover(self, deployment: str) -> tuple[Brain, list[AnyAction]]:
         events = self._storage.folder("events")
         self._events_folder = folder = events / deployment if events else None
-        engine, pending, count, after = self._restored(folder)
+        engine, pending, count, after, newest = self._restored(folder)
+        self._clock = resumed_clock(newest, engine.now)
         if count:
             log.info("recovered from %d events; %d unanswered actions", count, len(pending))
-        self._executor = Executor(self._config, self._fleet, self._storage, engine.incidents())
+        self._executor = Executor(
+            self._config, self._fleet, self._storage, engine.incidents(), clock=self._clock
+        )
         most = self._config.storage.max_bytes // 4
         brain = Brain(engine, self._clock, self._executor, folder, most, after)
         self._executor.feed = brain.feed
@@ -170,11 +173,11 @@ class Coordination:
         # What was asked for and not answered: not before there are agents to ask.
         pending, self._pending = self._pending, []
         for action in pending:
-            self._executor(action)
+            self._brain.act(action)
         begun = time.monotonic()
         self._brain.feed(Tick(time=now))
         self._cycle_seconds = time.monotonic() - begun
-        self._last_cycle = self._clock.now()
+        self._last_cycle = self._clock.monotonic()
 
     def _agents_are_back(self) -> bool:
         nodes = self._fleet.nodes()
@@ -264,12 +267,14 @@ class Coordination:
         return await asyncio.to_thread(self._history.image)
 
     def _families(self) -> tuple[Family, ...]:
-        now = self._clock.now()
+        now, last = self._clock.now(), self._last_cycle
+        if last is not None:
+            last = self._clock.shown(now) - (self._clock.monotonic() - last)
         return coordinator_families(
             nodes=self._roster.fresh(now),
             unwatched=len(self._fleet.unwatched(now)),
             cycle_seconds=self._cycle_seconds,
-            last_cycle=self._last_cycle,
+            last_cycle=last,
             incidents=self._brain.incidents(),
         )
 
@@ -286,7 +291,7 @@ class Coordination:
             jobs=jobs,
             nodes=self._roster.nodes(self._fleet.nodes(), self._fleet.label, now),
             unwatched=self._fleet.unwatched(now),
-            time=now,
+            time=self._clock.shown(now),
             log_dir=str(self._storage.root or ""),
             page=self._page.url,
             prometheus=self._prometheus.url,

@@ -22,6 +22,7 @@ from ray_sentinel.engine.events import LOG_VERSION, AnyEvent
 from ray_sentinel.errors import InputError
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.memory import Memory
+from ray_sentinel.progress.own_process import boot_number
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +47,11 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     lost: int = 0
     """Events that are missing between this segment and the one before: the disk did not take them.
     """
+    boot: int = 0
+    """Of the coordinator's machine; 0 where that is hidden."""
+    clock_offset: float = 0.0
+    """Times of the events minus ``CLOCK_MONOTONIC`` in that boot: a coordinator that is started
+    again goes on with them, however the wall clock was set meanwhile."""
 
 
 _encoder = msgspec.json.Encoder()
@@ -67,13 +73,16 @@ class EventLog:
         max_bytes: int = 256 << 20,
         segment_bytes: int = SEGMENT_BYTES,
         after: int = 0,
+        clock_offset: float = 0.0,
     ) -> None:
-        """``after`` is what the headers say. Raises OSError where the folder cannot be made."""
+        """``after`` and ``clock_offset`` are what the headers say. Raises OSError where the folder
+        cannot be made."""
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self._max_bytes = max_bytes
         self._segment_bytes = segment_bytes
         self._after = after
+        self._clock_offset = clock_offset
         self._file = -1
         self._size = 0
         self._remembers = False
@@ -122,7 +131,15 @@ class EventLog:
     ) -> None:
         self.close()
         after = max(self._after, memory.after if memory is not None else 0)
-        begun = Header(started_at=now, after=after, incidents=incidents, memory=memory, lost=lost)
+        begun = Header(
+            started_at=now,
+            after=after,
+            incidents=incidents,
+            memory=memory,
+            lost=lost,
+            boot=boot_number(),
+            clock_offset=self._clock_offset,
+        )
         try:
             header = _encoder.encode(begun)
         except ValueError as error:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -27,6 +26,7 @@ from ray_sentinel.actors.messages import (
 from ray_sentinel.actors.probe import raylet_answers
 from ray_sentinel.actors.ras import RasWitness
 from ray_sentinel.actors.storage import Storage
+from ray_sentinel.clock import Clock, SteadyClock
 from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import (
     AnyAction,
@@ -77,9 +77,11 @@ class Executor:
         fleet: Fleet,
         storage: Storage,
         incidents: Iterable[Incident] = (),
+        clock: Clock | None = None,
     ) -> None:
         self.feed: Callable[[AnyEvent], int] = lambda event: 0
         """Where answers go; set by the coordinator."""
+        self._clock = clock or SteadyClock()
         self._config = config
         self._fleet = fleet
         self._agents = Agents(fleet)
@@ -95,7 +97,7 @@ class Executor:
         self.diagnose = SeriesDiagnoser(config.capture.series_seconds, self._add_diagnosis)
         self._latest: dict[str, Incident] = {}
         """As it was published last, of every incident of which more may come."""
-        self._ras = RasWitness(self._ask_ras)
+        self._ras = RasWitness(self._ask_ras, self._clock)
         self._notifier = notifier_of(config)
         for incident in incidents:
             self._notifier.know(keys_of_past(incident))
@@ -113,7 +115,7 @@ class Executor:
                 # The engine waits for its end; it does without what the other actions bring.
                 why = f"the capture failed: {type(error).__name__}: {error}"
                 done = CaptureDone(
-                    time=time.time(), incident=action.incident.id, bundle="", problems=(why,)
+                    time=self._clock.now(), incident=action.incident.id, bundle="", problems=(why,)
                 )
                 self.feed(done)
 
@@ -140,7 +142,7 @@ class Executor:
         answers, problems = self._agents.ask_about("sample", action.ranks, SAMPLE_SECONDS)
         sampled = [unpack(data, Sampled) for data in answers.values()]
         return StacksTaken(
-            time=time.time(),
+            time=self._clock.now(),
             incident=action.incident,
             round=action.round,
             facts=tuple(fact for answer in sampled for fact in answer.facts),
@@ -152,7 +154,7 @@ class Executor:
         size = max((rank.world_size or 0 for rank in action.ranks), default=0)
         facts = _explained(action, by_rank, size or None) if by_rank else None
         return RecorderExplained(
-            time=time.time(), incident=action.incident, facts=facts, problems=tuple(problems)
+            time=self._clock.now(), incident=action.incident, facts=facts, problems=tuple(problems)
         )
 
     def _find_stragglers(self, action: AskArrivals) -> StragglersFound:
@@ -162,7 +164,7 @@ class Executor:
         if by_rank:
             facts = stragglers.explain(by_rank, hosts=hosts, offsets=action.offsets)
         return StragglersFound(
-            time=time.time(), job=action.job, attempt=action.attempt, facts=facts
+            time=self._clock.now(), job=action.job, attempt=action.attempt, facts=facts
         )
 
     def _ask_ras(self, ranks: tuple[Rank, ...], seconds: float) -> tuple[list[bytes], list[str]]:
@@ -172,13 +174,15 @@ class Executor:
     def _probe(self, action: ProbeNode) -> NodeProbed | NodeLeft:
         node = self._fleet.nodes().get(action.node_id)
         if node is None:
-            now = time.time()
+            now = self._clock.now()
             detail = "Ray lists it as dead"
             return self._fleet.departed(action.node_id, now) or NodeProbed(
                 time=now, node_id=action.node_id, alive=False, detail=detail
             )
         alive, detail = raylet_answers(node.address, node.port)
-        return NodeProbed(time=time.time(), node_id=action.node_id, alive=alive, detail=detail)
+        return NodeProbed(
+            time=self._clock.now(), node_id=action.node_id, alive=alive, detail=detail
+        )
 
     def _capture(self, action: Capture) -> CaptureDone:
         action = limited(action, self._config.capture.max_intrusive)
@@ -201,7 +205,7 @@ class Executor:
         if folder is not None:
             self.diagnose(action.incident)
         return CaptureDone(
-            time=time.time(),
+            time=self._clock.now(),
             incident=action.incident.id,
             bundle=str(folder) if folder else "",
             problems=(
@@ -247,7 +251,7 @@ class Executor:
     def _written_late(self, incident: Incident, folder: Path) -> None:
         """The disk answers again: the incident, open or over, gets its bundle."""
         log.info("incident %s: its bundle was written late, to %s", incident.id, folder)
-        self.feed(CaptureDone(time=time.time(), incident=incident.id, bundle=str(folder)))
+        self.feed(CaptureDone(time=self._clock.now(), incident=incident.id, bundle=str(folder)))
         self.diagnose(incident)
 
     @property

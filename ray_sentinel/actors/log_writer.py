@@ -59,6 +59,7 @@ class LogWriter:
         after: int = 0,
         *,
         waiting_bytes: int = WAITING_BYTES,
+        clock_offset: float = 0.0,
     ) -> None:
         self.problem = ""
         """What is wrong now."""
@@ -69,6 +70,7 @@ class LogWriter:
         self._folder = folder
         self._max_bytes = max_bytes
         self._after = after
+        self._clock_offset = clock_offset
         self._clock = clock
         self._most = waiting_bytes
         self._lost = ""
@@ -176,7 +178,12 @@ class LogWriter:
         assert self._folder is not None  # without one nothing is put here
         try:
             if self._log is None:
-                self._log = EventLog(self._folder, max_bytes=self._max_bytes, after=self._after)
+                self._log = EventLog(
+                    self._folder,
+                    max_bytes=self._max_bytes,
+                    after=self._after,
+                    clock_offset=self._clock_offset,
+                )
             self._log.append_line(
                 item.line,
                 item.time,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 
 from ray_sentinel.actors.messages import unpack
 from ray_sentinel.capture.ras import RasPolls
+from ray_sentinel.clock import Clock, SteadyClock
 from ray_sentinel.engine.actions import AskRas
 from ray_sentinel.engine.events import RasExplained
 from ray_sentinel.evidence import nccl_ras
@@ -26,8 +26,8 @@ Ask = Callable[[tuple[Rank, ...], float], tuple[list[bytes], list[str]]]
 class RasWitness:
     """Keeps the first answers of each case. May be called from any thread."""
 
-    def __init__(self, ask: Ask) -> None:
-        self._ask = ask
+    def __init__(self, ask: Ask, clock: Clock | None = None) -> None:
+        self._ask, self._clock = ask, clock or SteadyClock()
         self._first: OrderedDict[str, list[bytes]] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -48,7 +48,7 @@ class RasWitness:
             facts = nccl_ras.explain(files, ranks=known_ranks(action.ranks))
             problems += facts.problems
         return RasExplained(
-            time=time.time(),
+            time=self._clock.now(),
             incident=action.incident,
             facts=facts if facts is not None and facts.polls else None,
             problems=tuple(dict.fromkeys(problems)),

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from ray_sentinel.actors.eventlog import Header, read_segment, segments
 from ray_sentinel.actors.handling import handled
 from ray_sentinel.bounded import within
+from ray_sentinel.clock import Clock, SteadyClock, SystemClock
 from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import AnyAction, AskRecorder, Capture, TakeStacks
 from ray_sentinel.engine.engine import Engine
@@ -29,6 +30,7 @@ from ray_sentinel.engine.events import (
 )
 from ray_sentinel.engine.table import OPEN
 from ray_sentinel.errors import InputError
+from ray_sentinel.progress.own_process import boot_number
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +53,8 @@ class Restored(NamedTuple):
     """How many events it took."""
     after: int
     """New incidents have higher numbers than this."""
+    newest: Header | None = None
+    """Of the log's last segment; None where there is no log."""
 
 
 def restore(folder: Path | None, config: Config, taken: int = 0) -> Restored:
@@ -79,7 +83,21 @@ def restore(folder: Path | None, config: Config, taken: int = 0) -> Restored:
                 open_actions[asked] = action
     engine.book.skip(taken)
     pending = [action for key, action in open_actions.items() if _wanted(engine, key)]
-    return Restored(engine, pending, sum(len(events) for _, events in found), after)
+    count = sum(len(events) for _, events in found)
+    return Restored(engine, pending, count, after, found[-1][0] if found else None)
+
+
+def resumed_clock(newest: Header | None, last: float, clock: Clock | None = None) -> SteadyClock:
+    """The clock of a coordinator whose log ends at ``last``, in the segment ``newest``: on the same
+    machine that of the coordinator before it, however the wall clock was set meanwhile; else it
+    begins with the wall clock, but not before ``last``."""
+    clock = clock or SystemClock()
+    if newest is not None and newest.boot and newest.boot == boot_number():
+        resumed = SteadyClock(clock, offset=newest.clock_offset)
+        if resumed.now() >= last:
+            return resumed
+    begun = SteadyClock(clock)
+    return begun if begun.now() >= last else SteadyClock(clock, offset=last - clock.monotonic())
 
 
 def _replayed(engine: Engine, found: list[Segment]) -> Iterator[AnyEvent]:

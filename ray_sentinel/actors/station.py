@@ -32,10 +32,11 @@ from ray_sentinel.actors.raylets import raylets
 from ray_sentinel.actors.run_folder import run_folder
 from ray_sentinel.actors.servers import ServerLook
 from ray_sentinel.actors.storage import Storage
+from ray_sentinel.clock import BootClock, SteadyClock
 from ray_sentinel.collect.runner import Runner, Settings
 from ray_sentinel.config import Config, safe_name
 from ray_sentinel.model.identity import Node
-from ray_sentinel.model.metrics import Family
+from ray_sentinel.model.metrics import Event, Family
 from ray_sentinel.model.progress import Exit, RankSnapshot, Snapshot
 from ray_sentinel.progress.own_process import raylet_above
 from ray_sentinel.progress.ownership import Neighbours
@@ -89,6 +90,7 @@ class Station:
         self.node = node
         self.config = config
         self._send = send
+        self._clock = SteadyClock(BootClock())
         self._storage, self._log_problem = storage, log_problem
         self._incarnation = uuid.uuid4().hex
         self._sequence = 0
@@ -121,6 +123,7 @@ class Station:
             node,
             own_raylet=self._raylet or None,
             job=config.job,
+            now=self._clock.now,
             on_exit=self._look_now,
             tracer=not missing,
         )
@@ -132,7 +135,7 @@ class Station:
             self._settings(storage),
             config,
             on_families=self._take_families,
-            on_events=self._outbox.add_events,
+            on_events=self._take_events,
         )
 
     def _settings(self, storage: Storage) -> Settings:
@@ -187,11 +190,19 @@ class Station:
     def _take_families(self, families: tuple[Family, ...]) -> None:
         self._collected = families
 
+    def _take_events(self, events: tuple[Event, ...]) -> None:
+        """Collectors tell the wall clock's time, which may have been set since we started."""
+        shift = self._clock.shift
+        self._outbox.add_events(
+            msgspec.structs.replace(event, time=event.time - shift) if shift else event
+            for event in events
+        )
+
     def _cycle(self) -> None:
         self._find_raylets()
         ranks, exits = self.watch.poll()
         self._note_problems()
-        now = time.time()
+        now = self._clock.now()
         self._ended.extend(map(self._outbox.add_exit, exits))
         self.runner.set_ranks([found.rank for found in ranks])
         self._servers.watch((found.rank for found in ranks), self.watch.serves)
@@ -256,6 +267,7 @@ class Station:
             gauges=self._gauges(),
             events=self._outbox.take_events(),
             metrics_url=self.exporting.url,
+            clock_shift=self._clock.shift,
         )
         receipt = self._send(
             Report(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -25,6 +26,10 @@ OOM_SECONDS = 30.0
 """The kernel's word on a killed process comes within so long of its end."""
 CLOCK_DRIFT = 0.01
 """How much of a growing offset between two clocks is believed at each snapshot."""
+CLOCK_JUMP = 1.0
+"""Seconds; when the offset of so many as OFFSETS snapshots in a row has grown by more, the node's
+clock stood still or began anew: what is merely under way for long comes to an end."""
+OFFSETS = 5
 
 
 class NodeView:
@@ -44,6 +49,14 @@ class NodeView:
         self.alive: bool | None = None
         self.offset = 0.0
         """The coordinator's clock minus the node's, transit included: the least seen lately."""
+        self._offsets: deque[float] = deque(maxlen=OFFSETS)
+        self.clock_set_at = float("-inf")
+        """When its wall clock was last set."""
+
+    @property
+    def wall_offset(self) -> float:
+        """The coordinator's clock minus the wall clock of the node, on which its ranks stamp."""
+        return self.offset - (self.snapshot.clock_shift if self.snapshot is not None else 0.0)
 
     def remember(self) -> NodeMemory:
         """What ``recall`` takes."""
@@ -69,19 +82,28 @@ class NodeView:
 
     def take(self, snapshot: Snapshot, now: float) -> None:
         """A snapshot has come at ``now``."""
-        offset = now - snapshot.time
-        last = self.snapshot
-        set_back = (
-            last is not None and snapshot.sequence > last.sequence and snapshot.time < last.time
-        )
-        if self.seen_at is None or offset < self.offset or set_back:
-            self.offset = offset
-        else:
-            self.offset += CLOCK_DRIFT * (offset - self.offset)
+        self._learn_offset(now - snapshot.time, snapshot)
+        if self.snapshot is not None and self.snapshot.clock_shift != snapshot.clock_shift:
+            self.clock_set_at = now
         self.node, self.snapshot, self.seen_at = snapshot.node, snapshot, now
         # That it has left is Ray's word: a snapshot may have been under way.
         self.alive = None
         self.probe_asked_at = None
+
+    def _learn_offset(self, offset: float, snapshot: Snapshot) -> None:
+        last = self.snapshot
+        # Another agent has a clock of its own; so has one whose clock was set back.
+        begins = last is None or snapshot.sequence <= last.sequence or snapshot.time < last.time
+        if begins:
+            self._offsets.clear()
+        self._offsets.append(offset)
+        least = min(self._offsets)
+        if begins or offset < self.offset:
+            self.offset = offset
+        elif len(self._offsets) == OFFSETS and least > self.offset + CLOCK_JUMP:
+            self.offset = least
+        else:
+            self.offset += CLOCK_DRIFT * (offset - self.offset)
 
     def join(self) -> None:
         """Ray shows it, maybe again."""

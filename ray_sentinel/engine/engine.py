@@ -110,6 +110,11 @@ class Engine:
                 self.book.record(event.incident, now)
         return []
 
+    @property
+    def now(self) -> float:
+        """The time of the last event."""
+        return self._now
+
     def remember(self) -> Memory:
         """What ``recall`` takes: it begins a segment of the log, from which a replay can start."""
         return self.view.remember(self.book.number)

@@ -1,8 +1,9 @@
 """What the engine is told. Every event carries the coordinator's time; the log of them replays.
 
-Times inside a snapshot are on its node's clock, and ages (``snapshot.time - moment``) are computed
+Times inside a snapshot are on its agent's clock, and ages (``snapshot.time - moment``) are computed
 on it. Exits and events of nodes are converted with ``NodeView.offset``, so an order across nodes is
-as good as that.
+as good as that. Both are steady clocks (``ray_sentinel.clock``): no wall clock that is set moves
+them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ LOG_VERSION = 1
 
 
 class EngineEvent(msgspec.Struct, frozen=True, kw_only=True, tag_field="event"):
-    """Base: ``time`` is the coordinator's, in Unix seconds, and never goes back."""
+    """Base: ``time`` is the coordinator's, in Unix seconds of its steady clock."""
 
     time: float
 

@@ -195,9 +195,9 @@ class RankView:
         ``disturbed``: our own tools are at it, so that what it does is no sign of its own.
         """
         before, self.snapshot = self.snapshot, snapshot
-        elapsed = node_time - self.node_time
-        if elapsed <= 0:  # the node's clock was set back
-            elapsed = max(at - self.seen_at, 1e-3)
+        elapsed, passed = node_time - self.node_time, at - self.seen_at
+        if not 0 < elapsed <= passed + 1.0:  # another agent, or one whose clock was set
+            elapsed = max(passed, 1e-3)
         self.rank = snapshot.rank
         self.seen_at, self.node_time = at, node_time
         self.gone_at, self.lost = None, False

@@ -28,6 +28,9 @@ STALE_LOOKS = 3
 """What was found so many looks ago is no longer said."""
 SKEW = 0.1
 """Seconds. Smaller offsets between clocks are rather the way of a snapshot to us."""
+CLOCK_SET_SECONDS = 600.0
+"""Recorders, whose times are the wall clock's, are not compared for so long after it was set: they
+may reach back that far."""
 
 Key = tuple[str, int]
 
@@ -49,7 +52,7 @@ class StragglerWatch:
         for job in view.jobs.values() if interval > 0 else ():
             if now < self._next.setdefault(job.key, now + interval):
                 continue
-            if job.key in busy or not self._wanted(job, now):
+            if job.key in busy or not self._wanted(job, now) or _clock_set(view, job, now):
                 continue
             self._next[job.key] = now + interval
             ranks = tuple(rank.rank for rank in job.live if rank.attached)
@@ -94,10 +97,16 @@ class StragglerWatch:
         )
 
 
+def _clock_set(view: ClusterView, job: JobView, now: float) -> bool:
+    """Some of its recorders may still hold times of before a wall clock was set."""
+    nodes = (view.nodes.get(rank.node) for rank in job.live)
+    return any(node is not None and now - node.clock_set_at < CLOCK_SET_SECONDS for node in nodes)
+
+
 def offsets(view: ClusterView, job: JobView) -> dict[int, float]:
     """Seconds to add to each rank's clock, where its host's is clearly off."""
     found = {
-        rank.rank.id.rank: node.offset
+        rank.rank.id.rank: node.wall_offset
         for rank in job.live
         if (node := view.nodes.get(rank.node)) is not None
     }

@@ -133,4 +133,7 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     """The suspects' processes by rank, as text."""
     straggler: StragglerStatus | None = None
     """Who slowed the job down before it, where that was looked at lately."""
+    clock_shift: float = 0.0
+    """Seconds that were added to its times: so far was the coordinator's wall clock set between
+    its start and this writing."""
     version: int = 1

@@ -109,6 +109,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     node: Node
     time: float
+    """Unix seconds on the agent's own clock, which nobody sets: the wall clock when the agent
+    started, and what has passed since. All times in a snapshot are on it."""
     sequence: int
     ranks: tuple[RankSnapshot, ...] = ()
     exits: tuple[Exit, ...] = ()
@@ -118,4 +120,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     """Key series by ``name{label="value",...}`` for the embedded history and the rules."""
     events: tuple[Event, ...] = ()
     metrics_url: str = ""
+    clock_shift: float = 0.0
+    """Seconds that the node's wall clock, on which its ranks stamp what they write, is ahead of the
+    agent's: it was set since the agent started."""
     version: int = SNAPSHOT_VERSION

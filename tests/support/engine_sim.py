@@ -98,17 +98,20 @@ class Sim:
         self.engine = Engine(config)
         self.now = START
         self.step_seconds = step_seconds
-        self.skew = clock_skew
         self.nodes = [
             Node(id=f"n{i}", host=f"host{i}", address=f"10.0.0.{i}") for i in range(nodes)
         ]
         self.ranks = [
             SimRank(i, f"n{i * nodes // world}", 1000 + i, attached, START) for i in range(world)
         ]
+        self.skews = dict.fromkeys((node.id for node in self.nodes), clock_skew)
+        """So far is each agent's clock behind."""
+        self.shifts: dict[str, float] = {}
+        """So far is each node's wall clock ahead of its agent's."""
         self.dead_nodes: set[str] = set()
         self.exits: dict[str, list[Exit]] = {node.id: [] for node in self.nodes}
         self.order = 0
-        self.sequence = 0
+        self.sequences: dict[str, int] = {}
         self.pending: list[tuple[float, AnyEvent]] = []
         self.log: list[AnyEvent] = []
         self.actions: list[AnyAction] = []
@@ -142,6 +145,11 @@ class Sim:
             self.actions.append(action)
             self._answer(action)
 
+    def restart_agent(self, node_id: str, skew: float) -> None:
+        """Another agent, whose clock is so far behind."""
+        self.sequences[node_id] = 0
+        self.skews[node_id] = skew
+
     def rank(self, number: int) -> SimRank:
         return self.ranks[number]
 
@@ -173,11 +181,11 @@ class Sim:
         if (code is not None or said_at is not None) and rank.attached:
             kind = "exception" if words else "exit"
             spoken = self.now if said_at is None else said_at
-            last = LastWords(time=spoken - self.skew, kind=kind, text=words)  # type: ignore[arg-type]
+            last = LastWords(time=spoken - self.skews[rank.node], kind=kind, text=words)  # type: ignore[arg-type]
         self.exits[rank.node].append(
             Exit(
                 rank=self._identity(rank),
-                at=self.now - self.skew,
+                at=self.now - self.skews[rank.node],
                 order=self.order,
                 code=code,
                 signal=signal,
@@ -254,7 +262,7 @@ class Sim:
         """The kernel's log, as its collector reads it, comes with the node's next snapshot."""
         rank = self.rank(number)
         event = Event(
-            time=self.now - self.skew,
+            time=self.now - self.skews[rank.node],
             kind="kernel.oom",
             message=f"Out of memory: Killed process {rank.pid} (python)",
             attributes={"pid": str(rank.pid)},
@@ -263,12 +271,13 @@ class Sim:
 
     def _snapshot(self, node_id: str, events: tuple[Event, ...] = ()) -> None:
         node = next(node for node in self.nodes if node.id == node_id)
-        self.sequence += 1
+        self.sequences[node_id] = self.sequences.get(node_id, 0) + 1
         exits, self.exits[node_id] = tuple(self.exits[node_id]), []
         snapshot = Snapshot(
             node=node,
-            time=self.now - self.skew,
-            sequence=self.sequence,
+            time=self.now - self.skews[node_id],
+            sequence=self.sequences[node_id],
+            clock_shift=self.shifts.get(node_id, 0.0),
             ranks=tuple(self._see(r) for r in self.ranks if r.node == node_id and not r.exited),
             exits=exits,
             events=events,
@@ -278,19 +287,20 @@ class Sim:
 
     def _see(self, rank: SimRank) -> RankSnapshot:
         progress = None
+        skew = self.skews[rank.node]
         if rank.attached:
             ended = rank.step_ended_at
             progress = Progress(
                 step=rank.step or None,
-                step_ended_at=ended - self.skew if ended is not None else None,
+                step_ended_at=ended - skew if ended is not None else None,
                 step_seconds=rank.durations[-1] if rank.durations else None,
                 recent_step_seconds=tuple(rank.durations[-32:]),
                 steps_recorded=len(rank.durations),
                 phase=rank.phase,
-                phase_since=rank.phase_since - self.skew,
-                attached_at=rank.started - self.skew,
+                phase_since=rank.phase_since - skew,
+                attached_at=rank.started - skew,
                 last_words=(
-                    LastWords(time=rank.words_at - self.skew, kind="exception", text=rank.words)
+                    LastWords(time=rank.words_at - skew, kind="exception", text=rank.words)
                     if rank.words
                     else None
                 ),

@@ -8,15 +8,17 @@ import pytest
 
 from ray_sentinel.actors import eventlog
 from ray_sentinel.actors.brain import Brain
-from ray_sentinel.clock import FakeClock
+from ray_sentinel.clock import FakeClock, SteadyClock
 from ray_sentinel.engine.actions import AnyAction
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import AnyEvent, DumpAsked, Tick
+from ray_sentinel.progress.own_process import boot_number
 
 
 def brain(folder: Path | None, engine: Engine | None = None) -> tuple[Brain, list[AnyAction]]:
     acts: list[AnyAction] = []
-    return Brain(engine or Engine(), FakeClock(), acts.append, folder, 1 << 20), acts
+    clock = SteadyClock(FakeClock())
+    return Brain(engine or Engine(), clock, acts.append, folder, 1 << 20), acts
 
 
 def feed_last(subject: Brain, event: AnyEvent) -> None:
@@ -26,11 +28,13 @@ def feed_last(subject: Brain, event: AnyEvent) -> None:
     assert subject.written(number)
 
 
-def test_time_never_goes_back(tmp_path: Path) -> None:
-    subject, _ = brain(tmp_path)
-    subject.feed(Tick(time=100.0))
+def test_events_have_the_time_when_they_are_fed(tmp_path: Path) -> None:
+    wall = FakeClock(100.0)
+    subject = Brain(Engine(), SteadyClock(wall), lambda action: None, tmp_path, 1 << 20)
+    subject.feed(Tick(time=500.0))
+    wall.advance(1.0)
     feed_last(subject, Tick(time=90.0))
-    assert [event.time for event in eventlog.read(tmp_path)[1]] == [100.0, 100.0]
+    assert [event.time for event in eventlog.read(tmp_path)[1]] == [100.0, 101.0]
 
 
 def test_an_engine_that_fails_is_said_and_goes_on(
@@ -71,27 +75,29 @@ def test_an_event_that_cannot_be_written_costs_itself_alone(tmp_path: Path) -> N
     subject, _ = brain(tmp_path)
     subject.feed(DumpAsked(time=1.0, job="\udcff"))
     feed_last(subject, Tick(time=2.0))
-    assert [event.time for event in eventlog.read(tmp_path)[1]] == [2.0]
+    assert [type(event) for event in eventlog.read(tmp_path)[1]] == [Tick]
     (note,) = subject.notes()
     assert "DumpAsked" in note
 
 
-def test_a_clock_that_was_set_back_does_not_stop_the_engine(tmp_path: Path) -> None:
-    clock = FakeClock(10_000.0)
-    subject = Brain(Engine(), clock, lambda action: None, tmp_path, 1 << 20)
-    subject.feed(Tick(time=10_000.0))
-    for _ in range(100):
-        clock.advance(1.0)
-        subject.feed(Tick(time=clock.now() - 3600.0))
-    feed_last(subject, Tick(time=clock.now() - 3600.0))
-    last = eventlog.read(tmp_path)[1][-1].time
-    assert 10_080.0 < last < 10_100.0, "it goes on, a little slower, until the clock has caught up"
+@pytest.mark.parametrize("step", [-86_400.0, -3600.0, 3600.0, 86_400.0])
+def test_a_wall_clock_that_is_set_changes_no_time_of_an_event(tmp_path: Path, step: float) -> None:
+    wall = FakeClock(10_000_000.0)
+    subject = Brain(Engine(), SteadyClock(wall), lambda action: None, tmp_path, 1 << 20)
+    for number in range(10):
+        wall.advance(1.0)
+        if number == 5:
+            wall.step(step)
+        subject.feed(Tick(time=wall.now()))
+    feed_last(subject, Tick(time=wall.now()))
+    times = [event.time for event in eventlog.read(tmp_path)[1]]
+    assert times == [*(10_000_001.0 + second for second in range(10)), 10_000_010.0]
 
 
-def test_a_moment_late_is_no_clock_set_back(tmp_path: Path) -> None:
-    clock = FakeClock(10_000.0)
-    subject = Brain(Engine(), clock, lambda action: None, tmp_path, 1 << 20)
-    subject.feed(Tick(time=10_000.0))
-    clock.advance(5.0)
-    feed_last(subject, Tick(time=9_999.5))
-    assert eventlog.read(tmp_path)[1][-1].time == 10_000.0
+def test_the_log_says_by_which_clock_its_times_go_on(tmp_path: Path) -> None:
+    wall = FakeClock(10_000.0)
+    wall.advance(7.0)
+    subject = Brain(Engine(), SteadyClock(wall), lambda action: None, tmp_path, 1 << 20)
+    feed_last(subject, Tick(time=0.0))
+    header, _ = eventlog.read(tmp_path)
+    assert (header.clock_offset, header.boot) == (10_000.0, boot_number())

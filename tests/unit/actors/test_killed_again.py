@@ -10,13 +10,27 @@ import pytest
 from ray_sentinel.actors.brain import Brain
 from ray_sentinel.actors.eventlog import EventLog, read_segment, segments
 from ray_sentinel.actors.recovery import Restored, restore
-from ray_sentinel.clock import FakeClock
+from ray_sentinel.clock import FakeClock, SteadyClock
 from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import AnyAction, Capture
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import AnyEvent, Tick
 from ray_sentinel.model.incident import Incident
 from tests.support.engine_sim import ATTACHED, Sim
+
+
+class SimClock(FakeClock):
+    """The simulation's time."""
+
+    def __init__(self, sim: Sim) -> None:
+        super().__init__()
+        self._sim = sim
+
+    def now(self) -> float:
+        return self._sim.now
+
+    def monotonic(self) -> float:
+        return self._sim.now
 
 
 class Killed(Sim):
@@ -28,7 +42,8 @@ class Killed(Sim):
         self.brain = self._begin(self.engine, 0)
 
     def _begin(self, engine: Engine, after: int) -> Brain:
-        return Brain(engine, FakeClock(self.now), self._act, self.folder, 1 << 30, after)
+        clock = SteadyClock(SimClock(self))
+        return Brain(engine, clock, self._act, self.folder, 1 << 30, after)
 
     def _act(self, action: AnyAction) -> None:
         self.actions.append(action)

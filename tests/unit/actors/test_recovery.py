@@ -51,7 +51,7 @@ def play(engine: Engine, events: list[AnyEvent], folder: Path) -> EventLog:
 def test_incidents_and_open_actions_come_back(tmp_path: Path) -> None:
     before = Engine()
     play(before, history(), tmp_path)
-    after, pending, count, _ = restore(tmp_path, Config())
+    after, pending, count, *_ = restore(tmp_path, Config())
     assert after.incidents() == before.incidents()
     assert len(after.incidents()) == 1
     assert count == len(history())
@@ -79,7 +79,7 @@ def test_a_replay_begins_where_no_incident_was_open(tmp_path: Path) -> None:
     for event in history():
         before.handle(event)
         log.append(event, before.incidents(everything=True))
-    after, pending, count, _ = restore(tmp_path, Config())
+    after, pending, count, *_ = restore(tmp_path, Config())
     assert count < len(history()), "not all segments are read"
     assert [incident.id for incident in after.incidents()] == ["0001"]
     assert [type(action) for action in pending] == [Capture]
@@ -87,7 +87,7 @@ def test_a_replay_begins_where_no_incident_was_open(tmp_path: Path) -> None:
 
 def test_no_log_is_a_fresh_start(tmp_path: Path) -> None:
     for folder in (None, tmp_path / "missing"):
-        engine, pending, count, _ = restore(folder, Config())
+        engine, pending, count, *_ = restore(folder, Config())
         assert (engine.incidents(), pending, count) == ((), [], 0)
 
 
@@ -97,7 +97,7 @@ def test_a_broken_log_is_left_behind(tmp_path: Path) -> None:
 
 
 def test_numbers_of_earlier_deployments_are_not_given_again(tmp_path: Path) -> None:
-    engine, _, _, after = restore(tmp_path, Config(), taken=7)
+    engine, _, _, after, _ = restore(tmp_path, Config(), taken=7)
     log = EventLog(tmp_path, after=after)
     for event in history():
         engine.handle(event)
@@ -139,7 +139,7 @@ def test_an_event_that_the_engine_fails_on_does_not_keep_the_coordinator_down(
             return super().handle(event)
 
     monkeypatch.setattr(recovery, "Engine", Mistaken)
-    after, pending, count, _ = restore(tmp_path, Config())
+    after, pending, count, *_ = restore(tmp_path, Config())
     assert count == len(history())
     assert [type(action) for action in pending] == [Capture]
     assert [incident.id for incident in after.incidents()] == ["0001"]

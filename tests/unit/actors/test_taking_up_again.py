@@ -18,8 +18,7 @@ def restarted(clock: FakeClock) -> tuple[Any, list[str], list[Tick]]:
     subject._clock = clock
     subject._hold_ticks_until = clock.now() + 3.0
     subject._pending = ["stacks", "capture"]
-    subject._executor = asked.append
-    subject._brain = SimpleNamespace(feed=ticks.append)
+    subject._brain = SimpleNamespace(feed=ticks.append, act=asked.append)
     subject._roster = SimpleNamespace(all_heard=lambda nodes: subject.heard)
     subject._fleet = SimpleNamespace(nodes=lambda: {"n1": 1}, handles=lambda: subject.handles)
     subject.heard, subject.handles = False, {}

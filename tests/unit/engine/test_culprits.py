@@ -336,7 +336,7 @@ def test_clocks_minutes_apart_change_nothing() -> None:
 def test_clocks_that_are_set_back_stop_no_job(seconds: float) -> None:
     sim = Sim()
     sim.run(60)
-    sim.skew += seconds
+    sim.skews = {node: skew + seconds for node, skew in sim.skews.items()}
     sim.run(100)
     assert not sim.incidents()
 
