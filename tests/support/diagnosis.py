@@ -31,6 +31,7 @@ RIGHT: dict[str, set[str]] = {
     "power outlier": {"power-outlier"},
     "correctable": {"degrading-memory"},
     "hot": {"overheating", "thermal"},
+    "facility heat": {"thermal", "overheating"},
     "leak": {"memory-leak"},
     "spike": {"memory-spike"},
     "checkpoint": {"checkpoint-memory"},

@@ -1,8 +1,9 @@
 """What made the job slow: every disturbance held against the times at which steps were slow.
 
 A cause must be there when steps are slow, be gone (or at least not yet there) when they are not,
-and begin no later than they do. Where several fit, the earliest is the root; of those that begin
-together the one whose mechanism is nearest to the steps.
+and begin no later than they do. Where several fit equally well, the earliest is the root; of those
+that begin together the one whose mechanism is nearest to the steps. What was there long before the
+steps grew slow fits worse than what came with them.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ LEAST_PRECISION = 0.4
 """Share of the disturbance's own time."""
 SLACK_SECONDS = 60.0
 """Beside the doubt of both, so much later than the slow steps may a cause have been seen."""
+AS_GOOD = 0.8
+"""Of the best fit: what fits worse is no root, however early it was."""
 TOGETHER_SECONDS = 90.0
 """What begins within such a time of the earliest begins together with it."""
 
@@ -38,6 +41,11 @@ class Attribution(msgspec.Struct, frozen=True, kw_only=True):
     recovered: bool
     """Steps were fast again after it ended."""
 
+    @property
+    def overlap(self) -> float:
+        """Its time and the slow time: what they share, of both together (Jaccard's index)."""
+        return 1.0 / (1.0 / self.explained + 1.0 / self.precision - 1.0)
+
 
 def find(case: Case) -> tuple[Attribution, ...]:
     """What fits, the root first; empty where nothing was slow or nothing fits."""
@@ -47,8 +55,10 @@ def find(case: Case) -> tuple[Attribution, ...]:
     fits = [fit for fit in (_fit(case, one) for one in candidates.find(case)) if fit is not None]
     if not fits:
         return ()
-    earliest = min(fit.candidate.at for fit in fits)
-    together = [fit for fit in fits if fit.candidate.at <= earliest + TOGETHER_SECONDS]
+    best = max(fit.overlap for fit in fits)
+    good = [fit for fit in fits if fit.overlap >= AS_GOOD * best]
+    earliest = min(fit.candidate.at for fit in good)
+    together = [fit for fit in good if fit.candidate.at <= earliest + TOGETHER_SECONDS]
     root = max(together, key=lambda fit: fit.candidate.prior * (0.5 + fit.explained))
     rest = sorted((fit for fit in fits if fit is not root), key=lambda fit: fit.candidate.at)
     return (root, *rest)

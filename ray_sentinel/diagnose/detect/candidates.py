@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
+from ray_sentinel.diagnose import stats
 from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import Case
 from ray_sentinel.diagnose.detect import drift, learning, pace, pressure, rdma
@@ -15,6 +16,10 @@ from ray_sentinel.model.diagnosis import Culprit
 
 LEAST_EFFECT = 0.04
 """Steps must be so much slower while the disturbance is there."""
+ABOVE_WANDER = 4.0
+"""Robust standard deviations of a host's own wandering while steps are fast."""
+LEAST_CELLS = 8
+"""Fewer tell neither how it is when steps are slow, nor when they are fast."""
 WEAK_PORT = 0.1
 """Share of the worst port's effect below which a port is a bystander."""
 _CONTENTION = {"cpu": "cpu-contention", "storage": "io-contention", "memory": "memory-pressure"}
@@ -129,6 +134,34 @@ def _influence(case: Case, port: rdma.PortTrouble, ports: Sequence[rdma.PortTrou
 
 
 def _heat(case: Case) -> list[Candidate]:
+    shared = _shared_heat(case)
+    return [shared] if shared is not None else _cards_heat(case)
+
+
+def _shared_heat(case: Case) -> Candidate | None:
+    """Heat or held-down clocks on all hosts at once: no card, and no host, is to blame."""
+    hot, clocks = case.once(drift.all_hot), case.once(drift.all_clocks)
+    if hot is not None and clocks is None and hot.peak < drift.NEAR_THROTTLING:
+        hot = None  # a heavier load warms all cards, and nothing comes of it
+    first = hot or clocks
+    if first is None:
+        return None
+    count = len(case.view.panel("gpu.temp" if hot else "gpu.clock").hosts)
+    what = "overheating" if hot else "core clocks held down"
+    return Candidate(
+        domain="thermal" if hot else "power",
+        cause="thermal" if hot else "clock-drop",
+        text=f"{what} of the GPUs on all {count} hosts together, as where the facility's "
+        f"{'cooling' if hot else 'power'} fails,",
+        at=first.at,
+        cells=first.cells,
+        culprits=(),
+        anomalies=tuple(one.anomaly for one in (hot, clocks) if one is not None),
+        prior=0.95,
+    )
+
+
+def _cards_heat(case: Case) -> list[Candidate]:
     hot, clocks = list(case.once(drift.hot)), case.once(drift.clocks)
     weak = case.once(drift.power)
     found = []
@@ -175,22 +208,51 @@ def _of_gpus(
 def _pressures(case: Case) -> list[Candidate]:
     found = []
     for one in case.once(pressure.find):
+        hosts = one.hosts if one.uniform else _when_slow(case, one)
+        if not hosts or (one.uniform and not _when_slow(case, one)):
+            continue
+        said = {anomaly.host: anomaly for anomaly in one.anomalies}
+        shown = tuple(said[host] for host in hosts if host in said) or one.anomalies
+        first = shown[0]
         culprits = () if one.uniform else tuple(
-            Culprit(host=anomaly.host, reason=anomaly.text) for anomaly in one.anomalies
+            Culprit(host=host, reason=said[host].text if host in said
+                    else f"{host}: as much as {first.host}")
+            for host in hosts
         )  # fmt: skip
         found.append(
             Candidate(
                 domain=one.domain,
                 cause=_CONTENTION[one.domain],
-                text=one.text,
-                at=one.at,
+                text=msgspec.structs.replace(one, hosts=hosts, anomalies=shown).text,
+                at=min(anomaly.at for anomaly in shown),
                 cells=one.cells,
                 culprits=culprits,
-                anomalies=one.anomalies,
+                anomalies=shown,
                 prior=0.85,
             )
         )
     return found
+
+
+def _when_slow(case: Case, one: pressure.Pressure) -> tuple[str, ...]:
+    """The hosts whose pressure while steps are slow is nothing that it wanders to while they are
+    fast; all, where steps were never fast."""
+    tempo = case.once(pace.find)
+    slow = tempo.cells(case.times) & case.steady
+    fast = ~tempo.cells(case.times) & case.steady
+    if slow.sum() < LEAST_CELLS or fast.sum() < LEAST_CELLS:
+        return one.hosts
+    names, values = case.view.panel(one.measure).per_host(stats.largest)
+    width = max(3, int(pressure.SMOOTH_SECONDS / case.cell))
+    kept = []
+    for host, row in zip(names, values, strict=True):
+        calm = stats.smoothed(row, width)
+        usual, noise = stats.middle(calm[fast]), float(stats.sigma(calm[fast]))
+        top = float(stats.quantile(calm[fast], 0.95))
+        now = stats.middle(calm[slow])
+        if host in one.hosts and now > top and now - usual > ABOVE_WANDER * noise:
+            kept.append(host)
+    return tuple(kept)
 
 
 def _routing(case: Case) -> list[Candidate]:

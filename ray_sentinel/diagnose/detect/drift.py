@@ -4,6 +4,9 @@ A job drives all its GPUs alike, so what most of them show at a moment is what t
 what remains after it is taken off is a card's own. "Most" is the quartile on the healthy side, not
 the median, so that half of the cards (one of two hosts) may be affected together. A card's usual
 offset is its own level at first.
+
+What all cards do together no peer can show: it is measured against their own past (``all_hot``,
+``all_clocks``), and belongs to what the hosts share.
 """
 
 from __future__ import annotations
@@ -34,6 +37,10 @@ POWER_DROP = 0.12
 """Share of the usual power."""
 RESTING_UTILISATION = 20.0
 """Per cent: a GPU below it has nothing to do."""
+ALL_CLOCKS_DROP = 0.1
+"""Share of the usual clock that all cards must lose together: a heavier load takes a little."""
+ALL = 0.8
+"""Share of the hosts that must move together."""
 FIRST_SHARE = 0.1
 """The first level is the usual one if it lasts for this share of the time."""
 
@@ -85,6 +92,53 @@ def clocks(case: Case) -> tuple[Drift, ...]:
     found = _drifts(case, "gpu.clock", "clock", least=least, sign=-1.0)
     # A GPU without work lowers its clock by itself.
     return tuple(one for one in found if not _rests(case, one))
+
+
+def all_hot(case: Case) -> Drift | None:
+    """The GPUs of nearly all hosts grew hotter together; ``host`` and ``gpu`` are empty."""
+    return _together(case, "gpu.temp", "hot", least=HOT_RISE, sign=1.0)
+
+
+def all_clocks(case: Case) -> Drift | None:
+    """The core clocks on nearly all hosts fell together; ``host`` and ``gpu`` are empty."""
+    usual = stats.middle(np.where(case.steady, case.view.panel("gpu.clock").values, np.nan))
+    if not np.isfinite(usual):
+        return None
+    return _together(case, "gpu.clock", "clock", least=ALL_CLOCKS_DROP * usual, sign=-1.0)
+
+
+def _together(case: Case, key: str, kind: str, *, least: float, sign: float) -> Drift | None:
+    panel = case.view.panel(key)
+    if len(panel.hosts) < 2 or case.steady.sum() < 8:
+        return None
+    hosts, values = panel.per_host(stats.median)
+    values = np.where(case.steady, values, np.nan)
+    middle = stats.median(values, axis=0)
+    calm = stats.rolling_median(middle, max(5, int(SMOOTH_SECONDS / case.cell)))
+    away = _away(case, np.where(np.isfinite(middle), calm, np.nan), least, sign)
+    if away is None:
+        return None
+    inside, outside = away.cells & case.steady, ~away.cells & case.steady
+    moved = sign * (stats.median(values[:, inside], 1) - stats.median(values[:, outside], 1))
+    if (moved >= 0.5 * least).sum() < ALL * len(hosts):
+        return None
+    extreme, where = (stats.largest, "up") if sign > 0 else (stats.smallest, "down")
+    peak, usual = float(extreme(middle[inside])), stats.middle(middle[outside])
+    last = stats.last_index(away.cells) or away.first
+    anomaly = Anomaly(
+        kind=f"gpu.{kind}",
+        text=f"the GPUs of all {len(hosts)} hosts: {panel.quantity.title} {where} by "
+        f"{away.worst:.0f} {panel.quantity.unit} (usually {usual:.0f}, then {where} to {peak:.0f} "
+        f"{panel.quantity.unit})",
+        at=float(case.times[away.first]),
+        until=float(case.times[last]),
+        uncertainty=away.doubt,
+        size=sign * away.worst,
+        metric=panel.metric,
+        promql=panel.promql(),
+    )
+    return Drift(kind=kind, host="", gpu="", at=anomaly.at, until=anomaly.until, size=anomaly.size,
+                 peak=peak, cells=away.cells, anomaly=anomaly)  # fmt: skip
 
 
 def _rests(case: Case, drift: Drift) -> bool:

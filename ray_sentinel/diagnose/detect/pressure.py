@@ -33,8 +33,12 @@ MEASURES = (
     Measure("host.procs_blocked", "storage", 5.0, 0.5),
     Measure("mem.pressure", "memory", 5.0, 0.5),
 )
+SMOOTH_SECONDS = 60.0
+"""Over which a gauge is averaged: one reading is a matter of the moment."""
 UNIFORM = 0.8
-"""Share of the hosts that must rise together for a rise to be the job's own."""
+"""Share of the hosts that must rise together for a rise to be what all of them share."""
+ALIKE = 0.25
+"""Of the greatest rise: a host that rose so much is under the same pressure, less is its own noise."""
 
 
 class Pressure(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +69,17 @@ def find(case: Case) -> tuple[Pressure, ...]:
         panel = case.view.panel(measure.key)
         if not panel.empty:
             found += _of_measure(case, measure, panel)
-    return tuple(sorted(found, key=lambda one: one.at))
+    return tuple(sorted(map(_shared, found, [found] * len(found)), key=lambda one: one.at))
+
+
+def _shared(one: Pressure, found: list[Pressure]) -> Pressure:
+    """One measure may stand out on two hosts while another of its kind shows it on all: all have
+    it."""
+    for other in found:
+        together = (one.cells & other.cells).sum() > 0.5 * min(one.cells.sum(), other.cells.sum())
+        if other.uniform and other.domain == one.domain and together:
+            return msgspec.structs.replace(one, uniform=True)
+    return one
 
 
 def _of_measure(case: Case, measure: Measure, panel: Panel) -> list[Pressure]:
@@ -81,13 +95,13 @@ def _of_measure(case: Case, measure: Measure, panel: Panel) -> list[Pressure]:
             groups[-1].append(rise)
         else:
             groups.append([rise])
-    return [_pressure(measure, group, len(hosts)) for group in groups]
+    return [_pressure(case, measure, group, hosts, values) for group in groups]
 
 
 def _rise(
     case: Case, measure: Measure, panel: Panel, host: str, row: Floats
 ) -> tuple[Anomaly, Bools] | None:
-    width = max(1, int(60.0 / case.cell))
+    width = max(1, int(SMOOTH_SECONDS / case.cell))
     calm = np.where(np.isfinite(row), stats.smoothed(row, width), np.nan)
     shifts = find_shifts(calm, case.times, least=measure.least, relative=measure.relative)
     ups = [shift for shift in shifts if shift.size > 0]
@@ -116,17 +130,27 @@ def _rise(
     return anomaly, cells
 
 
-def _pressure(measure: Measure, group: list[tuple[Anomaly, Bools]], hosts: int) -> Pressure:
-    cells = np.zeros_like(group[0][1])
-    for _, flags in group:
-        cells = cells | flags
+def _pressure(
+    case: Case, measure: Measure, group: list[tuple[Anomaly, Bools]],
+    hosts: tuple[str, ...], values: Floats,
+) -> Pressure:  # fmt: skip
+    """The hosts that rose alike: also those too noisy to be seen by themselves, and without those
+    whose small rise is beside the matter."""
+    cells = np.any([flags for _, flags in group], axis=0)
+    inside, outside = cells & case.steady, ~cells & case.steady
+    rises = stats.median(values[:, inside], 1) - stats.median(values[:, outside], 1)
+    sizes = {anomaly.host: anomaly.size for anomaly, _ in group}
+    sizes = {host: sizes.get(host, float(rise)) for host, rise in zip(hosts, rises, strict=True)}
+    greatest = max(anomaly.size for anomaly, _ in group)
+    members = [host for host in hosts if sizes[host] >= ALIKE * greatest]
+    shown = [pair for pair in group if pair[0].host in members]
     return Pressure(
         measure=measure.key,
         domain=measure.domain,
-        hosts=tuple(anomaly.host for anomaly, _ in group),
-        uniform=hosts > 1 and len(group) >= UNIFORM * hosts,
-        at=min(anomaly.at for anomaly, _ in group),
-        cells=cells,
-        size=float(np.median([anomaly.size for anomaly, _ in group])),
-        anomalies=tuple(anomaly for anomaly, _ in group),
+        hosts=tuple(members),
+        uniform=len(hosts) > 1 and len(members) >= UNIFORM * len(hosts),
+        at=min(anomaly.at for anomaly, _ in shown),
+        cells=np.any([flags for _, flags in shown], axis=0),
+        size=float(np.median([anomaly.size for anomaly, _ in shown])),
+        anomalies=tuple(anomaly for anomaly, _ in shown),
     )

@@ -17,8 +17,10 @@ OVER_PEERS = 5.0
 """A port must have so many times what its peers have."""
 JOIN_SECONDS = 180.0
 """Runs above the limit that are nearer to each other are one ..."""
-SUSTAINED_SECONDS = 60.0
-"""... which is trouble if it lasts so long."""
+SUSTAINED_SECONDS = 120.0
+"""... which is trouble if the port was above the limit for so long in it, and on average ..."""
+MANY_PACKETS = 1000.0
+"""... or if so many packets were affected: a burst of some dozens is every network's."""
 _VOLUME = {"retx": "RDMA retransmits", "cnp": "congestion notifications"}
 _ERRORS = {
     "retry_exceeded": "RDMA retry exhaustion",
@@ -92,12 +94,12 @@ def _volume(
     if panel.empty:
         return
     rates = panel.rates()
-    limit = _limits(rates)[:, None]
-    join, least = _cells(case, JOIN_SECONDS), max(2, _cells(case, SUSTAINED_SECONDS))
+    limits = _limits(rates)
+    join = _cells(case, JOIN_SECONDS)
     with np.errstate(invalid="ignore"):
-        above = rates > limit
-    for row, flags, rate in zip(panel.rows, above, rates, strict=True):
-        cells = _lasting(flags, join, least)
+        above = rates > limits[:, None]
+    for row, flags, rate, bound in zip(panel.rows, above, rates, limits, strict=True):
+        cells = _lasting(flags, rate, float(bound), join, panel.step)
         if cells.any():
             anomaly = _anomaly(panel, row, f"rdma.{key}", title, cells, rate)
             hot.setdefault(_key(row), {})[key] = (cells, anomaly)
@@ -115,12 +117,13 @@ def _limits(rates: Floats) -> Floats:
     return np.maximum(LEAST_RATE, OVER_PEERS * quiet)
 
 
-def _lasting(flags: Bools, join: int, least: int) -> Bools:
-    """Runs that last, or that come back again and again."""
-    joined = stats.joined(flags, join)
+def _lasting(flags: Bools, rate: Floats, limit: float, join: int, step: float) -> Bools:
+    """Runs above the limit that last, or that affect many packets."""
     out = np.zeros_like(flags)
-    for left, right in stats.runs(joined):
-        if right - left >= least and flags[left:right].sum() >= 2:
+    for left, right in stats.runs(stats.joined(flags, join)):
+        above = int(flags[left:right].sum())
+        lasts = above * step >= SUSTAINED_SECONDS and np.nanmean(rate[left:right]) >= limit
+        if above >= 2 and (lasts or np.nansum(rate[left:right]) * step >= MANY_PACKETS):
             out[left:right] = True
     return out
 

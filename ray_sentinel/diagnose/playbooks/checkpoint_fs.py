@@ -34,10 +34,13 @@ _MEASURES = (
     ("tcp.retx", "TCP retransmits", "/s", 3000.0),
     ("host.procs_blocked", "blocked processes", "", 20.0),
     ("io.dirty", "dirty pages", "B", 4e9),
+    ("io.writeback", "pages under writeback", "B", 4e9),
 )
 """Quantity, name, unit, and the level up to which it is usual while a checkpoint is written."""
 FAR_WORSE = 4.0
-"""Times the earlier peaks that count below the usual level too."""
+"""Times the earlier peaks that count below the usual level too ..."""
+FLOOR = 0.25
+"""... but not below this share of it: a host that writes nothing shows noise."""
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,7 +162,7 @@ def _changes(case: Case, failed: Failed, earlier: list[tuple[float, float]]) -> 
             if not known or not np.isfinite(now):
                 continue
             top = max(known)
-            beyond = now > least or now > FAR_WORSE * top
+            beyond = now > least or now > max(FAR_WORSE * top, FLOOR * least)
             bad = now > WORSE * top and now > 2 * top - min(known) and beyond
             anomaly = None
             if bad:

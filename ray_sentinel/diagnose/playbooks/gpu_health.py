@@ -7,11 +7,11 @@ import numpy as np
 
 from ray_sentinel.diagnose import stats, wording
 from ray_sentinel.diagnose.anomaly import Anomaly, at_row
-from ray_sentinel.diagnose.case import Case
-from ray_sentinel.diagnose.detect import attribution, drift, faults
+from ray_sentinel.diagnose.case import TOP_LEVEL, Case
+from ray_sentinel.diagnose.detect import attribution, drift, faults, pace
 from ray_sentinel.diagnose.detect.attribution import Attribution
 from ray_sentinel.diagnose.detect.outliers import outliers
-from ray_sentinel.diagnose.panel import listed
+from ray_sentinel.diagnose.panel import Panel, Row, listed
 from ray_sentinel.diagnose.slowness import slow_link
 from ray_sentinel.model.diagnosis import Diagnosis, Fact, Table
 
@@ -32,6 +32,14 @@ CLOCK_OUTLIER = 0.06
 """Share of the usual clock."""
 VRAM_FULL = 0.97
 """Share of the GPU's memory."""
+VRAM_TIGHT = 0.95
+"""The same, from which an allocation may fail: worth a word."""
+LOW_UTILISATION = 80.0
+"""Per cent while training: below it GPUs wait for input or for each other."""
+POWER_SPREAD = 50.0
+"""W between the cards' usual levels: more is worth a look."""
+MOST = 0.5
+"""Of the cards: where more are too hot, it is no card's own matter."""
 
 
 def applies(case: Case) -> float:
@@ -45,6 +53,8 @@ def run(case: Case) -> Diagnosis:
     fits = case.once(attribution.find)
     if fits and fits[0].candidate.domain in {"thermal", "power"}:
         return _slows(case, fits[0])
+    if (room := _hot_room(case)) is not None:
+        return room
     found = _unwell(case)
     if found:
         return _present(case, found)
@@ -52,7 +62,12 @@ def run(case: Case) -> Diagnosis:
         text = "No GPU series: nothing can be said of the GPUs."
         return wording.plain(case, NAME, ANALYSIS, "unknown", "no-data", text, 0.3)
     text = "The GPUs are healthy: no errors, no card out of line."
-    return _with_summary(case, wording.plain(case, NAME, ANALYSIS, "healthy", "none", text, 0.85))
+    notes = _notes(case)
+    if notes:
+        text = f"{text[:-1]}. Worth a look: {'; '.join(note.text for note in notes)}."
+    plain = wording.plain(case, NAME, ANALYSIS, "healthy", "none", text, 0.85, notes)
+    anomalies = tuple(note.text for note in notes)
+    return _with_summary(case, msgspec.structs.replace(plain, anomalies=anomalies))
 
 
 def _slows(case: Case, fit: Attribution) -> Diagnosis:
@@ -83,7 +98,7 @@ def _slows(case: Case, fit: Attribution) -> Diagnosis:
             chain=(*links, slow_link(case, fit)),
             evidence=tuple(anomaly.fact() for anomaly in anomalies),
             anomalies=tuple(anomaly.text for anomaly in anomalies),
-            next_steps=_next_steps(candidate.cause),
+            next_steps=_next_steps(candidate.cause if candidate.culprits else "facility"),
         ),
     )
 
@@ -123,6 +138,12 @@ def _unwell(case: Case) -> list[tuple[str, float, Anomaly]]:
 
 
 def _too_hot(case: Case) -> list[Anomaly]:
+    """Single cards above the limit; where most of them are, see ``_hot_room``."""
+    found = case.once(_above_limit)
+    return list(found) if len(found) <= MOST * len(case.view.panel("gpu.temp").rows) else []
+
+
+def _above_limit(case: Case) -> tuple[Anomaly, ...]:
     panel = case.view.panel("gpu.temp")
     cells = max(2, int(HOT_SECONDS / case.cell))
     found = []
@@ -137,20 +158,100 @@ def _too_hot(case: Case) -> list[Anomaly]:
         text = f"GPU {row.gpu} of {row.host}: {peak:.0f} °C, above {HOT:.0f} °C"
         text += ": it throttles" if peak > THROTTLING else ""
         found.append(at_row(panel, row, "gpu.hot", text, left, right, peak))
-    # Where most of the cards are as hot, the limit is not this model's.
-    return found if len(found) <= 0.5 * max(len(panel.rows), 1) else []
+    return tuple(found)
 
 
-def _full(case: Case) -> list[Anomaly]:
+def _hot_room(case: Case) -> Diagnosis | None:
+    """Most cards of the job are above the limit: what cools them all fails, or one host's fans."""
+    found = case.once(_above_limit)
+    panel = case.view.panel("gpu.temp")
+    if len(found) <= MOST * len(panel.rows):
+        return None
+    hosts = sorted({one.host for one in found})
+    shared = len(hosts) >= drift.ALL * len(panel.hosts) and len(panel.hosts) > 1
+    where = f"all {len(panel.hosts)} hosts" if shared else listed(hosts)
+    low, high = min(one.size for one in found), max(one.size for one in found)
+    text = (
+        f"Overheating: {len(found)} of {len(panel.rows)} GPUs, on {where}, come to {low:.0f} to "
+        f"{high:.0f} °C, above {HOT:.0f} °C"
+    )
+    text += f"; above {THROTTLING:.0f} °C they throttle" if high > THROTTLING else ""
+    text += ". What cools all of them fails: the facility, no card" if shared else ""
+    first = min(found, key=lambda one: one.at)
+    return _with_summary(
+        case,
+        Diagnosis(
+            analysis=ANALYSIS,
+            playbook=NAME,
+            outcome="found",
+            cause="overheating",
+            root_cause=f"{text}. {_effect(case)}",
+            confidence=0.85 if high > THROTTLING else 0.6,
+            weight=0.6 if high > THROTTLING else 0.45,
+            window=(case.line.start, case.line.end),
+            onset=first.at,
+            culprits=() if shared else wording.culprits_of(found),
+            chain=tuple(wording.linked(sorted(found, key=lambda one: one.at)[:6])),
+            evidence=tuple(anomaly.fact() for anomaly in found[:12]),
+            anomalies=tuple(anomaly.text for anomaly in found),
+            next_steps=_next_steps("facility" if shared else "overheating"),
+        ),
+    )
+
+
+def _effect(case: Case) -> str:
+    """What the steps did, in one sentence."""
+    tempo = case.once(pace.find)
+    if not tempo.known:
+        return "Whether it slowed the steps is not recorded."
+    if tempo.worst >= 1.0 + pace.SLOWER:
+        return f"Steps took up to {tempo.worst:.2f} times as long as at their best."
+    return "The step time did not change while it was watched."
+
+
+def _notes(case: Case) -> tuple[Fact, ...]:
+    """What is within bounds for a job that goes on, and worth a look all the same."""
+    found = []
+    util = case.view.panel("gpu.util")
+    use = stats.middle(np.where(case.steady, util.values, np.nan))
+    if use < LOW_UTILISATION:
+        text = f"GPU utilisation {use:.0f} % in training, below {LOW_UTILISATION:.0f} %"
+        found.append(Fact(text=text, metric=util.metric, promql=util.promql(), value=use, unit="%"))
+    used = case.view.panel("gpu.vram_used")
+    shares = [share for _, _, share in _vram(case) if share > VRAM_TIGHT]
+    if shares:
+        text = f"{len(shares)} GPUs use up to {max(shares):.0%} of their memory: the next "
+        text += "allocation may fail"
+        found.append(Fact(text=text, metric=used.metric, promql=used.promql(), value=max(shares)))
+    power = case.view.panel("gpu.power")
+    levels = stats.median(np.where(case.steady, power.values, np.nan), axis=1)
+    spread = float(stats.largest(levels) - stats.smallest(levels)) if levels.size else 0.0
+    if spread > POWER_SPREAD:
+        text = f"the GPUs' power differs by {spread:.0f} W, more than {POWER_SPREAD:.0f} W"
+        fact = Fact(text=text, metric=power.metric, promql=power.promql(), value=spread, unit="W")
+        found.append(fact)
+    return tuple(found)
+
+
+def _vram(case: Case) -> list[tuple[int, Row, float]]:
+    """Index, row and greatest share of its memory of each GPU whose memory is known."""
     used, total = case.view.panel("gpu.vram_used"), case.view.panel("gpu.vram_total")
     limits = {(row.host, row.gpu): stats.middle(values)
               for row, values in zip(total.rows, total.values, strict=True)}  # fmt: skip
     found = []
-    for row, values in zip(used.rows, used.values, strict=True):
-        limit = limits.get((row.host, row.gpu), float("nan"))
-        share = float(stats.largest(values)) / limit if limit else float("nan")
+    for index, (row, values) in enumerate(zip(used.rows, used.values, strict=True)):
+        limit = limits.get((row.host, row.gpu), 0.0)
+        if limit > 0:
+            found.append((index, row, float(stats.largest(values)) / limit))
+    return found
+
+
+def _full(case: Case) -> list[Anomaly]:
+    used = case.view.panel("gpu.vram_used")
+    found = []
+    for index, row, share in _vram(case):
         if share > VRAM_FULL:
-            at = int(np.nanargmax(values))
+            at = int(np.nanargmax(used.values[index]))
             text = f"GPU {row.gpu} of {row.host}: {share:.0%} of its memory is used"
             found.append(at_row(used, row, "gpu.memory-full", text, at, at, share))
     # Frameworks reserve the same share on all cards by design: only some that differ are news.
@@ -161,7 +262,7 @@ def _present(case: Case, found: list[tuple[str, float, Anomaly]]) -> Diagnosis:
     cause, weight, first = found[0]
     same = [anomaly for other, _, anomaly in found if other == cause]
     names = [f"GPU {one.gpu} of {one.host}" if one.gpu else one.host for one in same]
-    text = f"{_TITLES[cause]}: {listed(names)}. {first.text}; no effect on the step time is seen."
+    text = f"{_TITLES[cause]}: {listed(names)}. {first.text}. No effect on the step time is shown."
     return _with_summary(
         case,
         Diagnosis(
@@ -204,6 +305,9 @@ _TITLES = {
 
 
 def _next_steps(cause: str) -> tuple[str, ...]:
+    if cause == "facility":
+        return ("Have the facility's cooling checked: coolant flow, inlet temperature, power caps.",
+                "Until then lower the power limit: throttled clocks cost more than a cap.")  # fmt: skip
     if cause in {"thermal", "overheating", "clock-drop"}:
         return ("Check cooling (fans, coolant flow, inlet temperature) of the named node.",
                 "Check power capping and throttle reasons of the named GPU.",
@@ -244,22 +348,54 @@ def _summary(case: Case) -> tuple[list[tuple[str, str]], list[Fact]]:
         low, high = float(stats.smallest(values)), float(stats.largest(values))
         usual = float(stats.mean(values))
         text = f"min {low:.0f} {unit}, max {high:.0f} {unit}, avg {usual:.0f} {unit}"
-        rows.append((title, text))
-        facts.append(
-            Fact(
-                text=f"{title} in training: {text}",
-                metric=panel.metric,
-                promql=panel.promql(),
-                value=usual,
-                unit=unit,
-            )
-        )
-    count = {"ce": 0.0, "ue": 0.0, "pcie": 0.0}
-    for fault in case.once(faults.find):
-        kind = "pcie" if "pcie" in fault.kind else "ue" if "ue" in fault.kind else "ce"
-        if fault.gpu:
-            count[kind] += fault.count
-    rows.append(("Memory and link errors", f"{count['ce']:.0f} correctable, {count['ue']:.0f} "
-                 "uncorrectable"))  # fmt: skip
-    rows.append(("PCIe errors", f"{count['pcie']:.0f}"))
-    return rows, facts
+        rows.append((title, f"{text} ({_beside(key, panel)})"))
+        fact = Fact(text=f"{title} in training: {text}", metric=panel.metric,
+                    promql=panel.promql(), value=usual, unit=unit)  # fmt: skip
+        facts.append(fact)
+    shares = _vram(case)
+    if shares:
+        used, total = case.view.panel("gpu.vram_used"), case.view.panel("gpu.vram_total")
+        fullest = max(share for *_, share in shares)
+        rows.append(("VRAM", f"up to {fullest:.0%} used ({float(stats.largest(used.values)) / 1e9:.0f}"
+                     f" of {float(stats.largest(total.values)) / 1e9:.0f} GB)"))  # fmt: skip
+    return [*rows, *_error_rows(case)], facts
+
+
+def _beside(key: str, panel: Panel) -> str:
+    """What a row of the summary is to be held against."""
+    if key == "gpu.temp":
+        return f"threshold {HOT:.0f} °C"
+    if key == "gpu.clock":
+        return f"highest seen {float(stats.quantile(panel.values, 0.99)):.0f} MHz"
+    if key == "gpu.util":
+        return f"threshold {LOW_UTILISATION:.0f} % in training"
+    levels = stats.quantile(panel.values, TOP_LEVEL, axis=1)
+    return f"spread between cards {float(stats.largest(levels) - stats.smallest(levels)):.0f} W"
+
+
+_COUNTED = (
+    ("Memory errors", (("correctable", ("ras-ce", "ecc-ce")),
+                       ("uncorrectable", ("ras-ue", "ecc-ue")))),
+    ("Engine and link errors", (("correctable", ("gpu-ce", "link-ce", "nvlink")),
+                                ("uncorrectable", ("gpu-ue", "link-ue")))),
+    ("PCIe errors", (("correctable", ("pcie-ce",)), ("replays", ("pcie-replay",)),
+                     ("non-fatal", ("pcie-nonfatal",)), ("fatal", ("pcie-fatal",)))),
+)  # fmt: skip
+
+
+def _error_rows(case: Case) -> list[tuple[str, str]]:
+    """Errors by kind, and the GPUs that have any."""
+    found = [fault for fault in case.once(faults.find) if fault.gpu]
+    rows = []
+    for title, parts in _COUNTED:
+        counts = [
+            f"{sum(fault.count for fault in found if fault.kind in kinds):.0f} {name}"
+            for name, kinds in parts
+        ]
+        rows.append((title, ", ".join(counts)))
+    odd = {(one.host, one.gpu) for one in found} | {
+        (one.host, one.gpu) for one in case.once(_above_limit)
+    }
+    names = [f"{host}:{gpu}" for host, gpu in sorted(odd)]
+    rows.append(("Anomalous GPUs", listed(names, 12) or "none"))
+    return rows

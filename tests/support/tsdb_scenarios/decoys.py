@@ -76,3 +76,46 @@ def usual(world: World) -> None:
     # A few processes more or less on one host: a cron job.
     cells = world.after(when, when + 60)
     world.gauges["hw_procs_running"][host, cells] += float(np.round(world.draw((2, 8))))
+
+
+def restless(world: World) -> None:
+    """What a real cluster shows all day, and what comes to nothing: bursts of congestion notices,
+    single retransmits and time-outs, threads and temperatures that wander, storage in bursts."""
+    rng, cells = world.rng, world.t.size
+    ports = [(host, device) for host in range(world.hosts) for device in range(world.devices)]
+    for host, device in ports:
+        for _ in range(rng.poisson(2)):
+            at, length = int(rng.integers(cells)), int(rng.integers(1, 4))
+            world.rdma["hw_rdma_rx_cnp_pkts_total"][host, device, at : at + length] += rng.uniform(
+                0.3, 5.0
+            )
+    for host, device in (ports[index] for index in rng.integers(len(ports), size=3)):
+        at = int(rng.integers(cells))
+        world.rdma["hw_rdma_tx_retx_pkts_total"][host, device, at] += rng.uniform(1, 40)
+    host, device = ports[int(rng.integers(len(ports)))]
+    world.rdma["hw_rdma_tx_ack_timeout_total"][host, device, int(rng.integers(cells))] += (
+        1.0 / world.interval
+    )
+    for host in range(world.hosts):
+        _wander(world, "hw_procs_running", host, size=rng.uniform(2, 6))
+        if rng.random() < 0.5:
+            at = int(rng.integers(cells // 8, cells))
+            world.gauges["hw_procs_running"][host, at:] += rng.uniform(-6, 10)
+        for _ in range(rng.poisson(2)):
+            at, length = int(rng.integers(cells)), int(rng.integers(1, 8))
+            world.gauges["hw_io_pressure_some_pct"][host, at : at + length] += rng.uniform(3, 15)
+            world.gauges["hw_io_pressure_full_pct"][host, at : at + length] += rng.uniform(2, 10)
+            world.gauges["hw_procs_blocked"][host, at : at + length] += rng.integers(1, 6)
+        world.rates["hw_net_rx_errors_total"][host, rng.integers(cells, size=3)] += 0.2
+    gauge = world.gauges["hw_procs_running"]
+    world.gauges["hw_procs_running"] = np.maximum(np.round(gauge), 1.0)
+    world.temp_extra += 2.0 * np.sin(world.t / rng.uniform(900, 2400) + rng.uniform(0, 6))
+    world.slowdown *= 1.0 + 0.02 * np.sin(world.t / rng.uniform(600, 2400) + rng.uniform(0, 6))
+
+
+def _wander(world: World, name: str, host: int, size: float) -> None:
+    steps = world.rng.normal(0.0, 1.0, world.t.size)
+    drift = np.zeros(world.t.size)
+    for cell in range(1, world.t.size):
+        drift[cell] = 0.97 * drift[cell - 1] + 0.24 * steps[cell]
+    world.gauges[name][host] += size * drift

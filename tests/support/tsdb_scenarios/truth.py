@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tests.support.tsdb_scenarios import decoys
 from tests.support.tsdb_scenarios.world import World
 
 
@@ -39,11 +40,13 @@ class Scenario:
     hosts: int = 4
 
     def make(self, seed: int, model: str = "MI355X", hosts: int | None = None, gpus: int = 8,
-             style: str = "ray") -> tuple[World, Truth]:  # fmt: skip
+             style: str = "ray", restless: bool = False) -> tuple[World, Truth]:  # fmt: skip
         """The job, played, and the truth about it."""
         salted = seed + zlib.crc32(self.name.encode())
         world = World(seed=salted, hosts=hosts or self.hosts, gpus=gpus, minutes=self.minutes,
                       model=model, style=style)  # fmt: skip
+        if restless:
+            decoys.restless(world)
         truth = self.build(world)
         world.play()
         return world, truth

@@ -221,6 +221,9 @@ class World:
         temp[..., 0] = cold
         for cell in range(1, self.t.size):
             temp[..., cell] = lag * temp[..., cell - 1] + (1 - lag) * target[..., cell]
+        if isinstance(room := self.notes.get("temperature"), tuple):
+            share, level = room
+            temp = (1.0 - share) * temp + share * level
         self.temp = temp + self.temp_extra + self._noise(shape, 0.4)
         busy = np.isin(self.state, (WORK, WAIT))
         self.clock = np.where(busy, self.card.clock * self.clock_factor, self.card.clock * 0.35)
