@@ -44,7 +44,8 @@ def _triage(path: Path) -> Triage | None:
 
 def with_triage(facts: LogFacts, answer: Triage) -> LogFacts:
     """The facts with the class of failure, its time and its nodes as triage sees them."""
-    facts = msgspec.structs.replace(facts, ended=answer.outcome)
+    failed = facts.failed or answer.outcome == "failed"
+    facts = msgspec.structs.replace(facts, ended=answer.outcome, failed=failed)
     if answer.outcome in {"running", "completed"}:
         return msgspec.structs.replace(facts, failure="")
     unsure = answer.kind == "unknown-death" or answer.confidence < SURE

@@ -19,6 +19,8 @@ from ray_sentinel.diagnose.zoom import zoom
 from ray_sentinel.errors import InputError
 from ray_sentinel.model.diagnosis import Diagnosis, Inventory, Outcome, Report
 
+PASSED_WEIGHT = 0.45
+"""Of what the job had got over, where something else is known to have ended it."""
 SAID_BONUS = 0.1
 """Added to the weight of an answer that the log's own words point to."""
 IDLE_PERCENT = 10.0
@@ -95,12 +97,25 @@ def _best(case: Case, progress: Callable[[str], None]) -> tuple[Diagnosis, tuple
         if playbook.applies(case) > 0:
             progress(playbook.TITLE)
             answers.append(playbook.run(case))
+    answers = _without_passed(answers)
     # Where several explain the job, the one that the log's own words point to comes first.
     said = EXPECTED.get(case.logs.failure, frozenset())
     answers.sort(key=lambda answer: -(answer.weight + SAID_BONUS * (answer.analysis in said)))
     if answers and answers[0].outcome == "found" and answers[0].weight > 0:
         return answers[0], tuple(answers[1:])
     return _all_clear(case, answers), tuple(answers)
+
+
+def _without_passed(answers: list[Diagnosis]) -> list[Diagnosis]:
+    """What ended the job outranks what it had got over."""
+    if not any(answer.outcome == "found" and answer.ended_job for answer in answers):
+        return answers
+    return [
+        msgspec.structs.replace(answer, weight=min(answer.weight, PASSED_WEIGHT))
+        if answer.passed
+        else answer
+        for answer in answers
+    ]
 
 
 def _all_clear(case: Case, answers: Sequence[Diagnosis]) -> Diagnosis:

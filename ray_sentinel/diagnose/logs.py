@@ -62,6 +62,10 @@ class LogFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Modules that XLA dumped."""
     summary: bool = False
     """The log ends with a JOB SUMMARY."""
+    failed: bool = False
+    """By its own summary, or by triage, the job failed."""
+    transport: str = ""
+    """What NCCL says that it takes: "socket" or "rdma"."""
     ended: str = ""
     """What triage of the logs calls the job: "completed", "running", ..."""
     totals: tuple[Total, ...] = ()

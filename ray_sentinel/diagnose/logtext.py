@@ -44,6 +44,17 @@ _FS_ERROR = re.compile(
     r"manifest\.ocdbt|__lock|Stale file handle|No space left on device|Input/output error"
 )
 _FS_STEP = re.compile(r"/(\d{1,9})(?:\.orbax-checkpoint-tmp[^/\s]*)?/")
+_FAILED = re.compile(
+    r"(?:status|state|result)\W{1,4}FAIL|exit[ _](?:code|status)\W{1,4}[1-9]"
+    r"|SUMMARY\b.{0,80}\bfail",
+    re.I,
+)
+_SOCKET = re.compile(
+    r"NET/Socket : Using|Using network Socket\b|NCCL_IB_DISABLE\W{1,3}1\b|NCCL_NET\W{1,3}Socket\b"
+)
+_RDMA = re.compile(r"NET/IB : Using|NET/OFI Selected|Using network (?:IB\w*|AWS|Libfabric|OFI)\b")
+SUMMARY_LINES = 30
+"""A summary block is no longer."""
 _NCCL_WARN = re.compile(r"\b[NR]CCL WARN (?!MSCCL)")
 
 
@@ -64,6 +75,9 @@ class MainLog:
         self.summary = False
         self.recompilations = 0
         self._heartbeat_lines = 0
+        self.failed = False
+        self.transport = ""
+        self._summary_lines = 0
 
     def feed(self, lines: Iterable[str]) -> None:
         """More lines."""
@@ -79,10 +93,23 @@ class MainLog:
         elif setting := _SETTING.search(line):
             self.arguments[setting[1]] = setting[2].strip("'\"")
         elif "JOB SUMMARY" in line:
-            self.summary = True
+            self.summary, self._summary_lines = True, SUMMARY_LINES
         elif "completed step" in line or any(hint.decode() in line for hint in HINTS):
             self._step(line)
         self._troubles(line)
+        self._how(line)
+
+    def _how(self, line: str) -> None:
+        """How the job ended, and what its collectives ran over."""
+        if self._summary_lines > 0:
+            self._summary_lines -= 1
+            self.failed = self.failed or _FAILED.search(line) is not None
+        if "N" in line and not self.transport:
+            # What NCCL took outranks what it was told: it falls back to sockets by itself.
+            if _SOCKET.search(line):
+                self.transport = "socket"
+            elif _RDMA.search(line):
+                self.transport = "rdma"
 
     def _step(self, line: str) -> None:
         step = parse_step(line)
@@ -141,6 +168,8 @@ class MainLog:
             restored_step=self.restored,
             recompilations=self.recompilations,
             summary=self.summary,
+            failed=self.failed,
+            transport=self.transport,
             totals=tuple(
                 Total(float(total), float(step), per_epoch)
                 for (total, per_epoch), step in self.totals.items()

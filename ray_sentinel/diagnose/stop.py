@@ -40,6 +40,21 @@ def find(case: Case) -> Stop | None:
     return _final(case) or _pause(case)
 
 
+def ended_by(case: Case, at: float) -> Stop | None:
+    """The end of the job where it followed upon what happened ``at``; None where steps went on.
+
+    That no step was done any more is enough, however soon the data end after it.
+    """
+    stop = find(case)
+    if stop is not None and stop.for_good:
+        return stop if at <= stop.latest + 3 * case.cell else None
+    last = case.line.last_progress
+    if not case.line.trained or last is None or last > at + _step(case) + 2 * case.cell:
+        return None
+    return Stop(at=last, end=case.line.end, step=case.line.step_at(last), by="steps",
+                uncertainty=_step(case), latest=max(last, at) + case.cell)  # fmt: skip
+
+
 def _latest(case: Case, at: float, end: float) -> float:
     """The step may have run for a while before it stalled; a checkpoint may have come first."""
     latest = max(at + _step(case), _settled(case, at, end))

@@ -87,6 +87,10 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """How well this playbook explains the job; the greatest one is reported first."""
     window: tuple[float, float] = (0.0, 0.0)
     onset: float | None = None
+    ended_job: bool = False
+    """The cause stopped the job."""
+    passed: bool = False
+    """The cause was over, and the job had recovered, before the end."""
     culprits: tuple[Culprit, ...] = ()
     chain: tuple[Link, ...] = ()
     evidence: tuple[Fact, ...] = ()

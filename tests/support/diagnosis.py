@@ -21,6 +21,8 @@ RIGHT: dict[str, set[str]] = {
     "node lost": {"node-lost"},
     "step series gap": {"none", "step-series-gap"},
     "congestion": {"congestion"},
+    "tcp": {"tcp-retransmits"},
+    "nic": {"nic-errors"},
     "uncorrectable": {"uncorrectable-memory-error"},
     "pcie fatal": {"pcie-fatal"},
     "gpu lost": {"gpu-lost"},

@@ -10,7 +10,8 @@ import numpy as np
 from ray_sentinel.diagnose import stats
 from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import Case
-from ray_sentinel.diagnose.detect import drift, learning, pace, pressure, rdma
+from ray_sentinel.diagnose.detect import drift, learning, pace, pressure, rdma, sockets
+from ray_sentinel.diagnose.panel import listed
 from ray_sentinel.diagnose.series import Bools
 from ray_sentinel.model.diagnosis import Culprit
 
@@ -18,6 +19,8 @@ LEAST_EFFECT = 0.04
 """Steps must be so much slower while the disturbance is there."""
 ABOVE_WANDER = 4.0
 """Robust standard deviations of a host's own wandering while steps are fast."""
+AS_WELL = 0.5
+"""Of the best overlap with the slow steps: less is a bystander."""
 LEAST_CELLS = 8
 """Fewer tell neither how it is when steps are slow, nor when they are fast."""
 WEAK_PORT = 0.1
@@ -44,8 +47,13 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
 def find(case: Case) -> list[Candidate]:
     """Every disturbance of the job that could slow its steps."""
     return [
-        *_links(case), *_congestion(case), *_heat(case), *_pressures(case), *_routing(case)
-    ]  # fmt: skip
+        *_links(case),
+        *_congestion(case),
+        *_sockets(case),
+        *_heat(case),
+        *_pressures(case),
+        *_routing(case),
+    ]
 
 
 def _links(case: Case) -> list[Candidate]:
@@ -104,6 +112,53 @@ def _congestion(case: Case) -> list[Candidate]:
             prior=0.8,
         )
     ]
+
+
+def _sockets(case: Case) -> list[Candidate]:
+    """TCP and network cards where they carry the collectives, each kind as one disturbance."""
+    found = []
+    for kind in ("tcp-retransmits", "nic-errors"):
+        troubles = [one for one in case.once(sockets.find) if one.kind == kind]
+        if not troubles:
+            continue
+        shown = _with_the_slow(case, troubles)
+        hosts = {one.host for one in shown}
+        shared = len(case.hosts) > 1 and len(hosts) >= pressure.UNIFORM * len(case.hosts)
+        found.append(
+            Candidate(
+                domain="network",
+                cause=kind,
+                text=f"{'TCP retransmits' if kind[0] == 't' else 'errors of network cards'} on "
+                + ("all hosts" if shared else listed(sorted(hosts)))
+                + ", over which the collectives run,",
+                at=min(one.anomaly.at for one in shown),
+                cells=np.any([one.cells for one in shown], axis=0),
+                culprits=() if shared else tuple(map(tcp_culprit, shown)),
+                anomalies=tuple(one.anomaly for one in shown),
+                prior=0.9,
+            )
+        )
+    return found
+
+
+def _with_the_slow(case: Case, troubles: Sequence[sockets.TcpTrouble]) -> list[sockets.TcpTrouble]:
+    """Those that come and go with the slow steps as well as any; all, where no step was slow."""
+    slow = case.once(pace.find).cells(case.times) & case.steady
+    overlaps = [
+        float((one.cells & slow).sum()) / max(float(((one.cells & case.steady) | slow).sum()), 1.0)
+        for one in troubles
+    ]
+    best = max(overlaps)
+    return [
+        one
+        for one, overlap in zip(troubles, overlaps, strict=True)
+        if overlap >= AS_WELL * best and one.peak >= WEAK_PORT * troubles[0].peak
+    ]
+
+
+def tcp_culprit(one: sockets.TcpTrouble) -> Culprit:
+    """The host, or its card, as a culprit."""
+    return Culprit(host=one.host, device=one.device, reason=one.anomaly.text)
 
 
 def port_culprit(port: rdma.PortTrouble) -> Culprit:

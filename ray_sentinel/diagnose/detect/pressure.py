@@ -38,7 +38,7 @@ SMOOTH_SECONDS = 60.0
 UNIFORM = 0.8
 """Share of the hosts that must rise together for a rise to be what all of them share."""
 ALIKE = 0.25
-"""Of the greatest rise: a host that rose so much is under the same pressure, less is its own noise."""
+"""Of the greatest rise: a host that rose so much is under the same pressure as that one."""
 
 
 class Pressure(msgspec.Struct, frozen=True, kw_only=True):

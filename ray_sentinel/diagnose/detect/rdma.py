@@ -94,19 +94,18 @@ def _volume(
     if panel.empty:
         return
     rates = panel.rates()
-    limits = _limits(rates)
-    join = _cells(case, JOIN_SECONDS)
+    bounds = limits(rates, LEAST_RATE)
     with np.errstate(invalid="ignore"):
-        above = rates > limits[:, None]
-    for row, flags, rate, bound in zip(panel.rows, above, rates, limits, strict=True):
-        cells = _lasting(flags, rate, float(bound), join, panel.step)
+        above = rates > bounds[:, None]
+    for row, flags, rate, bound in zip(panel.rows, above, rates, bounds, strict=True):
+        cells = lasting(case, flags, rate, float(bound), panel.step)
         if cells.any():
             anomaly = _anomaly(panel, row, f"rdma.{key}", title, cells, rate)
             hot.setdefault(_key(row), {})[key] = (cells, anomaly)
 
 
-def _limits(rates: Floats) -> Floats:
-    """(S,) packets per second above which a port is troubled.
+def limits(rates: Floats, least: float) -> Floats:
+    """(S,) packets per second, ``least`` or more, above which a port or host is troubled.
 
     Measured against its peers at their busiest or against its own quiet times, whichever is lower:
     one bad port has quiet peers, a congested fabric had quiet times.
@@ -114,13 +113,13 @@ def _limits(rates: Floats) -> Floats:
     peers = stats.background(stats.quantile(rates, 0.95, axis=1))
     own = stats.quantile(rates, 0.25, axis=1)
     quiet = np.fmin(np.where(np.isfinite(own), own, 0.0), peers if rates.shape[0] > 1 else np.inf)
-    return np.maximum(LEAST_RATE, OVER_PEERS * quiet)
+    return np.maximum(least, OVER_PEERS * quiet)
 
 
-def _lasting(flags: Bools, rate: Floats, limit: float, join: int, step: float) -> Bools:
-    """Runs above the limit that last, or that affect many packets."""
+def lasting(case: Case, flags: Bools, rate: Floats, limit: float, step: float) -> Bools:
+    """Runs of ``flags`` (T,), rates above the limit, that last or that affect many packets."""
     out = np.zeros_like(flags)
-    for left, right in stats.runs(stats.joined(flags, join)):
+    for left, right in stats.runs(stats.joined(flags, _cells(case, JOIN_SECONDS))):
         above = int(flags[left:right].sum())
         lasts = above * step >= SUSTAINED_SECONDS and np.nanmean(rate[left:right]) >= limit
         if above >= 2 and (lasts or np.nansum(rate[left:right]) * step >= MANY_PACKETS):

@@ -42,6 +42,7 @@ def answer(
         weight=(0.9 if stop.for_good else 0.5) * confidence if outcome == "found" else 0.0,
         window=(stop.at, stop.end),
         onset=roots[0].at if roots else stop.at,
+        ended_job=outcome == "found" and stop.for_good,
         culprits=culprits,
         chain=chain if outcome == "found" else (),
         evidence=(*(root.fact() for root in roots), *_facts(case, scene)),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
+from ray_sentinel.diagnose import stats
 from ray_sentinel.diagnose.case import Case
-from ray_sentinel.diagnose.detect import faults, levels, lost, rdma
+from ray_sentinel.diagnose.detect import faults, levels, lost, rdma, sockets
 from ray_sentinel.diagnose.detect.levels import GpuState
 from ray_sentinel.diagnose.stop import Stop
 
@@ -22,6 +23,8 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     states: tuple[GpuState, ...]
     dead: tuple[lost.Lost, ...]
     ports: tuple[rdma.PortTrouble, ...]
+    tcp: tuple[sockets.TcpTrouble, ...]
+    """Where the collectives run over it."""
     errors: tuple[faults.Fault, ...]
     off_bus: tuple[lost.Lost, ...]
 
@@ -55,6 +58,15 @@ def look(case: Case, stop: Stop) -> Scene:
             port
             for port in case.once(rdma.find)
             if port.at <= late and port.cells[(case.times >= early) & (case.times <= late)].any()
+        ),
+        tcp=tuple(
+            one
+            for one in case.once(sockets.find)
+            if any(
+                early <= case.times[left] <= late
+                for left, right in stats.runs(one.cells)
+                if case.times[right - 1] >= stop.at - 2 * case.cell
+            )
         ),
         errors=tuple(
             fault

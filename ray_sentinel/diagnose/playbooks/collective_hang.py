@@ -15,7 +15,9 @@ from ray_sentinel.diagnose import stop as stops
 from ray_sentinel.diagnose import wording
 from ray_sentinel.diagnose.case import Case
 from ray_sentinel.diagnose.detect import faults, memory
+from ray_sentinel.diagnose.detect.candidates import tcp_culprit
 from ray_sentinel.diagnose.detect.levels import GpuState
+from ray_sentinel.diagnose.detect.pressure import UNIFORM
 from ray_sentinel.diagnose.panel import listed
 from ray_sentinel.diagnose.playbooks._hang_answer import ANALYSIS, NAME, answer
 from ray_sentinel.diagnose.playbooks._hang_scene import TRIGGER_SECONDS, Scene, look
@@ -24,6 +26,8 @@ from ray_sentinel.model.diagnosis import Culprit, Diagnosis
 ALIASES: tuple[str, ...] = ("nccl-hang", "rccl-hang", "1")
 TITLE = "Collective hang"
 
+WEAK = 0.25
+"""Share of the worst host's rate below which a host is a bystander."""
 MINORITY = 0.34
 """Culprits are a minority of the GPUs: where more differ, nobody can be singled out."""
 STILL_WORKING = 0.9
@@ -44,7 +48,7 @@ def run(case: Case) -> Diagnosis:
     if stop is None:
         return _not_stopped(case)
     scene = look(case, stop)
-    for judge in (_completed, _still_working, _killed, _device_fault, _node_death, _network,
+    for judge in (_completed, _still_working, _killed, _device_fault, _node_death, _network, _tcp,
                   _straggler, _absent, _computing, _busy_wait, _resting):  # fmt: skip
         if (diagnosis := judge(case, scene)) is not None:
             return diagnosis
@@ -156,6 +160,23 @@ def _network(case: Case, scene: Scene) -> Diagnosis | None:
     return answer(case, scene, "found", "rdma-link", 0.88, text, culprits, roots)
 
 
+def _tcp(case: Case, scene: Scene) -> Diagnosis | None:
+    """Collectives run over TCP, which was in trouble when they stopped."""
+    if not scene.tcp or scene.share("waiting") + scene.share("unclear") < 0.5:
+        return None
+    kind = scene.tcp[0].kind
+    guilty = [one for one in scene.tcp if one.kind == kind and one.peak >= WEAK * scene.tcp[0].peak]
+    hosts = sorted({one.host for one in guilty})
+    shared = len(case.hosts) > 1 and len(hosts) >= UNIFORM * len(case.hosts)
+    text = (
+        f"Network-triggered hang: {guilty[0].anomaly.text} began before progress stopped, and the "
+        "collectives run over TCP: one stalled there, and all GPUs then waited busily."
+    )
+    culprits = () if shared else tuple(map(tcp_culprit, guilty))
+    roots = [one.anomaly for one in guilty]
+    return answer(case, scene, "found", kind, 0.75, text, culprits, roots)
+
+
 def _gpus(found: list[GpuState], why: Callable[[GpuState], str]) -> tuple[Culprit, ...]:
     return tuple(Culprit(host=one.host, gpu=one.gpu, reason=why(one)) for one in found)
 
@@ -211,20 +232,38 @@ def _busy_wait(case: Case, scene: Scene) -> Diagnosis | None:
     # One whose sensor is noisier than the others' polls with them.
     entered = waiting + scene.of("computing")
     partial = len(entered) < 0.9 * len([one for one in scene.states if one.state != "gone"])
+    seen = [one for one in scene.states if one.state != "gone"]
     how = (
-        f"only {len(entered)} of {len(scene.states)} GPUs entered the collective"
+        f"only {len(entered)} of {len(seen)} GPUs entered the collective"
         if partial
         else "all GPUs entered the collective"
     )
+    if len(seen) < len(scene.states):
+        how += f" ({len(scene.states) - len(seen)} more were not seen)"
     power = float(np.median([one.power for one in waiting]))
     work = float(np.median([one.working_power for one in waiting]))
     text = (
         f"Collective busy-wait hang: {how} and poll in it at {power:.0f} W (training: {work:.0f} "
-        "W) with high utilisation; the network was clean. Series cannot tell which rank is "
+        f"W) with high utilisation; {_network_seen(case, scene)}. Series cannot tell which rank is "
         "missing: stacks and the flight recorder can."
     )
     cause = "partial-busy-wait" if partial else "busy-wait"
     return answer(case, scene, "found", cause, 0.85, text)
+
+
+def _network_seen(case: Case, scene: Scene) -> str:
+    """What can be said of the network, and no more."""
+    looked = [key for key in ("rdma.retx", "rdma.ack_timeout", "rdma.port")
+              if not case.view.panel(key).empty]  # fmt: skip
+    if scene.ports:
+        return f"{listed([f'{port.unit} of {port.host}' for port in scene.ports])} had trouble too"
+    if scene.tcp:
+        return f"{scene.tcp[0].anomaly.text}"
+    if len(looked) == 3:
+        return "its RDMA ports were clean"
+    if looked:
+        return "what is recorded of its RDMA ports was clean"
+    return "nothing is recorded of its RDMA ports"
 
 
 def _resting(case: Case, scene: Scene) -> Diagnosis | None:

@@ -94,6 +94,7 @@ def _slows(case: Case, fit: Attribution) -> Diagnosis:
             weight=0.85,
             window=(case.line.start, case.line.end),
             onset=candidate.at,
+            passed=fit.recovered,
             culprits=candidate.culprits,
             chain=(*links, slow_link(case, fit)),
             evidence=tuple(anomaly.fact() for anomaly in anomalies),
@@ -306,8 +307,10 @@ _TITLES = {
 
 def _next_steps(cause: str) -> tuple[str, ...]:
     if cause == "facility":
-        return ("Have the facility's cooling checked: coolant flow, inlet temperature, power caps.",
-                "Until then lower the power limit: throttled clocks cost more than a cap.")  # fmt: skip
+        return (
+            "Have the facility's cooling checked: coolant flow, inlet temperature, power caps.",
+            "Until then lower the power limit: throttled clocks cost more than a cap.",
+        )
     if cause in {"thermal", "overheating", "clock-drop"}:
         return ("Check cooling (fans, coolant flow, inlet temperature) of the named node.",
                 "Check power capping and throttle reasons of the named GPU.",
@@ -356,8 +359,9 @@ def _summary(case: Case) -> tuple[list[tuple[str, str]], list[Fact]]:
     if shares:
         used, total = case.view.panel("gpu.vram_used"), case.view.panel("gpu.vram_total")
         fullest = max(share for *_, share in shares)
-        rows.append(("VRAM", f"up to {fullest:.0%} used ({float(stats.largest(used.values)) / 1e9:.0f}"
-                     f" of {float(stats.largest(total.values)) / 1e9:.0f} GB)"))  # fmt: skip
+        most, limit = float(stats.largest(used.values)), float(stats.largest(total.values))
+        text = f"up to {fullest:.0%} used ({wording.size(most)} of {wording.size(limit)})"
+        rows.append(("VRAM", text))
     return [*rows, *_error_rows(case)], facts
 
 

@@ -161,6 +161,7 @@ def _answer(
         root_cause=text,
         confidence=confidence,
         weight=weight,
+        ended_job=any(link.role == "symptom" for link in chain),
         window=(case.line.start, case.line.end),
         onset=chain[0].at if chain else None,
         culprits=tuple(

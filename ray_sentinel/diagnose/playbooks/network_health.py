@@ -88,6 +88,7 @@ def _slowed(case: Case, fit: Attribution) -> Diagnosis:
         text,
         confidence=0.9,
         weight=0.86,
+        passed=fit.recovered,
         onset=candidate.at,
         culprits=candidate.culprits,
         chain=(*wording.linked(candidate.anomalies), slow_link(case, fit)),
@@ -261,7 +262,7 @@ def _tables(case: Case) -> tuple[Table, ...]:
 def _answer(
     case: Case, cause: str, text: str, *, confidence: float, weight: float, onset: float,
     chain: tuple[Link, ...], facts: tuple[Fact, ...], anomalies: tuple[str, ...],
-    culprits: tuple[Culprit, ...] = (),
+    culprits: tuple[Culprit, ...] = (), passed: bool = False,
 ) -> Diagnosis:  # fmt: skip
     return Diagnosis(
         analysis=ANALYSIS,
@@ -273,6 +274,7 @@ def _answer(
         weight=weight,
         window=(case.line.start, case.line.end),
         onset=onset,
+        passed=passed,
         culprits=culprits,
         chain=chain,
         evidence=(*facts, *_tcp_facts(case)),

@@ -88,7 +88,7 @@ def _fatal(case: Case, fatal: list[Fault], gone: tuple[lost.Lost, ...]) -> Diagn
     near = [fault for fault in fatal if fault.host == first.host or fault.at <= first.at + 60.0]
     cause = _CAUSES[first.kind]
     stopped = _stop_after(case, first.at)
-    effect = "; the job stopped after it" if stopped else "; training went on"
+    effect = _effect(case, first.at, stopped)
     text = f"Hardware fault: {first.anomaly.text}{effect}. The GPU and its node must be drained."
     anomalies = [fault.anomaly for fault in sorted(near, key=lambda fault: fault.at)]
     anomalies += [one.anomaly for one in gone if one.host == first.host]
@@ -136,10 +136,18 @@ def _driver(case: Case, kernel: list[Fault], sick: list[DriverTrouble]) -> Diagn
 
 
 def _stop_after(case: Case, at: float) -> stops.Stop | None:
-    stop = case.once(stops.find)
-    if stop is None or not stop.for_good:
-        return None
-    return stop if stop.at - LEAD_SECONDS <= at <= stop.latest + 3 * case.cell else None
+    stop = stops.ended_by(case, at)
+    return stop if stop is not None and at >= stop.at - LEAD_SECONDS else None
+
+
+def _effect(case: Case, at: float, stopped: stops.Stop | None) -> str:
+    """What became of the job, as far as steps were recorded."""
+    if stopped is not None:
+        return "; the job stopped after it"
+    after = int((case.line.advances > at).sum())
+    if after:
+        return f"; training went on ({after} times a step was recorded after it)"
+    return "; what became of the training is not recorded"
 
 
 def _answer(
@@ -163,6 +171,7 @@ def _answer(
         weight=weight,
         window=(case.line.start, case.line.end),
         onset=anomalies[0].at if anomalies else None,
+        ended_job=stopped is not None,
         culprits=kept,
         chain=tuple(links),
         evidence=tuple(anomaly.fact() for anomaly in anomalies),

@@ -126,6 +126,7 @@ def _contended(case: Case, fits: tuple[Attribution, ...]) -> Diagnosis:
         text,
         confidence=0.82,
         weight=0.82 if tempo.regressed else 0.5,
+        passed=fit.recovered,
         onset=candidate.at,
         culprits=candidate.culprits,
         chain=(*links, slow_link(case, fit)),
@@ -173,7 +174,7 @@ def _routing(case: Case, curve: Curve) -> Diagnosis:
 def _found(
     case: Case, cause: str, text: str, *, confidence: float, weight: float, onset: float,
     chain: tuple[Link, ...], facts: tuple[Fact, ...] = (), anomalies: tuple[str, ...] = (),
-    culprits: tuple[Culprit, ...] = (),
+    culprits: tuple[Culprit, ...] = (), passed: bool = False,
 ) -> Diagnosis:  # fmt: skip
     return Diagnosis(
         analysis=ANALYSIS,
@@ -185,6 +186,7 @@ def _found(
         weight=weight,
         window=(case.line.start, case.line.end),
         onset=onset,
+        passed=passed,
         culprits=culprits,
         chain=chain,
         evidence=(*facts, *_facts(case)),

@@ -1,4 +1,4 @@
-"""What all hosts share: the facility's cooling, the store that all read from. No host is to blame."""
+"""What all hosts share, and no host is to blame for: the facility's cooling, a store."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ SLOWDOWN = (1.12, 1.45)
 """Factor on the step time while a link is bad."""
 
 
-def _bad_link(world: World, host: int, device: int, start: float, end: float,
+def bad_link(world: World, host: int, device: int, start: float, end: float,
               factor: float) -> None:  # fmt: skip
     cells = world.after(start, end)
     rate = world.draw((30, 5000))
@@ -40,7 +40,7 @@ def one_link(world: World) -> Truth:
     decoys.usual(world)
     start = world.draw((0.4, 0.6)) * world.t[-1]
     link = _pick(world)
-    _bad_link(world, *link, start, np.inf, world.draw(SLOWDOWN))
+    bad_link(world, *link, start, np.inf, world.draw(SLOWDOWN))
     return _named(world, [link], start)
 
 
@@ -51,8 +51,8 @@ def phases(world: World) -> Truth:
     first, second = _pick(world), _pick(world)
     if second[0] == first[0]:
         second = ((first[0] + 1) % world.hosts, second[1])
-    _bad_link(world, *first, 0.3 * end, 0.45 * end, world.draw(SLOWDOWN))
-    _bad_link(world, *second, 0.65 * end, 0.8 * end, world.draw(SLOWDOWN))
+    bad_link(world, *first, 0.3 * end, 0.45 * end, world.draw(SLOWDOWN))
+    bad_link(world, *second, 0.65 * end, 0.8 * end, world.draw(SLOWDOWN))
     return _named(world, [first, second], 0.3 * end)
 
 
@@ -61,7 +61,7 @@ def transient(world: World) -> Truth:
     decoys.usual(world)
     end = world.t[-1]
     link = _pick(world)
-    _bad_link(world, *link, 0.45 * end, 0.65 * end, world.draw(SLOWDOWN))
+    bad_link(world, *link, 0.45 * end, 0.65 * end, world.draw(SLOWDOWN))
     return _named(world, [link], 0.45 * end)
 
 
@@ -71,7 +71,7 @@ def beside_a_storm(world: World) -> Truth:
     start = 0.5 * world.t[-1]
     link = _pick(world)
     decoys.tcp_storm(world, (link[0] + 1) % world.hosts, start - 300, 1e9)
-    _bad_link(world, *link, start, np.inf, world.draw(SLOWDOWN))
+    bad_link(world, *link, start, np.inf, world.draw(SLOWDOWN))
     return _named(world, [link], start)
 
 

@@ -1,0 +1,89 @@
+"""Trouble of TCP and of network cards, where the collectives run over them.
+
+Where RDMA carries the collectives, TCP is storage and control traffic, and its retransmits slow no
+step. Where there is no RDMA (none is recorded, its ports carry nothing, or the log says that NCCL
+took its sockets) they are suspects like a bad link.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from ray_sentinel.diagnose import stats
+from ray_sentinel.diagnose.anomaly import Anomaly, at_row
+from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.detect import rdma
+from ray_sentinel.diagnose.panel import Panel
+from ray_sentinel.diagnose.series import Bools
+
+LEAST_RATE = 10.0
+"""Retransmitted segments per second below which they are background."""
+CARRIES_BYTES = 1e6
+"""Per second and port: less is no collective's traffic."""
+ERROR_RATE = 0.2
+"""Errors of a card per second below which they are background."""
+
+
+class TcpTrouble(msgspec.Struct, frozen=True, kw_only=True):
+    """One host, or one of its cards, in trouble while it lasted."""
+
+    kind: str
+    """"tcp-retransmits" or "nic-errors"."""
+    host: str
+    device: str = ""
+    cells: Bools
+    """(T,)"""
+    peak: float
+    """Per second."""
+    anomaly: Anomaly
+
+
+def carry(case: Case) -> bool:
+    """Whether the collectives run over TCP, as far as that can be known."""
+    if case.logs.transport:
+        return case.logs.transport == "socket"
+    moved = [case.view.panel(key) for key in ("rdma.tx", "rdma.rx")]
+    known = [panel for panel in moved if not panel.empty]
+    if known and case.training.any():
+        return not any(
+            stats.middle(panel.rates()[:, case.training]) > CARRIES_BYTES for panel in known
+        )
+    return all(case.view.panel(key).empty for key in ("rdma.retx", "rdma.port", "rdma.ack_timeout"))
+
+
+def find(case: Case) -> tuple[TcpTrouble, ...]:
+    """Hosts and cards in trouble outside checkpoints, the worst first; empty where RDMA carries
+    the collectives."""
+    if not carry(case):
+        return ()
+    found = [
+        *_of(case, case.view.panel("tcp.retx"), "tcp-retransmits", "TCP retransmits", LEAST_RATE),
+        *_of(case, case.view.panel("net.rx_errors"), "nic-errors", "NIC receive errors",
+             ERROR_RATE),
+        *_of(case, case.view.panel("net.tx_errors"), "nic-errors", "NIC transmit errors",
+             ERROR_RATE),
+    ]  # fmt: skip
+    return tuple(sorted(found, key=lambda one: -one.peak))
+
+
+def _of(case: Case, panel: Panel, kind: str, title: str, least: float) -> list[TcpTrouble]:
+    if panel.empty:
+        return []
+    rates = np.where(case.checkpoint_cells, np.nan, panel.rates())
+    limits = rdma.limits(rates, least)
+    found = []
+    for row, rate, limit in zip(panel.rows, rates, limits, strict=True):
+        with np.errstate(invalid="ignore"):
+            above = rate > limit
+        cells = rdma.lasting(case, above, rate, float(limit), panel.step)
+        if not cells.any():
+            continue
+        peak = float(np.nanmax(rate[cells]))
+        where = f"{row.unit} of {row.host}" if row.unit else row.host
+        text = f"{where}: {title} up to {peak:,.0f}/s"
+        first, last = np.flatnonzero(cells)[[0, -1]]
+        anomaly = at_row(panel, row, f"net.{kind}", text, int(first), int(last), peak)
+        found.append(TcpTrouble(kind=kind, host=row.host, device=row.unit, cells=cells, peak=peak,
+                                anomaly=anomaly))  # fmt: skip
+    return found
