@@ -11,6 +11,7 @@ from ray_sentinel.diagnose import ending, stats, trust
 from ray_sentinel.diagnose.case import TOP_LEVEL, Case, Options
 from ray_sentinel.diagnose.jobcheck import EXPECTED, check_job, confirm_triage
 from ray_sentinel.diagnose.logs import LogFacts
+from ray_sentinel.diagnose.panel import listed
 from ray_sentinel.diagnose.playbooks import Playbook, named, playbooks
 from ray_sentinel.diagnose.plotting import plots
 from ray_sentinel.diagnose.series import TimeSeries
@@ -58,6 +59,7 @@ def examine(
         warnings = (*inventory.warnings, near.note)
         inventory = msgspec.structs.replace(inventory, warnings=warnings)
     progress("plots")
+    diagnosis = _with_ghosts(case, diagnosis)
     logged = tuple(fact for fact in case.logs.facts if fact.source != "monitoring")[:12]
     diagnosis = msgspec.structs.replace(
         diagnosis,
@@ -70,6 +72,18 @@ def examine(
         others=others,
         triage=confirm_triage(case.logs, diagnosis),
     )
+
+
+def _with_ghosts(case: Case, diagnosis: Diagnosis) -> Diagnosis:
+    """Which hosts could not be seen, said where the verdict stands."""
+    blind = sorted(host for host, cells in case.ghosts.items() if cells.any())
+    if not blind:
+        return diagnosis
+    text = (
+        f" The hardware series of {listed(blind)} are ghosts for a part of the time (an exporter "
+        "that hung and went on serving old values): nothing is said of them then."
+    )
+    return msgspec.structs.replace(diagnosis, root_cause=diagnosis.root_cause + text)
 
 
 def _view(source: TimeSeries, options: Options, progress: Callable[[str], None]) -> View:
@@ -142,7 +156,9 @@ def _without_fault(case: Case, answers: Sequence[Diagnosis]) -> tuple[Outcome, s
     """Outcome, cause and sentence where no playbook found a fault."""
     unknown = [answer for answer in answers if answer.outcome == "unknown"]
     line, last = case.line, ending.told(case)
-    done = (last is not None and last.done) or case.logs.summary or case.logs.ended == "completed"
+    logs = case.logs
+    done = (last is not None and last.done) or logs.summary or logs.ended == "completed"
+    done = done and not logs.failed
     # That its parts are well says nothing of a job that stands still.
     stopped = [answer for answer in unknown if answer.cause == "stopped"]
     well = any(answer.outcome == "healthy" for answer in answers)
@@ -150,6 +166,13 @@ def _without_fault(case: Case, answers: Sequence[Diagnosis]) -> tuple[Outcome, s
         return stopped[0].outcome, stopped[0].cause, stopped[0].root_cause
     if unknown and not done and not well:
         return unknown[0].outcome, unknown[0].cause, unknown[0].root_cause
+    if logs.failed:
+        kind = f" ({logs.failure})" if logs.failure else ""
+        text = (
+            f"By its log the job failed{kind}; no playbook found the cause in its series. "
+            "`ray-sentinel triage` reads the log."
+        )
+        return "unknown", "failed", text
     if last is not None and last.early:
         return "unknown", "ended-early", last.text
     if not line.trained and _never_worked(case):

@@ -16,6 +16,12 @@ EPOCHS = (
     "num_train_epochs", "max_epochs", "total_epochs", "num_epochs", "train_epochs", "epochs",
 )  # fmt: skip
 """The same of epochs: Transformers and Accelerate, Lightning, verl, and others."""
+WARM_UP = (
+    "warmup_steps", "num_warmup_steps", "lr_warmup_steps", "lr_warmup_iters",
+    "learning_rate_warmup_steps",
+)  # fmt: skip
+WARM_UP_SHARE = ("warmup_steps_fraction", "warmup_ratio", "lr_warmup_fraction", "lr_warmup_ratio")
+"""Of all steps: MaxText's, Transformers' and Megatron's."""
 _ABOVE = ("", "trainer.")
 """NeMo, verl and Lightning's command line keep theirs in a section."""
 
@@ -82,6 +88,16 @@ class LogFacts(msgspec.Struct, frozen=True, kw_only=True):
     def planned_epochs(self) -> float | None:
         """How many epochs the job was to do, by its configuration; None where it does not say."""
         return self._number(EPOCHS)
+
+    @property
+    def warm_up_steps(self) -> float | None:
+        """Steps over which the learning rate is to rise, by the configuration; None without."""
+        steps = self._number(WARM_UP)
+        if steps is not None:
+            return steps
+        share = self._number(WARM_UP_SHARE)
+        planned = self.planned_steps
+        return share * planned if share is not None and share < 1 and planned is not None else None
 
     @property
     def first_of_both(self) -> bool:

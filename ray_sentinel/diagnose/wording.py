@@ -35,6 +35,19 @@ def spread(values: Sequence[float], unit: str) -> str:
     return f"{low} {unit}" if low == high else f"{low}-{high} {unit}"
 
 
+def count(number: float, things: str) -> str:
+    """A number of things, whose name is given in the plural.
+
+    >>> count(1, "ACK timeouts"), count(2000, "GPU errors in the kernel log")
+    ('1 ACK timeout', '2,000 GPU errors in the kernel log')
+    """
+    if round(number) == 1:
+        for plural, one in (("errors", "error"), ("timeouts", "timeout"), ("retries", "retry"),
+                            ("packets", "packet"), ("notifications", "notification")):  # fmt: skip
+            things = things.replace(plural, one)
+    return f"{number:,.0f} {things}"
+
+
 def size(value: float) -> str:
     """Bytes for people."""
     for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):

@@ -73,11 +73,11 @@ def broken(case: Case, panel: Panel, curve: Floats, name: str, title: str, last:
     finite = stats.last_index(np.isfinite(curve))
     final = off & (np.arange(curve.size) > (-1 if finite is None else finite))
     if final.any() and final.sum() >= min(last, known.size):
-        text = f"the {title} is not finite any more"
+        text = f"the {title} is NaN or infinite from here on,"
         found.append(told(case, panel, f"{name}-nan", text, final, float("inf")))
         off = off & ~final
     if off.any():
-        text = f"the {title} was not finite in {off.sum()} of {known.size} samples, first"
+        text = f"the {title} was NaN or infinite in {off.sum()} of {known.size} samples, first"
         found.append(told(case, panel, f"{name}-overflow", text, off, float("inf"),
                           lasting=False))  # fmt: skip
     return found, stats.finite(curve)

@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from ray_sentinel.diagnose import stats
+from ray_sentinel.diagnose import stats, wording
 from ray_sentinel.diagnose.anomaly import Anomaly, at_row
 from ray_sentinel.diagnose.case import Case
 from ray_sentinel.diagnose.panel import Panel, Row
@@ -51,6 +51,10 @@ DEGRADING = {
     "err.nvlink": "nvlink",
     "err.remapped": "remapped",
 }
+
+
+KEYS = (*_FATAL, *DEGRADING, "err.xid", "err.xid_last", "err.dmesg_gpu", "err.dmesg")
+"""All quantities that count faults."""
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,7 +128,7 @@ def _fault(
         cells = np.flatnonzero(rises > 0)
     title = panel.quantity.title + (f" {row.unit}" if row.unit else "")
     whose = f"GPU {row.gpu} of {row.host}" if row.gpu else row.host
-    text = f"{whose}: {count:,.0f} {title} within the job"
+    text = f"{whose}: {wording.count(count, title)} within the job"
     first, last = int(cells[0]), int(cells[-1])
     counted = panel.quantity.kind == "counter"
     anomaly = msgspec.structs.replace(

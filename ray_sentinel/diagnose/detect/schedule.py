@@ -68,6 +68,24 @@ def restarts(case: Case) -> tuple[int, ...]:
     return tuple(found)
 
 
+def without_warm_up(case: Case) -> str | None:
+    """What is odd where the configuration speaks of a warm-up, and the rate was flat from the
+    first step on; None where there is nothing odd."""
+    steps = case.logs.warm_up_steps
+    rate, known = _known(case)
+    first = case.line.steps[0] if case.line.steps.size else np.inf
+    if steps is None or known.size < FIRST or first > steps / 2:
+        return None
+    until = case.line.time_of(steps)
+    inside = known[case.times[known] <= (until if until is not None else case.line.end)]
+    if inside.size < FIRST or np.ptp(rate[inside]) > 1e-3 * np.abs(rate[inside]).max():
+        return None
+    return (
+        f"the learning rate is {rate[inside[0]]:.3g} from the first step on, where the "
+        f"configuration has a warm-up of {steps:.0f} steps"
+    )
+
+
 def _known(case: Case) -> tuple[Floats, NDArray[np.intp]]:
     """The rate (T,), and the cells in which it is known."""
     rate = joint(case, case.view.panel("train.lr"))

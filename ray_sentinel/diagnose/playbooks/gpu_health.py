@@ -61,13 +61,29 @@ def run(case: Case) -> Diagnosis:
     if not case.view.panel("gpu.power").rows and not case.view.panel("gpu.temp").rows:
         text = "No GPU series: nothing can be said of the GPUs."
         return wording.plain(case, NAME, ANALYSIS, "unknown", "no-data", text, 0.3)
-    text = "The GPUs are healthy: no errors, no card out of line."
+    fatal = [one for one in case.once(faults.find) if one.severity == "fatal" and one.gpu]
+    if fatal:
+        text = f"{fatal[0].anomaly.text}: see the playbook node-hardware-failure."
+        plain = wording.plain(case, NAME, ANALYSIS, "not-this", "device-fault", text, 0.85)
+        return _with_summary(case, plain)
+    text = f"The GPUs are healthy: {_few_errors(case)}, no card out of line."
     notes = _notes(case)
     if notes:
         text = f"{text[:-1]}. Worth a look: {'; '.join(note.text for note in notes)}."
     plain = wording.plain(case, NAME, ANALYSIS, "healthy", "none", text, 0.85, notes)
     anomalies = tuple(note.text for note in notes)
     return _with_summary(case, msgspec.structs.replace(plain, anomalies=anomalies))
+
+
+def _few_errors(case: Case) -> str:
+    """What was counted, where it is too little to be a fault."""
+    found = [fault for fault in case.once(faults.find) if fault.gpu]
+    if not found:
+        seen = any(case.view.has(key) for key in faults.KEYS)
+        return "no errors" if seen else "no error counter is recorded"
+    return (
+        "a few errors, as cards have them (" + listed([one.anomaly.text for one in found], 3) + ")"
+    )
 
 
 def _slows(case: Case, fit: Attribution) -> Diagnosis:

@@ -28,6 +28,10 @@ AROUND = 90.0
 """Seconds around the moment at which the heartbeats stopped."""
 TCP_SPIKE = 50.0
 """Retransmits per second above the host's usual."""
+DIRTY_HIGH = 4e9
+"""Bytes of dirty pages, and ..."""
+DIRTY_RISE = 3.0
+"""... times what the host has at other times, checkpoints included."""
 IO_HIGH = 20.0
 """Per cent of the time that all of a host's tasks waited for I/O."""
 UNSAID = 0.3
@@ -203,8 +207,8 @@ def _false(case: Case, moment: Moment, own: list[levels.GpuState]) -> Diagnosis:
     else:
         cause, found = "heartbeat-false-positive", []
         text = (
-            f"A heartbeat false positive: {alive}, with a clean network and no I/O pressure, when "
-            "the heartbeats stopped. The heartbeat's own channel failed."
+            f"A heartbeat false positive: {alive} when the heartbeats stopped; {_looked_at(case)}. "
+            "The heartbeat's own channel failed."
         )
     links = wording.linked(found[:4])
     if not links:
@@ -214,6 +218,19 @@ def _false(case: Case, moment: Moment, own: list[levels.GpuState]) -> Diagnosis:
     confidence = 0.85 if moment.named else 0.6
     facts = tuple(anomaly.fact() for anomaly in found)
     return _answer(case, moment, own, cause, text, confidence, chain, (), facts)
+
+
+def _looked_at(case: Case) -> str:
+    """What was looked at and is no reason, and what is not recorded."""
+    sources = (("TCP", ("tcp.retx",)), ("RDMA", ("rdma.retx", "rdma.port")),
+               ("I/O pressure", ("io.full",)), ("dirty pages", ("io.dirty",)))  # fmt: skip
+    seen = [name for name, keys in sources
+            if any(not case.view.panel(key).empty for key in keys)]  # fmt: skip
+    unseen = [name for name, _ in sources if name not in seen]
+    text = f"{listed(seen)} showed nothing unusual" if seen else ""
+    if unseen:
+        text += ("; " if text else "") + f"{listed(unseen)} not recorded"
+    return text
 
 
 def _network(case: Case, moment: Moment) -> list[Anomaly]:
@@ -239,7 +256,23 @@ def _storage(case: Case, moment: Moment) -> list[Anomaly]:
             text = f"{row.host}: I/O pressure up to {float(np.max(values[high])):.0f} %"
             found.append(at_row(panel, row, "host.io", text, int(first), int(last),
                                 float(np.max(values[high]))))  # fmt: skip
+    found += _dirty(case, moment)
     return sorted(found, key=lambda anomaly: anomaly.at)
+
+
+def _dirty(case: Case, moment: Moment) -> list[Anomaly]:
+    """Dirty pages far above what the host has otherwise: writeback that storage does not take."""
+    panel, near, found = case.view.panel("io.dirty"), _near(case, moment), []
+    for row, values in zip(panel.rows, panel.values, strict=True):
+        usual = float(stats.quantile(values[~near], 0.98)) if (~near).any() else float("nan")
+        with np.errstate(invalid="ignore"):
+            high = near & (values > max(DIRTY_HIGH, DIRTY_RISE * usual))
+        if row.host in moment.accused and np.isfinite(usual) and high.sum() >= 2:
+            first, last = np.flatnonzero(high)[[0, -1]]
+            most = float(np.max(values[high]))
+            text = f"{row.host}: dirty pages up to {wording.size(most)}"
+            found.append(at_row(panel, row, "host.dirty", text, int(first), int(last), most))
+    return found
 
 
 def _near(case: Case, moment: Moment) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:

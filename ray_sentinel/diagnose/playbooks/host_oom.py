@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from ray_sentinel.diagnose import stats, wording
 from ray_sentinel.diagnose import stop as stops
-from ray_sentinel.diagnose import wording
-from ray_sentinel.diagnose.anomaly import Anomaly
+from ray_sentinel.diagnose.anomaly import Anomaly, at_row
 from ray_sentinel.diagnose.case import Case
 from ray_sentinel.diagnose.detect import lost, memory, usage
 from ray_sentinel.diagnose.detect.memory import HostMemory
@@ -22,6 +22,10 @@ NEAR = 0.93
 """A share of the limit that is near enough to speak of, without a kill."""
 TOGETHER_SECONDS = 180.0
 """Hosts whose kills are no further from the first one were killed together."""
+BESIDE_SECONDS = 300.0
+"""Before a kill: what else was unusual then belongs to its story ..."""
+UNUSUAL = 2.0
+"""... if it was so many times what it usually is."""
 STILL_GROWING = 0.2
 """Of the growth up to the peak: a leak goes on, what is filled once (caches, buffers) does not."""
 
@@ -80,8 +84,33 @@ def _killed(
     chain = wording.linked(anomalies)
     chain += [kills[host][2].link("intermediate" if chain else "root") for host in named]
     chain += _stop_link(case, first)
-    facts = (*(a.fact() for a in anomalies), *(kills[host][2].fact() for host in named))
+    facts = (
+        *(a.fact() for a in anomalies),
+        *(kills[host][2].fact() for host in named),
+        *_beside(case, named, first),
+    )
     return _answer(case, cause, text, 0.95, 0.97, named, own, tuple(chain), facts)
+
+
+def _beside(case: Case, named: list[str], at: float) -> tuple[Fact, ...]:
+    """Storage and GPU memory of the named hosts in the minutes before, where they were unusual."""
+    near = (case.times >= at - BESIDE_SECONDS) & (case.times <= at + case.cell)
+    found = []
+    for key, least in (("io.dirty", 1e9), ("io.writeback", 1e9), ("io.full", 5.0),
+                       ("host.procs_blocked", 3.0), ("gpu.vram_used", 1e9)):  # fmt: skip
+        panel = case.view.panel(key)
+        for row, values in zip(panel.rows, panel.values, strict=True):
+            if row.host not in named or not near.any() or near.all():
+                continue
+            peak, usual = float(stats.largest(values[near])), stats.middle(values[~near])
+            if not peak > max(least, UNUSUAL * usual):
+                continue
+            unit = panel.quantity.unit
+            said = [wording.size(one) if unit == "B" else f"{one:.0f} {unit}".strip()
+                    for one in (peak, usual)]  # fmt: skip
+            text = f"{row.title}: {panel.quantity.title} up to {said[0]} (usually {said[1]})"
+            found.append(at_row(panel, row, f"host.{key}", text, 0, 0, peak).fact())
+    return tuple(found[:12])
 
 
 def _why(case: Case, named: list[str], own: list[HostMemory]) -> tuple[str, str]:

@@ -12,7 +12,7 @@ import numpy as np
 from ray_sentinel.diagnose import stats, wording
 from ray_sentinel.diagnose.anomaly import Anomaly
 from ray_sentinel.diagnose.case import Case
-from ray_sentinel.diagnose.detect import attribution, nic, pace, rdma
+from ray_sentinel.diagnose.detect import attribution, nic, pace, rdma, sockets
 from ray_sentinel.diagnose.detect.attribution import Attribution
 from ray_sentinel.diagnose.detect.candidates import port_culprit
 from ray_sentinel.diagnose.panel import listed
@@ -26,6 +26,14 @@ TITLE = "Network health"
 
 TCP_RATE = 10.0
 """Retransmits per second that count as many."""
+_KINDS = {
+    "rdma.retx": "retransmits",
+    "rdma.ack_timeout": "ACK timeouts",
+    "rdma.retry_exceeded": "retry exhaustion: packets were lost for good",
+    "rdma.cqe_err": "completion errors",
+    "rdma.link_downed": "link downs",
+    "rdma.port": "a port down",
+}
 _WHY = {
     1: "retry exhaustion or a link down: packets are lost for good",
     2: "retransmits with errors: the link slows every collective",
@@ -67,9 +75,10 @@ def _slowed(case: Case, fit: Attribution) -> Diagnosis:
         "steps were fast again as soon as it ended" if fit.recovered
         else "it lasted to the end, so recovery could not be seen"
     )  # fmt: skip
+    kinds = sorted({name for a in candidate.anomalies if (name := _KINDS.get(a.kind))})
     text = (
-        f"{candidate.text} slowed every step by {fit.effect:.0%}: it was there in "
-        f"{fit.explained:.0%} of the slow time, and {test}."
+        f"{candidate.text}{f' ({listed(kinds)})' if kinds else ''} slowed every step by "
+        f"{fit.effect:.0%}: it was there in {fit.explained:.0%} of the slow time, and {test}."
     )
     facts = (
         *(anomaly.fact() for anomaly in candidate.anomalies),
@@ -190,10 +199,36 @@ def _clean(case: Case) -> Diagnosis:
     if not seen:
         text = "No RDMA series: the collectives' network can neither be cleared nor blamed."
         return wording.plain(case, NAME, ANALYSIS, "unknown", "no-data", text, 0.3, tcp)
-    text = "The network is healthy: no RDMA port lost packets, timed out or went down."
+    text = f"The network is healthy: {_counts(case)}."
     if any(fact.unit for fact in tcp):
         text += " TCP retransmits alone do not slow collectives."
     return wording.plain(case, NAME, ANALYSIS, "healthy", "none", text, 0.9, tcp)
+
+
+def _counts(case: Case) -> str:
+    """What the RDMA ports counted during the job, small numbers included."""
+    said, quiet = [], []
+    for key, one, none in (
+        ("rdma.retx", "retransmitted packets", "retransmits"),
+        ("rdma.ack_timeout", "ACK timeouts", "ACK timeouts"),
+        ("rdma.retry_exceeded", "exhausted retries", "exhausted retries"),
+        ("rdma.cnp", "congestion notifications", "congestion notifications"),
+    ):
+        panel = case.view.panel(key)
+        if panel.empty:
+            continue
+        count = float(np.nansum(panel.increases()))
+        if count >= 1:
+            said.append(wording.count(count, one))
+        else:
+            quiet.append(none)
+    text = ""
+    if said:
+        text = f"over all RDMA ports {listed(said)} in the whole job, which is background"
+    if quiet:
+        text += ("; " if text else "") + f"no {', no '.join(quiet)}"
+    port = "" if case.view.panel("rdma.port").empty else "; no port went down"
+    return f"{text}{port}"
 
 
 def _tcp_facts(case: Case) -> tuple[Fact, ...]:
@@ -280,14 +315,18 @@ def _answer(
         evidence=(*facts, *_tcp_facts(case)),
         tables=_tables(case),
         anomalies=anomalies,
-        next_steps=_next_steps(cause),
+        next_steps=_next_steps(case, cause),
     )
 
 
-def _next_steps(cause: str) -> tuple[str, ...]:
+def _next_steps(case: Case, cause: str) -> tuple[str, ...]:
     if cause == "congestion":
         return ("Have the fabric's switches checked: ECN and PFC settings, oversubscribed links.",
                 "Look for other jobs on the same leaf switches at that time.")  # fmt: skip
+    if cause in {"tcp-retransmits", "nic-errors"} and sockets.carry(case):
+        return ("Check cable, transceiver, switch port and driver of the named hosts' interfaces.",
+                "Exclude the named hosts where spare nodes allow it: the collectives run over TCP.",
+                "See whether NCCL should have found RDMA (NCCL_IB_DISABLE, NCCL_NET).")  # fmt: skip
     if cause == "nic-errors":
         return ("Check cable, transceiver and driver of the named network cards.",
                 "Do not exclude the node for them while its RDMA ports are clean.")  # fmt: skip

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-from ray_sentinel.diagnose import administrator, wording
+import numpy as np
+
+from ray_sentinel.diagnose import administrator, stats, wording
 from ray_sentinel.diagnose import stop as stops
-from ray_sentinel.diagnose.anomaly import Anomaly
+from ray_sentinel.diagnose.anomaly import Anomaly, at_row
 from ray_sentinel.diagnose.case import Case
 from ray_sentinel.diagnose.catalog import QUANTITIES
-from ray_sentinel.diagnose.detect import driver, faults, lost
+from ray_sentinel.diagnose.detect import drift, driver, faults, lost, rdma
 from ray_sentinel.diagnose.detect.driver import DriverTrouble
 from ray_sentinel.diagnose.detect.faults import Fault
 from ray_sentinel.diagnose.panel import listed
-from ray_sentinel.model.diagnosis import Diagnosis
+from ray_sentinel.model.diagnosis import Diagnosis, Fact
 
 NAME = "node-hardware-failure"
 ANALYSIS = "hardware"
 ALIASES: tuple[str, ...] = ("node-failure", "node-fail", "signal-kill", "unknown-death", "4")
 TITLE = "Node failure and hardware"
 
+HOT = 90.0
+"""°C at which a card that fails soon after has been too hot."""
+LEAST_HOT = 2
+"""Cells: one reading may be wrong."""
 LEAD_SECONDS = 1800.0
 """A fault that stopped the job lies at most so long before the stop."""
 
@@ -74,6 +80,11 @@ def run(case: Case) -> Diagnosis:
         text = "No error counter of any GPU, link or driver is recorded: faults would not be seen."
         return wording.plain(case, NAME, ANALYSIS, "unknown", "no-data", text, 0.3)
     text = "No hardware fault: no error counter of any GPU, link or driver grew during the job."
+    if few := [fault.anomaly for fault in found]:
+        said = listed([anomaly.text for anomaly in few], 3)
+        text = f"No hardware fault: what was counted is what healthy parts count ({said})."
+        facts = tuple(anomaly.fact() for anomaly in few[:6])
+        return wording.plain(case, NAME, ANALYSIS, "not-this", "none", text, 0.85, facts)
     return wording.plain(case, NAME, ANALYSIS, "not-this", "none", text, 0.9)
 
 
@@ -92,7 +103,39 @@ def _fatal(case: Case, fatal: list[Fault], gone: tuple[lost.Lost, ...]) -> Diagn
     text = f"Hardware fault: {first.anomaly.text}{effect}. The GPU and its node must be drained."
     anomalies = [fault.anomaly for fault in sorted(near, key=lambda fault: fault.at)]
     anomalies += [one.anomaly for one in gone if one.host == first.host]
+    anomalies = [*_hot_before(case, first.host, first.gpu, first.at), *anomalies]
     return _answer(case, cause, text, anomalies, stopped, 0.92 if stopped else 0.7)
+
+
+def _hot_before(case: Case, host: str, gpu: str, at: float) -> list[Anomaly]:
+    """The heat of a card, or of any card of its host, in the minutes before it failed."""
+    panel = case.view.panel("gpu.temp").pick(
+        lambda row: row.host == host and (not gpu or row.gpu == gpu)
+    )
+    before = (case.times >= at - LEAD_SECONDS) & (case.times <= at + case.cell)
+    found = []
+    for row, values in zip(panel.rows, panel.values, strict=True):
+        usual = stats.middle(values[case.steady & (case.times < at - LEAD_SECONDS)])
+        with np.errstate(invalid="ignore"):
+            hot = before & (values > max(HOT, usual + drift.HOT_RISE if usual > 0 else HOT))
+        if hot.sum() < LEAST_HOT:
+            continue
+        first, last = (int(cell) for cell in np.flatnonzero(hot)[[0, -1]])
+        peak = float(stats.largest(values[hot]))
+        text = f"GPU {row.gpu} of {host}: {peak:.0f} °C before it failed"
+        text += f" (usually {usual:.0f} °C)" if np.isfinite(usual) else ""
+        found.append(at_row(panel, row, "gpu.hot", text, first, last, peak))
+    return found
+
+
+def _ports(case: Case, at: float) -> tuple[Fact, ...]:
+    """RDMA ports that went down in the time before."""
+    return tuple(
+        anomaly.fact()
+        for port in case.once(rdma.find)
+        for anomaly in port.anomalies
+        if anomaly.kind == "rdma.port" and at - LEAD_SECONDS <= anomaly.at <= at + LEAD_SECONDS
+    )
 
 
 def _gpu_lost(case: Case, gone: tuple[lost.Lost, ...]) -> Diagnosis:
@@ -113,6 +156,7 @@ def _gpu_lost(case: Case, gone: tuple[lost.Lost, ...]) -> Diagnosis:
         [*(one.anomaly for one in near), *(fault.anomaly for fault in errors)],
         key=lambda anomaly: anomaly.at,
     )
+    anomalies = [*_hot_before(case, first.host, first.gpu, first.at), *anomalies]
     return _answer(case, "gpu-lost", text, anomalies, stopped, 0.9 if stopped else 0.65)
 
 
@@ -174,9 +218,16 @@ def _answer(
         ended_job=stopped is not None,
         culprits=kept,
         chain=tuple(links),
-        evidence=tuple(anomaly.fact() for anomaly in anomalies),
+        evidence=(
+            *(anomaly.fact() for anomaly in anomalies),
+            *(_ports(case, anomalies[0].at) if anomalies else ()),
+        ),
         anomalies=tuple(anomaly.text for anomaly in anomalies),
-        next_steps=("Drain the node; give the administrator the report below.",
-                    "Restart from the last checkpoint without it."),
+        next_steps=(
+            "Drain the node; give the administrator the report below.",
+            "Restart from the last checkpoint without it."
+            if stopped is not None
+            else "Training goes on: move it off the node at the next checkpoint.",
+        ),
         administrator=administrator.report(case, sorted({a.host for a in anomalies if a.host})),
     )  # fmt: skip

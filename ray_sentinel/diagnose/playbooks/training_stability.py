@@ -7,7 +7,17 @@ import numpy as np
 
 from ray_sentinel.diagnose import stats, wording
 from ray_sentinel.diagnose.case import Case
-from ray_sentinel.diagnose.detect import attribution, drift, faults, learning, pace, pressure, rdma
+from ray_sentinel.diagnose.detect import (
+    attribution,
+    drift,
+    faults,
+    learning,
+    pace,
+    pressure,
+    rdma,
+    schedule,
+    sockets,
+)
 from ray_sentinel.diagnose.detect.attribution import Attribution
 from ray_sentinel.diagnose.detect.curve import Curve
 from ray_sentinel.diagnose.panel import listed
@@ -24,6 +34,8 @@ OURS = frozenset({"cpu", "storage", "memory", "training"})
 _FINAL = ("loss-nan", "loss-diverged", "grad-nan")
 PASSED_WEIGHT = 0.45
 """Of what the training got over: it cannot be why a job ended or is slow."""
+CLIPPED = 3.0
+"""Times the norm after clipping: much of the usual gradient is cut away."""
 _ROOTS = ("lr-jump", "grad-spike", "grad-nan", "moe-shift", "loss-nan", "loss-diverged",
           "loss-setback")  # fmt: skip
 
@@ -61,8 +73,28 @@ def run(case: Case) -> Diagnosis:
     if not case.line.trained:
         return _plain(case, "unknown", "never-trained", "No training steps are recorded.", 0.3)
     notes = f" Passing events: {listed([c.anomaly.text for c in curves], 3)}." if curves else ""
+    odd = _settings(case)
+    if odd:
+        notes += f" Worth a look: {'; '.join(odd)}."
     text = f"Training is stable: losses, gradients and step times keep their course.{notes}"
-    return _plain(case, "healthy", "none", text, 0.88)
+    plain = _plain(case, "healthy", "none", text, 0.88)
+    return msgspec.structs.replace(plain, anomalies=(*plain.anomalies, *odd))
+
+
+def _settings(case: Case) -> tuple[str, ...]:
+    """Settings that the curves show, and that may not be what was meant."""
+    found = []
+    raw, cut = (stats.median(case.view.panel(key).values, 0)
+                for key in ("train.raw_grad_norm", "train.grad_norm"))  # fmt: skip
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = stats.middle((raw / cut)[case.steady]) if raw.size and cut.size else float("nan")
+    if ratio > CLIPPED:
+        found.append(
+            f"gradients are clipped to 1/{ratio:.1f} of their usual norm: the limit may be too low"
+        )
+    if (flat := schedule.without_warm_up(case)) is not None:
+        found.append(flat)
+    return tuple(found)
 
 
 def _matters(tempo: pace.Pace) -> bool:
@@ -201,8 +233,8 @@ _TITLES = {
     "io-contention": "Storage contention",
     "memory-pressure": "Memory pressure",
     "moe-shift": "Expert routing shifted",
-    "loss-nan": "The loss is not finite",
-    "grad-nan": "Gradients are not finite",
+    "loss-nan": "The loss is NaN or infinite",
+    "grad-nan": "Gradients are NaN or infinite",
 }
 
 
@@ -253,6 +285,8 @@ def _checklist(case: Case) -> Table:
     curves = case.once(learning.find)
     rows = [
         ("CPU", seen("cpu")),
+        ("Network (TCP)", listed([one.anomaly.text for one in case.once(sockets.find)], 3)
+         or ("quiet" if sockets.carry(case) else "does not carry the collectives")),
         ("Network (RDMA)", listed([f"{p.unit} of {p.host}: {', '.join(p.kinds)}" for p in ports], 3)
          or "quiet"),
         ("Storage I/O", seen("storage")),

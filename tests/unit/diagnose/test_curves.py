@@ -66,8 +66,8 @@ def test_what_overflows_for_a_moment_breaks_nothing(value: float) -> None:
     found = told(steps, loss, grad)
     assert found.diagnosis.outcome == "healthy"
     said = next(one.root_cause for one in found.others if one.analysis == "training-stability")
-    assert "the loss was not finite in 1 of 1000 samples, first at step 400" in said
-    assert "the gradient norm was not finite in 2 of 1000 samples, first at step 0" in said
+    assert "the loss was NaN or infinite in 1 of 1000 samples, first at step 400" in said
+    assert "the gradient norm was NaN or infinite in 2 of 1000 samples, first at step 0" in said
 
 
 def test_a_loss_that_stays_not_finite_has_broken() -> None:
@@ -77,7 +77,7 @@ def test_a_loss_that_stays_not_finite_has_broken() -> None:
     found = trained(steps, loss)
     assert found.cause == "loss-nan"
     assert found.root_cause.startswith(
-        "Training broke: the loss is not finite any more at step 900"
+        "Training broke: the loss is NaN or infinite from here on, at step 900"
     )
 
 

@@ -52,7 +52,7 @@ def test_a_change_of_the_last_xid_is_that_xid() -> None:
         "xid",
         [("gpu-3", "1")],
     )
-    assert "Xid errors 79" in found.root_cause
+    assert "Xid error 79" in found.root_cause
     assert all("increase(" not in link.promql for link in found.chain)
 
 

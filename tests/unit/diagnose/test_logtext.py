@@ -77,3 +77,19 @@ def test_why_series_are_missing() -> None:
     ]
     assert prometheus_facts("p.log", ['err="context deadline exceeded"'])[0].host == ""
     assert prometheus_facts("p.log", ["all is well"]) == []
+
+
+def test_a_summary_that_says_failed_and_what_nccl_took() -> None:
+    log = MainLog("job.log", 2026)
+    log.feed(["NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0>", "=== JOB SUMMARY ===",
+              "  Job ID : 12", "  Status : FAILED"])  # fmt: skip
+    facts = log.as_facts()
+    assert (facts.failed, facts.transport) == (True, "socket")
+
+
+def test_a_failed_test_case_in_the_training_is_no_failed_job() -> None:
+    log = MainLog("job.log", 2026)
+    log.feed(["health check status: FAILED, retrying", "NCCL INFO Using network IBext_v8",
+              "JOB SUMMARY", "status: COMPLETED"])  # fmt: skip
+    facts = log.as_facts()
+    assert (facts.failed, facts.transport) == (False, "rdma")
