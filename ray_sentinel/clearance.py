@@ -11,6 +11,7 @@ from ray_sentinel.page_name import jobs_on
 from ray_sentinel.supervise.descendants import descendants
 from ray_sentinel.supervise.folder import State
 from ray_sentinel.supervise.ports import listened_on, ports_of
+from ray_sentinel.watched_page import WatchedPage
 
 SLACK_BYTES = 1 << 30
 """More than before the run that a GPU may have in use: drivers keep a little."""
@@ -24,9 +25,9 @@ class Clearance:
         argv: Sequence[str],
         environ: Mapping[str, str],
         job_name: Callable[[], str],
-        page: str,
+        page: WatchedPage | None,
     ) -> None:
-        """``job_name`` gives what the coordinator, at the address ``page``, calls the job."""
+        """``job_name`` gives what the coordinator, whose page it is, calls the job."""
         self._job_name, self._page = job_name, page
         wanted = ports_of(argv, environ)
         # A port that somebody held before the run will not become free by waiting.
@@ -49,7 +50,7 @@ class Clearance:
 
     def _ranks(self) -> str:
         name = self._job_name()
-        for job in jobs_on(self._page) if self._page else ():
+        for job in jobs_on(self._page) if self._page is not None else ():
             if job.job != name or job.ended:
                 continue
             for rank in job.ranks:

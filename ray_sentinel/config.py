@@ -27,7 +27,7 @@ ENV_PREFIX = "RAY_SENTINEL_"
 # Set by us for our own processes, or read elsewhere: no settings.
 ENV_RESERVED = frozenset(
     {"CONFIG", "TRUSTED_UIDS", "JOB", "ATTEMPT", "ROLE", "RECORD_DIR", "AUTOSTEP", "FAULT", "DEMO"}
-    | {"CHECKPOINT", "STEP", "BAD_NODES", "FAMILY"}
+    | {"CHECKPOINT", "STEP", "BAD_NODES", "FAMILY", "TOKEN", "TOKEN_FILE"}
 )
 
 MAX_CONFIG = 16 << 20

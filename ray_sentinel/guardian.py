@@ -26,9 +26,8 @@ from ray_sentinel.logs.checkpoints import scan_checkpoints
 from ray_sentinel.logs.triage import triage_path
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.model.incident import Incident
-from ray_sentinel.page_name import PAGE_SECONDS, PageName
+from ray_sentinel.page_name import PageName
 from ray_sentinel.progress.reader import RecordReader
-from ray_sentinel.serving.client import address, get_json
 from ray_sentinel.supervise.actions import Result
 from ray_sentinel.supervise.bad_nodes import BadNode, of_incidents, of_triage
 from ray_sentinel.supervise.command import current_folder, words_of
@@ -43,6 +42,7 @@ from ray_sentinel.supervise.policy import Failure, Policy
 from ray_sentinel.supervise.supervisor import Supervisor
 from ray_sentinel.supervise.task import Task
 from ray_sentinel.supervise.terminal import Terminal
+from ray_sentinel.watched_page import WatchedPage
 
 MOST_CAPTURED = 64
 """Processes whose stacks are taken where no agent does it."""
@@ -77,9 +77,9 @@ def run(
 ) -> Result:
     """Start ``command``, watch it, restart it from its latest good checkpoint; blocks.
 
-    ``checkpoint_dir`` may be several places, the fastest first. ``page`` is the coordinator's
-    address ("" for none; None for the configured port on this machine). ``terminal`` is shown the
-    command's output; one that stands still is not waited for. ``notifier`` tells people;
+    ``checkpoint_dir`` may be several places, the fastest first. ``page`` is the link to the
+    coordinator's ("" for none; None for the one of this user on this machine). ``terminal`` is
+    shown the command's output; one that stands still is not waited for. ``notifier`` tells people;
     else the ``[notify]`` section of the configuration says whom. ``drain_bad_nodes`` has Ray place
     nothing more on a node that was found bad, for good. ``policy`` are fields of
     ``supervise.policy.Policy``, such as ``max_retries``. Raises UsageError where the command or an
@@ -106,15 +106,15 @@ def run(
     )
     if drain_bad_nodes:
         _check_cluster(task.environ.get("RAY_ADDRESS", ""))
-    where = page_address(page, settings)
+    tell = say or (lambda text: None)
+    where = watched_page(page, settings, task.environ, tell)
     told = notifier or Notifier(settings_of(settings.notify))
     reader = RecordReader(None)
-    tell = say or (lambda text: None)
     known = PageName(name, where, tell, task.folder / "page_name")
     parts = Parts(
         explain=explain,
         scan=scan_checkpoints,
-        watch=(lambda since: look_at_page(where, known.now(), since)) if where else None,
+        watch=watch_by(where, known.now) if where is not None else None,
         capture=lambda state, folder, why: capture(settings, state, folder, why),
         steps=lambda attempt: last_step(reader, known.last, attempt),
         clear=Clearance(task.argv, task.environ, lambda: known.last, where).problem,
@@ -151,13 +151,18 @@ def checkpoint_folders(
     return tuple(one if one.is_absolute() else current_folder() / one for one in paths)
 
 
-def page_address(page: str | None, settings: Config) -> str:
-    """Where the coordinator is asked; empty for nowhere. Raises UsageError for no URL."""
-    if page is None:
-        return f"http://127.0.0.1:{settings.coordinator.port}"
-    if page and address(page) is None:
-        raise UsageError(f"{page!r} is no address of a page: http://HOST:PORT is")
-    return page
+def watched_page(
+    page: str | None, settings: Config, environ: Mapping[str, str], say: Callable[[str], None]
+) -> WatchedPage | None:
+    """Where the coordinator is asked; None for nowhere. Raises UsageError for no URL."""
+    if page == "":
+        return None
+    return WatchedPage(page or "", port=settings.coordinator.port, environ=environ, say=say)
+
+
+def watch_by(page: WatchedPage, job: Callable[[], str]) -> Callable[[float], Sighting]:
+    """What the page says of a job, which may have another name later, since a time."""
+    return lambda since: look_at_page(page, job(), since)
 
 
 def _check_cluster(address: str) -> None:
@@ -238,11 +243,12 @@ def _how_it_ended(state: State) -> str:
     return f"it ended with status {state.code}"
 
 
-def look_at_page(page: str, job: str, since: float, now: float | None = None) -> Sighting:
-    """What the coordinator says of a job since then. One that does not answer says nothing."""
+def look_at_page(page: WatchedPage, job: str, since: float, now: float | None = None) -> Sighting:
+    """What the coordinator says of a job since then. One that does not answer, or does not prove
+    who it is, says nothing."""
     moment = time.time() if now is None else now
     try:
-        found = get_json(f"{page.rstrip('/')}/api/v1/incidents", seconds=PAGE_SECONDS)
+        found = page.get_json("/api/v1/incidents")
     except UnreachableError:
         return Sighting()
     incidents = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []

@@ -19,8 +19,8 @@ from ray_sentinel.guardian import (
     explain,
     look_at_page,
     make_policy,
-    page_address,
     run_notice,
+    watched_page,
 )
 from ray_sentinel.logs.checkpoints import scan_checkpoints
 from ray_sentinel.model.ray_job import JobState
@@ -116,7 +116,7 @@ def supervise_job(
     ``config`` says who is told (``[notify]``) and which port the coordinator has.
     """
     settings = config or load()
-    where = page_address(page, settings)
+    where = watched_page(page, settings, os.environ, say)
     notifier = Notifier(settings_of(settings.notify))
     supervisor = JobSupervisor(
         Jobs(address),
@@ -129,7 +129,9 @@ def supervise_job(
         JobParts(
             scan=scan_checkpoints,
             explain=explain_output,
-            watch=lambda job, since: look_at_page(where, job, since) if where else Sighting(),
+            watch=lambda job, since: (
+                look_at_page(where, job, since) if where is not None else Sighting()
+            ),
             say=say,
             notify=lambda event, text: notifier.tell(run_notice(job_id, event, text)),
         ),

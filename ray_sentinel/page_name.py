@@ -11,10 +11,8 @@ import msgspec
 
 from ray_sentinel.errors import UnreachableError
 from ray_sentinel.model.status import JobStatus
-from ray_sentinel.serving.client import get_json
+from ray_sentinel.watched_page import WatchedPage
 
-PAGE_SECONDS = 3.0
-"""For one answer of the coordinator's page."""
 LOOK_SECONDS = 10.0
 """Between two questions: the answer has a line for every rank."""
 
@@ -27,8 +25,10 @@ class PageName:
     name, a job counts that it did not know before, if it is the only one.
     """
 
-    def __init__(self, job: str, page: str, say: Callable[[str], None], file: Path) -> None:
-        """``page`` is the coordinator's address; "" for none. ``say`` is told another name, and
+    def __init__(
+        self, job: str, page: WatchedPage | None, say: Callable[[str], None], file: Path
+    ) -> None:
+        """``page`` is the coordinator's; None for none. ``say`` is told another name, and
         ``file`` keeps it for a supervisor that takes the run up again."""
         self._job, self._page, self._say, self._file = job, page, say, file
         self._found = _read(file)
@@ -63,7 +63,7 @@ class PageName:
             self._others |= names - {self._found}
 
     def _live(self) -> set[str]:
-        if not self._page:
+        if self._page is None:
             return set()
         return {job.job for job in jobs_on(self._page) if _trains(job)}
 
@@ -80,10 +80,9 @@ def _trains(job: JobStatus) -> bool:
     return not job.ended and any(rank.role != "engine" for rank in job.ranks)
 
 
-def jobs_on(page: str) -> list[JobStatus]:
+def jobs_on(page: WatchedPage) -> list[JobStatus]:
     """The jobs that the coordinator knows; none where it does not answer."""
     try:
-        found = get_json(f"{page.rstrip('/')}/api/v1/ranks", seconds=PAGE_SECONDS)
-        return msgspec.convert(found, list[JobStatus])
+        return msgspec.convert(page.get_json("/api/v1/ranks"), list[JobStatus])
     except (UnreachableError, msgspec.ValidationError):
-        return []  # it is away, or of a version that speaks otherwise
+        return []  # it is away, is not proven, or is of a version that speaks otherwise

@@ -42,7 +42,7 @@ from ray_sentinel.engine.events import DumpAsked, PhasesRecalled, SnapshotReceiv
 from ray_sentinel.errors import UsageError
 from ray_sentinel.model.metrics import Family
 from ray_sentinel.model.status import Status
-from ray_sentinel.web.page import Page
+from ray_sentinel.web.page import Owner, Page
 from ray_sentinel.web.routes import Source
 
 log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ DRAINED_SECONDS = 3.0
 class Coordination:
     """Behind ``coordinator.Coordinator``, whose methods say what each answer is."""
 
-    def __init__(self, config: bytes, deployment: str) -> None:
+    def __init__(self, config: bytes, deployment: str, secret: bytes) -> None:
         forget_identity()
         self._config_bytes = config
         self._config = msgspec.json.decode(config, type=Config)
@@ -92,8 +92,15 @@ class Coordination:
         self._page = Page(
             Source(self._status, self._brain.incidents, self._history.image),
             self._config.coordinator.port,
+            Owner(
+                deployment=deployment,
+                secret=secret,
+                job=self._config.job,
+                log_dir=str(self._storage.root or ""),
+                cluster=ray.get_runtime_context().gcs_address,
+            ),
         )
-        self._executor.diagnose.source = lambda: self._page.url or str(self._storage.root or "")
+        self._executor.diagnose.source = lambda: self._page.link or str(self._storage.root or "")
         self._start_loops()
         log.info("coordinator started, pid %d, files in %s", os.getpid(), self._storage.root)
 
@@ -210,6 +217,7 @@ class Coordination:
             )
 
     def _prune(self) -> None:
+        self._page.keep()
         places = ("events", "history")
         folders = filter(None, (self._executor.bundles.root, *map(self._storage.folder, places)))
         keep = {
@@ -297,7 +305,7 @@ class Coordination:
             prometheus=self._prometheus.url,
             history=str(self._history.path or ""),
             notes=(
-                *filter(None, (self._page.note,)),
+                *self._page.notes,
                 *self._fleet.notes(),
                 *self._storage.notes,
                 *self._prometheus.notes,
@@ -309,6 +317,10 @@ class Coordination:
                 *self._roster.notes(),
             ),
         )
+
+    def page_link(self) -> bytes:
+        """The page's URL with its token, a text; empty where it is not served."""
+        return pack(self._page.link)
 
     def nodes(self) -> bytes:
         """The watched nodes' lines: a list of ``NodeStatus``."""

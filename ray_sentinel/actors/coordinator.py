@@ -14,10 +14,10 @@ class Coordinator:
     Answers are MessagePack of the model's records, so that other versions can read them.
     """
 
-    def __init__(self, config: bytes, deployment: str) -> None:
+    def __init__(self, config: bytes, deployment: str, secret: bytes) -> None:
         from ray_sentinel.actors.coordination import Coordination
 
-        self._does = Coordination(config, deployment)
+        self._does = Coordination(config, deployment, secret)
 
     async def describe(self) -> bytes:
         """A ``Description``."""
@@ -30,6 +30,10 @@ class Coordinator:
     async def status(self) -> bytes:
         """A ``Status``."""
         return await self._does.status()
+
+    async def page_link(self) -> bytes:
+        """The page's URL with its token, a text; empty where it is not served."""
+        return self._does.page_link()
 
     async def nodes(self) -> bytes:
         """The watched nodes' lines: a list of ``NodeStatus``."""

@@ -17,6 +17,7 @@ from ray_sentinel.actors.names import AGENT_PREFIX, COORDINATOR, NAMESPACE, PROT
 from ray_sentinel.config import Config
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.errors import SentinelError, UnreachableError
+from ray_sentinel.serving.access import new_secret
 
 START_SECONDS = 60.0
 ANSWER_SECONDS = 10.0
@@ -72,6 +73,14 @@ def ask(ray: Any, handle: Any, method: str, *args: Any, seconds: float = ANSWER_
             raise
         except RayActorError as error:
             raise GoneError(f"the coordinator is gone: {last_line(error)}") from None
+
+
+def page_link(ray: Any, handle: Any) -> str:
+    """The page's link with its token; empty where there is no page, or the coordinator is of a
+    version without. Raises UnreachableError."""
+    if not hasattr(handle, "page_link"):
+        return ""
+    return msgspec.msgpack.decode(ask(ray, handle, "page_link"), type=str)
 
 
 def ensure(ray: Any, config: Config) -> Deployed:
@@ -134,7 +143,8 @@ def _create(ray: Any, config: Config) -> Any:
         return (
             ray.remote(Coordinator)
             .options(**options)
-            .remote(msgspec.json.encode(config), new_deployment())
+            # The secret too: Ray makes a killed actor again with the same arguments.
+            .remote(msgspec.json.encode(config), new_deployment(), new_secret())
         )
     except ValueError:
         return None

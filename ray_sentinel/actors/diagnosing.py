@@ -7,6 +7,7 @@ the coordinator neither memory nor time, and no mistake in a playbook can end th
 from __future__ import annotations
 
 import logging
+import os
 import tempfile
 import threading
 import time
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from ray_sentinel import process
 from ray_sentinel.model.incident import Incident
+from ray_sentinel.serving.page_client import TOKEN_VARIABLE, split_link
 from ray_sentinel.store.incident_window import window_start
 
 log = logging.getLogger(__name__)
@@ -35,7 +37,8 @@ class SeriesDiagnoser:
 
     def __init__(self, seconds: float, done: Callable[[Incident, dict[str, bytes]], None]) -> None:
         self.source: Callable[[], str] = lambda: ""
-        """URL or folder of the series; empty where there are none. Set by the coordinator."""
+        """Folder of the series, or the page's link; empty where there are none. Set by the
+        coordinator."""
         self._seconds, self._done = seconds, done
         self._seen: set[str] = set()
         self._waiting: set[str] = set()
@@ -77,6 +80,8 @@ def diagnosed(source: str, incident: Incident, now: float) -> dict[str, bytes]:
     """The reports of ``diagnose`` by file name; without an answer, empty, and the log says why."""
     if not source:
         return {}
+    # Other users see a command line, not an environment.
+    where, token = split_link(source) if "://" in source else (source, "")
     stop = min(incident.last_progress or incident.suspected_at, incident.suspected_at)
     start = window_start(stop, incident.job_since)
     with tempfile.TemporaryDirectory(prefix="ray_sentinel-") as place:
@@ -84,13 +89,14 @@ def diagnosed(source: str, incident: Incident, now: float) -> dict[str, bytes]:
         ended = process.run(
             [
                 *("nice", "-n", "10"),
-                *process.python_module("ray_sentinel", "diagnose", source),
+                *process.python_module("ray_sentinel", "diagnose", where),
                 *("--window", f"{start:.3f}..{now:.3f}", "--no-logs", *reports),
             ],
             deadline=DEADLINE,
+            env={**os.environ, TOKEN_VARIABLE: token} if token else None,
         )
         # Its exit code tells whether something was found; only the files tell that it got there.
         written = [path for name in REPORTS if (path := Path(place) / name).exists()]
         if not written:
-            log.warning("incident %s: diagnose of %s: %s", incident.id, source, ended.explain())
+            log.warning("incident %s: diagnose of %s: %s", incident.id, where, ended.explain())
         return {path.name: path.read_bytes() for path in written}

@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import msgspec
+
+from ray_sentinel.errors import UsageError
 
 T = TypeVar("T")
 
@@ -28,8 +31,14 @@ def add_url(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--url",
         default="",
-        metavar="URL",
+        metavar="LINK",
         help="of the coordinator's page, such as through a tunnel; Ray is not needed then",
+    )
+    parser.add_argument(
+        "--token-file",
+        default="",
+        metavar="FILE",
+        help="with the token of --url, or its link: other users may see what a command line holds",
     )
 
 
@@ -38,6 +47,9 @@ class Asked(Protocol):
 
     def ask(self, method: str, kind: type[T], *arguments: Any, seconds: float = 10.0) -> T:
         """Call a method and decode its answer. Raises UnreachableError."""
+
+    def page_link(self) -> str:
+        """The page's link with its token; empty where it is not known here."""
 
 
 class Coordinator:
@@ -53,6 +65,12 @@ class Coordinator:
 
         raw = deployment.ask(self.ray, self._handle, method, *arguments, seconds=seconds)
         return msgspec.msgpack.decode(raw, type=kind)
+
+    def page_link(self) -> str:
+        """The page's link with its token; empty where there is no page, or an older version."""
+        from ray_sentinel.actors import deployment
+
+        return deployment.page_link(self.ray, self._handle)
 
     def tell(self, method: str, *arguments: Any, seconds: float = 10.0) -> Any:
         """Call a method whose answer is plain. Raises UnreachableError."""
@@ -73,10 +91,14 @@ def coordinator(address: str) -> Iterator[Coordinator]:
 @contextmanager
 def asked(args: argparse.Namespace) -> Iterator[Asked]:
     """The coordinator of ``--url``, else of ``--address``. Raises UnreachableError."""
+    if args.token_file and not args.url:
+        raise UsageError("--token-file is for --url: name the page that the token is for")
     if args.url:
         from ray_sentinel.cli.remote import RemoteCoordinator
+        from ray_sentinel.serving.page_client import token_in
 
-        yield RemoteCoordinator(args.url)
+        token = token_in(Path(args.token_file)) if args.token_file else ""
+        yield RemoteCoordinator(args.url, token)
         return
     with coordinator(args.address) as found:
         yield found

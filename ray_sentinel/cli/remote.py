@@ -1,7 +1,7 @@
 """A coordinator asked by HTTP: through a tunnel, or where there is no Ray to connect with.
 
 kubectl port-forward pod/HEAD 9401 &
-ray-sentinel status --url http://127.0.0.1:9401
+ray-sentinel status --url "http://127.0.0.1:9401/?token=..."
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from ray_sentinel.errors import UnreachableError, UsageError
-from ray_sentinel.serving.client import address, get
+from ray_sentinel.serving.client import RefusedError, address
+from ray_sentinel.serving.page_client import NoTokenError, UnprovenError, page_client
 
 T = TypeVar("T")
 
@@ -24,20 +25,27 @@ MOST_BYTES = 256 << 20
 class RemoteCoordinator:
     """Answers like a connection to the coordinator's actor, as far as its page can."""
 
-    def __init__(self, url: str) -> None:
-        parts = address(url if "//" in url else f"http://{url}")
-        if parts is None:
-            raise UsageError(f"--url {url}: expected http://HOST:PORT")
-        self._root = f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
+    def __init__(self, url: str, token: str = "") -> None:
+        """``url`` may hold the page's token. Raises UsageError for no URL, and NoTokenError where
+        there is no token and the page is none of this user on this machine."""
+        link = url if "//" in url else f"http://{url}"
+        if address(link) is None:
+            raise UsageError(f"--url {url.partition('?')[0]}: expected http://HOST:PORT")
+        self._page = page_client(link, token=token, proxy=True)
+
+    def page_link(self) -> str:
+        """Empty: whoever asks so has the link."""
+        return ""
 
     def ask(self, method: str, kind: type[T], *arguments: Any, seconds: float = 10.0) -> T:
         """Ask and decode. Raises UnreachableError, and UsageError for what needs Ray."""
         path = PATHS.get(method)
         if path is None or arguments:
             raise UsageError(f"{method} cannot be asked by --url: run it where Ray is reached")
-        url = self._root + path
         try:
-            body = get(url, seconds=seconds, most_bytes=MOST_BYTES, proxy=True)
+            body = self._page.get(path, seconds=seconds, most_bytes=MOST_BYTES)
+        except (RefusedError, UnprovenError, NoTokenError):
+            raise
         except UnreachableError as error:
             raise UnreachableError(
                 f"{error}; is the tunnel up, and the port that `status` shows as page?"
@@ -45,4 +53,6 @@ class RemoteCoordinator:
         try:
             return msgspec.json.decode(body, type=kind)
         except msgspec.DecodeError:
-            raise UnreachableError(f"{url}: whoever answers there is no ray_sentinel") from None
+            raise UnreachableError(
+                f"{self._page.root}{path}: the coordinator is of a version that speaks otherwise"
+            ) from None

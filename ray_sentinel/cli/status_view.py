@@ -32,8 +32,8 @@ MOST_RANKS = 64
 """Lines of ranks to show; those in trouble come first."""
 
 
-def status_view(status: Status) -> RenderableType:
-    """The whole page."""
+def status_view(status: Status, link: str = "") -> RenderableType:
+    """The whole page; ``link`` is the one to the coordinator's, with its token."""
     parts: list[RenderableType] = [_headline(status)]
     for job in status.jobs:
         if not job.ended:
@@ -45,8 +45,10 @@ def status_view(status: Status) -> RenderableType:
         for node in status.unwatched
     ]
     parts += [Text(f"note: {clean(note)}", style="dim") for note in status.notes]
-    if status.page:
-        parts.append(Text(f"page: {clean(status.page)}", style="dim"))
+    if link or status.page:
+        # In one piece also where it is longer than the terminal is wide: it is to be copied.
+        shown = clean(link or status.page)
+        parts.append(Text(f"page: {shown}", style="dim", no_wrap=True, overflow="ignore"))
     if status.log_dir:
         parts.append(Text(f"files: {clean(status.log_dir)}", style="dim"))
     return Group(*parts)

@@ -7,12 +7,19 @@ cluster, and loopback least of all.
 from __future__ import annotations
 
 import http.client
+import io
 import json
+import socket
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from email.message import Message
+from functools import partial
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
+
+import msgspec
 
 from ray_sentinel.errors import UnreachableError
 
@@ -26,6 +33,14 @@ class RefusedError(UnreachableError):
     def __init__(self, message: str, status: int, body: bytes) -> None:
         super().__init__(message)
         self.status, self.body = status, body
+
+
+class Exchanged(msgspec.Struct, frozen=True):
+    """An answer as it came, whatever its status."""
+
+    status: int
+    body: bytes
+    headers: Message
 
 
 def address(url: str) -> SplitResult | None:
@@ -78,6 +93,111 @@ def get(
     if len(body) > most_bytes:
         raise UnreachableError(f"{url} answers with more than {most_bytes} bytes")
     return body
+
+
+def exchange(
+    url: str,
+    *,
+    seconds: float,
+    most_bytes: int = MOST_BYTES,
+    headers: Mapping[str, str] | None = None,
+    proxy: bool = False,
+) -> Exchanged:
+    """One GET of a server that is not trusted yet: the answer as it is, to be judged by its caller.
+
+    No redirection is followed, and ``seconds`` is for all of it, also of one that trickles in.
+    Raises UnreachableError where there is no answer by then, one that is no HTTP, or more than
+    ``most_bytes``.
+    """
+    if address(url) is None:
+        raise UnreachableError(f"{url!r} is no address of a server: http://HOST:PORT is meant")
+    deadline = time.monotonic() + seconds
+    handlers: list[urllib.request.BaseHandler] = [_Plain(deadline), _Tls(deadline), _Stays()]
+    if not proxy or near(url):
+        handlers.append(urllib.request.ProxyHandler({}))
+    try:
+        request = urllib.request.Request(url, None, dict(headers or {}))
+        try:
+            answer: Any = urllib.request.build_opener(*handlers).open(request, timeout=seconds)
+        except urllib.error.HTTPError as error:
+            answer = error
+        with answer:
+            body = bytes(answer.read(most_bytes + 1))
+            if len(body) > most_bytes:
+                raise UnreachableError(f"{url} answers with more than {most_bytes} bytes")
+            wanted = answer.headers.get("Content-Length", "")
+            if wanted.isdigit() and len(body) < int(wanted):
+                raise http.client.IncompleteRead(body, int(wanted) - len(body))
+            return Exchanged(answer.status, body, answer.headers)
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        why = getattr(error, "reason", None) or str(error) or type(error).__name__
+        raise UnreachableError(f"{url} does not answer: {why}") from None
+
+
+class _Stays(urllib.request.HTTPRedirectHandler):
+    """What was meant for one server is told to no other."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+class _Timed(io.RawIOBase):
+    """A connection's bytes until a time, however slowly they come."""
+
+    def __init__(self, raw: io.RawIOBase, connection: socket.socket, deadline: float) -> None:
+        self._raw, self._connection, self._deadline = raw, connection, deadline
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("timed out")
+        self._connection.settimeout(left)
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _TimedAnswer(http.client.HTTPResponse):
+    def __init__(self, sock: Any, *more: Any, deadline: float, **named: Any) -> None:
+        super().__init__(sock, *more, **named)
+        self.fp.close()
+        raw = sock.makefile("rb", buffering=0)
+        self.fp = io.BufferedReader(_Timed(raw, sock, deadline))
+
+
+class _Plain(urllib.request.HTTPHandler):
+    def __init__(self, deadline: float) -> None:
+        super().__init__()
+        self._deadline = deadline
+
+    def http_open(self, request: urllib.request.Request) -> Any:
+        return self.do_open(
+            partial(_connection, http.client.HTTPConnection, self._deadline), request
+        )
+
+
+class _Tls(urllib.request.HTTPSHandler):
+    def __init__(self, deadline: float) -> None:
+        super().__init__()
+        self._deadline = deadline
+
+    def https_open(self, request: urllib.request.Request) -> Any:
+        return self.do_open(
+            partial(_connection, http.client.HTTPSConnection, self._deadline), request
+        )
+
+
+def _connection(
+    kind: type[http.client.HTTPConnection], deadline: float, host: str, **more: Any
+) -> http.client.HTTPConnection:
+    made = kind(host, **more)
+    made.response_class = partial(_TimedAnswer, deadline=deadline)  # type: ignore[assignment]
+    return made
 
 
 def _rest(error: urllib.error.HTTPError, most_bytes: int) -> bytes:

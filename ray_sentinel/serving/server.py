@@ -49,6 +49,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     method: str
     path: str
     headers: dict[str, str]
+    query: str = ""
+    """What follows the ``?``, as it was sent."""
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +65,9 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
 Handler = Callable[[Request], Response]
 Authenticate = Callable[[Request], Response | Awaitable[Response | None] | None]
 """None lets a request in, a response refuses it. What takes longer than a moment is awaited."""
+Guard = Callable[[Request, Callable[[Request], Awaitable[Response]]], Awaitable[Response]]
+"""Stands around all that is answered to a request that can be read: is given what would answer it,
+and what it returns is sent."""
 Headers = tuple[tuple[str, str], ...]
 
 
@@ -90,10 +95,12 @@ class Server:
         *,
         tls: Callable[[], ssl.SSLContext] | None = None,
         authenticate: Authenticate | None = None,
+        guard: Guard | None = None,
         headers: Callable[[], Headers] | None = None,
     ) -> None:
         self._socket, self._routes = listening, routes
         self._tls, self._authenticate, self._headers = tls, authenticate, headers
+        self._guard = guard
         self._connections: set[asyncio.Task[None]] = set()
         self._idle: dict[asyncio.Task[None], None] = {}
         """Connections that wait for a request, longest first."""
@@ -214,7 +221,7 @@ class Server:
                 request, keep = parse(first + await _rest(reader))
                 if unencrypted:
                     raise BadRequestError(400, "this port speaks HTTPS only: use https://")
-                response, bodyless = await self._answer(request), request.method == "HEAD"
+                response, bodyless = await self._guarded(request), request.method == "HEAD"
             except BadRequestError as error:
                 body = (error.text + "\n").encode("utf-8", "backslashreplace")
                 response, keep, bodyless = Response(body=body, status=error.status), False, False
@@ -222,6 +229,15 @@ class Server:
                 response = structs.replace(response, headers=(*response.headers, *self._headers()))
             await _send(writer, response, keep=keep, bodyless=bodyless)
             patience = IDLE_SECONDS
+
+    async def _guarded(self, request: Request) -> Response:
+        if self._guard is None:
+            return await self._answer(request)
+        try:
+            return await self._guard(request, self._answer)
+        except Exception:  # the guard is its owner's code: where it fails, nobody gets in
+            log.exception("a request cannot be guarded")
+            return Response(body=b"it failed; the log of this process says why\n", status=500)
 
     async def _answer(self, request: Request) -> Response:
         refused = await self._refused(request)
@@ -327,10 +343,10 @@ def parse(head: bytes) -> tuple[Request, bool]:
         raise BadRequestError(413, "a request here has no body")
     wish = headers.get("connection", "").lower()
     keep = wish == "keep-alive" if parts[2] == "HTTP/1.0" else wish != "close"
-    path = parts[1].split("?", 1)[0]
+    path, _, query = parts[1].partition("?")
     if path.startswith("http://"):
         path = "/" + path[7:].partition("/")[2]
-    return Request(method=parts[0], path=path, headers=headers), keep
+    return Request(method=parts[0], path=path, headers=headers, query=query), keep
 
 
 async def _send(

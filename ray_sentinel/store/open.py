@@ -13,7 +13,14 @@ import msgspec
 
 from ray_sentinel.diagnose.series import TimeSeries
 from ray_sentinel.errors import InputError, SentinelError, UnreachableError
-from ray_sentinel.serving.client import get, get_json
+from ray_sentinel.serving.page_client import (
+    NoTokenError,
+    PageClient,
+    UnprovenError,
+    is_page,
+    page_client,
+    split_link,
+)
 from ray_sentinel.store.event_files import load_events
 from ray_sentinel.store.event_find import find_event_files
 from ray_sentinel.store.history_read import newest
@@ -73,37 +80,41 @@ def _events_alone(path: Path, files: list[Path], run: str, why: str = "") -> Tim
 
 @contextmanager
 def _open_url(where: str, deadline: float) -> Iterator[Opened]:
-    status = coordinator_status(where, min(deadline, 5.0))
-    if status is None:
-        source = PrometheusSource(where, deadline=deadline)
+    root, token = split_link(where)
+    page = _page_at(where, deadline)
+    if page is None:
+        source = PrometheusSource(root if token else where, deadline=deadline)
         source.families()
         yield Opened(source, None)
         return
+    client, status = page
     folder = str(status.get("log_dir") or "")
     here = Path(folder) if folder else None
     if url := status.get("prometheus"):
         yield Opened(PrometheusSource(str(url), deadline=deadline), here)
         return
-    with _coordinators(where, status, deadline) as history:
+    with _coordinators(client, status, deadline) as history:
         yield Opened(history, here if here is not None and here.is_dir() else None)
 
 
 @contextmanager
 def _coordinators(
-    where: str, status: Mapping[str, Any], deadline: float
+    page: PageClient, status: Mapping[str, Any], deadline: float
 ) -> Iterator[HistorySource]:
     """The coordinator's embedded history: its file, where that is here, else as it sends it."""
     file = Path(str(status.get("history") or ""))
     if file.name and _written_lately(file, float(status.get("time") or 0.0)):
         with contextlib.closing(HistorySource.open(file)) as history:
-            history.title = f"the embedded history of {where} ({file})"
+            history.title = f"the embedded history of {page.root} ({file})"
             yield history
         return
     with tempfile.TemporaryDirectory(prefix="ray_sentinel-") as place:
         file = Path(place) / "history.db"
-        file.write_bytes(_history_of(where, deadline))
+        file.write_bytes(
+            page.get("/api/v1/history", seconds=deadline, most_bytes=MOST_HISTORY_BYTES)
+        )
         with contextlib.closing(HistorySource.open(file)) as history:
-            history.title = f"the embedded history of {where}"
+            history.title = f"the embedded history of {page.root}"
             yield history
 
 
@@ -112,19 +123,28 @@ def _written_lately(file: Path, now: float) -> bool:
     return now - newest(file) < LATELY_SECONDS
 
 
-def _history_of(where: str, deadline: float) -> bytes:
-    """The embedded history that a coordinator keeps. Raises UnreachableError."""
-    url = f"{where.rstrip('/')}/api/v1/history"
-    return get(url, seconds=deadline, most_bytes=MOST_HISTORY_BYTES)
+def _page_at(where: str, deadline: float) -> tuple[PageClient, dict[str, Any]] | None:
+    """The coordinator's page at a URL and what it says of itself; None where there is none.
 
-
-def coordinator_status(where: str, deadline: float) -> dict[str, Any] | None:
-    """What the coordinator at a URL says of itself; None where it is none."""
+    Raises UnprovenError where another answers than the page whose token or file we have, and
+    NoTokenError for a page of which we have neither.
+    """
     try:
-        status = get_json(f"{where.rstrip('/')}/api/v1/status", seconds=deadline)
+        client = page_client(where, proxy=True)
+    except NoTokenError:
+        if is_page(where, min(deadline, 5.0)):
+            raise
+        return None
+    try:
+        status = client.get_json("/api/v1/status", seconds=min(deadline, 5.0))
+    except UnprovenError:
+        # A token that is only in the environment need not be meant for this URL.
+        if split_link(where)[1] or client.is_bound or is_page(where, min(deadline, 5.0)):
+            raise
+        return None
     except UnreachableError:
         return None
-    return status if isinstance(status, dict) and "state" in status else None
+    return (client, status) if isinstance(status, dict) and "state" in status else None
 
 
 @contextmanager

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import logging
+import time
+
+import msgspec
 
 from ray_sentinel.errors import SentinelError
+from ray_sentinel.serving.access import link_of, new_secret
 from ray_sentinel.serving.address import listen
+from ray_sentinel.serving.page_file import PageEntry, PageFile, network
 from ray_sentinel.serving.server import Server
+from ray_sentinel.web.gate import PageGate
 from ray_sentinel.web.routes import Source, routes
 
 log = logging.getLogger(__name__)
@@ -14,31 +20,87 @@ log = logging.getLogger(__name__)
 LOOPBACK = "127.0.0.1"
 
 
+class Owner(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose page it is, as its file says."""
+
+    deployment: str
+    secret: bytes
+    job: str = ""
+    log_dir: str = ""
+    cluster: str = ""
+    """``HOST:PORT`` of the Ray cluster's control store."""
+
+    @classmethod
+    def alone(cls) -> Owner:
+        """Of a page that belongs to no deployment."""
+        secret = new_secret()
+        return cls(deployment=secret[:8].hex(), secret=secret)
+
+
 class Page:
     """Serves from its making to ``close``. That it cannot is no reason to stop watching: ``url`` is
-    empty then, and ``note`` says why."""
+    empty then, and ``notes`` say why."""
 
-    def __init__(self, source: Source, port: int) -> None:
+    def __init__(self, source: Source, port: int, owner: Owner | None = None) -> None:
+        """Without ``owner`` the page is one of its own."""
         self.url = ""
-        self.note = ""
+        self._note = ""
+        self._owner = owner or Owner.alone()
         self._server: Server | None = None
+        self._file: PageFile | None = None
         try:
             listening = listen(LOOPBACK, port)
             taken = listening.getsockname()[1]
-            self._server = Server(listening, routes(source))
+            gate = PageGate(self._owner.secret, f"{LOOPBACK}:{taken}")
+            self._server = Server(listening, routes(source), guard=gate)
             self._server.start()
         except (SentinelError, OSError) as error:
             self._server = None
-            self.note = f"the coordinator's page is not served: {error}"
-            log.warning("%s", self.note)
+            self._note = f"the coordinator's page is not served: {error}"
+            log.warning("%s", self._note)
             return
         self.url = f"http://{LOOPBACK}:{taken}/"
         if port and taken != port:
-            self.note = f"port {port} is taken; the coordinator's page is on {taken}"
-            log.warning("%s", self.note)
+            self._note = f"port {port} is taken; the coordinator's page is on {taken}"
+            log.warning("%s", self._note)
+        self._file = PageFile(self._entry(port))
+        for problem in self._file.problems:
+            log.warning("%s", problem)
+
+    def _entry(self, wanted_port: int) -> PageEntry:
+        return PageEntry(
+            url=self.url,
+            wanted_port=wanted_port,
+            since=time.time(),
+            network=network(),
+            **msgspec.structs.asdict(self._owner),
+        )
+
+    @property
+    def link(self) -> str:
+        """The page's URL with its token: for people, not for logs. Empty where it is not served."""
+        return link_of(self.url, self._owner.secret)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What people should know of it."""
+        told = [self._note, *(self._file.problems if self._file is not None else ())]
+        if self._file is not None and self._file.path is None:
+            told.append(
+                "no file could be made by which programs on this machine find the page: give "
+                "`ray-sentinel run` its link, by --page"
+            )
+        return tuple(filter(None, told))
+
+    def keep(self) -> None:
+        """Make the page's file again where it was removed."""
+        if self._file is not None:
+            self._file.keep()
 
     def close(self) -> None:
         """Stop serving."""
+        if self._file is not None:
+            self._file.close()
         if self._server is not None:
             self._server.close()
             self._server = None

@@ -1,41 +1,48 @@
-"""A stand-in for the coordinator's page: real HTTP on loopback, answers as the test says."""
+"""A coordinator's page that says what a test wants, and proves itself as the real one does."""
 
 from __future__ import annotations
 
-import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import msgspec
 
 from ray_sentinel.model.status import JobStatus, RankStatus
+from ray_sentinel.serving.access import link_of, new_secret
+from ray_sentinel.serving.address import listen
+from ray_sentinel.serving.server import Request, Response, Server
+from ray_sentinel.watched_page import WatchedPage
+from ray_sentinel.web.gate import PageGate
 
 
 class Page:
-    """Gives ``answer`` to whatever is asked."""
+    """Answers each of the API's paths with ``answer``, or with what that returns."""
 
     def __init__(self) -> None:
         self.answer: Any = []
-        page = self
+        self.secret = new_secret()
+        listening = listen("127.0.0.1", 0)
+        self.address = f"127.0.0.1:{listening.getsockname()[1]}"
+        self.url = f"http://{self.address}"
+        self.link = link_of(self.url, self.secret)
+        paths = ("/api/v1/incidents", "/api/v1/ranks", "/api/v1/status")
+        self._server = Server(
+            listening,
+            dict.fromkeys(paths, self._answer),
+            guard=PageGate(self.secret, self.address),
+        )
+        self._server.start()
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                self.send_response(200)
-                self.end_headers()
-                self.wfile.write(json.dumps(page.answer).encode())
+    def watched(self) -> WatchedPage:
+        """As a run asks it that was given its link."""
+        return WatchedPage(self.link)
 
-            def log_message(self, format: str, *args: Any) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+    def _answer(self, _request: Request) -> Response:
+        answer = self.answer() if callable(self.answer) else self.answer
+        return Response(body=msgspec.json.encode(answer), content_type="application/json")
 
     def close(self) -> None:
         """Answer no more."""
-        self.server.shutdown()
-        self.server.server_close()
+        self._server.close()
 
 
 def a_job(name: str, *ranks: RankStatus, ended: bool = False) -> dict[str, Any]:

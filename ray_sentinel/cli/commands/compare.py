@@ -24,6 +24,7 @@ from ray_sentinel.diagnose.logs import LogFacts
 from ray_sentinel.diagnose.view import View
 from ray_sentinel.errors import InputError, UsageError
 from ray_sentinel.report.markdown_table import table
+from ray_sentinel.serving.page_client import without_token
 from ray_sentinel.store.event_files import with_config, with_events, with_parameters
 from ray_sentinel.store.event_find import find_event_files
 from ray_sentinel.store.event_hparams import hparams_alone
@@ -74,8 +75,9 @@ def run(args: argparse.Namespace) -> int:
 def _side(
     stack: ExitStack, job: str, name: str, binary: str, progress: Callable[[str], None]
 ) -> Side:
-    progress(f"opening {named_paths.source(job)}")
-    title = f"{job} ({name})" if name else job
+    shown = without_token(named_paths.source(job))
+    progress(f"opening {shown}")
+    title = f"{shown} ({name})" if name else shown
     try:
         opened = stack.enter_context(open_source(job, binary=binary, run=name))
     except InputError:

@@ -35,6 +35,7 @@ from ray_sentinel.model.diagnosis import Report
 from ray_sentinel.report.diagnosis_html import html
 from ray_sentinel.report.diagnosis_json import as_data
 from ray_sentinel.report.diagnosis_markdown import markdown
+from ray_sentinel.serving.page_client import without_token
 from ray_sentinel.store.event_files import with_config, with_events
 from ray_sentinel.store.incident_window import incident_window
 from ray_sentinel.store.open import Opened, open_source
@@ -88,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
         where, binary=args.prometheus, port=args.port, deadline=args.deadline, run=args.run
     )
     with progress_bar(enabled=not args.json) as progress:
-        progress(f"opening {where}")
+        progress(f"opening {without_token(where)}")
         with opening as opened:
             folder = Path(args.logs) if args.logs else opened.folder
             logs = LogFacts() if args.no_logs else gather(folder, progress)

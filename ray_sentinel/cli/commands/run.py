@@ -70,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     hang.add_argument("--startup-threshold", type=float, default=1800.0, metavar="SECONDS")
     hang.add_argument("--grace", type=float, default=30.0, metavar="SECONDS", help="before SIGKILL")
-    hang.add_argument("--page", default=None, metavar="URL", help="of the coordinator; '' = none")
+    hang.add_argument("--page", default=None, metavar="LINK", help="of the coordinator; '' = none")
     tell = parser.add_argument_group("output")
     tell.add_argument(
         "--max-output-mib", type=int, default=256, metavar="N", help="of a file; each attempt has 2"

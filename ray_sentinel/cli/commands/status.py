@@ -10,10 +10,11 @@ import time
 
 from rich.live import Live
 
-from ray_sentinel.cli.output import console, print_json, print_json_line
+from ray_sentinel.cli.output import console, print_json, print_json_line, speaker
 from ray_sentinel.cli.quantities import positive
 from ray_sentinel.cli.reach import Asked, add_common, add_url, asked
 from ray_sentinel.cli.status_view import status_view
+from ray_sentinel.errors import UnreachableError, UsageError
 from ray_sentinel.model.status import Status
 
 HELP = "show jobs, ranks, nodes and the verdict"
@@ -29,21 +30,39 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_url(parser)
     parser.add_argument("--watch", action="store_true", help="keep showing it, until Ctrl-C")
     parser.add_argument(
+        "--link", action="store_true", help="print only the page's link, which holds its token"
+    )
+    parser.add_argument(
         "--interval", type=positive, default=1.0, metavar="SECONDS", help="between two looks"
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Show the status once, or over and over."""
+    if args.link and (args.url or args.watch):
+        raise UsageError("--link asks the cluster, once: leave --url and --watch out")
     with asked(args) as found:
         if args.watch:
             return _watch(found, args)
+        link = "" if args.json and not args.link else found.page_link()
+        if args.link:
+            return _print_link(link, args)
         status = found.ask("status", Status)
     if args.json:
         print_json(status)
     else:
-        console().print(status_view(status))
+        console().print(status_view(status, link), crop=False)
     return 1 if status.state in FOUND else 0
+
+
+def _print_link(link: str, args: argparse.Namespace) -> int:
+    if not link:
+        raise UnreachableError("the coordinator serves no page: `ray-sentinel status` says why")
+    if args.json:
+        print_json({"link": link})
+    else:
+        speaker()(link)
+    return 0
 
 
 def _watch(found: Asked, args: argparse.Namespace) -> int:
@@ -51,6 +70,9 @@ def _watch(found: Asked, args: argparse.Namespace) -> int:
         while True:
             print_json_line(found.ask("status", Status))
             time.sleep(max(args.interval, SHORTEST))
+    if link := found.page_link():
+        # Once, and not in what is drawn over and over: there a long line is cut.
+        speaker()(f"page: {link}", "dim")
     with Live(console=console(), auto_refresh=False, screen=False) as live:
         while True:
             live.update(status_view(found.ask("status", Status)), refresh=True)

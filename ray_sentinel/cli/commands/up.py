@@ -45,6 +45,7 @@ def run(args: argparse.Namespace) -> int:
     with cluster.connect(args.address, ship=True) as ray:
         deployed = deployment.ensure(ray, config)
         status = wait_until_watched(ray, deployed.coordinator, args.timeout)
+        link = "" if args.json else deployment.page_link(ray, deployed.coordinator)
     notes = list(status.notes)
     if not deployed.created and _differs(config, deployed.description.config):
         notes.append(
@@ -68,6 +69,8 @@ def run(args: argparse.Namespace) -> int:
     say(f"{word} {len(status.nodes)} nodes; files go to {status.log_dir}")
     for node in status.nodes:
         say(f"  {node.host}  {node.metrics_url}")
+    if link:
+        say(f"page: {link}")
     if status.prometheus:
         say(f"Prometheus on the head: {status.prometheus}")
     for left in status.unwatched:

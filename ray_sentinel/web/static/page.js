@@ -127,6 +127,7 @@ function show(status, incidents) {
 
 async function ask(path) {
   const answer = await fetch(path, { signal: AbortSignal.timeout(5000) });
+  if (answer.status === 401) throw new Error("open the link that `ray-sentinel status` prints");
   if (!answer.ok) throw new Error(`${path}: ${answer.status}`);
   return answer.json();
 }

@@ -6,10 +6,8 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +15,14 @@ import msgspec
 import pytest
 
 from ray_sentinel.model.incident import Culprit, Incident, Verdict
-from ray_sentinel.report.contract import incident_json
+from ray_sentinel.report.contract import incident_dict
 from ray_sentinel.supervise.bad_nodes import BadNode
 from ray_sentinel.supervise.folder import State
 from ray_sentinel.supervise.parts import Parts, Sighting
 from ray_sentinel.supervise.policy import Failure, Policy
 from ray_sentinel.supervise.supervisor import Supervisor
 from ray_sentinel.supervise.task import Task
+from tests.support.coordinator_page import Page
 from tests.support.ray_cluster import RayCluster
 from tests.support.waiting import eventually
 
@@ -108,27 +107,6 @@ def test_two_attempts_with_what_is_seen_and_what_the_output_says(
     assert "bad node n7: its GPU is lost" in "\n".join(text for _, text in told)
 
 
-@pytest.fixture
-def page() -> Iterator[tuple[str, list[Incident]]]:
-    """A coordinator's page, and the incidents that it tells of."""
-    incidents: list[Incident] = []
-
-    class Page(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(b"[" + b",".join(incident_json(one) for one in incidents) + b"]")
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Page)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_address[1]}", incidents
-    server.shutdown()
-    server.server_close()
-
-
 def lost(host: str) -> Incident:
     culprit = Culprit(rank=1, host=host, pid=7, reason="its node is lost")
     now = time.time()
@@ -148,13 +126,13 @@ def lost(host: str) -> Incident:
 
 
 def test_a_killed_supervisor_still_knows_and_a_new_run_begins_without(
-    tmp_path: Path, script: list[str], page: tuple[str, list[Incident]]
+    tmp_path: Path, script: list[str], page: Page
 ) -> None:
-    url, incidents = page
+    incidents: list[dict[str, Any]] = page.answer
     started: list[subprocess.Popen[bytes]] = []
 
     def run() -> subprocess.Popen[bytes]:
-        options = ["--job", "job", "--json", "--page", url, "--retry-delay", "0.2"]
+        options = ["--job", "job", "--json", "--page", page.link, "--retry-delay", "0.2"]
         argv = [sys.executable, "-m", "ray_sentinel.cli.main", "run", *options, "--", *script]
         log = {"RAY_SENTINEL_LOG_DIR": str(tmp_path / "log"), "FOLDER": str(tmp_path)}
         started.append(
@@ -174,7 +152,7 @@ def test_a_killed_supervisor_still_knows_and_a_new_run_begins_without(
     try:
         first = run()
         eventually(arguments(0), "the first attempt", SECONDS)
-        incidents.append(lost("n7"))
+        incidents.append(incident_dict(lost("n7")))
         end(tmp_path, 0, "Connection closed by peer")
         eventually(arguments(1), "the second attempt", SECONDS)
         assert arguments(1)() == "n7|--exclude=n7 train\n"
@@ -191,7 +169,8 @@ def test_a_killed_supervisor_still_knows_and_a_new_run_begins_without(
         assert second.returncode == 0, seen.decode()
         (node,) = json.loads(out)["bad_nodes"]
         assert (node["host"], node["why"]) == ("n7", "its node is lost (incident 4)")
-        incidents.append(msgspec.structs.replace(lost("n7"), suspected_at=time.time() - 3600))
+        old = msgspec.structs.replace(lost("n7"), suspected_at=time.time() - 3600)
+        incidents.append(incident_dict(old))
         end(tmp_path, 3, "")
         out, seen = run().communicate(timeout=SECONDS)
         assert json.loads(out)["bad_nodes"] == [], seen.decode()

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ray_sentinel.guardian import PATIENCE, look_at_page
+from ray_sentinel.watched_page import WatchedPage
 from tests.support.coordinator_page import Page
 
 pytestmark = pytest.mark.integration
@@ -21,10 +22,10 @@ def incident(**more: Any) -> dict[str, Any]:
 
 def test_a_confirmed_hang_and_its_evidence(page: Page) -> None:
     page.answer = [incident()]
-    seen = look_at_page(page.url, "job", SINCE)
+    seen = look_at_page(page.watched(), "job", SINCE)
     assert (seen.hang, seen.bundle) == ("rank 3 (incident 1)", "")
     page.answer = [incident(state="captured", bundle="/b")]
-    assert look_at_page(page.url, "job", SINCE).bundle == "/b"
+    assert look_at_page(page.watched(), "job", SINCE).bundle == "/b"
 
 
 @pytest.mark.parametrize(
@@ -41,21 +42,22 @@ def test_a_confirmed_hang_and_its_evidence(page: Page) -> None:
 )
 def test_what_is_no_reason_to_restart(page: Page, more: dict[str, Any]) -> None:
     page.answer = [incident(**more)]
-    assert look_at_page(page.url, "job", SINCE).hang == ""
+    assert look_at_page(page.watched(), "job", SINCE).hang == ""
 
 
 def test_a_launcher_may_end_by_itself_after_a_rank_died(page: Page) -> None:
     page.answer = [incident(kind="rank-dead")]
     confirmed = SINCE + 2
-    assert look_at_page(page.url, "job", SINCE, confirmed + PATIENCE - 1).hang == ""
-    assert look_at_page(page.url, "job", SINCE, confirmed + PATIENCE + 1).hang != ""
+    assert look_at_page(page.watched(), "job", SINCE, confirmed + PATIENCE - 1).hang == ""
+    assert look_at_page(page.watched(), "job", SINCE, confirmed + PATIENCE + 1).hang != ""
 
 
 @pytest.mark.parametrize("answer", ["", {}, [], None, {"error": "x"}])
 def test_answers_that_say_nothing(page: Page, answer: Any) -> None:
     page.answer = answer
-    assert look_at_page(page.url, "job", SINCE).hang == ""
+    assert look_at_page(page.watched(), "job", SINCE).hang == ""
 
 
 def test_nobody_answers() -> None:
-    assert look_at_page("http://127.0.0.1:9", "job", SINCE).hang == ""
+    nobody = WatchedPage("http://127.0.0.1:9/?token=" + "x" * 43)
+    assert look_at_page(nobody, "job", SINCE).hang == ""

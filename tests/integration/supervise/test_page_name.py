@@ -9,6 +9,7 @@ import pytest
 
 from ray_sentinel import page_name
 from ray_sentinel.page_name import PageName
+from ray_sentinel.watched_page import WatchedPage
 from tests.support.coordinator_page import Page, a_job, a_rank
 
 pytestmark = pytest.mark.integration
@@ -22,7 +23,7 @@ def _ask_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
 class Run:
     """A run called "run", and what it said."""
 
-    def __init__(self, page: str, folder: Path) -> None:
+    def __init__(self, page: WatchedPage | None, folder: Path) -> None:
         self.said: list[str] = []
         self.name = PageName("run", page, self.said.append, folder / "page_name")
 
@@ -31,7 +32,7 @@ class Run:
 def started(page: Page, tmp_path: Path) -> Run:
     """While another job and an old one are there."""
     page.answer = [a_job("somebody else's"), a_job("over", ended=True)]
-    return Run(page.url, tmp_path)
+    return Run(page.watched(), tmp_path)
 
 
 def test_a_job_of_its_own_name(page: Page, started: Run) -> None:
@@ -70,7 +71,7 @@ def test_a_run_that_is_taken_up_again_knows_its_job(
 ) -> None:
     page.answer = [a_job("llama")]
     assert started.name.now() == "llama"
-    again = Run(page.url, tmp_path)
+    again = Run(page.watched(), tmp_path)
     assert (again.name.last, again.name.now(), again.said) == ("llama", "llama", [])
 
 
@@ -81,5 +82,5 @@ def test_answers_that_say_nothing(page: Page, started: Run, answer: Any) -> None
 
 
 def test_nobody_is_there(tmp_path: Path) -> None:
-    assert Run("http://127.0.0.1:9", tmp_path).name.now() == "run"
-    assert Run("", tmp_path).name.now() == "run"
+    assert Run(WatchedPage("http://127.0.0.1:9/?token=" + "x" * 43), tmp_path).name.now() == "run"
+    assert Run(None, tmp_path).name.now() == "run"

@@ -9,15 +9,14 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.coordinator_page import Page
 from tests.support.living import alive
 
 pytestmark = pytest.mark.integration
@@ -314,30 +313,13 @@ def test_a_command_that_writes_without_end_fills_no_disk(job: Job) -> None:
     assert (job.folder / "attempt-0000/output.log").read_text().endswith("the end\n")
 
 
-def test_a_hang_that_the_sentinel_has_confirmed_and_captured(job: Job) -> None:
+def test_a_hang_that_the_sentinel_has_confirmed_and_captured(job: Job, page: Page) -> None:
     incident = {"id": "7", "job": "job", "kind": "host-stuck", "state": "explained",
                 "summary": "rank 0 sleeps", "bundle": "/somewhere/bundle",
                 "suspected_at": time.time() + 600}  # fmt: skip
 
-    class Page(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            hangs = job.losses().get(8) and not job.state(1)
-            body = json.dumps([incident] if hangs else []).encode()
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Page)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        page = f"http://127.0.0.1:{server.server_address[1]}"
-        code, result, seen = job.run("--page", page, FAULTS="0:8:sleep")
-    finally:
-        server.shutdown()
-        server.server_close()
+    page.answer = lambda: [incident] if job.losses().get(8) and not job.state(1) else []
+    code, result, seen = job.run("--page", page.link, FAULTS="0:8:sleep")
     assert code == 0, seen
     assert result["total_retries"] == 1
     assert "hang: rank 0 sleeps (incident 7)" in seen

@@ -39,7 +39,7 @@ def serve() -> Iterator[Serve]:
 def test_a_browser_shows_the_verdict_the_culprit_and_the_incident(
     serve: Serve, tmp_path: Path
 ) -> None:
-    document = rendered(serve(status).url, tmp_path)
+    document = rendered(serve(status).link, tmp_path)
     assert 'class="hung"' in document
     assert "rank 3 on node-1 is stopped by a signal" in document
     assert document.count('class="cell') == 8
@@ -49,14 +49,14 @@ def test_a_browser_shows_the_verdict_the_culprit_and_the_incident(
 
 
 def test_hostile_text_stays_text(serve: Serve, tmp_path: Path) -> None:
-    document = rendered(serve(lambda: status(hostile=HOSTILE)).url, tmp_path)
+    document = rendered(serve(lambda: status(hostile=HOSTILE)).link, tmp_path)
     assert "<title>hung" in document
     assert "<img" not in document
     assert "&lt;img src=x onerror" in document
 
 
 def test_a_job_of_many_ranks_fits_on_a_page(serve: Serve, tmp_path: Path) -> None:
-    document = rendered(serve(lambda: status(ranks=2048)).url, tmp_path)
+    document = rendered(serve(lambda: status(ranks=2048)).link, tmp_path)
     assert document.count('class="cell') == 2048
     assert "grid many" in document
 
@@ -70,7 +70,8 @@ def test_a_failing_answer_is_said_and_the_server_goes_on(serve: Serve) -> None:
     answers = []
     for path in ("/api/v1/status", "/api/v1/incidents", "/nowhere", "/healthz"):
         connection = http.client.HTTPConnection(host, int(port), timeout=10)
-        connection.request("GET", path)
+        bearer = {"Authorization": f"Bearer {page.link.partition('=')[2]}"}
+        connection.request("GET", path, headers=bearer)
         answers.append(connection.getresponse().status)
         connection.close()
     assert answers == [500, 200, 404, 200]
@@ -85,7 +86,7 @@ def test_a_taken_port_is_said_and_the_next_is_used() -> None:
         try:
             assert page.url
             assert f":{taken}/" not in page.url
-            assert f"port {taken} is taken" in page.note
+            assert f"port {taken} is taken" in page.notes[0]
         finally:
             page.close()
 

@@ -27,6 +27,9 @@ class Coordinator:
     def ask(self, what: str, kind: Any, *arguments: object) -> Any:
         return self.answer
 
+    def page_link(self) -> str:
+        return ""
+
 
 def answering(monkeypatch: pytest.MonkeyPatch, module: Any, answer: object) -> None:
     @contextlib.contextmanager

@@ -1,0 +1,84 @@
+"""The coordinator's page as a supervised run asks it: found, and believed only where it proves
+itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from ray_sentinel.errors import UnreachableError
+from ray_sentinel.serving.access import PageCredential
+from ray_sentinel.serving.page_client import (
+    NoTokenError,
+    PageClient,
+    UnprovenError,
+    page_client,
+    split_link,
+)
+from ray_sentinel.serving.page_file import PageEntry, pages
+
+PAGE_SECONDS = 3.0
+"""For one answer of the coordinator's page."""
+
+
+class WatchedPage:
+    """One that was named, or else this user's on this machine, which may come and go meanwhile."""
+
+    def __init__(
+        self,
+        link: str = "",
+        *,
+        port: int = 0,
+        environ: Mapping[str, str] = os.environ,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        """``link`` is the page's URL, with its token or without; "" for the one that is found, and
+        among several the one of the cluster that ``environ`` names, or of the configured ``port``.
+        ``say`` is told once what was not believed. Raises UsageError for what is no link.
+        """
+        self._link, self._port, self._environ, self._say = link, port, environ, say
+        self._said: set[str] = set()
+        self._client: PageClient | None = None
+        if link and (token := split_link(link)[1]):
+            PageCredential.of_token(token, "what the page's link holds")
+
+    def get_json(self, path: str) -> Any:
+        """What the page answers. Raises UnreachableError, also where nobody proves to be it."""
+        try:
+            client = self._client or self._found()
+            self._client = client
+            return client.get_json(path, seconds=PAGE_SECONDS)
+        except UnreachableError as error:
+            self._client = None  # it may be another one next time
+            if isinstance(error, UnprovenError | NoTokenError):
+                self._tell(str(error))
+            raise
+
+    def _found(self) -> PageClient:
+        if self._link:
+            return page_client(self._link, self._environ, proxy=True)
+        entries, problems = pages()
+        for problem in problems:
+            self._tell(problem)
+        if not entries:
+            raise UnreachableError("no coordinator of this user serves a page on this machine")
+        fitting = best(entries, self._environ.get("RAY_ADDRESS", ""), self._port)
+        if len(fitting) > 1:
+            urls = ", ".join(entry.url for entry in fitting)
+            self._tell(f"{len(fitting)} pages are served here, and the first is asked: {urls}")
+        return PageClient(fitting[0].url, fitting[0].credential())
+
+    def _tell(self, text: str) -> None:
+        if text not in self._said:
+            self._said.add(text)
+            self._say(text)
+
+
+def best(entries: Sequence[PageEntry], cluster: str, port: int) -> Sequence[PageEntry]:
+    """Those of the named cluster, of these those of the configured port, where there are any."""
+    of_cluster = [entry for entry in entries if cluster and entry.cluster == cluster]
+    left = of_cluster or entries
+    of_port = [e for e in left if port and port in (e.wanted_port, urlsplit(e.url).port)]
+    return of_port or left
