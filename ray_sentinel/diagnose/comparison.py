@@ -9,22 +9,33 @@ from ray_sentinel.diagnose import stats
 from ray_sentinel.diagnose.case import Case
 from ray_sentinel.diagnose.common_steps import at_common_steps, inside, not_finite
 from ray_sentinel.diagnose.delta import Delta, apart, delta_of, paired
+from ray_sentinel.diagnose.detect import sockets
+from ray_sentinel.diagnose.jobcheck import check_job
 from ray_sentinel.diagnose.logs import LogFacts
+from ray_sentinel.diagnose.panel import listed
 from ray_sentinel.diagnose.series import Floats
+from ray_sentinel.diagnose.sweep import SWEEP, Measure, Standing, standing
 
+USUAL_WAVES = 2
+"""In which a job makes communicators: at its start and when training begins."""
 THREADS = 5.0
 """Runnable threads more on every host that are a leak, not chance."""
-_METRICS = (
-    ("train.throughput", "throughput"), ("train.step_time", "step time"),
-    ("rdma.retx", "RDMA retransmits"), ("rdma.ack_timeout", "RDMA ACK timeouts"),
-    ("host.procs_running", "runnable threads"), ("host.context_switches", "context switches"),
-    ("tcp.retx", "TCP retransmits"), ("io.full", "I/O pressure"), ("mem.used", "host memory"),
-    ("gpu.temp", "GPU temperature"), ("gpu.clock", "GPU core clock"), ("gpu.power", "GPU power"),
-    ("train.loss", "loss"), ("train.grad_norm", "gradient norm"),
-)  # fmt: skip
 _CURVES = frozenset({"train.loss", "train.grad_norm"})
 """Functions of the step: compared step by step, not by the time that was spent there."""
 _PACE = frozenset({"throughput", "step time"})
+SINGLE_REPLICA = "enable_single_replica_ckpt_restoring"
+"""MaxText's option to read a checkpoint on one replica and to broadcast it to the others."""
+_ORDER = ("rdma", "nic", "cpu", "thermal", "storage", "hardware", "training", "tcp", "memory")
+"""Domains by how directly they slow every step."""
+_LEAK_TRACE = (
+    "MaxText checkpointing.py, load_state_if_possible: restores from one replica",
+    "Orbax SingleReplicaArrayHandler.deserialize",
+    "Orbax multislice.broadcast_one_replica_to_all, _merge_globalized_replicas: sums over the "
+    "replicas under jax.jit",
+    "XLA compiles the sum to an all-reduce over a clique of GPUs that training does not use",
+    "NCCL or RCCL make communicators for it, which XLA's cache keeps, and their threads poll on",
+)
+"""Where the threads of a restore from a single replica come from, outermost first."""
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,13 +57,21 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     steps: tuple[float, float] | None
     deltas: tuple[Delta, ...]
     root_cause: str
+    culprits: tuple[str, ...] = ()
+    """Hosts and ports of the second job that the root lies in."""
+    standing: tuple[str, ...] = ()
+    """Who stands out, in each measure, in a sentence."""
+    source_trace: tuple[str, ...] = ()
+    """The places in the source that the root comes from, where they are known."""
     notes: tuple[str, ...] = ()
 
 
 def compare(first: Side, second: Side) -> Comparison:
     """What differs between two jobs, over the steps that both did."""
     steps = overlap(first, second)
-    deltas = _deltas(first, second, steps) if steps is not None else ()
+    standing = _standing(first, second, steps) if steps is not None else ()
+    deltas = _deltas(first, second, steps, standing) if steps is not None else ()
+    root = _root_cause(first, second, deltas, standing)
     notes = list(_notes(first, second))
     notes += _not_finite(first, second, steps) if steps is not None else ()
     if steps is None:
@@ -63,7 +82,10 @@ def compare(first: Side, second: Side) -> Comparison:
         config=config_difference(first.logs, second.logs),
         steps=steps,
         deltas=deltas,
-        root_cause=_root_cause(first, second, deltas),
+        root_cause=root.text,
+        culprits=root.culprits,
+        standing=tuple(one.text for one in standing),
+        source_trace=root.trace,
         notes=tuple(notes),
     )
 
@@ -95,26 +117,55 @@ def overlap(first: Side, second: Side) -> tuple[float, float] | None:
     return (low, high) if high > low else None
 
 
-def _deltas(first: Side, second: Side, steps: tuple[float, float]) -> tuple[Delta, ...]:
+def _standing(first: Side, second: Side, steps: tuple[float, float]) -> tuple[Standing, ...]:
+    """Who of the second job stands out, the most direct cause first."""
+    if first.case is None or second.case is None:
+        return ()
+    found = [standing(first.case, second.case, steps, measure) for measure in SWEEP]
+    known = [one for one in found if one is not None]
+    return tuple(sorted(known, key=lambda one: _ORDER.index(one.measure.domain)))
+
+
+def _deltas(
+    first: Side, second: Side, steps: tuple[float, float], out: tuple[Standing, ...]
+) -> tuple[Delta, ...]:
     if first.case is None or second.case is None:
         return _logged(first, second, steps)
+    stands = {one.measure.key: one for one in out}
     found = []
-    for key, title in _METRICS:
-        if key in _CURVES:
-            one, other = at_common_steps(first.case, second.case, key, steps)
-        else:
-            one, other = _levels(first.case, key, steps), _levels(second.case, key, steps)
-        if one.size and other.size:
-            panel = second.case.view.panel(key)
-            if key == "train.throughput" and panel.metric != first.case.view.panel(key).metric:
-                # Tokens or FLOPs, of a device or of all: each writer counts something else.
-                continue
-            unit = panel.quantity.unit + ("/s" if panel.quantity.kind == "counter" else "")
-            error = paired(one, other) if key in _CURVES else apart(one, other)
-            found.append(delta_of(panel.metric, title, unit, one, other, error))
+    for measure in SWEEP:
+        delta = _delta(first.case, second.case, measure, steps)
+        if delta is None:
+            continue
+        if (one := stands.get(measure.key)) is not None:
+            hosts = "all hosts" if one.everywhere else listed(one.hosts, 4)
+            delta = msgspec.structs.replace(delta, significant=True, hosts=hosts)
+        cause = measure.cause if delta.significant else ""
+        found.append(msgspec.structs.replace(delta, cause=cause))
     if not any(delta.title in _PACE for delta in found):
         found = [*(_logged(first, second, steps) or _paced(first.case, second.case, steps)), *found]
     return tuple(found)
+
+
+def _delta(first: Case, second: Case, measure: Measure, steps: tuple[float, float]) -> Delta | None:
+    """One row of the table; None where it cannot be compared."""
+    key = measure.key
+    panel = second.view.panel(key)
+    if key == "train.throughput" and panel.metric != first.view.panel(key).metric:
+        # Tokens or FLOPs, of a device or of all: each writer counts something else.
+        return None
+    if key in _CURVES:
+        one, other = at_common_steps(first, second, key, steps)
+    else:
+        one, other = _levels(first, measure, steps), _levels(second, measure, steps)
+    if not one.size or not other.size:
+        return None
+    counter = panel.quantity.kind == "counter" and not measure.total
+    unit = panel.quantity.unit + ("/s" if counter else "")
+    if measure.total:
+        return delta_of(panel.metric, measure.title, unit, one, other, float(abs(one[0]) ** 0.5))
+    error = paired(one, other) if key in _CURVES else apart(one, other)
+    return delta_of(panel.metric, measure.title, unit, one, other, error)
 
 
 def _paced(first: Case, second: Case, steps: tuple[float, float]) -> tuple[Delta, ...]:
@@ -129,13 +180,17 @@ def _paced(first: Case, second: Case, steps: tuple[float, float]) -> tuple[Delta
     return (delta_of(metric, "step time", "s", one, other),) if one.size and other.size else ()
 
 
-def _levels(case: Case, key: str, steps: tuple[float, float]) -> Floats:
-    """The mean over hosts and devices in each steady cell of the common steps (N,)."""
-    panel = case.view.panel(key)
+def _levels(case: Case, measure: Measure, steps: tuple[float, float]) -> Floats:
+    """The mean over hosts and devices in each steady cell of the common steps (N,); of what is
+    counted as a whole, the sum alone (1,)."""
+    panel = case.view.panel(measure.key)
     if panel.empty:
         return np.empty(0)
+    cells = inside(case, steps)
+    if measure.total:
+        return np.array([np.nansum(panel.increases()[:, cells])])
     values = panel.rates() if panel.quantity.kind == "counter" else panel.values
-    level = stats.mean(values[:, inside(case, steps)], axis=0)
+    level = stats.mean(values[:, cells], axis=0)
     return np.asarray(level[np.isfinite(level)])
 
 
@@ -169,6 +224,10 @@ def thread_leak(first: Side, second: Side) -> float:
 def _notes(first: Side, second: Side) -> list[str]:
     notes = []
     for side in (first, second):
+        if side.logs.failure or side.logs.ended:
+            notes.append(f"{side.title}: by its log {_ended(side.logs)}")
+        if side.case is not None and (check := check_job(side.case)):
+            notes.append(f"{side.title}: {check}")
         if side.case is None:
             notes.append(f"{side.title} has no series; it is compared by its logs")
         else:
@@ -176,42 +235,109 @@ def _notes(first: Side, second: Side) -> list[str]:
         notes += side.notes
         if side.logs.restored_step is not None:
             notes.append(f"{side.title} restored from step {side.logs.restored_step:.0f}")
-    one, other = (max(s.logs.init_waves.values(), default=0) for s in (first, second))
+    one, other = _waves(first), _waves(second)
     if one and other and one != other:
         notes.append(f"communicators were made in {one} waves there, {other} here")
+    for what in sorted(first.logs.worker_lines.keys() | second.logs.worker_lines.keys()):
+        counts = [side.logs.worker_lines.get(what, 0) for side in (first, second)]
+        if counts[0] != counts[1]:
+            notes.append(f"workers' logs: {what} {counts[0]} times there, {counts[1]} here")
     if first.logs.modules and second.logs.modules and first.logs.modules != second.logs.modules:
         notes.append(f"XLA compiled {first.logs.modules} modules there, {second.logs.modules} here")
     return notes
 
 
+def _ended(logs: LogFacts) -> str:
+    """What triage makes of a job."""
+    if logs.failure:
+        return f"{logs.failure}: compare only what lies before it"
+    return {"completed": "it was completed", "running": "it runs", "stopped": "it was stopped"}.get(
+        logs.ended, "it cannot be told how it ended"
+    )
+
+
 def _not_finite(first: Side, second: Side, steps: tuple[float, float]) -> list[str]:
     notes = []
     for side in (first, second):
-        for key, title in _METRICS:
-            if key in _CURVES and side.case is not None:
-                said = not_finite(side.case, key, title, steps)
+        for measure in SWEEP:
+            if measure.key in _CURVES and side.case is not None:
+                said = not_finite(side.case, measure.key, measure.title, steps)
                 notes += [f"{side.title}: {said}"] if said else []
     return notes
 
 
-def _root_cause(first: Side, second: Side, deltas: tuple[Delta, ...]) -> str:
+def _waves(side: Side) -> int:
+    return max(side.logs.init_waves.values(), default=0)
+
+
+class Root(msgspec.Struct, frozen=True):
+    """What a difference in speed comes from."""
+
+    text: str
+    culprits: tuple[str, ...] = ()
+    trace: tuple[str, ...] = ()
+
+
+def _root_cause(
+    first: Side, second: Side, deltas: tuple[Delta, ...], out: tuple[Standing, ...]
+) -> Root:
     changed = {delta.title: delta for delta in deltas if delta.significant}
     pace = changed.get("step time") or changed.get("throughput")
     if not deltas:
-        return "Nothing comparable was measured."
+        return Root("Nothing comparable was measured.")
     if not any(delta.title in _PACE for delta in deltas):
-        return "How fast the jobs were was not measured in both of them."
+        return Root("How fast the jobs were was not measured in both of them.")
     if pace is None:
-        return "No significant difference in speed."
+        return Root("No significant difference in speed.")
     text = f"{pace.title} differs by {pace.change}"
     leak = thread_leak(first, second)
-    if (rdma := changed.get("RDMA retransmits")) and rdma.second > rdma.first:
-        return f"{text}; RDMA retransmits are the difference that slows collectives."
+    if leak >= THREADS and _restored_alone(first, second):
+        return Root(
+            f"{text}; every host has {leak:.0f} runnable threads more since {second.title} "
+            "restored from a single replica: communicators of that restore were never destroyed, "
+            "and their threads poll on.",
+            trace=_LEAK_TRACE,
+        )
+    if (direct := _direct(second, out)) is not None:
+        names = tuple(dict.fromkeys(row.title for row in direct.rows))
+        return Root(
+            f"{text}; {direct.text}: {direct.measure.cause}.",
+            culprits=() if direct.everywhere else names,
+        )
     if leak >= THREADS:
-        return (
+        return Root(
             f"{text}; every host has {leak:.0f} runnable threads more, which points to the "
             "software: threads that communicators left behind, or other load on all hosts."
         )
     if differing := config_difference(first.logs, second.logs):
-        return f"{text}; the configurations differ ({', '.join(list(differing)[:4])})."
-    return f"{text}; no source of contention explains it."
+        return Root(f"{text}; the configurations differ ({', '.join(list(differing)[:4])}).")
+    return Root(f"{text}; no source of contention explains it.")
+
+
+def _direct(second: Side, out: tuple[Standing, ...]) -> Standing | None:
+    """What stands out and can slow every step, the most direct first."""
+    tcp = second.case is not None and sockets.carry(second.case)
+    for one in out:
+        domain = one.measure.domain
+        if domain in {"tcp", "nic"} and not tcp:
+            continue  # RDMA carries the collectives
+        if domain == "memory" or (domain == "cpu" and one.everywhere):
+            continue  # memory slows nothing by itself; threads on all hosts are judged apart
+        if one.measure.key == "gpu.temp":
+            continue  # heat that holds no clock down slows nothing
+        return one
+    return None
+
+
+def _restored_alone(first: Side, second: Side) -> bool:
+    """The second job restored from a single replica, and the first did not: by their settings and
+    restores, and by the waves of communicators where both tell them."""
+
+    def restored(side: Side) -> bool:
+        settings = {**side.logs.config, **side.logs.arguments}
+        on = settings.get(SINGLE_REPLICA, "").strip("'\"").lower() in {"true", "1", "yes"}
+        return on and (side.logs.restored_step is not None or _waves(side) > USUAL_WAVES)
+
+    one, other = _waves(first), _waves(second)
+    agree = not (one and other) or other > one
+    return restored(second) and not restored(first) and agree

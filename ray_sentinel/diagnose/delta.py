@@ -25,6 +25,10 @@ class Delta(msgspec.Struct, frozen=True, kw_only=True):
     relative: float | None
     """Of the first's level; None where that is zero: there is no share of nothing."""
     significant: bool
+    hosts: str = ""
+    """Which hosts of the second job stand out in it, for people; empty where none does."""
+    cause: str = ""
+    """What such a difference points to; empty where it may be chance."""
 
     @property
     def change(self) -> str:

@@ -218,6 +218,8 @@ def take_stock(case: Case) -> Inventory:
     if gaps:
         lost = sum(right - left + view.step for left, right in gaps)
         warnings.append(f"{len(gaps)} gap(s) without any sample, {lost:.0f} s together")
+    if said := trust.unseen(len(case.hosts), case.logs.arguments):
+        warnings.append(said)
     if len(case.hosts) == 1:
         warnings.append("one host only: it cannot be compared with others")
     return Inventory(

@@ -63,6 +63,8 @@ class LogFacts(msgspec.Struct, frozen=True, kw_only=True):
     restored_step: float | None = None
     init_waves: dict[str, int] = {}
     """Host → waves of communicator initialisation."""
+    worker_lines: dict[str, int] = {}
+    """What the workers' logs say again and again → how often, over all workers."""
     recompilations: int = 0
     modules: int | None = None
     """Modules that XLA dumped."""

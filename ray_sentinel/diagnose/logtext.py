@@ -229,6 +229,26 @@ def init_waves(lines: Iterable[str], year: int = 1970) -> int:
     return waves
 
 
+_WORKER_LINES = (
+    (re.compile(r"\b[NR]CCL WARN (?!MSCCL)"), "NCCL warnings"),
+    (_COMPILED, "XLA compilations"),
+    (_RESTORE, "restores by broadcast from one replica"),
+    (re.compile(r"Traceback \(most recent call last\)"), "tracebacks"),
+    (re.compile(r"[Tt]imed? ?out\b"), "time-outs"),
+    (re.compile(r"\bOut of memory|OutOfMemory|RESOURCE_EXHAUSTED"), "failed allocations"),
+)
+
+
+def count_lines(lines: Iterable[str]) -> dict[str, int]:
+    """How often a worker's log says what is worth comparing between jobs."""
+    found: dict[str, int] = {}
+    for line in lines:
+        for pattern, what in _WORKER_LINES:
+            if pattern.search(line):
+                found[what] = found.get(what, 0) + 1
+    return found
+
+
 def worker_facts(name: str, lines: Iterable[str]) -> list[Fact]:
     """Lines of a worker's log that bear on the series: restores by broadcast, NCCL warnings."""
     found: list[Fact] = []

@@ -7,6 +7,8 @@ measurements never do; a GPU at work never holds the same wattage for minutes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from ray_sentinel.diagnose import stats
@@ -17,12 +19,19 @@ from ray_sentinel.diagnose.view import View
 
 GHOST_SECONDS = 300.0
 """An exporter's cycle time that stands still for so long is repeated, not measured."""
+_EXPORTER = "the exporter's log of a node (metrics_exporter/HOST.log, or logs/HOST/)"
 _EXPECTED = (
-    ("gpu.power", "GPU power", "hangs cannot be told from work"),
-    ("gpu.util", "GPU utilisation", "busy-waiting cannot be told from idling"),
-    ("train.step", "training steps", "stalls are found from power alone"),
-    ("rdma.retx", "RDMA counters", "the network cannot be cleared or blamed"),
-)
+    ("gpu.power", "GPU power", "hangs cannot be told from work", _EXPORTER),
+    ("gpu.util", "GPU utilisation", "busy-waiting cannot be told from idling",
+     f"Ray's own logs (ray_logs/HOST/dashboard_agent.log), else {_EXPORTER}"),
+    ("gpu.temp", "GPU temperature", "heat is not seen", _EXPORTER),
+    ("train.step", "training steps", "stalls are found from power alone",
+     f"whether event files are written, and {_EXPORTER}"),
+    ("rdma.retx", "RDMA counters", "the network cannot be cleared or blamed", _EXPORTER),
+    ("host.procs_running", "host series", "contention is not seen", _EXPORTER),
+    ("mem.used", "Ray's series", "memory on the hosts may not be seen",
+     "Ray's own logs (ray_logs/HOST/gcs_server.out, raylet.out)"),
+)  # fmt: skip
 
 
 def ghosts(view: View) -> dict[str, Bools]:
@@ -100,12 +109,27 @@ def groups(families: frozenset[str]) -> tuple[dict[str, int], tuple[str, ...]]:
 
 
 def missing(view: View) -> list[str]:
-    """Families that are not there, each with what cannot be said without it."""
+    """Families that are not there, each with what cannot be said without it, and the log that may
+    tell why."""
+    alike = {"mem.used": ("mem.available", "mem.cgroup_used")}
     return [
-        f"no {title} ({QUANTITIES[key].names[0].metric}): {lost}"
-        for key, title, lost in _EXPECTED
-        if view.raw(key).empty
+        f"no {title} ({QUANTITIES[key].names[0].metric}): {lost}; see {log}"
+        for key, title, lost, log in _EXPECTED
+        if all(view.raw(name).empty for name in (key, *alike.get(key, ())))
     ]
+
+
+def unseen(hosts: int, arguments: Mapping[str, str]) -> str:
+    """What is to be said where fewer hosts were scraped than the job had; empty where all were."""
+    text = arguments.get("NNODES", "") or arguments.get("SLURM_NNODES", "")
+    if not text.isdecimal() or int(text) == hosts:
+        return ""
+    if int(text) < hosts:
+        return f"NNODES is {text} and {hosts} hosts have series: some are not this job's"
+    return (
+        f"only {hosts} of {text} nodes (NNODES) have series: nothing is known of the others; "
+        "Prometheus's log (prometheus/prometheus.log) tells why a target was not scraped"
+    )
 
 
 def gaps(known: Bools, view: View) -> tuple[tuple[float, float], ...]:

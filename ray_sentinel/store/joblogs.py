@@ -10,6 +10,7 @@ from pathlib import Path
 from ray_sentinel.diagnose.logs import LogFacts
 from ray_sentinel.diagnose.logtext import (
     MainLog,
+    count_lines,
     exporter_facts,
     init_waves,
     merged,
@@ -38,7 +39,7 @@ def read_logs(folder: Path | None) -> LogFacts:
         gathered = MainLog(main.name, _year(main))
         gathered.feed(read_ends(main))
         facts = gathered.as_facts()
-    waves, more = _workers(folder)
+    waves, counted, more = _workers(folder)
     for file in sorted((folder / "metrics_exporter").glob("*.log")):
         more += exporter_facts(file.name, file.stem, read_ends(file))
     for file in (folder / "prometheus" / "prometheus.log", folder / "prometheus.log"):
@@ -47,6 +48,7 @@ def read_logs(folder: Path | None) -> LogFacts:
     return merged(
         facts,
         init_waves=waves,
+        worker_lines=counted,
         facts=(*facts.facts, *more),
         modules=_modules(folder),
         totals=(*facts.totals, *saved_totals(folder)),
@@ -90,17 +92,25 @@ def _lines(data: bytes) -> Iterator[str]:
             yield line.decode("utf-8", "replace")
 
 
-def _workers(folder: Path) -> tuple[dict[str, int], list[Fact]]:
+def _workers(folder: Path) -> tuple[dict[str, int], dict[str, int], list[Fact]]:
     waves: dict[str, int] = {}
+    counted: dict[str, int] = {}
     facts: list[Fact] = []
     files = sorted((folder / "ray_logs").glob("*/worker-*.out"))[:MAX_WORKERS]
     for file in files:
         host = file.parent.name
-        count = init_waves(read_ends(file, WORKER_BYTES, 0), _year(file))
-        waves[host] = max(waves.get(host, 0), count)
+        lines = list(read_ends(file, WORKER_BYTES, 0))
+        waves[host] = max(waves.get(host, 0), init_waves(lines, _year(file)))
         if len(facts) < 20:
-            facts += worker_facts(f"{host}/{file.name}", read_ends(file, WORKER_BYTES, 0))
-    return {host: count for host, count in waves.items() if count}, facts
+            facts += worker_facts(f"{host}/{file.name}", lines)
+        for what, count in count_lines([*lines, *_errors(file)]).items():
+            counted[what] = counted.get(what, 0) + count
+    return {host: count for host, count in waves.items() if count}, counted, facts
+
+
+def _errors(file: Path) -> Iterator[str]:
+    """What the same worker wrote to its standard error."""
+    return read_ends(file.with_suffix(".err"), WORKER_BYTES, 0)
 
 
 def _modules(folder: Path) -> int | None:

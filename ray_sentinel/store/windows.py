@@ -11,6 +11,7 @@ from ray_sentinel.errors import InputError, UsageError
 
 LAST_STEP_LEAD = 1800.0
 """Seconds before the last step that ``last-step`` and ``crash`` begin."""
+_STEP = re.compile(r"^step-(\d{1,12})$")
 _LAST = re.compile(r"^last-(\d+)([smhd])$")
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -18,8 +19,9 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 def parse_window(text: str, source: TimeSeries) -> tuple[float, float]:
     """``START..END``, a single moment, ``last-30m``, ``last-step`` or ``crash`` as Unix seconds.
 
-    ``last-step`` begins half an hour before the last step done. Raises UsageError where it is none
-    of these, InputError where the source has no data.
+    START and END may be ``step-N``: when that step was done. ``last-step`` begins half an hour
+    before the last step done. Raises UsageError where it is none of these, InputError where the
+    source has no data, or does not reach the step.
     """
     span = source.span()
     if span is None:
@@ -33,13 +35,35 @@ def parse_window(text: str, source: TimeSeries) -> tuple[float, float]:
     if text == "last-step":
         return max(span[0], last_step(source, span) - LAST_STEP_LEAD), span[1]
     start, dots, end = text.partition("..")
-    first = parse_time(start) if start else span[0]
+    first = _edge(start, source, span) if start else span[0]
     if not dots:
         return first, first
-    last_time = parse_time(end) if end else span[1]
+    last_time = _edge(end, source, span) if end else span[1]
     if last_time <= first:
         raise UsageError(f"--window {text}: the end is not after the start")
     return first, last_time
+
+
+def _edge(text: str, source: TimeSeries, span: tuple[float, float]) -> float:
+    """A time, or when a step was done."""
+    step = _STEP.match(text.strip())
+    return parse_time(text) if step is None else _when_done(int(step[1]), source, span)
+
+
+def _when_done(step: int, source: TimeSeries, span: tuple[float, float]) -> float:
+    cell = max((span[1] - span[0]) / 2000.0, 10.0)
+    reached = []
+    for name in ("tb_step", "train_step", "tb_global_step"):
+        if name not in source.families():
+            continue
+        grid = source.query_range(Selector(name), span[0], span[1], cell, "max")
+        for row in grid.values:
+            done = [float(at) for at, value in zip(grid.times, row, strict=True) if value >= step]
+            reached += done[:1]
+        if reached:
+            return min(reached)
+        raise InputError(f"{source.title} does not reach step {step}")
+    raise InputError(f"{source.title} holds no step series: give --window START..END")
 
 
 def parse_time(text: str) -> float:

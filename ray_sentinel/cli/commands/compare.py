@@ -33,6 +33,9 @@ from ray_sentinel.store.open import open_source
 HELP = "compare jobs over the steps that they have in common"
 
 
+_COLUMNS = ("Metric", "Job A", "Job B", "Delta", "Hosts that stand out", "Likely cause")
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's arguments."""
     parser.add_argument("jobs", nargs="+", metavar="JOB", help="folder, URL or history file")
@@ -110,7 +113,8 @@ def markdown(one: Comparison) -> str:
     steps = f"{one.steps[0]:.0f} to {one.steps[1]:.0f}" if one.steps else "none"
     rows = [
         (delta.title, f"{delta.first:,.4g} {delta.unit}", f"{delta.second:,.4g} {delta.unit}",
-         delta.change, "significant" if delta.significant else "within noise")
+         delta.change if delta.significant else f"{delta.change} (within noise)",
+         delta.hosts or "-", delta.cause or "-")
         for delta in one.deltas
     ]  # fmt: skip
     config = [(name, first, second) for name, (first, second) in one.config.items()]
@@ -120,9 +124,15 @@ def markdown(one: Comparison) -> str:
         "\n".join(table(("Parameter", "Job A", "Job B"), config)) if config else "None known.",
         f"### Overlapping step range: {steps}",
         "### Metric comparison (steady-state averages over overlapping steps)",
-        "\n".join(table(("Metric", "Job A", "Job B", "Delta", "Significance"), rows)) or "None.",
+        "\n".join(table(_COLUMNS, rows)) or "None.",
         "### Root cause",
         one.root_cause,
-        *(f"- {note}" for note in one.notes),
     ]
+    if one.standing:
+        parts += ["### Who stands out", "\n".join(f"- {text}" for text in one.standing)]
+    if one.source_trace:
+        trace = [f"{number}. {place}" for number, place in enumerate(one.source_trace, 1)]
+        parts += ["### Source code trace", "\n".join(trace)]
+    if one.notes:
+        parts.append("\n".join(f"- {note}" for note in one.notes))
     return "\n\n".join(parts)

@@ -51,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--window",
         metavar="WINDOW",
-        help="START..END (Unix seconds or ISO 8601), last-step, last-30m, or crash",
+        help="START..END (Unix seconds, ISO 8601, or step-N), last-step, last-30m, or crash",
     )
     parser.add_argument(
         "--run", metavar="NAME", default="", help="which of several runs of event files to take"

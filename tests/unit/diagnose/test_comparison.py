@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 import numpy as np
 import pytest
@@ -186,3 +188,94 @@ def test_what_could_not_be_read_of_a_job_is_said() -> None:
     case = Case(View(source, 1e9, 1e9 + 60), LogFacts())
     damaged = Side(title="b", case=case, logs=LogFacts())
     assert "b: one file is damaged" in compare(side(1), damaged).notes
+
+
+def played(change: Callable[[World], None] = lambda _: None, **logs: object) -> Side:
+    world = World(seed=1, hosts=4, gpus=2)
+    world.step_seconds = 8.0
+    change(world)
+    world.play()
+    case = case_of(world)
+    case.logs = LogFacts(**logs)  # type: ignore[arg-type]
+    return Side(title="job", case=case, logs=case.logs)
+
+
+def slow(world: World) -> None:
+    world.slowdown *= 1.25
+
+
+def test_one_host_with_other_load_is_named() -> None:
+    def loaded(world: World) -> None:
+        slow(world)
+        world.gauges["hw_procs_running"][2] += 180.0
+
+    found = compare(played(), played(loaded))
+    assert found.culprits == ("node003",)
+    assert "node003 has 179 more runnable threads" in found.root_cause
+    assert "node003" in markdown(found)
+
+
+def test_the_port_that_loses_packets_is_named() -> None:
+    def lossy(world: World) -> None:
+        slow(world)
+        world.rdma["hw_rdma_tx_retx_pkts_total"][1, 3] += 400.0
+        world.gauges["hw_procs_running"][0] += 40.0
+
+    assert compare(played(), played(lossy)).culprits == ("node002:rdma3/1",)
+
+
+def test_tcp_is_no_cause_where_rdma_carries_the_collectives() -> None:
+    def storm(world: World) -> None:
+        slow(world)
+        world.rates["hw_tcp_retransmits_total"][1] += 3000.0
+
+    found = compare(played(), played(storm))
+    assert found.culprits == ()
+    assert "no source of contention explains it" in found.root_cause
+    assert any("TCP retransmits" in text for text in found.standing)
+
+
+def test_heat_that_holds_a_clock_down() -> None:
+    def hot(world: World) -> None:
+        slow(world)
+        world.temp_extra[3, 1] += 25.0
+        world.clock_factor[3, 1] *= 0.75
+
+    assert compare(played(), played(hot)).culprits == ("node004:gpu1",)
+
+
+FLAG = {"enable_single_replica_ckpt_restoring": "true"}
+
+
+@pytest.mark.parametrize(
+    ("waves", "restored", "found"),
+    [(3, 200.0, True), (2, 200.0, False), (3, None, True), (2, None, False)],
+)
+def test_a_leak_of_a_restore_is_the_root_where_setting_and_waves_agree(
+    waves: int, restored: float | None, found: bool
+) -> None:
+    def threads(world: World) -> None:
+        world.slowdown *= 1.05
+        world.gauges["hw_procs_running"] += 17.0
+
+    fresh = played(config=FLAG, init_waves={"node001": 2})
+    again = played(threads, config=FLAG, init_waves={"node001": waves}, restored_step=restored)
+    answer = compare(fresh, again)
+    assert ("single replica" in answer.root_cause) is found
+    assert bool(answer.source_trace) is found
+    assert ("Source code trace" in markdown(answer)) is found
+
+
+def test_each_job_is_held_against_its_own_log() -> None:
+    wrong = played(steps=tuple(LoggedStep(step=n) for n in range(90_000, 90_050)))
+    failed = played(failure="oom-host", ended="failed")
+    notes = " ".join(compare(wrong, failed).notes)
+    assert "wrong job" in notes
+    assert "oom-host" in notes
+
+
+def test_what_the_workers_say_more_often_is_told() -> None:
+    found = compare(played(worker_lines={"XLA compilations": 2}),
+                    played(worker_lines={"XLA compilations": 9, "NCCL warnings": 1}))  # fmt: skip
+    assert "workers' logs: XLA compilations 2 times there, 9 here" in found.notes
+    assert "workers' logs: NCCL warnings 0 times there, 1 here" in found.notes

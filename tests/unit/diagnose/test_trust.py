@@ -69,6 +69,16 @@ def test_synthetic_fill_is_left_out() -> None:
     assert np.isfinite(panel.values[0, :60]).all()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [({"NNODES": "6"}, "only 4 of 6 nodes"), ({"NNODES": "4"}, ""), ({}, ""),
+     ({"NNODES": "2"}, "some are not this job's")],
+)  # fmt: skip
+def test_nodes_without_series_are_told(arguments: dict[str, str], said: str) -> None:
+    assert said in trust.unseen(4, arguments)
+    assert bool(trust.unseen(4, arguments)) is bool(said)
+
+
 def test_missing_families_say_what_is_lost() -> None:
     source = MemorySource("steps")
     times = 1e9 + 10.0 * np.arange(100)

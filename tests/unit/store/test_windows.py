@@ -27,6 +27,8 @@ def source() -> MemorySource:
         ("last-30m", (9190.0, 10990.0)),
         ("last-10h", (1000.0, 10990.0)),
         ("last-step", (7000.0 - 1800.0, 10990.0)),
+        ("step-100..step-300", (2000.0, 4000.0)),
+        ("step-100..", (2000.0, 10990.0)),
         ("1970-01-01T00:33:20..1970-01-01T00:50:00Z", (2000.0, 3000.0)),
     ],
 )
@@ -38,6 +40,11 @@ def test_windows(text: str, window: tuple[float, float]) -> None:
 def test_what_is_no_window_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_window(text, source())
+
+
+def test_a_step_that_was_never_done_is_said() -> None:
+    with pytest.raises(InputError, match="does not reach step 900"):
+        parse_window("step-100..step-900", source())
 
 
 def test_times() -> None:
