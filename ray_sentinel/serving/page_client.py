@@ -8,13 +8,15 @@ import time
 from collections.abc import Mapping
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from ray_sentinel.errors import UnreachableError, UsageError
 from ray_sentinel.serving.access import PROOF_HEADER, REALM, PageCredential, SignedRequest
 from ray_sentinel.serving.client import MOST_BYTES, RefusedError, address, exchange
-from ray_sentinel.serving.page_file import pages
+
+if TYPE_CHECKING:
+    from ray_sentinel.serving.page_file import PageEntry
 
 TOKEN_VARIABLE = "RAY_SENTINEL_TOKEN"
 TOKEN_FILE_VARIABLE = "RAY_SENTINEL_TOKEN_FILE"
@@ -97,7 +99,7 @@ class PageClient:
 
 
 def split_link(link: str) -> tuple[str, str]:
-    """A page's URL without its token, and the token; empty where it has none.
+    """A page's URL without a query, and the token in that; empty where it has none.
 
     Raises UsageError for what is no URL, without saying the token.
     """
@@ -106,8 +108,7 @@ def split_link(link: str) -> tuple[str, str]:
     parts = urlsplit(link)
     fields = parse_qsl(parts.query, keep_blank_values=True)
     token = next((value for name, value in fields if name == "token"), "")
-    rest = urlencode([field for field in fields if field[0] != "token"])
-    root = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, rest, ""))
+    root = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
     return root.rstrip("/"), token
 
 
@@ -164,7 +165,7 @@ def page_client(
         return PageClient(root, credential, proxy=proxy)
     if token:
         return PageClient(root, PageCredential.of_token(token, "what is given"), proxy=proxy)
-    entries, problems = pages()
+    entries, problems = _pages_here()
     for entry in entries:
         if entry.address == _dialled(root):
             return PageClient(entry.url, entry.credential())
@@ -174,6 +175,14 @@ def page_client(
     raise NoTokenError(
         "; ".join([f"{root} is not asked without a token: {HOW_TO_GET_IN}", *problems])
     )
+
+
+def _pages_here() -> tuple[list[PageEntry], list[str]]:
+    try:
+        from ray_sentinel.serving.page_file import pages
+    except ImportError:
+        return [], []  # a system without locks of files: no coordinator runs there
+    return pages()
 
 
 def _dialled(root: str) -> str:
