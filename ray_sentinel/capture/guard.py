@@ -9,6 +9,7 @@ a training process, and it goes through a pidfd, so never to a later process wit
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import signal
@@ -17,6 +18,7 @@ import time
 
 import msgspec
 
+from ray_sentinel import signals
 from ray_sentinel.capture.guarded import Watched
 from ray_sentinel.capture.states import (
     STOPPED,
@@ -68,7 +70,7 @@ def trace(tracer: Tracer, process: ProcessId, deadline: float) -> Traced:
                 result = _run(tracer, process, deadline)
             finally:
                 # Also where the tracer has a fault of its own: the process must not stay stopped.
-                continued = _mend(process.pid, handle)
+                continued = _mend(process.pid, start, handle)
         result = msgspec.structs.replace(result, paused=watch.seconds, continued=continued)
         return _checked(result, process)
     finally:
@@ -130,7 +132,7 @@ def _handle(pid: int, start: int) -> int | None:
         raise
 
 
-def _mend(pid: int, handle: int) -> bool:
+def _mend(pid: int, start: int, handle: int) -> bool:
     """Wait until the process runs again; continue it if it stays stopped with no tracer."""
     continued = False
     end = time.monotonic() + SETTLE
@@ -143,20 +145,16 @@ def _mend(pid: int, handle: int) -> bool:
             now = time.monotonic()
             quiet_since = now if quiet_since is None else quiet_since
             if now - quiet_since > 0.05:
-                _continue(pid, handle)
+                _continue(pid, start, handle)
                 continued, quiet_since = True, None
         time.sleep(_LOOK * 5)
     return continued
 
 
-def _continue(pid: int, handle: int) -> None:
-    try:
-        if handle >= 0 and hasattr(signal, "pidfd_send_signal"):
-            signal.pidfd_send_signal(handle, signal.SIGCONT)
-        else:
-            os.kill(pid, signal.SIGCONT)
-    except (ProcessLookupError, PermissionError):
-        return  # it ended meanwhile, or is not ours to continue; its state is looked at again
+def _continue(pid: int, start: int, handle: int) -> None:
+    # Not ours to continue, perhaps; its state is looked at again.
+    with contextlib.suppress(PermissionError):
+        signals.send_through(handle, pid, start, signal.SIGCONT)
 
 
 class PauseWatch:

@@ -11,12 +11,19 @@ import contextlib
 import logging
 import os
 import signal
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
+from ray_sentinel import signals
+from ray_sentinel.bounded import Bounded
 from ray_sentinel.kernel_files import boot_id
-from ray_sentinel.progress.proc_stat import Stat, parse_stat
+from ray_sentinel.progress.proc_stat import Key, Stat, all_stats, parse_stat
+from ray_sentinel.progress.process_memory import read_file
 from ray_sentinel.whole_file import write_whole
 
 log = logging.getLogger(__name__)
@@ -24,6 +31,16 @@ log = logging.getLogger(__name__)
 FAMILY_VARIABLE = "RAY_SENTINEL_FAMILY"
 """Differs for each process that the runner starts. Children inherit it: a daemon that left session
 and parent behind is known by it."""
+
+PATIENCE = 0.5
+"""Seconds for reading the environments of orphans, side by side."""
+MOST_HANGING = 16
+"""Processes of which a reader may hang; beyond it no others are read."""
+SETTLED = 5.0
+"""Seconds after which a process has the environment that it will have."""
+_MOST_KNOWN = 4096
+_ROUNDS = 8
+"""Of looking for what was started while the others were ended."""
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -98,62 +115,139 @@ def group_of(pid: int, family: str = "") -> Group:
     return Group(pid, stat.start if stat is not None else 0, family)
 
 
-def members(group: Group) -> list[int]:
-    """The pids of the group, its session and its family that are there; the dead unreaped do not
-    count."""
-    return sorted({*_in_session(group), *_in_family(group)})
+def members(group: Group) -> list[Key]:
+    """What there is of the group, by pid: its session, all that descends from its leader, and all
+    of its family that was left behind; the dead unreaped do not count.
+
+    A collector's process is the subreaper of what it starts: while it lives, all of that descends
+    from it, daemons too, and nobody's memory is looked at.
+    """
+    stats = all_stats()
+    leader = stats.get(group.pid)
+    mine = leader is not None and leader.start == group.start
+    found: set[Key] = set()
+    if mine or leader is None:
+        found |= {_key(s) for s in stats.values() if group.pid in (s.group, s.session)}
+    if mine:
+        found |= _below(group.pid, stats)
+    if group.family and (leader is None or not mine or leader.state in "ZX"):
+        for orphan in _orphans(group, stats):
+            found |= {orphan, *_below(orphan[0], stats)}
+    return sorted(key for key in found if stats[key[0]].state not in "ZX")
 
 
-def _in_family(group: Group) -> list[int]:
-    if not group.family:
-        return []
-    mark = f"{FAMILY_VARIABLE}={group.family}".encode()
-    found = []
-    for name in os.listdir("/proc"):
-        stat = _stat(int(name)) if name.isdigit() else None
-        # Descendants are younger. To read an environment takes the process's memory lock, which a
-        # thread of a training that hangs in the kernel may hold: none of those is asked.
-        if stat is None or stat.state in "ZX" or stat.start < group.start:
-            continue
-        try:
-            with open(f"/proc/{name}/environ", "rb") as file:
-                variables = file.read()
-        except OSError:
-            continue  # gone, or another user's and so not of this family
-        if mark in variables.split(b"\0"):
-            found.append(int(name))
+def _key(stat: Stat) -> Key:
+    return stat.pid, stat.start
+
+
+def _below(pid: int, stats: Mapping[int, Stat]) -> set[Key]:
+    """Children, their children and so on."""
+    children: dict[int, list[Stat]] = {}
+    for stat in stats.values():
+        children.setdefault(stat.parent, []).append(stat)
+    found: set[Key] = set()
+    waiting = [pid]
+    while waiting:
+        for stat in children.get(waiting.pop(), []):
+            if _key(stat) not in found:
+                found.add(_key(stat))
+                waiting.append(stat.pid)
     return found
 
 
-def _in_session(group: Group) -> list[int]:
-    leader = _stat(group.pid)
-    if leader is not None and leader.start != group.start:
-        return []  # the number is another's by now
-    try:
-        os.killpg(group.pid, 0)
-    except ProcessLookupError:
-        if leader is None:
-            return []
-    except PermissionError:
-        pass  # members that changed their user are members all the same
-    found = []
-    for name in os.listdir("/proc"):
-        stat = _stat(int(name)) if name.isdigit() else None
-        if stat is not None and group.pid in (stat.group, stat.session) and stat.state not in "ZX":
-            found.append(int(name))
-    return found
+def _orphans(group: Group, stats: Mapping[int, Stat]) -> list[Key]:
+    """Of the group's family, those whose ancestors have all ended.
+
+    They are children of a process above us by now. So may ranks be: their environments lie behind
+    a lock that a thread which hangs in the kernel may hold, and are read aside, each once.
+    """
+    adopters, pid = {1, os.getpid()}, os.getpid()
+    while (stat := stats.get(pid)) is not None and stat.parent not in adopters:
+        adopters.add(pid := stat.parent)
+    asked = [
+        _key(stat)
+        for stat in stats.values()
+        # What descends from it is younger. Ray's workers are titled by what they do.
+        if stat.parent in adopters
+        and stat.start >= group.start
+        and stat.state not in "ZX"
+        and not stat.command.startswith("ray::")
+    ]
+    return [key for key, family in _families.of(asked).items() if family == group.family]
+
+
+class _Families:
+    """Families of processes, by the environment that each was started with."""
+
+    def __init__(self) -> None:
+        self.reads: Bounded[Key, bytes] = Bounded(PATIENCE, MOST_HANGING)
+        self._known: dict[Key, str] = {}
+        self._first: dict[Key, float] = {}
+        """When a process was seen first: until it runs its program it has its parent's."""
+        self._lock = threading.Lock()
+
+    def of(self, keys: Iterable[Key]) -> dict[Key, str]:
+        """The family of each, empty for none; those that cannot be read are missing."""
+        with self._lock:
+            now, wanted = time.monotonic(), list(keys)
+            unknown = [key for key in wanted if key not in self._known]
+            found, _ = self.reads.run({key: partial(_environ, key[0]) for key in unknown})
+            for key, data in found.items():
+                family = _family(data)
+                if family or now - self._first.setdefault(key, now) > SETTLED:
+                    self._known[key] = family
+                    self._first.pop(key, None)
+            current = {key: _family(data) for key, data in found.items()}
+            for table in (self._known, self._first):
+                while len(table) > _MOST_KNOWN:
+                    del table[next(iter(table))]  # type: ignore[attr-defined]
+            return {key: current.get(key, self._known.get(key, "")) for key in wanted}
+
+
+_families = _Families()
+
+
+def _environ(pid: int) -> bytes:
+    return read_file("/proc", pid, "environ") or b""
+
+
+def _family(environ: bytes) -> str:
+    mark = FAMILY_VARIABLE.encode() + b"="
+    found = (item for item in environ.split(b"\0") if item.startswith(mark))
+    return next(found, b"")[len(mark) :].decode("utf-8", "replace")
 
 
 def remaining(record: Record) -> int:
     """How many of the record's processes are still there."""
-    return len({pid for group in (record.leader, *record.groups) for pid in members(group)})
+    return len({key for group in (record.leader, *record.groups) for key in members(group)})
 
 
 def kill(group: Group) -> None:
-    """SIGKILL the group and whatever else is in its session."""
-    for pid in members(group):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
+    """SIGKILL all ``members`` of the group; its leader last, for what it started is known by it."""
+    with contextlib.suppress(PermissionError):
+        # Stopped, it can start no more.
+        signals.send(group.pid, group.start, signal.SIGSTOP)
+    _kill_all(lambda: [key for key in members(group) if key[0] != group.pid])
+    with contextlib.suppress(PermissionError):
+        signals.send(group.pid, group.start, signal.SIGKILL)
+
+
+def kill_below(pid: int) -> None:
+    """SIGKILL all that descends from a process."""
+    _kill_all(lambda: _below(pid, all_stats()))
+
+
+def _kill_all(find: Callable[[], Iterable[Key]]) -> None:
+    """SIGKILL what is found, and what these have started meanwhile."""
+    seen: set[Key] = set()
+    for _ in range(_ROUNDS):
+        new = [key for key in find() if key not in seen]
+        for pid, start in new:
+            with contextlib.suppress(PermissionError):
+                signals.send(pid, start, signal.SIGKILL)
+        if not new:
+            return
+        seen.update(new)
 
 
 def _stat(pid: int) -> Stat | None:

@@ -96,11 +96,10 @@ class Worker:
 
     def kill(self) -> None:
         """SIGKILL the process and all that it started; ``gone`` tells when they have ended."""
-        # Before anybody reaps it: while it is there, even dead, nobody else has its number.
-        if self._child.returncode is None:
-            process.kill(self._child)
-        for group in (self._leader, *self._groups):
+        # What it started is found by it: it goes last.
+        for group in (*self._groups, self._leader):
             kill(group)
+        process.kill(self._child)
         self._log.close()
         self._stdin.close()
         self._stdout.close()
@@ -114,7 +113,7 @@ class Worker:
 
     def remaining(self) -> int:
         """How many of its processes are there."""
-        found = {pid for group in (self._leader, *self._groups) for pid in members(group)}
+        found = {key for group in (self._leader, *self._groups) for key in members(group)}
         return len(found)
 
     def epitaph(self) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import runpy
 import signal
 import sys
 from collections.abc import Mapping
 from typing import Any
+
+from ray_sentinel import signals
 
 
 class RankActor:
@@ -32,6 +33,7 @@ class ActorRanks:
         self._ray = ray
         self._actors: dict[int, Any] = {}
         self._pids: dict[int, int] = {}
+        self._starts: dict[int, int | None] = {}
         self._tasks: dict[int, Any] = {}
 
     def start(
@@ -56,6 +58,7 @@ class ActorRanks:
         asked = {rank: self._actors[rank].pid.remote() for rank in places}
         found = self._ray.get(list(asked.values()), timeout=120)
         self._pids |= dict(zip(asked, found, strict=True))
+        self._starts = {rank: signals.start_of(pid) for rank, pid in self._pids.items()}
         for rank in places:
             self._tasks[rank] = self._actors[rank].train.remote(folder, script)
         return {rank: self._pids[rank] for rank in places}
@@ -78,9 +81,8 @@ class ActorRanks:
         """Send a signal to the workers of all ranks that are left. They are on this machine."""
         ended = self.ended()
         for rank, pid in self._pids.items():
-            if rank not in ended:
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, number)
+            if rank not in ended and (start := self._starts[rank]) is not None:
+                signals.send(pid, start, number)
 
     def end(self) -> None:
         """End all, also what is stopped."""

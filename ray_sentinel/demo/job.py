@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from ray_sentinel import process
+from ray_sentinel import process, signals
 from ray_sentinel.demo.actor_ranks import ActorRanks
 from ray_sentinel.demo.cluster import free_port
 from ray_sentinel.progress.environment import job_from
@@ -69,7 +69,7 @@ class Launcher:
         """Send a signal to all ranks that are left."""
         for rank, child in self._children.items():
             if rank >= 0 and child.poll() is None:
-                os.kill(child.pid, number)
+                signals.send_child(child, number)
 
     def end(self) -> None:
         """End what is left, also what is stopped."""

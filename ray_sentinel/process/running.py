@@ -12,7 +12,8 @@ from typing import Any
 
 import msgspec
 
-from ray_sentinel.process.spawning import end, finish, spawn
+from ray_sentinel.process.spawning import end, ends, finish, spawn
+from ray_sentinel.signals import has_ended
 
 POLL = 0.1
 """Seconds between two looks whether a program has ended while its pipes are still open."""
@@ -106,17 +107,14 @@ def _wait(child: subprocess.Popen[bytes], drain: _Drain, moment: float) -> bool:
     """Drain until the program has ended (True) or until the monotonic ``moment`` (False)."""
     while True:
         closed = drain.until(min(moment, time.monotonic() + POLL))
-        if child.poll() is not None:
+        if has_ended(child):
             # What it left behind may hold the pipes open for ever: take what is in them, no more.
             return closed or drain.until(time.monotonic() + POLL) or True
         left = moment - time.monotonic()
         if left <= 0:
             return False
         if closed:
-            try:
-                child.wait(timeout=left)
-            except subprocess.TimeoutExpired:
-                return False
+            return ends(child, left)
 
 
 class _Drain:

@@ -16,16 +16,21 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from functools import lru_cache
 from queue import SimpleQueue
 from typing import IO, Any
 
+from ray_sentinel import signals
 from ray_sentinel.errors import MissingPartError
 
 KILL_GRACE = 1.0
 """Seconds to wait for a killed child to be gone; one in D state stays longer."""
+
+LONGEST_PAUSE = 0.02
+"""Seconds between two looks whether a child has ended."""
 
 _PYTHON_LAUNCHER = (
     "import ctypes,os,sys;"
@@ -83,11 +88,12 @@ def _setpriv() -> str | None:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )
     try:
         return path if probe.wait(timeout=5) == 0 else None
     except subprocess.TimeoutExpired:
-        probe.kill()
+        signals.send_group(probe, signal.SIGKILL)
         return None
 
 
@@ -144,6 +150,7 @@ def spawn(
         close_fds=True,
         bufsize=0,
     )
+    signals.note_child(child)
     if not outlives_us:
         _children[child.pid] = child
     return child
@@ -160,12 +167,13 @@ def end(child: subprocess.Popen[bytes], *, grace: float = 0.0) -> bool:
     Returns False where it is still there afterwards (D state): nothing can end it then.
     """
     if grace > 0:
-        _signal_group(child, signal.SIGTERM)
-        if _gone(child, grace):
+        signals.send_group(child, signal.SIGTERM)
+        if ends(child, grace):
             finish(child)
             return True
-    _signal_group(child, signal.SIGKILL)
-    if _gone(child, KILL_GRACE):
+    signals.send_group(child, signal.SIGKILL)
+    if ends(child, KILL_GRACE):
+        finish(child)
         return True
     _given_up[child.pid] = child
     return False
@@ -173,7 +181,7 @@ def end(child: subprocess.Popen[bytes], *, grace: float = 0.0) -> bool:
 
 def kill(child: subprocess.Popen[bytes]) -> None:
     """SIGKILL a child's whole group and do not wait; ``reap`` tells when it is gone."""
-    _signal_group(child, signal.SIGKILL)
+    signals.send_group(child, signal.SIGKILL)
 
 
 def reap(child: subprocess.Popen[bytes]) -> int | None:
@@ -185,18 +193,11 @@ def reap(child: subprocess.Popen[bytes]) -> int | None:
 
 
 def finish(child: subprocess.Popen[bytes]) -> None:
-    """After a child's end: what it left behind in its group goes with it."""
-    _signal_group(child, signal.SIGKILL)
+    """After a child's end: what it left behind in its group goes with it, and it is reaped."""
+    # First the group: once its leader is reaped, the number may be another's.
+    signals.send_group(child, signal.SIGKILL)
+    child.poll()
     _children.pop(child.pid, None)
-
-
-def _signal_group(child: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    # The child leads its own session, so the group's id is its pid and stays reserved while any
-    # member lives; a reaped leader with no group left gives ProcessLookupError.
-    try:
-        os.killpg(child.pid, number)
-    except (ProcessLookupError, PermissionError):
-        pass
 
 
 def _reap_given_up() -> None:
@@ -206,12 +207,16 @@ def _reap_given_up() -> None:
             _given_up.pop(pid, None)
 
 
-def _gone(child: subprocess.Popen[bytes], seconds: float) -> bool:
-    try:
-        child.wait(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        return False
-    _children.pop(child.pid, None)
+def ends(child: subprocess.Popen[bytes], seconds: float) -> bool:
+    """Whether a child ends within so many seconds. It is not reaped: see ``finish``."""
+    end_at = time.monotonic() + seconds
+    pause = 0.001
+    while not signals.has_ended(child):
+        left = end_at - time.monotonic()
+        if left <= 0:
+            return False
+        time.sleep(min(pause, left))
+        pause = min(2 * pause, LONGEST_PAUSE)
     return True
 
 
@@ -219,5 +224,4 @@ def _gone(child: subprocess.Popen[bytes], seconds: float) -> bool:
 def end_all() -> None:
     """SIGKILL the group of every child that is still there, as at the end of this process."""
     for child in list(_children.values()):
-        if child.poll() is None:
-            _signal_group(child, signal.SIGKILL)
+        signals.send_group(child, signal.SIGKILL)

@@ -7,13 +7,13 @@ process that started it; what it had not written to a block is in its write-ahea
 from __future__ import annotations
 
 import logging
-import os
 import re
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from ray_sentinel import signals
 from ray_sentinel.clock import Clock, SystemClock
 from ray_sentinel.errors import ConfigError, MissingPartError, UnreachableError
 from ray_sentinel.process import end, reap, spawn
@@ -181,7 +181,7 @@ class JobPrometheus:
             self._rules.told()
             self._problem = ""
             log.info("the rules in %s changed: prometheus reads them", self.files.folder / "rules")
-            os.kill(self._child.pid, signal.SIGHUP)
+            signals.send_child(self._child, signal.SIGHUP)
 
     def _look_at_disk(self) -> str:
         free = self.files.free_bytes()

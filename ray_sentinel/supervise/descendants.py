@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 from pathlib import Path
 
 import msgspec
 
+from ray_sentinel import signals
 from ray_sentinel.progress.launchers import is_rays_command
-from ray_sentinel.progress.own_process import start_ticks
 from ray_sentinel.progress.proc_stat import Stat, all_stats
 
 _DAEMONS = frozenset({"raylet", "gcs_server"})
@@ -23,11 +23,8 @@ class Process(msgspec.Struct, frozen=True):
 
     def signal(self, number: int) -> None:
         """Signal it, if it is still the same process."""
-        try:
-            if start_ticks(self.pid) == self.start:
-                os.kill(self.pid, number)
-        except (OSError, ValueError):
-            pass  # it has ended
+        with contextlib.suppress(OSError):
+            signals.send(self.pid, self.start, number)
 
 
 def is_rays(stat: Stat, proc: Path = Path("/proc")) -> bool:

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import msgspec
 
-from ray_sentinel import process
+from ray_sentinel import process, signals
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.progress.own_process import start_ticks
 from ray_sentinel.supervise.descendants import Process, descendants
@@ -153,10 +153,8 @@ class Keeper:
                 one.signal(signal.SIGKILL)
 
     def _signal(self, number: int) -> None:
-        try:
-            os.killpg(self._child, number)
-        except ProcessLookupError:
-            pass  # it has just ended
+        # Called only while nobody has reaped the command: its number is its own.
+        signals.send_pinned_group(self._child, number)
 
     def _pump(self, seconds: float) -> None:
         """Write what the command says, for at most so long."""

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from ray_sentinel import process
+from ray_sentinel import process, signals
 from ray_sentinel.progress import pidfd
 from ray_sentinel.progress.environment import ROLE_VARIABLE
 from ray_sentinel.progress.own_process import start_ticks
@@ -42,7 +42,4 @@ def start_keeper(folder: Path, order: Order) -> None:
 def signal_process(pid: int, start: int, number: int) -> None:
     """Signal exactly this process, if it is still there."""
     if not pidfd.has_ended(pid, start):
-        try:
-            os.kill(pid, number)
-        except ProcessLookupError:
-            pass  # it has just ended
+        signals.send(pid, start, number)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from ray_sentinel import signals
 from ray_sentinel.collect import ledger
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.model.metrics import Family
@@ -153,19 +154,18 @@ def test_what_cannot_be_killed_is_counted_and_waited_for_across_restarts(
     node.write("c.py", PID)
     node.start()
     pid = int(eventually(lambda: node.value("its_pid"), "its pid"))
-    real_killpg, real_kill = os.killpg, os.kill
+    real_group, real_send = signals.send_pinned_group, signals.send
 
-    def killpg(group: int, number: int) -> None:
-        if group != pid or number == 0:
-            real_killpg(group, number)
+    def send_pinned_group(leader: int, number: int) -> None:
+        if leader != pid:
+            real_group(leader, number)
 
-    def kill(target: int, number: int) -> None:
-        if target != pid or number == 0:
-            real_kill(target, number)
+    def send(target: int, start: int, number: int) -> bool:
+        return target != pid and real_send(target, start, number)
 
     stop(pid)
-    monkeypatch.setattr(os, "killpg", killpg)
-    monkeypatch.setattr(os, "kill", kill)
+    monkeypatch.setattr(signals, "send_pinned_group", send_pinned_group)
+    monkeypatch.setattr(signals, "send", send)
     assert node.runner is not None
     node.runner.restart("c")
     status = node.until("c", lambda status: status.state == "stuck")
@@ -179,7 +179,7 @@ def test_what_cannot_be_killed_is_counted_and_waited_for_across_restarts(
     time.sleep(0.5)
     assert node.value("its_pid") is None  # no other one is started beside it
     monkeypatch.undo()
-    real_kill(pid, signal.SIGKILL)
+    os.kill(pid, signal.SIGKILL)
     node.until("c", lambda status: status.state == "running")
     assert node.value("its_pid") != pid
 

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from ray_sentinel import process
+from ray_sentinel import process, signals
 from ray_sentinel.kernel_files import parse_environ
 from ray_sentinel.process import spawning
 
@@ -18,7 +18,7 @@ def test_a_child_that_could_not_be_ended_is_reaped_when_it_has(
     child = process.spawn(["cat"], stdin=subprocess.PIPE)
     with monkeypatch.context() as hung:
         # As in D state: signals come when the kernel lets it.
-        hung.setattr(spawning, "_signal_group", lambda *_: None)
+        hung.setattr(signals, "send_group", lambda *_: None)
         hung.setattr(spawning, "KILL_GRACE", 0.0)
         assert not process.end(child)
     assert spawning._given_up == {child.pid: child}
