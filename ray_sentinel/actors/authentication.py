@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ray_sentinel.actors.raylets import raylets
 from ray_sentinel.kernel_files import parse_environ
+from ray_sentinel.progress.process_memory import memory_file
 
 _MODE = "RAY_AUTH_MODE"
 
@@ -28,10 +29,8 @@ def adopt_mode(
     for pid, address in raylets(proc).items():
         if address != target:
             continue
-        try:
-            told = parse_environ((proc / str(pid) / "environ").read_bytes(), "replace")
-        except OSError:
-            continue  # another user's, or just ended
+        # Empty where it is another user's, or has just ended.
+        told = parse_environ(memory_file(pid, "environ", proc) or b"", "replace")
         if mode := told.get(_MODE, ""):
             environ[_MODE] = mode
             return

@@ -11,7 +11,6 @@ import base64
 import json
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -21,6 +20,7 @@ from ray_sentinel.actors.messages import AgentInfo
 from ray_sentinel.config import Config
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.model.status import Status
+from ray_sentinel.progress.process_memory import memory_file
 
 WATCHED_SECONDS = 40.0
 """To wait for the nodes before those that are not watched are named: on a host that is busy, Ray
@@ -64,10 +64,7 @@ def _witness(ray: Any, coordinator: Any, node_id: str) -> int:
     raw = deployment.ask(ray, coordinator, "agents")
     for agent in msgspec.msgpack.decode(raw, type=tuple[AgentInfo, ...]):
         if agent.node_id == node_id:
-            try:
-                title = Path(f"/proc/{agent.pid}/cmdline").read_bytes()
-            except OSError:
-                return 0
+            title = memory_file(agent.pid, "cmdline") or b""
             return agent.pid if title.startswith(b"ray::Agent") else 0
     return 0
 

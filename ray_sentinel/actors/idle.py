@@ -11,6 +11,8 @@ import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from ray_sentinel.progress.process_memory import memory_files
+
 Resources = Mapping[str, Mapping[str, float]]
 """Amounts by resource, by node id."""
 
@@ -25,16 +27,9 @@ def autoscales(environ: Mapping[str, str] = os.environ, proc: Path = Path("/proc
     """
     if "KUBERNETES_SERVICE_HOST" in environ:
         return True
-    for folder in proc.iterdir():
-        if not folder.name.isdigit():
-            continue
-        try:
-            arguments = (folder / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if b"monitor.py" in arguments and b"--autoscaling-config" in arguments:
-            return True
-    return False
+    pids = (int(folder.name) for folder in proc.iterdir() if folder.name.isdigit())
+    lines = memory_files(pids, "cmdline", proc)
+    return any(b"monitor.py" in line and b"--autoscaling-config" in line for line in lines.values())
 
 
 def unused_now() -> frozenset[str]:

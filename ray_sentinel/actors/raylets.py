@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ray_sentinel.kernel_files import kernel_text
 from ray_sentinel.progress.own_process import raylet_above
+from ray_sentinel.progress.process_memory import memory_file
 
 
 def raylets(proc: Path = Path("/proc")) -> dict[int, str]:
@@ -29,12 +30,9 @@ def raylet_address(folder: Path) -> str:
     """The address of a raylet's cluster, given its folder in /proc; empty if it is no raylet."""
     if kernel_text(folder / "comm") != "raylet":
         return ""
-    try:
-        arguments = (folder / "cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return ""
+    line = memory_file(int(folder.name), "cmdline", folder.parent) or b""
     prefix = b"--gcs-address="
-    for argument in arguments:
+    for argument in line.split(b"\0"):
         if argument.startswith(prefix):
             return argument[len(prefix) :].decode("ascii", "replace")
     return ""

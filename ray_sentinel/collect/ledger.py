@@ -200,7 +200,7 @@ class _Families:
             current = {key: _family(data) for key, data in found.items()}
             for table in (self._known, self._first):
                 while len(table) > _MOST_KNOWN:
-                    del table[next(iter(table))]  # type: ignore[attr-defined]
+                    del table[next(iter(table))]
             return {key: current.get(key, self._known.get(key, "")) for key in wanted}
 
 

@@ -15,6 +15,7 @@ from ray_sentinel.doctor.check import Here
 from ray_sentinel.doctor.plan import Plan
 from ray_sentinel.kernel_files import parse_environ
 from ray_sentinel.progress.own_process import raylet_above
+from ray_sentinel.progress.process_memory import memory_file
 
 _ARPHRD = {1: "ethernet", 32: "infiniband", 772: "loopback", 65534: "tunnel"}
 """``include/uapi/linux/if_arp.h``."""
@@ -80,7 +81,5 @@ def _inherited() -> Mapping[str, str]:
     raylet = raylet_above(os.getpid())
     if not raylet:
         return dict(os.environ)
-    try:
-        return parse_environ(Path(f"/proc/{raylet}/environ").read_bytes(), "replace")
-    except OSError:
-        return dict(os.environ)
+    environ = memory_file(raylet, "environ")
+    return dict(os.environ) if environ is None else parse_environ(environ, "replace")

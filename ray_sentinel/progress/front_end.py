@@ -11,6 +11,8 @@ from collections.abc import Sequence
 
 import psutil
 
+from ray_sentinel.progress.process_memory import memory_file
+
 USUAL = {"sglang": 30000, "vllm": 8000}
 """Ports of ``sglang.launch_server`` and ``vllm serve`` where none is given."""
 MOST_ABOVE = 6
@@ -35,7 +37,9 @@ def metrics_url(pid: int, engine: str) -> str:
 
 
 def _serves(process: psutil.Process, engine: str) -> str:
-    port = port_of(process.cmdline()) or USUAL.get(engine, 0)
+    # Those above a rank may hang with their memory locked: they are not waited for.
+    line = memory_file(process.pid, "cmdline") or b""
+    port = port_of(line.decode("utf-8", "replace").split("\0")) or USUAL.get(engine, 0)
     for connection in process.net_connections(kind="tcp"):
         if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port:
             return f"http://{_reachable(connection.laddr.ip)}:{port}/metrics"

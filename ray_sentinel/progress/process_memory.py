@@ -8,6 +8,7 @@ process that hangs in a driver may hold it for ever, and every reader waits with
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -101,6 +102,36 @@ class ProcessMemory:
             return os.path.basename(os.readlink(f"{self._proc}/{pid}/exe"))
         except OSError:
             return ""
+
+
+_aside: Bounded[tuple[str, int, str], bytes] = Bounded(PATIENCE, MOST_HANGING)
+_asking = threading.Lock()
+
+
+def memory_files(
+    pids: Iterable[int], name: str, proc: str | os.PathLike[str] = "/proc"
+) -> dict[int, bytes]:
+    """``cmdline``, ``environ`` or ``maps`` of some processes, for code that must not wait for them.
+
+    Missing are those that are gone or not for us, and those that hang: these cost ``PATIENCE``
+    once, and are not read again before their reader is back. Any thread may call.
+    """
+    root = os.fspath(proc)
+
+    def read(pid: int) -> bytes:
+        data = read_file(root, pid, name)
+        if data is None:
+            raise OSError("it is gone, or not for us")
+        return data
+
+    with _asking:
+        found, _ = _aside.run({(root, pid, name): partial(read, pid) for pid in pids})
+    return {pid: data for (_, pid, _), data in found.items()}
+
+
+def memory_file(pid: int, name: str, proc: str | os.PathLike[str] = "/proc") -> bytes | None:
+    """The same of one process; None where it is missing."""
+    return memory_files([pid], name, proc).get(pid)
 
 
 def read_file(proc: str, pid: int, name: str) -> bytes | None:

@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from ray_sentinel.errors import InputError
+from ray_sentinel.progress.process_memory import memory_file
 
 ULID = re.compile(r"^[0-7][0-9A-HJKMNP-TV-Z]{25}$")
 FRESH_SECONDS = 120.0
@@ -170,10 +171,10 @@ def lock_holder(lock: Path, proc: Path = Path("/proc")) -> int:
 
 def listen_address(pid: int, proc: Path = Path("/proc")) -> str:
     """Where the Prometheus with this process id listens ("host:port"); empty if not to be told."""
-    try:
-        arguments = (proc / str(pid) / "cmdline").read_bytes().decode("utf-8", "replace")
-    except OSError:
+    line = memory_file(pid, "cmdline", proc)
+    if line is None:
         return ""
+    arguments = line.decode("utf-8", "replace")
     found = re.search(r"--web\.listen-address[=\0]([^\0]+)", arguments)
     address = found.group(1) if found else "0.0.0.0:9090"
     host, _, port = address.rpartition(":")

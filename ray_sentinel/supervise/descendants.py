@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -10,8 +11,11 @@ import msgspec
 from ray_sentinel import signals
 from ray_sentinel.progress.launchers import is_rays_command
 from ray_sentinel.progress.proc_stat import Stat, all_stats
+from ray_sentinel.progress.process_memory import memory_files
 
 _DAEMONS = frozenset({"raylet", "gcs_server"})
+_TITLES = ("ray-dashboard-",)
+"""How the names of others begin, where they have set one."""
 
 
 class Process(msgspec.Struct, frozen=True):
@@ -27,15 +31,20 @@ class Process(msgspec.Struct, frozen=True):
             signals.send(self.pid, self.start, number)
 
 
-def is_rays(stat: Stat, proc: Path = Path("/proc")) -> bool:
-    """Whether it is one of Ray's daemons, which may outlive whoever started the node."""
-    if stat.command in _DAEMONS:
-        return True
-    try:
-        line = (proc / str(stat.pid) / "cmdline").read_bytes()
-    except OSError:
-        return False  # it has ended
-    return is_rays_command(line.decode("utf-8", "replace").split("\0"))
+def rays(stats: Iterable[Stat], proc: Path = Path("/proc")) -> set[int]:
+    """The pids of Ray's daemons among them, which may outlive whoever started the node.
+
+    The command line of a process whose memory is locked is not waited for: then its name must do.
+    """
+    asked = list(stats)
+    lines = memory_files((stat.pid for stat in asked), "cmdline", proc)
+    return {
+        stat.pid
+        for stat in asked
+        if stat.command in _DAEMONS
+        or stat.command.startswith(_TITLES)
+        or is_rays_command(lines.get(stat.pid, b"").decode("utf-8", "replace").split("\0"))
+    }
 
 
 def descendants(root: int, proc: Path = Path("/proc")) -> list[Process]:
@@ -46,10 +55,9 @@ def descendants(root: int, proc: Path = Path("/proc")) -> list[Process]:
     found: list[Process] = []
     below = [root]
     while below:
-        for stat in children.get(below.pop(), []):
-            if is_rays(stat, proc):
-                continue
-            below.append(stat.pid)
-            if stat.state not in ("Z", "X"):
-                found.append(Process(stat.pid, stat.start, stat.command))
+        level = [stat for parent in below for stat in children.get(parent, [])]
+        spared = rays(level, proc)
+        mine = [stat for stat in level if stat.pid not in spared]
+        found += [Process(s.pid, s.start, s.command) for s in mine if s.state not in ("Z", "X")]
+        below = [stat.pid for stat in mine]
     return found

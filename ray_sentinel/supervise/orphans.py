@@ -14,7 +14,8 @@ from pathlib import Path
 
 from ray_sentinel.kernel_files import parse_environ
 from ray_sentinel.progress.proc_stat import Stat, all_stats
-from ray_sentinel.supervise.descendants import Process, is_rays
+from ray_sentinel.progress.process_memory import memory_files
+from ray_sentinel.supervise.descendants import Process, rays
 
 GRACE = 5.0
 """Seconds after SIGTERM."""
@@ -29,14 +30,21 @@ def orphans(told: Mapping[str, str], since: int, proc: Path = Path("/proc")) -> 
     """
     stats = all_stats(proc)
     spared = {one.pid for one in _line(os.getpid(), stats)}
-    found = []
-    for stat in stats.values():
-        if stat.state in ("Z", "X") or stat.start < since or stat.pid in spared:
-            continue
-        if not told.items() <= _variables(proc / str(stat.pid)).items():
-            continue
-        if not any(is_rays(one, proc) for one in _line(stat.pid, stats)):
-            found.append(Process(stat.pid, stat.start, stat.command))
+    asked = [
+        stat
+        for stat in stats.values()
+        if stat.state not in ("Z", "X") and stat.start >= since and stat.pid not in spared
+    ]
+    # Of a process that hangs with its memory locked nobody learns whose it is: it is left.
+    environs = memory_files((stat.pid for stat in asked), "environ", proc)
+    ours = [stat for stat in asked if told.items() <= _variables(environs, stat.pid).items()]
+    lines = {stat.pid: _line(stat.pid, stats) for stat in ours}
+    of_ray = rays({one.pid: one for line in lines.values() for one in line}.values(), proc)
+    found = [
+        Process(stat.pid, stat.start, stat.command)
+        for stat in ours
+        if not any(one.pid in of_ray for one in lines[stat.pid])
+    ]
     return sorted(found, key=lambda one: one.pid)
 
 
@@ -61,8 +69,5 @@ def _line(pid: int, stats: Mapping[int, Stat]) -> list[Stat]:
     return line
 
 
-def _variables(process: Path) -> dict[str, str]:
-    try:
-        return parse_environ((process / "environ").read_bytes())
-    except OSError:
-        return {}  # it has ended, or is somebody else's
+def _variables(environs: Mapping[int, bytes], pid: int) -> dict[str, str]:
+    return parse_environ(environs.get(pid, b""))

@@ -9,6 +9,7 @@ import psutil
 
 from ray_sentinel.doctor.check import Case, Check, Here, Result, failure, ok, skipped
 from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.progress.process_memory import memory_file
 from ray_sentinel.text import one_line, port_number
 
 
@@ -79,7 +80,6 @@ def _who(holder: Holder) -> str:
 def _command(pid: int | None) -> str:
     if pid is None:
         return ""
-    try:
-        return one_line(" ".join(psutil.Process(pid).cmdline()), 120)
-    except psutil.Error:
-        return ""
+    # Whoever holds the port may hang with its memory locked: it is not waited for.
+    line = memory_file(pid, "cmdline") or b""
+    return one_line(line.replace(b"\0", b" ").decode("utf-8", "replace").strip(), 120)
