@@ -1,7 +1,9 @@
 """The Prometheus of a job: started beside the coordinator, watched, restarted, ended in peace.
 
-Its data and its log are in a folder of the job's. It listens on loopback only. It dies with the
-process that started it; what it had not written to a block is in its write-ahead log.
+Its data and its log are in a folder of the job's. It listens on loopback only, and takes nothing
+from there, neither series (no remote-write receiver) nor orders (no lifecycle and no admin API):
+any user of the machine may ask it. It dies with the process that started it; what it had not
+written to a block is in its write-ahead log.
 """
 
 from __future__ import annotations
@@ -240,8 +242,6 @@ class JobPrometheus:
             "storage.tsdb.retention.time": f"={self._retention}",
             # Debian's package takes no lock unless told to: two could write the same data.
             _LOCK_FLAG: "",
-            # Steps that were read too late to be scraped can be sent.
-            "web.enable-remote-write-receiver": "",
             "log.level": "=info",
         }
         if self._max_bytes:
