@@ -55,6 +55,9 @@ class Agent(Section, frozen=True):
     port: Port = 9400
     public: bool = False
     """Allow :9400 on a public address."""
+    web_config_file: str = ""
+    """TLS and authentication of :9400, in the format of Prometheus' exporters; an absolute path,
+    the same on every node."""
     idle_release_seconds: Seconds = 600.0
     """Leave a node that has had no rank for so long, so that it can scale down; 0 = never."""
     plugin_dir: str = ""
@@ -156,6 +159,25 @@ class Prometheus(Section, frozen=True):
     retention: str = "30d"
 
 
+class Scrape(Section, frozen=True):
+    """How our own Prometheus reads :9400 where that has a ``web_config_file``. All are paths, on
+    the coordinator's node, but for the names."""
+
+    ca_file: str = ""
+    """Whose certificates are believed; "" for those that the system believes."""
+    server_name: str = ""
+    """The name in the agents' certificates, where these do not name the nodes' addresses."""
+    cert_file: str = ""
+    key_file: str = ""
+    """A certificate of Prometheus' own, where agents ask for one."""
+    insecure_skip_verify: bool = False
+    """Believe any certificate."""
+    username: str = ""
+    password_file: str = ""
+    bearer_token_file: str = ""
+    """Instead of a user's name and password."""
+
+
 class Config(Section, frozen=True):
     """Everything that can be set."""
 
@@ -169,6 +191,7 @@ class Config(Section, frozen=True):
     stragglers: Stragglers = Stragglers()
     storage: Storage = Storage()
     prometheus: Prometheus = Prometheus()
+    scrape: Scrape = Scrape()
     notify: Notify = Notify()
     rules: dict[str, dict[str, Any]] = {}
     collectors: dict[str, dict[str, Any]] = {}

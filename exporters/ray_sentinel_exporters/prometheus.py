@@ -3,6 +3,9 @@
 ``/metrics`` has everything of now, in the text format or in OpenMetrics, as the scraper asks;
 ``/steps`` has the samples that carry a time of their own, apart, for one that is too old fails the
 whole scrape it comes with; ``/healthz`` says whether collection goes on. The agent adds its own.
+
+With ``web_config_file`` all of it, ``/healthz`` and ``/sd`` too, is behind TLS and authentication,
+configured as in Prometheus' own exporters (``serving.web_config``).
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import logging
 import threading
 import zlib
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import ClassVar
 
 import msgspec
@@ -18,9 +22,11 @@ import msgspec
 from ray_sentinel.api import Exporter, Family
 from ray_sentinel.api import Options as BaseOptions
 from ray_sentinel.clock import Clock, SystemClock
+from ray_sentinel.errors import ConfigError
 from ray_sentinel.model.exposition import OPENMETRICS_TYPE, TEXT_TYPE, Renderer
 from ray_sentinel.serving.address import check_private, listen
 from ray_sentinel.serving.server import Handler, Request, Response, Server
+from ray_sentinel.serving.web_access import WebAccess
 from ray_sentinel_exporters.negotiation import accepts_gzip, wants_openmetrics
 
 log = logging.getLogger(__name__)
@@ -97,6 +103,8 @@ class PrometheusExporter(Exporter):
         """0 takes any that is free."""
         public: bool = False
         """Listen on a public address too."""
+        web_config_file: str = ""
+        """TLS and authentication, as an absolute path; "" for neither."""
         stale_seconds: float = 120.0
         """Without a publication for so long, nothing is served: old values would be a lie."""
 
@@ -121,27 +129,46 @@ class PrometheusExporter(Exporter):
             "/healthz": self._health,
         }
         self._server: Server | None = None
+        self._access: WebAccess | None = None
         self._url = ""
         self.handed_on: float | None = None
         """When a Prometheus last took the steps, on the monotonic clock."""
 
     @property
     def url(self) -> str:
-        """``http://address:port/metrics``, with the port that was really taken."""
+        """``http://address:port/metrics``, or ``https``, with the port that was really taken."""
         return self._url
 
+    @property
+    def problem(self) -> str:
+        """What is wrong with the web configuration now; empty where nothing is."""
+        return self._access.problem if self._access is not None else ""
+
     def start(self) -> None:
-        """Listen and serve. Raises ConfigError for a public address that was not allowed, and
-        UnreachableError where no port is free."""
+        """Listen and serve. Raises ConfigError for a public address that was not allowed, or a web
+        configuration that cannot be used, and UnreachableError where no port is free."""
         options = self.options
         ip = check_private(self.address, public=options.public)
         listening = listen(ip, options.port)
+        try:
+            self._access = access = _access(options.web_config_file)
+        except ConfigError:
+            listening.close()
+            raise
         port = listening.getsockname()[1]
         if options.port and port != options.port:
             log.warning("port %d of %s is taken; metrics are on %d", options.port, ip, port)
-        self._server = Server(listening, self._routes)
+        encrypted = access is not None and access.encrypted
+        self._server = Server(
+            listening,
+            self._routes,
+            tls=access.tls if access is not None and encrypted else None,
+            authenticate=access.authenticate if access is not None else None,
+            headers=access.headers if access is not None else None,
+        )
         self._server.start()
-        self._url = f"http://{f'[{ip}]' if ':' in ip else ip}:{port}/metrics"
+        place = f"{f'[{ip}]' if ':' in ip else ip}:{port}"
+        self._url = f"http{'s' if encrypted else ''}://{place}/metrics"
 
     def publish(self, families: Iterable[Family]) -> None:
         """Serve ``families`` from now on."""
@@ -161,6 +188,8 @@ class PrometheusExporter(Exporter):
         if self._server is not None:
             self._server.close()
             self._server = None
+        if self._access is not None:
+            self._access.close()
 
     def _page(self, pages: Mapping[bool, Page], request: Request) -> Response:
         age = self._age()
@@ -191,6 +220,16 @@ class PrometheusExporter(Exporter):
     def _age(self) -> float | None:
         """Seconds since the last publication."""
         return None if self._published is None else self._clock.monotonic() - self._published
+
+
+def _access(file: str) -> WebAccess | None:
+    """What lets clients in; None for everybody. Raises ConfigError."""
+    if not file:
+        return None
+    path = Path(file).expanduser()
+    if not path.is_absolute():
+        raise ConfigError(f"web_config_file: {file!r} must be an absolute path, on every node")
+    return WebAccess(path)
 
 
 def _gzip(data: bytes) -> bytes:

@@ -34,7 +34,7 @@ class Exporting:
         address: str,
         points: Iterable[metadata.EntryPoint] | None = None,
     ) -> None:
-        self.notes: list[str] = []
+        self._notes: list[str] = []
         self._running: list[Exporter] = []
         found = metadata.entry_points(group=GROUP) if points is None else points
         unique = {point.name: point for point in found}
@@ -70,13 +70,19 @@ class Exporting:
     def _failed(self, exporter: Exporter, error: Exception) -> None:
         note = f"exporter {exporter.name} failed: {type(error).__name__}: {error}"
         # It may fail in the same way each second.
-        if note not in self.notes and len(self.notes) < MOST_NOTES:
+        if note not in self._notes and len(self._notes) < MOST_NOTES:
             log.warning("exporter %s failed", exporter.name, exc_info=error)
-            self.notes.append(note)
+            self._notes.append(note)
 
     def _say(self, note: str) -> None:
         log.warning("%s", note)
-        self.notes.append(note)
+        self._notes.append(note)
+
+    @property
+    def notes(self) -> list[str]:
+        """What people should know: exporters that failed, and what is wrong with one now."""
+        problems = (str(getattr(exporter, "problem", "")) for exporter in self._running)
+        return [*self._notes, *filter(None, problems)]
 
     @property
     def url(self) -> str:
@@ -121,13 +127,19 @@ def options_for(name: str, kind: type[Exporter], config: Config) -> Any:
     """The exporter's options, or None where it is off. Raises ConfigError.
 
     Its table may say ``enabled = false``. One without a table is on if its options need nothing.
-    ``port`` and ``public`` of ``[agent]`` are the defaults of options of these names.
+    ``port``, ``public`` and ``web_config_file`` of ``[agent]`` are the defaults of options of these
+    names.
     """
     table = dict(config.exporters.get(name, {}))
     if not table.pop("enabled", True):
         return None
     fields = {field.name for field in msgspec.structs.fields(kind.Options)}
-    given = {"port": config.agent.port, "public": config.agent.public}
+    agent = config.agent
+    given = {
+        "port": agent.port,
+        "public": agent.public,
+        "web_config_file": agent.web_config_file,
+    }
     defaults = {key: value for key, value in given.items() if key in fields}
     try:
         return convert({**defaults, **table}, kind.Options, where=f"[exporters.{name}]")

@@ -82,6 +82,7 @@ class PrometheusKeeper:
                 port=settings.port,
                 retention=settings.retention,
                 max_bytes=self._config.storage.max_bytes,
+                scrape=self._config.scrape,
             )
         except SentinelError as error:
             problem = f"no Prometheus: {error}"

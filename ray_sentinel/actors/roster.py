@@ -10,6 +10,7 @@ from ray_sentinel.actors.hosts import RayNode
 from ray_sentinel.actors.messages import AgentInfo, Report
 from ray_sentinel.config import Config
 from ray_sentinel.model.status import NodeStatus
+from ray_sentinel.store.scrape_config import scrape_target
 
 
 class Entry:
@@ -73,10 +74,10 @@ class Roster:
             return tuple(sorted(entry.done))
 
     def targets(self) -> tuple[str, ...]:
-        """``host:port`` of every agent that serves metrics."""
+        """Every agent that serves metrics: see ``scrape_target``."""
         with self._lock:
             urls = [entry.report.snapshot.metrics_url for entry in self._entries.values()]
-        return tuple(sorted(url.split("//")[-1].split("/")[0] for url in urls if url))
+        return tuple(sorted(scrape_target(url) for url in urls if url))
 
     def idle_seconds(self, now: float) -> dict[str, float]:
         """How long each node has had no rank, by node id."""

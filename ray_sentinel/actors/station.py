@@ -41,6 +41,7 @@ from ray_sentinel.model.progress import Exit, RankSnapshot, Snapshot
 from ray_sentinel.progress.own_process import raylet_above
 from ray_sentinel.progress.ownership import Neighbours
 from ray_sentinel.progress.watch import NodeWatch
+from ray_sentinel.store.scrape_config import scrape_target, target_groups
 
 log = logging.getLogger(__name__)
 
@@ -321,10 +322,10 @@ class Station:
 
     def _service_discovery(self) -> bytes:
         """Prometheus HTTP service discovery: all agents, from any of them."""
-        targets = self._targets or tuple(filter(None, (_place_of(self.exporting.url),)))
-        return msgspec.json.encode(
-            [{"targets": targets, "labels": {"job": "ray_sentinel"}}] if targets else []
-        )
+        own = (scrape_target(self.exporting.url),) if self.exporting.url else ()
+        targets = self._targets or own
+        groups = target_groups(targets, {"job": "ray_sentinel"}) if targets else []
+        return msgspec.json.encode(groups)
 
 
 def finite(seen: Seen) -> Seen:
@@ -334,7 +335,3 @@ def finite(seen: Seen) -> Seen:
         return seen
     kept = {name: value for name, value in progress.scalars.items() if math.isfinite(value)}
     return msgspec.structs.replace(seen, progress=msgspec.structs.replace(progress, scalars=kept))
-
-
-def _place_of(url: str) -> str:
-    return url.partition("//")[2].partition("/")[0]

@@ -10,6 +10,7 @@ import http.client
 import io
 import json
 import socket
+import ssl
 import time
 import urllib.error
 import urllib.request
@@ -68,8 +69,9 @@ def get(
     data: bytes | None = None,
     headers: Mapping[str, str] | None = None,
     proxy: bool = False,
+    tls: ssl.SSLContext | None = None,
 ) -> bytes:
-    """The body of an answer; ``data`` makes it a POST.
+    """The body of an answer; ``data`` makes it a POST, ``tls`` is for an ``https`` address.
 
     Raises UnreachableError where there is no answer within ``seconds`` (of the connection, and of
     each read), one that is no HTTP, or more than ``most_bytes``; RefusedError for an error status.
@@ -78,7 +80,13 @@ def get(
         raise UnreachableError(f"{url!r} is no address of a server: http://HOST:PORT is meant")
     try:
         request = urllib.request.Request(url, data, dict(headers or {}))
-        handlers = () if proxy and not near(url) else (urllib.request.ProxyHandler({}),)
+        handlers: list[urllib.request.BaseHandler] = []
+        if not proxy or near(url):
+            handlers.append(urllib.request.ProxyHandler({}))
+        if tls is not None:
+            handlers.append(urllib.request.HTTPSHandler(context=tls))
+        if "Authorization" in (headers or {}):
+            handlers.append(_Stays())  # it would be told to whom we are sent on to
         with urllib.request.build_opener(*handlers).open(request, timeout=seconds) as answer:
             body = bytes(answer.read(most_bytes + 1))
             # A read of a given size does not tell a cut answer from a whole one.

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from ray_sentinel.config import Scrape
 from ray_sentinel.store.alerts.catalog import RULES_FILE, rules_file
 from ray_sentinel.store.scrape_config import (
     Discovery,
@@ -35,8 +36,9 @@ RuleFiles = tuple[tuple[str, int, int, int], ...]
 class JobFiles:
     """The folder of a job's Prometheus. Writing raises OSError."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, scrape: Scrape | None = None) -> None:
         self.folder = folder
+        self._scrape = scrape or Scrape()
         self._written: dict[str, bytes] = {}
 
     @property
@@ -62,7 +64,10 @@ class JobFiles:
     def write_config(self, *, old_samples: bool, own_rules: bool) -> None:
         """What it is told at its start, with our rules, and with the user's where they are good."""
         where = Discovery(
-            kind="file", agents=str(self.folder / "agents.json"), ray=str(self.folder / "ray.json")
+            kind="file",
+            agents=str(self.folder / "agents.json"),
+            ray=str(self.folder / "ray.json"),
+            scrape=self._scrape,
         )
         rules = [str(self.folder / RULES_FILE)]
         if own_rules:

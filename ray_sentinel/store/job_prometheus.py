@@ -17,12 +17,14 @@ from pathlib import Path
 
 from ray_sentinel import signals
 from ray_sentinel.clock import Clock, SystemClock
+from ray_sentinel.config import Scrape
 from ray_sentinel.errors import ConfigError, MissingPartError, UnreachableError
 from ray_sentinel.process import end, reap, spawn
 from ray_sentinel.store.binary import OUT_OF_ORDER, find_program, probe
 from ray_sentinel.store.job_files import LOW_BYTES, JobFiles
 from ray_sentinel.store.job_rules import UserRules
 from ray_sentinel.store.ports import answers, free_port
+from ray_sentinel.store.scrape_config import check_scrape
 from ray_sentinel.store.tsdb import lock_holder
 
 log = logging.getLogger(__name__)
@@ -40,8 +42,8 @@ _DURATION = re.compile(r"(\d+y)?(\d+w)?(\d+d)?(\d+h)?(\d+m)?(\d+s)?")
 class JobPrometheus:
     """One server over ``folder``. Call ``step`` every few seconds; nothing else starts it.
 
-    Raises MissingPartError where the program is not installed or no Prometheus, ConfigError for a
-    retention that is none.
+    ``scrape`` is how the agents are read. Raises MissingPartError where the program is not
+    installed or no Prometheus, ConfigError for a retention that is none, and a wrong ``scrape``.
     """
 
     def __init__(
@@ -52,12 +54,14 @@ class JobPrometheus:
         port: int = 9190,
         retention: str = "30d",
         max_bytes: int = 0,
+        scrape: Scrape | None = None,
         clock: Clock | None = None,
     ) -> None:
         if not retention or not _DURATION.fullmatch(retention):
             raise ConfigError(f"prometheus.retention: {retention!r} is no duration such as 30d")
         self.program = probe(find_program("prometheus", binary))
-        self.files = JobFiles(folder)
+        check_scrape(scrape or Scrape())
+        self.files = JobFiles(folder, scrape)
         self.restarts = 0
         self._wanted_port, self._port = port, 0
         self._retention, self._max_bytes = retention, max_bytes
@@ -87,7 +91,8 @@ class JobPrometheus:
     def step(self, agents: tuple[str, ...], ray: Mapping[str, str]) -> None:
         """Bring the lists of targets up to date, and see that it runs.
 
-        ``agents`` are ``host:port``, ``ray`` is ``host:port`` → host label.
+        ``agents`` are ``host:port``, or ``https://host:port``; ``ray`` is ``host:port`` → host
+        label.
         """
         self._disk = self._look_at_disk()
         try:

@@ -9,11 +9,13 @@ Format: https://prometheus.io/docs/prometheus/latest/configuration/configuration
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Literal
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Literal
 
 import msgspec
 
+from ray_sentinel.config import Scrape
+from ray_sentinel.errors import ConfigError
 from ray_sentinel.store.yaml_string import yaml_string
 
 SCRAPE_SECONDS = 5
@@ -40,6 +42,8 @@ class Discovery(msgspec.Struct, frozen=True, kw_only=True):
     """Where Ray's dashboard lists them instead, for a Prometheus that cannot read the file."""
     ray_token_file: str = ""
     """The file with the cluster's token, where the dashboard asks for one."""
+    scrape: Scrape = Scrape()
+    """How the agents are read where they ask for TLS or a name."""
     hosts: Mapping[str, str] = {}
     """Address → host label of Ray's nodes; needed where the file does not give the host."""
 
@@ -86,9 +90,12 @@ def _agents(job: str, path: str, seconds: int, where: Discovery) -> list[str]:
         "    # Our series bring their own host and job.",
         "    honor_labels: true",
     ]
+    # Whether an agent speaks TLS is in its __scheme__, which /sd and our lists give.
+    access = list(client_lines(where.scrape))
+    lines += [f"    {line}" for line in access]
     if where.kind == "http":
         lines += ["    http_sd_configs:", f"      - url: {yaml_string(where.agents)}"]
-        lines += ["        refresh_interval: 10s"]
+        lines += ["        refresh_interval: 10s", *(f"        {line}" for line in access)]
     else:
         lines += ["    file_sd_configs:", f"      - files: [{yaml_string(where.agents)}]"]
     # /sd names a job of its own for those who use it without a configuration of ours.
@@ -137,9 +144,72 @@ def _relabel(pattern: str, host: str) -> list[str]:
     ]
 
 
+def client_lines(scrape: Scrape) -> Iterator[str]:
+    """TLS and authentication of a client, by reference to files: no secret stands in a
+    configuration. Raises ConfigError for settings that do not go together."""
+    check_scrape(scrape)
+    tls = {
+        "ca_file": scrape.ca_file,
+        "cert_file": scrape.cert_file,
+        "key_file": scrape.key_file,
+        "server_name": scrape.server_name,
+    }
+    given = [f"  {key}: {yaml_string(value)}" for key, value in tls.items() if value]
+    if scrape.insecure_skip_verify:
+        given.append("  insecure_skip_verify: true")
+    if given:
+        yield from ("tls_config:", *given)
+    if scrape.username:
+        yield "basic_auth:"
+        yield f"  username: {yaml_string(scrape.username)}"
+        yield f"  password_file: {yaml_string(scrape.password_file)}"
+    if scrape.bearer_token_file:
+        yield from (
+            "authorization:",
+            f"  credentials_file: {yaml_string(scrape.bearer_token_file)}",
+        )
+
+
+def check_scrape(scrape: Scrape) -> None:
+    """Raises ConfigError for settings that do not go together, or paths that are not absolute."""
+    for one, other in (("username", "password_file"), ("cert_file", "key_file")):
+        if bool(getattr(scrape, one)) != bool(getattr(scrape, other)):
+            raise ConfigError(f"[scrape] {one} and {other} need each other")
+    if scrape.username and scrape.bearer_token_file:
+        raise ConfigError("[scrape] username and bearer_token_file exclude each other")
+    for key in ("ca_file", "cert_file", "key_file", "password_file", "bearer_token_file"):
+        if (path := getattr(scrape, key)) and not path.startswith("/"):
+            raise ConfigError(f"[scrape] {key}: {path!r} must be an absolute path")
+
+
+def scrape_target(url: str) -> str:
+    """Where the metrics at ``url`` are scraped.
+
+    >>> scrape_target("http://10.0.0.1:9400/metrics"), scrape_target("https://n1:9400/metrics")
+    ('10.0.0.1:9400', 'https://n1:9400')
+    """
+    scheme, _, rest = url.rpartition("://")
+    place = rest.partition("/")[0]
+    return f"https://{place}" if scheme == "https" else place
+
+
+def target_groups(targets: Iterable[str], labels: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Agents in the form of service discovery. ``https://host:port`` is one that speaks TLS, which
+    Prometheus takes from the label ``__scheme__``."""
+    plain: list[str] = []
+    encrypted: list[str] = []
+    for target in sorted(targets):
+        scheme, _, place = target.rpartition("://")
+        (encrypted if scheme == "https" else plain).append(place)
+    groups = [{"targets": plain, "labels": dict(labels)}] if plain or not encrypted else []
+    if encrypted:
+        groups.append({"targets": encrypted, "labels": {**labels, "__scheme__": "https"}})
+    return groups
+
+
 def targets_file(targets: Iterable[str]) -> bytes:
     """The file that lists the agents (file_sd)."""
-    return msgspec.json.encode([{"targets": sorted(targets), "labels": {}}])
+    return msgspec.json.encode(target_groups(targets, {}))
 
 
 def ray_targets_file(hosts: Mapping[str, str]) -> bytes:

@@ -10,6 +10,7 @@ from ray_sentinel.cli.output import print_json
 from ray_sentinel.errors import UnreachableError
 
 if TYPE_CHECKING:
+    from ray_sentinel.config import Scrape
     from ray_sentinel.store.scrape_config import Discovery
 
 HELP = "print the scrape configuration for a Prometheus of your own"
@@ -40,6 +41,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the cluster's token, where Ray asks for one (~/.ray/auth_token)",
     )
     parser.add_argument("--address", default="", metavar="HOST:PORT", help="of the Ray cluster")
+    add_scrape_arguments(parser)
+
+
+def add_scrape_arguments(parser: argparse.ArgumentParser) -> None:
+    """How agents with a ``web_config_file`` are read; paths as Prometheus sees them."""
+    group = parser.add_argument_group("agents with TLS or authentication (agent.web_config_file)")
+    group.add_argument(
+        "--ca-file", default="", metavar="FILE", help="whose certificates to believe"
+    )
+    group.add_argument(
+        "--server-name", default="", metavar="NAME", help="the name in the agents' certificates"
+    )
+    group.add_argument("--cert-file", default="", metavar="FILE", help="Prometheus' certificate")
+    group.add_argument("--key-file", default="", metavar="FILE", help="and its key")
+    group.add_argument(
+        "--insecure-skip-verify", action="store_true", help="believe any certificate"
+    )
+    group.add_argument("--username", default="", metavar="NAME", help="of basic authentication")
+    group.add_argument("--password-file", default="", metavar="FILE", help="and its password")
+    group.add_argument(
+        "--bearer-token-file", default="", metavar="FILE", help="a token instead of a password"
+    )
+
+
+def scrape_of(args: argparse.Namespace) -> Scrape:
+    """These options. Raises ConfigError where they do not go together."""
+    from ray_sentinel.config import Scrape
+    from ray_sentinel.store.scrape_config import check_scrape
+
+    found = Scrape(**{name: getattr(args, name) for name in Scrape.__struct_fields__})
+    check_scrape(found)
+    return found
 
 
 def run(args: argparse.Namespace) -> int:
@@ -71,6 +104,7 @@ def _discovery(args: argparse.Namespace) -> Discovery:
         ray_dashboard=args.ray_dashboard,
         ray_token_file=args.ray_token_file,
         hosts=hosts,
+        scrape=scrape_of(args),
     )
 
 

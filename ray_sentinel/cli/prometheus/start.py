@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING
 
 from ray_sentinel.cli.output import clean, print_json
 from ray_sentinel.cli.prometheus.closing import until_closed
-from ray_sentinel.cli.prometheus.config import RAY_TEMP, from_cluster
+from ray_sentinel.cli.prometheus.config import (
+    RAY_TEMP,
+    add_scrape_arguments,
+    from_cluster,
+    scrape_of,
+)
 from ray_sentinel.cli.quantities import port
 from ray_sentinel.errors import MissingPartError, UnreachableError
 
@@ -39,6 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ray-temp-dir", default=RAY_TEMP, metavar="DIR", help="Ray's, for its own metrics"
     )
+    add_scrape_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -47,14 +53,16 @@ def run(args: argparse.Namespace) -> int:
     from ray_sentinel.store.targets import Targets, ray_targets
 
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(message)s")
+    scrape = scrape_of(args)
     url, hosts = (args.sd, {}) if args.sd else from_cluster(args.address)
     server = JobPrometheus(
         Path(args.folder).expanduser().absolute() / "prometheus",
         binary=args.binary or _downloaded(wanted=args.download),
         port=args.port,
         retention=args.retention,
+        scrape=scrape,
     )
-    targets = Targets(url)
+    targets = Targets(url, scrape)
     ray = Path(args.ray_temp_dir)
     with until_closed():
         try:
