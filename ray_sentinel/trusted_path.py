@@ -26,21 +26,16 @@ import contextlib
 import errno
 import os
 import stat
-from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import msgspec
 
 from ray_sentinel.errors import ConfigError, InputError
+from ray_sentinel.path_walk import READ_FILE, PathWalk
 
 TRUSTED_UIDS_VARIABLE = "RAY_SENTINEL_TRUSTED_UIDS"
 _EVERYBODY = "all"
-_MOST_LINKS = 40
-"""Symbolic links on one path, as the kernel counts them."""
-# A folder may be passed without being readable; where there is no O_PATH (macOS), it is read.
-_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _ACL = "system.posix_acl_access"
 _ROOT = 0
 
@@ -158,29 +153,28 @@ def _rule(uids: Collection[int] | None) -> frozenset[int] | None:
     return trusted_uids() if uids is None else frozenset({_ROOT, os.geteuid(), *uids})
 
 
-class _Walk:
+class _Walk(PathWalk):
     """One walk from ``/``; ``uids`` are the trusted ones, None for everybody."""
 
     def __init__(self, uids: frozenset[int] | None, *, in_closed_folder: bool) -> None:
+        super().__init__()
         self._uids = uids
         self._closed = in_closed_folder
-        self._passed: list[str] = []
-        """The names of the folders that lead to the present one, links resolved."""
 
     def open_file(self, path: Path) -> int:
         """A descriptor for reading of a regular file. Raises UntrustedPathError, OSError."""
         if self._closed:
             # The folder that the path names; a link in it may lead to a file in any other.
             os.close(_Walk(self._uids, in_closed_folder=True).open_folder(path.parent))
-        folder, name = self._walk(path, to_folder=False)
+        folder, name = self.walk(path, to_folder=False)
         try:
             if not stat.S_ISREG(os.lstat(name, dir_fd=folder).st_mode):
                 raise UntrustedPathError(f"{path}: is no regular file")
-            handle = os.open(name, _FILE, dir_fd=folder)
+            handle = os.open(name, READ_FILE, dir_fd=folder)
         finally:
             os.close(folder)
         try:
-            self._judge(handle, os.fstat(handle), self._path(name))
+            self._judge(handle, os.fstat(handle), self.shown(name))
         except UntrustedPathError:
             os.close(handle)
             raise
@@ -188,60 +182,15 @@ class _Walk:
 
     def open_folder(self, path: Path) -> int:
         """A descriptor of a folder, not for reading. Raises UntrustedPathError, OSError."""
-        return self._walk(path, to_folder=True)[0]
+        return self.walk(path, to_folder=True)[0]
 
-    def _walk(self, path: Path, *, to_folder: bool) -> tuple[int, str]:
-        """(the last folder, the name in it that a file is to be opened by, which is no link).
+    def judge_link(self, info: os.stat_result, shown: str) -> None:
+        """Raises UntrustedPathError."""
+        self._judge_owner(info, shown)
 
-        The name is empty where the way is ``to_folder``.
-        """
-        parts = deque(_names(os.path.join(os.getcwd(), path)))
-        links = 0
-        here = self._enter("/", None, last=to_folder and not parts)
-        try:
-            while parts:
-                name = parts.popleft()
-                info = os.lstat(name, dir_fd=here)
-                if stat.S_ISLNK(info.st_mode):
-                    links += 1
-                    if links > _MOST_LINKS:
-                        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
-                    self._judge_owner(info, self._path(name))
-                    target = os.readlink(name, dir_fd=here)
-                    parts.extendleft(reversed(list(_names(target))))
-                    if target.startswith("/"):
-                        here = self._enter("/", here, last=to_folder and not parts)
-                elif parts or to_folder:
-                    here = self._enter(name, here, last=to_folder and not parts)
-                else:
-                    return os.dup(here), name
-            if not to_folder:
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-            return os.dup(here), ""
-        finally:
-            os.close(here)
-
-    def _enter(self, name: str, above: int | None, *, last: bool) -> int:
-        """The folder ``name``, judged; ``above``, which it lies in, is closed if it is well."""
-        handle = os.open(name, _FOLDER, dir_fd=None if name == "/" else above)
-        try:
-            if name == "/":
-                self._passed.clear()
-            elif name == "..":
-                del self._passed[-1:]
-            else:
-                self._passed.append(name)
-            self._judge_folder(handle, last=last)
-        except (UntrustedPathError, OSError):
-            os.close(handle)
-            raise
-        if above is not None:
-            os.close(above)
-        return handle
-
-    def _judge_folder(self, handle: int, *, last: bool) -> None:
+    def judge_folder(self, handle: int, shown: str, *, last: bool) -> None:
+        """Raises UntrustedPathError."""
         info = os.fstat(handle)
-        shown = self._path()
         if not info.st_mode & stat.S_ISVTX or (last and self._closed):
             self._judge(handle, info, shown)
         else:
@@ -278,13 +227,6 @@ class _Walk:
             f"runs as ({os.geteuid()}), so it is not trusted; chown it, or, if that user may run "
             f"anything as us, set {TRUSTED_UIDS_VARIABLE}={info.st_uid} in the environment"
         )
-
-    def _path(self, name: str = "") -> str:
-        return "/" + "/".join([*self._passed, *([name] if name else [])])
-
-
-def _names(path: str) -> Iterator[str]:
-    return (part for part in path.split("/") if part not in ("", "."))
 
 
 def _is_read_only(handle: int) -> bool:

@@ -13,11 +13,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError, as_completed
 from functools import partial
 from hashlib import blake2b
-from pathlib import Path
 
 from ray_sentinel.actors.messages import Dump, DumpRequest, Dumps
 from ray_sentinel.capture.dump_reducer import DumpReducer
-from ray_sentinel.capture.recorder_dumps import NoDumpError, Recorders, read_dump
+from ray_sentinel.capture.recorder_dumps import FoundDump, NoDumpError, Recorders, read_dump
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.evidence.flight_recorder.reduced import without_operations
 from ray_sentinel.model.identity import ProcessId, Rank
@@ -190,8 +189,8 @@ def _add_raw(answer: _Answer, rank: Rank, source: Source) -> None:
         answer.add(Dump(rank=rank.id.rank, data=dump.data, pickled=dump.pickled))
 
 
-def _from_disk(path: Path) -> Iterator[RecorderDump]:
-    data = read_dump(path)
+def _from_disk(found: FoundDump) -> Iterator[RecorderDump]:
+    data = read_dump(found)
     yield RecorderDump(data=data, pickled=data[:1] == b"\x80")
 
 

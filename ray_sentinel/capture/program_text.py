@@ -23,6 +23,7 @@ from ray_sentinel.bounded import Bounded
 from ray_sentinel.capture.tracer import Traced
 from ray_sentinel.evidence.stacks.blocks import Blocks, Source
 from ray_sentinel.evidence.stacks.names import place
+from ray_sentinel.evidence_file import may_read
 from ray_sentinel.model.identity import ProcessId
 
 PATIENCE = 1.0
@@ -56,8 +57,12 @@ class ProgramText:
         """The traces of each process, with the blocks around their places where they are known."""
         with self._lock:
             wanted = {process: self._paths(process.pid, of) for process, of in runs.items()}
-            paths = {path for files in wanted.values() for path in files.values()}
-            texts, _ = self._reading.run({path: partial(_read, path) for path in paths})
+            readers = {
+                path: process.pid for process, files in wanted.items() for path in files.values()
+            }
+            texts, _ = self._reading.run(
+                {path: partial(_read, path, pid, str(self._proc)) for path, pid in readers.items()}
+            )
             sources = {path: self._source(text) for path, text in texts.items()}
             added = {}
             for process, of in runs.items():
@@ -124,11 +129,14 @@ def _of(
     }
 
 
-def _read(path: str) -> _Text:
+def _read(path: str, pid: int, proc: str) -> _Text:
+    """The file, if the process that runs it may read it too: a link may lead anywhere."""
     # A FIFO in the place of a program would wait for a writer.
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_BYTES:
             raise OSError(f"{path}: no file of a program")
+        if not may_read(status, pid, proc):
+            raise OSError(f"{path}: not to be read by process {pid}, which is said to run it")
         identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
         return _Text(identity, file.read(MAX_BYTES))

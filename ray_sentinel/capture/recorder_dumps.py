@@ -7,11 +7,11 @@ rank's environment, which is read while the rank lives, so that what it left can
 
 from __future__ import annotations
 
+import contextlib
 import os
-import stat
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -19,6 +19,7 @@ import msgspec
 
 from ray_sentinel.bounded import Bounded
 from ray_sentinel.errors import SentinelError
+from ray_sentinel.evidence_file import ForeignFileError, open_evidence, open_fifo_of, uid_of
 from ray_sentinel.kernel_files import parse_environ
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.progress.ask import MAX_ANSWER
@@ -50,10 +51,22 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
     """Where the dump may lie; the variable's place, else the versions' defaults."""
     pipe: Path | None = None
     """The pipe that asks for a dump, where the job has set one up."""
+    owner: int = msgspec.field(default_factory=os.geteuid)
+    """The user whose files these are: the rank's. Another's are not read."""
+    process: Key | None = None
+    """The rank, whose root its paths begin at; once it has ended they begin at ours."""
+    proc: str = "/proc"
+
+
+class FoundDump(msgspec.Struct, frozen=True):
+    """Where a dump lies, and whose it has to be when it is read."""
+
+    path: Path
+    where: Places
 
 
 def places(rank: int, environ: Mapping[str, str]) -> Places:
-    """From the environment that the rank's process was started with."""
+    """From the environment that the rank's process was started with, for files of our own."""
     prefixes = [environ[name] for name in _PREFIXES if environ.get(name)][:1]
     if not prefixes:
         cache = environ.get("XDG_CACHE_HOME") or f"{environ.get('HOME', '/root')}/.cache"
@@ -77,12 +90,18 @@ def read_environ(pid: int, proc: str = "/proc") -> dict[str, str]:
     return parse_environ(data)
 
 
-def on_disk(where: Places, since: float) -> Path | None:
-    """Where a dump lies, if it is not older than ``since`` (Unix seconds) nor empty."""
+def on_disk(where: Places, since: float) -> FoundDump | None:
+    """Where a dump lies, if it is not older than ``since`` (Unix seconds) nor empty.
+
+    Raises NoDumpError where there is none but another user's.
+    """
+    refused: list[str] = []
     for path in where.files:
-        found = _look(path)
+        found = _look(path, where, refused)
         if found is not None and found.st_mtime >= since:
-            return path if found.st_size else None
+            return FoundDump(path, where) if found.st_size else None
+    if refused:
+        raise NoDumpError("; ".join(refused))
     return None
 
 
@@ -92,37 +111,38 @@ def by_pipe(
     *,
     now: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> Path:
+) -> FoundDump:
     """Ask the rank's watchdog for a dump and wait for it: where it lies. Raises NoDumpError.
 
     The watchdog looks at the pipe about once a second, and writes its file in one go.
     """
     if where.pipe is None:
         raise NoDumpError(f"{_PIPE} is not set: its watchdog cannot be asked for a dump")
-    before = {path: found.st_mtime_ns for path in where.files if (found := _look(path))}
-    _poke(where.pipe)
+    before = {path: found.st_mtime_ns for path in where.files if (found := _look(path, where))}
+    _poke(where.pipe, where)
     end = now() + timeout
     size: dict[Path, int] = {}
     while now() < end:
         sleep(_POLL)
         for path in where.files:
-            found = _look(path)
+            found = _look(path, where)
             if found is None or found.st_mtime_ns == before.get(path):
                 continue
             if found.st_size and size.get(path) == found.st_size:
-                return path
+                return FoundDump(path, where)
             size[path] = found.st_size
     raise NoDumpError(f"its watchdog, asked through {where.pipe}, wrote nothing in {timeout:g} s")
 
 
-def _poke(pipe: Path) -> None:
+def _poke(pipe: Path, where: Places) -> None:
     try:
-        handle = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with _root(where) as root:
+            handle = open_fifo_of(pipe, where.owner, root=root)
+    except ForeignFileError as error:
+        raise NoDumpError(str(error)) from error
     except OSError as error:
         raise NoDumpError(f"{pipe} cannot be opened: {error.strerror}") from error
     try:
-        if not stat.S_ISFIFO(os.fstat(handle).st_mode):
-            raise NoDumpError(f"{pipe} is no pipe")
         os.write(handle, b"1\n")
     except OSError as error:
         raise NoDumpError(f"{pipe} cannot be written: {error.strerror}") from error
@@ -130,23 +150,59 @@ def _poke(pipe: Path) -> None:
         os.close(handle)
 
 
-def _look(path: Path) -> os.stat_result | None:
+def _look(path: Path, where: Places, refused: list[str] | None = None) -> os.stat_result | None:
+    """What the file is; None where there is none, or one that is not the rank's (``refused``)."""
     try:
-        return path.stat()
+        with _root(where) as root:
+            handle = open_evidence(path, where.owner, root=root)
+    except ForeignFileError as error:
+        if refused is not None:
+            refused.append(str(error))
+        return None
     except OSError:
         return None
-
-
-def read_dump(path: Path) -> bytes:
-    """A dump's bytes. Raises NoDumpError."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with open(handle, "rb") as file:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise NoDumpError(f"{path} is no file")
+        return os.fstat(handle)
+    finally:
+        os.close(handle)
+
+
+def read_dump(found: FoundDump) -> bytes:
+    """A dump's bytes. Raises NoDumpError."""
+    path, where = found.path, found.where
+    try:
+        with (
+            _root(where) as root,
+            open(open_evidence(path, where.owner, root=root), "rb") as file,
+        ):
             return file.read(MAX_ANSWER + 1)
+    except ForeignFileError as error:
+        raise NoDumpError(str(error)) from error
     except OSError as error:
         raise NoDumpError(f"{path} cannot be read: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def _root(where: Places) -> Iterator[str]:
+    """The rank's root while it can be entered; what a dead rank left is looked for below ours.
+
+    It is held open: its number, and with it ``/proc/<pid>/root``, may become another process's.
+    """
+    handle = -1
+    try:
+        if where.process is not None:
+            pid, start = where.process
+            handle = os.open(f"{where.proc}/{pid}/root", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            if parse_stat(Path(f"{where.proc}/{pid}/stat").read_bytes()).start != start:
+                raise ProcessLookupError
+        root = f"/proc/self/fd/{handle}" if where.process is not None else "/"
+    except (OSError, ValueError):
+        root = "/"
+    try:
+        yield root
+    finally:
+        if handle >= 0:
+            os.close(handle)
 
 
 class Recorders:
@@ -178,7 +234,7 @@ class Recorders:
                 del self._known[next(iter(self._known))]
         return failures
 
-    def find(self, rank: Rank, timeout: float) -> Path:
+    def find(self, rank: Rank, timeout: float) -> FoundDump:
         """Where the rank's watchdog left a dump, or writes one when asked, for ``read_dump``.
 
         Raises NoDumpError.
@@ -189,8 +245,9 @@ class Recorders:
             why = failures.get(_key(rank), "too many other ranks were looked at meanwhile")
             raise NoDumpError(f"it is not attached, and its environment cannot be read: {why}")
         where, since = known
-        if fresh := on_disk(where, max(since, time.time() - FRESH)):
-            return fresh
+        with contextlib.suppress(NoDumpError):  # it is said below where there is nothing else
+            if fresh := on_disk(where, max(since, time.time() - FRESH)):
+                return fresh
         try:
             return by_pipe(where, timeout, sleep=self._sleep)
         except NoDumpError:
@@ -215,4 +272,8 @@ def _places_of(rank: Rank, proc: str) -> tuple[Places, float]:
         up = float(Path(f"{proc}/uptime").read_text().split()[0])
     except ValueError as error:
         raise OSError(f"when it was started cannot be read: {error}") from error
-    return places(rank.id.rank, environ), time.time() - up + started - _CLOCKS
+    pid = rank.process.pid
+    where = msgspec.structs.replace(
+        places(rank.id.rank, environ), owner=uid_of(pid, proc), process=_key(rank), proc=proc
+    )
+    return where, time.time() - up + started - _CLOCKS

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import msgspec
 
+from ray_sentinel.evidence_file import ForeignFileError, open_evidence, uid_of
+
 MAX_READ = 1 << 20
 """Bytes read of a log, at its end: the rank is on every line."""
 MAX_NAME = 200
@@ -48,10 +50,10 @@ def read_words(pid: int, proc: Path = Path("/proc")) -> TrainWords | None:
     """Ray Train's word about process ``pid``; None where it said nothing, or not to us."""
     for path in _logs(proc / str(pid)):
         try:
-            with open(path, "rb") as file:
+            with open(open_evidence(path, uid_of(pid, str(proc))), "rb") as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - MAX_READ))
                 words = parse_words(file.read(MAX_READ), pid)
-        except OSError:
+        except (OSError, ForeignFileError):
             continue
         if words is not None:
             return words

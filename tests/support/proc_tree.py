@@ -53,7 +53,9 @@ class ProcTree:
         link.unlink(missing_ok=True)
         link.symlink_to(exe)
         (folder / "io").write_text("rchar: 100\nwchar: 20\nsyscr: 1\nread_bytes: 5\n")
-        (folder / "status").write_text("Name:\tx\nTracerPid:\t0\n")
+        uid, gid = os.geteuid(), os.getegid()
+        ids = f"Uid:\t{uid}\t{uid}\t{uid}\t{uid}\nGid:\t{gid}\t{gid}\t{gid}\t{gid}\n"
+        (folder / "status").write_text(f"Name:\tx\nTracerPid:\t0\n{ids}")
         (folder / "cgroup").write_text("0::/\n")
         self.thread(pid, pid, state=state, cpu=cpu, switches=switches, delay=delay, wchan=wchan)
         return folder

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -128,11 +129,11 @@ def test_a_mount_that_hangs_costs_its_patience_once(
     alive, begun = threading.Event(), []
     read = program_text._read
 
-    def hang(path: str) -> program_text._Text:
+    def hang(path: str, *of: Any) -> program_text._Text:
         if path.endswith("dead.py"):
             begun.append(path)
             alive.wait(60)
-        return read(path)
+        return read(path, *of)
 
     monkeypatch.setattr(program_text, "_read", hang)
     monkeypatch.setattr(program_text, "PATIENCE", 0.2)

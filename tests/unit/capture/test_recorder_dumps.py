@@ -12,6 +12,7 @@ import pytest
 
 from ray_sentinel.capture.recorder_dumps import (
     FRESH,
+    FoundDump,
     NoDumpError,
     Places,
     Recorders,
@@ -99,7 +100,7 @@ def test_an_older_run_s_file_is_not_taken(tmp_path: Path) -> None:
     assert on_disk(where, 0.0) is None
     (tmp_path / "fr_0").write_bytes(b"dump")
     os.utime(tmp_path / "fr_0", (100.0, 100.0))
-    assert on_disk(where, 50.0) == tmp_path / "fr_0"
+    assert on_disk(where, 50.0) == FoundDump(tmp_path / "fr_0", where)
     assert on_disk(where, 150.0) is None
 
 
@@ -136,6 +137,8 @@ def fake_process(proc: Path, pid: int, dump: Path) -> None:
     (proc / "uptime").write_text(Path("/proc/uptime").read_text())
     (proc / str(pid) / "stat").write_bytes(Path("/proc/self/stat").read_bytes())
     (proc / str(pid) / "environ").write_bytes(f"TORCH_FR_DUMP_TEMP_FILE={dump}\0".encode())
+    ids = f"Uid:{4 * f' {os.geteuid()}'}\nGid: 0 0 0 0\n"
+    (proc / str(pid) / "status").write_text(ids)
 
 
 def test_a_rank_whose_environment_cannot_be_read_holds_nobody_up(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,9 @@ def test_found_by_where_the_output_goes(tmp_path: Path):
     (folder / "2").symlink_to(logs / f"worker-{WORKER}-02000000-31243.err")
     assert read_words(31243, proc) is None
     (logs / "train" / f"ray-train-sys-worker-{WORKER}.log").write_bytes(lines({}))
+    assert read_words(31243, proc) is None, "whose log it is, is not known"
+    ids = f"Uid:{4 * f' {os.geteuid()}'}\nGid: 0 0 0 0\n"
+    (folder.parent / "status").write_text(ids)
     assert read_words(31243, proc).rank == 3
     (folder / "2").unlink()
     (folder / "2").symlink_to("/dev/pts/0")
