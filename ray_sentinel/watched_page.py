@@ -47,8 +47,7 @@ class WatchedPage:
     def get_json(self, path: str) -> Any:
         """What the page answers. Raises UnreachableError, also where nobody proves to be it."""
         try:
-            client = self._client or self._found()
-            self._client = client
+            client = self._client or (self._named() if self._link else self._found())
             return client.get_json(path, seconds=PAGE_SECONDS)
         except UnreachableError as error:
             self._client = None  # it may be another one next time
@@ -56,15 +55,18 @@ class WatchedPage:
                 self._tell(str(error))
             raise
 
+    def _named(self) -> PageClient:
+        self._client = page_client(self._link, self._environ, proxy=True)
+        return self._client
+
     def _found(self) -> PageClient:
-        if self._link:
-            return page_client(self._link, self._environ, proxy=True)
+        """Found anew each time: the cluster's own coordinator may come when another is there."""
         entries, problems = pages()
         for problem in problems:
             self._tell(problem)
-        if not entries:
-            raise UnreachableError("no coordinator of this user serves a page on this machine")
         fitting = best(entries, self._environ.get("RAY_ADDRESS", ""), self._port)
+        if not fitting:
+            raise UnreachableError("no coordinator of this user serves a page on this machine")
         if len(fitting) > 1:
             urls = ", ".join(entry.url for entry in fitting)
             self._tell(f"{len(fitting)} pages are served here, and the first is asked: {urls}")
@@ -77,8 +79,17 @@ class WatchedPage:
 
 
 def best(entries: Sequence[PageEntry], cluster: str, port: int) -> Sequence[PageEntry]:
-    """Those of the named cluster, of these those of the configured port, where there are any."""
-    of_cluster = [entry for entry in entries if cluster and entry.cluster == cluster]
-    left = of_cluster or entries
-    of_port = [e for e in left if port and port in (e.wanted_port, urlsplit(e.url).port)]
-    return of_port or left
+    """Those of the named cluster, of these those of the configured port, where there are any.
+
+    A host has several names: where none is the named cluster's to the letter, those whose control
+    store has its port may be. ``auto`` and addresses of other kinds name no cluster.
+    """
+    if cluster.rpartition(":")[2].isdigit() and "://" not in cluster:
+        there = [entry for entry in entries if entry.cluster == cluster]
+        entries = there or [entry for entry in entries if _may_be(entry.cluster, cluster)]
+    of_port = [e for e in entries if port and port in (e.wanted_port, urlsplit(e.url).port)]
+    return of_port or entries
+
+
+def _may_be(cluster: str, named: str) -> bool:
+    return not cluster or cluster.rpartition(":")[2] == named.rpartition(":")[2]

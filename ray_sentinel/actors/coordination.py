@@ -96,7 +96,6 @@ class Coordination:
                 deployment=deployment,
                 secret=secret,
                 job=self._config.job,
-                log_dir=str(self._storage.root or ""),
                 cluster=ray.get_runtime_context().gcs_address,
             ),
         )

@@ -49,7 +49,6 @@ class PageEntry(msgspec.Struct, frozen=True, kw_only=True):
     wanted_port: int = 0
     """The configured one; where it was taken, ``url`` has another."""
     job: str = ""
-    log_dir: str = ""
     cluster: str = ""
     """``HOST:PORT`` of the Ray cluster's control store."""
     since: float = 0.0

@@ -26,7 +26,6 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
     deployment: str
     secret: bytes
     job: str = ""
-    log_dir: str = ""
     cluster: str = ""
     """``HOST:PORT`` of the Ray cluster's control store."""
 

@@ -38,6 +38,8 @@ def test_the_named_cluster_s_page_then_the_configured_port_s() -> None:
     assert ports("b:1", 0) == ["2", "3"]
     assert ports("", 9401) == ["3", "9401"]
     assert ports("unknown:1", 2) == ["2"]
+    assert ports("a:7", 9401) == []
+    assert ports("auto", 9401) == ports("ray://a:10001", 9401) == ["3", "9401"]
     assert ports("", 7) == ["1", "2", "3", "9401"]
 
 

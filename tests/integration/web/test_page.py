@@ -48,6 +48,13 @@ def test_a_browser_shows_the_verdict_the_culprit_and_the_incident(
     assert "not watched: no agent yet" in document
 
 
+def test_a_browser_without_the_link_is_told_how_to_get_in(serve: Serve, tmp_path: Path) -> None:
+    document = rendered(serve(status).url, tmp_path)
+    assert "This page needs its link" in document
+    assert "ray-sentinel status" in document
+    assert "rank 3" not in document
+
+
 def test_hostile_text_stays_text(serve: Serve, tmp_path: Path) -> None:
     document = rendered(serve(lambda: status(hostile=HOSTILE)).link, tmp_path)
     assert "<title>hung" in document
