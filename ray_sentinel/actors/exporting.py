@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
+from functools import partial
 from importlib import metadata
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 
+from ray_sentinel.actors.loops import Newest
 from ray_sentinel.api import Exporter
+from ray_sentinel.bounded import within
 from ray_sentinel.config import Config, convert
 from ray_sentinel.errors import ConfigError, SentinelError
 from ray_sentinel.model.metrics import Family
@@ -24,8 +27,16 @@ MOST_NOTES = 20
 """What went wrong is shown and logged so often at most."""
 
 
+CLOSE_SECONDS = 2.0
+"""For an exporter to stop."""
+
+
 class Exporting:
-    """All exporters of a node. One that fails is said in ``notes``; the others go on."""
+    """All exporters of a node. One that fails is said in ``notes``; the others go on.
+
+    Each takes what is published on a thread of its own: one that hangs misses what comes meanwhile,
+    and holds up nobody.
+    """
 
     def __init__(
         self,
@@ -36,6 +47,8 @@ class Exporting:
     ) -> None:
         self._notes: list[str] = []
         self._running: list[Exporter] = []
+        self._hands: dict[int, Newest[tuple[Family, ...]]] = {}
+        """By the exporter's ``id``."""
         found = metadata.entry_points(group=GROUP) if points is None else points
         unique = {point.name: point for point in found}
         for name, point in sorted(unique.items()):
@@ -96,14 +109,21 @@ class Exporting:
         return max((moment for moment in moments if moment is not None), default=None)
 
     def publish(self, families: Iterable[Family]) -> None:
-        """Hand the families to all exporters."""
+        """Hand the families to all exporters. Never waits."""
         families = tuple(families)
         for exporter in self._running:
-            try:
-                exporter.publish(families)
-            except Exception as error:  # anybody's code: the other exporters and the watch go on
-                log.debug("exporter %s failed", exporter.name, exc_info=True)
-                self._failed(exporter, error)
+            if id(exporter) not in self._hands:
+                step = partial(self._hand_on, exporter)
+                name = f"ray-sentinel-export-{exporter.name}"
+                self._hands[id(exporter)] = Newest(step, name=name)
+            self._hands[id(exporter)].offer(families)
+
+    def _hand_on(self, exporter: Exporter, families: tuple[Family, ...]) -> None:
+        try:
+            exporter.publish(families)
+        except Exception as error:  # anybody's code: the other exporters and the watch go on
+            log.debug("exporter %s failed", exporter.name, exc_info=True)
+            self._failed(exporter, error)
 
     def add_route(self, path: str, content_type: str, body: Callable[[], bytes]) -> None:
         """Have the exporters that serve HTTP serve ``path`` too."""
@@ -114,9 +134,11 @@ class Exporting:
 
     def close(self) -> None:
         """Stop serving and sending."""
+        for hand in self._hands.values():
+            hand.stop()
         for exporter in self._running:
             try:
-                exporter.close()
+                within(CLOSE_SECONDS, exporter.close)
             except Exception as error:  # anybody's code: what else must end is ended
                 log.debug("exporter %s failed", exporter.name, exc_info=True)
                 self._failed(exporter, error)

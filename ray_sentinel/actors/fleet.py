@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -33,6 +34,11 @@ START_SECONDS = 10.0
 a node that is lost is the engine's business, and found sooner."""
 SWEEP_SECONDS = 30.0
 """Between two looks for groups that nobody needs: the table of groups may be long."""
+AWAY_SECONDS = 5.0
+AWAY = (
+    "Ray's control store (GCS) does not answer: nodes that join or leave are not seen, and what "
+    "Ray is to start again waits for it"
+)
 DRAINED = "it is being drained and has no rank: it is left alone, so that it can go"
 BACKOFF_SECONDS = (2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
 
@@ -69,6 +75,8 @@ class Fleet:
         self._nodes: dict[str, RayNode] = {}
         self._lock = threading.Lock()
         self._sweep_at = 0.0
+        self._asked_at: float | None = None
+        """Since when Ray's control store has been asked for its nodes in vain (monotonic)."""
 
     def handle(self, node_id: str) -> Any:
         """The agent's actor handle, or None where there is none."""
@@ -124,7 +132,10 @@ class Fleet:
 
     def step(self, now: float) -> list[AnyEvent]:
         """Compare with ``ray.nodes()``, make and drop agents; what joined and left comes back."""
-        seen = ray_nodes(ray.nodes())
+        seen = ray_nodes(self._listed())
+        if not any(node.alive for node in seen.values()):
+            # A control store that has just begun, with nothing in it: we run on a living node.
+            return []
         with self._lock:
             self._nodes = seen
         events = [
@@ -138,6 +149,14 @@ class Fleet:
             elif slot.handle is not None:
                 self._check(slot, now)
         return events
+
+    def _listed(self) -> list[dict[str, Any]]:
+        """Ray's nodes; waits while the control store is away, or raises."""
+        if self._asked_at is None:
+            self._asked_at = time.monotonic()
+        entries: list[dict[str, Any]] = ray.nodes()
+        self._asked_at = None
+        return entries
 
     def _forget_dead(self, seen: Mapping[str, RayNode], now: float) -> list[AnyEvent]:
         events: list[AnyEvent] = []
@@ -192,7 +211,12 @@ class Fleet:
                 for key, at in self._draining.items()
                 if (slot := self._slots.get(key)) is not None
             ]
-        return tuple(describe(self.label(node), at) for node, at in told)
+        asked_at = self._asked_at
+        away = asked_at is not None and time.monotonic() - asked_at > AWAY_SECONDS
+        return (
+            *filter(None, (AWAY if away else "",)),
+            *(describe(self.label(n), at) for n, at in told),
+        )
 
     def _start(self, slot: Slot, now: float) -> None:
         if slot.node.id in self._draining and not placement.has_agent(slot.node.id):

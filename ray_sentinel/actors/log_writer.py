@@ -25,7 +25,8 @@ from ray_sentinel.model.memory import Memory
 log = logging.getLogger(__name__)
 
 WAITING_BYTES = 64 << 20
-"""Of events that wait for a slow disk: a minute and a half of 8,192 ranks on 1,024 nodes."""
+"""Of events that wait for a slow disk. A report of eight ranks takes 11 KB: it is a minute and a
+half of 64 such nodes, six seconds of 1,024."""
 ITEM_OVERHEAD = 300
 """Bytes that a waiting event takes beside its line."""
 RETRY_SECONDS = 30.0

@@ -22,6 +22,7 @@ from pathlib import Path
 
 import msgspec
 
+from ray_sentinel.bounded import Bounded
 from ray_sentinel.progress.discovery import Claim
 from ray_sentinel.progress.environment import (
     ROLE_VARIABLE,
@@ -42,6 +43,9 @@ YOUNG_SECONDS = 60.0
 SELDOM_SECONDS = 5.0
 TRAIN_LOG_SECONDS = 15.0
 """How long a process group may be there before Ray Train's log has a line about its rank."""
+
+LOG_SECONDS = 0.5
+"""For such a log to be read; what hangs is not asked again before it answers."""
 
 _TITLE = re.compile(r"^ray::(?!IDLE)\w")
 _TRAIN = re.compile(r"^ray::(RayTrainWorker|_RayTrainWorker)")
@@ -90,6 +94,17 @@ class RayRanks:
         self._guessed: set[str] = set()
         """Groups of workers whose ranks are guessed, which was said."""
         self.problems: list[str] = []
+        self._logs: Bounded[str, tuple[TrainWords | None, bool]] = Bounded(LOG_SECONDS, most=1)
+
+    def _train_says(self, pid: int) -> tuple[TrainWords | None, bool]:
+        """Ray Train's words about a process, and whether it has begun a log for it. The log lies
+        where the process's output goes, which may hang."""
+
+        def read() -> tuple[TrainWords | None, bool]:
+            words = read_words(pid, self._proc)
+            return words, words is not None or has_log(pid, self._proc)
+
+        return self._logs.run({"log": read})[0].get("log", (None, False))
 
     def claims(
         self,
@@ -154,11 +169,11 @@ class RayRanks:
         grouped = in_process_group(thread_names(process.pid, self._proc))
         if grouped and known.grouped_at is None:
             known.grouped_at = now
-        words = read_words(process.pid, self._proc)
+        words, begun = self._train_says(process.pid)
         if words is not None:
             return _claim(process, environ, worker, words=words)
         # While Train sets its workers up their title is that of a task, which may have any name.
-        of_train = _TRAIN.match(process.title) or has_log(process.pid, self._proc)
+        of_train = _TRAIN.match(process.title) or begun
         early = known.grouped_at is None or now - known.grouped_at < TRAIN_LOG_SECONDS
         if of_train and early:
             return None

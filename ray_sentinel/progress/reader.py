@@ -16,6 +16,8 @@ from pathlib import Path
 
 from ray_sentinel.progress import record
 from ray_sentinel.progress.directory import SHARED_MEMORY, SUFFIX, candidates, temporary_name
+from ray_sentinel.progress.environment import RECORD_DIR_VARIABLE
+from ray_sentinel.progress.mounts import Mounts
 from ray_sentinel.progress.own_process import boot_number, pid_namespace
 from ray_sentinel.progress.record_view import RecordView, UnreadableRecordError, parse
 from ray_sentinel.progress.requests import ANSWERS, answer_name
@@ -57,6 +59,9 @@ class RecordReader:
         """Not read for a reason of ours, which was said."""
         self._looks = 0
         self._found: tuple[Path, ...] = ()
+        self._mounts = Mounts(proc)
+        self._left: set[Path] = set()
+        """Folders that are not looked into, which was said."""
         self._offset = now() - monotonic()
         self.problems: list[str] = []
         """What was found that is no record of ours; the caller takes and clears them."""
@@ -72,16 +77,30 @@ class RecordReader:
         """Where is looked now."""
         if self._looks % ROOT_LOOKS_EVERY == 0:
             self._found = tuple(candidates()) if self._fixed is None else self._fixed
-            self._more = {folder: at for folder, at in self._more.items() if self._used(folder, at)}
+            used = (item for item in self._more.items() if self._used(*item))
+            self._more = dict(used)
             if self._fixed is None and os.geteuid() == 0:
                 others = sorted(SHARED_MEMORY.glob("ray_sentinel-*"))
                 self._found = tuple(dict.fromkeys((*self._found, *others)))
         self._looks += 1
-        return tuple(dict.fromkeys((*self._found, *self._more)))
+        return tuple(filter(self._answers, dict.fromkeys((*self._found, *self._more))))
+
+    def _answers(self, folder: Path) -> bool:
+        """Whether a look into the folder cannot hang: anybody's rank may name any folder."""
+        why = self._mounts.why_not(folder)
+        if why and folder not in self._left:
+            self._left.add(folder)
+            self.problems.append(
+                f"{folder}: {why}: records there are not read; unset {RECORD_DIR_VARIABLE}, or let "
+                "it name a folder in memory or on a local disk"
+            )
+        return not why
 
     def _used(self, folder: Path, named: int) -> bool:
         """It is there; where no rank names it any more, the records of a run are in it."""
         lately = self._looks - named <= EMPTY_LOOKS
+        if self._mounts.why_not(folder):
+            return lately
         return os.path.lexists(folder) and (lately or any(self._names(folder)))
 
     def scan(self) -> tuple[RecordView, ...]:

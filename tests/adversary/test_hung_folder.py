@@ -11,6 +11,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -34,6 +35,7 @@ from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import AnyEvent, CaptureDone, DumpAsked, Tick
 from ray_sentinel.log_files import LogFiles
 from ray_sentinel.model.incident import Incident, IncidentState
+from ray_sentinel.progress.reader import RecordReader
 from tests.support.hanging_disk import HangingDisk, hanging_disk
 from tests.support.incidents import an_incident
 from tests.support.small_disk import small_disk
@@ -263,6 +265,16 @@ def test_a_bundle_that_a_disk_refused_is_written_when_it_takes_it(
         watch.executor.close()
 
 
+@contextmanager
+def reader_of(own: Path) -> Iterator[RecordReader]:
+    """A reader with the folders of writers, which is ``own``."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_SENTINEL_RECORD_DIR", str(own))
+        reader = RecordReader()
+        yield reader
+        reader.close()
+
+
 def fill(path: Path) -> None:
     with path.open("wb", 0) as filler:
         try:
@@ -321,6 +333,24 @@ def test_a_copy_of_the_history_does_not_wait_for_its_file(disk: HangingDisk) -> 
     assert soon(keeper.image).startswith(b"SQLite format 3")
     assert soon(keeper.image).startswith(b"SQLite format 3")
     disk.answer()
+
+
+def test_records_in_a_folder_that_may_hang_are_not_read(disk: HangingDisk, tmp_path: Path) -> None:
+    """Anybody's rank may say that its record is on a dead NFS server: the watch looks elsewhere."""
+    link = tmp_path / "link"
+    link.symlink_to(disk.path)
+    (disk.path / "records").mkdir()
+    with reader_of(tmp_path / "own") as reader:
+        reader.also([disk.path / "records", link / "records"])
+        soon(reader.scan)
+        assert len(reader.problems) == 2
+        assert f"{disk.path / 'records'}: is on fuse" in reader.problems[0]
+        assert "RAY_SENTINEL_RECORD_DIR" in reader.problems[0]
+        disk.hang()
+        reader.also([link / "later"])
+        soon(lambda: [reader.scan() for _ in range(20)])
+        assert f"{link / 'later'}: does not answer" in reader.problems[-1]
+        disk.answer()
 
 
 def test_the_state_of_an_incident_is_the_same_without_its_bundle() -> None:

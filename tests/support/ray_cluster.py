@@ -68,6 +68,15 @@ class RayCluster:
         with self.connected() as ray:
             eventually(lambda: address not in _living(ray), f"Ray takes {address} for dead", 60.0)
 
+    def lose_control_store(self) -> None:
+        """Kill Ray's control store (GCS)."""
+        self._cluster.head_node.kill_gcs_server()
+
+    def restore_control_store(self) -> None:
+        """Start it again, at its old address."""
+        with contextlib.redirect_stderr(io.StringIO()):
+            self._cluster.head_node.start_gcs_server()
+
     def stop(self) -> None:
         """End all nodes."""
         self._cluster.shutdown()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import threading
+import time
 from collections.abc import Iterable
 
 import msgspec
@@ -11,6 +13,7 @@ import pytest
 from ray_sentinel.actors.exporting import Exporting
 from ray_sentinel.config import Config
 from ray_sentinel.model.metrics import Family
+from tests.support.waiting import eventually
 
 
 class Broken:
@@ -48,8 +51,10 @@ def test_one_that_fails_is_said_once_and_the_others_go_on(
     exporting, good = Exporting(Config(), "h", "127.0.0.1", points=()), Good()
     exporting._running = [Broken(), good]  # type: ignore[list-item]
     with caplog.at_level(logging.WARNING):
-        for _ in range(3):
+        for number in range(1, 4):
             exporting.publish(())
+            eventually(lambda number=number: good.published == number, "it is handed on")
+            eventually(lambda: len(exporting.notes) == 1, "and by the other not")
     assert exporting.notes == ["exporter broken failed: ZeroDivisionError: no such thing"]
     assert len(caplog.records) == 1
     exporting.close()
@@ -109,4 +114,28 @@ def test_one_that_cannot_be_made_keeps_no_agent_from_starting() -> None:
     }
     exporting.publish(())
     good = [exporter for exporter in exporting._running if type(exporter) is Made]
-    assert [exporter.published for exporter in good] == [1]
+    eventually(lambda: [exporter.published for exporter in good] == [1], "it is handed on")
+
+
+def test_one_that_hangs_holds_up_nobody() -> None:
+    gate = threading.Event()
+
+    class Hangs(Good):
+        def publish(self, families: Iterable[Family]) -> None:
+            super().publish(families)
+            gate.wait(30)
+
+        def close(self) -> None:
+            gate.wait(30)
+
+    exporting, good, hangs = Exporting(Config(), "h", "127.0.0.1", points=()), Good(), Hangs()
+    exporting._running = [hangs, good]  # type: ignore[list-item]
+    for number in range(1, 4):
+        exporting.publish(())
+        eventually(lambda number=number: good.published == number, "the other has it")
+    assert hangs.published == 1
+    begun = time.monotonic()
+    exporting.close()
+    assert time.monotonic() - begun < 10
+    assert good.closed == 1
+    gate.set()

@@ -129,3 +129,21 @@ def test_the_agent_of_a_drained_node_is_kept(monkeypatch: pytest.MonkeyPatch) ->
     fleet = Fleet(b"{}", lambda node_id: None, lambda: {"n": 0.0})
     fleet.step(100.0)
     assert fleet.handle("n") is not None, "as after a restart of the coordinator"
+
+
+def test_a_control_store_that_lists_no_living_node_is_not_believed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One that has just begun, without what it knew, lists nothing; we run on a living node."""
+    fleet = Fleet(b"{}", lambda node_id: 100.0)
+    dropped: list[str] = []
+    monkeypatch.setattr(ray, "nodes", lambda: [NODE])
+    monkeypatch.setattr(placement, "groups", lambda: {"n": None})
+    monkeypatch.setattr(placement, "start_agent", lambda node, config: FakeAgent)
+    monkeypatch.setattr(placement, "drop", dropped.append)
+    fleet.step(100.0)
+    for listed in ([], [{**NODE, "Alive": False}]):
+        monkeypatch.setattr(ray, "nodes", lambda listed=listed: listed)
+        assert fleet.step(101.0) == []
+    assert fleet.handle("n") is FakeAgent
+    assert dropped == []

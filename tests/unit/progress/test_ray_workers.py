@@ -199,3 +199,14 @@ def test_what_was_said_of_groups_that_are_gone_is_forgotten(machine):
         machine.look(*pair)
     assert len(machine.ranks.problems) == 50, "each once"
     assert machine.ranks._guessed == {"train-49.Trainer"}
+
+
+def test_a_train_log_that_hangs_holds_up_nobody(tmp_path: Path, hanging) -> None:
+    machine = Machine(tmp_path)
+    machine.worker(101, "ray::RayTrainWorker", grouped=True, RANK="1")
+    machine.train_log(101, "run", 1)
+    hanging("log")
+    machine.look()
+    for _ in range(int(TRAIN_LOG_SECONDS) + 3):
+        found = machine.look()
+    assert [(rank, pid) for _, rank, pid in found] == [(1, 101)], "its variables tell"

@@ -1,0 +1,82 @@
+"""Which folders lie on a file system that another machine serves: one that may hang.
+
+The kernel's own table tells (``/proc/self/mountinfo``, see ``man 5 proc``), without a question to
+the file system. Only a link in the path must be followed by asking, which is done under a deadline.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+
+from ray_sentinel.bounded import Bounded
+
+REMOTE = frozenset(
+    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "lustre", "gpfs", "beegfs", "ceph", "afs", "ncpfs"}
+    | {"glusterfs", "orangefs", "pvfs2", "wekafs", "coda", "ocfs2", "gfs2", "panfs", "fuse"}
+)
+"""Types of file systems, and ``fuse.*`` beside them."""
+LOCAL_FUSE = frozenset({"fuse.fuse-overlayfs", "fuse.lxcfs"})
+"""What a container without root has for its root."""
+PATIENCE = 0.5
+"""Seconds to follow the links of a path."""
+MOST_KNOWN = 1000
+"""Folders whose answers are kept: each run may have its own."""
+
+
+class Mounts:
+    """Answers are kept: a folder is looked up once."""
+
+    def __init__(self, proc: Path = Path("/proc"), *, patience: float = PATIENCE) -> None:
+        self._table = proc / "self/mountinfo"
+        self._known: dict[Path, str] = {}
+        self._following: Bounded[str, str] = Bounded(patience, most=1)
+
+    def why_not(self, folder: Path) -> str:
+        """Why whoever must not wait should not look into a folder; empty where it may."""
+        if folder not in self._known:
+            found, _ = self._following.run({"path": partial(os.path.realpath, folder)})
+            if "path" not in found:
+                return "does not answer"  # it is looked up again
+            kind = kind_of(found["path"], self._read())
+            remote = kind in REMOTE or (kind.startswith("fuse.") and kind not in LOCAL_FUSE)
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            self._known[folder] = f"is on {kind}, which may hang" if remote else ""
+        return self._known[folder]
+
+    def _read(self) -> str:
+        try:
+            return self._table.read_text(encoding="utf-8", errors="surrogateescape")
+        except OSError:
+            return ""
+
+
+def kind_of(path: str, mountinfo: str) -> str:
+    """The type of the file system that a path without links is on; empty where it is not told.
+
+    >>> root = "1 0 8:1 / / rw - ext4 /dev/sda rw\\n"
+    >>> table = root + "2 1 0:5 / /a\\\\040b rw shared:1 - nfs4 s:/ rw\\n"
+    >>> kind_of("/a b/c", table), kind_of("/a", table), kind_of("/a bc", table)
+    ('nfs4', 'ext4', 'ext4')
+    """
+    best, kind = "", ""
+    for line in mountinfo.splitlines():
+        mount, _, system = line.partition(" - ")
+        fields = mount.split(" ")
+        if len(fields) < 5 or not system:
+            continue
+        point = _unescaped(fields[4])
+        inside = path == point or path.startswith(point.rstrip("/") + "/")
+        # Of two at one place the later one hides the earlier.
+        if inside and len(point) >= len(best):
+            best, kind = point, system.split(" ")[0]
+    return kind
+
+
+def _unescaped(text: str) -> str:
+    """Blanks and the like are octal: ``\\\\040``."""
+    for code, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        text = text.replace(code, character)
+    return text
