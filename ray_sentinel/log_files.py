@@ -49,6 +49,8 @@ class LineWriter:
         self._closed = False
         self._busy_since: float | None = None
         self._dropped_since = 0
+        self._last: tuple[str, ...] = ()
+        """Names that lines were written for last."""
         self._error = ""
         self._thread: threading.Thread | None = None
         self.dropped = 0
@@ -99,10 +101,10 @@ class LineWriter:
     def _run(self) -> None:
         while True:
             with self._change:
-                self._change.wait_for(lambda: self._lines or self._closed)
+                self._change.wait_for(lambda: self._lines or self._dropped_since or self._closed)
                 lines = self._taken()
                 dropped, self._dropped_since = self._dropped_since, 0
-                if not lines:
+                if not lines and not dropped:
                     return
             self._busy_since = time.monotonic()
             self._hand_on(lines, dropped)
@@ -121,9 +123,11 @@ class LineWriter:
         return lines
 
     def _hand_on(self, lines: list[tuple[str, bytes]], dropped: int) -> None:
-        texts: dict[str, list[bytes]] = {}
+        # Where nothing else is to be written, the loss is told where lines went last.
+        texts: dict[str, list[bytes]] = {} if lines else {name: [] for name in self._last}
         for name, data in lines:
             texts.setdefault(name, []).append(data)
+        self._last = tuple(texts)
         for name, parts in texts.items():
             lost = f"({dropped} lines were lost: the disk was slow)\n".encode() if dropped else b""
             try:

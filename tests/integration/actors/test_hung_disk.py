@@ -10,7 +10,7 @@ import pytest
 
 from ray_sentinel.model.incident import Incident
 from tests.support.hanging_disk import hanging_disk
-from tests.support.ray_cluster import RayCluster, Watched
+from tests.support.ray_cluster import ADDRESSES, RayCluster, Watched
 from tests.support.waiting import eventually
 from tests.support.watched_job import WatchedJob, culprits
 
@@ -29,7 +29,8 @@ def test_agents_report_and_verdicts_come_while_the_log_folder_hangs(
                     job.start("none", "none")
                     job.until_training(2)
                     disk.hang()
-                    address, agent = next(iter(watched.agents().items()))
+                    address = ADDRESSES[-1]  # not the node whose agent watches these ranks
+                    agent = watched.agents()[address]
                     os.kill(agent.pid, signal.SIGKILL)
                     job.ranks[1].send_signal(signal.SIGSTOP)
                     incident = job.verdict()
