@@ -27,6 +27,7 @@ from ray_sentinel.logs.triage import triage_path
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.page_name import PageName
+from ray_sentinel.private_files import keep_private
 from ray_sentinel.progress.reader import RecordReader
 from ray_sentinel.supervise.actions import Result
 from ray_sentinel.supervise.bad_nodes import BadNode, of_incidents, of_triage
@@ -43,6 +44,7 @@ from ray_sentinel.supervise.supervisor import Supervisor
 from ray_sentinel.supervise.task import Task
 from ray_sentinel.supervise.terminal import Terminal
 from ray_sentinel.watched_page import WatchedPage
+from ray_sentinel.whole_file import write_whole
 
 MOST_CAPTURED = 64
 """Processes whose stacks are taken where no agent does it."""
@@ -309,10 +311,10 @@ def capture(config: Config, state: State, folder: Path, why: str) -> str:
     # They are about to be ended: the tools that pause them do no harm any more.
     outcome = session.capture(ranks[:MOST_DEEPER], (), ranks, plan)
     bundle = folder / "hang"
-    bundle.mkdir(exist_ok=True)
-    (bundle / "why.txt").write_text("\n".join([why, *outcome.problems]) + "\n", encoding="utf-8")
-    for name, data in outcome.files.items():
-        (bundle / name).write_bytes(data)
+    keep_private(bundle)
+    said = "\n".join([why, *outcome.problems]) + "\n"
+    for name, data in {**outcome.files, "why.txt": said.encode("utf-8", "replace")}.items():
+        write_whole(bundle / name, data)
     return str(bundle)
 
 

@@ -12,6 +12,7 @@ import msgspec
 from ray_sentinel.errors import UnreachableError
 from ray_sentinel.model.status import JobStatus
 from ray_sentinel.watched_page import WatchedPage
+from ray_sentinel.whole_file import write_whole
 
 LOOK_SECONDS = 10.0
 """Between two questions: the answer has a line for every rank."""
@@ -57,7 +58,7 @@ class PageName:
                 self._found = new.pop()
                 self._say(f"the coordinator knows the job as {self._found}")
                 with suppress(OSError):
-                    self._file.write_text(self._found, encoding="utf-8")
+                    write_whole(self._file, self._found.encode())
         if self._found in names:
             # Whoever comes while ours is there is somebody else.
             self._others |= names - {self._found}

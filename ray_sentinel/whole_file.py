@@ -5,15 +5,21 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from ray_sentinel.private_files import FILE_MODE
 
-def write_whole(path: Path, data: bytes, *, durable: bool = False) -> None:
+
+def write_whole(path: Path, data: bytes, *, durable: bool = False, mode: int = FILE_MODE) -> None:
     """Write a file so that it is there whole or not at all. Raises OSError.
 
+    ``mode`` is that of ``open``: the umask takes its part of it.
     With ``durable`` that holds for a host that loses its power too; it waits for the disk.
     """
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with partial.open("wb") as file:
+        # Left by another life of this pid, perhaps: it is not written into.
+        partial.unlink(missing_ok=True)
+        handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        with open(handle, "wb") as file:
             file.write(data)
             if durable:
                 file.flush()

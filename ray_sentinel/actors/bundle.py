@@ -1,7 +1,8 @@
 """The folder of one incident: ``incidents/<utc>-<kind>-<n>/``.
 
 A folder appears under its name only when it holds ``incident.json``; every file appears whole.
-Nothing is ever overwritten by another incident: where the name is taken, a number is added.
+Nothing is ever overwritten by another incident: where the name is taken, a number is added. Its
+file ``.deployment`` says who made it (see ``pruning``).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import msgspec
 
 from ray_sentinel.config import safe_name
 from ray_sentinel.model.incident import Incident
+from ray_sentinel.private_files import keep_private, make_private, read_regular
 from ray_sentinel.report.contract import incident_json
 from ray_sentinel.whole_file import write_whole
 
@@ -25,6 +27,8 @@ MAX_FILE = 32 << 20
 """Bytes of one file; the rest is cut off, and the file says so."""
 MAX_BUNDLE = 512 << 20
 """Bytes that one capture adds."""
+MARK = ".deployment"
+"""In a bundle: the deployment that made it."""
 
 _SAME_SECONDS = 1e-3
 """What adding and subtracting leaves of a time."""
@@ -38,12 +42,13 @@ def folder_name(incident: Incident) -> str:
     return f"{moment:%Y%m%dT%H%M%SZ}-{incident.kind}-{safe_name(incident.id)}"
 
 
-def create(root: Path, incident: Incident) -> Path:
+def create(root: Path, incident: Incident, deployment: str = "") -> Path:
     """Make the folder of a new incident, with its ``incident.json``. Raises OSError."""
-    root.mkdir(parents=True, exist_ok=True)
+    make_private(root)
     name = folder_name(incident)
-    partial = root / f".{name}.{os.getpid()}.part"
-    partial.mkdir(exist_ok=True)
+    partial = root / temporary_name(name, deployment, "part")
+    keep_private(partial)
+    write_file(partial / MARK, f"{deployment}\n".encode())
     for number in range(1, 1000):
         final = root / (name if number == 1 else f"{name}-{number}")
         named = msgspec.structs.replace(incident, bundle=str(final))
@@ -70,12 +75,14 @@ def highest_number(root: Path | None) -> int:
     return max((int(match[1]) for name in names if (match := _NUMBER.search(name))), default=0)
 
 
-def find(root: Path, incident: Incident) -> Path | None:
-    """The folder that an earlier coordinator made for this very incident."""
+def find(root: Path, incident: Incident, deployment: str = "") -> Path | None:
+    """The folder that an earlier coordinator of this deployment made for this very incident."""
     for path in sorted(root.glob(f"*-{safe_name(incident.id)}*/incident.json")):
+        if path.parent.is_symlink() or made_by(path.parent) not in (deployment, ""):
+            continue
         try:
-            stored = msgspec.json.decode(path.read_bytes(), type=Incident)
-        except (OSError, msgspec.DecodeError):
+            stored = msgspec.json.decode(read_regular(path, MAX_FILE), type=Incident)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             continue
         if stored.id == incident.id and abs(_steady(stored) - _steady(incident)) < _SAME_SECONDS:
             return path.parent
@@ -85,6 +92,16 @@ def find(root: Path, incident: Incident) -> Path | None:
 def _steady(incident: Incident) -> float:
     """When it was suspected, however the wall clock was set since."""
     return incident.suspected_at - incident.clock_shift
+
+
+def temporary_name(bundle: str, deployment: str, what: str) -> str:
+    """Name of a bundle that is begun (``part``) or half removed (``gone``)."""
+    return f".{bundle}.{deployment}.{os.getpid()}.{what}"
+
+
+def made_by(folder: Path) -> str:
+    """The deployment that made a bundle; empty where nothing says: an earlier version's."""
+    return read_regular(folder / MARK, 100).split(b"\n", 1)[0].decode("ascii", "replace")
 
 
 def write_file(path: Path, data: bytes) -> None:
@@ -125,7 +142,7 @@ def add(folder: Path, files: Mapping[str, bytes]) -> list[str]:
             continue
         room -= len(data)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_private(path.parent)
             _store(path, data, seen)
         except OSError as error:
             problems.append(f"{path} could not be written: {error.strerror}")

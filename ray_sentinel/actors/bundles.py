@@ -25,9 +25,12 @@ class Bundles:
     ``bundle_writer``; the others never wait, and any thread may call them.
     """
 
-    def __init__(self, root: Path | None, incidents: Iterable[Incident] = ()) -> None:
+    def __init__(
+        self, root: Path | None, incidents: Iterable[Incident] = (), deployment: str = ""
+    ) -> None:
         """``incidents`` are those of the coordinator before this one."""
         self.root = root
+        self._deployment = deployment
         self._lock = threading.Lock()
         self._folders: dict[str, Path] = {}
         self._open: set[str] = set()
@@ -83,8 +86,10 @@ class Bundles:
         known = self.known(incident.id)
         if known is not None and known.is_dir():
             return known, []
+        by = self._deployment
         try:
-            made = bundle.find(self.root, incident) or bundle.create(self.root, incident)
+            made = bundle.find(self.root, incident, by)
+            made = made or bundle.create(self.root, incident, by)
         except OSError as error:
             return None, [
                 f"the bundle could not be written below {self.root} ({error.strerror}): the "

@@ -21,6 +21,7 @@ from ray_sentinel.actors.environment import forget_identity
 from ray_sentinel.actors.execute import Executor
 from ray_sentinel.actors.fleet import DRAINED, Fleet
 from ray_sentinel.actors.history import HistoryKeeper, wanted
+from ray_sentinel.actors.lease import BEAT_SECONDS
 from ray_sentinel.actors.leaving import draining_now
 from ray_sentinel.actors.logs import write_logs
 from ray_sentinel.actors.loops import Loop
@@ -29,6 +30,7 @@ from ray_sentinel.actors.metrics import coordinator_families
 from ray_sentinel.actors.names import PROTOCOL
 from ray_sentinel.actors.phase_file import PhaseFile
 from ray_sentinel.actors.prometheus import STEP_SECONDS, PrometheusKeeper
+from ray_sentinel.actors.pruning import Pruner
 from ray_sentinel.actors.ray_actors import RayActors
 from ray_sentinel.actors.recovery import Restored, restore, resumed_clock
 from ray_sentinel.actors.roster import Roster
@@ -42,6 +44,7 @@ from ray_sentinel.engine.events import DumpAsked, PhasesRecalled, SnapshotReceiv
 from ray_sentinel.errors import UsageError
 from ray_sentinel.model.metrics import Family
 from ray_sentinel.model.status import Status
+from ray_sentinel.private_files import be_private
 from ray_sentinel.web.page import Owner, Page
 from ray_sentinel.web.routes import Source
 
@@ -61,10 +64,11 @@ class Coordination:
     """Behind ``coordinator.Coordinator``, whose methods say what each answer is."""
 
     def __init__(self, config: bytes, deployment: str, secret: bytes) -> None:
+        be_private()
         forget_identity()
         self._config_bytes = config
         self._config = msgspec.json.decode(config, type=Config)
-        self._storage = Storage(self._config)
+        self._storage = Storage(self._config, deployment=deployment)
         self._logs = write_logs(self._storage.folder("logs"), "coordinator")
         self._started_at = SystemClock().now()
         # Asked once: it asks Ray's control store, which may be away when somebody asks us.
@@ -88,6 +92,14 @@ class Coordination:
             SystemClock(),
             owner=deployment,
             max_bytes=self._storage.max_bytes,
+        )
+        self._pruner = Pruner(
+            deployment,
+            self._storage.max_bytes,
+            SystemClock(),
+            bundles=self._executor.bundles.root,
+            events=self._events_folder.parent if self._events_folder else None,
+            history=self._storage.folder("history"),
         )
         self._page = Page(
             Source(self._status, self._brain.incidents, self._history.image),
@@ -143,6 +155,7 @@ class Coordination:
         config = self._config
         self._start("reconcile", config.coordinator.reconcile_interval, self._reconcile)
         self._start("tick", config.coordinator.tick_interval, self._tick)
+        self._start("lease", BEAT_SECONDS, self._pruner.renew)
         self._start("prune", 60.0, self._prune)
         self._start("phases", 20.0, self._save_phases)
         if self._timed.wanted:
@@ -217,14 +230,12 @@ class Coordination:
 
     def _prune(self) -> None:
         self._page.keep()
-        places = ("events", "history")
-        folders = filter(None, (self._executor.bundles.root, *map(self._storage.folder, places)))
         keep = {
             *self._executor.bundles.open(),
             *filter(None, (self._events_folder,)),
             *self._history.files,
         }
-        for path in self._storage.prune(keep, folders):
+        for path in self._pruner.prune(keep):
             log.info("removed %s: storage.max_bytes is exceeded", path)
 
     def describe(self) -> bytes:
@@ -307,6 +318,7 @@ class Coordination:
                 *self._page.notes,
                 *self._fleet.notes(),
                 *self._storage.notes,
+                *self._pruner.notes,
                 *self._prometheus.notes,
                 *self._brain.notes(),
                 *self._executor.notes,
@@ -370,6 +382,7 @@ class Coordination:
             self._brain.close,
             self._history.close,
             self._prometheus.close,
+            self._pruner.close,
         )
         # At once, each on a thread of its own: a disk that hangs keeps none of the others waiting.
         await asyncio.gather(*(asyncio.to_thread(_ended, step) for step in last))

@@ -4,14 +4,20 @@ A segment's first line, the header, also holds what was known when it began, the
 the engine remembers of the running jobs, so that a replay can start at any segment. Full segments
 are compressed; the oldest go first. Lines are written with one ``write`` each, so that after
 SIGKILL at most the last line is torn, and reading leaves a torn line out.
+
+A segment is packed into ``NNNNNN.jsonl.part``, which becomes ``NNNNNN.jsonl.gz``, and then goes
+itself. SIGKILL between two of these leaves two of it: the one that is not packed is whole as long
+as it is there, so it is the segment then, and it is packed again.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import gzip
 import logging
 import os
+import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,13 +28,17 @@ from ray_sentinel.engine.events import LOG_VERSION, AnyEvent
 from ray_sentinel.errors import InputError
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.memory import Memory
+from ray_sentinel.private_files import FILE_MODE, keep_private, opener
 from ray_sentinel.progress.own_process import boot_number
 
 log = logging.getLogger(__name__)
 
 SEGMENT_BYTES = 8 << 20
 """Of one segment, before it is packed; the oldest whole ones make room."""
-_SUFFIX, _PACKED = ".jsonl", ".jsonl.gz"
+MOST_UNPACKED = 256 << 20
+"""Bytes of one segment that are read: no file, however it is packed, costs more memory."""
+_SUFFIX, _PACKED, _PART = ".jsonl", ".jsonl.gz", ".jsonl.part"
+_NAME = re.compile(r"(?P<number>\d{6,12})(?P<kind>\.jsonl(?:\.gz|\.part)?)", re.ASCII)
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +87,7 @@ class EventLog:
     ) -> None:
         """``after`` and ``clock_offset`` are what the headers say. Raises OSError where the folder
         cannot be made."""
-        folder.mkdir(parents=True, exist_ok=True)
+        keep_private(folder)
         self.folder = folder
         self._max_bytes = max_bytes
         self._segment_bytes = segment_bytes
@@ -87,7 +97,7 @@ class EventLog:
         self._size = 0
         self._remembers = False
         """The segment began with a memory."""
-        self._number = max((_number(path) for path in segments(folder)), default=0)
+        self._number = max((_number(path) for path in _files(folder)), default=0)
 
     @property
     def begins(self) -> bool:
@@ -148,7 +158,7 @@ class EventLog:
             header = _encoder.encode(msgspec.structs.replace(begun, memory=None))
         self._number += 1
         path = self.folder / f"{self._number:06d}{_SUFFIX}"
-        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o640)
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, FILE_MODE)
         self._write(header)
         # Of its events alone: that of a large job is large.
         self._size, self._remembers = 0, memory is not None
@@ -166,16 +176,18 @@ class EventLog:
         self._size += len(data)
 
     def _pack_and_prune(self, current: Path) -> None:
-        for path in self.folder.glob(f"*{_SUFFIX}"):
-            if path != current:
+        for path in _files(self.folder):
+            if path.name.endswith(_PART):
+                path.unlink(missing_ok=True)  # of a life that was ended while it packed
+            elif path.name.endswith(_SUFFIX) and path != current:
                 _pack(path)
-        kept = segments(self.folder)
-        total = sum(path.stat().st_size for path in kept)
-        for path in kept[:-1]:
+        sizes = {path: path.stat().st_size for path in _files(self.folder)}
+        total = sum(sizes.values())
+        for path in sorted(sizes.keys() - {current}, key=_number):
             if total <= self._max_bytes:
                 return
-            total -= path.stat().st_size
-            path.unlink()
+            path.unlink(missing_ok=True)
+            total -= sizes[path]
 
     def close(self) -> None:
         """Close the segment; the next event begins another."""
@@ -186,26 +198,49 @@ class EventLog:
 
 def _pack(path: Path) -> None:
     packed = path.with_name(path.stem + _PACKED)
-    partial = packed.with_suffix(".part")
+    partial = path.with_name(path.stem + _PART)
     try:
-        partial.write_bytes(gzip.compress(path.read_bytes(), compresslevel=1))
+        partial.unlink(missing_ok=True)
+        with open(partial, "xb", opener=opener) as file:
+            file.write(gzip.compress(path.read_bytes(), compresslevel=1))
+            file.flush()
+            # Before the one that is not packed goes: a host may lose its power.
+            os.fsync(file.fileno())
         os.replace(partial, packed)
         path.unlink()
     except OSError as error:
         # It stays as it is, and counts as it is.
-        partial.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
         log.warning("%s could not be compressed: %s", path, error)
 
 
+def is_log_file(name: str) -> bool:
+    """Whether a log has files of that name: segments, and what packing one may have left."""
+    return _NAME.fullmatch(name) is not None
+
+
 def segments(folder: Path) -> list[Path]:
-    """The segments of a log, oldest first."""
-    found = [*folder.glob(f"*{_SUFFIX}"), *folder.glob(f"*{_PACKED}")]
-    return sorted((path for path in found if _number(path)), key=_number)
+    """The segments of a log, oldest first; of one that is there twice, that which is whole."""
+    found: dict[int, Path] = {}
+    for path in _files(folder):
+        number, known = _number(path), found.get(_number(path))
+        if not path.name.endswith(_PART) and (known is None or known.name.endswith(_PACKED)):
+            found[number] = path
+    return [found[number] for number in sorted(found)]
+
+
+def _files(folder: Path) -> list[Path]:
+    """All that is the log's; nothing where there is no folder."""
+    try:
+        return sorted(folder / name for name in os.listdir(folder) if is_log_file(name))
+    except OSError:
+        return []
 
 
 def _number(path: Path) -> int:
-    head = path.name.split(".")[0]
-    return int(head) if head.isdigit() else 0
+    match = _NAME.fullmatch(path.name)
+    return int(match["number"]) if match else 0
 
 
 def read_segment(path: Path) -> tuple[Header, list[AnyEvent]]:
@@ -214,11 +249,14 @@ def read_segment(path: Path) -> tuple[Header, list[AnyEvent]]:
     Lines that are torn or of a kind unknown to this version are left out, and said in the log.
     """
     try:
-        data = path.read_bytes()
-        if path.name.endswith(".gz"):
-            data = gzip.decompress(data)
+        with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as file:
+            data = file.read(MOST_UNPACKED + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path}: cannot be read: {error}") from None
+    if len(data) > MOST_UNPACKED:
+        raise InputError(
+            f"{path}: is no event log of ray_sentinel: it holds more than {MOST_UNPACKED >> 20} MiB"
+        )
     lines = data.splitlines()
     try:
         header = _header_decoder.decode(lines[0])

@@ -87,7 +87,7 @@ class Executor:
         self._agents = Agents(fleet)
         self._dumps = ClusterDumps(self._agents)
         incidents = tuple(incidents)
-        self.bundles = Bundles(bundle_root(storage, config), incidents)
+        self.bundles = Bundles(bundle_root(storage, config), incidents, storage.deployment)
         self._writer = BundleWriter(self.bundles, self._written_late)
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="ray-sentinel-act")
         # Captures take long and must not hold up the rounds of stacks; reports keep their order.

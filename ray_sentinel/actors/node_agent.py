@@ -22,6 +22,7 @@ from ray_sentinel.config import Config, safe_name
 from ray_sentinel.inspection.node import view_node
 from ray_sentinel.model.health import NodeView
 from ray_sentinel.model.identity import Rank
+from ray_sentinel.private_files import be_private
 
 log = logging.getLogger(__name__)
 
@@ -30,6 +31,7 @@ class NodeAgent:
     """Behind ``agent.Agent``, whose methods say what each answer is."""
 
     def __init__(self, config: bytes) -> None:
+        be_private()
         forget_identity()
         settings = msgspec.json.decode(config, type=Config)
         node = this_node()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
+
+from ray_sentinel.whole_file import write_whole
 
 log = logging.getLogger(__name__)
 
@@ -56,10 +57,8 @@ class PhaseFile:
             del phases[next(iter(phases))]
         if phases == self._saved:
             return
-        part = self._path.with_name(f".{NAME}.{os.getpid()}")
         try:
-            part.write_bytes(msgspec.json.encode(phases))
-            part.replace(self._path)
+            write_whole(self._path, msgspec.json.encode(phases))
         except OSError as error:
             self.problem = f"{self._path} cannot be written ({error.strerror})"
             return

@@ -1,26 +1,30 @@
-"""Where our files go, and how much of them is kept."""
+"""Where our files go."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import shutil
+import stat
 import tempfile
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
 from ray_sentinel.bounded import Bounded, within
 from ray_sentinel.config import Config, safe_name
+from ray_sentinel.private_files import make_private, tighten
+from ray_sentinel.trusted_path import claim_private_folder, trusted_uids
 
 PATIENCE = 8.0
 """Seconds for a folder to answer: an automounter may take some."""
+_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 class Storage:
     """The folder of this deployment. ``notes`` says what people should know about it.
 
-    A folder that hangs is like one that cannot be written, once ``patience`` seconds have passed.
+    A folder that we make is ours alone (0700). A log folder that was there keeps its mode, for it
+    may be shared; what we make below it is ours alone. A folder that hangs is like one that cannot
+    be written, once ``patience`` seconds have passed.
     """
 
     def __init__(
@@ -28,35 +32,60 @@ class Storage:
         config: Config,
         environ: Mapping[str, str] = os.environ,
         patience: float = PATIENCE,
+        *,
+        deployment: str = "",
     ) -> None:
+        """``deployment`` is whose files they are."""
+        self.deployment = deployment
         self.wanted = config.directory()
         self._patience = patience
         self._making: Bounded[str, bool] = Bounded(patience, most=1)
         self.max_bytes = config.storage.max_bytes
         self.notes: list[str] = []
+        self._owner = os.geteuid()
+        """Of the files that we make there: a file server may call us somebody else."""
         self.root = self._first_writable(config)
         """None where nothing at all can be written: everything is kept in memory then."""
         if self.root is not None:
             self._warn_if_short_lived(environ)
+            self._warn_if_open(self.root)
 
     def _first_writable(self, config: Config) -> Path | None:
-        fallback = Path(tempfile.gettempdir()) / f"ray_sentinel-{os.getuid()}"
-        for root in (self.wanted, fallback / (safe_name(config.job) or "default")):
+        problem = self._problem_of(self.wanted)
+        if not problem:
+            return self.wanted
+        self._tell_unwritable(self.wanted, problem)
+        name = safe_name(config.job) or "default"
+        root = Path(tempfile.gettempdir()) / f"ray_sentinel-{os.getuid()}" / name
+        try:
+            root = self._fallback() / name
             problem = self._problem_of(root)
-            if not problem:
-                if root != self.wanted:
-                    self.notes.append(f"files go to {root} instead")
-                return root
-            self.notes.append(
-                f"the log folder {root} cannot be written ({problem}): set log_dir or "
-                "RAY_SENTINEL_LOG_DIR to a folder that can"
-            )
+        except OSError as error:
+            problem = error.strerror or type(error).__name__
+        if not problem:
+            self.notes.append(f"files go to {root} instead")
+            return root
+        self._tell_unwritable(root, problem)
         self.notes.append("nothing can be written: incidents are kept in memory only")
         return None
 
+    def _fallback(self) -> Path:
+        """Ours alone: the usual folder, or a new one where somebody else has made that."""
+        folder = Path(tempfile.gettempdir()) / f"ray_sentinel-{os.getuid()}"
+        if problem := within(self._patience, partial(claim_private_folder, folder)):
+            self.notes.append(f"{folder} is not used: {problem}; remove it")
+            return Path(tempfile.mkdtemp(prefix="ray_sentinel-"))
+        return folder
+
+    def _tell_unwritable(self, root: Path, problem: str) -> None:
+        self.notes.append(
+            f"the log folder {root} cannot be written ({problem}): set log_dir or "
+            "RAY_SENTINEL_LOG_DIR to a folder that can"
+        )
+
     def _problem_of(self, root: Path) -> str:
         try:
-            within(self._patience, partial(_probe, root))
+            self._owner = within(self._patience, partial(_probe, root))
         except OSError as error:
             return error.strerror or type(error).__name__
         return ""
@@ -75,78 +104,51 @@ class Storage:
                 "set log_dir to a mounted volume"
             )
 
-    def folder(self, name: str) -> Path | None:
-        """A folder below the root, made if it is not there; None where it cannot be.
+    def _warn_if_open(self, root: Path) -> None:
+        try:
+            mode = within(self._patience, root.stat).st_mode
+        except OSError:
+            return
+        if mode & _WRITABLE_BY_OTHERS and not mode & stat.S_ISVTX:
+            self.notes.append(
+                f"others may write into the log folder {root}, and so move away what lies in it: "
+                f"chmod go-w {root}, or set log_dir to a folder of your own"
+            )
 
-        Where the disk hangs meanwhile it is not made: whoever writes there makes it, too.
+    def folder(self, name: str) -> Path | None:
+        """A folder of ours below the root, made if it is not there; None where it cannot be.
+
+        One of somebody else's is not used, nor one that a link of somebody else's leads to. Where
+        the disk hangs meanwhile it is not made: whoever writes there makes it, too.
         """
         if self.root is None:
             return None
         path = self.root / name
-        _, failed = self._making.run({"folder": partial(_make, path)})
-        return None if failed and not self._making.stuck else path
+        found, failed = self._making.run({"folder": partial(self._make, path)})
+        if failed and not self._making.stuck:
+            return None
+        if found.get("folder", True):
+            return path
+        note = f"{path} belongs to somebody else and is not used: set log_dir to your own"
+        if note not in self.notes:
+            self.notes.append(note)
+        return None
 
-    def prune(self, keep: Collection[Path], folders: Iterable[Path]) -> list[Path]:
-        """Remove the oldest entries of ``folders`` until ``max_bytes`` are not exceeded.
-
-        ``keep`` count but are never removed: open incidents, the log that is being written. Our own
-        log files are bounded by their rotation. Returns what was removed.
-        """
-        entries = [entry for folder in folders for entry in _entries(folder)]
-        sizes = {entry: size_of(entry) for entry in entries}
-        total = sum(sizes.values())
-        removed = []
-        for entry in sorted(sizes.keys() - set(keep), key=_age_key):
-            if total <= self.max_bytes:
-                break
-            if _remove(entry):
-                total -= sizes[entry]
-                removed.append(entry)
-        return removed
-
-
-def _entries(folder: Path) -> list[Path]:
-    try:
-        return list(folder.iterdir())
-    except OSError:
-        return []
+    def _make(self, path: Path) -> bool:
+        """Whether it may be used. Raises OSError where it cannot be made."""
+        make_private(path)
+        owners = {os.lstat(path).st_uid, path.stat().st_uid}
+        trusted = trusted_uids()
+        if trusted is not None and not owners <= trusted | {self._owner}:
+            return False
+        tighten(path)
+        return True
 
 
-def _probe(root: Path) -> None:
-    """Raises OSError where nothing can be written."""
-    root.mkdir(parents=True, exist_ok=True)
+def _probe(root: Path) -> int:
+    """The number of the user that what we write there belongs to. Raises OSError."""
+    make_private(root)
     with tempfile.NamedTemporaryFile(dir=root, prefix=".probe-") as probe:
         probe.write(b"x" * 4096)
         probe.flush()
-
-
-def _make(path: Path) -> bool:
-    path.mkdir(parents=True, exist_ok=True)
-    return True
-
-
-def size_of(path: Path) -> int:
-    """Bytes of a file or of all files below a folder; what vanishes meanwhile counts nothing."""
-    try:
-        if not path.is_dir() or path.is_symlink():
-            return path.lstat().st_size
-        return sum(size_of(entry) for entry in path.iterdir())
-    except OSError:
-        return 0
-
-
-def _age_key(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0
-
-
-def _remove(path: Path) -> bool:
-    """Whether it is gone; what cannot be removed, on a disk that is read-only say, stays."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        with contextlib.suppress(OSError):
-            path.unlink(missing_ok=True)
-    return not os.path.lexists(path)
+        return os.fstat(probe.fileno()).st_uid

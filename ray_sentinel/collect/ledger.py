@@ -96,7 +96,7 @@ class Ledger:
         if self._folder is None or not self._folder.is_dir():
             return []
         found = []
-        for path in sorted(self._folder.iterdir()):
+        for path in sorted(path for path in self._folder.iterdir() if path.name.isdecimal()):
             try:
                 record = msgspec.json.decode(path.read_bytes(), type=Record)
             except (OSError, msgspec.DecodeError):

@@ -12,12 +12,14 @@ import errno
 import fcntl
 import logging
 import os
+import re
 import sqlite3
 import time
 from collections.abc import Iterable
 from pathlib import Path
 
 from ray_sentinel.errors import InputError
+from ray_sentinel.private_files import FILE_MODE, keep_private, read_regular
 from ray_sentinel.store.history import MAX_BYTES, PRUNE_SECONDS, History, Rows
 from ray_sentinel.store.history_read import beside, newest
 
@@ -29,6 +31,10 @@ MOST_FILES = 64
 """Looked at, from the newest."""
 _AROUND = ("full", "unable to open", "disk I/O", "readonly", "locked", "locking protocol")
 """Of SQLite's messages, those of states that pass."""
+HISTORY_NAME = re.compile(
+    r"(?P<file>series-\d{8}T\d{6}Z(?:-\d{1,6})?\.db)(?:\.damaged)?(?:-wal|-shm)?", re.ASCII
+)
+"""Of a history's files; ``file`` is the name of the history."""
 _HELD = {errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES}
 
 
@@ -52,7 +58,7 @@ class HistoryFile:
         """What is in use now, for whoever makes room."""
         if self.path is None:
             return ()
-        return (self.path, *beside(self.path), _lock_of(self.path))
+        return (self.path, *beside(self.path), lock_of(self.path))
 
     def put(self, rows: Iterable[Rows], now: float) -> bool:
         """Write rows, and thin what is old; ``now`` in Unix seconds. False: try again later."""
@@ -100,7 +106,7 @@ class HistoryFile:
 
     def _open(self, now: float) -> bool:
         try:
-            self._folder.mkdir(parents=True, exist_ok=True)
+            keep_private(self._folder)
             if self.path is None:
                 self.path = self._take_up(now) or self._begin(now)
             self.history = _opened(self.path, self._max_bytes)
@@ -120,13 +126,13 @@ class HistoryFile:
         """The file of one who died, locked; None where there is none to go on with."""
         files = sorted(self._folder.glob("series-*.db"), key=newest, reverse=True)
         for file in files[:MOST_FILES]:
-            own = bool(self._owner) and _owner_of(file) == self._owner
+            own = bool(self._owner) and owner_of(file) == self._owner
             if not own and now - newest(file) >= FRESH_SECONDS:
                 continue
             lock, sure = _locked(file)
             if lock is None:
                 continue
-            if own or sure:
+            if (own or sure) and file.exists():
                 self._hold(lock)
                 return file
             os.close(lock)
@@ -192,6 +198,8 @@ class HistoryFile:
 
 
 def _opened(path: Path, max_bytes: int) -> History:
+    # SQLite would let the umask say who may read it; its log gets the same mode.
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE))
     try:
         return History(path, max_bytes=max_bytes, alone=True)
     except InputError as error:
@@ -209,20 +217,39 @@ def _passing(error: BaseException | None) -> bool:
     )
 
 
-def _lock_of(file: Path) -> Path:
+def lock_of(file: Path) -> Path:
+    """The lock of a history, which says who writes it."""
     return file.with_name(f".{file.name}.lock")
 
 
-def _owner_of(file: Path) -> str:
+def owner_of(file: Path) -> str:
+    """Who wrote a history last; empty where nothing says."""
+    return read_regular(lock_of(file), 100).decode("utf-8", "replace")
+
+
+def remove_history(file: Path) -> bool:
+    """Remove a history that nobody writes, with what lies beside it; whether it is gone."""
     try:
-        return _lock_of(file).read_text()
-    except (OSError, UnicodeDecodeError):
-        return ""
+        lock, _ = _locked(file)
+    except OSError:
+        return False
+    if lock is None:
+        return False
+    damaged = file.with_name(f"{file.name}.damaged")
+    try:
+        for one in (file, *beside(file), damaged, *beside(damaged), lock_of(file)):
+            one.unlink(missing_ok=True)
+    except OSError:
+        return False
+    finally:
+        os.close(lock)
+    return True
 
 
 def _locked(file: Path) -> tuple[int | None, bool]:
     """The lock's descriptor, None where another holds it; and whether locks work here at all."""
-    lock = os.open(_lock_of(file), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    path = lock_of(file)
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -230,4 +257,12 @@ def _locked(file: Path) -> tuple[int | None, bool]:
             os.close(lock)
             return None, True
         return lock, False
+    try:
+        same = os.path.samestat(os.fstat(lock), os.lstat(path))
+    except OSError:
+        same = False
+    if not same:
+        # The history was removed while we waited for it.
+        os.close(lock)
+        return None, True
     return lock, True

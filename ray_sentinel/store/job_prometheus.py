@@ -19,6 +19,7 @@ from ray_sentinel import signals
 from ray_sentinel.clock import Clock, SystemClock
 from ray_sentinel.config import Scrape
 from ray_sentinel.errors import ConfigError, MissingPartError, UnreachableError
+from ray_sentinel.private_files import keep_private, opener
 from ray_sentinel.process import end, reap, spawn
 from ray_sentinel.store.binary import OUT_OF_ORDER, find_program, probe
 from ray_sentinel.store.job_files import LOW_BYTES, JobFiles
@@ -210,7 +211,7 @@ class JobPrometheus:
             return
         try:
             self._port = free_port(self._wanted_port)
-            with self.files.log.open("ab") as output:
+            with open(self.files.log, "ab", opener=opener) as output:
                 self._child = spawn(list(self._arguments()), stdout=output, stderr=output)
         except (MissingPartError, UnreachableError, OSError) as error:
             self._problem = f"cannot be started: {error}"
@@ -229,7 +230,8 @@ class JobPrometheus:
     def _told(self) -> bool:
         """Write what it is to read; False where the folder cannot be written."""
         try:
-            self.files.data.mkdir(parents=True, exist_ok=True)
+            keep_private(self.files.folder)
+            keep_private(self.files.data)
             self.files.write_config(
                 old_samples=self.program.takes_old_samples, own_rules=self._rules.used
             )

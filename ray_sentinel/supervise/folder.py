@@ -21,6 +21,7 @@ from typing import TypeVar
 import msgspec
 
 from ray_sentinel.errors import SentinelError, UsageError
+from ray_sentinel.private_files import keep_private
 from ray_sentinel.progress import pidfd
 from ray_sentinel.supervise.actions import Result
 from ray_sentinel.supervise.course import Ledger
@@ -77,7 +78,7 @@ class Folder:
         self._state: State | None = None
         self._state_key: tuple[int, ...] = ()
         with _writable(path):
-            path.mkdir(parents=True, exist_ok=True, mode=0o700)
+            keep_private(path)
 
     def lock(self) -> None:
         """Be the only supervisor of this job. Raises UsageError where there is another."""
@@ -130,7 +131,7 @@ class Folder:
         """
         folder = self.attempt(number)
         with _writable(folder):
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            keep_private(folder)
             (folder / STATE).unlink(missing_ok=True)
         return folder
 

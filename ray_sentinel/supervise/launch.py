@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ray_sentinel import process, signals
+from ray_sentinel.private_files import opener
 from ray_sentinel.progress import pidfd
 from ray_sentinel.progress.environment import ROLE_VARIABLE
 from ray_sentinel.progress.own_process import start_ticks
@@ -21,7 +22,7 @@ def start_keeper(folder: Path, order: Order) -> None:
     environ: Mapping[str, str] = {**os.environ, ROLE_VARIABLE: "keeper"}
     reading, writing = os.pipe()
     try:
-        with open(folder / "keeper.log", "ab") as log:
+        with open(folder / "keeper.log", "ab", opener=opener) as log:
             keeper = process.spawn(
                 process.python_module("ray_sentinel.supervise.keeper", str(folder)),
                 stdin=reading,

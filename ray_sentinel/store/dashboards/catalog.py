@@ -33,7 +33,7 @@ def export(folder: Path) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         for dashboard in DASHBOARDS:
             path = folder / file_name(dashboard)
-            write_whole(path, to_json(dashboard))
+            write_whole(path, to_json(dashboard), mode=0o666)
             written.append(path)
     except OSError as error:
         raise InputError(f"{folder} cannot be written: {error.strerror}") from None

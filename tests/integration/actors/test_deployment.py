@@ -137,6 +137,12 @@ def test_down_leaves_nothing(ray_cluster: RayCluster, tmp_path: Path) -> None:
         lambda: not any(Path(f"/proc/{pid}/cmdline").exists() for pid in pids),
         "the agents' processes have ended",
     )
+    files = [path for path in tmp_path.rglob("*") if path != tmp_path]
+    assert {"events", "history", "logs"} <= {path.name for path in files}
+    assert [path for path in files if path.lstat().st_mode & 0o077] == [], "others may read"
+    leases = list(tmp_path.rglob("*.lease"))
+    assert leases
+    assert all(b'"ended":true' in path.read_bytes() for path in leases)
     ended = ray_cluster.run("status", "--json")
     assert ended.returncode == 3
     assert "ray-sentinel up" in json.loads(ended.stdout)["error"]

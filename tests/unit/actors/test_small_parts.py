@@ -92,43 +92,6 @@ def test_storage_warns_of_a_folder_that_goes_with_the_pod(tmp_path: Path) -> Non
     assert any("goes with the pod" in note for note in storage.notes) is same
 
 
-def test_the_oldest_go_first_and_the_open_ones_stay(tmp_path: Path) -> None:
-    config = Config(log_dir=str(tmp_path))
-    storage = Storage(config, {})
-    storage.max_bytes = 2500
-    folder = storage.folder("incidents")
-    assert folder is not None
-    for age, name in enumerate(("open", "old", "newer", "newest")):
-        (folder / name).mkdir()
-        (folder / name / "f").write_bytes(b"x" * 1000)
-        os.utime(folder / name, (age, age))
-    removed = storage.prune({folder / "open"}, [folder, tmp_path / "missing"])
-    assert [path.name for path in removed] == ["old", "newer"]
-    assert sorted(path.name for path in folder.iterdir()) == ["newest", "open"]
-
-
-def test_what_cannot_be_removed_frees_nothing_and_holds_up_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    storage = Storage(Config(log_dir=str(tmp_path)), {})
-    storage.max_bytes = 1500
-    folder = storage.folder("events")
-    assert folder is not None
-    for age, name in enumerate(("kept", "old", "new")):
-        (folder / name).write_bytes(b"x" * 1000)
-        os.utime(folder / name, (age, age))
-    unlink = Path.unlink
-
-    def refuse(path: Path, missing_ok: bool = False) -> None:
-        if path.name == "kept":
-            raise PermissionError(1, "Operation not permitted", str(path))
-        unlink(path, missing_ok=missing_ok)
-
-    monkeypatch.setattr(Path, "unlink", refuse)
-    assert [path.name for path in storage.prune((), [folder])] == ["old", "new"]
-    assert [path.name for path in folder.iterdir()] == ["kept"]
-
-
 def test_our_actors_are_no_ranks() -> None:
     theirs = {"RANK": "3", "SLURM_STEP_ID": "1", "NCCL_DEBUG": "INFO", "HOME": "/h"}
     blank = environment.actor_variables(theirs)
