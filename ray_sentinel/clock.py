@@ -57,6 +57,23 @@ class BootClock(SystemClock):
         return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+class KeptMoment:
+    """A moment of the wall clock that stays as long ago as it is, however that clock is set.
+
+    It must be asked for first soon after the moment, before the clock is set."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._at, self._steady = float("nan"), 0.0
+
+    def today(self, at: float) -> float:
+        """``at`` as the wall clock tells it now."""
+        now, steady = self._clock.now(), self._clock.monotonic()
+        if at != self._at:
+            self._at, self._steady = at, steady - (now - at)
+        return now - (steady - self._steady)
+
+
 SHIFT_STEP = 0.5
 """Seconds by which the wall clock must move against a steady one to be followed: what is shown to
 people stays the same, to the last bit, while it is only slewed."""

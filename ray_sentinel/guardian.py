@@ -246,13 +246,14 @@ def _how_it_ended(state: State) -> str:
 
 
 def look_at_page(page: WatchedPage, job: str, since: float, now: float | None = None) -> Sighting:
-    """What the coordinator says of a job since then. One that does not answer, or does not prove
-    who it is, says nothing."""
-    moment = time.time() if now is None else now
+    """What the coordinator says of a job since then, on our wall clock as it is now. One that does
+    not answer, or does not prove who it is, says nothing."""
     try:
         found = page.get_json("/api/v1/incidents")
     except UnreachableError:
         return Sighting()
+    ahead = _ahead(page)
+    moment, since = (time.time() if now is None else now) + ahead, since + ahead
     incidents = [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
     blamed = of_incidents(_records(incidents), job)
     for incident in reversed(incidents):
@@ -270,6 +271,16 @@ def look_at_page(page: WatchedPage, job: str, since: float, now: float | None = 
                 hang=f"{summary} (incident {incident.get('id')})", bundle=bundle, bad_nodes=blamed
             )
     return Sighting(bad_nodes=blamed)
+
+
+def _ahead(page: WatchedPage) -> float:
+    """Seconds by which the coordinator's wall clock is ahead of ours: either may have been set."""
+    try:
+        told = page.get_json("/api/v1/time")
+    except UnreachableError:  # an older version's
+        return 0.0
+    at = told.get("time") if isinstance(told, dict) else None
+    return at - time.time() if isinstance(at, int | float) else 0.0
 
 
 def _records(incidents: Sequence[dict[str, Any]]) -> list[Incident]:

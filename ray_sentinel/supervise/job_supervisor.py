@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from ray_sentinel.clock import Clock, Moment, SystemClock, moment
+from ray_sentinel.clock import Clock, KeptMoment, Moment, SystemClock, moment
 from ray_sentinel.errors import SentinelError, UnreachableError
 from ray_sentinel.supervise import actions, events
 from ray_sentinel.supervise.actions import Action, Result
@@ -38,6 +38,7 @@ class JobSupervisor:
         self._jobs, self._task, self._policy, self._parts = jobs, task, policy, parts
         self.job_id = task.job_id
         self._clock = clock or SystemClock()
+        self._attempt_began = KeptMoment(self._clock)
         self._first = jobs.job(task.job_id)
         ledger = Ledger(attempt=self._first.attempt, retries_left=policy.max_retries)
         self._course = Course(policy, ledger)
@@ -113,7 +114,8 @@ class JobSupervisor:
             self._feed(events.Captured(time=now, bundle=sighting.bundle))
 
     def _sighting(self) -> Sighting:
-        found = self._parts.watch(self._first.name, self._course.ledger.attempt_started)
+        since = self._attempt_began.today(self._course.ledger.attempt_started)
+        found = self._parts.watch(self._first.name, since)
         if found.bad_nodes:
             self._feed(events.NodesFound(time=moment(self._clock), nodes=found.bad_nodes))
         return found

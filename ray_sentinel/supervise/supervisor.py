@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from ray_sentinel.clock import Clock, Moment, SystemClock, moment
+from ray_sentinel.clock import Clock, KeptMoment, Moment, SystemClock, moment
 from ray_sentinel.errors import SentinelError, UsageError
 from ray_sentinel.progress import pidfd
 from ray_sentinel.supervise import actions, events
@@ -59,6 +59,7 @@ class Supervisor:
         self._task, self._policy, self._parts = task, policy, parts
         self._terminal = terminal
         self._clock = clock or SystemClock()
+        self._attempt_began = KeptMoment(self._clock)
         self._folder = Folder(task.folder)
         self._events: queue.SimpleQueue[tuple[int | None, Event]] = queue.SimpleQueue()
         """The attempt that it is about, if it is about one."""
@@ -196,7 +197,8 @@ class Supervisor:
     def _sighting(self) -> Sighting:
         if self._parts.watch is None:
             return Sighting()
-        found = self._parts.watch(self._course.ledger.attempt_started)
+        since = self._attempt_began.today(self._course.ledger.attempt_started)
+        found = self._parts.watch(since)
         if found.bad_nodes:
             self._tell(events.NodesFound(time=moment(self._clock), nodes=found.bad_nodes))
         return found

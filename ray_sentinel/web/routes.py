@@ -6,6 +6,7 @@
 ``/api/v1/ranks``              its jobs alone: ``[{"job", "attempt", "ranks": [...], ...}]``
 ``/api/v1/incidents``          as ``incidents --json`` prints them, oldest first
 ``/api/v1/incidents/ID``       one of them
+``/api/v1/time``               the coordinator's wall clock, on which its incidents' times are
 ``/api/v1/history``            the embedded history, a file that ``diagnose`` reads
 ``/incidents/ID``              its report, as ``report.html`` in its bundle
 ``/healthz``                   ``ok``
@@ -19,6 +20,7 @@ visitor's browser (DNS rebinding).
 from __future__ import annotations
 
 import ipaddress
+import time
 from collections.abc import Callable, Mapping
 from importlib import resources
 from typing import Any
@@ -66,6 +68,7 @@ def routes(source: Source) -> dict[str, Handler]:
     plain: Mapping[str, Callable[[], Any]] = {
         "/api/v1/status": source.status,
         "/api/v1/ranks": lambda: source.status().jobs,
+        "/api/v1/time": lambda: {"time": time.time()},
         "/api/v1/incidents": lambda: [incident_dict(one) for one in source.incidents()],
     }
     made: dict[str, Handler] = {path: _json(ask) for path, ask in plain.items()}

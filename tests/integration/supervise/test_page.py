@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
+import msgspec
 import pytest
 
 from ray_sentinel.guardian import PATIENCE, look_at_page
+from ray_sentinel.serving.server import Response
 from ray_sentinel.watched_page import WatchedPage
 from tests.support.coordinator_page import Page
 
@@ -61,3 +64,31 @@ def test_answers_that_say_nothing(page: Page, answer: Any) -> None:
 def test_nobody_answers() -> None:
     nobody = WatchedPage("http://127.0.0.1:9/?token=" + "x" * 43)
     assert look_at_page(nobody, "job", SINCE).hang == ""
+
+
+@pytest.mark.parametrize("set_by", [-3600.0, 3600.0])
+def test_the_coordinators_clock_may_be_another(set_by: float) -> None:
+    """What the incidents' times are compared with is on the coordinator's clock too."""
+    now = time.time()
+    since, began = now - 100.0, now + set_by - 100.0
+    page = SetPage(set_by)
+    try:
+        page.answer = [incident(suspected_at=began + 10, confirmed_at=began + 12)]
+        assert look_at_page(page.watched(), "job", since).hang != ""
+        page.answer = [incident(suspected_at=began - 10, confirmed_at=began - 8)]
+        assert look_at_page(page.watched(), "job", since).hang == "", "of the attempt before"
+    finally:
+        page.close()
+
+
+class SetPage(Page):
+    """The page of a coordinator whose clock was set."""
+
+    def __init__(self, set_by: float) -> None:
+        super().__init__()
+        self._server._routes = {  # type: ignore[misc]
+            **self._server._routes,
+            "/api/v1/time": lambda _request: Response(
+                body=msgspec.json.encode({"time": time.time() + set_by})
+            ),
+        }
