@@ -94,7 +94,7 @@ class RayCollector(Collector):
             raise NoData("Ray has not been asked yet")
         if found.problem:
             raise RuntimeError(found.problem)
-        age = time.time() - found.time
+        age = time.monotonic() - found.time
         if age > OLD_SECONDS:
             raise RuntimeError(f"Ray's control store has not answered for {age:.0f} s")
         states = Counter(node.status for node in found.nodes)

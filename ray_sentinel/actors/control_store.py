@@ -62,7 +62,7 @@ class ControlStore:
         """The cluster now. Raises RuntimeError where the store does not answer."""
         from ray.core.generated import autoscaler_pb2, gcs_pb2
 
-        now = time.time()
+        now = time.monotonic()
         answer = autoscaler_pb2.GetClusterResourceStateReply()
         answer.ParseFromString(self._client.get_cluster_resource_state(timeout_s=ANSWER_SECONDS))
         state = answer.cluster_resource_state
@@ -123,7 +123,7 @@ def unanswered(error: Exception) -> RayCluster:
     """What is known where the control store could not be asked."""
     first = (str(error).splitlines() or [""])[0]
     why = f"Ray's control store does not answer: {type(error).__name__}: {first}"
-    return RayCluster(time=time.time(), problem=why)
+    return RayCluster(time=time.monotonic(), problem=why)
 
 
 def _actors(gcs_pb2: Any, table: Iterable[bytes]) -> Actors:

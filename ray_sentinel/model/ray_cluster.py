@@ -33,7 +33,7 @@ class RayCluster(msgspec.Struct, frozen=True, kw_only=True):
     """The cluster as it was when the control store was asked."""
 
     time: float
-    """Unix seconds."""
+    """``CLOCK_MONOTONIC`` seconds of the machine that asked, where it is used too."""
     problem: str = ""
     """Why the store could not be asked; the rest is empty then."""
     nodes: tuple[RayNodeState, ...] = ()

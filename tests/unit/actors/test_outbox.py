@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ray_sentinel.actors.outbox import MOST_EVENTS, MOST_EXITS, Outbox
+from ray_sentinel.actors.station import Station
+from ray_sentinel.clock import FakeClock, SteadyClock
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.model.metrics import Event
 from ray_sentinel.model.progress import Exit
@@ -70,3 +74,15 @@ def test_what_there_is_no_room_for_is_counted_and_said() -> None:
     assert outbox.take_events()[-1].message == "newest of all"
     assert len(outbox.take_events()) == MOST_EVENTS
     assert outbox.problem == ("no coordinator for long: the oldest 3 exits and 2 events were lost")
+
+
+def test_events_are_told_on_the_agents_clock_after_the_wall_clock_was_set() -> None:
+    wall = FakeClock()
+    subject: Any = Station.__new__(Station)
+    subject._clock, subject._outbox = SteadyClock(wall), Outbox()
+    wall.advance(10.0)
+    wall.step(-3600.0)
+    killed = Event(time=wall.now() - 2.0, kind="kernel.oom", message="Out of memory")
+    subject._take_events((killed,))
+    (told,) = subject._outbox.take_events()
+    assert told.time == subject._clock.now() - 2.0

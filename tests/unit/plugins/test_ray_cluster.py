@@ -31,9 +31,9 @@ def test_nothing_is_made_up(collector: RayCollector) -> None:
     with pytest.raises(NoData, match="not been asked"):
         told(collector, None)
     with pytest.raises(RuntimeError, match="it is away"):
-        told(collector, RayCluster(time=time.time(), problem="it is away"))
+        told(collector, RayCluster(time=time.monotonic(), problem="it is away"))
     with pytest.raises(RuntimeError, match=r"not answered for 1\d\d s"):
-        told(collector, RayCluster(time=time.time() - 100))
+        told(collector, RayCluster(time=time.monotonic() - 100))
 
 
 def test_what_it_yields(collector: RayCollector) -> None:
@@ -44,7 +44,7 @@ def test_what_it_yields(collector: RayCollector) -> None:
     found = told(
         collector,
         RayCluster(
-            time=time.time(),
+            time=time.monotonic(),
             nodes=(dead_node, node),
             asked={"GPU": 4.0},
             actors={"ALIVE": 2},
@@ -72,7 +72,7 @@ def test_what_it_yields(collector: RayCollector) -> None:
 
 def test_a_death_is_told_once_and_only_where_nobody_wanted_it(collector: RayCollector) -> None:
     def events(*dead: DeadActor) -> list[str]:
-        now = told(collector, RayCluster(time=time.time(), last_dead=dead))
+        now = told(collector, RayCluster(time=time.monotonic(), last_dead=dead))
         return [event.attributes["actor"] for event in now if isinstance(event, Event)]
 
     old, wanted = DeadActor(id="a", cause="oom"), DeadActor(id="b", cause="RAY_KILL")
