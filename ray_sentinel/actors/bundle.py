@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from hashlib import sha256
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -129,7 +130,22 @@ def add(folder: Path, files: Mapping[str, bytes]) -> list[str]:
     ``files`` are named relative to the folder (``flight_recorder/dump_0``); names that lead out of
     it are refused. Equal contents are stored once, as hard links.
     """
+    return put(folder, files).problems
+
+
+class Put(NamedTuple):
+    """What came of adding files."""
+
+    problems: list[str]
+    """One line for each file that is not there."""
+    left: dict[str, bytes]
+    """Those that the disk did not take, which it may take later."""
+
+
+def put(folder: Path, files: Mapping[str, bytes]) -> Put:
+    """As ``add``, for whoever tries again."""
     problems: list[str] = []
+    left: dict[str, bytes] = {}
     seen: dict[bytes, Path] = {}
     room = MAX_BUNDLE
     for name, data in sorted(files.items()):
@@ -146,7 +162,8 @@ def add(folder: Path, files: Mapping[str, bytes]) -> list[str]:
             _store(path, data, seen)
         except OSError as error:
             problems.append(f"{path} could not be written: {error.strerror}")
-    return problems
+            left[name] = data
+    return Put(problems, left)
 
 
 def read(folder: Path, names: Iterable[str]) -> dict[str, bytes]:

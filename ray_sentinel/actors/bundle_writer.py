@@ -14,7 +14,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from ray_sentinel.actors.bundles import Bundles
+from ray_sentinel.actors.bundles import Bundles, Written
 from ray_sentinel.model.incident import Incident
 
 log = logging.getLogger(__name__)
@@ -75,8 +75,8 @@ class BundleWriter:
         self._overdue = False
         """Somebody has waited in vain for what is being written now."""
         self._closed = False
-        self._problems: OrderedDict[str, str] = OrderedDict()
-        """What could not be written, by incident."""
+        self._problems: OrderedDict[tuple[str, bool], str] = OrderedDict()
+        """What could not be written, by incident, of its files and of its report."""
         self._thread: threading.Thread | None = None
 
     def store(self, incident: Incident, files: Mapping[str, bytes], *, look: bool = False) -> Done:
@@ -88,7 +88,7 @@ class BundleWriter:
                     f"incident {incident.id}: {len(files)} files ({task.size >> 20} MiB) were "
                     f"dropped: {self._bundles.root} does not take what waits for it"
                 )
-                self._note(incident, [why])
+                self._note(task, [why])
                 return None, [why]
             self._put(task)
         if self._ended(task, self._seconds):
@@ -115,7 +115,8 @@ class BundleWriter:
     def notes(self) -> tuple[str, ...]:
         """What people should know: what could not be written, and where."""
         with self._change:
-            said = list(self._problems.values())
+            # One line for an incident is enough.
+            said = list({key[0]: text for key, text in self._problems.items()}.values())
             writes = self._writes
             if writes is not None and time.monotonic() - self._since > HANGS_SECONDS:
                 wait = dict.fromkeys(task.incident.id for task in (writes, *self._tasks))
@@ -163,22 +164,30 @@ class BundleWriter:
     def _run(self) -> None:
         while (task := self._next()) is not None:
             try:
-                folder, problems = self._written(task)
+                written, retry = self._written(task), self._bundles.root is not None
             except Exception as error:  # a bundle that fails must not end all that come after it
                 log.exception("incident %s: its bundle failed", task.incident.id)
-                folder, problems = None, [f"the bundle failed: {type(error).__name__}: {error}"]
+                why = f"the bundle failed: {type(error).__name__}: {error}"
+                written, retry = Written(None, [why], {}), False
             with self._change:
                 self._writes, self._overdue = None, False
-                self._note(task.incident, problems)
-                failed = folder is None and self._bundles.root is not None
-                if failed:
-                    self._failed.append(task)
-                    self._again_at = time.monotonic() + self._retry
-                task.result = (folder, problems)
-                late, task.late = task.late, task.late or failed
+                self._note(task, written.problems)
+                late = task.late
+                failed = written.folder is None or bool(written.left)
+                if failed and retry:
+                    self._try_again(task, written)
+                task.result = (written.folder, written.problems)
                 task.done.set()
-            if late and folder is not None and task.files is not None:
-                self._tell_late(task.incident, folder)
+            if late and written.folder is not None and task.files is not None and not failed:
+                self._tell_late(task.incident, written.folder)
+
+    def _try_again(self, task: _Task, written: Written) -> None:
+        """Of files that were written in part, what is left; all else as it was."""
+        if written.left and task.files is not None:
+            task = _Task(task.incident, written.left, look=False)
+        task.late = True
+        self._failed.append(task)
+        self._again_at = time.monotonic() + self._retry
 
     def _next(self) -> _Task | None:
         with self._change:
@@ -193,15 +202,16 @@ class BundleWriter:
             self._writes, self._since = self._tasks.popleft(), time.monotonic()
             return self._writes
 
-    def _written(self, task: _Task) -> Done:
+    def _written(self, task: _Task) -> Written:
         if task.files is not None:
             return self._bundles.store(task.incident, task.files, look=task.look)
         return self._bundles.publish(task.incident)
 
-    def _note(self, incident: Incident, problems: list[str]) -> None:
-        self._problems.pop(incident.id, None)
+    def _note(self, task: _Task, problems: list[str]) -> None:
+        key = (task.incident.id, task.files is None)
+        self._problems.pop(key, None)
         if problems:
-            self._problems[incident.id] = f"incident {incident.id}: {problems[0]}"
+            self._problems[key] = f"incident {task.incident.id}: {problems[0]}"
             while len(self._problems) > MOST_PROBLEMS:
                 self._problems.popitem(last=False)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -15,6 +16,17 @@ from ray_sentinel.engine.table import OPEN
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.report import series
 from ray_sentinel.report.bundle import rendered
+
+
+class Written(NamedTuple):
+    """What came of writing into an incident's folder."""
+
+    folder: Path | None
+    """None where it could not be made."""
+    problems: list[str]
+    """Lines for people."""
+    left: dict[str, bytes]
+    """Files, by their names in the folder, that the disk did not take."""
 
 
 class Bundles:
@@ -46,24 +58,24 @@ class Bundles:
 
     def store(
         self, incident: Incident, files: Mapping[str, bytes], *, look: bool = False
-    ) -> tuple[Path | None, list[str]]:
+    ) -> Written:
         """Put files into the folder; a later ``look`` at the same hang beside the earlier ones."""
         folder, problems = self._folder(incident)
         if folder is None:
-            return None, problems
+            return Written(None, problems, {})
         begun = bundle.begin_look(folder) if look else ""
-        return folder, problems + bundle.add(folder, {begun + n: d for n, d in files.items()})
+        return Written(folder, *bundle.put(folder, {begun + n: d for n, d in files.items()}))
 
-    def publish(self, incident: Incident) -> tuple[Path | None, list[str]]:
+    def publish(self, incident: Incident) -> Written:
         """Write the incident and its report as they are now, its folder named."""
         with self._lock:
             self._note(incident)
         folder, problems = self._folder(incident)
         if folder is None:
-            return None, problems
+            return Written(None, problems, {})
         named = msgspec.structs.replace(incident, bundle=str(folder))
         said = series.read(bundle.read(folder, (series.FILE,)))
-        return folder, problems + bundle.add(folder, rendered(named, _names(folder), said))
+        return Written(folder, *bundle.put(folder, rendered(named, _names(folder), said)))
 
     def known(self, incident: str) -> Path | None:
         """The folder of the incident with this id, as last seen."""

@@ -279,6 +279,29 @@ def reader_of(own: Path) -> Iterator[RecordReader]:
         reader.close()
 
 
+def test_files_that_did_not_fit_are_written_when_there_is_room(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "small", "256k") as small:
+        watch = Watch(small / "log", tmp_path)
+        writer = watch.executor._writer
+        writer._retry = 0.2
+        files = {"a.txt": b"a" * 1000, "z/dump": b"z" * 300_000}
+        folder, problems = writer.store(incident(), files, look=True)
+        assert folder is not None
+        assert (folder / "a.txt").read_bytes() == b"a" * 1000
+        (problem,) = problems
+        assert "z/dump could not be written: No space left" in problem
+        (note,) = watch.executor.notes
+        assert note == f"incident 0007: {problem}"
+        assert writer.publish(incident()) == folder
+        assert watch.executor.notes == (note,), "its report is written, but not all of its files"
+        remount(small, "size=2m")
+        late = eventually(lambda: watch.done(), "the rest is written late", 8.0)
+        assert late[0].bundle == str(folder)
+        assert (folder / "z/dump").read_bytes() == b"z" * 300_000
+        assert watch.executor.notes == ()
+        watch.executor.close()
+
+
 def fill(path: Path) -> None:
     with path.open("wb", 0) as filler:
         try:

@@ -51,7 +51,7 @@ def test_nothing_is_kept_of_incidents_that_are_over(tmp_path: Path) -> None:
 def test_what_comes_late_of_an_incident_that_is_over_goes_into_its_folder(tmp_path: Path) -> None:
     executing = executor(tmp_path)
     publish(executing, incident(1), "confirmed", "resolved")
-    folder, problems = executing.bundles.store(incident(1), {"late.txt": b"x"})
+    folder, problems, _ = executing.bundles.store(incident(1), {"late.txt": b"x"})
     assert problems == []
     assert folder is not None
     assert (folder / "late.txt").read_bytes() == b"x"
