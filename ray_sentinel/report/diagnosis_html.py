@@ -9,6 +9,7 @@ from ray_sentinel.model.diagnosis import Diagnosis, Inventory, Report
 from ray_sentinel.report.page import document, escaped, listing
 from ray_sentinel.report.svg import svg
 from ray_sentinel.report.words import moment, percent
+from ray_sentinel.text import clean
 
 STYLE = """
 :root { color-scheme: light dark; --line: #8884; --bad: #c62828; }
@@ -111,7 +112,8 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 def _administrator(diagnosis: Diagnosis) -> str:
     if not diagnosis.administrator:
         return ""
-    return f"<h2>For the cluster's administrator</h2><pre>{escape(diagnosis.administrator)}</pre>"
+    text = escape(clean(diagnosis.administrator))
+    return f"<h2>For the cluster's administrator</h2><pre>{text}</pre>"
 
 
 def _stock(inventory: Inventory) -> str:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ray_sentinel.model.diagnosis import Diagnosis, Fact, Inventory, Report, Table
-from ray_sentinel.report.markdown_table import cell, table
-from ray_sentinel.report.words import moment, percent, plain
+from ray_sentinel.report.markdown_text import block, cell, code, escaped, table
+from ray_sentinel.report.words import moment, percent
+from ray_sentinel.text import clean
 
 MAX_HOSTS = 8
 
@@ -15,7 +16,7 @@ def markdown(report: Report) -> str:
     """The whole report."""
     diagnosis, inventory = report.diagnosis, report.inventory
     parts = [
-        f"## TSDB Diagnosis: {plain(inventory.source)}",
+        f"## TSDB Diagnosis: {escaped(inventory.source)}",
         _head(diagnosis, inventory),
         "### Findings\n\n" + _findings(diagnosis),
         "### Causal chain\n\n" + _chain(diagnosis),
@@ -29,21 +30,26 @@ def markdown(report: Report) -> str:
         parts.append("### Correlation with triage\n\n" + _bullets(lines))
     parts.append("### Recommended next steps\n\n" + (_numbered(diagnosis.next_steps) or "None."))
     if diagnosis.administrator:
-        parts.append("### Report for the cluster's administrator\n\n" + diagnosis.administrator)
+        parts.append("### Report for the cluster's administrator\n\n" + _verbatim(diagnosis))
     if others := _others(report):
         parts.append("### What the other playbooks say\n\n" + others)
     parts.append("### What the data are worth\n\n" + _stock(inventory))
     return "\n\n".join(parts) + "\n"
 
 
+def _verbatim(diagnosis: Diagnosis) -> str:
+    """The administrator's report, which has lines of the kernel's log, to be sent on as it is."""
+    return "\n".join(block(clean(diagnosis.administrator).splitlines()))
+
+
 def _head(diagnosis: Diagnosis, inventory: Inventory) -> str:
     start, end = diagnosis.window
-    hosts = ", ".join(plain(host) for host in inventory.hosts[:MAX_HOSTS])
+    hosts = ", ".join(cell(host) for host in inventory.hosts[:MAX_HOSTS])
     if len(inventory.hosts) > MAX_HOSTS:
         hosts += f", and {len(inventory.hosts) - MAX_HOSTS} more"
     return "\n".join(
         (
-            f"**Analysis type:** {diagnosis.analysis}  ",
+            f"**Analysis type:** {cell(diagnosis.analysis)}  ",
             f"**Time window:** {moment(start)} to {moment(end)} ({span(end - start)})  ",
             f"**Nodes:** {len(inventory.hosts)} ({hosts})  ",
             f"**Outcome:** {diagnosis.outcome} (confidence {percent(diagnosis.confidence)})",
@@ -52,7 +58,7 @@ def _head(diagnosis: Diagnosis, inventory: Inventory) -> str:
 
 
 def _findings(diagnosis: Diagnosis) -> str:
-    lines = [plain(diagnosis.root_cause)]
+    lines = [escaped(diagnosis.root_cause)]
     if diagnosis.culprits:
         lines.append("")
         lines += table(
@@ -72,7 +78,7 @@ def _chain(diagnosis: Diagnosis) -> str:
     lines = []
     for number, link in enumerate(diagnosis.chain, 1):
         doubt = f" (± {link.uncertainty:.0f} s)" if link.uncertainty else ""
-        lines.append(f"{number}. **{link.role}**, {moment(link.at)}{doubt}: {plain(link.text)}")
+        lines.append(f"{number}. **{link.role}**, {moment(link.at)}{doubt}: {cell(link.text)}")
     return "\n".join(lines)
 
 
@@ -83,7 +89,7 @@ def _evidence(diagnosis: Diagnosis) -> str:
             ("Host", "GPU", "Value", "Interpretation", "Query"),
             [
                 (fact.host or "all", fact.gpu or "-", _value(fact), fact.text,
-                 f"`{fact.promql}`" if fact.promql else fact.source)
+                 code(fact.promql) if fact.promql else fact.source)
                 for fact in diagnosis.evidence
             ],
         )  # fmt: skip
@@ -99,16 +105,16 @@ def _value(fact: Fact) -> str:
 
 
 def _table(one: Table) -> list[str]:
-    title = f"**{plain(one.title)}**" + (f" (`{cell(one.promql)}`)" if one.promql else "")
+    title = f"**{cell(one.title)}**" + (f" ({code(one.promql)})" if one.promql else "")
     return [title, "", *table(one.columns, one.rows)]
 
 
 def _bullets(lines: Sequence[str]) -> str:
-    return "\n".join(f"- {plain(line)}" for line in lines)
+    return "\n".join(f"- {escaped(line)}" for line in lines)
 
 
 def _numbered(lines: Sequence[str]) -> str:
-    return "\n".join(f"{number}. {plain(line)}" for number, line in enumerate(lines, 1))
+    return "\n".join(f"{number}. {escaped(line)}" for number, line in enumerate(lines, 1))
 
 
 def _others(report: Report) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from ray_sentinel.model.diagnosis import Diagnosis
 from ray_sentinel.model.incident import Incident, Verdict
 from ray_sentinel.report import series
-from ray_sentinel.report.markdown_table import table
+from ray_sentinel.report.markdown_text import block, cell, code, escaped, table
 from ray_sentinel.report.stacks import frames, of_culprit
-from ray_sentinel.report.words import cost_of, moment, percent, plain, since
+from ray_sentinel.report.words import cost_of, moment, percent, since
 
 
 def markdown(
@@ -24,22 +24,22 @@ def _lines(
     incident: Incident, files: tuple[str, ...], diagnosis: Diagnosis | None
 ) -> Iterator[str]:
     verdict = incident.verdict
-    yield f"# {plain(incident.summary)}"
+    yield f"# {escaped(incident.summary)}"
     yield ""
     yield from _facts(incident)
     if verdict is not None:
         yield from _culprits(verdict)
-        yield from _section("What to do", [f"- {plain(step)}" for step in verdict.next_steps])
+        yield from _section("What to do", [f"- {escaped(step)}" for step in verdict.next_steps])
         yield from _evidence(verdict)
-        waiting = [f"- {plain(line)}" for line in verdict.waiting]
+        waiting = [f"- {escaped(line)}" for line in verdict.waiting]
         yield from _section("What the others wait for", waiting)
         yield from _stacks(verdict)
-    yield from _section("Who slowed it down before", [f"- {plain(s)}" for s in slowed(incident)])
+    yield from _section("Who slowed it down before", [f"- {escaped(s)}" for s in slowed(incident)])
     if diagnosis is not None:
-        told = [f"- {line}" for line in series.lines(diagnosis)]
+        told = [f"- {escaped(line)}" for line in series.lines(diagnosis)]
         yield from _section("What the time series say", told)
     yield from _timeline(incident)
-    yield from _section("Files", [f"- `{name}`" for name in files])
+    yield from _section("Files", [f"- {code(name)}" for name in files])
 
 
 def _section(title: str, lines: list[str]) -> Iterator[str]:
@@ -51,7 +51,7 @@ def _facts(incident: Incident) -> Iterator[str]:
     verdict = incident.verdict
     confidence = f", confidence {percent(verdict.confidence)}" if verdict else ""
     yield f"- **Kind:** {incident.kind} ({incident.severity}{confidence})"
-    yield f"- **Job:** `{plain(incident.job)}`, attempt {incident.attempt}"
+    yield f"- **Job:** {code(incident.job)}, attempt {incident.attempt}"
     yield f"- **State:** {incident.state}"
     yield f"- **Last progress:** {moment(incident.last_progress)}"
     if incident.confirmed_at is not None:
@@ -82,7 +82,7 @@ def _evidence(verdict: Verdict) -> Iterator[str]:
     for item in verdict.evidence:
         side = "against" if item.weight > 0 else "for" if item.weight < 0 else "context"
         weight = f" {item.weight:+.1f}" if item.weight else ""
-        lines.append(f"- {plain(item.text)} *({item.source}, {side}{weight})*")
+        lines.append(f"- {escaped(item.text)} *({cell(item.source)}, {side}{weight})*")
     yield from _section("Why", lines)
 
 
@@ -90,8 +90,8 @@ def _stacks(verdict: Verdict) -> Iterator[str]:
     for fact in verdict.stacks:
         who = "culprit" if of_culprit(fact, verdict) else "waiter"
         rank = fact.rank.rank if fact.rank is not None else "?"
-        title = f"Stack of rank {rank} ({who}, pid {fact.process.pid}, {fact.tool})"
-        yield from _section(title, ["```", *frames(fact), "```"])
+        title = f"Stack of rank {rank} ({who}, pid {fact.process.pid}, {cell(fact.tool)})"
+        yield from _section(title, block(frames(fact)))
 
 
 def slowed(incident: Incident) -> tuple[str, ...]:
@@ -103,7 +103,7 @@ def slowed(incident: Incident) -> tuple[str, ...]:
 def _timeline(incident: Incident) -> Iterator[str]:
     rows = [
         f"- {moment(step.at)} ({since(incident.suspected_at, step.at)}) **{step.state}** "
-        f"{plain(step.why)}".rstrip()
+        f"{cell(step.why)}".rstrip()
         for step in incident.history
     ]
     yield from _section("Timeline", rows)

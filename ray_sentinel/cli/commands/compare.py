@@ -23,7 +23,7 @@ from ray_sentinel.diagnose.comparison import Comparison, Side, compare
 from ray_sentinel.diagnose.logs import LogFacts
 from ray_sentinel.diagnose.view import View
 from ray_sentinel.errors import InputError, UsageError
-from ray_sentinel.report.markdown_table import table
+from ray_sentinel.report.markdown_text import cell, escaped, table
 from ray_sentinel.serving.page_client import without_token
 from ray_sentinel.store.event_files import with_config, with_events, with_parameters
 from ray_sentinel.store.event_find import find_event_files
@@ -119,20 +119,20 @@ def markdown(one: Comparison) -> str:
     ]  # fmt: skip
     config = [(name, first, second) for name, (first, second) in one.config.items()]
     parts = [
-        f"## Multi-Job Comparison: {one.first} vs {one.second}",
+        f"## Multi-Job Comparison: {cell(one.first)} vs {cell(one.second)}",
         "### Config differences",
         "\n".join(table(("Parameter", "Job A", "Job B"), config)) if config else "None known.",
         f"### Overlapping step range: {steps}",
         "### Metric comparison (steady-state averages over overlapping steps)",
         "\n".join(table(_COLUMNS, rows)) or "None.",
         "### Root cause",
-        one.root_cause,
+        escaped(one.root_cause),
     ]
     if one.standing:
-        parts += ["### Who stands out", "\n".join(f"- {text}" for text in one.standing)]
+        parts += ["### Who stands out", "\n".join(f"- {escaped(text)}" for text in one.standing)]
     if one.source_trace:
-        trace = [f"{number}. {place}" for number, place in enumerate(one.source_trace, 1)]
+        trace = [f"{number}. {escaped(place)}" for number, place in enumerate(one.source_trace, 1)]
         parts += ["### Source code trace", "\n".join(trace)]
     if one.notes:
-        parts.append("\n".join(f"- {note}" for note in one.notes))
+        parts.append("\n".join(f"- {escaped(note)}" for note in one.notes))
     return "\n\n".join(parts)
