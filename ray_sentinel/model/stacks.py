@@ -122,6 +122,8 @@ class StackFact(msgspec.Struct, frozen=True, kw_only=True):
     """The telling thread has the GIL while it runs no Python: in C, asleep or busy."""
     runs_python: bool = False
     """A debugger found it in the interpreter's own loop: no C code keeps the GIL."""
+    aborts: bool = False
+    """One of its threads is in NCCL's abort of a communicator."""
     kernels: tuple[str, ...] = ()
     """Names of the kernels on its device."""
     kernels_listed: bool | None = None

@@ -147,6 +147,15 @@ class Reasoning:
                 kind: RecorderKind = "collective-mismatch"
                 self.findings.blame(rank, kind, reason, _CERTAINTY[kind])
                 return
+            if operation.entry is not None and operation.entry.library == "gloo":
+                # No device can stop here, and the process answered: it was caught on its way out
+                # of the call.
+                self.findings.unexplained = True
+                self.findings.remarks.append(
+                    f"rank {rank} is still in {self._say(operation)}, which its peers have "
+                    "completed: the dumps were made between two calls, or its network is slow"
+                )
+                return
             reason = (
                 f"has not completed {self._say(operation)}, which its peers have completed: its "
                 "device, or the watchdog that looks at it, stopped"

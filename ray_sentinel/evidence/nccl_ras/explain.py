@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from ray_sentinel.errors import InputError
+from ray_sentinel.evidence.logs.watchdog import read_work
 from ray_sentinel.evidence.nccl_ras.behind import judge_counts
 from ray_sentinel.evidence.nccl_ras.failed import judge_errors
 from ray_sentinel.evidence.nccl_ras.gone import judge_gone
@@ -17,6 +20,8 @@ from ray_sentinel.evidence.nccl_ras.scene import Scene
 from ray_sentinel.evidence.nccl_ras.world import Known, Names
 from ray_sentinel.model.ras import RasFacts
 
+MOST_CHARACTERS = 4096
+"""Of a line that is read for the watchdog's words."""
 EVIDENCE = (
     judge_gone,
     judge_errors,
@@ -42,7 +47,28 @@ def explain(files: Mapping[str, bytes], *, ranks: Known | None = None) -> RasFac
             polls += read(data, name)
         except InputError as error:
             problems.append(f"{name}: {error}")
-    return reason(polls, problems=problems, ranks=ranks)
+    facts = reason(polls, problems=problems, ranks=ranks)
+    said = [line for name, data in files.items() for line in watchdogs(name, data)]
+    return msgspec.structs.replace(facts, evidence=(*facts.evidence, *said))
+
+
+def watchdogs(name: str, data: bytes) -> list[str]:
+    """What PyTorch's watchdog wrote into the same file: it knows which collective timed out."""
+    if b"atchdog" not in data:
+        return []
+    lines = data.decode("utf-8", "replace").split("\n")
+    works = [read_work(line[:MOST_CHARACTERS], None) for line in lines if "atchdog" in line]
+    known = [work for work in works if work is not None and work.seq is not None]
+    if not known:
+        return []
+    first = min(known, key=lambda work: work.seq or 0)
+    ranks = sorted({work.rank for work in known})
+    who = ", ".join(map(str, ranks[:8])) + (" and more" if len(ranks) > 8 else "")
+    return [
+        f"{name} also has lines of PyTorch's watchdog: ranks {who} timed out, first in "
+        f"{first.operation or 'a collective'} number {first.seq}; who times out waits, and "
+        "`ray-sentinel triage` reads who did not come"
+    ]
 
 
 def reason(

@@ -39,6 +39,11 @@ def judge_movement(scene: Scene) -> None:
         )
         scene.conclude("stall", 0.4)
     else:
+        if len(scene.polls) > 1:
+            scene.say(
+                "the polls are text for people, which has no counts: whether anything moved "
+                "between them does not show; `ncclras -f json` tells it"
+            )
         scene.say(
             "RAS reports no mismatch. That does not prove health: sends and receives are not "
             "counted, and ranks that hang in the same collective look alike"

@@ -31,6 +31,16 @@ def not_waiting(view: Scene) -> Judgement | None:
                 f"but most are elsewhere: {places(apart)}; who is waited for cannot be told",
             ),
         )
+    if _two_halves(view):
+        return Judgement(
+            kind="unknown",
+            confidence=0.3,
+            reasons=(
+                wait_sentence(view),
+                f"the other half stand together elsewhere: {places(apart)}; which half is waited "
+                "for cannot be told from stacks",
+            ),
+        )
     going_on = [fact for fact in view.waiting if view.moved(fact)]
     if 2 * len(going_on) > len(view.waiting):
         return Judgement(
@@ -58,6 +68,14 @@ def not_waiting(view: Scene) -> Judgement | None:
     )
 
 
+def _two_halves(view: Scene) -> bool:
+    """As many stand together at one other place as wait: two groups of a job, say, each at its own
+    work, or a host's ranks that all wait for the same."""
+    apart = view.elsewhere
+    together = len({fact.signature for fact in apart}) == 1 and len(apart) > 1
+    return together and 2 * len(apart) >= len(view.facts)
+
+
 def beside_doubtful(view: Scene) -> Judgement | None:
     """Nobody is known to wait, most may wait, and the others are known to be elsewhere.
 
@@ -65,6 +83,8 @@ def beside_doubtful(view: Scene) -> Judgement | None:
     """
     apart = view.elsewhere
     if view.waiting or not apart or len(apart) > min(len(view.doubtful), half(view)):
+        return None
+    if _two_halves(view):
         return None
     if any(fact.waits_for_others is None for fact in apart) or any(map(view.moved, view.doubtful)):
         return None

@@ -71,6 +71,7 @@ def classify(trace: StackTrace, reader: Reader | None = None, tid: int | None = 
         gil_waiters=waiters,
         keeps_gil=_keeps_gil(thread, reading, waiters),
         runs_python=any(map(is_eval_loop, thread.frames[:1])),
+        aborts=_aborts(trace),
         blocks=_of_places(reading.signature, trace.blocks),
     )
     return _with_device(fact)
@@ -122,6 +123,7 @@ def _combined(
         gil_waiters=max(fact.gil_waiters for fact in facts),
         keeps_gil=any(fact.keeps_gil for fact in facts),
         runs_python=any(fact.runs_python for fact in facts),
+        aborts=any(fact.aborts for fact in facts),
         blocks=_of_places(base.signature, *(trace.blocks for trace in traces)),
         state=_first(*(fact.state for fact in facts)),
         kernels=device.kernels if device else (),
@@ -144,6 +146,15 @@ def _gil_waiters(trace: StackTrace, reader: Reader) -> int:
     if trace.tool in ("py-spy", "companion", "faulthandler", "kernel"):
         return 0  # without native frames nobody is seen to wait for it
     return reader.gil_waiters(trace.threads)
+
+
+def _aborts(trace: StackTrace) -> bool:
+    """Whether any thread, the watchdog's mostly, aborts a communicator."""
+    return any(
+        frame.native and "ommAbort" in frame.function
+        for one in trace.threads
+        for frame in one.frames
+    )
 
 
 def _keeps_gil(thread: ThreadStack, reading: rd.Reading, waiters: int) -> bool:

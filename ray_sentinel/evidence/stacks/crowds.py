@@ -113,6 +113,26 @@ def left_the_crowd(view: Scene) -> Judgement | None:
     )  # fmt: skip
 
 
+def aborting(view: Scene) -> Judgement | None:
+    """Communicators are being aborted, and the aborts do not end: nobody's own fault shows here."""
+    found = [fact for fact in view.facts if fact.aborts and not view.moved(fact)]
+    if not found or view.elsewhere:
+        return None
+    if not all(map(view.still, found)) and len(found) < len(view.facts):
+        return None  # seen once: the others may still be told apart
+    return Judgement(
+        kind="lock-deadlock",
+        confidence=0.5 if all(map(view.still, found)) else 0.35,
+        reasons=(
+            f"{who(found)} in ncclCommAbort: the abort of a communicator does not end, as where it "
+            "waits for kernels of that communicator, or for a lock that the aborting thread's own "
+            "process holds",
+            "an abort follows from an error or a time-out before it: the watchdog's lines in the "
+            "logs, and the flight recorder, tell who was waited for then",
+        ),
+    )
+
+
 def all_wait(view: Scene) -> Judgement | None:
     """Everybody waits for somebody: the cause is not in these stacks."""
     if not view.waiting or view.elsewhere or len(view.waiting) <= len(view.doubtful):

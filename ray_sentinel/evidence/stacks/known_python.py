@@ -205,6 +205,19 @@ PYTHON: tuple[Row, ...] = (
         r"(^|/)jax/_src/(compiler|pjit|stages|dispatch|interpreters/(pxla|mlir|partial_eval)"
         r"|compilation_cache)\.py$",
     ),
+    # Where steps meet the device without a frame of their own for it: gradients that are put
+    # apart or reduced, their norms, overflow checks, the optimizer's update.
+    Row(
+        m.STEP,
+        r"\w*(partition|reduce|ipg|overflow|norm|unscale|clip|grad|bucket|step|copy|swap|offload"
+        r"|update|found_inf|fetch|release)\w*",
+        r"(^|/)(deepspeed/runtime/(zero/|fp16/|bf16_optimizer|utils|engine|pipe/engine)"
+        r"|megatron/core/(optimizer|distributed)/|megatron/optimizer/|apex/(optimizers|multi_tensor)"
+        r"|torch/(amp/grad_scaler|cuda/amp/|nn/utils/clip_grad|utils/_foreach_utils"
+        r"|distributed/(fsdp|optim|_composable)/)|fairscale/optim|colossalai/(zero|nn/optimizer)"
+        r"|transformer_engine/|bitsandbytes/|accelerate/(optimizer|accelerator))",
+    ),
+    Row(m.STEP, r"\w+", r"(^|/)torch/optim/\w+\.py$"),
     # Other threads, processes and machines.
     Row(m.BACKWARD, r"_engine_run_backward", r"(^|/)torch/autograd/graph\.py$"),
     Row(m.BACKWARD, r"backward|grad", r"(^|/)torch/(autograd/__init__|_tensor)\.py$"),

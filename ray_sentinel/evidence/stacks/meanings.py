@@ -55,6 +55,13 @@ DEVICE = Meaning(activity="device-wait", label="waiting for the device", waits=N
 LAUNCH = Meaning(
     activity="device-wait", label="launching a kernel (the queue may be full)", level=2, waits=None
 )
+# Machine code below it is not in the dump: an ``item()`` or a copy waits for the device there.
+STEP = Meaning(
+    activity="compute",
+    label="in the optimizer's or gradients' code (the device may be waited for)",
+    level=1,
+    waits=None,
+)
 DRIVER = Meaning(activity="device-wait", label="in the device's driver", level=1, waits=None)
 INPUT = Meaning(activity="input-wait", label="waiting for the next batch of data")
 CHECKPOINT = Meaning(activity="checkpoint", label="in a checkpoint")

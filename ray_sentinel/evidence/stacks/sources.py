@@ -82,9 +82,15 @@ def place_in_title(command: str) -> tuple[int, int] | None:
 
 
 def ranks_of_titles(commands: Iterable[str]) -> dict[str, int]:
-    """World ranks by title, for the titles of one engine's processes: stages × tensor ranks."""
+    """World ranks by title, for the titles of one engine's processes: stages × tensor ranks.
+
+    How wide a stage is follows from its titles: with several stages all of them must be there.
+    """
     places = {command: place for command in commands if (place := place_in_title(command))}
     width = 1 + max((tensor for _, tensor in places.values()), default=0)
+    stages = 1 + max((stage for stage, _ in places.values()), default=0)
+    if stages > 1 and len(set(places.values())) < stages * width:
+        return {}
     return {command: stage * width + tensor for command, (stage, tensor) in places.items()}
 
 

@@ -51,6 +51,7 @@ _RULES: tuple[Callable[[Scene], Judgement | None], ...] = (
     crowds.left_the_crowd,
     apart.doubtful,
     left_loop.left_the_loop,
+    crowds.aborting,
     crowds.other_collective,
     crowds.all_wait,
     outside.same_outside,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from ray_sentinel.evidence.nccl_ras import explain
@@ -9,6 +11,8 @@ from ray_sentinel.model.ras import RasFacts
 from tests.support.ras_sim.faults import AT_ONCE, PERSISTENT, Case
 from tests.support.ras_sim.job import Job
 from tests.support.ras_sim.render import as_json, as_text
+
+FIXTURES = Path(__file__).parents[3] / "fixtures" / "nccl_ras"
 
 LAYOUTS = [(2, 4, "dp"), (4, 8, "dp"), (2, 4, "tp"), (4, 8, "tp"), (1, 8, "dp")]
 FORMATS = {
@@ -195,3 +199,18 @@ def test_an_empty_set_of_polls_is_said() -> None:
     assert facts.polls == 0
     assert len(facts.problems) == 2
     assert "x.txt" in facts.problems[0]
+
+
+def test_a_watchdog_s_lines_in_the_same_file_are_mentioned() -> None:
+    said = (FIXTURES / "healthy_while_hung.txt").read_bytes() + (
+        b"\n[rank3]:[E ProcessGroupNCCL.cpp:607] [Rank 3] Watchdog caught collective operation "
+        b"timeout: WorkNCCL(SeqNum=512, OpType=ALLREDUCE, NumelIn=4, NumelOut=4, Timeout(ms)=1)\n"
+    )
+    found = explain({"out.txt": said})
+    assert any("number 512" in line and "ranks 3 timed out" in line for line in found.evidence)
+
+
+def test_two_polls_for_people_show_no_movement_and_say_so() -> None:
+    text = (FIXTURES / "healthy_while_hung.txt").read_bytes()
+    found = explain({"1.txt": text, "2.txt": text})
+    assert any("has no counts" in line for line in found.evidence)
