@@ -22,9 +22,9 @@ from ray_sentinel import signals
 from ray_sentinel.capture.guarded import Watched
 from ray_sentinel.capture.states import (
     STOPPED,
-    any_stopped,
     read_stat,
     read_state,
+    runs,
     same_process,
     tracer_of,
 )
@@ -71,6 +71,8 @@ def trace(tracer: Tracer, process: ProcessId, deadline: float) -> Traced:
             finally:
                 # Also where the tracer has a fault of its own: the process must not stay stopped.
                 continued = _mend(process.pid, start, handle)
+        if not runs(process.pid) and same_process(process):
+            result = _with_error(result, f"{tracer.name}: the process was left {_how(process.pid)}")
         result = msgspec.structs.replace(result, paused=watch.seconds, continued=continued)
         return _checked(result, process)
     finally:
@@ -138,7 +140,7 @@ def _mend(pid: int, start: int, handle: int) -> bool:
     end = time.monotonic() + SETTLE
     quiet_since: float | None = None
     while time.monotonic() < end:
-        if not any_stopped(pid):
+        if runs(pid):
             return continued
         # While our tool still lets go, the kernel shows it as the tracer.
         if tracer_of(pid) == 0:
@@ -149,6 +151,17 @@ def _mend(pid: int, start: int, handle: int) -> bool:
                 continued, quiet_since = True, None
         time.sleep(_LOOK * 5)
     return continued
+
+
+def _how(pid: int) -> str:
+    tracer = tracer_of(pid)
+    return f"in the hands of process {tracer}" if tracer else f"in state {read_state(pid)}"
+
+
+def _with_error(result: Traced, error: str) -> Traced:
+    told = "; ".join(filter(None, (result.trace.error, error)))
+    trace_ = msgspec.structs.replace(result.trace, error=told)
+    return msgspec.structs.replace(result, trace=trace_)
 
 
 def _continue(pid: int, start: int, handle: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.progress.proc_stat import Stat, parse_stat
@@ -36,6 +37,25 @@ def any_stopped(pid: int) -> bool:
         return False
     stats = (read_stat(pid, int(tid)) for tid in tids)
     return any(stat is not None and stat.state in STOPPED for stat in stats)
+
+
+def runs(pid: int) -> bool:
+    """Whether nothing of the process is stopped, nor about to be, and nobody traces it.
+
+    A debugger that dies while it attaches leaves a SIGSTOP behind, which a process that gets no CPU
+    has not obeyed yet.
+    """
+    return not any_stopped(pid) and not tracer_of(pid) and not _stop_pending(pid)
+
+
+def _stop_pending(pid: int) -> bool:
+    try:
+        tids = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return False
+    fields = [(f"{pid}/task/{tid}", "SigPnd") for tid in tids] + [(str(pid), "ShdPnd")]
+    masks = (status_field(where, field) for where, field in fields)
+    return any(int(mask or "0", 16) >> (signal.SIGSTOP - 1) & 1 for mask in masks)
 
 
 def same_process(process: ProcessId) -> bool:

@@ -60,7 +60,10 @@ class Tracer(Protocol):
         """Why it cannot be used on this node, with the remedy; empty where it can."""
 
     def trace(self, process: ProcessId, deadline: float) -> Traced:
-        """Run the tool; at ``deadline`` (seconds) it is killed. What fails is in the error."""
+        """Run the tool; at ``deadline`` (seconds) it is ended, by force within seconds more.
+
+        What fails is in the error.
+        """
 
 
 @lru_cache(maxsize=1)

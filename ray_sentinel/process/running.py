@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import selectors
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -12,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from ray_sentinel import signals
 from ray_sentinel.process.spawning import end, ends, finish, spawn
 from ray_sentinel.signals import has_ended
 
@@ -59,11 +61,13 @@ def run(
     env: Mapping[str, str] | None = None,
     cwd: str | os.PathLike[str] | None = None,
     on_start: Callable[[int], None] | None = None,
+    grace: float = 0.0,
 ) -> Completed:
     """Run a program to its end or to its deadline (seconds), whichever comes first.
 
     ``on_start`` is told its pid, which is also its group's. Output past ``max_output`` bytes per
-    stream is dropped and the program goes on. At the deadline its whole group is killed.
+    stream is dropped and the program goes on. At the deadline its whole group is killed; with
+    ``grace`` it gets SIGTERM first, and has so many seconds to end by itself.
     Raises MissingPartError if the program is not there, OSError if it cannot be run; then nothing
     of it is left.
     """
@@ -77,11 +81,11 @@ def run(
         drain = _Drain(child, max_output, input)
         undo.pop_all()
     finished = _wait(child, drain, started + deadline)
-    if not finished:
+    if finished or _ended_by_itself(child, drain, grace):
+        finish(child)
+    else:
         end(child)
         drain.until(time.monotonic() + 0.2)
-    else:
-        finish(child)
     drain.close()
     return Completed(
         argv=tuple(argv),
@@ -93,6 +97,14 @@ def run(
         truncated=drain.truncated,
         pid=child.pid,
     )
+
+
+def _ended_by_itself(child: subprocess.Popen[bytes], drain: _Drain, seconds: float) -> bool:
+    """Ask a program to end; whether it has."""
+    if seconds <= 0:
+        return False
+    signals.send_group(child, signal.SIGTERM)
+    return _wait(child, drain, time.monotonic() + seconds)
 
 
 def _abandon(child: subprocess.Popen[bytes]) -> None:

@@ -11,10 +11,9 @@ import os
 import re
 import time
 
-from ray_sentinel import process as programs
-from ray_sentinel.capture.environment import clean_environment, find_program
+from ray_sentinel.capture.environment import find_program
 from ray_sentinel.capture.tracer import Traced
-from ray_sentinel.capture.tracers.gdb import BACKTRACES, gdb_command, gdb_file, read_gdb
+from ray_sentinel.capture.tracers.gdb import BACKTRACES, gdb_command, gdb_file, read_gdb, run_gdb
 from ray_sentinel.model.identity import ProcessId
 
 # A cuda-gdb that shares /usr/share/gdb with a newer gdb cannot use its Python unwinders; without
@@ -45,12 +44,12 @@ class CudaGdb:
         program = find_cuda_gdb() or "cuda-gdb"
         commands = ("-ex", "info cuda kernels", *BACKTRACES)
         argv = gdb_command(program, process)
-        done = programs.run([*argv, *commands], deadline=deadline, env=clean_environment())
+        done = run_gdb([*argv, *commands], deadline)
         if _FOREIGN_DATA in done.stdout + done.stderr:
             left = started + deadline - time.monotonic()
             argv[1:1] = _NO_DATA
             if left > 0.1:
-                done = programs.run([*argv, *commands], deadline=left, env=clean_environment())
+                done = run_gdb([*argv, *commands], left)
         return Traced(
             tool=self.name,
             trace=read_gdb(process, done, "cudagdb"),

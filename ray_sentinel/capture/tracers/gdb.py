@@ -31,7 +31,7 @@ class Gdb:
     def trace(self, process: ProcessId, deadline: float) -> Traced:
         """Backtraces of all threads."""
         argv = [*gdb_command(find_program("gdb") or "gdb", process), *BACKTRACES]
-        done = programs.run(argv, deadline=deadline, env=clean_environment())
+        done = run_gdb(argv, deadline)
         return Traced(
             tool=self.name,
             trace=read_gdb(process, done, "gdb"),
@@ -42,6 +42,18 @@ class Gdb:
 
 
 BACKTRACES = ("-ex", "thread apply all bt", "-ex", "detach")
+
+
+DETACH_SECONDS = 5.0
+"""For a debugger to detach and end once its deadline has come, before it is killed."""
+
+
+def run_gdb(argv: list[str], deadline: float) -> programs.Completed:
+    """Run gdb or one of its kin. At the deadline SIGTERM has it detach and end by itself: one that
+    is killed while it attaches leaves the process stopped. Never SIGINT: gdb hands that on to the
+    process that it is attached to, and ends a training. Raises what ``process.run`` does.
+    """
+    return programs.run(argv, deadline=deadline, env=clean_environment(), grace=DETACH_SECONDS)
 
 
 def gdb_command(program: str, process: ProcessId) -> list[str]:

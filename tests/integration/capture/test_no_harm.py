@@ -8,15 +8,19 @@ import subprocess
 import sys
 import threading
 import time
+from typing import Any
 
 import pytest
 
+from ray_sentinel import process as programs
 from ray_sentinel.capture import guard
 from ray_sentinel.capture.session import sample
-from ray_sentinel.capture.states import read_state, tracer_of
+from ray_sentinel.capture.states import read_state, runs, tracer_of
 from ray_sentinel.capture.tracer import Traced
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.process import spawn
+from ray_sentinel.progress.own_process import start_ticks
+from tests.support.parts import require
 from tests.support.traced import Processes, rank, run, running
 from tests.support.waiting import eventually
 
@@ -85,6 +89,54 @@ def test_a_tracer_that_hangs_is_killed_and_the_process_runs_again(
     eventually(lambda: running(process), "it runs again", every=0.02)
     assert result.paused is not None
     assert result.paused > 0.5
+
+
+WATCHES_SIGNALS = """
+import signal, threading, time
+for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGTERM):
+    signal.signal(number, lambda number, frame: print("got", number, flush=True))
+threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+print("ready", flush=True)
+while True:
+    pass
+"""
+
+
+@pytest.mark.parametrize("tool", ["gdb", "cuda-gdb"])
+def test_a_debugger_that_is_late_detaches_wherever_it_is(
+    monkeypatch: pytest.MonkeyPatch, tool: str
+) -> None:
+    """Ten times: before, in the middle of and after attach and backtraces."""
+    monkeypatch.setenv("PATH", f"{os.path.dirname(require(tool))}:{os.environ['PATH']}")
+    ends: list[int | None] = []
+    real = programs.run
+
+    def noted(*args: Any, **options: Any) -> programs.Completed:
+        done = real(*args, **options)
+        ends.append(done.returncode)
+        return done
+
+    with subprocess.Popen(
+        [sys.executable, "-c", WATCHES_SIGNALS], stdout=subprocess.PIPE, bufsize=0
+    ) as child:
+        try:
+            assert child.stdout is not None
+            assert child.stdout.readline() == b"ready\n"
+            os.set_blocking(child.stdout.fileno(), False)
+            process = ProcessId("n", child.pid, start_ticks(child.pid))
+            whole = run(tool, process, 60.0).seconds
+            monkeypatch.setattr(programs, "run", noted)
+            for tenth in range(10):
+                deadline = whole * (tenth + 0.5) / 10
+                result = run(tool, process, deadline)
+                assert runs(child.pid), f"after {deadline:.3f} s"
+                assert "was left" not in result.problem
+            assert child.stdout.read(100) is None, "it got a signal"
+            assert child.poll() is None
+        finally:
+            child.kill()
+    assert ends.count(0) >= 3, ends
+    assert -signal.SIGKILL not in ends, "none had to be killed"
 
 
 class LeavesStopped:

@@ -24,3 +24,16 @@ def test_a_program_whose_output_cannot_be_read_is_ended(monkeypatch: pytest.Monk
     assert pid not in spawning._children
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
+
+
+def test_a_program_that_is_late_may_end_by_itself() -> None:
+    polite = "trap 'echo bye; exit 3' TERM; echo began; while :; do sleep 0.05; done"
+    done = process.run(["sh", "-c", polite], deadline=0.5, grace=20)
+    assert (done.timed_out, done.returncode, done.stdout) == (True, 3, b"began\nbye\n")
+    assert done.seconds < 15
+
+
+def test_a_program_that_does_not_is_killed() -> None:
+    stubborn = "trap '' TERM; echo began; while :; do sleep 0.05; done"
+    done = process.run(["sh", "-c", stubborn], deadline=0.5, grace=0.3)
+    assert (done.timed_out, done.returncode, done.stdout) == (True, -9, b"began\n")
