@@ -58,7 +58,7 @@ def _head(diagnosis: Diagnosis, inventory: Inventory) -> str:
 
 
 def _findings(diagnosis: Diagnosis) -> str:
-    lines = [escaped(diagnosis.root_cause)]
+    lines: list[str] = [escaped(diagnosis.root_cause)]
     if diagnosis.culprits:
         lines.append("")
         lines += table(
