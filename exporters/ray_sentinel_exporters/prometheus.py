@@ -15,7 +15,7 @@ import threading
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import msgspec
 
@@ -26,8 +26,10 @@ from ray_sentinel.errors import ConfigError
 from ray_sentinel.model.exposition import OPENMETRICS_TYPE, TEXT_TYPE, Renderer
 from ray_sentinel.serving.address import check_private, listen
 from ray_sentinel.serving.server import Handler, Request, Response, Server
-from ray_sentinel.serving.web_access import WebAccess
 from ray_sentinel_exporters.negotiation import accepts_gzip, wants_openmetrics
+
+if TYPE_CHECKING:
+    from ray_sentinel.serving.web_access import WebAccess
 
 log = logging.getLogger(__name__)
 
@@ -226,6 +228,8 @@ def _access(file: str) -> WebAccess | None:
     """What lets clients in; None for everybody. Raises ConfigError."""
     if not file:
         return None
+    from ray_sentinel.serving.web_access import WebAccess
+
     path = Path(file).expanduser()
     if not path.is_absolute():
         raise ConfigError(f"web_config_file: {file!r} must be an absolute path, on every node")

@@ -24,6 +24,7 @@ from pathlib import Path
 import msgspec
 
 from ray_sentinel import process, signals
+from ray_sentinel.clock import SteadyClock
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.progress.own_process import start_ticks
 from ray_sentinel.supervise.descendants import Process, descendants
@@ -59,6 +60,8 @@ class Keeper:
 
     def __init__(self, folder: Path, order: Order) -> None:
         self._folder, self._order = folder, order
+        # How long the command ran decides whether it is started again: no set clock changes that.
+        self._clock = SteadyClock()
         self._asked: list[int] = []
         self._kill_at: float | None = None
         self._state = State(keeper=os.getpid(), keeper_start=start_ticks())
@@ -75,7 +78,7 @@ class Keeper:
         status = self._watch()
         left = self._end_what_is_left()
         self._write(
-            ended_at=time.time(),
+            ended_at=self._clock.now(),
             code=os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
             signal=os.WTERMSIG(status) if os.WIFSIGNALED(status) else None,
             left=tuple(f"{one.pid} {one.command}" for one in left),
@@ -104,14 +107,18 @@ class Keeper:
         except (OSError, ValueError, SentinelError) as error:
             why = getattr(error, "strerror", None) or str(error)
             self._write(
-                problem=f"the command cannot be started: {why}", ended_at=time.time(), code=127
+                problem=f"the command cannot be started: {why}",
+                ended_at=self._clock.now(),
+                code=127,
             )
             return False
         assert child.stdout is not None
         self._child, self._pipe = child.pid, child.stdout.fileno()
         self._stdout = child.stdout
         os.set_blocking(self._pipe, False)
-        self._write(child=child.pid, child_start=start_ticks(child.pid), started_at=time.time())
+        self._write(
+            child=child.pid, child_start=start_ticks(child.pid), started_at=self._clock.now()
+        )
         return True
 
     def _write(self, **changes: object) -> None:

@@ -10,10 +10,14 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+import bcrypt
 import pytest
 
+from ray_sentinel.config import Scrape
 from ray_sentinel.store.readonly import read_only_prometheus
+from ray_sentinel.store.targets import Targets
 from ray_sentinel.store.tsdb import lock_holder
+from tests.support.certificates import Authority
 from tests.support.parts import require
 from tests.support.ray_cluster import RayCluster, Watched
 from tests.support.scraped import values
@@ -74,3 +78,49 @@ def test_it_watches_all_of_a_cluster_and_ends_with_it(
         assert values(viewed, "hw_load1[30m]")
     said = "".join(path.read_text() for path in (log_dir / "logs").rglob("*coordinator*"))
     assert f"(pid {first}) ended with status -9" in said
+
+
+def test_it_reads_agents_that_ask_for_tls_and_a_password(
+    ray_cluster: RayCluster, tmp_path: Path
+) -> None:
+    with ray_cluster.connected() as ray:
+        addresses = [node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]]
+    authority = Authority(tmp_path)
+    authority.issue("node", *addresses)
+    hashed = bcrypt.hashpw(b"correct horse", bcrypt.gensalt(4)).decode()
+    (tmp_path / "password").write_text("correct horse\n")
+    (tmp_path / "web.yml").write_text(
+        "tls_server_config: {cert_file: node.crt, key_file: node.key}\n"
+        f'basic_auth_users: {{prom: "{hashed}"}}\n'
+    )
+    scrape = {"CA_FILE": "ca.crt", "PASSWORD_FILE": "password"}
+    environ = {f"RAY_SENTINEL_SCRAPE__{key}": str(tmp_path / name) for key, name in scrape.items()}
+    environ |= {
+        "RAY_SENTINEL_SCRAPE__USERNAME": "prom",
+        "RAY_SENTINEL_AGENT__WEB_CONFIG_FILE": str(tmp_path / "web.yml"),
+    }
+    up = ("up", "--log-dir", str(tmp_path / "log"), "--prometheus", require("prometheus"))
+    done = ray_cluster.run(*up, **environ)
+    try:
+        assert done.returncode == 0, done.stdout + done.stderr
+        with ray_cluster.connected() as ray:
+            watched = Watched(ray)
+            eventually(lambda: watched.status().prometheus, "it is in the status", SECONDS)
+            status = watched.status()
+            assert {node.metrics_url.partition(":")[0] for node in status.nodes} == {"https"}
+            hosts = {node.host for node in status.nodes}
+            eventually(
+                lambda: labels(status.prometheus, "hw_load1", "host") == hosts,
+                "all agents are scraped",
+                SECONDS,
+            )
+            known = {str(node.metrics_url.removesuffix("/metrics")) for node in status.nodes}
+            scrape_all = Scrape(
+                ca_file=environ["RAY_SENTINEL_SCRAPE__CA_FILE"],
+                username="prom",
+                password_file=environ["RAY_SENTINEL_SCRAPE__PASSWORD_FILE"],
+            )
+            for url in known:
+                assert set(Targets(f"{url}/sd", scrape_all).look()) == known
+    finally:
+        ray_cluster.down()
