@@ -1,0 +1,123 @@
+"""An agent without Ray: what goes on, and how it ends, while nobody takes its reports."""
+
+from __future__ import annotations
+
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ray_sentinel.actors.messages import Receipt, Report
+from ray_sentinel.actors.station import Station
+from ray_sentinel.actors.storage import Storage
+from ray_sentinel.config import Agent, Config
+from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
+from ray_sentinel.model.progress import Exit
+from tests.support.waiting import eventually
+
+LONG = 30.0
+
+
+class Coordinator:
+    """Takes reports, once it answers."""
+
+    def __init__(self) -> None:
+        self.answers = threading.Event()
+        self.asked = threading.Event()
+        self.reports: list[Report] = []
+
+    def take(self, report: Report) -> Receipt | None:
+        self.asked.set()
+        assert self.answers.wait(LONG)
+        self.reports.append(report)
+        return Receipt(exits=tuple(gone.order for gone in report.snapshot.exits))
+
+
+@pytest.fixture
+def coordinator() -> Iterator[Coordinator]:
+    made = Coordinator()
+    yield made
+    made.answers.set()
+
+
+@pytest.fixture
+def station(
+    coordinator: Coordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Station]:
+    monkeypatch.setenv("RAY_SENTINEL_RECORD_DIR", str(tmp_path / "records"))
+    monkeypatch.setattr("ray_sentinel.actors.station.COLLECT_AFTER", 1000.0)
+    config = Config(log_dir=str(tmp_path / "log"), agent=Agent(port=0, snapshot_interval=0.05))
+    node = Node(id="n" * 56, host="h", address="127.0.0.1")
+    made = Station(node, config, Storage(config, {}), coordinator.take, lambda: "")
+    yield made
+    made.close()
+
+
+def an_exit(order: int) -> Exit:
+    rank = Rank(id=RankId("j", 0, order), process=ProcessId("h", 10_000 + order), node="n" * 56)
+    return Exit(rank=rank, at=time.time(), order=order)
+
+
+def looks(station: Station, monkeypatch: pytest.MonkeyPatch, exits: list[Exit]) -> list[int]:
+    """Counts the station's looks at its ranks, and has it see these exits, one a look."""
+    counted: list[int] = []
+
+    def poll() -> tuple[tuple[()], tuple[Exit, ...]]:
+        counted.append(1)
+        return (), tuple(exits.pop(0) for _ in exits[:1])
+
+    monkeypatch.setattr(station.watch, "poll", poll)
+    return counted
+
+
+def test_the_watch_and_the_metrics_go_on_while_a_report_is_not_taken(
+    station: Station, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = looks(station, monkeypatch, [an_exit(order) for order in range(5)])
+    station.start()
+    assert coordinator.asked.wait(LONG)
+    before = len(counted)
+    eventually(lambda: len(counted) > before + 20, "the watch goes on")
+    with urllib.request.urlopen(station.exporting.url, timeout=5) as answer:
+        assert 'rank="4"' in answer.read().decode(), "the last exit is served"
+    assert coordinator.reports == []
+    coordinator.answers.set()
+    eventually(lambda: len(coordinator.reports) >= 3, "reports are taken")
+    first, second, third = coordinator.reports[:3]
+    told = [gone.order for report in (first, second) for gone in report.snapshot.exits]
+    assert told == [0, 1, 2, 3, 4], "none was lost"
+    assert second.snapshot.time - first.snapshot.time > 0.5, "the newest look, none in between"
+    assert [r.snapshot.sequence for r in (first, second, third)] == [1, 2, 3]
+    assert third.snapshot.exits == ()
+
+
+def test_closing_does_not_wait_for_a_report_that_is_not_taken(
+    station: Station, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted = looks(station, monkeypatch, [])
+    station.start()
+    assert coordinator.asked.wait(LONG)
+    begun = time.monotonic()
+    # ``down`` asks again and again, on threads of the actor.
+    ends: list[Any] = []
+    closers = [
+        threading.Thread(target=lambda: ends.append(station.close()), daemon=True) for _ in range(3)
+    ]
+    for closer in closers:
+        closer.start()
+    for closer in closers:
+        closer.join(LONG)
+    assert ends == [[], [], []]
+    assert time.monotonic() - begun < 10
+    done = len(counted)
+    coordinator.answers.set()
+    eventually(
+        lambda: not any(t.name == "ray-sentinel-report" for t in threading.enumerate()),
+        "the thread that reported ends",
+    )
+    assert len(counted) == done
+    assert len(coordinator.reports) <= 1
