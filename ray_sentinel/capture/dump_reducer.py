@@ -28,35 +28,47 @@ from ray_sentinel.progress.environment import ROLE_VARIABLE
 
 MAX_MEMORY = 2 << 30
 """Bytes of the child's address space."""
+SPARE_MEMORY = 64 << 20
+GROWTH = 40
+"""A dump may take so many bytes, and so many more for each of its own: what PyTorch writes takes a
+dozen for each."""
 MAX_REDUCED = 8 << 20
 """Bytes of one reduced form."""
 _LENGTH = struct.Struct("<Q")
 _BAD = 1 << 63
 """Set in an answer's length: what follows is why there is none."""
+_BRIEF = 1 << 62
+"""Set in a dump's length: the brief form will do."""
 _CHUNK = 1 << 18
 _NICENESS = 5
 
 
 class DumpReducer:
-    """The child, started with the first dump. For one thread; ``close`` it."""
+    """The child, started with the first dump. For one thread; ``close`` it.
 
-    def __init__(self) -> None:
+    ``most`` are the bytes of a dump, and ``memory`` those of the child's address space.
+    """
+
+    def __init__(self, most: int | None = None, memory: int | None = None) -> None:
+        self._most, self._memory = most, memory
         self._child: subprocess.Popen[bytes] | None = None
 
-    def reduce(self, data: bytes, seconds: float) -> bytes:
+    def reduce(self, data: bytes, seconds: float, *, brief: bool = False) -> bytes:
         """The reduced form of a dump (``evidence.flight_recorder.reduced``).
 
         Raises InputError, without the dump's name, where there is none within so many seconds.
         """
-        if len(data) > MAX_ANSWER:
+        most = MAX_ANSWER if self._most is None else self._most
+        if len(data) > most:
             raise InputError(
-                f"has {len(data) >> 20} MiB and was not read, more than {MAX_ANSWER >> 20} MiB: "
+                f"has {len(data) >> 20} MiB and was not read, more than {most >> 20} MiB: "
                 "lower TORCH_FR_BUFFER_SIZE (TORCH_NCCL_TRACE_BUFFER_SIZE)"
             )
         end = time.monotonic() + seconds
         try:
-            child = self._child = self._child or _started()
-            _send(child, _LENGTH.pack(len(data)) + data, end)
+            child = self._child = self._child or _started(self._memory or MAX_MEMORY)
+            flag = _BRIEF if brief else 0
+            _send(child, _LENGTH.pack(len(data) | flag) + data, end)
             length = _LENGTH.unpack(_receive(child, _LENGTH.size, end))[0]
             answer = _receive(child, length & ~_BAD, end)
         except (OSError, SentinelError) as error:
@@ -77,9 +89,9 @@ class DumpReducer:
                 pipe.close()
 
 
-def _started() -> subprocess.Popen[bytes]:
+def _started(memory: int) -> subprocess.Popen[bytes]:
     child = programs.spawn(
-        [sys.executable, "-m", "ray_sentinel.capture.dump_reducer", str(MAX_MEMORY)],
+        [sys.executable, "-m", "ray_sentinel.capture.dump_reducer", str(memory)],
         stdin=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         cwd="/",
@@ -138,15 +150,25 @@ def main(memory: int) -> None:
         file.write("1000")  # in want of memory it is to be killed before any rank
     source, sink = sys.stdin.buffer, sys.stdout.buffer
     while head := source.read(_LENGTH.size):
-        flag = 0
+        wanted, flag = _LENGTH.unpack(head)[0], 0
+        data = source.read(wanted & ~_BRIEF)
         try:
-            answer = reduce(source.read(_LENGTH.unpack(head)[0]))
+            _limit(memory, SPARE_MEMORY + GROWTH * len(data))
+            answer = reduce(data, brief=bool(wanted & _BRIEF))
         except InputError as error:
             flag, answer = _BAD, str(error).encode("utf-8", "replace")
         except (MemoryError, RecursionError):
             flag, answer = _BAD, b"takes more memory than a dump may"
+        _limit(memory, memory)
         sink.write(_LENGTH.pack(len(answer) | flag) + answer)
         sink.flush()
+
+
+def _limit(memory: int, more: int) -> None:
+    """Let the process take ``more`` bytes than it has, ``memory`` in all at most."""
+    with open("/proc/self/statm", encoding="ascii") as file:
+        has = int(file.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (min(memory, has + more), memory))
 
 
 if __name__ == "__main__":

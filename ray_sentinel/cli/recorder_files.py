@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 import re
+import weakref
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 
 import msgspec
 
+from ray_sentinel.capture.dump_reducer import DumpReducer
 from ray_sentinel.cli.named_paths import is_folder, regular
 from ray_sentinel.cli.output import clean
 from ray_sentinel.errors import InputError
+from ray_sentinel.evidence.flight_recorder.reduced import is_reduced
 from ray_sentinel.evidence.flight_recorder.tables import MAX_RANKS
 
 Family = tuple[str, str]
@@ -23,6 +28,12 @@ _NAME = re.compile(
 _NOT_DUMPS = (".log", ".txt", ".md", ".py", ".html", ".gz", ".tar", ".zip", ".csv", ".yaml")
 MAX_BYTES = 2 << 30
 """Of one dump; a larger file is not read."""
+MAX_MEMORY = 32 << 30
+"""Bytes of the address space of a process that reads dumps; of one, ``dump_reducer`` limits it."""
+MAX_CHILDREN = 8
+"""Processes that read dumps side by side."""
+DUMP_SECONDS = 60.0
+"""For reading one dump: a usual one takes some milliseconds."""
 
 
 class RecorderFiles(msgspec.Struct, kw_only=True):
@@ -56,36 +67,83 @@ class RecorderFiles(msgspec.Struct, kw_only=True):
         """When the files were, in Unix seconds, by rank; without those that cannot be looked at."""
         return {rank: stat.st_mtime for rank, path in self.paths.items() if (stat := _stat(path))}
 
-    def dumps(self) -> Mapping[int, bytes]:
-        """The files' bytes by rank, each read when it is looked up."""
-        return _Lazy(self.paths)
+    def dumps(self, *, whole: bool = False) -> Mapping[int, bytes]:
+        """The dumps in their reduced form by rank, each read when it is looked up.
+
+        The first look at a rank gives what ``read`` needs of it, unless the ``whole`` is wanted.
+        """
+        return _Lazy(self.paths, whole=whole)
 
     def beside(self) -> list[Mapping[int, bytes]]:
         """The same for the further sets."""
-        return [_Lazy(paths) for paths in self.others]
+        return [_Lazy(paths, whole=False) for paths in self.others]
 
 
 class _Lazy(Mapping[int, bytes]):
-    """So that a thousand dumps are never in memory at once."""
+    """The dumps in their reduced form, so that a thousand are never in memory at once.
 
-    def __init__(self, paths: Mapping[int, Path]) -> None:
-        self._paths = paths
+    Whoever looks a rank up for the first time gets the brief form, and later the whole one, unless
+    ``whole`` is wanted at once. The ranks that follow are read meanwhile.
+    """
+
+    def __init__(self, paths: Mapping[int, Path], *, whole: bool) -> None:
+        self._paths, self._whole = dict(sorted(paths.items())), whole
+        self._left = iter(self._paths)
+        self._ahead: dict[int, Future[bytes]] = {}
+        self._seen: set[int] = set()
+        workers = max(1, min(os.cpu_count() or 1, MAX_CHILDREN, len(paths)))
+        self._most_ahead = 2 * workers
+        self._pool = ThreadPoolExecutor(workers, "ray-sentinel-dumps")
+        self._reducers: SimpleQueue[DumpReducer] = SimpleQueue()
+        for _ in range(workers):
+            self._reducers.put(DumpReducer(MAX_BYTES, MAX_MEMORY))
+        self._end = weakref.finalize(self, _close, self._pool, self._reducers)
 
     def __getitem__(self, rank: int) -> bytes:
         path = self._paths[rank]
-        try:
-            regular(path)
-            if path.stat().st_size > MAX_BYTES:
-                raise InputError(f"is larger than {MAX_BYTES >> 30} GiB and was not read")
-            return path.read_bytes()
-        except OSError as error:
-            raise InputError(f"cannot be read: {error.strerror or error}") from error
+        if rank in self._seen:
+            return _reduced(path, self._reducers, whole=True)
+        self._seen.add(rank)
+        if rank not in self._ahead:
+            self._ahead[rank] = self._begin(rank)
+        while len(self._ahead) <= self._most_ahead and (more := next(self._left, None)) is not None:
+            if more not in self._ahead and more not in self._seen:
+                self._ahead[more] = self._begin(more)
+        return self._ahead.pop(rank).result()
+
+    def _begin(self, rank: int) -> Future[bytes]:
+        return self._pool.submit(_reduced, self._paths[rank], self._reducers, whole=self._whole)
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._paths)
 
     def __len__(self) -> int:
         return len(self._paths)
+
+
+def _reduced(path: Path, reducers: SimpleQueue[DumpReducer], *, whole: bool) -> bytes:
+    """The form in which a dump travels: read by a child, for a pickle may ask for gigabytes, or
+    for hours. Raises InputError."""
+    try:
+        regular(path)
+        if path.stat().st_size > MAX_BYTES:
+            raise InputError(f"is larger than {MAX_BYTES >> 30} GiB and was not read")
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror or error}") from error
+    if is_reduced(data):
+        return data
+    reducer = reducers.get()
+    try:
+        return reducer.reduce(data, DUMP_SECONDS, brief=not whole)
+    finally:
+        reducers.put(reducer)
+
+
+def _close(pool: ThreadPoolExecutor, reducers: SimpleQueue[DumpReducer]) -> None:
+    pool.shutdown(wait=True, cancel_futures=True)
+    while not reducers.empty():
+        reducers.get().close()
 
 
 def find(paths: Sequence[str], prefix: str | None = None) -> RecorderFiles:

@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     files = find(args.paths, args.prefix)
     table = rank_table(args.ranks) if args.ranks else {}
     hosts = {rank: host for (host, _), rank in table.items()}
-    facts = explain(files.dumps(), names=files.names, hosts=hosts)
+    facts = explain(files.dumps(whole=True), names=files.names, hosts=hosts)
     if facts.problems and len(facts.problems) == len(files.paths):
         raise InputError("no dump could be read: " + "; ".join(facts.problems[:4]))
     if args.json:

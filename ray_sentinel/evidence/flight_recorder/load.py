@@ -111,6 +111,8 @@ def _load_pickle(data: bytes) -> RawDump:
 
 
 def _say(error: BaseException) -> str:
+    if isinstance(error, MemoryError):
+        return "it asks for more memory than a dump of its size needs"
     return str(error) or type(error).__name__
 
 

@@ -96,14 +96,19 @@ def is_reduced(data: bytes) -> bool:
     return data[: len(_NAME)] == _NAME
 
 
-def reduce(data: bytes) -> bytes:
-    """This form of a dump (pickle or JSON). A dump that cannot be read becomes the error that says
-    so. Raises InputError where it holds what cannot be written."""
+def reduce(data: bytes, *, brief: bool = False) -> bytes:
+    """This form of a dump (pickle or JSON); a ``brief`` one tells no operations but those that
+    ``read`` gives. A dump that cannot be read becomes the error that says so.
+
+    Raises InputError where it holds what cannot be written.
+    """
     try:
         try:
             raw = load(data)
         except InputError as error:
             return _written(_Head(error=str(error)), b"", b"")
+        if brief:
+            return _written(_head(raw), b"", b"")
         rows = whole.entries_of(raw.data)
         kept = modern(rows)[0]
         rest = b"" if len(kept) == len(rows) else _pack(_columns(_timed(rows)))
