@@ -133,7 +133,7 @@ def add(folder: Path, files: Mapping[str, bytes]) -> list[str]:
     return put(folder, files).problems
 
 
-class Put(NamedTuple):
+class Added(NamedTuple):
     """What came of adding files."""
 
     problems: list[str]
@@ -142,7 +142,7 @@ class Put(NamedTuple):
     """Those that the disk did not take, which it may take later."""
 
 
-def put(folder: Path, files: Mapping[str, bytes]) -> Put:
+def put(folder: Path, files: Mapping[str, bytes]) -> Added:
     """As ``add``, for whoever tries again."""
     problems: list[str] = []
     left: dict[str, bytes] = {}
@@ -163,7 +163,7 @@ def put(folder: Path, files: Mapping[str, bytes]) -> Put:
         except OSError as error:
             problems.append(f"{path} could not be written: {error.strerror}")
             left[name] = data
-    return Put(problems, left)
+    return Added(problems, left)
 
 
 def read(folder: Path, names: Iterable[str]) -> dict[str, bytes]:

@@ -63,7 +63,7 @@ NOT_DEFAULT = (1,)
 takes what descends from no raylet."""
 
 
-class Look(NamedTuple):
+class RanksSeen(NamedTuple):
     """The ranks as they were at one moment (Unix seconds)."""
 
     ranks: tuple[RankSnapshot, ...]
@@ -114,7 +114,7 @@ class Station:
         self._raylets_due = 0.0
         self._gauges_at = float("-inf")
         self._loop: Loop | None = None
-        self._reporting: Newest[Look] | None = None
+        self._reporting: Newest[RanksSeen] | None = None
         self._closing = threading.Lock()
         self._closed = False
         missing = missing_tracer()
@@ -210,7 +210,7 @@ class Station:
         self.runner.set_handed_on(self.exporting.handed_on)
         self._publish(ranks, now)
         if self._reporting is not None:
-            self._reporting.offer(Look(ranks, now))
+            self._reporting.offer(RanksSeen(ranks, now))
 
     def _note_problems(self) -> None:
         self._note_refused(self.runner.refused_plugins())
@@ -256,7 +256,7 @@ class Station:
             )
         )
 
-    def _report(self, look: Look) -> None:
+    def _report(self, look: RanksSeen) -> None:
         self._sequence += 1
         snapshot = Snapshot(
             node=self.node,

@@ -25,7 +25,7 @@ MOST_KNOWN = 1000
 """Folders whose answers are kept: each run may have its own."""
 
 
-class Mounts:
+class MountTable:
     """Answers are kept: a folder is looked up once."""
 
     def __init__(self, proc: Path = Path("/proc"), *, patience: float = PATIENCE) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from ray_sentinel.progress import record
 from ray_sentinel.progress.directory import SHARED_MEMORY, SUFFIX, candidates, temporary_name
 from ray_sentinel.progress.environment import RECORD_DIR_VARIABLE
-from ray_sentinel.progress.mounts import Mounts
+from ray_sentinel.progress.mounts import MountTable
 from ray_sentinel.progress.own_process import boot_number, pid_namespace
 from ray_sentinel.progress.record_view import RecordView, UnreadableRecordError, parse
 from ray_sentinel.progress.requests import ANSWERS, answer_name
@@ -59,7 +59,7 @@ class RecordReader:
         """Not read for a reason of ours, which was said."""
         self._looks = 0
         self._found: tuple[Path, ...] = ()
-        self._mounts = Mounts(proc)
+        self._mounts = MountTable(proc)
         self._left: set[Path] = set()
         """Folders that are not looked into, which was said."""
         self._offset = now() - monotonic()
