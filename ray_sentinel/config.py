@@ -13,7 +13,6 @@ where they are used, by ``convert``.
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.errors import ConfigError
 
 ENV_PREFIX = "RAY_SENTINEL_"

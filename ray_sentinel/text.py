@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from ray_sentinel import regex as re
 
 CONTROL = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from ray_sentinel import regex as re
 
 
 def wants_openmetrics(accept: str) -> bool:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import re
 import stat
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
+from ray_sentinel import regex as re
 from ray_sentinel.api import Context
 
 T = TypeVar("T")

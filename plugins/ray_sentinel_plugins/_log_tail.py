@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 from pathlib import Path
+
+from ray_sentinel import regex as re
 
 FIRST_BYTES = 256 << 10
 """Of a log that is found late, only the end is read."""

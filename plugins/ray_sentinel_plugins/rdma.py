@@ -7,11 +7,11 @@ a dead one takes none of the others with it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from ray_sentinel import regex as re
 from ray_sentinel.api import Absent, Collector, Context, Metric, Options, Sample, Seconds, Skip
 from ray_sentinel.bounded import Bounded
 from ray_sentinel_plugins._files import Files, clean, counter, files_of

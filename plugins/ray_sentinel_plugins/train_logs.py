@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import glob
 import os
-import re
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.api import Absent, Collector, Context, Metric, Sample, Seconds
 from ray_sentinel.api import Options as BaseOptions
 from ray_sentinel.errors import ConfigError
@@ -222,8 +222,11 @@ def _numbers(step: Step | None) -> dict[str, float]:
 def _compiled(pattern: str) -> re.Pattern[str]:
     try:
         compiled = re.compile(pattern)
+        re.check(compiled)
     except re.error as error:
-        raise ConfigError(f"{_PATTERNS}{pattern!r} is no regular expression: {error}") from None
+        raise ConfigError(
+            f"{_PATTERNS}{pattern!r} is no regular expression to use: {error}"
+        ) from None
     if not set(compiled.groupindex) & set(GROUPS):
         raise ConfigError(f"{_PATTERNS}{pattern!r} names none of the groups {', '.join(GROUPS)}")
     return compiled

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from hashlib import sha256
@@ -18,6 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.config import safe_name
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.private_files import keep_private, make_private, read_regular

@@ -7,12 +7,12 @@ It is asked directly, as ``ray status`` does: no driver is registered and no job
 from __future__ import annotations
 
 import importlib
-import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ray_sentinel import regex as re
 from ray_sentinel.actors.ray_actors import MAX_SHARE
 from ray_sentinel.model.ray_cluster import DeadActor, RayCluster, RayNodeState
 
@@ -191,6 +191,6 @@ def cause_of(death: Any) -> str:
     if kind == "actor_died_error_context":
         context = death.actor_died_error_context
         if found := re.search(r"Worker exit type: ([A-Z_]+)", context.error_message):
-            return found.group(1)
+            return str(found.group(1))
         return str(type(context).Reason.Name(context.reason))
     return str(kind.removesuffix("_context"))

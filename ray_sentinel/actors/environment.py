@@ -8,10 +8,10 @@ blanked: a debugger, a collector or the discovery of ranks must not take our pro
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, MutableMapping
 from typing import Any
 
+from ray_sentinel import regex as re
 from ray_sentinel.progress.environment import ROLE_VARIABLE
 from ray_sentinel.trusted_path import TRUSTED_UIDS_VARIABLE
 

@@ -17,13 +17,13 @@ import errno
 import gzip
 import logging
 import os
-import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.engine.events import LOG_VERSION, AnyEvent
 from ray_sentinel.errors import InputError
 from ray_sentinel.model.incident import Incident

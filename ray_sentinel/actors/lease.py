@@ -25,7 +25,6 @@ import errno
 import fcntl
 import logging
 import os
-import re
 import stat
 import struct
 import threading
@@ -35,6 +34,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.clock import Clock
 from ray_sentinel.private_files import FILE_MODE, keep_private
 

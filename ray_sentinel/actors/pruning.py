@@ -24,7 +24,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import re
 import shutil
 import stat
 from collections.abc import Callable, Collection, Iterator
@@ -34,6 +33,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.actors.bundle import made_by, temporary_name
 from ray_sentinel.actors.eventlog import is_log_file
 from ray_sentinel.actors.lease import DEPLOYMENT, Lease, LeaseWatch

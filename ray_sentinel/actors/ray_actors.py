@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -16,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.actors.names import NAMESPACE
 from ray_sentinel.progress.ray_workers import RayWorker
 
@@ -31,7 +31,7 @@ MAX_SHARE = 0.02
 TRAIN_WORKERS = frozenset({"RayTrainWorker", "_RayTrainWorker"})
 
 _BUNDLE = re.compile(r"_group_(\d+)_[0-9a-f]{16,}$")
-_NUMBER = re.compile(r"(\d+)(?!.*\d)")
+_NUMBER = re.compile(r"(\d+)\D*$")
 _WITH_VALUE = frozenset({"-W", "-X"})
 _INTERPRETER = re.compile(r"^(python|pypy)[\d.]*$")
 

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 VENDOR = "ray_sentinel_vendor"
-DEPENDENCIES = ("msgspec", "pynvml", "tomli")
+DEPENDENCIES = ("msgspec", "pynvml", "re2", "tomli")
 """Modules to ship: small, and not among Ray's own dependencies."""
 
 
@@ -22,7 +22,7 @@ def add_shipped_dependencies() -> None:
 
     Children of this process find it through ``PYTHONPATH``.
     """
-    if importlib.util.find_spec("msgspec") is not None:
+    if all(importlib.util.find_spec(name) is not None for name in ("msgspec", "re2")):
         return
     for entry in list(sys.path):
         folder = Path(entry) / VENDOR

@@ -8,10 +8,11 @@ is linked into another (``libtorch_cuda.so`` of some builds) cannot be told.
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 import msgspec
+
+from ray_sentinel import regex as re
 
 _LIBRARY = re.compile(r"(/\S*/lib(nccl|rccl)\.so\S*)(?: \(deleted\))?$")
 _NAMED = re.compile(r"\.so\.(\d+\.\d+\.\d+)")

@@ -8,7 +8,6 @@ Python at all: then nothing is said of its places.
 from __future__ import annotations
 
 import os
-import re
 import stat
 import threading
 from collections import OrderedDict
@@ -19,6 +18,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
+from ray_sentinel import regex as re
 from ray_sentinel.bounded import Bounded
 from ray_sentinel.capture.tracer import Traced
 from ray_sentinel.evidence.stacks.blocks import Blocks, Source

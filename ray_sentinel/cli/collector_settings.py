@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.config import ENV_PREFIX, load
 from ray_sentinel.errors import UsageError
 

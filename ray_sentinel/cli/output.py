@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.errors import InputError
 from ray_sentinel.text import CONTROL, clean
 

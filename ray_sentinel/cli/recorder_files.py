@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import weakref
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -12,6 +11,7 @@ from queue import SimpleQueue
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.capture.dump_reducer import DumpReducer
 from ray_sentinel.cli.named_paths import is_folder, regular
 from ray_sentinel.cli.output import clean

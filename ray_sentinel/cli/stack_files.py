@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.cli.named_paths import is_folder, regular
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.stacks import Reader, by_process, classify_process, kernel

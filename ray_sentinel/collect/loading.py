@@ -6,7 +6,6 @@ import difflib
 import importlib
 import importlib.util
 import os
-import re
 import sys
 import types
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.api import Collector, Context
 from ray_sentinel.collect.neighbours import let_import_from
 from ray_sentinel.collect.protocol import COMMON_KEYS, Setup, Source

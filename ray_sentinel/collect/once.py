@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import selectors
 import socket
 import stat
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.clock import SystemClock
 from ray_sentinel.collect.ledger import Ledger
 from ray_sentinel.collect.protocol import Source

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 import selectors
 from collections.abc import Callable
 from typing import IO
+
+from ray_sentinel import regex as re
 
 LOG_LIMIT = 128 << 10
 """Bytes of log that are read of one run; past them the process waits for its next one, or is

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import stat
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.collect.discovery import (
     Plugin,
     plugin_files,

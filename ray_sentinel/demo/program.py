@@ -7,12 +7,12 @@ their place, so that no table of known frames can ever match them.
 from __future__ import annotations
 
 import random
-import re
 from importlib.resources import files
 from pathlib import Path
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.demo.plan import Plan
 
 OWN = re.compile(r"\bx_\w+")

@@ -7,9 +7,9 @@ itself is the host.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 
+from ray_sentinel import regex as re
 from ray_sentinel.diagnose.catalog import GPU_LABELS, HOST_LABELS
 
 _NAMES = tuple(label for label in HOST_LABELS if label != "ip")

@@ -8,11 +8,11 @@ XLA's compilation messages; Orbax's file errors.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.diagnose.logs import LogFacts, LoggedStep, Total
 from ray_sentinel.evidence.logs.steps import HINTS, parse_step
 from ray_sentinel.evidence.logs.times import parse_time
@@ -31,7 +31,7 @@ _ARGUMENT = re.compile(r"(?:^|\s)([A-Za-z_][\w.]*)=(\"[^\"]*\"|'[^']*'|\S*)")
 _SETTING = re.compile(r"^\W*(NNODES|NODE_LIST|GPUS_PER_NODE|SLURM_JOB_NODELIST)\s*[=:]\s*(\S+)")
 _TASK = re.compile(r"task:(\d+)")
 _HEARTBEAT = re.compile(
-    r"stopped sending heartbeats|heartbeat[^\n]{0,40}(?:timeout|timed out)", re.I
+    r"stopped sending heartbeats|heartbeat[^\n]{0,40}(?:timeout|timed out)", re.IGNORECASE
 )
 _INIT = re.compile(
     r"init\.cc:\d+ NCCL WARN MSCCL\+\+|NCCL INFO (?:comm \S+ |ncclCommInitRank\w* ).*"
@@ -47,7 +47,7 @@ _FS_STEP = re.compile(r"/(\d{1,9})(?:\.orbax-checkpoint-tmp[^/\s]*)?/")
 _FAILED = re.compile(
     r"(?:status|state|result)\W{1,4}FAIL|exit[ _](?:code|status)\W{1,4}[1-9]"
     r"|SUMMARY\b.{0,80}\bfail",
-    re.I,
+    re.IGNORECASE,
 )
 _SOCKET = re.compile(
     r"NET/Socket : Using|Using network Socket\b|NCCL_IB_DISABLE\W{1,3}1\b|NCCL_NET\W{1,3}Socket\b"
@@ -261,7 +261,7 @@ def worker_facts(name: str, lines: Iterable[str]) -> list[Fact]:
 
 
 _EXPORTER = (
-    (re.compile(r"timed? ?out", re.I), "a plugin of the exporter timed out"),
+    (re.compile(r"timed? ?out", re.IGNORECASE), "a plugin of the exporter timed out"),
     (re.compile(r"exit(?:ed)?(?: with)?(?: code)?[ =:]*99\b"),
      "a plugin of the exporter gave up for good (exit code 99)"),
     (re.compile(r"exited with code 137"), "the exporter was killed and restarted (code 137)"),
@@ -271,8 +271,11 @@ _PROMETHEUS = (
     (re.compile(r"context deadline exceeded"), "scrapes ran into their deadline"),
     (re.compile(r"connection refused"), "targets refused the connection"),
     (re.compile(r"[Ww]atchdog: exited"), "Prometheus was restarted by its watchdog"),
-    (re.compile(r"too old|out of bounds|out of order", re.I), "samples were rejected as too old"),
-    (re.compile(r"corrupt", re.I), "Prometheus met corrupt data"),
+    (
+        re.compile(r"too old|out of bounds|out of order", re.IGNORECASE),
+        "samples were rejected as too old",
+    ),
+    (re.compile(r"corrupt", re.IGNORECASE), "Prometheus met corrupt data"),
 )
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
+from ray_sentinel import regex as re
 from ray_sentinel.diagnose.panel import Panel, Row
 
 _EVALUATION = re.compile(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 import yaml
+
+from ray_sentinel import regex as re
 
 MOST_BYTES = 4 << 20
 """Of a configuration: a larger file is something else, such as a checkpoint."""

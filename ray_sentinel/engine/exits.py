@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import re
 
+from ray_sentinel import regex as re
 from ray_sentinel.model.progress import Exit
 
 SIGHUP, SIGINT, SIGABRT, SIGKILL, SIGTERM = 1, 2, 6, 9, 15

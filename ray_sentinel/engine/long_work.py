@@ -6,8 +6,7 @@ like one that hangs, for no library's frame says that it saves. Its own name doe
 
 from __future__ import annotations
 
-import re
-
+from ray_sentinel import regex as re
 from ray_sentinel.model.stacks import StackFact
 
 LONG_ACTIVITIES = frozenset({"checkpoint", "compile", "startup"})

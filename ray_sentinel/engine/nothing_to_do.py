@@ -7,9 +7,9 @@ are then below the function that receives requests; one that is elsewhere has wo
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
+from ray_sentinel import regex as re
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.model.stacks import StackFact
 

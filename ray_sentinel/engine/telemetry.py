@@ -6,12 +6,12 @@ nothing (it may be old from boot): only what it rose by since it was first seen.
 
 from __future__ import annotations
 
-import re
 import statistics
 from collections import deque
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
+from ray_sentinel import regex as re
 from ray_sentinel.model.metrics import Event
 from ray_sentinel.model.progress import Snapshot
 

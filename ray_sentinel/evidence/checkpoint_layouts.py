@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Literal
+
+from ray_sentinel import regex as re
 
 Layout = Literal[
     "step",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Sequence
 
+from ray_sentinel import regex as re
 from ray_sentinel.evidence.checkpoint_layouts import Layout
 
 _TMP = re.compile(

@@ -18,12 +18,12 @@ numbered shards, and is not smaller than half the usual size.
 from __future__ import annotations
 
 import itertools
-import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.evidence.checkpoint_layouts import Key, Layout, key_of
 from ray_sentinel.evidence.checkpoint_whole import holds_state, refined, why_incomplete
 

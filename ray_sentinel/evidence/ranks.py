@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from ray_sentinel import regex as re
 
 OTHER_RANK = re.compile(
     r"(?:local|node|group|[tpdecv]p|tensor|pipeline|data|expert|context|model)"

@@ -8,12 +8,12 @@ Application) among the metrics of each Ray node, in Prometheus's text format.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.errors import InputError
 
 if TYPE_CHECKING:

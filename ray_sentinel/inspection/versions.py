@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
+from ray_sentinel import regex as re
 from ray_sentinel.kernel_files import kernel_text
 
 _MODULES = ("nvidia", "amdgpu", "efa", "mlx5_core", "ib_core", "nvidia_peermem", "lustre", "nfs")

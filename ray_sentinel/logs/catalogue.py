@@ -11,7 +11,7 @@ from typing import Any
 
 from ray_sentinel.errors import ConfigError
 from ray_sentinel.evidence.logs.catalogue import Catalogue
-from ray_sentinel.evidence.logs.phases import PhaseMark, parse_marks
+from ray_sentinel.evidence.logs.phases import PhaseMark, check_marks, parse_marks
 from ray_sentinel.evidence.logs.signatures import Advice, Signature, parse_entries
 from ray_sentinel.trusted_path import UntrustedPathError, read_trusted
 
@@ -41,6 +41,7 @@ def load_catalogue(files: Iterable[Path] = ()) -> Catalogue:
     extra: list[tuple[str, Signature]] = []
     for path in own:
         found = _parsed(_read(path), str(path))
+        check_marks(found[2], str(path))
         extra += found[0]
         advice = advice + found[1]
         marks = marks + found[2]

@@ -8,9 +8,9 @@ hold one folder a node: ``ray_logs/<host>/...``.
 
 from __future__ import annotations
 
-import re
 from pathlib import PurePath
 
+from ray_sentinel import regex as re
 from ray_sentinel.evidence.logs.lines import NOBODY, Origin
 
 _WORKER = re.compile(r"^worker-(?P<worker>[0-9a-f]+)-(?P<job>[0-9a-f]+)-(?P<pid>\d+)\.(?:out|err)")
@@ -24,8 +24,8 @@ _NCCL = re.compile(
     r"^(?:nccl|rccl)[^/]*?(?:[._-](?P<host>[A-Za-z][\w-]*\d))?[._-](?P<pid>\d+)(?:\.\w+)?$",
     re.IGNORECASE,
 )
-_IP = re.compile(r"^(?:ip-)?\d{1,3}([.-])\d{1,3}\1\d{1,3}\1\d{1,3}$")
-_HOST = re.compile(r"^(?=.*[A-Za-z])(?=.*\d)[A-Za-z][A-Za-z0-9]*(?:[-.][A-Za-z0-9]+)*$")
+_IP = re.compile_anchored(r"^(?:ip-)?\d{1,3}([.-])\d{1,3}\1\d{1,3}\1\d{1,3}$")
+_HOST = re.compile(r"^[A-Za-z][A-Za-z0-9]*(?:[-.][A-Za-z0-9]+)*$")
 _KINDS: tuple[tuple[str, str], ...] = (
     (r"^raylet", "raylet"),
     (r"^gcs_server", "gcs"),
@@ -102,7 +102,9 @@ def is_host(part: str) -> bool:
         return False
     if _RANK.search(part):
         return False
-    return bool(_IP.match(part) or (_HOST.match(part) and not part.isdigit() and len(part) < 80))
+    if _IP.match(part):
+        return True
+    return len(part) < 80 and _HOST.match(part) is not None and any(map(str.isdigit, part))
 
 
 def is_log_name(path: PurePath) -> bool:

@@ -12,9 +12,9 @@ rendered apart, for a scrape job of their own.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Iterator
 
+from ray_sentinel import regex as re
 from ray_sentinel.model.metrics import Family, Metric, Sample
 
 TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

@@ -6,10 +6,10 @@ loaded: a rank has a library that ranks compute or communicate with, and who has
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable
 
+from ray_sentinel import regex as re
 from ray_sentinel.progress.discovery import Found
 from ray_sentinel.progress.proc_stat import Key
 from ray_sentinel.progress.process_memory import MAX_FILE, ProcessMemory

@@ -20,11 +20,11 @@ and sets ``SLURM_PROCID`` in a batch script too: it counts only inside a step of
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.kernel_files import parse_environ
 
 SCHEMES: tuple[tuple[str, str, str, str], ...] = (

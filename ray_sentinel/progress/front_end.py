@@ -6,11 +6,11 @@ above the rank listens on it: a stray connection may end another protocol's rend
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import psutil
 
+from ray_sentinel import regex as re
 from ray_sentinel.progress.process_memory import memory_file
 
 USUAL = {"sglang": 30000, "vllm": 8000}

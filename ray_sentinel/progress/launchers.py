@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from ray_sentinel import regex as re
 from ray_sentinel.progress.environment import EnvironRank
 from ray_sentinel.progress.proc_stat import Key
 from ray_sentinel.progress.processes import Process

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import mmap
 import os
-import re
 import struct
 from pathlib import Path
 
+from ray_sentinel import regex as re
 from ray_sentinel.bounded import Bounded
 from ray_sentinel.progress.environment import launch_variables
 from ray_sentinel.progress.process_memory import MOST_HANGING, PATIENCE

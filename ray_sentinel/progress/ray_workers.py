@@ -16,12 +16,12 @@ What was found out about a process stays until it is idle again or ends.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.bounded import Bounded
 from ray_sentinel.progress.discovery import Claim
 from ray_sentinel.progress.environment import (

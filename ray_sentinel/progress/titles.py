@@ -12,11 +12,11 @@ line, without routers, clients and the front end that the others are children of
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.progress.proc_stat import Key
 from ray_sentinel.progress.processes import Process
 

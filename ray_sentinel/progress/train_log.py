@@ -10,11 +10,11 @@ goes to.
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.evidence_file import ForeignFileError, open_evidence, uid_of
 
 MAX_READ = 1 << 20

@@ -8,14 +8,14 @@ markup gets a backslash, and nothing else, so that a report can be read as plain
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
+from ray_sentinel import regex as re
 from ray_sentinel.report.words import plain
 
 _ACTIVE = re.compile(
     r"[\\`*\[\]<|~$#]"
-    r"|(?<![^\W_])_+|_+(?![^\W_])"  # underscores within a word are no emphasis
+    r"|_+"
     r"|&(?=\#?\w{1,32};)"  # entities
     r"|:(?=//)|(?<=\bwww)\.",  # addresses that become links by themselves
     re.IGNORECASE,
@@ -49,7 +49,16 @@ def cell(text: str) -> Marked:
     """The same within a line that has begun, such as a table's."""
     if isinstance(text, Marked):
         return text
-    return Marked(_ACTIVE.sub(lambda match: "".join(f"\\{sign}" for sign in match[0]), plain(text)))
+    return Marked(_ACTIVE.sub(_escape, plain(text)))
+
+
+def _escape(match: re.Match[str]) -> str:
+    if match[0] == "_":
+        start, end = match.span()
+        before, after = match.string[max(0, start - 1) : start], match.string[end : end + 1]
+        if before.isalnum() and after.isalnum():
+            return "_"  # within a word it is no emphasis
+    return "".join(f"\\{sign}" for sign in match[0])
 
 
 def code(text: str) -> Marked:

@@ -27,7 +27,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import re
 import secrets
 import threading
 import time
@@ -36,6 +35,7 @@ from typing import Literal
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.errors import UsageError
 
 SECRET_BYTES = 32

@@ -13,7 +13,6 @@ used is said, and what was good before stays in use.
 from __future__ import annotations
 
 import logging
-import re
 import ssl
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.errors import ConfigError
 from ray_sentinel.trusted_path import UntrustedPathError, read_trusted
 

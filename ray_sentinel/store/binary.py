@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from pathlib import Path
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.errors import MissingPartError
 from ray_sentinel.process import run
 

@@ -6,9 +6,9 @@ with the tag ``args``. torch's and tensorboardX's ``add_text`` append ``/text_su
 
 from __future__ import annotations
 
-import re
-
 import msgspec
+
+from ray_sentinel import regex as re
 
 _SUFFIX = "/text_summary"
 _NAME = re.compile(r"[A-Za-z_][\w.-]{0,80}")

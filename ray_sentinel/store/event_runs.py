@@ -9,7 +9,6 @@ together: values of different runs have no common mean.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
@@ -18,6 +17,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from ray_sentinel import regex as re
 from ray_sentinel.diagnose.runs import evaluates
 
 Points = list[tuple[float, float]]

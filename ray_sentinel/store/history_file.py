@@ -12,12 +12,12 @@ import errno
 import fcntl
 import logging
 import os
-import re
 import sqlite3
 import time
 from collections.abc import Iterable
 from pathlib import Path
 
+from ray_sentinel import regex as re
 from ray_sentinel.errors import InputError
 from ray_sentinel.private_files import FILE_MODE, keep_private, read_regular
 from ray_sentinel.store.history import MAX_BYTES, PRUNE_SECONDS, History, Rows

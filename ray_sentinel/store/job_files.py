@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from ray_sentinel import regex as re
 from ray_sentinel.config import Scrape
 from ray_sentinel.store.alerts.catalog import RULES_FILE, rules_file
 from ray_sentinel.store.scrape_config import (

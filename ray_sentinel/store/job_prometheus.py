@@ -9,12 +9,12 @@ written to a block is in its write-ahead log.
 from __future__ import annotations
 
 import logging
-import re
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from ray_sentinel import regex as re
 from ray_sentinel import signals
 from ray_sentinel.clock import Clock, SystemClock
 from ray_sentinel.config import Scrape

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Sequence
 
 import numpy as np
 
+from ray_sentinel import regex as re
 from ray_sentinel.store.prometheus_http import PrometheusHttp
 from ray_sentinel.store.prometheus_matrix import ask_matrix, pairs_of
 

@@ -8,12 +8,12 @@ Format: https://prometheus.io/docs/prometheus/latest/configuration/configuration
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.config import Scrape
 from ray_sentinel.errors import ConfigError
 from ray_sentinel.store.yaml_string import yaml_string

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import time
 from pathlib import Path
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.errors import InputError
 from ray_sentinel.progress.process_memory import memory_file
 

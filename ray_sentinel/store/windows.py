@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-import re
 from datetime import datetime, timezone
 
+from ray_sentinel import regex as re
 from ray_sentinel.diagnose.series import Selector, TimeSeries
 from ray_sentinel.errors import InputError, UsageError
 

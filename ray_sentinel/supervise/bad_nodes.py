@@ -8,11 +8,11 @@ may never end.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.model.incident import Culprit, Incident, Verdict
 from ray_sentinel.model.triage import Triage
 

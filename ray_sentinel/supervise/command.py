@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ray_sentinel import regex as re
 from ray_sentinel.errors import UsageError
 from ray_sentinel.supervise.policy import Checkpoint
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
+from ray_sentinel import regex as re
 from ray_sentinel.supervise.policy import Failure
 
 QUICK_SECONDS = 20.0

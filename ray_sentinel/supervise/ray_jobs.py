@@ -8,7 +8,6 @@ filled in travels in the job's metadata, so that a job can be restarted again.
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import shlex
 import time
@@ -17,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.errors import SentinelError, UnreachableError, UsageError
 from ray_sentinel.evidence.logs.bare_steps import LastStep
 from ray_sentinel.model.ray_job import JobState, job_state

@@ -14,13 +14,13 @@ never answer.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from urllib.parse import parse_qsl, quote
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.serving.access import (
     PROOF_HEADER,
     REALM,

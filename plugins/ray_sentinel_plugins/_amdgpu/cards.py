@@ -7,11 +7,11 @@ Card numbers will not do: a server's own graphics chip is often ``card0``.
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel_plugins._files import Files, natural
 
 AMD = "0x1002"

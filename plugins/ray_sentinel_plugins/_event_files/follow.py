@@ -7,12 +7,12 @@ read up to is kept for each file, and only what is new is read.
 from __future__ import annotations
 
 import os
-import re
 import time
 from pathlib import Path
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.evidence.event_files.events import Event, MalformedEvent, parse_event
 from ray_sentinel.evidence.event_files.records import HEADER, MAX_RECORD, scan
 

@@ -9,12 +9,12 @@ one, both may be ``/docker/<id>``; on a host only the first is long.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.api import Metric, Sample
 from ray_sentinel_plugins._files import Files, counter
 from ray_sentinel_plugins._host.kernel import parse_values

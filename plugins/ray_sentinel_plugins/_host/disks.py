@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.api import Metric, Sample
 from ray_sentinel_plugins._files import Files, clean, counter, natural
 

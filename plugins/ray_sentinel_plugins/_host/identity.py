@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from ray_sentinel import regex as re
 from ray_sentinel.api import Metric, Sample
 from ray_sentinel_plugins._files import Files, clean
 
@@ -75,5 +75,9 @@ def parse_nvrm(line: str) -> str | None:
 
 def parse_os_release(text: str) -> str | None:
     """``PRETTY_NAME`` of os-release (``man 5 os-release``), without its quotes."""
-    found = re.search(r'^PRETTY_NAME=(["\']?)(.*)\1\s*$', text, re.MULTILINE)
-    return found.group(2) if found else None
+    found = re.search(r"^PRETTY_NAME=(.*)", text, re.MULTILINE)
+    if found is None:
+        return None
+    name = str(found.group(1)).rstrip()
+    quoted = len(name) > 1 and name[0] in "\"'" and name[-1] == name[0]
+    return name[1:-1] if quoted else name

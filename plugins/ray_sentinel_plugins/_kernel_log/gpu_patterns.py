@@ -38,8 +38,9 @@ NVIDIA: tuple[Pattern, ...] = (
     row(
         "kernel.nvrm",
         "NVRM:",
-        rf"NVRM: (?!loading|GPU at )(?:.*?{PCI})?.*",
+        rf"NVRM: (?:.*?{PCI})?.*",
         _FAILURE,
+        unless=r"NVRM: (?:loading|GPU at )",
         counted="gpu",
     ),
     row(
@@ -56,7 +57,8 @@ AMD: tuple[Pattern, ...] = (
         "kernel.amdgpu.ras",
         "ncorrectable hardware error",
         _AMD,
-        r".*?(?<!\b0 )(?<!\b0 new )(?P<what>[Uu]ncorrectable hardware errors?)",
+        r".*?(?P<what>[Uu]ncorrectable hardware errors?)",
+        unless=r"\b0 (?:new )?[Uu]ncorrectable hardware error",
         counted="gpu",
         severity="critical",
     ),
@@ -102,8 +104,9 @@ AMD: tuple[Pattern, ...] = (
     row(
         "kernel.amdgpu",
         "amdgpu",
-        rf"(?:{_AMD}|\[drm:\w+ \[amdgpu\]\])(?!.* 0 (?:new )?\w+ hardware errors).*(?:{_FAILURE}",
+        rf"(?:{_AMD}|\[drm:\w+ \[amdgpu\]\]).*(?:{_FAILURE}",
         r"|SMU: I'm not done|HW Exception|\*ERROR\*)",
+        unless=r" 0 (?:new )?\w+ hardware errors",
         counted="gpu",
         level=WARNING,
     ),

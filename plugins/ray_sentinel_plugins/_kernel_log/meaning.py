@@ -9,11 +9,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel_plugins._kernel_log.gpu_patterns import AMD, LOST, NVIDIA, XID
 from ray_sentinel_plugins._kernel_log.host_patterns import NETWORK, OOM, STORAGE, TASKS
 from ray_sentinel_plugins._kernel_log.patterns import PCI, Fact, match, normal_pci

@@ -6,11 +6,12 @@ sources, old and new.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
+
+from ray_sentinel import regex as re
 
 Severity = Literal["info", "warning", "error", "critical"]
 
@@ -32,6 +33,8 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True):
     needs: str
     """A text that the line must hold, so that most rows cost nothing."""
     regex: re.Pattern[str]
+    unless: re.Pattern[str] | None = None
+    """Of the lines that match, those that say something else."""
     counted: str = ""
     """``kind`` of ``hw_dmesg_errors_total``; empty: kept as an event only."""
     severity: Severity = "error"
@@ -52,6 +55,7 @@ def row(
     kind: str,
     needs: str,
     *regex: str,
+    unless: str = "",
     counted: str = "",
     severity: Severity = "error",
     level: int | None = None,
@@ -61,6 +65,7 @@ def row(
         kind=kind,
         needs=needs,
         regex=re.compile("".join(regex)),
+        unless=re.compile(unless) if unless else None,
         counted=counted,
         severity=severity,
         level=level,
@@ -73,6 +78,8 @@ def match(table: Sequence[Pattern], text: str, level: int | None) -> Fact | None
         if pattern.needs not in text:
             continue
         if pattern.level is not None and level is not None and level > pattern.level:
+            continue
+        if pattern.unless is not None and pattern.unless.search(text):
             continue
         if found := pattern.regex.search(text):
             # The driver writes <unknown> where no process is to blame.

@@ -7,11 +7,12 @@ The format of /dev/kmsg is the kernel's Documentation/ABI/testing/dev-kmsg:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from datetime import datetime, timezone
 
 import msgspec
+
+from ray_sentinel import regex as re
 
 MAX_RECORDS = 200_000
 """Of one reading."""

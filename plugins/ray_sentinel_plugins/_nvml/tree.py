@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from ray_sentinel import regex as re
 from ray_sentinel.api import Sample
 from ray_sentinel_plugins import _gpu_metrics as gpu_metrics
 from ray_sentinel_plugins._files import Files, clean

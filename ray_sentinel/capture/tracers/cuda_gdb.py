@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import glob
 import os
-import re
 import time
 
+from ray_sentinel import regex as re
 from ray_sentinel.capture.environment import find_program
 from ray_sentinel.capture.tracer import Traced
 from ray_sentinel.capture.tracers.gdb import BACKTRACES, gdb_command, gdb_file, read_gdb, run_gdb

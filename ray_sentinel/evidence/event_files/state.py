@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.evidence.event_files.events import Event
 
 MAX_TAGS = 2000

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+
+from ray_sentinel import regex as re
 
 _PEERS = re.compile(r"^(?P<op>send|recv)\s+(?P<me>\d+)\s*(?:->|<-)\s*(?P<peer>\d+)")
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.evidence.flight_recorder.entry import number
 
 MAX_RANKS = 1 << 20

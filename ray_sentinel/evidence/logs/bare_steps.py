@@ -8,10 +8,10 @@ no line beside them says a step's loss or duration (``surest``).
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from ray_sentinel import regex as re
 from ray_sentinel.evidence.logs.lines import parse_line
 from ray_sentinel.evidence.logs.steps import NOT_TRAINING, PLAIN, Step, parse_step
 

@@ -57,7 +57,9 @@ class Catalogue:
         """
         rules: dict[str, Rule] = {}
         own = tuple(own)
-        for where, signature in (*signatures, *own):
+        for where, signature in signatures:
+            rules[signature.id] = compile_rule(signature, where, check=False)
+        for where, signature in own:
             rules[signature.id] = compile_rule(signature, where)
         self._own = {signature.id for _, signature in own}
         self.rules: tuple[Rule, ...] = tuple(rules.values())

@@ -9,9 +9,9 @@ explains it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
+from ray_sentinel import regex as re
 from ray_sentinel.evidence.logs.exits import signal_name
 from ray_sentinel.evidence.logs.lines import Origin
 from ray_sentinel.evidence.logs.records import Hit

@@ -7,11 +7,11 @@ the launcher; one that died by SIGABRT mostly ended itself after a watchdog's ti
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.evidence.logs.lines import Line
 from ray_sentinel.evidence.logs.times import parse_time
 

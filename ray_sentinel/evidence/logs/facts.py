@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
+from ray_sentinel import regex as re
 
 _FACTS: tuple[tuple[str, re.Pattern[str]], ...] = (
-    ("arguments", re.compile(r"\bPASSTHROUGH_ARGS\s*[=:]\s*(.{1,2000})")),
+    ("arguments", re.compile(r"\bPASSTHROUGH_ARGS\s*[=:]\s*(.+)")),
     (
         "nodes",
         re.compile(
             r"\b(?:NNODES|SLURM_(?:JOB_)?NUM_NODES|num_nodes|nnodes)['\"]?\s*[=:]\s*['\"]?(\d+)\b"
         ),
     ),
-    ("node_list", re.compile(r"\b(?:NODE_LIST|SLURM_(?:JOB_)?NODELIST)\s*[=:]\s*(\S{1,1000})")),
+    ("node_list", re.compile(r"\b(?:NODE_LIST|SLURM_(?:JOB_)?NODELIST)\s*[=:]\s*(\S+)")),
     ("world_size", re.compile(r"\bworld[_ ]size['\"]?\s*[=:]?\s*['\"]?(\d+)\b", re.IGNORECASE)),
     (
         "checkpoint_period",
@@ -25,7 +25,7 @@ _FACTS: tuple[tuple[str, re.Pattern[str]], ...] = (
         "total_steps",
         re.compile(
             r"\b(?:Config param steps: |max_steps['\"]?\s*[=:]\s*|train[-_]iters['\"]?\s*[=:. ]+"
-            r"|PASSTHROUGH_ARGS\b.{0,2000}\bsteps=|Total optimization steps = "
+            r"|PASSTHROUGH_ARGS\b.*\bsteps=|Total optimization steps = "
             r"|total_training_steps['\"]?\s*[=:]\s*)(\d[\d,]*)\b"
         ),
     ),
@@ -45,6 +45,7 @@ _FACTS: tuple[tuple[str, re.Pattern[str]], ...] = (
 )
 _HEAD = 256 * 1024
 _DIGITS = 18
+_LONGEST = 2000
 
 
 def read_header(head: bytes) -> dict[str, str]:
@@ -55,6 +56,7 @@ def read_header(head: bytes) -> dict[str, str]:
         match = pattern.search(text)
         if match is not None:
             value = next((group for group in match.groups() if group), "")
-            value = value.strip().replace(",", "") if name == "total_steps" else value.strip()
+            value = value[:_LONGEST].strip()
+            value = value.replace(",", "") if name == "total_steps" else value
             found[name] = value[:_DIGITS] if value.isdigit() else value
     return found

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.evidence.logs.records import FileFacts, Hit
 from ray_sentinel.evidence.logs.signatures import Signature
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from ray_sentinel import regex as re
 
 _LEVEL = re.compile(
     r"(?:^|[\s\[\]:|(,\-])(?P<word>DEBUG|TRACE|INFO|NOTICE|WARNING|WARN|ERROR|CRITICAL|FATAL)(?=[\s\]:|),\-]|$)"

@@ -9,10 +9,9 @@ Launchers prefix each line with who printed it: Ray ``(TrainerActor pid=12, ip=1
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.evidence.logs.structured import named_fields, undocked
 from ray_sentinel.evidence.ranks import OTHER_RANK
 
@@ -22,7 +21,7 @@ _ESCAPES = re.compile(
 )
 _REPEATED = re.compile(r"\s*\[repeated (\d+)x across cluster\](?: \(Ray deduplicates logs.*)?\s*$")
 
-_RAY = re.compile(
+_RAY = re.compile_anchored(
     r"\((?P<name>[^\n]{0,160}?)(?:(?:^|(?<=\()|(?<= ))pid=(?P<pid>\d+))"
     r"(?:, ip=(?P<ip>[0-9A-Fa-f.:]+))?\)[ ]?"
 )
@@ -40,19 +39,21 @@ _ROLE = re.compile(
 """torchrun writes the role and the local rank, no blank behind them: ``[step100]: `` is text."""
 _MPI = re.compile(r"\[\d+,(?P<task>\d+)\]<std(?:out|err)>: ?")
 _SRUN = re.compile(r" {0,4}(?P<task>\d{1,5}): (?=\S|  |$)")
-_HOST = re.compile(
+_HOST = re.compile_anchored(
     r"(?!E[A-Z]\d{4}: )"  # an error code of Ascend's libraries
-    r"(?P<host>\d{1,3}(?:\.\d{1,3}){3}|[A-Za-z][A-Za-z0-9]*(?:[-.][A-Za-z0-9]+)*-?\d+): (?=\S|  )"
+    r"(?P<host>\d{1,3}(?:\.\d{1,3}){3}|[A-Za-z][A-Za-z0-9.-]*(?<=\d)): (?=\S|  )"
 )
+_DOUBLED = re.compile(r"[.-][.-]")
+"""No host's name holds this."""
 _POD = re.compile(r"\[pod/(?P<host>[^/\]\s]+)/[^\]\s]+\] ")
 _COMPOSE = re.compile(r"(?P<host>[A-Za-z][\w.-]*\d)\s{1,12}\| ")
-_SYSLOG = re.compile(
+_SYSLOG = re.compile_anchored(
     r"(?:[A-Z][a-z]{2} [ \d]\d [\d:]{8}|\d{4}-\d\d-\d\d[T ][\d:.,]{8,16}(?:Z|[+-]\d\d:?\d\d)?)"
     r" (?P<host>[A-Za-z\d][\w.-]*) (?=kernel: )"
 )
 """The kernel's lines alone, and its own name stays: what other services print is no machine's."""
 _KUBE = re.compile(r"(?P<time>\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)) std(?:out|err) [FP] ")
-_STAMP = re.compile(
+_STAMP = re.compile_anchored(
     r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d) "
     r"(?!\S{1,80} kernel: )"
     r"|(?:\d{4}-\d\d-\d\d[ T]|[A-Z][a-z]{2} [ \d]\d )\d\d:\d\d:\d\d(?:[.,]\d{1,9})? "
@@ -63,7 +64,7 @@ _STAMP = re.compile(
 which loggers write too, only before what no logger prints."""
 _ENDLESS = re.compile(r"(\d{18})\d+")
 """No number that means something has more digits; Python refuses to read one of thousands."""
-_NCCL = re.compile(
+_NCCL = re.compile_anchored(
     r"(?:\[[^\]]{10,30}\] |\d{4}-\d\d-\d\d[ T][\d:.,]{8,18} )?"
     r"(?P<host>[A-Za-z0-9][\w.-]*):(?P<pid>\d+):\d+ \[(?P<gpu>\d+)\] "
     r"(?=(?:\[[^\]]*\] )?(?:[^\s:]{1,200}:\d+ )?NCCL|[^\s:]{1,200}\.(?:cc|cu|h):\d+ WARN )"
@@ -148,7 +149,9 @@ def parse_line(raw: str) -> Line:
         match = launcher_prefix(text, start)
         if match is None or match.end() == start:
             break
-        if match.re is _SRUN and not found.keys().isdisjoint(("rank", "task", "local")):
+        if match.re.pattern is _SRUN.pattern and not found.keys().isdisjoint(
+            ("rank", "task", "local")
+        ):
             break  # a number of the text itself: who printed the line is known
         for key, value in match.groupdict().items():
             if value and key != "time":
@@ -190,7 +193,7 @@ def launcher_prefix(text: str, at: int) -> re.Match[str] | None:
             _KUBE.match(text, at)
             or (_STAMP.match(text) if not at else None)
             or _SRUN.match(text, at)
-            or _HOST.match(text, at)
+            or _host(text, at)
             or _NCCL.match(text, at)
             or _SYSLOG.match(text, at)
         )
@@ -201,10 +204,15 @@ def launcher_prefix(text: str, at: int) -> re.Match[str] | None:
             _NCCL.match(text, at)
             or (_STAMP.match(text) if not at else None)
             or _COMPOSE.match(text, at)
-            or _HOST.match(text, at)
+            or _host(text, at)
             or _SYSLOG.match(text, at)
         )
     return None
+
+
+def _host(text: str, at: int) -> re.Match[str] | None:
+    match = _HOST.match(text, at)
+    return None if match is None or _DOUBLED.search(match["host"]) else match
 
 
 def _origin(found: dict[str, str]) -> Origin:

@@ -7,7 +7,7 @@ of names that end in ``token``, ``secret``, ``password``, ``api_key`` and the li
 
 from __future__ import annotations
 
-import re
+from ray_sentinel import regex as re
 
 MASK = "***"
 
@@ -36,9 +36,9 @@ _QUERY = re.compile(
     re.IGNORECASE,
 )
 _NAMED = re.compile(
-    r"(?P<keep>(?<![A-Za-z])(?:[A-Za-z0-9]+[_-]){0,6}(?:token|secret|password|passwd|passphrase|pwd|credentials?"
+    r"(?P<keep>(?:^|[^A-Za-z])(?:[A-Za-z0-9]+[_-]){0,6}(?:token|secret|password|passwd|passphrase|pwd|credentials?"
     r"|api[_-]?key|access[_-]?key(?:[_-]id)?|secret[_-]?key|private[_-]?key|auth[_-]?key|account[_-]?key)"
-    r"['\"]?\s*(?:=|:|=>)\s*(?P<quote>['\"]?))(?P<secret>(?!<)[^\s'\",;}\])<]{6,})",
+    r"['\"]?\s*(?:=|:|=>)\s*(?P<quote>['\"]?))(?P<secret>[^\s'\",;}\])<]{6,})",
     re.IGNORECASE,
 )
 _PLAIN = re.compile(

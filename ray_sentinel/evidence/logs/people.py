@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
+from ray_sentinel import regex as re
 from ray_sentinel.evidence.logs.lines import Origin
 from ray_sentinel.evidence.logs.records import FileFacts, Hit
 

@@ -7,12 +7,12 @@ life.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.errors import ConfigError
 from ray_sentinel.evidence.logs.signatures import Source
 
@@ -62,14 +62,24 @@ def parse_marks(data: Mapping[str, Any], where: str) -> tuple[PhaseMark, ...]:
     return tuple(marks)
 
 
+def check_marks(marks: Iterable[PhaseMark], where: str) -> None:
+    """Raise ConfigError, naming the entry, for an expression that cannot be used."""
+    for mark in marks:
+        for text in mark.pattern:
+            try:
+                re.check(re.compile(text))
+            except re.error as error:
+                raise ConfigError(
+                    f"{where}: phase {mark.id}: pattern {text!r} is no regular expression to use: "
+                    f"{error}"
+                ) from None
+
+
 def compile_marks(marks: Iterable[PhaseMark]) -> tuple[CompiledMark, ...]:
-    """Compile; a later id replaces an earlier one. Raises ConfigError for a bad expression."""
+    """Ready to use; a later id replaces an earlier one."""
     compiled: dict[str, CompiledMark] = {}
     for mark in marks:
-        try:
-            patterns = tuple(re.compile(text) for text in mark.pattern)
-        except re.error as error:
-            raise ConfigError(f"phase {mark.id}: no regular expression: {error}") from None
+        patterns = tuple(re.compile(text) for text in mark.pattern)
         compiled[mark.id] = CompiledMark(mark, tuple(w.lower() for w in mark.match), patterns)
     return tuple(compiled.values())
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.evidence.logs.catalogue import Catalogue, Found
 from ray_sentinel.evidence.logs.levels import level
 from ray_sentinel.evidence.logs.lines import Line

@@ -13,12 +13,12 @@ together are told apart by ``role``:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, get_args
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.errors import ConfigError
 from ray_sentinel.model.triage import FailureClass
 
@@ -111,8 +111,11 @@ class Rule(msgspec.Struct, frozen=True):
         return groups
 
 
-def compile_rule(signature: Signature, where: str) -> Rule:
-    """Check and compile one entry. Raises ConfigError that names ``where`` and what is wrong."""
+def compile_rule(signature: Signature, where: str, *, check: bool = True) -> Rule:
+    """Check and compile one entry. Raises ConfigError that names ``where`` and what is wrong.
+
+    ``check``: its expressions are compiled now; else at the first line that they are tried on.
+    """
     if not signature.id:
         raise ConfigError(f"{where}: an entry has no id")
     place = f"{where}: signature {signature.id}"
@@ -134,16 +137,21 @@ def compile_rule(signature: Signature, where: str) -> Rule:
     return Rule(
         signature,
         tuple(word.lower() for word in signature.match),
-        tuple(_compiled(text, place, "pattern") for text in signature.pattern),
-        tuple(_compiled(text, place, "unless") for text in signature.unless),
+        tuple(_compiled(text, place, "pattern", check) for text in signature.pattern),
+        tuple(_compiled(text, place, "unless", check) for text in signature.unless),
     )
 
 
-def _compiled(text: str, place: str, key: str) -> re.Pattern[str]:
-    try:
-        return re.compile(text)
-    except re.error as error:
-        raise ConfigError(f"{place}: {key} {text!r} is no regular expression: {error}") from None
+def _compiled(text: str, place: str, key: str, check: bool) -> re.Pattern[str]:
+    compiled = re.compile(text)
+    if check:
+        try:
+            re.check(compiled)
+        except re.error as error:
+            raise ConfigError(
+                f"{place}: {key} {text!r} is no regular expression to use: {error}"
+            ) from None
+    return compiled
 
 
 def parse_entries(

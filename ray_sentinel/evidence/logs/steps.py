@@ -11,9 +11,10 @@ a number alone: ``bare_steps``.)
 from __future__ import annotations
 
 import math
-import re
 
 import msgspec
+
+from ray_sentinel import regex as re
 
 _NUMBER = (
     r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?|[-+]?nan(?:\.0)?|[-+]?inf(?:inity)?(?:\.0)?"
@@ -45,7 +46,7 @@ PLAIN = re.compile(
 )
 _LOSS = re.compile(
     r"(?<![A-Za-z])(?:reduced_train_|train(?:ing)?[_/ ]|lm |actor/|total_|pg_|critic/|policy_)?loss"
-    rf"['\"]?\s*(?:[:=]|is|was)?\s*\(?(?P<loss>{_NUMBER})(?!\w|\.\d)",
+    rf"['\"]?\s*(?:(?:[:=]|is|was)\s*)?\(?(?P<loss>{_NUMBER})(?!\w|\.\d)",
     re.IGNORECASE,
 )
 _GRADIENT = re.compile(

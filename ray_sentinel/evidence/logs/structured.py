@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-import re
+
+from ray_sentinel import regex as re
 
 _DOCKER = re.compile(
     r'\{"log": ?"(?P<log>(?:[^"\\]|\\.)*)", ?"stream": ?"(?P<stream>std(?:out|err))",'

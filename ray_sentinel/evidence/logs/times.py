@@ -8,8 +8,9 @@ begin, and Unix seconds. A time without a zone is taken as UTC; one without a ye
 
 from __future__ import annotations
 
-import re
 from datetime import datetime, timedelta, timezone
+
+from ray_sentinel import regex as re
 
 _MONTHS = {
     name: number

@@ -9,11 +9,11 @@ raised it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.evidence.logs.lines import NOBODY, Line, Origin, named_process
 
 HEADER = "Traceback (most recent call last)"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
+from ray_sentinel import regex as re
 from ray_sentinel.evidence.logs.catalogue import Catalogue, Found
 from ray_sentinel.evidence.logs.chunk import BLOCK, MAX_LINE, Chunk, When
 from ray_sentinel.evidence.logs.escaped import escaped_lines

@@ -13,11 +13,12 @@ than all the others, is the one they wait for. Where all say the same, nobody ca
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
 import msgspec
+
+from ray_sentinel import regex as re
 
 _GROUP = re.compile(
     r"\[PG (?:ID )?(?P<pg>\d+)(?: PG GUID (?P<guid>[^\]]*?))? ?Rank (?P<rank>\d+)\]"

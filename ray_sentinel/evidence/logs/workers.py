@@ -9,8 +9,7 @@ with ``node_id=...,`` before the address in its first version.
 
 from __future__ import annotations
 
-import re
-
+from ray_sentinel import regex as re
 from ray_sentinel.evidence.logs.lines import Origin
 
 HINT = b"world_rank="

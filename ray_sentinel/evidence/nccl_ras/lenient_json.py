@@ -8,11 +8,12 @@ as spaces. A document that is cut keeps what is whole; containers left open are 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+
+from ray_sentinel import regex as re
 
 CUT = "__cut__"
 """Key in an object that the text ended in."""

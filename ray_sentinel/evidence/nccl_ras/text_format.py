@@ -9,8 +9,7 @@ Lines are recognised wherever they stand: outputs are quoted in logs, behind pre
 
 from __future__ import annotations
 
-import re
-
+from ray_sentinel import regex as re
 from ray_sentinel.evidence.nccl_ras.poll import Poll
 from ray_sentinel.evidence.nccl_ras.text_phrases import EVENT
 from ray_sentinel.evidence.nccl_ras.text_reader import Reader

@@ -6,8 +6,7 @@ Formats: ``rasClientRunInit`` and ``rasClientRunComms`` in ``src/ras/client_supp
 
 from __future__ import annotations
 
-import re
-
+from ray_sentinel import regex as re
 from ray_sentinel.evidence.nccl_ras.poll import State
 
 VERSION = re.compile(r"([NR]CCL) version (\d\S*)")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.evidence.nccl_ras import text_phrases as phrases
 from ray_sentinel.evidence.nccl_ras.poll import Communicator, Poll, Process, Row
 from ray_sentinel.evidence.nccl_ras.text_communicator import Draft, Group

@@ -9,9 +9,9 @@
 
 from __future__ import annotations
 
-import re
-
 import msgspec
+
+from ray_sentinel import regex as re
 
 FIRST = (2, 24, 0)
 JSON_SINCE = (2, 28, 7)

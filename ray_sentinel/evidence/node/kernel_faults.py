@@ -7,11 +7,11 @@ A kill is "NAME invoked oom-killer" (the process that asked for memory, not the 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.model.health import KernelLine
 
 SAME_SECONDS = 600.0

@@ -8,8 +8,7 @@
 
 from __future__ import annotations
 
-import re
-
+from ray_sentinel import regex as re
 from ray_sentinel.model.health import RayResources
 from ray_sentinel.model.ray_job import JobState, job_state
 

@@ -9,9 +9,9 @@ goes on with sockets without a word (NCCL's ``plugin/net.cc``, ``transport/net_*
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
+from ray_sentinel import regex as re
 from ray_sentinel.model.health import (
     DeviceTraffic,
     Transport,
@@ -31,10 +31,12 @@ _PROVIDER = re.compile(
 _FOUND = re.compile(r"\bNET/(?P<name>IB|Socket|OFI)\b ?:? ?Using (?P<rest>.*)")
 _FAILED = re.compile(
     r"NET/(?:Plugin|OFI|IB) ?:? ?.*(?:cannot open shared object"
-    r"|Could not find: (?!.*profiler|.*tuner)|No (?:eligible providers|device) (?:were )?found"
+    r"|No (?:eligible providers|device) (?:were )?found"
     r"|initialization failed|Failed to initialize)",
     re.IGNORECASE,
 )
+_MISSING = re.compile(r"NET/(?:Plugin|OFI|IB) ?:? ?.*Could not find: (?P<what>.*)", re.IGNORECASE)
+_OPTIONAL = re.compile(r"profiler|tuner", re.IGNORECASE)
 _BUSY = 1e6
 """Bytes a second through a device that say that it is in use."""
 
@@ -50,6 +52,14 @@ class _Said:
         self.lines.setdefault(f"{strength}{used}", line)
         if strength > self.strength:
             self.strength, self.used, self.name = strength, used, name
+
+
+def _failed(text: str) -> bool:
+    """Whether a network's plugin did not come up; those that only watch or tune are no loss."""
+    if _FAILED.search(text):
+        return True
+    missing = _MISSING.search(text)
+    return missing is not None and not _OPTIONAL.search(missing["what"])
 
 
 def read_transport(lines: Iterable[LogLine]) -> TransportLines:
@@ -68,7 +78,7 @@ def read_transport(lines: Iterable[LogLine]) -> TransportLines:
             said.take(2, _kind(match["name"], text), match["name"], line)
         elif match := _FOUND.search(text):
             said.take(1, _kind(match["name"], match["rest"]), match["name"], line)
-        elif _FAILED.search(text) and not said.fell_back:
+        elif _failed(text) and not said.fell_back:
             said.fell_back = text
             said.lines.setdefault("failed", line)
     used: Transport = "socket" if slow is not None else said.used  # type: ignore[assignment]

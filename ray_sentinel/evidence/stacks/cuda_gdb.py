@@ -12,10 +12,9 @@ own sources tell whose kernel it is.
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.evidence.stacks import gdb
 from ray_sentinel.evidence.stacks import text as tx
 from ray_sentinel.evidence.stacks.problems import explain_output

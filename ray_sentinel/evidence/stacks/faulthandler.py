@@ -11,9 +11,9 @@ Python's extension to gdb writes the same lines, and says "most recent call firs
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 
+from ray_sentinel import regex as re
 from ray_sentinel.evidence.stacks import text as tx
 from ray_sentinel.evidence.stacks.problems import explain_output
 from ray_sentinel.evidence.stacks.pyspy import runs_module

@@ -6,9 +6,9 @@ A thread begins with ``Thread 2 (Thread 0x7f.. (LWP 7993) "python"):``; a frame 
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 
+from ray_sentinel import regex as re
 from ray_sentinel.evidence.stacks import text as tx
 from ray_sentinel.evidence.stacks.names import plain
 from ray_sentinel.evidence.stacks.problems import explain_output, known_problem
@@ -18,7 +18,9 @@ from ray_sentinel.model.stacks import Frame, StackTrace, ThreadStack
 _THREAD = re.compile(
     r"^Thread (\d+) \((.*)\):?$|^Thread (\d+)(?: \"(.*)\")?:$|^(Thread N) \((.*)\):?$"
 )
-_FRAME = re.compile(r"^\s{0,8}#\s?(\d+)\s+(?:0x[0-9a-fA-F]+ in |0x[0-9a-fA-F.]+ (?=\S))?(.*)$")
+_FRAME = re.compile_anchored(
+    r"^\s{0,8}#\s?(\d+)\s+(?:0x[0-9a-fA-F]+ in |0x[0-9a-fA-F.]+ (?=\S))?(.*)"
+)
 _LWP = re.compile(r"\bLWP (\d+)")
 _PROCESS = re.compile(r"\bprocess (\d+)\b|attach(?:ing)? to (?:process |pid )?(\d+)")
 _NAME = re.compile(r'"([^"]*)"')

@@ -15,8 +15,7 @@ process, as the main threads of ranks mostly are.
 
 from __future__ import annotations
 
-import re
-
+from ray_sentinel import regex as re
 from ray_sentinel.evidence.stacks import text as tx
 from ray_sentinel.evidence.stacks.problems import explain_output
 from ray_sentinel.model.identity import ProcessId

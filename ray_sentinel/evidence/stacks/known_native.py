@@ -118,7 +118,8 @@ NATIVE: tuple[Row, ...] = (
         r"|c10_npu::(NPUStream|NPUEvent)::(stream|synchronize|query)"
         r"|c10_npu::(\w+::)?(MakeSureQueueEmpty|npuSynchronize\w*)",
     ),
-    Row(m.DEVICE, r"(cu|cuda|hip)Memcpy(?!.*Async)\w*|(cu|cuda|hip)Memset(?!.*Async)\w*"),
+    Row(m.LAUNCH, r"(cu|cuda|hip)(Memcpy|Memset)\w*Async\w*"),
+    Row(m.DEVICE, r"(cu|cuda|hip)(Memcpy|Memset)\w*"),
     Row(
         m.DEVICE_RELEASE,
         r"(cu|cuda|hip)(Mem)?(Free|HostFree|FreeHost|HostUnregister|Unmap|Release)\w*",
@@ -133,7 +134,7 @@ NATIVE: tuple[Row, ...] = (
     Row(
         m.LAUNCH,
         r"(cu|cuda|hip)(LaunchKernel|LaunchCooperativeKernel|GraphLaunch|ModuleLaunch\w*"
-        r"|MemcpyAsync|Memcpy\w*Async|MemsetAsync|EventRecord)\w*",
+        r"|EventRecord)\w*",
     ),
     Row(
         m.COMPILE,

@@ -11,10 +11,10 @@ under an ``if``: who is past that need never have been in it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from itertools import chain
 
+from ray_sentinel import regex as re
 from ray_sentinel.evidence.stacks.blocks import (
     Blocks,
     is_conditional,

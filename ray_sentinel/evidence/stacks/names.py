@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 
+from ray_sentinel import regex as re
 from ray_sentinel.model.stacks import Frame
 
 _ANONYMOUS = re.compile(r"\(anonymous namespace\)::|\{anonymous\}::|\[abi:\w+\]")
 _VERSION = re.compile(r"@+[A-Z]+_[\w.]+$|\.(constprop|part|isra|cold|lto_priv|llvm)\.?\d*")
 _LIBC = re.compile(r"^_*(?:GI_+|libc_+|internal_+|new_+(?=sem)|x64_+(?=sys_))")
-_LIBC_TAIL = re.compile(r"(?<=[a-z])(?:_nocancel|_cancel|_2_\d+\w*|64)$")
+_LIBC_TAIL = re.compile(r"([a-z])(?:_nocancel|_cancel|_2_\d\w*|64)$")
 _ADDRESS = re.compile(r"^(?:0x[0-9a-fA-F]+|\?\?|<unknown>|_?\[unknown\])$")
 _UNDERSCORES = re.compile(r"^_+(?=[a-z])")
 
@@ -50,7 +50,7 @@ def plain(function: str) -> str:
     if "::" not in name:
         stripped = _LIBC.sub("", name)
         stripped = _UNDERSCORES.sub("", stripped)
-        name = _LIBC_TAIL.sub("", stripped) or name
+        name = _LIBC_TAIL.sub(r"\1", stripped) or name
     return name
 
 

@@ -7,11 +7,11 @@ before each.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.evidence.ranks import OTHER_RANK
 from ray_sentinel.evidence.stacks import text as tx
 from ray_sentinel.evidence.stacks.prefixes import said_before, without_prefixes
@@ -22,10 +22,12 @@ _WHERE = r"(?:host|node|pid|process|gpu)\W+"
 _HEAD = re.compile(
     r"(?:[^\w\s]\W*(?:global[ _]?)?rank\s*=|[^\w\s]?\W*(?:global[ _]?)?rank\s*[:#]?)\s*"
     r"(?P<rank>\d{1,6})"
-    r"(?:\W+of\W+\d{1,6}(?=\W*[^\w\s.]))?"
+    r"(?P<of>\W+of\W+\d{1,6})?"
     rf"(?:\W*|\W*\([^()]{{1,80}}\)\W*|(?:\W+(?:on\W+(?:{_WHERE})?|{_WHERE})[\w.-]{{1,60}}){{1,4}}\W*)",
     re.IGNORECASE,
 )
+_MARKED = re.compile(r"\W*[^\w\s.]")
+"""What stands behind "rank 3 of 8" in a header, and not in a sentence."""
 _PLACES = ("host", "ip", "node", "container")
 _WORDS = {"task": "task", "local": "local rank", "of_role": "local rank", "number": "number"}
 _SHORTEST = 2
@@ -106,5 +108,8 @@ def _by_heads(text: str) -> list[Part]:
 def _rank_of_head(line: str) -> int | None:
     if len(line) > 200 or line[:1].isspace() or "rank" not in line.lower():
         return None
-    head = _HEAD.fullmatch(OTHER_RANK.sub("", line.rstrip()))
-    return tx.number(head["rank"]) if head else None
+    line = OTHER_RANK.sub("", line.rstrip())
+    head = _HEAD.fullmatch(line)
+    if head is None or (head["of"] and not _MARKED.match(line, head.end("of"))):
+        return None
+    return tx.number(head["rank"])

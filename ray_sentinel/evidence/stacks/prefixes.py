@@ -7,14 +7,14 @@ or a mail's ``> `` before each line. All are taken off, and the indentation is k
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
+from ray_sentinel import regex as re
 from ray_sentinel.evidence.logs.lines import launcher_prefix
 from ray_sentinel.evidence.logs.structured import undocked
 
 _DOCKER = '{"log":'
-_POSTED = re.compile(
+_POSTED = re.compile_anchored(
     "|".join(
         (
             r"\[(?P<number>\d+)\]:? ?",

@@ -17,11 +17,11 @@ print frames as ``path:line function``; both are read.
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.evidence.stacks import text as tx
 from ray_sentinel.evidence.stacks.problems import explain_output
 from ray_sentinel.model.identity import ProcessId
@@ -32,8 +32,9 @@ _HEADER = re.compile(
     r"^[ \t]{0,7}Process (?P<pid>\d+): ?(?P<command>.*)$"
     # People who post a dump blank out the id, and drop a colon.
     r"|^(?P<indent>[ \t]*)Thread"
-    r"(?: (?P<ident>0x[0-9A-Fa-f]+(?:\.\.\.|…)?|\d+|<\w+>)|(?= \((?:active|idle)))"
-    r"(?: \((?P<status>[^()\"\n]*)\))?(?:(?:: \"?| \")(?P<name>.*?)\"?)?:?$",
+    r"(?: (?P<ident>0x[0-9A-Fa-f]+(?:\.\.\.|…)?|\d+|<\w+>)(?: \((?P<status>[^()\"\n]*)\))?"
+    r"| \((?P<bare>(?:active|idle)[^()\"\n]*)\))"
+    r"(?:(?:: \"?| \")(?P<name>.*?)\"?)?:?$",
     re.MULTILINE,
 )
 _VERSION = re.compile(r"^[ \t]*Python v\d", re.MULTILINE)
@@ -42,7 +43,7 @@ _PLACE_FIRST = re.compile(r"^(\S+?):(\d+) (\S.*)$")
 # Where the output of another tool begins.
 _OTHER_TOOL = re.compile(r"#\d+ |\[<[0-9a-f]+>\] |\((?:cuda-)?gdb\)|\$ ")
 # What people write behind a frame that they post: "<- stuck here".
-_REMARK = re.compile(r"(?<=\))\s+(?:<-|←|#|//).*$")
+_REMARK = re.compile(r"(?<=\))\s+(?:<-|←|#|//).*")
 
 
 def looks_like(text: str) -> bool:
@@ -50,7 +51,7 @@ def looks_like(text: str) -> bool:
     if _VERSION.search(text):
         return True
     headers = _HEADER.finditer(text)
-    return any(found["pid"] or _status(found["status"] or "") is not None for found in headers)
+    return any(found["pid"] or _status(_said(found)) is not None for found in headers)
 
 
 def parse(text: str, process: ProcessId, at: float = 0.0) -> tuple[StackTrace, ...]:
@@ -121,7 +122,7 @@ def _error(threads: list[ThreadStack], text: str) -> str:
 
 
 def _thread(header: re.Match[str], body: str) -> ThreadStack:
-    ident, status, name = header["ident"] or "", header["status"] or "", header["name"] or ""
+    ident, status, name = header["ident"] or "", _said(header), header["name"] or ""
     active = _status(status)
     if active and ident.startswith(("0x", "0X")):
         # Without the kernel's thread id py-spy cannot ask for the state, and says "active".
@@ -139,9 +140,12 @@ def _thread(header: re.Match[str], body: str) -> ThreadStack:
 
 def without_threads(text: str) -> str:
     """``text`` without the lines that begin py-spy's threads: those of other tools are alike."""
-    return _HEADER.sub(
-        lambda found: found[0] if _status(found["status"] or "") is None else "", text
-    )
+    return _HEADER.sub(lambda found: found[0] if _status(_said(found)) is None else "", text)
+
+
+def _said(header: re.Match[str]) -> str:
+    """What the header says of the thread's state, with or without an id before it."""
+    return header["status"] or header["bare"] or ""
 
 
 def _status(status: str) -> bool | None:

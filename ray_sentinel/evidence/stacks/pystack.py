@@ -11,8 +11,7 @@
 
 from __future__ import annotations
 
-import re
-
+from ray_sentinel import regex as re
 from ray_sentinel.evidence.stacks import text as tx
 from ray_sentinel.evidence.stacks.problems import explain_output
 from ray_sentinel.evidence.stacks.pyspy import runs_module

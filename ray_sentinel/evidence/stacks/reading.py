@@ -8,12 +8,12 @@ for its lock with a timed condition variable, and nothing else in CPython does.
 
 from __future__ import annotations
 
-import re
 import sys
 from functools import lru_cache
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.evidence.stacks import meanings as m
 from ray_sentinel.evidence.stacks.known_kernel import KERNEL
 from ray_sentinel.evidence.stacks.known_native import DRIVERS, NATIVE

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-
+from ray_sentinel import regex as re
 from ray_sentinel.evidence.stacks.names import last_name, plain
 from ray_sentinel.model.stacks import Frame, StackTrace, ThreadStack
 

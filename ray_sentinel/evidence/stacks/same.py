@@ -6,9 +6,10 @@ file, which lies beside it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from hashlib import sha256
+
+from ray_sentinel import regex as re
 
 _PREFIX = "pyspy_"
 _HEAD = re.compile(rb"\A(?:#[^\n]*\n)*Process \d+[^\n]*\n")

@@ -6,23 +6,24 @@ taken too; then the host is empty and the pid is what the text says.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.evidence.ranks import OTHER_RANK
 from ray_sentinel.evidence.stacks import text as tx
 
 _NAMED = re.compile(
     r"^(?P<tool>py[-_]?spy(?:[-_]?native)?|cuda[-_]?gdb|gdb|kernel|faulthandler|pystack)[-_]"
-    r"(?P<host>(?!(?:global[-_])?rank[-_]\d+[._-]).+)[-_](?P<pid>\d+)"
+    r"(?P<host>.+)[-_](?P<pid>\d+)"
     r"(?:[._-](?P<rest>.*?))?\.(?:txt|json|log|out|dump|trace)$",
     re.IGNORECASE,
 )
+_NO_HOST = re.compile(r"(?:global[-_])?rank[-_]\d+[._-]", re.IGNORECASE)
 _RANK_IN_PATH = re.compile(r"(?:^|[^a-z])rank[-_ =]?(\d{1,6})(?!\d)", re.IGNORECASE)
 _RANK_IN_HEAD = re.compile(
-    r"^\[rank(\d{1,6})\]:|^\W*(?:global[ _]?)?rank\s*[:=#]?\s*(\d{1,6})\b|\bRANK=(\d{1,6})\b"
+    r"^\[rank(\d{1,6})\]:|^\W*(?:global[ _]?)?rank\s*(?:[:=#]\s*)?(\d{1,6})\b|\bRANK=(\d{1,6})\b"
     r"|(?<![\w-])--?(?:global[-_])?rank[= ](\d{1,6})\b",
     re.IGNORECASE,
 )
@@ -46,7 +47,7 @@ def from_path(path: str) -> Source:
     rank = _RANK_IN_PATH.findall(OTHER_RANK.sub("", path))
     known_rank = int(rank[-1]) if rank else None
     match = _NAMED.match(name)
-    if match is None:
+    if match is None or _NO_HOST.match(name, match.start("host")):
         return Source(tool=re.split(r"[_.]", name, maxsplit=1)[0].lower(), rank=known_rank)
     tool = match["tool"].lower().replace("-", "").replace("_", "")
     return Source(

@@ -4,12 +4,12 @@ thread marked."""
 from __future__ import annotations
 
 import codecs
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.model.stacks import Frame, ThreadStack
 
 MAX_LINE = 16_384
