@@ -66,7 +66,7 @@ _UNSUPPORTED = {
 """Keys of the format, by section, that this server cannot do."""
 
 
-class Tls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class TlsServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``tls_server_config``."""
 
     cert_file: str = ""
@@ -78,18 +78,18 @@ class Tls(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     prefer_server_cipher_suites: bool = True
 
 
-class Http(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class HttpServerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``http_server_config``. ``http2`` may be said either way: clients agree on HTTP/1.1."""
 
     http2: bool = True
     headers: dict[str, str] = {}
 
 
-class File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class WebConfigFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The whole file."""
 
-    tls_server_config: Tls | None = None
-    http_server_config: Http = Http()
+    tls_server_config: TlsServerConfig | None = None
+    http_server_config: HttpServerConfig = HttpServerConfig()
     basic_auth_users: dict[str, str] = {}
     bearer_token_file: str = ""
 
@@ -118,7 +118,7 @@ def read_web_config(path: Path) -> WebConfig:
     plain = _yaml(path, data)
     _refuse_unsupported(path, plain)
     try:
-        file = msgspec.convert(plain, File)
+        file = msgspec.convert(plain, WebConfigFile)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{path}: {_plainly(error)}") from None
     names = [path]
@@ -184,7 +184,7 @@ def _plainly(error: msgspec.ValidationError) -> str:
     return f"{prefix}: {what[:1].lower()}{what[1:]}" if prefix else what
 
 
-def _context(path: Path, tls: Tls, names: list[Path]) -> ssl.SSLContext:
+def _context(path: Path, tls: TlsServerConfig, names: list[Path]) -> ssl.SSLContext:
     def fail(key: str, why: str) -> ConfigError:
         return ConfigError(f"{path}: tls_server_config.{key}{why}")
 
@@ -216,7 +216,7 @@ def _context(path: Path, tls: Tls, names: list[Path]) -> ssl.SSLContext:
     return context
 
 
-def _load(path: Path, tls: Tls, context: ssl.SSLContext, names: list[Path]) -> None:
+def _load(path: Path, tls: TlsServerConfig, context: ssl.SSLContext, names: list[Path]) -> None:
     cert, key = path.parent / tls.cert_file, path.parent / tls.key_file
     for name, file in (("cert_file", cert), ("key_file", key)):
         _read(file, f"{path}: tls_server_config.{name}")
