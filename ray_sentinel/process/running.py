@@ -72,7 +72,14 @@ def run(
     of it is left.
     """
     started = time.monotonic()
-    child = spawn(argv, stdin=subprocess.PIPE if input else subprocess.DEVNULL, env=env, cwd=cwd)
+    child = spawn(
+        argv,
+        stdin=subprocess.PIPE if input else subprocess.DEVNULL,
+        env=env,
+        cwd=cwd,
+        # A debugger that crashes would leave tens of megabytes in the agent's folder each time.
+        core_dumps=False,
+    )
     with contextlib.ExitStack() as undo:
         # Without a descriptor for the selector nobody could wait for the child.
         undo.callback(_abandon, child)

@@ -40,6 +40,8 @@ _PYTHON_LAUNCHER = (
 )
 
 _STILL_OURS = '[ "$PPID" = "$0" ] && exec "$@"'
+_NO_CORE = "ulimit -c 0; "
+_PYTHON_NO_CORE = "import resource;resource.setrlimit(resource.RLIMIT_CORE,(0,0));"
 
 
 class Spawner:
@@ -97,9 +99,11 @@ def _setpriv() -> str | None:
         return None
 
 
-def dying_with_us(argv: Sequence[str], env: Mapping[str, str] | None = None) -> list[str]:
+def dying_with_us(
+    argv: Sequence[str], env: Mapping[str, str] | None = None, *, core_dumps: bool = True
+) -> list[str]:
     """``argv`` behind a launcher that has the kernel kill it when this process ends, and hands
-    ``env`` on as it is.
+    ``env`` on as it is. Without ``core_dumps`` it leaves none where it crashes.
 
     A parent that ended before the launcher could ask for that sends no signal any more: so the
     launcher looks afterwards whether its parent is still this process, and else does not start it.
@@ -110,8 +114,10 @@ def dying_with_us(argv: Sequence[str], env: Mapping[str, str] | None = None) -> 
     )
     if plain and (setpriv := _setpriv()):
         mine = str(os.getpid())
-        return [setpriv, "--pdeathsig", "KILL", "/bin/sh", "-c", _STILL_OURS, mine, *argv]
-    return [sys.executable, "-I", "-S", "-c", _PYTHON_LAUNCHER, str(os.getpid()), *argv]
+        script = _STILL_OURS if core_dumps else _NO_CORE + _STILL_OURS
+        return [setpriv, "--pdeathsig", "KILL", "/bin/sh", "-c", script, mine, *argv]
+    script = _PYTHON_LAUNCHER if core_dumps else _PYTHON_NO_CORE + _PYTHON_LAUNCHER
+    return [sys.executable, "-I", "-S", "-c", script, str(os.getpid()), *argv]
 
 
 def spawn(
@@ -125,12 +131,14 @@ def spawn(
     pass_fds: Sequence[int] = (),
     death_signal: bool = True,
     outlives_us: bool = False,
+    core_dumps: bool = True,
 ) -> subprocess.Popen[bytes]:
     """Start a long-lived child in its own session; it is killed when this process ends.
 
     ``death_signal=False`` is for a child that itself ends with its whole group when its stdin
     closes: the kernel's signal would reach the child alone, and before it could do so.
     ``outlives_us`` is for one that is to be found again by the next life of this process.
+    Without ``core_dumps`` a child that gets the death signal leaves none where it crashes.
     Raises MissingPartError if the program is not there, OSError if it cannot be started.
     """
     _reap_given_up()
@@ -139,7 +147,9 @@ def spawn(
         raise MissingPartError(f"{argv[0]} is not installed, or not on PATH")
     command = [program, *argv[1:]]
     child = _spawner.popen(
-        dying_with_us(command, env) if death_signal and not outlives_us else command,
+        dying_with_us(command, env, core_dumps=core_dumps)
+        if death_signal and not outlives_us
+        else command,
         stdin=stdin,
         stdout=stdout,
         stderr=stderr,

@@ -37,3 +37,8 @@ def test_a_program_that_does_not_is_killed() -> None:
     stubborn = "trap '' TERM; echo began; while :; do sleep 0.05; done"
     done = process.run(["sh", "-c", stubborn], deadline=0.5, grace=0.3)
     assert (done.timed_out, done.returncode, done.stdout) == (True, -9, b"began\n")
+
+
+def test_a_program_that_crashes_leaves_no_core_dump() -> None:
+    done = process.run(["sh", "-c", "ulimit -c; ulimit -Hc; kill -SEGV $$"], deadline=20)
+    assert (done.returncode, done.stdout) == (-11, b"0\n0\n")
