@@ -6,25 +6,26 @@ more memory than a short one.
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import lzma
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-from ray_sentinel.logs.zst import open_zst
+from ray_sentinel.logs.unpacking import READ_ERRORS, open_packed
+
+__all__ = [
+    "CHUNK",
+    "LONGEST",
+    "READ_ERRORS",
+    "compression",
+    "count_lines",
+    "is_binary",
+    "line_start",
+    "open_log",
+    "read_chunks",
+]
 
 CHUNK = 1 << 20
 LONGEST = 1 << 20
-_OPENERS: dict[str, Callable[..., Any]] = {
-    ".gz": gzip.open,
-    ".xz": lzma.open,
-    ".lzma": lzma.open,
-    ".bz2": bz2.open,
-    ".zst": open_zst,
-}
 _MAGIC = (
     (b"\x1f\x8b", ".gz"),
     (b"\xfd7zXZ\x00", ".xz"),
@@ -32,7 +33,6 @@ _MAGIC = (
     (b"\x28\xb5\x2f\xfd", ".zst"),
 )
 _TEXT = bytes({7, 8, 9, 10, 12, 13, 27} | set(range(0x20, 0x7F)) | set(range(0x80, 0x100)))
-READ_ERRORS = (OSError, EOFError, lzma.LZMAError, zlib.error)
 
 
 class Readable(Protocol):
@@ -61,8 +61,7 @@ def is_binary(front: bytes) -> bool:
 def open_log(path: Path, packed: str) -> IO[bytes]:
     """The file's plain bytes. Raises OSError, and InputError for zstd where nothing unpacks it."""
     if packed:
-        opened: IO[bytes] = _OPENERS[packed](path, "rb")
-        return opened
+        return open_packed(path, packed)
     return path.open("rb", buffering=0)
 
 

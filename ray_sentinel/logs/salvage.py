@@ -6,6 +6,7 @@ import os
 from typing import IO
 
 from ray_sentinel.logs.reading import CHUNK, READ_ERRORS
+from ray_sentinel.logs.unpacking import ENDLESS
 
 _PIECE = 64 << 10
 """Unpacked bytes asked for at once: where a file is torn, no more is lost with the failing read."""
@@ -14,6 +15,8 @@ _PIECE = 64 << 10
 def told(problem: str, packed: str, *, partly: bool) -> str:
     """What a reader is told of a damaged file, and what to do; ``packed`` as of ``compression``."""
     again = "; copy it again from where it was packed" if packed else ""
+    if problem.startswith(ENDLESS):
+        again = "; unpack it by hand if it is a log"
     if partly:
         return f"could be read only in part ({problem}); what was read is used{again}"
     return f"cannot be read ({problem}){again}"

@@ -14,7 +14,7 @@ from typing import IO, Any
 from ray_sentinel.errors import InputError
 
 
-class ZstFile(io.RawIOBase):
+class Unpacking(io.RawIOBase):
     """A file being unpacked. Going back begins anew: a frame has no index."""
 
     def __init__(self, opener: Callable[[], IO[bytes]]) -> None:
@@ -52,11 +52,10 @@ class ZstFile(io.RawIOBase):
         super().close()
 
 
-def open_zst(path: Path, mode: str = "rb") -> IO[bytes]:
+def open_zst(path: Path) -> IO[bytes]:
     """The plain bytes of ``path``. Raises InputError, with the remedy, where nothing can unpack it,
     and OSError for a torn or broken file when it is read."""
-    del mode  # of the other openers: only reading is known here
-    return io.BufferedReader(ZstFile(_opener(path)), 1 << 16)
+    return io.BufferedReader(Unpacking(_opener(path)), 1 << 16)
 
 
 def _opener(path: Path) -> Callable[[], IO[bytes]]:

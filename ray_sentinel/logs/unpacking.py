@@ -1,0 +1,127 @@
+"""Packed logs as plain bytes, bounded: a file of 1 MB may unpack to 100 GB.
+
+Memory: each format is unpacked in pieces, with a window of at most ``WINDOW`` bytes. Time: no more
+than ``LEAST`` bytes, or ``RATIO`` times the file's own, are unpacked; that is far more than logs
+are packed to, and what is read until then is used.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+from ray_sentinel.logs.zst import Unpacking, open_zst
+
+LEAST = 512 << 20
+RATIO = 200
+WINDOW = 128 << 20
+"""As ``zstd`` has it, too. ``xz -9`` needs 64 MiB."""
+ENDLESS = "it unpacks to more than"
+"""How the problem of a file begins that unpacks to too much."""
+READ_ERRORS = (OSError, EOFError, lzma.LZMAError, zlib.error)
+_PIECE = 1 << 16
+
+
+def open_packed(path: Path, packed: str) -> IO[bytes]:
+    """The plain bytes of a file of the kind ``packed``: ".gz", ".xz", ".bz2", ".zst".
+
+    Reading raises one of ``READ_ERRORS`` for a torn or broken file, and for one that unpacks to too
+    much. Raises OSError, and InputError for zstd where nothing unpacks it.
+    """
+    openers: dict[str, Callable[[Path], Any]] = {
+        ".gz": gzip.open,
+        ".xz": _open_xz,
+        ".bz2": bz2.open,
+        ".zst": open_zst,
+    }
+    size = path.stat().st_size
+    return _Limited(openers[packed](path), size)  # type: ignore[return-value]
+
+
+class _Limited:
+    """A file being unpacked, up to a limit; as much of ``IO[bytes]`` as readers of logs need."""
+
+    def __init__(self, file: IO[bytes], size: int) -> None:
+        self._file, self._size = file, size
+        self._most = max(LEAST, RATIO * size)
+        self._at = 0
+
+    def read(self, size: int) -> bytes:
+        """As of a file."""
+        return self._took(self._file.read(self._allowed(size)))
+
+    def read1(self, size: int) -> bytes:
+        """As of a buffered file."""
+        return self._took(self._file.read1(self._allowed(size)))  # type: ignore[attr-defined]
+
+    def seek(self, at: int) -> int:
+        """From the front; never beyond the limit."""
+        self._at = self._file.seek(min(at, self._most))
+        return self._at
+
+    def close(self) -> None:
+        """As of a file."""
+        self._file.close()
+
+    def __enter__(self) -> _Limited:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _allowed(self, size: int) -> int:
+        left = self._most - self._at
+        if left <= 0:
+            raise OSError(
+                f"{ENDLESS} {self._most / 1e6:.0f} MB, from {self._size / 1e6:.3g} MB: "
+                "what follows is not read"
+            )
+        return min(size, left) if size >= 0 else left
+
+    def _took(self, data: bytes) -> bytes:
+        self._at += len(data)
+        return data
+
+
+def _open_xz(path: Path) -> IO[bytes]:
+    return io.BufferedReader(Unpacking(lambda: _Xz(path)), _PIECE)  # type: ignore[arg-type, return-value]
+
+
+class _Xz:
+    """The streams of an ``.xz`` file, one after another; ``lzma.open`` knows no limit of memory."""
+
+    def __init__(self, path: Path) -> None:
+        self._source = path.open("rb")
+        self._stream: lzma.LZMADecompressor | None = None
+
+    def read(self, size: int) -> bytes:
+        """At most ``size`` bytes; none at the end."""
+        while True:
+            stream, fresh = self._stream, b""
+            if stream is None or stream.eof:
+                fresh = (stream.unused_data if stream else b"") or self._source.read(_PIECE)
+                while fresh and not (fresh := fresh.lstrip(b"\0")):  # padding between streams
+                    fresh = self._source.read(_PIECE)
+                if not fresh:
+                    return b""
+                self._stream = stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=WINDOW)
+            elif stream.needs_input and not (fresh := self._source.read(_PIECE)):
+                raise EOFError("the file ends within a packed stream")
+            if data := stream.decompress(fresh, size):
+                return data
+
+    def close(self) -> None:
+        """As of a file."""
+        self._source.close()
