@@ -9,6 +9,7 @@ explains it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from ray_sentinel import regex as re
@@ -52,7 +53,21 @@ _BY_PREEMPTION = frozenset(
 )
 _PEER_WENT = re.compile(
     r"ncclRemoteError|remote process exited|closed by (?:remote )?peer|[Cc]onnection reset by peer"
+    r"|[Bb]roken pipe|Abort COMPLETE|communicator was aborted"
 )
+_VAGUE = frozenset(
+    {
+        "actor-fail",
+        "hang",
+        "heartbeat-timeout",
+        "nccl-init",
+        "nccl-timeout",
+        "rendezvous",
+        "throughput-degradation",
+        "unknown-death",
+    }
+)
+"""Classes that tell no more than that a peer went: they do not explain why it did."""
 _NEAR_BYTES = 200_000
 _ABORTED = frozenset({"exit-abort", "srun-task-aborted"})
 _PASSED_ON = frozenset({"exit-by-launcher", "python-wrapper"})
@@ -117,6 +132,10 @@ def _explains(later: Hit, winner: Hit, started: bool) -> bool:
         return dead.isdigit() and later.origin.pid == int(dead)
     if kind == "preempted" and told in _BY_PREEMPTION:
         return _within(later, winner, ANYTIME, unknown=True)
+    if tells_of_peer(winner) and _is_concrete(later, kind):
+        return _apart(later, winner) <= (ANYTIME if rank == 0 else _PRINTED_LATE)
+    if tells_of_peer(later) and _is_concrete(winner, told):
+        return False
     if later.signature.role == "symptom" and winner.signature.role == "cause":
         return False
     if rank == old:
@@ -132,6 +151,37 @@ def _explains(later: Hit, winner: Hit, started: bool) -> bool:
     if told in ("nccl-timeout", "heartbeat-timeout", "hang"):
         return _within(later, winner, _AFTER_TIMEOUT, unknown=_before(later, winner))
     return _within(later, winner, _PRINTED_LATE, unknown=True)
+
+
+def tells_of_peer(hit: Hit) -> bool:
+    """The line says that another process went, and nothing of why it did."""
+    return hit.signature.peer_lost or _PEER_WENT.search(hit.text) is not None
+
+
+def _is_concrete(hit: Hit, kind: str) -> bool:
+    """The line says what befell the process that it speaks of; SIGTERM is sent to all others."""
+    if kind in _VAGUE or tells_of_peer(hit):
+        return False
+    return kind != "cancelled" or hit.signature.role == "cause"
+
+
+def _apart(one: Hit, other: Hit) -> float:
+    """Seconds between two lines at the least: an undated one was printed between its neighbours.
+
+    Two lines of one file that are far apart in it have nothing to do with each other.
+    """
+    dated = one.own_time and other.own_time
+    if not dated and one.file == other.file and abs(one.offset - other.offset) > _NEAR_BYTES:
+        return math.inf
+    (first, until), (since, last) = _span(one), _span(other)
+    return max(0.0, since - until, first - last)
+
+
+def _span(hit: Hit) -> tuple[float, float]:
+    if hit.own_time and hit.time is not None:
+        return hit.time, hit.time
+    since = hit.time if hit.time is not None else -math.inf
+    return since, hit.next_time if hit.next_time is not None else math.inf
 
 
 def _says_more(later: Hit, winner: Hit) -> bool:

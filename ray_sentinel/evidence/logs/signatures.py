@@ -50,6 +50,9 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """Regular expressions that take a match back."""
     at_startup: str = ""
     """The class instead of ``class`` while no step has been made."""
+    peer_lost: bool = False
+    """The line tells that a peer went or answers no more: an echo of whatever any process says of
+    its own failure within a minute before or after."""
     event: bool = False
     """The line tells that something happened: it counts whatever level the line gives itself."""
     frames: bool = False

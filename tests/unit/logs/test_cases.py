@@ -11,6 +11,7 @@ from ray_sentinel.logs.triage import triage_path
 from tests.support.log_cases import (
     assorted,
     attempts,
+    buried,
     collectives,
     endings,
     failures,
@@ -29,6 +30,7 @@ CASES = {
     for module in (
         assorted,
         attempts,
+        buried,
         collectives,
         endings,
         failures,
