@@ -179,21 +179,18 @@ def speed(ranks: list[int], entries: int) -> None:
 
 
 def explain_one(folder: str) -> None:
-    """In a process of its own: seconds, CPU seconds and peak memory in MB, its children's who read
-    the dumps included, and the culprits."""
+    """In a process of its own: seconds, CPU seconds, peak memory in MB, culprits."""
     from ray_sentinel.cli.recorder_files import find
 
     started = time.perf_counter()
     files = find([folder])
-    dumps = files.dumps()
-    facts = explain(dumps, world_size=files.world_size)
+    facts = explain(files.dumps(), world_size=files.world_size)
     seconds = time.perf_counter() - started
-    del dumps  # ends the children
-    both = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(
         seconds,
-        sum(usage.ru_utime + usage.ru_stime for usage in both),
-        max(usage.ru_maxrss for usage in both) / 1024,
+        time.process_time(),
+        peak,
         ",".join(str(culprit.rank) for culprit in facts.culprits) or "none",
     )
 

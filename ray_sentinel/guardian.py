@@ -24,6 +24,7 @@ from ray_sentinel.errors import SentinelError, UnreachableError, UsageError
 from ray_sentinel.logs.catalogue import load_catalogue
 from ray_sentinel.logs.checkpoints import scan_checkpoints
 from ray_sentinel.logs.triage import triage_path
+from ray_sentinel.masking import mask, mask_record
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.page_name import PageName
@@ -108,7 +109,11 @@ def run(
     )
     if drain_bad_nodes:
         _check_cluster(task.environ.get("RAY_ADDRESS", ""))
-    tell = say or (lambda text: None)
+
+    def tell(text: str) -> None:
+        if say is not None:
+            say(mask(text))
+
     where = watched_page(page, settings, task.environ, tell)
     told = notifier or Notifier(settings_of(settings.notify))
     reader = RecordReader(None)
@@ -208,7 +213,7 @@ def explain(folder: Path, state: State) -> Failure | None:
     seconds = (state.ended_at or state.started_at) - state.started_at
     plain = Failure(
         kind="signal" if state.signal else "exit",
-        text=state.problem or _how_it_ended(state),
+        text=mask(state.problem) or _how_it_ended(state),
         code=state.code,
         signal=state.signal,
         seconds=seconds,
@@ -226,7 +231,7 @@ def explain(folder: Path, state: State) -> Failure | None:
         "running",
         "completed",
     )
-    return msgspec.structs.replace(
+    failure = msgspec.structs.replace(
         plain,
         kind=answer.kind if sure else plain.kind,
         text=f"{answer.summary}; {plain.text}" if sure else plain.text,
@@ -234,6 +239,7 @@ def explain(folder: Path, state: State) -> Failure | None:
         step=answer.progress.last_step,
         nodes=of_triage(answer),
     )
+    return mask_record(failure)
 
 
 def _how_it_ended(state: State) -> str:
@@ -323,7 +329,7 @@ def capture(config: Config, state: State, folder: Path, why: str) -> str:
     outcome = session.capture(ranks[:MOST_DEEPER], (), ranks, plan)
     bundle = folder / "hang"
     keep_private(bundle)
-    said = "\n".join([why, *outcome.problems]) + "\n"
+    said = mask("\n".join([why, *outcome.problems])) + "\n"
     for name, data in {**outcome.files, "why.txt": said.encode("utf-8", "replace")}.items():
         write_whole(bundle / name, data)
     return str(bundle)

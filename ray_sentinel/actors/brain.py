@@ -18,7 +18,8 @@ from ray_sentinel.actors.shown import shown_incident, shown_job
 from ray_sentinel.clock import Clock, SteadyClock
 from ray_sentinel.engine.actions import AnyAction, Capture, Publish
 from ray_sentinel.engine.engine import Engine
-from ray_sentinel.engine.events import AnyEvent, IncidentTold
+from ray_sentinel.engine.events import AnyEvent, IncidentTold, SnapshotReceived, Tick
+from ray_sentinel.masking import mask_record
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import JobStatus, State
 
@@ -55,6 +56,9 @@ class Brain:
         back. Returns its number in the log."""
         now = self._clock.now()
         with self._lock:
+            if not isinstance(event, SnapshotReceived | Tick):
+                # A snapshot's agent has masked it; what was read here has not been yet.
+                event = mask_record(event)
             self._last = max(self._last, now)
             event = msgspec.structs.replace(event, time=self._last)
             known = self._engine.incidents(everything=True)

@@ -25,7 +25,14 @@ from ray_sentinel.actors.lease import BEAT_SECONDS
 from ray_sentinel.actors.leaving import draining_now
 from ray_sentinel.actors.logs import write_logs
 from ray_sentinel.actors.loops import Loop
-from ray_sentinel.actors.messages import Description, Receipt, Report, Wanted, pack, unpack
+from ray_sentinel.actors.messages import (
+    Description,
+    Receipt,
+    Report,
+    Wanted,
+    pack,
+    unpack,
+)
 from ray_sentinel.actors.metrics import coordinator_families
 from ray_sentinel.actors.names import PROTOCOL
 from ray_sentinel.actors.phase_file import PhaseFile
@@ -42,6 +49,7 @@ from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import AnyAction
 from ray_sentinel.engine.events import DumpAsked, PhasesRecalled, SnapshotReceived, Tick
 from ray_sentinel.errors import UsageError
+from ray_sentinel.masking import mask_record
 from ray_sentinel.model.metrics import Family
 from ray_sentinel.model.status import Status
 from ray_sentinel.private_files import be_private
@@ -303,7 +311,7 @@ class Coordination:
     def _status(self) -> Status:
         now = self._clock.now()
         state, verdict, jobs = self._brain.status()
-        return Status(
+        status = Status(
             state=state,
             verdict=verdict,
             jobs=jobs,
@@ -328,6 +336,7 @@ class Coordination:
                 *self._roster.notes(),
             ),
         )
+        return mask_record(status)
 
     def page_link(self) -> bytes:
         """The page's URL with its token, a text; empty where it is not served."""

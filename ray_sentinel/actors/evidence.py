@@ -19,6 +19,7 @@ from ray_sentinel.capture.tracer import all_tracers
 from ray_sentinel.config import Config, safe_name
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.evidence.stacks import classify, parse
+from ray_sentinel.masking import mask_bytes
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.progress.ask import (
@@ -133,7 +134,9 @@ class Evidence:
         completed = list(self._pool.map(complete, facts))
         host = safe_name(self._host)
         return tuple(fact for fact, _ in completed), {
-            f"faulthandler_{host}_{fact.process.pid}.txt": text for fact, text in completed if text
+            f"faulthandler_{host}_{fact.process.pid}.txt": mask_bytes(text)
+            for fact, text in completed
+            if text
         }
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ import ray
 from ray.exceptions import GetTimeoutError, RayError
 
 from ray_sentinel.actors.error_text import last_line
-from ray_sentinel.actors.messages import Receipt, Report, pack, unpack
+from ray_sentinel.actors.messages import Receipt, Report, pack_masked, unpack
 from ray_sentinel.actors.names import COORDINATOR, NAMESPACE
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,9 @@ class CoordinatorLink:
         try:
             if self._handle is None:
                 self._handle = ray.get_actor(COORDINATOR, namespace=NAMESPACE)
-            answer = ray.get(self._handle.report.remote(pack(report)), timeout=ANSWER_SECONDS)
+            answer = ray.get(
+                self._handle.report.remote(pack_masked(report)), timeout=ANSWER_SECONDS
+            )
         except (RayError, ValueError, GetTimeoutError) as error:
             # Restarting, or for good: it is looked up by name again.
             self._handle = None

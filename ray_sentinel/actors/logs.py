@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from ray_sentinel.log_files import LineWriter, LogFiles
+from ray_sentinel.masking import mask
 
 MAX_BYTES = 8 << 20
 """Of one file, before it is rotated."""
@@ -18,6 +19,14 @@ BACKUPS = 2
 """Rotated files that are kept beside it."""
 
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+class MaskingFormatter(logging.Formatter):
+    """Masks secrets in whatever is logged: a job's text, an error's, a traceback's."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as one text."""
+        return mask(super().format(record))
 
 
 class _Queued(logging.Handler):
@@ -59,7 +68,7 @@ def write_logs(folder: Path | None, name: str) -> OurLogs:
         writers.append(LogFiles(folder, max_bytes=MAX_BYTES, backups=BACKUPS))
     for writer in writers:
         handler = _Queued(writer, name)
-        handler.setFormatter(logging.Formatter(_FORMAT))
+        handler.setFormatter(MaskingFormatter(_FORMAT))
         logger.addHandler(handler)
     return OurLogs(tuple(writers))
 

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ray_sentinel.actors.names import PROTOCOL
+from ray_sentinel.masking import mask_record
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.metrics import Family
 from ray_sentinel.model.progress import Snapshot
@@ -153,6 +154,15 @@ class Captured(msgspec.Struct, frozen=True, kw_only=True):
 def pack(value: Any) -> bytes:
     """A record as bytes."""
     return msgspec.msgpack.encode(value)
+
+
+def pack_masked(value: Any) -> bytes:
+    """The same with the secrets in all its texts masked: for what leaves the node it was read on.
+
+    Flight recorders (``Dump.data``) are handed on as they are: they hold the names of functions,
+    files and groups, and sizes.
+    """
+    return pack(mask_record(value))
 
 
 def unpack(data: bytes, kind: type[T]) -> T:

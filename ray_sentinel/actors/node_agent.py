@@ -12,7 +12,7 @@ from ray_sentinel.actors.cluster_look import ClusterLook
 from ray_sentinel.actors.environment import forget_identity
 from ray_sentinel.actors.link import CoordinatorLink
 from ray_sentinel.actors.logs import write_logs
-from ray_sentinel.actors.messages import CaptureRequest, DumpRequest, pack, unpack
+from ray_sentinel.actors.messages import CaptureRequest, DumpRequest, pack_masked, unpack
 from ray_sentinel.actors.place import ray_metrics_url, this_node
 from ray_sentinel.actors.session import session_logs
 from ray_sentinel.actors.station import Station
@@ -57,27 +57,27 @@ class NodeAgent:
     def sample(self, ranks: bytes) -> bytes:
         """One round of harmless stacks of some ranks: ``Sampled``."""
         wanted = unpack(ranks, tuple[Rank, ...])
-        return pack(self._station.evidence.sample(wanted))
+        return pack_masked(self._station.evidence.sample(wanted))
 
     def flight_recorder(self, request: bytes) -> bytes:
         """The flight recorders of some ranks, a ``DumpRequest``: ``Dumps``."""
         wanted = unpack(request, DumpRequest)
-        return pack(self._station.evidence.dumps.gather(wanted))
+        return pack_masked(self._station.evidence.dumps.gather(wanted))
 
     def nccl_ras(self, ranks: bytes) -> bytes:
         """What NCCL's RAS service says, asked from here for some ranks: ``RasPolls``."""
         wanted = unpack(ranks, tuple[Rank, ...])
         setting = self._station.config.nccl_ras.poll
-        return pack(poll_ranks(wanted, setting))
+        return pack_masked(poll_ranks(wanted, setting))
 
     def capture(self, request: bytes) -> bytes:
         """All tools against some ranks, a ``CaptureRequest``: ``Captured``."""
         wanted = unpack(request, CaptureRequest)
-        return pack(self._station.evidence.capture(wanted))
+        return pack_masked(self._station.evidence.capture(wanted))
 
     def inspect(self) -> bytes:
         """This node looked at now: a ``NodeView``."""
-        return pack(self._view())
+        return pack_masked(self._view())
 
     def _view(self) -> NodeView:
         node = self._station.node

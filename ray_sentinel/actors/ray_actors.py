@@ -33,6 +33,7 @@ TRAIN_WORKERS = frozenset({"RayTrainWorker", "_RayTrainWorker"})
 _BUNDLE = re.compile(r"_group_(\d+)_[0-9a-f]{16,}$")
 _NUMBER = re.compile(r"(\d+)\D*$")
 _WITH_VALUE = frozenset({"-W", "-X"})
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _INTERPRETER = re.compile(r"^(python|pypy)[\d.]*$")
 
 
@@ -169,8 +170,12 @@ def script(entrypoint: str) -> str:
 
     >>> script("/usr/bin/python3.11 -u /data/train_llama.py --lr 3"), script("python -m pkg.train")
     ('train_llama', 'pkg.train')
+    >>> script("env HF_TOKEN=... python train.py")
+    'train'
     """
     words = entrypoint.split()
+    while words and (words[0] == "env" or _VARIABLE.match(words[0])):
+        del words[0]
     if not words:
         return "job"
     if not _INTERPRETER.match(os.path.basename(words[0])):

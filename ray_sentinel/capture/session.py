@@ -21,6 +21,7 @@ from ray_sentinel.capture.tracer import Traced, Tracer, all_tracers
 from ray_sentinel.capture.tracers.kernel import trace_tasks
 from ray_sentinel.config import Capture, safe_name
 from ray_sentinel.evidence.stacks import Reader, classify_process
+from ray_sentinel.masking import mask, mask_bytes
 from ray_sentinel.model.identity import ProcessId, Rank
 from ray_sentinel.model.stacks import StackFact, StackTrace
 
@@ -211,8 +212,8 @@ def _files(rank: Rank, runs: Sequence[Traced]) -> dict[str, bytes]:
     named: dict[str, bytes] = {}
     for run in runs:
         if run.raw.strip():
-            named[f"{tracers[run.tool].prefix}_{host}_{rank.process.pid}.txt"] = run.raw
+            named[f"{tracers[run.tool].prefix}_{host}_{rank.process.pid}.txt"] = mask_bytes(run.raw)
         elif run.problem and not run.skipped:
             name = f"{tracers[run.tool].prefix}_{host}_{rank.process.pid}.txt"
-            named.setdefault(name, f"# {run.problem}\n".encode())
+            named.setdefault(name, f"# {mask(run.problem)}\n".encode())
     return named

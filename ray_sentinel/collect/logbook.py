@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from ray_sentinel.log_files import LogFiles
+from ray_sentinel.masking import mask
 
 MAX_BYTES = 1 << 20
 """Of one file; the one before it is kept as ``.1``, so a collector has at most twice as much."""
@@ -21,7 +22,7 @@ class Logbook:
         """Note a line of collector ``name``; never waits."""
         if self._files is not None:
             stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-            self._files.write(f"collector-{name}", f"{stamp} {text}")
+            self._files.write(f"collector-{name}", f"{stamp} {mask(text)}")
 
     @property
     def problem(self) -> str:

@@ -13,6 +13,7 @@ import msgspec
 from ray_sentinel.doctor.check import Check, Here
 from ray_sentinel.doctor.plan import Plan
 from ray_sentinel.errors import SentinelError
+from ray_sentinel.masking import mask_record
 
 log = logging.getLogger(__name__)
 
@@ -46,13 +47,14 @@ def examine(checks: Iterable[Check[Any]], plan: Plan, here: Here) -> tuple[Look,
     for thread in threads.values():
         thread.join(max(0.0, until - time.monotonic()))
     late = f"did not end within {plan.deadline:.0f} s: what it looks at hangs"
-    return tuple(answers.get(name) or Look(check=name, problem=late) for name in threads)
+    looks = (answers.get(name) or Look(check=name, problem=late) for name in threads)
+    return tuple(mask_record(look) for look in looks)
 
 
 def _look(check: Check[Any], plan: Plan, here: Here, answers: dict[str, Look]) -> None:
     try:
         facts = check.look(plan, here)
-        data = None if facts is None else msgspec.msgpack.encode(facts)
+        data = None if facts is None else msgspec.msgpack.encode(mask_record(facts))
         answers[check.name] = Look(check=check.name, facts=data)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""

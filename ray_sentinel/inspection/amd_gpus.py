@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from ray_sentinel.evidence.logs.mask import mask
 from ray_sentinel.kernel_files import kernel_number, kernel_text
+from ray_sentinel.masking import mask
 from ray_sentinel.model.health import GpuProcess, GpuState
 from ray_sentinel.text import one_line
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from ray_sentinel.evidence.logs.mask import mask
 from ray_sentinel.kernel_files import kernel_text
+from ray_sentinel.masking import mask
 from ray_sentinel.model.health import BlockedTask
 from ray_sentinel.text import one_line
 

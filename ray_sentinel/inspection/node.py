@@ -13,6 +13,7 @@ from ray_sentinel.inspection.rdma import device_traffic
 from ray_sentinel.inspection.session_logs import last_errors, transport_lines
 from ray_sentinel.inspection.versions import versions_here
 from ray_sentinel.logs.catalogue import load_catalogue
+from ray_sentinel.masking import mask_record
 from ray_sentinel.model.health import NodeView, TransportLines
 from ray_sentinel.model.triage import LogLine
 
@@ -42,7 +43,7 @@ def view_node(
     errors: tuple[LogLine, ...] = ()
     if session is not None:
         transport, errors = transport_lines(session), last_errors(session, catalogue)
-    return NodeView(
+    view = NodeView(
         host=host or socket.gethostname(),
         node_id=node_id,
         address=address,
@@ -57,3 +58,4 @@ def view_node(
         errors=errors,
         problems=tuple(problems),
     )
+    return mask_record(view)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.logs.catalogue import Catalogue
-from ray_sentinel.evidence.logs.mask import mask
 from ray_sentinel.evidence.node.transport import HINTS, read_transport
 from ray_sentinel.logs.find import Found, find_logs
 from ray_sentinel.logs.follow import last_lines
 from ray_sentinel.logs.reading import READ_ERRORS, compression, open_log, read_chunks
 from ray_sentinel.logs.select import Wanted, describe
+from ray_sentinel.masking import mask
 from ray_sentinel.model.health import TransportLines
 from ray_sentinel.model.triage import LogLine
 from ray_sentinel.text import one_line

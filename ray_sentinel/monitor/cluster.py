@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from ray_sentinel.errors import SentinelError
-from ray_sentinel.evidence.logs.mask import mask
 from ray_sentinel.evidence.node.gpu_table import (
     GPU_FIELDS,
     PROCESS_FIELDS,
@@ -17,6 +16,7 @@ from ray_sentinel.evidence.node.transport import judge_transport, read_transport
 from ray_sentinel.inspection.gpus import gpus_here
 from ray_sentinel.inspection.rdma import device_traffic
 from ray_sentinel.inspection.session_logs import transport_lines
+from ray_sentinel.masking import mask
 from ray_sentinel.model.health import (
     DeviceTraffic,
     GpuProcess,

@@ -10,8 +10,8 @@ import msgspec
 from ray_sentinel import process
 from ray_sentinel.errors import UnreachableError
 from ray_sentinel.evidence.logs.lines import strip_escapes
-from ray_sentinel.evidence.logs.mask import mask
 from ray_sentinel.logs.find import live_session
+from ray_sentinel.masking import mask
 
 DEADLINE = 30.0
 """Seconds for one program, ``kubectl``'s way to the pod included."""

@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from ray_sentinel.bounded import Bounded
+from ray_sentinel.masking import mask_tail
 from ray_sentinel.progress.proc_stat import Key
 
 MAX_BYTES = 8192
@@ -100,5 +101,9 @@ def _end_of(file: _File, begin: int) -> str:
         now = os.fstat(handle)
         if (now.st_dev, now.st_ino) != file.identity:
             return ""
-        data.seek(max(begin, now.st_size - MAX_BYTES))
-        return data.read(MAX_BYTES).decode("utf-8", "replace")
+        start = max(begin, now.st_size - MAX_BYTES)
+        # What stands before it tells whether it begins inside of a secret.
+        above = max(0, start - MAX_BYTES)
+        data.seek(above)
+        before = data.read(start - above).decode("utf-8", "replace")
+        return mask_tail(data.read(MAX_BYTES).decode("utf-8", "replace"), before)

@@ -73,9 +73,11 @@ class Lifecycle:
     def _on_exception(
         self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
     ) -> None:
-        self.writer.last_words("exception", _describe(error))
-        self._leave_recorder()
-        self._previous_hook(kind, error, trace)
+        try:
+            self.writer.last_words("exception", _describe(error))
+            self._leave_recorder()
+        finally:
+            self._previous_hook(kind, error, trace)
 
     def _leave_recorder(self) -> None:
         """Nobody can ask for it afterwards, and it may show whose fault the exception is."""

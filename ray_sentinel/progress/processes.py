@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from ray_sentinel.masking import mask_argv
 from ray_sentinel.progress.environment import launch_variables, rank_from
 from ray_sentinel.progress.proc_stat import TICK, Key, Stat, parse_stat
 from ray_sentinel.progress.process_memory import Own, ProcessMemory, read_file
@@ -58,8 +59,13 @@ class Process(msgspec.Struct, kw_only=True):
 
     @property
     def title(self) -> str:
-        """Its command line, on one line."""
+        """Its command line, on one line, secrets and all: to be read here only."""
         return " ".join(self.arguments).strip()
+
+    @property
+    def shown(self) -> str:
+        """The same with secrets masked: the only form that leaves the node."""
+        return " ".join(mask_argv(self.arguments)).strip()
 
     def descends_from(self, keys: Iterable[Key]) -> bool:
         """Whether one of ``keys`` is an ancestor."""

@@ -242,7 +242,7 @@ class NodeWatch:
             gpus=item.gpus,
             role=item.role,
             source=item.source,
-            command=item.process.title[:MAX_COMMAND],
+            command=item.process.shown[:MAX_COMMAND],
         )
 
     def _dead_rank(self, view: RecordView) -> Rank | None:

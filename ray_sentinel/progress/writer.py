@@ -29,6 +29,7 @@ from typing import Any, Literal, SupportsFloat
 
 import msgspec
 
+from ray_sentinel.masking import mask
 from ray_sentinel.progress import record, record_file
 from ray_sentinel.progress.directory import RecordError, candidates
 from ray_sentinel.progress.identity import RankIdentity, encode
@@ -41,6 +42,8 @@ MAX_NAME = 48
 """Bytes of the name of a scalar or a phase."""
 MAX_WORDS = 640
 """Bytes of last words."""
+MOST_SAID = 16 << 10
+"""Characters of an exception's text in which secrets are looked for; the rest is cut off anyway."""
 TRAIN = "train"
 """The phase in which steps are taken; begins with the first step where none is declared."""
 
@@ -234,7 +237,8 @@ class ProgressWriter:
         """Leave word of how the rank ends. An exception's word is not overwritten by the exit."""
         if record.WORDS in self._sequences and kind != "exception":
             return
-        words = Words(at=time.monotonic(), kind=kind, text=clip(text, MAX_WORDS))
+        # Masked here, whole: a secret that the cut has halved is hard to tell.
+        words = Words(at=time.monotonic(), kind=kind, text=clip(mask(text[:MOST_SAID]), MAX_WORDS))
         self._store(record.WORDS, msgspec.msgpack.encode(words))
 
     def stamp(self) -> None:

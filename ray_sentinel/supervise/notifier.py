@@ -22,6 +22,7 @@ import msgspec
 from ray_sentinel import process
 from ray_sentinel.config import Notify
 from ray_sentinel.errors import MissingPartError, UsageError
+from ray_sentinel.masking import MASK, mask, mask_record
 from ray_sentinel.serving.client import address
 from ray_sentinel.supervise.notices import Notice, Style, body, variables
 
@@ -84,11 +85,13 @@ def checked(settings: Settings) -> Settings:
     """The same. Raises UsageError for what can never work."""
     for url in settings.webhooks:
         if address(url) is None:
-            raise UsageError(f"{url!r} is no webhook: an http:// or https:// address is")
+            shown = mask("/".join(url.split("/")[:3]))
+            raise UsageError(f"{shown!r} is no webhook: an http:// or https:// address is")
     try:
         words = shlex.split(settings.command)
     except ValueError as error:
-        raise UsageError(f"the notification command {settings.command!r}: {error}") from None
+        shown = mask(settings.command)
+        raise UsageError(f"the notification command {shown!r}: {error}") from None
     if settings.command and not words:
         raise UsageError("the notification command is empty")
     return settings
@@ -121,6 +124,7 @@ class Notifier:
     def tell(self, notice: Notice) -> bool:
         """Queue it, unless it was told before or nobody wants it. Never waits."""
         settings = self._settings
+        notice = mask_record(notice)
         if not settings.wanted or (settings.events and notice.event not in settings.events):
             return False
         with self._change:
@@ -193,10 +197,10 @@ class Notifier:
             self.problem = f"{_public(name)} answered {error.code}"
             final = error.code in _FINAL
         except MissingPartError as error:
-            self.problem, final = str(error), True
+            self.problem, final = mask(str(error)), True
         except (OSError, ValueError, HTTPException) as error:
             why = getattr(error, "reason", error)
-            self.problem = f"{_public(name)}: {why or type(error).__name__}"
+            self.problem = f"{_public(name)}: {_without(name, str(why)) or type(error).__name__}"
         else:
             self.problem = ""
             return True
@@ -227,4 +231,15 @@ class Notifier:
 def _public(name: str) -> str:
     """A webhook's address holds its secret: only its host is said."""
     parts = address(name)
-    return f"{parts.scheme}://{parts.hostname}/..." if parts is not None else name
+    return f"{parts.scheme}://{parts.hostname}/..." if parts is not None else mask(name)
+
+
+def _without(name: str, text: str) -> str:
+    """An error's text: it may say the address, its path or query, or what a command printed."""
+    parts = address(name)
+    if parts is not None:
+        path = f"{parts.path}?{parts.query}" if parts.query else parts.path
+        for secret in (name, path, parts.path, parts.query, parts.password or ""):
+            if len(secret) > 1:
+                text = text.replace(secret, MASK)
+    return mask(text)

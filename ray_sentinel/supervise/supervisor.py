@@ -12,6 +12,7 @@ import msgspec
 
 from ray_sentinel.clock import Clock, KeptMoment, Moment, SystemClock, moment
 from ray_sentinel.errors import SentinelError, UsageError
+from ray_sentinel.masking import mask_argv
 from ray_sentinel.progress import pidfd
 from ray_sentinel.supervise import actions, events
 from ray_sentinel.supervise.actions import Action, Result
@@ -120,7 +121,7 @@ class Supervisor:
         if state is None:
             return False
         if told is not None and told.argv != self._task.argv:
-            self._parts.say(f"what runs is: {' '.join(told.argv)}")
+            self._parts.say(f"what runs is: {' '.join(mask_argv(told.argv))}")
         self._parts.say(f"taking back attempt {ledger.attempt}, pid {state.child}")
         self._follow(ledger.attempt, state, from_end=True)
         return True

@@ -9,11 +9,11 @@ import msgspec
 from ray_sentinel.evidence.logs.case import Case
 from ray_sentinel.evidence.logs.causes import in_order
 from ray_sentinel.evidence.logs.culprits import name_culprits
-from ray_sentinel.evidence.logs.mask import mask
 from ray_sentinel.evidence.logs.records import FileFacts, Hit
 from ray_sentinel.evidence.logs.shown import echoes, evidence
 from ray_sentinel.evidence.logs.timeline import progress
 from ray_sentinel.evidence.logs.wording import next_steps, summary
+from ray_sentinel.masking import mask
 from ray_sentinel.model.triage import (
     FailureClass,
     LogCulprit,

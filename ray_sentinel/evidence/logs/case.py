@@ -7,11 +7,11 @@ from collections.abc import Callable
 import msgspec
 
 from ray_sentinel.evidence.logs.catalogue import Catalogue
-from ray_sentinel.evidence.logs.mask import mask
 from ray_sentinel.evidence.logs.outcome import Ending
 from ray_sentinel.evidence.logs.phases import PhaseSeen
 from ray_sentinel.evidence.logs.records import FileFacts, Hit
 from ray_sentinel.evidence.logs.timeline import Training
+from ray_sentinel.masking import mask
 from ray_sentinel.model.triage import LogLine
 
 LineNumber = Callable[[int, int], int | None]

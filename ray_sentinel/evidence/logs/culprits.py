@@ -12,10 +12,10 @@ from collections.abc import Iterable, Sequence
 from ray_sentinel.evidence.logs.causes import ended_by_signal
 from ray_sentinel.evidence.logs.launchers import TORCHRUN, is_of_srun
 from ray_sentinel.evidence.logs.lines import NOBODY, Origin
-from ray_sentinel.evidence.logs.mask import mask
 from ray_sentinel.evidence.logs.people import People, may_be, named_by, same_place
 from ray_sentinel.evidence.logs.records import FileFacts, Hit
 from ray_sentinel.evidence.logs.watchdog import laggards
+from ray_sentinel.masking import mask
 from ray_sentinel.model.triage import LogCulprit
 
 _COMMON_FATE = frozenset(

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from ray_sentinel.evidence.logs.case import SHOWN, Case
 from ray_sentinel.evidence.logs.causes import in_order, tier
-from ray_sentinel.evidence.logs.mask import mask
 from ray_sentinel.evidence.logs.records import Hit
+from ray_sentinel.masking import mask
 from ray_sentinel.model.triage import Echo, LogLine
 
 _EVIDENCE = 12

@@ -7,8 +7,8 @@ import msgspec
 from ray_sentinel.evidence.logs.catalogue import Catalogue
 from ray_sentinel.evidence.logs.levels import is_quiet, level
 from ray_sentinel.evidence.logs.lines import Line, Origin, parse_line
-from ray_sentinel.evidence.logs.mask import mask
 from ray_sentinel.evidence.logs.tracebacks import HEADER, parse_exception
+from ray_sentinel.masking import mask
 
 
 class ViewLine(msgspec.Struct, frozen=True, kw_only=True):

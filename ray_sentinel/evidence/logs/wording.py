@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ray_sentinel.evidence.logs.mask import mask
 from ray_sentinel.evidence.logs.records import Hit
 from ray_sentinel.evidence.logs.signatures import Advice
+from ray_sentinel.masking import mask
 from ray_sentinel.model.triage import StepProgress
 
 
