@@ -11,7 +11,6 @@ import msgspec
 
 from ray_sentinel.errors import InputError, UnreachableError
 from ray_sentinel.evidence.logs.records import LogFile
-from ray_sentinel.logs.birth import birth_time
 from ray_sentinel.logs.names import file_kind, file_origin, is_log_name
 
 LIVE_SESSION = Path("/tmp/ray/session_latest")
@@ -124,7 +123,6 @@ def _made(path: Path, root: Path, status: os.stat_result | None = None) -> Found
             origin=file_origin(relative, relative.parts[:-1]),
             stderr=".err" in path.suffixes,
             modified=status.st_mtime,
-            born=birth_time(path),
             size=status.st_size,
         ),
     )

@@ -15,7 +15,7 @@ from ray_sentinel.evidence.logs.cut import as_cut, went_on
 from ray_sentinel.evidence.logs.launchers import ended_by_srun, without_tasks
 from ray_sentinel.evidence.logs.outcome import find_ending, silence
 from ray_sentinel.evidence.logs.records import FileFacts, Hit
-from ray_sentinel.evidence.logs.survived import split_survived
+from ray_sentinel.evidence.logs.survived import lived_with, split_survived
 from ray_sentinel.evidence.logs.timeline import (
     find_training,
     last_phase,
@@ -43,6 +43,8 @@ def analyse(
     real = ended_by_srun(real, catalogue.get("srun-task-ended"))
     before, after = ending.split(real)
     fatal, survived = split_survived(before, moved, training, ending.completed)
+    harmless = lived_with(after, survived)
+    after = [hit for hit in after if hit not in harmless]
     case = Case(
         files=moved,
         catalogue=catalogue,

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from ray_sentinel import regex as re
 from ray_sentinel.evidence.logs.lines import Line, parse_line
 from ray_sentinel.evidence.logs.times import parse_time
 
@@ -113,6 +114,26 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
                 found.append((at, when))
             at = stop + 1
         return found
+
+
+_BEHIND_BAR = re.compile(rb"(%\|[^\n\]]{0,300}<[^\n\]]{0,200})\]([A-Za-z0-9(\[*])")
+"""A bar ends with a bracket, and no line end: what another process prints next stands behind it."""
+
+
+def one_a_line(data: bytes) -> bytes:
+    """``data``, as long as it was, with a line of its own for each state of a progress bar and for
+    what stands behind one.
+
+    >>> one_a_line(b"3%|# | 3/99 [00:01<00:30, 3.1it/s]Killed")
+    b'3%|# | 3/99 [00:01<00:30, 3.1it/s\\nKilled'
+    """
+    if b"\r" in data:
+        data = data.replace(b"\r", b"\n")
+    return _BEHIND_BAR.sub(_parted, data) if b"%|" in data else data
+
+
+def _parted(bar: re.Match[bytes]) -> bytes:
+    return bar[1] + b"\n" + bar[2]
 
 
 def split_lines(data: bytes) -> list[tuple[int, bytes]]:

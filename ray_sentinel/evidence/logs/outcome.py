@@ -8,7 +8,7 @@ import msgspec
 
 from ray_sentinel.evidence.logs.clocks import FARTHEST_ZONE, round_zone
 from ray_sentinel.evidence.logs.phases import PhaseSeen
-from ray_sentinel.evidence.logs.records import FileFacts, Hit, LogFile
+from ray_sentinel.evidence.logs.records import FileFacts, Hit
 from ray_sentinel.evidence.logs.signatures import Signature
 from ray_sentinel.evidence.logs.steps import Step
 from ray_sentinel.evidence.logs.timeline import Training
@@ -19,9 +19,12 @@ _STARTING = frozenset(
 _QUIET_LEAST = 300.0
 _QUIET_STEPS = 10.0
 _QUIET_PHASE = 900.0
+_SILENT = {"kv-cache": 600.0, "graph-capture": 600.0}
+"""An engine that has loaded its model says nothing until its graphs are captured."""
 _FRESH_LEAST = 600.0
 _FRESH_STEPS = 5.0
-_COPIED_BYTES, _COPIED_SECONDS = 64 << 10, 1.0
+_OF_THE_CLUSTER = frozenset({"raylet", "gcs", "monitor", "ray", "events", "kernel", "agent"})
+"""Files that go on without the job: they tell that the cluster lives."""
 _PROMPT = 90.0
 
 _TEARDOWN = frozenset({"actor-fail", "signal-kill", "unknown-death", "cancelled", "nccl-timeout"})
@@ -138,25 +141,28 @@ def _moving(
     """The newest sign of life is fresh: the lines' own times if they have any, else the files'."""
     if now is None or _session_ended(files, training):
         return False
-    times = [f.last_time for f in files if f.last_time is not None]
-    written = [f.file for f in files if live or not _copied(f.file)]
-    changed = [file.modified for file in written if file.modified is not None]
-    newest = max(times, default=None)
-    if newest is None or live:
-        newest = max([*changed, *times], default=None)
+    own = of_the_job(files)
+    newest = _newest(own, live=live)
     if newest is None:
         return False
     fresh = max(_FRESH_LEAST, _FRESH_STEPS * (training.step_seconds or 0.0))
     if -86_400.0 < now - newest < fresh:
         return True
-    return any(_just_written(facts, now, fresh) for facts in files)
+    return any(_just_written(facts, now, fresh) for facts in own)
 
 
-def _copied(file: LogFile) -> bool:
-    """So much was written at once that no job wrote it: its time says nothing of the job."""
-    if file.modified is None or file.born is None or file.size < _COPIED_BYTES:
-        return False
-    return file.modified - file.born < _COPIED_SECONDS
+def of_the_job(files: Sequence[FileFacts]) -> list[FileFacts]:
+    """The files that the job's own processes write."""
+    return [facts for facts in files if facts.file.kind not in _OF_THE_CLUSTER]
+
+
+def _newest(files: Sequence[FileFacts], *, live: bool) -> float | None:
+    """The last time that a line bears; only of a live session the files' own times count too:
+    what was copied a moment ago is as new."""
+    times = [f.last_time for f in files if f.last_time is not None]
+    if live:
+        times += [f.file.modified for f in files if f.file.modified is not None]
+    return max(times, default=None)
 
 
 def _just_written(facts: FileFacts, now: float, fresh: float) -> bool:
@@ -191,9 +197,13 @@ def silence(
     end = now if live and now is not None else max(ends)
     last = training.latest
     limit = max(_QUIET_LEAST, _QUIET_STEPS * (training.step_seconds or 0.0))
-    if phase is not None and phase.phase not in ("train", "teardown"):
+    if last is None and phase is None:
         limit = _QUIET_PHASE
+    if phase is not None and phase.phase not in ("train", "teardown"):
+        limit = _SILENT.get(phase.phase, _QUIET_PHASE)
         last = max(filter(None, (last, phase.time)), default=None)
+    if last is None and live:
+        last = _newest(of_the_job(files), live=True)
     if last is None or end - last <= limit:
         return None
     return Silence(seconds=end - last, before_end=True)

@@ -25,8 +25,6 @@ class LogFile(msgspec.Struct, frozen=True, kw_only=True):
     """Whose lines these are, where the name tells."""
     stderr: bool = False
     modified: float | None = None
-    born: float | None = None
-    """When the file was made, where that is known (Unix seconds, as ``modified``)."""
     size: int = 0
 
 

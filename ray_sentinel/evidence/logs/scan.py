@@ -11,7 +11,7 @@ from __future__ import annotations
 from ray_sentinel.evidence.logs import facts as header
 from ray_sentinel.evidence.logs.bare_steps import surest
 from ray_sentinel.evidence.logs.catalogue import Catalogue
-from ray_sentinel.evidence.logs.chunk import MAX_LINE, Chunk, first_time, split_lines
+from ray_sentinel.evidence.logs.chunk import MAX_LINE, Chunk, first_time, one_a_line, split_lines
 from ray_sentinel.evidence.logs.lines import parse_line
 from ray_sentinel.evidence.logs.movement import Movement
 from ray_sentinel.evidence.logs.records import FileFacts, LogFile
@@ -55,7 +55,7 @@ class Scanner:
         out = self.out
         out.first_time = first_time(head[:_FRONT].split(b"\n")[:_FRONT_LINES], self.year)
         out.last_time = first_time(reversed(tail[-_BACK:].split(b"\n")), self.year)
-        lines = [(at, raw) for at, raw in split_lines(tail.replace(b"\r", b"\n")) if raw.strip()]
+        lines = [(at, raw) for at, raw in split_lines(one_a_line(tail)) if raw.strip()]
         if lines:
             at, raw = lines[-1]
             out.last_line = parse_line(raw[:MAX_LINE].decode("utf-8", "replace")).text
@@ -72,6 +72,4 @@ class Scanner:
         return self.out
 
     def _chunk(self, data: bytes, base: int) -> Chunk:
-        if b"\r" in data:
-            data = data.replace(b"\r", b"\n")
-        return Chunk(data=data, base=base, year=self.year)
+        return Chunk(data=one_a_line(data), base=base, year=self.year)

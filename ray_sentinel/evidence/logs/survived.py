@@ -15,6 +15,8 @@ from ray_sentinel.evidence.logs.timeline import (
 )
 
 _SAME_MOMENT = 60.0
+_EACH_COUNTS = frozenset({"cancelled", "preempted", "hang"})
+"""What ended one attempt may end the next one too."""
 
 
 def split_survived(
@@ -33,12 +35,20 @@ def split_survived(
         else:
             after = steps_after(hit, files, training)
             (past if after >= needed else fatal).append(hit)
+    past += lived_with(fatal, past)
     past += _long_past(lasting, fatal, files, training)
     gone = {id(hit) for hit in past}
     return (
         [hit for hit in hits if id(hit) not in gone],
         [hit for hit in hits if id(hit) in gone],
     )
+
+
+def lived_with(hits: Sequence[Hit], past: Sequence[Hit]) -> list[Hit]:
+    """Warnings that training got over before: the last of them is as little a cause."""
+    warned = [hit.signature for hit in past if hit.signature.severity == "warning"]
+    known = {signature.id for signature in warned if signature.kind not in _EACH_COUNTS}
+    return [hit for hit in hits if hit.signature.id in known]
 
 
 def _long_past(

@@ -20,6 +20,7 @@ from tests.support.log_cases import (
     machines,
     many_files,
     slurm_jax,
+    stages,
     surroundings,
     wrapped,
 )
@@ -39,6 +40,7 @@ CASES = {
         machines,
         many_files,
         slurm_jax,
+        stages,
         surroundings,
         wrapped,
     )

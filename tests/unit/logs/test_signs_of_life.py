@@ -1,0 +1,70 @@
+"""What tells that a job lives: its own lines, and of a live session its own files' times."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ray_sentinel.logs.catalogue import load_catalogue
+from ray_sentinel.logs.triage import triage_path
+from ray_sentinel.model.triage import Triage
+
+NOW = 1_746_095_400.0
+"""2025-05-01 10:30 UTC."""
+MINUTE = 60.0
+RAYLET = "".join(
+    f"[2025-05-01 10:{m:02d}:00,000 I 900 900] (raylet) node_manager.cc:525: Sending heartbeat\n"
+    for m in range(30)
+)
+WORKER = f"worker-{'ab' * 28}-01000000-900"
+
+
+def _written(path: Path, text: str, minutes_ago: float) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    os.utime(path, (NOW - minutes_ago * MINUTE,) * 2)
+
+
+def _triage(root: Path, *, live: bool = False) -> Triage:
+    return triage_path(root, load_catalogue(), now=NOW, live=live)
+
+
+def test_a_job_whose_workers_are_silent_does_not_live_by_the_clusters_heartbeat(
+    tmp_path: Path,
+) -> None:
+    _written(tmp_path / f"{WORKER}.out", "actor made, waiting for a batch\n", 40)
+    for name in ("raylet.out", "gcs_server.out", "dashboard_agent.log", "monitor.log"):
+        _written(tmp_path / name, RAYLET, 0)
+    answer = _triage(tmp_path, live=True)
+    assert answer.kind == "hang"
+
+
+def test_a_worker_that_prints_shows_that_the_job_lives(tmp_path: Path) -> None:
+    _written(tmp_path / f"{WORKER}.out", "actor made, waiting for a batch\n", 1)
+    _written(tmp_path / "raylet.out", RAYLET, 0)
+    assert _triage(tmp_path, live=True).kind == "running"
+
+
+def test_an_archive_is_not_running_because_its_raylet_went_on(tmp_path: Path) -> None:
+    _written(tmp_path / f"{WORKER}.out", "2025-05-01 09:40:00,000 INFO waiting for a batch\n", 0)
+    _written(tmp_path / "raylet.out", RAYLET, 0)
+    assert _triage(tmp_path).kind != "running"
+
+
+def test_a_small_log_that_was_copied_just_now_is_no_running_job(tmp_path: Path) -> None:
+    _written(tmp_path / "job.log", "step 1 loss 2.5\nstep 2 loss 2.4\nstep 3 loss 2.3\n", 0)
+    assert _triage(tmp_path / "job.log").kind == "unknown-death"
+
+
+def test_an_engine_that_has_loaded_its_model_may_be_silent_for_ten_minutes(tmp_path: Path) -> None:
+    text = "".join(
+        f"2025-05-01 10:1{n // 4}:00,000 INFO Loading safetensors checkpoint shards: {n * 10:3d}% "
+        f"Completed | {n}/10\n"
+        for n in range(11)
+    )
+    _written(tmp_path / "engine.log", text, 0)
+    assert _triage(tmp_path, live=True).phase == "kv-cache"
+    _written(tmp_path / "engine.log", text, 18)
+    answer = _triage(tmp_path, live=True)
+    assert answer.kind == "hang"
+    assert "slow storage" not in answer.cause
