@@ -10,15 +10,12 @@ and leaves in the log where it stood.
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import faulthandler
 import logging
 import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from queue import SimpleQueue
 
@@ -26,8 +23,8 @@ import msgspec
 
 from ray_sentinel import signals
 from ray_sentinel.api import Absent, Collector, NoData, Skip
+from ray_sentinel.collect.descent import Adopted, kill_below
 from ray_sentinel.collect.gather import Gathering, declared
-from ray_sentinel.collect.ledger import kill_below
 from ray_sentinel.collect.loading import make, module_of
 from ray_sentinel.collect.protocol import (
     Answer,
@@ -44,7 +41,6 @@ from ray_sentinel.collect.protocol import (
     encode,
 )
 from ray_sentinel.errors import ConfigError, SentinelError
-from ray_sentinel.progress.proc_stat import Key, all_stats
 
 LONGEST_PAUSE = 86_400.0
 """Seconds; a longer pause is none."""
@@ -52,10 +48,6 @@ _OOM_SCORE = "800"
 """Where memory runs out, a collector goes before the training does."""
 _NICENESS = 10
 """Where CPUs are busy, it gets about a tenth of what a process of the training does."""
-REAP_SECONDS = 60.0
-"""Between two looks for children that nobody waits for."""
-_SUBREAPER = 36
-"""``PR_SET_CHILD_SUBREAPER`` (``linux/prctl.h``)."""
 
 
 class Channel:
@@ -116,33 +108,6 @@ class _Once(logging.Filter):
         new = text not in self._seen
         self._seen.add(text)
         return new
-
-
-class _Adopted:
-    """Ends of processes whose parents, started by this one, ended before them: we are their
-    subreaper (``man 2 PR_SET_CHILD_SUBREAPER``), so that the runner finds all that we started."""
-
-    def __init__(self) -> None:
-        ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
-        self._seen: set[Key] = set()
-        self._due = 0.0
-
-    def reap(self) -> None:
-        """Now and then: a child that nobody has waited for since the last time is nobody's."""
-        now = time.monotonic()
-        if now < self._due:
-            return
-        self._due = now + REAP_SECONDS
-        me = os.getpid()
-        ended = {
-            (stat.pid, stat.start)
-            for stat in all_stats().values()
-            if stat.parent == me and stat.state == "Z"
-        }
-        for pid, _ in ended & self._seen:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
-        self._seen = ended - self._seen
 
 
 def _end_group() -> None:
@@ -303,7 +268,7 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", handlers=[handler])
     # Ctrl-C in a terminal is for the runner; we end with it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    adopted = _Adopted()
+    adopted = Adopted()
     channel.start()
     worker: Worker | None = None
     for message in _messages(channel.inbox):

@@ -13,7 +13,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -21,6 +21,7 @@ import msgspec
 
 from ray_sentinel import signals
 from ray_sentinel.bounded import Bounded
+from ray_sentinel.collect.descent import below, key_of, kill_all
 from ray_sentinel.kernel_files import boot_id
 from ray_sentinel.progress.proc_stat import Key, Stat, all_stats, parse_stat
 from ray_sentinel.progress.process_memory import read_file
@@ -39,8 +40,6 @@ MOST_HANGING = 16
 SETTLED = 5.0
 """Seconds after which a process has the environment that it will have."""
 _MOST_KNOWN = 4096
-_ROUNDS = 8
-"""Of looking for what was started while the others were ended."""
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -127,32 +126,13 @@ def members(group: Group) -> list[Key]:
     mine = leader is not None and leader.start == group.start
     found: set[Key] = set()
     if mine or leader is None:
-        found |= {_key(s) for s in stats.values() if group.pid in (s.group, s.session)}
+        found |= {key_of(s) for s in stats.values() if group.pid in (s.group, s.session)}
     if mine:
-        found |= _below(group.pid, stats)
+        found |= below(group.pid, stats)
     if group.family and (leader is None or not mine or leader.state in "ZX"):
         for orphan in _orphans(group, stats):
-            found |= {orphan, *_below(orphan[0], stats)}
+            found |= {orphan, *below(orphan[0], stats)}
     return sorted(key for key in found if stats[key[0]].state not in "ZX")
-
-
-def _key(stat: Stat) -> Key:
-    return stat.pid, stat.start
-
-
-def _below(pid: int, stats: Mapping[int, Stat]) -> set[Key]:
-    """Children, their children and so on."""
-    children: dict[int, list[Stat]] = {}
-    for stat in stats.values():
-        children.setdefault(stat.parent, []).append(stat)
-    found: set[Key] = set()
-    waiting = [pid]
-    while waiting:
-        for stat in children.get(waiting.pop(), []):
-            if _key(stat) not in found:
-                found.add(_key(stat))
-                waiting.append(stat.pid)
-    return found
 
 
 def _orphans(group: Group, stats: Mapping[int, Stat]) -> list[Key]:
@@ -165,7 +145,7 @@ def _orphans(group: Group, stats: Mapping[int, Stat]) -> list[Key]:
     while (stat := stats.get(pid)) is not None and stat.parent not in adopters:
         adopters.add(pid := stat.parent)
     asked = [
-        _key(stat)
+        key_of(stat)
         for stat in stats.values()
         # What descends from it is younger. Ray's workers are titled by what they do.
         if stat.parent in adopters
@@ -227,27 +207,9 @@ def kill(group: Group) -> None:
     with contextlib.suppress(PermissionError):
         # Stopped, it can start no more.
         signals.send(group.pid, group.start, signal.SIGSTOP)
-    _kill_all(lambda: [key for key in members(group) if key[0] != group.pid])
+    kill_all(lambda: [key for key in members(group) if key[0] != group.pid])
     with contextlib.suppress(PermissionError):
         signals.send(group.pid, group.start, signal.SIGKILL)
-
-
-def kill_below(pid: int) -> None:
-    """SIGKILL all that descends from a process."""
-    _kill_all(lambda: _below(pid, all_stats()))
-
-
-def _kill_all(find: Callable[[], Iterable[Key]]) -> None:
-    """SIGKILL what is found, and what these have started meanwhile."""
-    seen: set[Key] = set()
-    for _ in range(_ROUNDS):
-        new = [key for key in find() if key not in seen]
-        for pid, start in new:
-            with contextlib.suppress(PermissionError):
-                signals.send(pid, start, signal.SIGKILL)
-        if not new:
-            return
-        seen.update(new)
 
 
 def _stat(pid: int) -> Stat | None:

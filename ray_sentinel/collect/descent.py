@@ -1,0 +1,85 @@
+"""What descends from a process: found, ended, and reaped where nobody else does."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Mapping
+
+from ray_sentinel import signals
+from ray_sentinel.progress.proc_stat import Key, Stat, all_stats
+
+REAP_SECONDS = 60.0
+"""Between two looks for children that nobody waits for."""
+_SUBREAPER = 36
+"""``PR_SET_CHILD_SUBREAPER`` (``linux/prctl.h``)."""
+_ROUNDS = 8
+"""Of looking for what was started while the others were ended."""
+
+
+class Adopted:
+    """Ends of processes whose parents, started by this one, ended before them: we are their
+    subreaper (``man 2 PR_SET_CHILD_SUBREAPER``), so that the runner finds all that we started."""
+
+    def __init__(self) -> None:
+        ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+        self._seen: set[Key] = set()
+        self._due = 0.0
+
+    def reap(self) -> None:
+        """Now and then: a child that nobody has waited for since the last time is nobody's."""
+        now = time.monotonic()
+        if now < self._due:
+            return
+        self._due = now + REAP_SECONDS
+        me = os.getpid()
+        ended = {
+            (stat.pid, stat.start)
+            for stat in all_stats().values()
+            if stat.parent == me and stat.state == "Z"
+        }
+        for pid, _ in ended & self._seen:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+        self._seen = ended - self._seen
+
+
+def key_of(stat: Stat) -> Key:
+    """Which process it is."""
+    return stat.pid, stat.start
+
+
+def below(pid: int, stats: Mapping[int, Stat]) -> set[Key]:
+    """Children, their children and so on."""
+    children: dict[int, list[Stat]] = {}
+    for stat in stats.values():
+        children.setdefault(stat.parent, []).append(stat)
+    found: set[Key] = set()
+    waiting = [pid]
+    while waiting:
+        for stat in children.get(waiting.pop(), []):
+            if key_of(stat) not in found:
+                found.add(key_of(stat))
+                waiting.append(stat.pid)
+    return found
+
+
+def kill_below(pid: int) -> None:
+    """SIGKILL all that descends from a process."""
+    kill_all(lambda: below(pid, all_stats()))
+
+
+def kill_all(find: Callable[[], Iterable[Key]]) -> None:
+    """SIGKILL what is found, and what these have started meanwhile."""
+    seen: set[Key] = set()
+    for _ in range(_ROUNDS):
+        new = [key for key in find() if key not in seen]
+        for pid, start in new:
+            with contextlib.suppress(PermissionError):
+                signals.send(pid, start, signal.SIGKILL)
+        if not new:
+            return
+        seen.update(new)
