@@ -27,7 +27,9 @@ sys.stdin.readline()
 """
 READER = """
 import os, sys
-os.pread(os.open(f"/proc/{sys.argv[1]}/mem", os.O_RDONLY), 1, int(sys.argv[2], 16))
+memory, place = os.open(f"/proc/{sys.argv[1]}/mem", os.O_RDONLY), int(sys.argv[2], 16)
+os.write(1, b"now\\n")
+os.pread(memory, 1, place)
 """
 
 
@@ -51,15 +53,20 @@ def locked_memory(disk: HangingDisk, environ: Mapping[str, str]) -> Iterator[sub
         place = child.stdout.readline().strip()
         disk.hang()
         reader = ends.enter_context(
-            subprocess.Popen([sys.executable, "-c", READER, str(child.pid), place])
+            subprocess.Popen(
+                [sys.executable, "-c", READER, str(child.pid), place], stdout=subprocess.PIPE
+            )
         )
         ends.callback(reader.kill)
         # First of all: who waits for the disk cannot be killed.
         ends.callback(disk.answer)
-        eventually(lambda: _state(reader.pid) == "D", "the reader waits for the page")
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == b"now\n"
+        # FUSE waits in either state, by what it was asked for.
+        eventually(lambda: _state(reader.pid) in "DS", "the reader waits for the page", 20.0)
         child.stdin.write("\n")
         child.stdin.flush()
-        eventually(lambda: _state(child.pid) == "D", "the process waits for its memory lock")
+        eventually(lambda: _state(child.pid) == "D", "the process waits for its memory lock", 20.0)
         yield child
 
 
