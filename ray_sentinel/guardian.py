@@ -21,9 +21,8 @@ from ray_sentinel.capture import session
 from ray_sentinel.clearance import Clearance
 from ray_sentinel.config import Config, load, safe_name
 from ray_sentinel.errors import SentinelError, UnreachableError, UsageError
-from ray_sentinel.logs.catalogue import load_catalogue
+from ray_sentinel.logs.apart import triage_apart
 from ray_sentinel.logs.checkpoints import scan_checkpoints
-from ray_sentinel.logs.triage import triage_path
 from ray_sentinel.masking import mask, mask_record
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.model.incident import Incident
@@ -60,6 +59,8 @@ DRAIN_SECONDS = 60.0
 """For joining the Ray cluster and asking it."""
 SURE = 0.5
 """A class of failure with less confidence is not acted upon."""
+READ_SECONDS = 40.0
+"""For a process of its own to read what an attempt printed; less than the supervisor waits."""
 
 
 def run(
@@ -221,9 +222,9 @@ def explain(folder: Path, state: State) -> Failure | None:
     if state.problem:
         return msgspec.structs.replace(plain, kind="not-started")
     try:
-        answer = triage_path(folder / "output.log", load_catalogue())
+        answer = triage_apart(folder / "output.log", seconds=READ_SECONDS)
     except SentinelError:
-        return plain  # it printed nothing
+        return plain  # it printed nothing, or what nobody can read in time
     said = answer.exception
     exception = normalised(f"{said.kind}: {said.message}") if said else ""
     sure = answer.confidence >= SURE and answer.kind not in (

@@ -20,12 +20,13 @@ CUT = "__cut__"
 MOST_DEPTH = 32
 """Of nested values; what is deeper is no answer of RAS."""
 
-_TOKEN = re.compile(
-    r"""\s+|[,:]|(?P<open>[{\[])|(?P<close>[}\]])|(?P<string>"(?:[^"\\]|\\.)*")"""
+_TOKEN = re.compile_anchored(
+    r"""[\s,:]+|(?P<open>[{\[])|(?P<close>[}\]])|(?P<quote>")"""
     r"""|(?P<number>-?\d{1,20}(?:\.\d{1,20})?(?:[eE][+-]?\d{1,3})?)"""
     r"""|(?P<word>true|false|null|-?nan|-?inf(?:inity)?|NaN|Infinity)""",
-    re.DOTALL,
 )
+_MOST_REFUSED = 50
+"""Documents that the strict parser may refuse: each time it counts the lines of all before."""
 _WORDS = {"true": True, "false": False}
 _START = re.compile(r"\{\s*\"")
 _strict = json.JSONDecoder(parse_constant=lambda _: None)
@@ -43,13 +44,16 @@ class Document(msgspec.Struct, kw_only=True):
 
 def documents(text: str) -> Iterator[Document]:
     """The JSON objects of ``text`` in their order; what lies between them is passed over."""
-    at = 0
+    at = refused = 0
     while (found := _START.search(text, at)) is not None:
-        document, at = _read(text, found.start())
+        document, at = _read(text, found.start(), strictly=refused < _MOST_REFUSED)
+        refused += document.repaired
         yield document
 
 
-def _read(text: str, start: int) -> tuple[Document, int]:
+def _read(text: str, start: int, *, strictly: bool) -> tuple[Document, int]:
+    if not strictly:
+        return _Reader().read(text, start)
     try:
         value, end = _strict.raw_decode(text, start)
     except (ValueError, RecursionError):
@@ -74,6 +78,14 @@ class _Reader:
                 at += 1  # not JSON at all: a stray byte
                 continue
             at = token.end()
+            if token["quote"]:
+                end = _end_of_string(text, at)
+                if end is None:
+                    at = len(text)  # the text ends in it
+                    break
+                self._string(_unquoted(text[at - 1 : end]))
+                at = end
+                continue
             if token["number"] and at == len(text):
                 break  # perhaps the first digits only
             if self._take(token) and not self.stack:
@@ -89,8 +101,6 @@ class _Reader:
             self._open({} if token["open"] == "{" else [])
         elif token["close"]:
             return self._close(dict if token["close"] == "}" else list)
-        elif token["string"]:
-            self._string(_unquoted(token["string"]))
         elif token["number"]:
             self._value(_number(token["number"]))
         elif token["word"]:
@@ -126,6 +136,19 @@ class _Reader:
         elif (key := self.keys[-1]) is not None:
             container[key] = value
             self.keys[-1] = None
+
+
+def _end_of_string(text: str, start: int) -> int | None:
+    """Behind the quote that closes the string whose first character is at ``start``, or None."""
+    at = start
+    while (at := text.find('"', at)) >= 0:
+        before = at
+        while before > start and text[before - 1] == "\\":
+            before -= 1
+        at += 1
+        if (at - 1 - before) % 2 == 0:
+            return at
+    return None
 
 
 def _number(text: str) -> int | float:
