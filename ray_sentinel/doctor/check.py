@@ -34,6 +34,7 @@ from typing import ClassVar, Generic, Literal, TypeVar
 import msgspec
 
 from ray_sentinel.clock import Clock, SystemClock
+from ray_sentinel.doctor.collective import Reduced
 from ray_sentinel.doctor.plan import Plan
 
 Outcome = Literal["ok", "warning", "failure", "skipped"]
@@ -112,6 +113,8 @@ class Case(msgspec.Struct, Generic[F], frozen=True, kw_only=True):
     cluster: Cluster | None = None
     """None where only this machine was examined."""
     visits: tuple[Visit, ...] = ()
+    reduced: tuple[Reduced, ...] = ()
+    """How each node's part in the sum over all nodes went, where one was made."""
 
 
 class Check(abc.ABC, Generic[F]):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import socket
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -12,6 +14,7 @@ import msgspec
 from ray_sentinel.clock import SystemClock
 from ray_sentinel.doctor.catalog import all_checks
 from ray_sentinel.doctor.check import Cluster, Joined, Visit
+from ray_sentinel.doctor.collective import SECONDS, Reduced, reduce_here
 from ray_sentinel.doctor.examine import Look, examine
 from ray_sentinel.doctor.machine import here, interfaces
 from ray_sentinel.doctor.meeting import Meeting, visit, whom_to_visit
@@ -23,6 +26,15 @@ START_SECONDS = 20.0
 VISITS_SECONDS = 60.0
 """For every node to visit all others."""
 _HEAD = "node:__internal_head__"
+
+
+class Found(msgspec.Struct, frozen=True, kw_only=True):
+    """What was found on all nodes."""
+
+    looks: dict[str, tuple[Look, ...]]
+    """By host."""
+    visits: tuple[Visit, ...] = ()
+    reduced: tuple[Reduced, ...] = ()
 
 
 class Examined(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,6 +83,36 @@ class Examiner:
             [visit(self._here.host, host, address, port, clock) for host, address, port in wanted]
         )
 
+    def reduce(self, part: bytes) -> bytes:
+        """This node's part of a sum over all, ``Part``: a ``Reduced``."""
+        mine = msgspec.msgpack.decode(part, type=Part)
+        found = reduce_here(
+            self._here.host, mine.rank, mine.size, mine.address, mine.port, self._environ()
+        )
+        return msgspec.msgpack.encode(found)
+
+    def _environ(self) -> dict[str, str]:
+        environ = {**os.environ, **self._here.environ}
+        if self._plan.interface:
+            names = ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
+            environ |= dict.fromkeys(names, self._plan.interface)
+        return environ
+
+    def free_port(self) -> int:
+        """One that the ranks can meet at."""
+        with socket.create_server((self._address(), 0)) as server:
+            port: int = server.getsockname()[1]
+        return port
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A node's place in a sum over all."""
+
+    rank: int
+    size: int
+    address: str
+    port: int
+
 
 def describe(ray: Any, address: str) -> Cluster:
     """The nodes that have joined, the head first."""
@@ -111,10 +153,9 @@ def _unique(nodes: Sequence[Joined]) -> tuple[Joined, ...]:
     return tuple(msgspec.structs.replace(node, host=label(node)) for node in nodes)
 
 
-def examine_cluster(
-    ray: Any, cluster: Cluster, plan: Plan
-) -> tuple[dict[str, tuple[Look, ...]], tuple[Visit, ...]]:
-    """Every node's looks by host, and the visits. A node that does not answer is said so."""
+def examine_cluster(ray: Any, cluster: Cluster, plan: Plan) -> Found:
+    """Every node's looks, the visits, and the sum over all nodes where it is wanted. A node that
+    does not answer is said so."""
     with _examiners(ray, cluster.joined, plan) as examiners:
         refs = {host: handle.examine.remote() for host, handle in examiners.items()}
         raw, problems = _gather(ray, refs, plan.deadline + START_SECONDS)
@@ -123,7 +164,31 @@ def examine_cluster(
         for host, problem in problems.items():
             looks[host] = (Look(check="nodes", problem=problem),)
         visits = _visits(ray, examiners, answers)
-    return looks, visits
+        reduced = _sum(ray, examiners, answers) if plan.collective else ()
+    return Found(looks=looks, visits=visits, reduced=reduced)
+
+
+def _sum(
+    ray: Any, examiners: Mapping[str, Any], answers: Mapping[str, Examined]
+) -> tuple[Reduced, ...]:
+    hosts = [host for host, answer in answers.items() if answer.place]
+    if not hosts:
+        return ()
+    address = answers[hosts[0]].place[0]  # type: ignore[index]
+    ports, problems = _gather(ray, {hosts[0]: examiners[hosts[0]].free_port.remote()}, SECONDS)
+    if problems:
+        return tuple(Reduced(host=host, problem=why) for host, why in problems.items())
+    port = int(ports[hosts[0]])
+    refs = {
+        host: examiners[host].reduce.remote(
+            msgspec.msgpack.encode(Part(rank, len(hosts), address, port))
+        )
+        for rank, host in enumerate(hosts)
+    }
+    raw, problems = _gather(ray, refs, SECONDS + START_SECONDS)
+    found = [msgspec.msgpack.decode(data, type=Reduced) for data in raw.values()]
+    found += [Reduced(host=host, problem=why) for host, why in problems.items()]
+    return tuple(found)
 
 
 @contextlib.contextmanager

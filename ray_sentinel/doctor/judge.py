@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from ray_sentinel.doctor.check import Case, Check, Cluster, Result, Visit, warning
+from ray_sentinel.doctor.collective import Reduced
 from ray_sentinel.doctor.examine import Look
 from ray_sentinel.doctor.plan import Plan
 
@@ -23,6 +24,7 @@ def judge(
     looks: Mapping[str, Sequence[Look]],
     cluster: Cluster | None = None,
     visits: Sequence[Visit] = (),
+    reduced: Sequence[Reduced] = (),
 ) -> tuple[Result, ...]:
     """All results, in the order of the checks; ``looks`` are by host."""
     results: list[Result] = []
@@ -33,7 +35,8 @@ def judge(
         results += (named(result, check.name) for result in problems)
         if problems and not seen:
             continue  # nobody could look: "nothing to check" would not be true
-        case = Case(plan=plan, seen=seen, cluster=cluster, visits=tuple(visits))
+        case = Case(plan=plan, seen=seen, cluster=cluster, visits=tuple(visits),
+                    reduced=tuple(reduced))  # fmt: skip
         results += _judged(check, case)
     return tuple(results)
 

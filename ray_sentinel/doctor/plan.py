@@ -43,6 +43,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The training's own YAML file."""
     config_like: str = ""
     """A file of the same kind that is known to be good: keys that it lacks are unknown."""
+    collective: bool = False
+    """Sum over all nodes, which takes a minute and GPU memory."""
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
     sources: tuple[Source, ...] = ()

@@ -18,6 +18,7 @@ from ray_sentinel.errors import UnreachableError, UsageError
 
 if TYPE_CHECKING:
     from ray_sentinel.doctor.check import Check, Cluster, Visit
+    from ray_sentinel.doctor.collective import Reduced
     from ray_sentinel.doctor.examine import Look
     from ray_sentinel.doctor.plan import Plan
 
@@ -50,6 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     needs.add_argument("--config-file", default="", metavar="YAML", help="of the training")
     needs.add_argument("--config-like", default="", metavar="YAML", help="one known to be good")
     how = parser.add_argument_group("how")
+    how.add_argument(
+        "--collective", action="store_true", help="also sum over all nodes: NCCL, or gloo"
+    )
     how.add_argument("--only", action="append", default=[], metavar="CHECK")
     how.add_argument("--skip", action="append", default=[], metavar="CHECK")
     how.add_argument(
@@ -74,8 +78,8 @@ def run(args: argparse.Namespace) -> int:
         print_checks(checks, as_json=args.json)
         return 0
     found = _examine(args, checks, plan)
-    looks, cluster, visits, note = found.looks, found.cluster, found.visits, found.note
-    results = judge(checks, plan, looks, cluster, visits)
+    looks, cluster, note = found.looks, found.cluster, found.note
+    results = judge(checks, plan, looks, cluster, found.visits, found.reduced)
     verdict = worst(results)
     hosts = [node.host for node in cluster.joined] if cluster else list(looks)
     if args.json:
@@ -127,6 +131,7 @@ def plan_from(args: argparse.Namespace) -> Plan:
         packages=tuple(args.package),
         config_file=str(Path(args.config_file).absolute()) if args.config_file else "",
         config_like=str(Path(args.config_like).absolute()) if args.config_like else "",
+        collective=args.collective,
         only=tuple(args.only),
         skip=tuple(args.skip),
         sources=tuple(read_source(path) for path in args.checks),
@@ -150,6 +155,7 @@ class _Found(NamedTuple):
     cluster: Cluster | None = None
     """None where only this machine was examined."""
     visits: tuple[Visit, ...] = ()
+    reduced: tuple[Reduced, ...] = ()
     note: str = ""
 
 
@@ -180,5 +186,5 @@ def _through_ray(address: str, plan: Plan) -> _Found:
 
     with clusters.connect(address, ship=True) as ray:
         found = cluster.describe(ray, ray.get_runtime_context().gcs_address)
-        looks, visits = cluster.examine_cluster(ray, found, plan)
-    return _Found(looks, found, visits)
+        answers = cluster.examine_cluster(ray, found, plan)
+    return _Found(answers.looks, found, answers.visits, answers.reduced)
