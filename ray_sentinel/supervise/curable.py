@@ -13,7 +13,19 @@ _MISSING = re.compile(
     r"\b(?:ModuleNotFoundError|ImportError|SyntaxError|IndentationError|FileNotFoundError"
     r"|NotADirectoryError|IsADirectoryError|PermissionError|NameError)\b"
 )
-_CURABLE = frozenset({"hang", "preempted", "cancelled", "node-fail", "checkpoint-load"})
+_CURABLE = frozenset(
+    {
+        "hang",
+        "preempted",
+        "cancelled",
+        "node-fail",
+        "head-lost",
+        "link-down",
+        "hub-unreachable",
+        "engine-stalled",
+        "checkpoint-load",
+    }
+)
 _CONFIGURATION = frozenset({"config", "missing-env"})
 _SHORT_OF = re.compile(r"temporarily unavailable|Cannot allocate memory|Too many open files")
 """What a start may lack now, and have later (man 2 fork, execve: EAGAIN, ENOMEM, EMFILE)."""

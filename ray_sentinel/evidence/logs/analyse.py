@@ -40,6 +40,7 @@ def analyse(
     training = find_training(moved)
     ending = find_ending(moved, training, question.now, live=question.live)
     real = [h for f in moved for h in f.hits if h.signature.role not in ("harmless", "note")]
+    real = [h for h in real if moved[h.file].counts.get(h.signature.id, 1) >= h.signature.least]
     real = ended_by_srun(real, catalogue.get("srun-task-ended"))
     before, after = ending.split(real)
     fatal, survived = split_survived(before, moved, training, ending.completed)
@@ -138,7 +139,9 @@ def _nan_at_end(case: Case) -> Hit | None:
     return Hit(
         file=case.training.file,
         offset=first.offset,
-        text=f"step {number}: loss {first.step.loss}" if number is not None else "loss nan",
+        text=f"step {number}: {first.step.of} {first.step.loss}"
+        if number is not None
+        else f"{first.step.of} nan",
         signature=case.catalogue.get("loss-nan-reported"),
         time=first.time,
     )

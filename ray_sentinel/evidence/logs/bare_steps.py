@@ -29,7 +29,7 @@ _HEADER = re.compile(
 )
 """A word that may stand before the step: what loggers write, and that it began or ended."""
 _TAIL = re.compile(
-    r"[\s\])}'\",;:.!|-]*"
+    r"[\s\])}'\",;:.!|=*#-]*"
     r"(?:(?:is |was |has )?(?:done|finished|completed?|ended|ok|start(?:ed|ing|s)?|begins?|began)"
     r"\b[\s.,;:!]*)?"
     r"(?:(?:took|in|after) \d+(?:\.\d+)? ?(?:s|ms|sec|seconds)\b[\s.,;!]*)?"

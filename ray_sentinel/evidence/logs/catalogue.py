@@ -24,7 +24,7 @@ _WORDS = (
     "resource_exhausted|compil|barrier|dump signal|link down|link is down|amdgpu|lockup|nvswitch|"
     "too many|no route|can't|nfs: |nvme|read-only|assert|illegal|diverged|loss scale|"
     "sending process|closing process|received 15|net/ofi sel|using network|max retries|stopped|"
-    "is done|async thread|on test set|dereference|free(): |malloc(): |smashing"
+    "is done|async thread|on test set|registertask|dereference|free(): |malloc(): |smashing"
 )
 TRIGGERS: tuple[str, ...] = tuple(_WORDS.split("|"))
 """A line is looked at closely if it holds one of these. Few, because each calls up lines. A user's

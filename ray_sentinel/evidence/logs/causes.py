@@ -18,7 +18,7 @@ from ray_sentinel.evidence.logs.lines import Origin
 from ray_sentinel.evidence.logs.records import Hit
 
 _TIERS: tuple[frozenset[str], ...] = (
-    frozenset({"gpu-lost", "oom-host", "node-fail"}),
+    frozenset({"gpu-lost", "oom-host", "node-fail", "head-lost"}),
     frozenset(
         {
             "oom-gpu",
@@ -35,13 +35,15 @@ _TIERS: tuple[frozenset[str], ...] = (
             "xla-compile",
             "preempted",
             "cancelled",
+            "link-down",
+            "hub-unreachable",
         }
     ),
     frozenset({"python-exception", "nccl-init", "rendezvous"}),
     frozenset({"signal-kill"}),
     frozenset({"actor-fail"}),
     frozenset({"nccl-timeout", "heartbeat-timeout"}),
-    frozenset({"hang", "throughput-degradation"}),
+    frozenset({"hang", "engine-stalled", "throughput-degradation"}),
     frozenset({"unknown-death"}),
 )
 ANYTIME = 900.0
@@ -58,6 +60,7 @@ _PEER_WENT = re.compile(
 _VAGUE = frozenset(
     {
         "actor-fail",
+        "engine-stalled",
         "hang",
         "heartbeat-timeout",
         "nccl-init",

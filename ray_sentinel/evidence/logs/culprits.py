@@ -26,6 +26,8 @@ _SAME_EVENT = 120.0
 _WAITING = frozenset({"nccl-timeout", "hang"})
 _BY_WATCHDOG = frozenset({"nccl-dump-signal", "nccl-watchdog-exception"})
 """Lines that tell that a watchdog made its process abort: it only waited for another one."""
+_OF_THE_HOST = frozenset({"shm-bus-error"})
+"""What all processes of a host share: whichever asked first is no culprit."""
 _ABORTS = frozenset({"heap-corruption"})
 """Lines after which the process that printed them aborts."""
 
@@ -46,7 +48,10 @@ def name_culprits(
     origin = _ranked(cause, _spoken_of(cause, files), hits)
     if origin.rank is None and origin.pid is None and origin.local_rank is None:
         origin = _joined(origin, _said_again(cause, hits, files))
-    if _empty(origin):
+    if cause.signature.id in _OF_THE_HOST:
+        whole = people.complete(origin)
+        origin = Origin(host=whole.host, ip=whole.ip)
+    elif _empty(origin):
         origin = _by_exit(kind, hits, cause)
     if _empty(origin):
         return ()

@@ -27,6 +27,8 @@ _RAY = re.compile_anchored(
 )
 _VLLM = re.compile(r"(?:VllmWorker rank=|Worker_TP)(?P<rank>\d+)(?:_EP\d+)?$")
 """vLLM's worker processes; it names the tensor-parallel rank alone where there is no other."""
+_NUMBERED = re.compile(r"\[rank=(?P<rank>\d+)\]$")
+"""An actor that says its rank as it is shown: ``MegatronPolicyWorker[rank=0]``."""
 _RAY_SYSTEM = re.compile(
     r"\((?P<name>raylet|gcs_server|autoscaler|monitor)(?:, ip=(?P<ip>[0-9A-Fa-f.:]+)| \+[\w]+)?\) ?"
 )
@@ -154,7 +156,11 @@ def parse_line(raw: str) -> Line:
         ):
             break  # a number of the text itself: who printed the line is known
         for key, value in match.groupdict().items():
-            if value and key != "time":
+            if not value or key == "time":
+                continue
+            if key == "name" or (key == "pid" and "name" in match.groupdict()):
+                found[key] = value  # of nested ones the innermost wrote the line
+            else:
                 found.setdefault({"of_role": "local"}.get(key, key), value)
         start = match.end()
     body = text[start:]
@@ -219,7 +225,7 @@ def _origin(found: dict[str, str]) -> Origin:
     if not found:
         return NOBODY
     name = found.get("name", "").strip()
-    worker = _VLLM.match(name)
+    worker = _VLLM.match(name) or _NUMBERED.search(name)
     return Origin(
         rank=_number(found.get("rank") or (worker["rank"] if worker else None)),
         local_rank=_number(found.get("local")),

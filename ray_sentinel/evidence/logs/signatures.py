@@ -53,6 +53,8 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     peer_lost: bool = False
     """The line tells that a peer went or answers no more: an echo of whatever any process says of
     its own failure within a minute before or after."""
+    least: int = 1
+    """It counts only where a file holds so many such lines."""
     event: bool = False
     """The line tells that something happened: it counts whatever level the line gives itself."""
     frames: bool = False

@@ -55,10 +55,20 @@ _GRADIENT = re.compile(
 """Stands for the loss on a line that gives none: Megatron leaves it out of skipped iterations."""
 _SECONDS = re.compile(
     r"(?:seconds|step_time|step time|time/step|timing_s/step|perf/time_per_step|iter time \(s\)"
-    r"|train_step_timing in s|elapsed|dt|time)"
+    r"|train_step_timing in s|(?P<vague>elapsed|dt|time))"
     r"['\"]?\s*[:=]?\s*(?P<seconds>\d+(?:\.\d+)?)\s?(?P<unit>ms|s|sec|seconds)?\b",
     re.IGNORECASE,
 )
+_PER_STEP = re.compile(
+    r"\b(?P<seconds>\d+(?:\.\d+)?)\s?(?P<unit>ms|s|secs?|seconds)\s?(?:/|per )"
+    r"\s?(?:step|iter(?:ation)?)\b",
+    re.IGNORECASE,
+)
+_TIMING = re.compile(r"\bTIMING step=(?P<step>\d+): step=(?P<seconds>\d+(?:\.\d+)?)s\b")
+_PERF = re.compile(r"\bperf (?P<step>\d+): \{")
+_STEP_TIME = re.compile(r"step_time['\"]?: ?(?P<seconds>\d+(?:\.\d+)?)")
+_TRAINED_BAR = re.compile(r"\bTraining (?:[Bb]atches|[Ss]teps?|[Pp]rogress)\b")
+_WEIGHTS_BAR = re.compile(r"\b[Ww]eights?\b")
 _MEGATRON_MS = re.compile(r"elapsed time per iteration \(ms\): (?P<ms>[\d.]+)")
 _TOKENS = re.compile(
     r"(?:tokens?/s(?:ec(?:ond)?)?(?:/device|/gpu)?|tps|tokens_per_sec(?:ond)?|perf/throughput|Tokens/s/device)"
@@ -102,6 +112,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     total: int | None = None
     seconds: float | None = None
     loss: float | None = None
+    of: str = "loss"
+    """What ``loss`` is: a line may give the norm of the gradients alone, where it is no number."""
     tokens_per_second: float | None = None
     epoch: float | None = None
     left: bool = False
@@ -123,6 +135,11 @@ def parse_step(text: str) -> Step | None:
         return _made(text, match, _float(match.group("seconds")))
     if "%" in text and (match := _BAR.search(text)):
         return _bar(text, match)
+    if match := _TIMING.search(text):
+        return _made(text, match, _float(match.group("seconds")))
+    if match := _PERF.search(text):
+        took = _STEP_TIME.search(text)
+        return _made(text, match, _float(took.group("seconds")) if took else None)
     if "global_step: " in text and (match := _NEMO.search(text)):
         return _made(text, match, _seconds(text))
     if "iteration" in text and (match := _MEGATRON.search(text)):
@@ -158,7 +175,8 @@ def _plain(text: str) -> Step | None:
 
 def _made(text: str, match: re.Match[str], seconds: float | None) -> Step:
     found = match.groupdict()
-    loss = _LOSS.search(text) or _GRADIENT.search(text)
+    stated = _LOSS.search(text)
+    loss = stated or _GRADIENT.search(text)
     tokens = _TOKENS.search(text)
     total = found.get("total")
     return Step(
@@ -166,6 +184,7 @@ def _made(text: str, match: re.Match[str], seconds: float | None) -> Step:
         total=int(total) if total else None,
         seconds=seconds,
         loss=_float(loss.group("loss")) if loss else None,
+        of="loss" if stated or not loss else "gradient norm",
         tokens_per_second=_float(tokens.group("tokens").replace(",", "")) if tokens else None,
         per_epoch="poch" in text,
     )
@@ -173,7 +192,9 @@ def _made(text: str, match: re.Match[str], seconds: float | None) -> Step:
 
 def _bar(text: str, match: re.Match[str]) -> Step | None:
     title = match.group("title")
-    if NOT_TRAINING.search(title):
+    if NOT_TRAINING.search(title) and not _TRAINED_BAR.search(title):
+        return None
+    if _WEIGHTS_BAR.search(title):
         return None
     step, total = _scaled(match.group("step")), _scaled(match.group("total"))
     rate, unit = match.group("rate"), match.group("unit") or ""
@@ -204,10 +225,13 @@ def _scaled(text: str) -> int:
 
 
 def _seconds(text: str) -> float | None:
-    match = _SECONDS.search(text)
+    match = _PER_STEP.search(text) or _SECONDS.search(text)
     if match is None:
         return None
-    value = float(match.group("seconds"))
+    said = match.group("seconds")
+    if match.groupdict().get("vague") and not match.group("unit") and "." not in said:
+        return None  # a time of day or of the epoch, in some unit
+    value = float(said)
     return value / 1000 if match.group("unit") == "ms" else value
 
 

@@ -19,6 +19,8 @@ _ENOUGH = 200
 """Step lines after an error that are looked at."""
 _STREAM_SECONDS = 20.0
 _FAR = 1e18
+_ABSURD = 3600.0
+"""A step that is said to take so long is believed by the lines' times alone."""
 _SLOWER = 2.0
 """So much longer than a bar says steps may have taken: evaluation and saving are not in it."""
 SURVIVED_STEPS = 3
@@ -111,8 +113,9 @@ def _moving(steps: Sequence[StepSeen]) -> list[StepSeen]:
 def usual_seconds(steps: Sequence[StepSeen]) -> float | None:
     """The median time of a step: as the lines say, else from their times."""
     said = [seen.step.seconds for seen in steps if seen.step.seconds]
-    if said:
-        return statistics.median(said)
+    usual = statistics.median(said) if said else None
+    if usual is not None and usual < _ABSURD:
+        return usual
     gaps = []
     for before, after in itertools.pairwise(steps):
         number = (after.step.step or 0) - (before.step.step or 0)

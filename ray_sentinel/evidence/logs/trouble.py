@@ -34,6 +34,12 @@ _SURE = 84
 """A signature of such a weight counts also on a line that calls itself information."""
 _DETAILS = re.compile(r"^\s+(class_name|actor_id|pid|name|ip|node_id|Node Id): (.{1,200})$")
 _DETAILS_REACH = 1500
+_DEVICE_REACH = 600
+_PCI = re.compile(
+    r"\b(?:GPU|PCI|Bus-?[Ii]d)[ :=]{0,3}(?:at )?(?:PCI:)?"
+    r"([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-9A-Fa-f])?)"
+)
+_GPU_INDEX = re.compile(r"\b(?:GPU|cuda:|device=)[ :#]{0,2}(\d{1,2})\b")
 _NEAR, _AFTER = 6 << 10, 8
 """Bytes in which most tracebacks have ended, with so many lines of what follows."""
 _ANNOUNCED = 2
@@ -195,6 +201,8 @@ class Trouble:
     def _groups(self, found: Found, chunk: Chunk, start: int) -> dict[str, str]:
         """What the line names; what it announces may stand on the lines that follow it."""
         groups = {**found.groups, **_details(found, chunk, start)}
+        if found.signature.kind == "gpu-lost" and "gpu" not in groups:
+            groups = {**_device_beside(chunk, start), **groups}
         if groups or found.signature.accuses != "named":
             return groups
         own, *after = chunk.lines_from(start, 1 + _ANNOUNCED)
@@ -244,6 +252,17 @@ def _heading(chunk: Chunk, start: int) -> Origin | None:
         return Origin(local_rank=int(spawned["local"]))
     match = _SCHEDULER.match(head) or _GATHERED.search(head) or _SNIPPET.match(before)
     return Origin(rank=int(match["rank"])) if match is not None else None
+
+
+def _device_beside(chunk: Chunk, start: int) -> dict[str, str]:
+    """The PCI address or the index of the GPU that the lines around speak of, if it is one only."""
+    own = chunk.lines_from(start, 1)[0].origin
+    lines = [line for line in chunk.around(start, _DEVICE_REACH) if line.origin == own]
+    for pattern in (_PCI, _GPU_INDEX):
+        named = {match[1] for line in lines for match in pattern.finditer(line.text)}
+        if len(named) == 1:
+            return {"gpu": named.pop()}
+    return {}
 
 
 def _details(found: Found, chunk: Chunk, start: int) -> dict[str, str]:

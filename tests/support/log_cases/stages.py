@@ -101,4 +101,71 @@ urllib3.exceptions.MaxRetryError: HTTPConnectionPool(host='etcd-0', port=2379): 
             for m in range(2, 30)
         ),
     ),
+    "DEADLINE_EXCEEDED at registration": Case(
+        "rendezvous",
+        ANYBODY,
+        "2025-05-01 10:00:00,000 INFO JAX process 3/8 starts\n"
+        "jaxlib.xla_extension.XlaRuntimeError: DEADLINE_EXCEEDED: Deadline Exceeded\n"
+        "RPC: /tensorflow.CoordinationService/RegisterTask\n",
+    ),
+    "host not found": Case(
+        "rendezvous",
+        ANYBODY,
+        "2025-05-01 10:00:00,000 INFO starting\nRuntimeError: host not found: head-0.train:29500\n",
+    ),
+    "OCDBT lock, the verb first": Case(
+        "checkpoint-fs-error",
+        ANYBODY,
+        _GOOD
+        + "2025-05-01 10:21:10,123 ERROR Failed to acquire OCDBT lock: manifest.ocdbt.__lock\n",
+    ),
+    "hub unreachable": Case(
+        "hub-unreachable",
+        ANYBODY,
+        "2025-05-01 10:00:00,000 INFO starting\nrequests.exceptions.ConnectionError: (MaxRetryError(\"HTTPSConnectionPool(host='huggingface.co', port=443): Max retries exceeded with url: /api/models/x\"))\n",
+    ),
+    "control store lost": Case(
+        "head-lost",
+        ANYBODY,
+        STEPS
+        + "[2025-05-01 10:01:30,123 E 12 34] gcs_rpc_client.h:179: Failed to connect to GCS at address 10.0.0.1:6379 within 5 seconds.\n",
+    ),
+    "port of the network card down": Case(
+        "link-down",
+        ANYBODY,
+        STEPS + "2025-05-01 10:01:30,000 ERROR NET/IB : mlx5_0:1 Got async event : port error\n",
+    ),
+    "engine's own watchdog": Case(
+        "engine-stalled",
+        ANYBODY,
+        "2025-05-01 10:20:00,000 ERROR engine: Watchdog timeout (self.watchdog_timeout=300)\n",
+    ),
+    "one message of a missing broadcast block": Case(
+        "unknown-death",
+        ANYBODY,
+        "INFO 05-01 10:02:00 [shm_broadcast.py:466] No available shared memory broadcast block found in 60 second.\n",
+    ),
+    "missing broadcast blocks": Case(
+        "hang",
+        ANYBODY,
+        "".join(
+            f"INFO 05-01 10:{m:02d}:00 [shm_broadcast.py:466] No available shared memory broadcast block found in 60 second.\n"
+            for m in range(2, 7)
+        ),
+    ),
+    "a norm that is no number": Case(
+        "nan-loss", ANYBODY, STEPS + "2025-05-01 10:01:30,000 ERROR grad norm is nan, stopping\n"
+    ),
+    "a GPU off the bus, its address on the line before": Case(
+        "gpu-lost",
+        {"gpu": "0000:5d:00"},
+        STEPS
+        + "2025-05-01 10:01:20,000 NVRM: GPU at PCI:0000:5d:00: GPU-6a7b\nGPU has fallen off the bus\n",
+    ),
+    "a full /dev/shm is its host's": Case(
+        "data-loading",
+        {"rank": None, "node": "node5"},
+        STEPS
+        + "node5: [rank3]: RuntimeError: unable to write to file </torch_123>: No space left on device (28)\n",
+    ),
 }

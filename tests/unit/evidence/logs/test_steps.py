@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ray_sentinel.evidence.logs.steps import HINTS, parse_step
+from ray_sentinel.evidence.logs.records import StepSeen
+from ray_sentinel.evidence.logs.steps import HINTS, Step, parse_step
+from ray_sentinel.evidence.logs.timeline import usual_seconds
 
 
 @pytest.mark.parametrize(
@@ -80,6 +82,13 @@ from ray_sentinel.evidence.logs.steps import HINTS, parse_step
             "[Epoch 1 1/2][Iteration 61991][Wall Clock 9s] Trained 3072 records. Loss is 2.5.",
             {"step": 61991, "loss": 2.5},
         ),
+        ("12.5 sec/step, loss 2.31, step 40, time 278344", {"step": 40, "seconds": 12.5}),
+        ("TIMING step=5: step=1.234s data=0.01s", {"step": 5, "seconds": 1.234}),
+        ("perf 3: {'perf/step_time': 61.2, 'perf/train_time': 40.0}", {"step": 3, "seconds": 61.2}),
+        (
+            "Training Batches Processed:  10%|█   | 10/100 [10:00<90:00, 61.2s/it]",
+            {"step": 10, "seconds": 61.2},
+        ),
     ],
 )
 def test_formats(text: str, expected: dict[str, float]) -> None:
@@ -88,6 +97,29 @@ def test_formats(text: str, expected: dict[str, float]) -> None:
     for key, value in expected.items():
         assert getattr(step, key) == pytest.approx(value)
     assert any(hint in text.encode() for hint in HINTS)
+
+
+def test_a_time_without_a_unit_is_no_duration() -> None:
+    step = parse_step("step 12 loss 2.3 time 278344")
+    assert step is not None
+    assert step.seconds is None
+
+
+def test_hours_a_step_are_believed_by_dated_lines_only() -> None:
+    step = Step(step=1, seconds=278344.2)
+    undated = [StepSeen(step=step, offset=n) for n in range(4)]
+    assert usual_seconds(undated) is None
+    dated = [
+        StepSeen(step=Step(step=n, seconds=278344.2), offset=n, time=60.0 * n, own_time=True)
+        for n in range(4)
+    ]
+    assert usual_seconds(dated) == 60.0
+
+
+def test_a_gradient_that_is_no_number_is_called_that() -> None:
+    step = parse_step("iteration 7/ 100 | grad norm: nan |")
+    assert step is not None
+    assert step.of == "gradient norm"
 
 
 @pytest.mark.parametrize(
@@ -99,6 +131,7 @@ def test_formats(text: str, expected: dict[str, float]) -> None:
         "Capturing CUDA graphs:  45%|####      | 45/100 [10:00<12:00,  1.31s/it]",
         "model.safetensors: 100%|##########| 4.9G/4.9G [01:00<00:00, 80.0MB/s]",
         "saving checkpoint at step 200",
+        "Update weights:   6%|6         | 1/16 [00:01<00:15,  1.0it/s]",
         "Missing key step: 3",
         "plain text",
         "",
