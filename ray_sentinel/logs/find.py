@@ -44,10 +44,17 @@ class Found(msgspec.Struct, frozen=True):
 def live_session() -> Path:
     """Where the Ray session of this machine keeps its files.
 
+    ``RAY_TEMP_DIR`` is what ``ray start --temp-dir`` was given, ``RAY_TMPDIR`` the folder above
+    Ray's own.
+
     Raises UnreachableError with the remedy where there is none.
     """
     base = Path(os.environ.get("RAY_TMPDIR", "/tmp")) / "ray" / "session_latest"
-    for place in (base, LIVE_SESSION):
+    places = [base, LIVE_SESSION]
+    if given := os.environ.get("RAY_TEMP_DIR"):
+        base = Path(given) / "session_latest"
+        places.insert(0, base)
+    for place in places:
         if place.is_dir():
             return place
     raise UnreachableError(

@@ -26,7 +26,7 @@ _SAME_EVENT = 120.0
 _WAITING = frozenset({"nccl-timeout", "hang"})
 _BY_WATCHDOG = frozenset({"nccl-dump-signal", "nccl-watchdog-exception"})
 """Lines that tell that a watchdog made its process abort: it only waited for another one."""
-_OF_THE_HOST = frozenset({"shm-bus-error"})
+_OF_THE_HOST = frozenset({"shm-full"})
 """What all processes of a host share: whichever asked first is no culprit."""
 _ABORTS = frozenset({"heap-corruption"})
 """Lines after which the process that printed them aborts."""

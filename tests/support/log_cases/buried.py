@@ -93,6 +93,13 @@ ValueError: shard 17 holds no tokens
 """,
         },
     ),
+    "a worker that missed heartbeats before a checkpoint was not saved": Case(
+        "checkpoint-fs-error",
+        {"rank": 3},
+        STEPS
+        + "2025-05-01 10:01:30,000 WARNING worker 3 missed too many heartbeats\n"
+        + "2025-05-01 10:01:59,000 ERROR [rank 3] CheckpointSaveError: Failed to save checkpoint to /ckpt/40: OSError: [Errno 116] Stale file handle\n",
+    ),
     "broken pipes and aborts before a full disk": Case(
         "storage",
         ANYBODY,

@@ -99,11 +99,15 @@ def test_a_single_file_and_special_files(tmp_path: Path) -> None:
 
 def test_no_live_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    monkeypatch.delenv("RAY_TEMP_DIR", raising=False)
     monkeypatch.setattr("ray_sentinel.logs.find.LIVE_SESSION", tmp_path / "none")
     with pytest.raises(UnreachableError, match="give the Ray temp dir"):
         live_session()
     (tmp_path / "ray" / "session_latest").mkdir(parents=True)
     assert live_session() == tmp_path / "ray" / "session_latest"
+    (tmp_path / "given" / "session_latest").mkdir(parents=True)
+    monkeypatch.setenv("RAY_TEMP_DIR", str(tmp_path / "given"))
+    assert live_session() == tmp_path / "given" / "session_latest"
 
 
 def test_scanning_checkpoints(tmp_path: Path) -> None:
