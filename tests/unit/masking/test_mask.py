@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ray_sentinel.masking import mask, mask_argv, mask_bytes, mask_record, mask_tail
 from tests.support.log_corpus.scenarios import SCENARIOS
-from tests.support.secrets import B64, HARMLESS, LINES, PEM, SAMPLES, R
+from tests.support.planted_secrets import B64, HARMLESS, LINES, PEM, SAMPLES, R
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 DOCS = Path(__file__).parents[3] / "docs"
