@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from ray_sentinel.model.incident import Incident
-from tests.support.ray_cluster import RayCluster, Watched
 from tests.support.planted_secrets import PEM
+from tests.support.ray_cluster import RayCluster, Watched
 from tests.support.waiting import eventually
 from tests.support.watched_job import rank_environ
 
