@@ -10,9 +10,10 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ray_sentinel.clock import Clock, SystemClock
+import msgspec
+
 from ray_sentinel.config import Config, load
 from ray_sentinel.guardian import (
     checkpoint_folders,
@@ -30,11 +31,12 @@ from ray_sentinel.supervise.folder import State
 from ray_sentinel.supervise.job_supervisor import JobSupervisor
 from ray_sentinel.supervise.notifier import Notifier, settings_of
 from ray_sentinel.supervise.parts import JobParts, Sighting
-from ray_sentinel.supervise.policy import Failure
+from ray_sentinel.supervise.policy import Failure, Policy
 from ray_sentinel.supervise.ray_jobs import Jobs, checkpoint_at
 from ray_sentinel.supervise.task import JobTask
 
-ENDED = frozenset({"SUCCEEDED", "FAILED", "STOPPED", "UNKNOWN"})
+if TYPE_CHECKING:
+    from ray_sentinel.monitor.types import MonitorResult
 
 
 def submit_job_with_resume(
@@ -62,25 +64,11 @@ def get_current_step(job_id: str, address: str = "") -> int | None:
     return Jobs(address).step(job_id)
 
 
-def monitor_job(
-    job_id: str,
-    check_interval: float = 30.0,
-    timeout: float | None = None,
-    address: str = "",
-    clock: Clock | None = None,
-) -> dict[str, Any]:
-    """Wait for a job's end, or ``timeout`` seconds: ``status``, ``duration``, ``final_step``."""
-    jobs, clock = Jobs(address), clock or SystemClock()
-    begun = clock.monotonic()
-    while (status := jobs.status(job_id)) not in ENDED:
-        passed = clock.monotonic() - begun
-        if timeout is not None and passed >= timeout:
-            break
-        clock.sleep(
-            min(check_interval, timeout - passed) if timeout is not None else check_interval
-        )
-    step = jobs.step(job_id) if status not in ("UNKNOWN", "PENDING") else None
-    return {"status": status, "duration": clock.monotonic() - begun, "final_step": step}
+def monitor_job(*arguments: Any, **more: Any) -> MonitorResult:
+    """``ray_sentinel.monitor.monitor_job``, by the name that it had here."""
+    from ray_sentinel.monitor.jobs import monitor_job as watched  # which is above this module
+
+    return watched(*arguments, **more)
 
 
 def restart_job(
@@ -117,25 +105,31 @@ def supervise_job(
     """
     settings = config or load()
     where = watched_page(page, settings, os.environ, say)
-    notifier = Notifier(settings_of(settings.notify))
-    supervisor = JobSupervisor(
-        Jobs(address),
-        JobTask(
-            job_id=job_id,
-            checkpoint_dirs=checkpoint_folders(checkpoint_dir),
-            check_interval=check_interval,
-        ),
-        make_policy(policy),
-        JobParts(
-            scan=scan_checkpoints,
-            explain=explain_output,
-            watch=lambda job, since: (
-                look_at_page(where, job, since) if where is not None else Sighting()
-            ),
-            say=say,
-            notify=lambda event, text: notifier.tell(run_notice(job_id, event, text)),
-        ),
+    task = JobTask(
+        job_id=job_id,
+        checkpoint_dirs=checkpoint_folders(checkpoint_dir),
+        check_interval=check_interval,
     )
+    parts = JobParts(
+        scan=scan_checkpoints,
+        explain=explain_output,
+        watch=lambda job, since: (
+            look_at_page(where, job, since) if where is not None else Sighting()
+        ),
+        say=say,
+    )
+    return follow(Jobs(address), task, make_policy(policy), parts, settings)
+
+
+def follow(
+    jobs: Jobs, task: JobTask, policy: Policy, parts: JobParts, settings: Config
+) -> tuple[Result, str]:
+    """``supervise_job`` for jobs wherever they are; ``settings`` say who is told."""
+    notifier, say = Notifier(settings_of(settings.notify)), parts.say
+    parts = msgspec.structs.replace(
+        parts, notify=lambda event, text: notifier.tell(run_notice(task.job_id, event, text))
+    )
+    supervisor = JobSupervisor(jobs, task, policy, parts)
     try:
         return supervisor.run(), supervisor.job_id
     finally:

@@ -18,6 +18,7 @@ from ray_sentinel.monitor.jobs import (
     get_progress,
     monitor_job,
 )
+from ray_sentinel.monitor.restart import auto_restart, submit_job_with_resume
 from ray_sentinel.monitor.training import (
     get_checkpoints,
     get_training_health,
@@ -25,6 +26,7 @@ from ray_sentinel.monitor.training import (
 )
 
 __all__ = [
+    "auto_restart",
     "check_efa_utilization",
     "check_gpu_utilization",
     "check_job_status",
@@ -35,5 +37,6 @@ __all__ = [
     "get_training_health",
     "monitor_job",
     "print_training_health",
+    "submit_job_with_resume",
     "verify_ray_resources",
 ]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import statistics
 import time
+from collections.abc import Callable
 from datetime import datetime, timezone
+from typing import Any, overload
 
 import msgspec
 
@@ -17,8 +19,10 @@ from ray_sentinel.evidence.logs.steps import Step
 from ray_sentinel.evidence.logs.times import parse_time
 from ray_sentinel.evidence.node.ray_status import read_job_status
 from ray_sentinel.model.ray_job import JobState
+from ray_sentinel.monitor.activity import log, told
 from ray_sentinel.monitor.shell import Shell
 from ray_sentinel.monitor.types import JobProgress, MonitorResult
+from ray_sentinel.supervise.ray_jobs import Jobs
 
 _TAIL = 512 * 1024
 """Bytes of a job's log in which its last steps are looked for."""
@@ -145,6 +149,7 @@ def detect_stall(
     return _watch.stalled((head_pod, job_id), tail, stagnation_threshold, time.time())
 
 
+@overload
 def monitor_job(
     head_pod: str,
     job_id: str,
@@ -152,28 +157,119 @@ def monitor_job(
     timeout: float | None = None,
     namespace: str = "default",
     stagnation_threshold: float = 300,
+) -> MonitorResult: ...
+
+
+@overload
+def monitor_job(
+    job_id: str,
+    check_interval: float = 30,
+    timeout: float | None = None,
+    address: str = "",
+    clock: Clock | None = None,
+    stagnation_threshold: float = 300,
+) -> MonitorResult: ...
+
+
+def monitor_job(*arguments: Any, **more: Any) -> MonitorResult:
+    """Watch a job until it ends, or for ``timeout`` seconds.
+
+    ``monitor_job(head_pod, job_id, check_interval=30, timeout=None, namespace="default",
+    stagnation_threshold=300)`` asks in a pod, or here where ``head_pod`` is empty; it raises
+    nothing, and a job that Ray does not know for minutes is given up.
+
+    ``monitor_job(job_id, check_interval=30, timeout=None, address="", clock=None,
+    stagnation_threshold=300)`` asks the dashboard at ``address``, which ends it at once for a job
+    that is not there. Raises UsageError, UnreachableError.
+    """
+    in_pod = (
+        "head_pod" in more
+        or "namespace" in more
+        or (len(arguments) == 1 and "job_id" in more)
+        or (len(arguments) > 1 and isinstance(arguments[1], str))
+    )
+    with told():
+        return _monitor_in_pod(*arguments, **more) if in_pod else _monitor_by_id(*arguments, **more)
+
+
+class _Asked(msgspec.Struct, frozen=True):
+    """Where a job is asked for."""
+
+    status: Callable[[], JobState]
+    progress: Callable[[], JobProgress]
+    stalled: Callable[[], bool]
+    lost_seconds: float
+    """UNKNOWN for so long is the end."""
+
+
+def _monitor_in_pod(
+    head_pod: str,
+    job_id: str,
+    check_interval: float = 30,
+    timeout: float | None = None,
+    namespace: str = "default",
+    stagnation_threshold: float = 300,
 ) -> MonitorResult:
-    """Watch a job until it ends, or for ``timeout`` seconds; one that Ray does not know for minutes
-    is given up."""
-    began = told = time.monotonic()
+    asked = _Asked(
+        status=lambda: check_job_status(head_pod, job_id, namespace),
+        progress=lambda: get_progress(head_pod, job_id, namespace),
+        stalled=lambda: detect_stall(head_pod, job_id, stagnation_threshold, namespace),
+        lost_seconds=_LOST_SECONDS,
+    )
+    return _monitored(job_id, asked, check_interval, timeout, SystemClock())
+
+
+def _monitor_by_id(
+    job_id: str,
+    check_interval: float = 30,
+    timeout: float | None = None,
+    address: str = "",
+    clock: Clock | None = None,
+    stagnation_threshold: float = 300,
+) -> MonitorResult:
+    jobs = Jobs(address)
+
+    def tail() -> Tail:
+        return Tail(jobs.output(job_id).replace("\r", "\n"))
+
+    asked = _Asked(
+        status=lambda: jobs.status(job_id),
+        progress=lambda: read_progress(tail().text),
+        stalled=lambda: _watch.stalled(
+            (jobs.address, job_id), tail(), stagnation_threshold, time.time()
+        ),
+        lost_seconds=0.0,
+    )
+    return _monitored(job_id, asked, check_interval, timeout, clock or SystemClock())
+
+
+def _monitored(
+    job_id: str, asked: _Asked, check_interval: float, timeout: float | None, clock: Clock
+) -> MonitorResult:
+    began = known = clock.monotonic()
+    before: JobState | None = None
     while True:
-        status = check_job_status(head_pod, job_id, namespace)
-        now = time.monotonic()
+        status = asked.status()
+        if status != before:
+            log.info("job %s is %s", job_id, status)
+        before = status
+        now = clock.monotonic()
         spent = now - began
-        told = now if status != "UNKNOWN" else told
+        known = now if status != "UNKNOWN" else known
+        lost = status == "UNKNOWN" and now - known >= asked.lost_seconds
         timed_out = timeout is not None and spent >= timeout
-        if status in _ENDED or timed_out or now - told >= _LOST_SECONDS:
+        if status in _ENDED or timed_out or lost:
             break
         left = check_interval if timeout is None else min(check_interval, timeout - spent)
-        time.sleep(max(0.05, left))
-    progress = get_progress(head_pod, job_id, namespace)
+        clock.sleep(max(0.05, left))
+    # Nothing is known of a job that is not there, and there is no output before it starts.
+    unread = status == "PENDING" or (status == "UNKNOWN" and not asked.lost_seconds)
+    progress = read_progress("") if unread else asked.progress()
     return MonitorResult(
         status=status,
-        duration=round(time.monotonic() - began, 3),
+        duration=round(clock.monotonic() - began, 3),
         final_step=progress["step"],
-        stalled=timed_out
-        and status == "RUNNING"
-        and detect_stall(head_pod, job_id, stagnation_threshold, namespace),
+        stalled=timed_out and status == "RUNNING" and asked.stalled(),
         timed_out=timed_out and status not in _ENDED,
         tokens_per_second=progress["tokens_per_second"],
     )

@@ -29,11 +29,17 @@ class Shell(msgspec.Struct, frozen=True):
         """Ray's folder of logs there. Raises UnreachableError where this machine has none."""
         return _POD_LOGS if self.pod else str(live_session() / "logs")
 
-    def run(self, *argv: str, deadline: float = DEADLINE, most: int = 16 << 20) -> str:
+    def run(
+        self,
+        *argv: str,
+        deadline: float = DEADLINE,
+        most: int = 16 << 20,
+        stdin: bytes = b"",
+    ) -> str:
         """What the program prints on both streams. Raises UnreachableError if it does not end well
         in time, saying how, and MissingPartError where kubectl is not installed.
         """
-        done = self._done(argv, deadline, most)
+        done = self._done(argv, deadline, most, stdin)
         if not done.ok:
             where = f" in pod {self.pod}" if self.pod else ""
             raise UnreachableError(mask(f"{argv[0]}{where}: {done.explain()}"))
@@ -41,16 +47,20 @@ class Shell(msgspec.Struct, frozen=True):
 
     def ask(self, *argv: str, deadline: float = DEADLINE) -> tuple[bool, str]:
         """(whether it ended well, what it prints), for programs whose failure is an answer."""
-        done = self._done(argv, deadline, 16 << 20)
+        done = self._done(argv, deadline, 16 << 20, b"")
         return done.ok, _text(done)
 
-    def _done(self, argv: tuple[str, ...], deadline: float, most: int) -> process.Completed:
-        return process.run(self.command(argv), deadline=deadline, max_output=most)
+    def _done(
+        self, argv: tuple[str, ...], deadline: float, most: int, stdin: bytes
+    ) -> process.Completed:
+        command = self.command(argv, reads=bool(stdin))
+        return process.run(command, deadline=deadline, max_output=most, input=stdin)
 
-    def command(self, argv: tuple[str, ...]) -> list[str]:
-        """The program's whole command line."""
+    def command(self, argv: tuple[str, ...], *, reads: bool = False) -> list[str]:
+        """The program's whole command line; ``reads`` where it has a standard input."""
         if self.pod:
-            return ["kubectl", "exec", "-n", self.namespace, self.pod, "--", *argv]
+            named = ["-n", self.namespace, self.pod, "--"]
+            return ["kubectl", "exec", *(["-i"] if reads else []), *named, *argv]
         if argv[0] == "ray":
             return process.python_module("ray.scripts.scripts", *argv[1:])
         return list(argv)

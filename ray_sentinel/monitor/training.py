@@ -44,10 +44,15 @@ def get_training_health(
     pods = list(all_pods) or [head_pod]
     gpus = {pod or "here": check_gpu_utilization(pod, namespace) for pod in pods}
     ray = verify_ray_resources(head_pod, namespace)
-    efa = _weakest([check_efa_utilization(pod, namespace) for pod in pods])
+    transports = {pod or "here": check_efa_utilization(pod, namespace) for pod in pods}
+    efa = _weakest(list(transports.values()))
     saved = get_checkpoints(checkpoint_dir, head_pod, namespace) if checkpoint_dir else None
     gpu = _together(list(gpus.values()))
-    issues = [*_gpu_issues(gpus, gpu, ray), *_other_issues(efa, ray, saved)]
+    issues = [
+        *_gpu_issues(gpus, gpu, ray),
+        *_efa_issues(transports),
+        *_other_issues(efa, ray, saved),
+    ]
     return TrainingHealth(
         healthy=not issues,
         issues=issues,
@@ -65,7 +70,7 @@ def get_checkpoints(
     """The checkpoints below a folder, of this machine or of a pod."""
     try:
         facts = (
-            _listed(Shell(head_pod, namespace), checkpoint_dir)
+            list_checkpoints(Shell(head_pod, namespace), checkpoint_dir)
             if head_pod
             else scan_checkpoints(Path(checkpoint_dir))
         )
@@ -86,10 +91,14 @@ def get_checkpoints(
     )
 
 
-def _listed(shell: Shell, folder: str) -> CheckpointFacts:
-    """By GNU find in the pod: ``type, size, time, path, link's target`` of each entry."""
+def list_checkpoints(shell: Shell, folder: str) -> CheckpointFacts:
+    """By GNU find in the pod: ``type, size, time, path, link's target`` of each entry.
+
+    A file that vanishes meanwhile, as old checkpoints do, is no failure. Raises UnreachableError.
+    """
     form = "%y\\t%s\\t%T@\\t%P\\t%l\\n"
-    text = shell.run("find", folder, "-maxdepth", "6", "-printf", form, deadline=_FIND_SECONDS)
+    program = 'find "$1" -maxdepth 6 -printf "$2"; [ -d "$1" ]'
+    text = shell.run("sh", "-c", program, "sh", folder, form, deadline=_FIND_SECONDS)
     entries, links, texts = [], {}, {}
     for line in text.splitlines():
         kind, size, when, path, target = (*line.split("\t"), "", "", "", "", "")[:5]
@@ -135,6 +144,22 @@ def _gpu_issues(gpus: dict[str, GpuInfo], gpu: GpuInfo, ray: RayInfo) -> list[st
         resources = RayResources(gpus_total=ray["gpus_available"], gpus_allotted=ray["gpus_used"])
     trap = trap_of("training should run", resources, seen if seen.count else None)
     return [*issues, trap] if trap else issues
+
+
+def _efa_issues(transports: dict[str, EfaInfo]) -> list[str]:
+    """An EFA device of which NCCL says nothing: it may be on sockets, which no device shows."""
+    silent = [
+        pod
+        for pod, one in transports.items()
+        if one["transport"] == "unknown" and any("(efa)" in device for device in one["devices"])
+    ]
+    if not silent:
+        return []
+    return [
+        f"{', '.join(silent)}: EFA devices are there, and no NET line of NCCL in Ray's logs says "
+        "what is used: it may have fallen back to TCP sockets. Set NCCL_DEBUG=INFO, and "
+        "NCCL_NET=ofi with aws-ofi-nccl in LD_LIBRARY_PATH"
+    ]
 
 
 def _other_issues(efa: EfaInfo, ray: RayInfo, saved: CheckpointInfo | None) -> list[str]:

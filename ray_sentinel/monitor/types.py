@@ -86,6 +86,18 @@ class MonitorResult(TypedDict):
     tokens_per_second: float | None
 
 
+class RestartResult(TypedDict):
+    """``auto_restart``."""
+
+    success: bool
+    final_step: int | None
+    total_retries: int
+    reason: str
+    job_id: str
+    """The last attempt's; empty where no job was found."""
+    time_lost_seconds: float
+
+
 class TrainingHealth(TypedDict):
     """``get_training_health``."""
 

@@ -25,8 +25,16 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
     """Tiers that could not be listed, and why."""
 
 
-def choose(tiers: Sequence[Path], without: Collection[Checkpoint], scan: Scan) -> Choice:
-    """The latest good one; of equal steps the earlier tier's, which is the faster one."""
+def choose(
+    tiers: Sequence[Path],
+    without: Collection[Checkpoint],
+    scan: Scan,
+    problem_at: Callable[[Path], str] = problem_of,
+) -> Choice:
+    """The latest good one; of equal steps the earlier tier's, which is the faster one.
+
+    ``problem_at`` says why a checkpoint cannot load; empty where it seems whole.
+    """
     found: list[tuple[int, int, Checkpoint]] = []
     skipped: list[str] = []
     unreadable: list[str] = []
@@ -46,7 +54,7 @@ def choose(tiers: Sequence[Path], without: Collection[Checkpoint], scan: Scan) -
             if one not in without:
                 found.append((item.step, -order, one))
     for _, _, one in sorted(found, key=lambda entry: entry[:2], reverse=True):
-        if problem := problem_of(Path(one.path)):
+        if problem := problem_at(Path(one.path)):
             skipped.append(problem)
             continue
         return Choice(checkpoint=one, skipped=tuple(skipped), unreadable=tuple(unreadable))

@@ -130,7 +130,8 @@ class JobSupervisor:
         return failure if failure.text else Failure(kind="exit", text=job.message)
 
     def _chosen(self, without: Collection[Checkpoint]) -> Choice:
-        return choose(self._task.checkpoint_dirs, without, self._parts.scan)
+        parts = self._parts
+        return choose(self._task.checkpoint_dirs, without, parts.scan, parts.problem_at)
 
     def _saved(self) -> float | None:
         found = self._chosen(self._course.ledger.left_out).checkpoint

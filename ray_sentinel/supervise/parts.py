@@ -10,6 +10,7 @@ import msgspec
 from ray_sentinel.supervise.bad_nodes import BadNode
 from ray_sentinel.supervise.choose import Scan
 from ray_sentinel.supervise.folder import State
+from ray_sentinel.supervise.loadable import problem_of
 from ray_sentinel.supervise.policy import Failure
 
 
@@ -29,6 +30,8 @@ class JobParts(msgspec.Struct, frozen=True, kw_only=True):
 
     scan: Scan
     """Lists a checkpoint folder; raises SentinelError."""
+    problem_at: Callable[[Path], str] = problem_of
+    """Why a checkpoint cannot load, where the folders are; empty where it seems whole."""
     explain: Callable[[str], Failure] = lambda output: Failure(kind="exit", text="it failed")
     """From the end of a failed attempt's output to its failure."""
     watch: Callable[[str, float], Sighting] = lambda job, since: Sighting()

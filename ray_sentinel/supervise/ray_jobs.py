@@ -66,7 +66,12 @@ def address_of(address: str = "", environ: Mapping[str, str] = os.environ) -> st
 class Jobs:
     """One cluster's jobs. Every method raises UnreachableError where nobody answers."""
 
-    def __init__(self, address: str = "") -> None:
+    def __init__(self, address: str = "", client: Any = None) -> None:
+        """``client`` has the methods of Ray's ``JobSubmissionClient``, which it is unless given;
+        ``address`` is then where it asks, for messages."""
+        if client is not None:
+            self.address, self._client = address, client
+            return
         try:
             from ray.job_submission import JobSubmissionClient
         except ImportError as error:
@@ -75,7 +80,7 @@ class Jobs:
             ) from None
         self.address = address_of(address)
         try:
-            self._client: Any = JobSubmissionClient(self.address)
+            self._client = JobSubmissionClient(self.address)
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             raise UnreachableError(
                 f"{self.address}: no Ray dashboard answers ({_first(error)}); give its address, "
@@ -139,10 +144,29 @@ class Jobs:
             status=_status(info.status),
             message=str(info.message or ""),
             template=metadata.get(TEMPLATE) or str(info.entrypoint),
-            name=metadata.get(NAME) or metadata.get("name") or metadata.get("job_name") or job_id,
+            name=next(iter(names_in(metadata)), job_id),
             attempt=int(attempt) if attempt.isdigit() else 0,
             options=options,
             started_at=info.start_time / 1000.0 if info.start_time else None,
+        )
+
+    def named(self, name: str) -> str:
+        """The id of the latest job that is called so: by its submission id or the name in its
+        metadata, else by a word of its entrypoint. Raises UsageError where there is none."""
+        found = list(self._ask("list_jobs"))
+        jobs = [job for job in found if job.submission_id]
+        called = [job for job in jobs if name in (job.submission_id, *names_in(job.metadata))]
+        called = called or [job for job in jobs if _mentions(str(job.entrypoint), name)]
+        if called:
+            return str(max(called, key=lambda job: job.start_time or 0).submission_id)
+        if any(_mentions(str(job.entrypoint), name) for job in found if not job.submission_id):
+            raise UsageError(
+                f"{name} was not submitted to Ray, which cannot start it again: start its command "
+                "with `ray-sentinel run`"
+            )
+        raise UsageError(
+            f"{self.address}: no job has the submission id or the name {name}, or names it in its "
+            "entrypoint: see `ray job list`"
         )
 
     def status(self, job_id: str) -> JobState:
@@ -192,6 +216,22 @@ def _is_ours(error: str) -> bool:
     if answered := re.match(r"Request failed with status code (\d+)", error):
         return answered[1] in ("400", "404")
     return re.search(r"not exist|does not", error) is not None
+
+
+def names_in(metadata: Mapping[str, str] | None) -> list[str]:
+    """What a job's metadata call it, the best name first."""
+    return [value for key in (NAME, "name", "job_name") if (value := (metadata or {}).get(key))]
+
+
+def _mentions(text: str, name: str) -> bool:
+    """Whether ``name`` stands in a command line as a word: ``llama`` is not in ``llama-2``."""
+    at = text.find(name) if name else -1
+    while at >= 0:
+        beside = text[max(0, at - 1) : at] + text[at + len(name) : at + len(name) + 1]
+        if not any(letter.isalnum() or letter in "-_" for letter in beside):
+            return True
+        at = text.find(name, at + 1)
+    return False
 
 
 def _entrypoint(config: Mapping[str, Any]) -> str:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.support import kubectl
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -122,3 +123,48 @@ def test_a_submitted_job_is_watched_by_its_id(head: Head, tmp_path: Path) -> Non
     assert ended["final_step"] == 4
     assert not ended["timed_out"]
     assert monitor.check_job_status("", "raysubmit_unknown") == "UNKNOWN"
+
+
+RESUMED = """
+import os, pathlib, sys, time
+start = int(os.environ.get("RAY_SENTINEL_STEP", "0"))
+for step in range(start + 1, 7):
+    print(f"step: {step} loss: {1 / step} time: 0.1s", flush=True)
+    folder = pathlib.Path(sys.argv[1], f"step_{step}")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "model.pt").write_bytes(b"whole")
+    if step == 3 and not start:
+        raise RuntimeError("bad gradient")
+    while step == 5 and start == 3:
+        time.sleep(0.2)
+"""
+
+
+def test_a_job_in_a_pod_is_restarted_when_it_fails_and_when_it_stalls(
+    head: Head, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ray_sentinel import monitor
+
+    kubectl.install(tmp_path, monkeypatch)
+    monkeypatch.setenv("RAY_SENTINEL_LOG_DIR", str(tmp_path / "logs"))
+    script, saved = tmp_path / "train.py", tmp_path / "saved"
+    script.write_text(textwrap.dedent(RESUMED))
+    config = {
+        "entrypoint": f"{sys.executable} {script} {saved}",
+        "metadata": {"name": "llama"},
+    }
+    first = monitor.submit_job_with_resume("train-head", "", config)
+    result = monitor.auto_restart(
+        "train-head", "llama", str(saved), 3, 0.1, stagnation_threshold=4, check_interval=0.2
+    )
+    assert result["success"], result["reason"]
+    assert (result["final_step"], result["total_retries"]) == (6, 2)
+    assert result["job_id"] != first
+    assert monitor.check_job_status("train-head", first) == "FAILED"
+    ended = monitor.monitor_job("train-head", result["job_id"], 0.2, 60)
+    assert (ended["status"], ended["final_step"]) == ("SUCCEEDED", 6)
+    (log,) = (tmp_path / "logs/run/llama").glob("monitor-*.log")
+    text = log.read_text()
+    assert f"from {saved}/step_3" in text
+    assert f"from {saved}/step_5" in text
+    assert "llama succeeded" in text

@@ -62,7 +62,7 @@ def test_a_job_that_ray_does_not_know_is_not_watched_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock = FakeClock()
-    monkeypatch.setattr(jobs, "time", clock)
+    monkeypatch.setattr(jobs, "SystemClock", lambda: clock)
     monkeypatch.setattr(jobs, "check_job_status", lambda pod, job, namespace: "UNKNOWN")
     monkeypatch.setattr(jobs, "_tail", lambda shell, job: Tail())
     told = jobs.monitor_job("head", "a")
