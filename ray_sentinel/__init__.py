@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ray_sentinel.guardian import auto_restart, run
-    from ray_sentinel.job_submission import restart_job, submit_job_with_resume
-    from ray_sentinel.monitor import monitor_job
+    from ray_sentinel.job_submission import monitor_job, restart_job, submit_job_with_resume
     from ray_sentinel.sentinel import Sentinel, attach
 
 __version__ = "0.1.0"
@@ -38,7 +37,7 @@ _HOMES = {
     "Sentinel": "sentinel",
     "attach": "sentinel",
     "auto_restart": "guardian",
-    "monitor_job": "monitor",
+    "monitor_job": "job_submission",
     "restart_job": "job_submission",
     "run": "guardian",
     "submit_job_with_resume": "job_submission",

@@ -9,8 +9,9 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -34,9 +35,6 @@ from ray_sentinel.supervise.parts import JobParts, Sighting
 from ray_sentinel.supervise.policy import Failure, Policy
 from ray_sentinel.supervise.ray_jobs import Jobs, checkpoint_at
 from ray_sentinel.supervise.task import JobTask
-
-if TYPE_CHECKING:
-    from ray_sentinel.monitor.types import MonitorResult
 
 
 def submit_job_with_resume(
@@ -64,11 +62,11 @@ def get_current_step(job_id: str, address: str = "") -> int | None:
     return Jobs(address).step(job_id)
 
 
-def monitor_job(*arguments: Any, **more: Any) -> MonitorResult:
+def monitor_job(*arguments: Any, **more: Any) -> dict[str, Any]:
     """``ray_sentinel.monitor.monitor_job``, by the name that it had here."""
-    from ray_sentinel.monitor.jobs import monitor_job as watched  # which is above this module
-
-    return watched(*arguments, **more)
+    # Found when it is called: the monitor is above this module, and uses it.
+    watched = import_module("ray_sentinel.monitor.jobs").monitor_job
+    return dict(watched(*arguments, **more))
 
 
 def restart_job(

@@ -137,8 +137,8 @@ def test_wrong_arguments_are_told() -> None:
 
 def test_monitor_job_takes_both_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, tuple[Any, ...]]] = []
-    monkeypatch.setattr(jobs, "_monitor_in_pod", lambda *a, **k: asked.append(("pod", a)))
-    monkeypatch.setattr(jobs, "_monitor_by_id", lambda *a, **k: asked.append(("id", a)))
+    monkeypatch.setattr(jobs, "_monitor_in_pod", lambda *a, **k: asked.append(("pod", a)) or {})
+    monkeypatch.setattr(jobs, "_monitor_by_id", lambda *a, **k: asked.append(("id", a)) or {})
     for watch in (monitor.monitor_job, job_submission.monitor_job):
         watch("pod", "job", 1)
         watch(head_pod="pod", job_id="job")
