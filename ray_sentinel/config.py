@@ -94,6 +94,9 @@ class Hang(Section, frozen=True):
 class Capture(Section, frozen=True):
     """Running tools against suspects."""
 
+    enabled: bool = True
+    """False: nothing is ever paused, and nothing captured by ``wait_seconds``; the harmless looks
+    stay."""
     deadline: Interval = 60.0
     max_intrusive_per_node: Amount = 1
     """Processes that intrusive tools may stop at one time on a node; 0 = none ever."""
@@ -104,9 +107,11 @@ class Capture(Section, frozen=True):
     cooldown_seconds: Seconds = 300.0
     """Between two captures of one incident while it lasts."""
     wait_seconds: Seconds = 0.0
-    """Capture everything once, so long after the job was first seen; 0 = off."""
+    """Capture everything once, so long after the job was first seen; 0 = off. With ``cuda_gdb``,
+    cuda-gdb is run on every rank then."""
     output_dir: str = ""
-    """Where bundles go instead of ``<log_dir>/incidents``."""
+    """Where bundles go instead of ``<log_dir>/incidents``, and what ``wait_seconds`` captures
+    instead of ``<log_dir>/backtraces``."""
     series_seconds: Seconds = 25.0
     """After a capture, until the job's time series are diagnosed for the report: two cycles of the
     collectors, so that the series reach into the hang. 0 = never."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -14,8 +15,12 @@ from ray_sentinel.actors.storage import Storage
 from ray_sentinel.config import Config
 from ray_sentinel.engine.table import OPEN
 from ray_sentinel.model.incident import Incident
+from ray_sentinel.private_files import make_private
 from ray_sentinel.report import series
 from ray_sentinel.report.bundle import rendered
+
+BACKTRACES = ("pyspy_", "cudagdb_")
+"""How the files begin that a capture after a fixed time is for."""
 
 
 class Written(NamedTuple):
@@ -117,6 +122,40 @@ def bundle_root(storage: Storage, config: Config) -> Path | None:
     if config.capture.output_dir:
         return Path(config.capture.output_dir).expanduser()
     return storage.folder("incidents")
+
+
+def backtraces_root(storage: Storage, config: Config) -> Path | None:
+    """Where the files of ``capture.wait_seconds`` are found: ``capture.output_dir``, else
+    ``<log_dir>/backtraces``."""
+    if config.capture.output_dir:
+        return Path(config.capture.output_dir).expanduser()
+    return storage.folder("backtraces")
+
+
+def link_backtraces(bundle_folder: Path, root: Path) -> list[str]:
+    """Links in ``root`` to a bundle's files of py-spy and cuda-gdb; one line for each problem.
+
+    They take no room, and those of bundles that are gone are removed. What is not a link stays.
+    """
+    problems = []
+    try:
+        make_private(root)
+        for old in root.glob("*_*_*.txt"):
+            if old.is_symlink() and old.name.startswith(BACKTRACES) and not old.exists():
+                old.unlink()
+        for file in sorted(bundle_folder.glob("*_*_*.txt")):
+            link = root / file.name
+            if not file.name.startswith(BACKTRACES):
+                continue
+            if link.is_symlink():
+                link.unlink()
+            link.symlink_to(os.path.relpath(file, root))
+    except OSError as error:
+        problems.append(
+            f"{error.filename2 or error.filename or root}: {error.strerror}: the backtraces are in "
+            f"{bundle_folder}"
+        )
+    return problems
 
 
 def _names(folder: Path) -> list[str]:

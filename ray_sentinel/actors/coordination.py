@@ -89,7 +89,8 @@ class Coordination:
         self._clock = SteadyClock()
         self._brain, self._pending = self._recover(deployment)
         self._hold_ticks_until = self._clock.now() + (RECOVERY_GRACE if self._restarts else 0.0)
-        self._timed = TimedCapture(self._config.capture.wait_seconds)
+        capture = self._config.capture
+        self._timed = TimedCapture(capture.wait_seconds if capture.enabled else 0.0)
         self._phase_file = PhaseFile(self._storage.root)
         self._recall_phases()
         self._cycle_seconds: float | None = None
@@ -217,7 +218,7 @@ class Coordination:
         now = self._clock.now()
         _, _, jobs = self._brain.status()
         for job in self._timed.due(jobs, self._brain.incidents(), now):
-            self._brain.feed(DumpAsked(time=now, job=job, why=WHY))
+            self._brain.feed(DumpAsked(time=now, job=job, why=WHY, thorough=True))
 
     def _keep_prometheus(self) -> None:
         self._prometheus.step(self._roster.targets(), ray.nodes())

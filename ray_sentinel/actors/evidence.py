@@ -107,7 +107,13 @@ class Evidence:
         """Run all tools; suspects and waiters may be paused, as many at a time as is allowed."""
         with self._capturing:
             begun = time.monotonic()
-            found = session.capture(request.suspects, request.waiters, request.others, self._plan)
+            found = session.capture(
+                request.suspects,
+                request.waiters,
+                request.others,
+                self._plan,
+                thorough=request.thorough,
+            )
             self.capture_seconds = time.monotonic() - begun
         for run in found.traced:
             if not run.skipped:

@@ -12,7 +12,12 @@ import msgspec
 
 from ray_sentinel.actors.asking import Agents, by_node
 from ray_sentinel.actors.bundle_writer import BundleWriter
-from ray_sentinel.actors.bundles import Bundles, bundle_root
+from ray_sentinel.actors.bundles import (
+    Bundles,
+    backtraces_root,
+    bundle_root,
+    link_backtraces,
+)
 from ray_sentinel.actors.cluster_dumps import ClusterDumps
 from ray_sentinel.actors.diagnosing import SeriesDiagnoser
 from ray_sentinel.actors.fleet import Fleet
@@ -26,6 +31,7 @@ from ray_sentinel.actors.messages import (
 from ray_sentinel.actors.probe import raylet_answers
 from ray_sentinel.actors.ras import RasWitness
 from ray_sentinel.actors.storage import Storage
+from ray_sentinel.actors.timed import is_timed
 from ray_sentinel.clock import Clock, SteadyClock
 from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import (
@@ -38,6 +44,7 @@ from ray_sentinel.engine.actions import (
     Publish,
     TakeStacks,
 )
+from ray_sentinel.engine.asking import capture_seconds, may_be_thorough
 from ray_sentinel.engine.events import (
     AnyEvent,
     CaptureDone,
@@ -88,6 +95,8 @@ class Executor:
         self._dumps = ClusterDumps(self._agents)
         incidents = tuple(incidents)
         self.bundles = Bundles(bundle_root(storage, config), incidents, storage.deployment)
+        timed = config.capture.enabled and config.capture.wait_seconds > 0
+        self._backtraces = backtraces_root(storage, config) if timed else None
         self._writer = BundleWriter(self.bundles, self._written_late)
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="ray-sentinel-act")
         # Captures take long and must not hold up the rounds of stacks; reports keep their order.
@@ -185,24 +194,32 @@ class Executor:
         )
 
     def _capture(self, action: Capture) -> CaptureDone:
-        action = limited(action, self._config.capture.max_intrusive)
+        settings = self._config.capture
+        everyone = (*action.suspects, *action.waiters, *action.others)
+        seconds = capture_seconds(everyone, settings, thorough=action.thorough) + GATHER_SECONDS
+        action = limited(action, settings.max_intrusive)
+        if not may_be_thorough(settings):
+            action = msgspec.structs.replace(action, thorough=False)
         requests = {
             node: CaptureRequest(
                 incident=action.incident.id,
                 suspects=_on(node, action.suspects),
                 waiters=_on(node, action.waiters),
                 others=_on(node, action.others),
+                thorough=action.thorough,
             )
-            for node in by_node((*action.suspects, *action.waiters, *action.others))
+            for node in by_node(everyone)
         }
-        seconds = self._config.capture.deadline + GATHER_SECONDS
         answers, problems = self._agents.ask("capture", requests, seconds)
         captured = [unpack(data, Captured) for data in answers.values()]
-        files = fold({name: data for answer in captured for name, data in answer.files.items()})
+        files = {name: data for answer in captured for name, data in answer.files.items()}
+        if not is_timed(action.incident):
+            files = fold(files)  # else each process' file is read by itself
         dumps, dump_problems = self._recorder_files(action)
         files |= dumps
         folder, lost = self._writer.store(action.incident, files, look=True)
         if folder is not None:
+            lost = [*lost, *self._linked(action.incident, folder)]
             self.diagnose(action.incident)
         return CaptureDone(
             time=self._clock.now(),
@@ -216,6 +233,10 @@ class Executor:
             ),
             facts=tuple(fact for answer in captured for fact in answer.facts),
         )
+
+    def _linked(self, incident: Incident, folder: Path) -> list[str]:
+        root = self._backtraces if is_timed(incident) else None
+        return link_backtraces(folder, root) if root is not None else []
 
     def _recorder_files(self, action: Capture) -> tuple[dict[str, bytes], list[str]]:
         """What suspects and waiters wrote, and of all other ranks the reduced form: together the
@@ -251,7 +272,9 @@ class Executor:
     def _written_late(self, incident: Incident, folder: Path) -> None:
         """The disk answers again: the incident, open or over, gets its bundle."""
         log.info("incident %s: its bundle was written late, to %s", incident.id, folder)
-        self.feed(CaptureDone(time=self._clock.now(), incident=incident.id, bundle=str(folder)))
+        lost = tuple(self._linked(incident, folder))
+        now = self._clock.now()
+        self.feed(CaptureDone(time=now, incident=incident.id, bundle=str(folder), problems=lost))
         self.diagnose(incident)
 
     @property

@@ -106,6 +106,8 @@ class CaptureRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One of each class: may be paused, as suspects may."""
     others: tuple[Rank, ...] = ()
     """Only harmless tools."""
+    thorough: bool = False
+    """cuda-gdb, where it is configured, on all of them."""
 
 
 class DumpRequest(msgspec.Struct, frozen=True, kw_only=True):

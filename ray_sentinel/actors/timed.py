@@ -10,6 +10,11 @@ from ray_sentinel.model.status import JobStatus
 WHY = "capture.wait_seconds has passed"
 
 
+def is_timed(incident: Incident) -> bool:
+    """Whether it is the capture after a fixed time."""
+    return incident.kind == "asked" and WHY in incident.summary
+
+
 class TimedCapture:
     """Says which jobs are due. ``wait_seconds`` of 0 is off."""
 
@@ -32,7 +37,7 @@ class TimedCapture:
         capture again.
         """
         for incident in incidents:
-            if WHY in incident.summary:
+            if is_timed(incident):
                 self._done.add((incident.job, incident.attempt))
         found = []
         jobs = tuple(jobs)

@@ -27,6 +27,8 @@ from ray_sentinel.model.stacks import StackFact, StackTrace
 
 _PROGRAM_TEXT = ProgramText()
 
+PROCESS_SECONDS = 60.0
+"""For cuda-gdb on each process of a thorough capture, beyond ``Plan.deadline``."""
 SAMPLE_DEADLINE = 8.0
 """Seconds for a harmless look at one process: usually 20 ms."""
 
@@ -51,7 +53,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return cls(
             deadline=config.deadline,
             parallel=max(1, config.max_stacks_per_node),
-            intrusive_at_once=config.max_intrusive_per_node,
+            intrusive_at_once=config.max_intrusive_per_node if config.enabled else 0,
             native=config.native,
             gdb=config.gdb,
             cuda_gdb=config.cuda_gdb,
@@ -98,8 +100,13 @@ def capture(
     waiters: Sequence[Rank] = (),
     others: Sequence[Rank] = (),
     plan: Plan | None = None,
+    *,
+    thorough: bool = False,
 ) -> Outcome:
-    """Harmless tools on all, then the intrusive ones on suspects and waiters, suspects first."""
+    """Harmless tools on all, then the intrusive ones on suspects and waiters, suspects first.
+
+    ``thorough``: cuda-gdb, where the plan has it, on all, each for ``PROCESS_SECONDS``.
+    """
     plan = plan or Plan()
     everyone = _unique((*suspects, *waiters, *others))
     tracers = all_tracers()
@@ -110,11 +117,32 @@ def capture(
 
     found = _parallel(everyone, look, plan.parallel)
     chosen = [tracers[name] for name in plan.intrusive() if name in tracers]
+    thorough = thorough and plan.cuda_gdb
     if plan.intrusive_at_once:
-        deeper = _look_deeper(_unique((*suspects, *waiters)), chosen, plan)
+        sparing = [tracer for tracer in chosen if not (thorough and tracer.name == "cuda-gdb")]
+        deeper = _look_deeper(_unique((*suspects, *waiters)), sparing, plan)
         for process, results in deeper.items():
             found[process] += results
-    return _outcome(everyone, found, files=True)
+        if thorough:
+            for process, results in _look_everywhere(everyone, plan).items():
+                found[process] += results
+    return _outcome(everyone, found, files=True, skipped=thorough)
+
+
+def _look_everywhere(ranks: Sequence[Rank], plan: Plan) -> dict[ProcessId, list[Traced]]:
+    """cuda-gdb on each process, whatever the others took."""
+    tracer = all_tracers()["cuda-gdb"]
+    missing = tracer.available()
+
+    def look(rank: Rank) -> list[Traced]:
+        if missing:
+            return [guard.skipped(tracer, rank.process, missing, absent=True)]
+        if uses_cuda(rank.process.pid) is False:
+            why = "cuda-gdb: not run: the process has no NVIDIA device open"
+            return [guard.skipped(tracer, rank.process, why)]
+        return [guard.trace(tracer, rank.process, PROCESS_SECONDS)]
+
+    return _parallel(ranks, look, plan.intrusive_at_once)
 
 
 def _look_deeper(
@@ -159,8 +187,13 @@ def _unique(ranks: Iterable[Rank]) -> list[Rank]:
 
 
 def _outcome(
-    ranks: Sequence[Rank], found: dict[ProcessId, list[Traced]], *, files: bool
+    ranks: Sequence[Rank],
+    found: dict[ProcessId, list[Traced]],
+    *,
+    files: bool,
+    skipped: bool = False,
 ) -> Outcome:
+    """``skipped``: there is a file also of what was not run, which says why."""
     reader = Reader()
     facts: list[StackFact] = []
     traces: list[StackTrace] = []
@@ -176,7 +209,7 @@ def _outcome(
         traces += [run.trace for run in runs]
         problems |= dict.fromkeys(_problems(rank, runs))
         if files:
-            contents |= _files(rank, runs)
+            contents |= _files(rank, runs, skipped)
     every = tuple(run for runs in found.values() for run in runs)
     return Outcome(
         facts=tuple(facts),
@@ -205,7 +238,7 @@ def _problems(rank: Rank, runs: Iterable[Traced]) -> list[str]:
     return said
 
 
-def _files(rank: Rank, runs: Sequence[Traced]) -> dict[str, bytes]:
+def _files(rank: Rank, runs: Sequence[Traced], skipped: bool) -> dict[str, bytes]:
     """The runs' outputs by file name."""
     host = safe_name(rank.process.host) or "unknown"
     tracers = all_tracers()
@@ -213,7 +246,7 @@ def _files(rank: Rank, runs: Sequence[Traced]) -> dict[str, bytes]:
     for run in runs:
         if run.raw.strip():
             named[f"{tracers[run.tool].prefix}_{host}_{rank.process.pid}.txt"] = mask_bytes(run.raw)
-        elif run.problem and not run.skipped:
+        elif run.problem and (skipped or not run.skipped):
             name = f"{tracers[run.tool].prefix}_{host}_{rank.process.pid}.txt"
             named.setdefault(name, f"# {mask(run.problem)}\n".encode())
     return named

@@ -71,6 +71,8 @@ class Capture(Action, frozen=True, tag="capture"):
     suspects: tuple[Rank, ...] = ()
     waiters: tuple[Rank, ...] = ()
     others: tuple[Rank, ...] = ()
+    thorough: bool = False
+    """cuda-gdb, where it is configured, on all of them."""
 
 
 class Publish(Action, frozen=True, tag="publish"):

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+from collections.abc import Iterable
+
+from ray_sentinel.config import Capture as Settings
 from ray_sentinel.engine.actions import AnyAction, AskRas, AskRecorder, Capture, TakeStacks
 from ray_sentinel.engine.case import Case
 from ray_sentinel.engine.exits import has_own_words, is_abnormal, was_overrun
@@ -11,6 +16,8 @@ MOST_ROUNDS = 60
 """Of stacks in one case, one soon after the other."""
 LOOK_SELDOM = 60.0
 """Seconds between those that follow: what was slow so long may yet stand still."""
+PROCESS_SECONDS = 66.0
+"""For cuda-gdb on one process of a thorough capture: 60 s, and its time to detach."""
 TOOLS_SECONDS = 12.0
 """After which tools that were sent to the ranks are believed to be done, come what may."""
 
@@ -63,12 +70,28 @@ def _ras(case: Case) -> list[AnyAction]:
     return [AskRas(incident=case.incident.id, ranks=ranks)] if len(ranks) > 1 else []
 
 
-def capture(case: Case, now: float, deadline: float) -> Capture:
+def capture_seconds(ranks: Iterable[Rank], settings: Settings, *, thorough: bool) -> float:
+    """What the tools of the slowest node may take."""
+    if not thorough or not may_be_thorough(settings):
+        return settings.deadline
+    most = max(Counter(rank.node for rank in ranks).values(), default=0)
+    return settings.deadline + PROCESS_SECONDS * math.ceil(most / settings.max_intrusive_per_node)
+
+
+def may_be_thorough(settings: Settings) -> bool:
+    """Whether cuda-gdb may be run on every rank at all."""
+    at_once = min(settings.max_intrusive_per_node, settings.max_intrusive)
+    return settings.enabled and settings.cuda_gdb and at_once > 0
+
+
+def capture(case: Case, now: float, settings: Settings, *, thorough: bool = False) -> Capture:
     """All tools; every live rank is in exactly one of the three lists."""
     case.captures += 1
     case.captured_at = now
     case.capturing = True
-    case.job.disturbed_until = now + deadline + TOOLS_SECONDS
+    everyone = [view.rank for view in case.job.live]
+    seconds = capture_seconds(everyone, settings, thorough=thorough)
+    case.job.disturbed_until = now + seconds + TOOLS_SECONDS
     suspects = set(case.incident.suspects)
     live = case.job.live
     chosen = [view.rank for view in live if view.rank.id in suspects]
@@ -83,4 +106,5 @@ def capture(case: Case, now: float, deadline: float) -> Capture:
         suspects=tuple(chosen),
         waiters=tuple(waiters.values()),
         others=tuple(view.rank for view in live if view.rank.process not in picked),
+        thorough=thorough,
     )

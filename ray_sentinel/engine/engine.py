@@ -268,7 +268,11 @@ class Engine:
     def _dump(self, event: DumpAsked, now: float) -> list[AnyAction]:
         actions: list[AnyAction] = []
         for job in self.view.jobs.values():
-            busy = any(not case.about_ourselves for case in self.book.of(job))
+            # A thorough capture tells more than that of a hang, and comes once.
+            busy = any(
+                not case.about_ourselves and (not event.thorough or case.incident.rule == ASKED)
+                for case in self.book.of(job)
+            )
             if not job.live or (event.job and event.job != job.job) or busy:
                 continue
             finding = Finding(
@@ -281,5 +285,5 @@ class Engine:
             )
             case = self._open(finding, job, now)
             self.book.keep(case, advance(case.incident, "confirmed", now, event.why))
-            actions += self._cases.capture(case, now)
+            actions += self._cases.capture(case, now, thorough=event.thorough)
         return actions

@@ -122,6 +122,8 @@ class DumpAsked(EngineEvent, frozen=True, tag="dump_asked"):
 
     job: str = ""
     why: str = "asked by hand"
+    thorough: bool = False
+    """As in ``actions.Capture``."""
 
 
 class IncidentTold(EngineEvent, frozen=True, tag="incident"):

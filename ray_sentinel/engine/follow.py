@@ -100,11 +100,11 @@ class Follower:
         self._book.confirm(case, case.with_verdict(confirmed, verdict))
         return [Publish(incident=case.incident), *self.capture(case, now)]
 
-    def capture(self, case: Case, now: float) -> list[AnyAction]:
+    def capture(self, case: Case, now: float, *, thorough: bool = False) -> list[AnyAction]:
         """Ask for everything that tells of the case; nothing where it is about ourselves."""
         if case.about_ourselves:
             return []
-        return [asking.capture(case, now, self._config.capture.deadline)]
+        return [asking.capture(case, now, self._config.capture, thorough=thorough)]
 
     def _drop(self, case: Case, why: str, now: float) -> list[AnyAction]:
         self._book.drop(case, why, now)

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from ray_sentinel.actors import bundle
+from ray_sentinel.actors.bundles import link_backtraces
 from ray_sentinel.model.incident import Incident
 from tests.support.incidents import an_incident
 
@@ -97,3 +98,20 @@ def test_the_highest_number_of_all_folders(tmp_path: Path) -> None:
     ):
         (tmp_path / name).mkdir()
     assert bundle.highest_number(tmp_path) == 11
+
+
+def test_backtraces_are_found_in_one_folder_and_nothing_of_others_is_lost(tmp_path: Path) -> None:
+    bundle_folder, root = tmp_path / "incidents/one", tmp_path / "backtraces"
+    bundle_folder.mkdir(parents=True)
+    for name in ("pyspy_h_1.txt", "cudagdb_h_1.txt", "gdb_h_1.txt", "incident.json"):
+        (bundle_folder / name).write_text(name)
+    assert link_backtraces(bundle_folder, root) == []
+    assert sorted(path.name for path in root.iterdir()) == ["cudagdb_h_1.txt", "pyspy_h_1.txt"]
+    assert (root / "pyspy_h_1.txt").read_text() == "pyspy_h_1.txt"
+    # Those of a bundle that was removed go; a file of somebody else's stays, and is told.
+    (bundle_folder / "cudagdb_h_1.txt").unlink()
+    (root / "pyspy_h_1.txt").unlink()
+    (root / "pyspy_h_1.txt").write_text("mine")
+    assert "pyspy_h_1.txt" in link_backtraces(bundle_folder, root)[0]
+    assert [path.name for path in root.iterdir()] == ["pyspy_h_1.txt"]
+    assert (root / "pyspy_h_1.txt").read_text() == "mine"

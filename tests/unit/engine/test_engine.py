@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from ray_sentinel.actors import eventlog
 from ray_sentinel.actors.eventlog import EventLog
+from ray_sentinel.config import Capture as Settings
 from ray_sentinel.config import load
+from ray_sentinel.engine import asking
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import DumpAsked
 from ray_sentinel.errors import ConfigError
@@ -23,6 +26,31 @@ def test_a_dump_by_hand_is_captured_and_over() -> None:
     (incident,) = sim.incidents()
     assert (incident.kind, incident.state, incident.severity) == ("asked", "resolved", "info")
     assert sim.engine.status(sim.now)[0] == "healthy"
+
+
+def test_a_capture_after_a_fixed_time_comes_also_while_the_job_hangs() -> None:
+    sim = Sim()
+    sim.run(30)
+    sim.stick(2)
+    sim.run(20)
+    assert sim.incidents()
+    sim.feed(DumpAsked(time=sim.now))
+    assert "asked" not in [incident.kind for incident in sim.incidents()]
+    sim.feed(DumpAsked(time=sim.now, why="the time has come", thorough=True))
+    assert "asked" in [incident.kind for incident in sim.incidents()]
+
+
+def test_a_thorough_capture_may_take_a_minute_for_each_process_of_a_node() -> None:
+    sim = Sim()
+    sim.run(5)
+    (job,) = sim.engine.view.jobs.values()
+    ranks = [msgspec.structs.replace(view.rank, node="n") for view in job.live]
+    one, two = Settings(), Settings(max_intrusive_per_node=2)
+    assert asking.capture_seconds(ranks, one, thorough=False) == 60.0
+    assert asking.capture_seconds(ranks, one, thorough=True) == 60.0 + 66.0 * len(ranks)
+    assert asking.capture_seconds(ranks, two, thorough=True) == 60.0 + 66.0 * len(ranks) / 2
+    for off in (Settings(enabled=False), Settings(cuda_gdb=False), Settings(max_intrusive=0)):
+        assert asking.capture_seconds(ranks, off, thorough=True) == 60.0
 
 
 def test_the_log_replays_to_the_same_incidents(tmp_path: Path) -> None:
