@@ -58,4 +58,5 @@ def test_a_bundle_says_what_did_not_fit(small: Path) -> None:
     assert "b.txt" in problem
     assert "No space left" in problem
     assert (folder / "a.txt").read_bytes() == b"x" * 1000
-    assert sorted(path.name for path in folder.iterdir()) == ["a.txt", "incident.json"]
+    names = sorted(path.name for path in folder.iterdir())
+    assert names == [".deployment", "a.txt", "incident.json"]
