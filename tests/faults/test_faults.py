@@ -54,6 +54,6 @@ def name(plan: Plan) -> str:
 def test_the_verdict_is_right(plan: Plan, played: Played) -> None:
     told = line(played(plan))
     assert told.broken == ""
-    assert told.innocents == []
+    assert told.innocents == [], told
     assert told.false_alarms == 0
     assert told.wrong == "", told

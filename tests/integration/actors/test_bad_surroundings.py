@@ -232,6 +232,7 @@ def small(tmp_path: Path) -> Iterator[Path]:
         yield folder
 
 
+@pytest.mark.timeout(300)
 def test_a_log_folder_that_fills_up(ray_cluster: RayCluster, small: Path, tmp_path: Path) -> None:
     ray_cluster.up(small / "log")
     try:
@@ -254,7 +255,7 @@ def test_a_log_folder_that_fills_up(ray_cluster: RayCluster, small: Path, tmp_pa
                 eventually(
                     lambda: not any("cannot be written" in n for n in watched.status().notes),
                     "it is written again",
-                    60.0,
+                    120.0,
                 )
     finally:
         ray_cluster.down()

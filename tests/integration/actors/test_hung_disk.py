@@ -44,7 +44,7 @@ def test_agents_report_and_verdicts_come_while_the_log_folder_hangs(
                         again = watched.agents()[address]
                         return again.pid != agent.pid and again.age_seconds < 3.0
 
-                    eventually(starts, "an agent starts and reports without the folder", 40.0)
+                    eventually(starts, "an agent starts and reports without the folder", 90.0)
                     status = watched.status()
                     notes = "\n".join(status.notes)
                     assert f"{disk.path / 'log/incidents'} does not answer" in notes
