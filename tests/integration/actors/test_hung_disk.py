@@ -17,6 +17,7 @@ from tests.support.watched_job import WatchedJob, culprits
 pytestmark = pytest.mark.integration
 
 
+@pytest.mark.timeout(300)
 def test_agents_report_and_verdicts_come_while_the_log_folder_hangs(
     ray_cluster: RayCluster, tmp_path: Path
 ) -> None:
