@@ -21,6 +21,7 @@ from ray_sentinel.evidence.flight_recorder import explain
 from ray_sentinel.evidence.flight_recorder.reduced import history, reduce
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.progress.own_process import start_ticks
+from tests.support.waiting import eventually
 
 WORLD = 16
 RAW = dict(large_job(WORLD, 300))
@@ -36,6 +37,11 @@ class RanksOnDisk:
             subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=environ)
             for _ in range(WORLD)
         ]
+        for child in self.children:
+            eventually(
+                lambda pid=child.pid: Path(f"/proc/{pid}/environ").read_bytes(),  # type: ignore[misc]
+                "the process has its environment",
+            )
         self.ranks = tuple(
             Rank(
                 id=RankId(job="j", attempt=0, rank=number),
