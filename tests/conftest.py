@@ -9,7 +9,6 @@ from hypothesis import settings
 
 from tests.support.streams import Streams
 
-
 # How long an example takes is the machine's matter: one that is busy must not fail it.
 settings.register_profile("any-machine", deadline=None)
 settings.load_profile("any-machine")
