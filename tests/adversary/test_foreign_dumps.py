@@ -26,6 +26,7 @@ from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.progress.own_process import start_ticks
 from ray_sentinel.trusted_path import TRUSTED_UIDS_VARIABLE
 from tests.support.other_user import NOBODY, as_nobody, nobody_runs
+from tests.support.parts import lacking
 
 DUMP = b"a dump"
 
@@ -220,7 +221,7 @@ def test_a_dump_in_a_mount_of_the_ranks_own_is_found(shared: Path) -> None:
     try:
         assert rank_process.stdout is not None
         if rank_process.stdout.readline() != b"ready\n":
-            pytest.skip("nothing can be mounted here")
+            lacking("nothing can be mounted here: run the tests as root")
         process = ProcessId(host="h", pid=rank_process.pid, start=start_ticks(rank_process.pid))
         assert read_dump(Recorders().find(rank_of(process, 0), 0.1)) == b"inside"
         with pytest.raises(NoDumpError, match="symbolic link"):

@@ -19,6 +19,7 @@ from ray_sentinel.clock import FakeClock
 from ray_sentinel.engine.events import Tick
 from ray_sentinel.store.history_file import HistoryFile, lock_of
 from tests.support.incidents import an_incident
+from tests.support.parts import lacking
 
 OURS, OTHER = "20260102T030405Z-aaaaaa", "20260102T030405Z-bbbbbb"
 LONG_AGO = 1_700_000_000.0
@@ -207,7 +208,7 @@ def test_of_a_deployment_that_nothing_is_known_of_nothing_goes(
 
 def test_files_of_another_user_are_not_ours(folders: Path, clock: FakeClock) -> None:
     if os.geteuid() != 0:
-        pytest.skip("only root can give files away")
+        lacking("only root can give files away: run the tests as root")
     theirs = bundle_of(folders, OURS)
     os.chown(theirs, 65534, 65534)
     assert pruner(folders, clock).prune(()) == []
@@ -315,7 +316,7 @@ def test_a_lease_that_is_none_proves_nothing(tmp_path: Path, clock: FakeClock, t
 
 def test_a_lease_of_another_user_proves_nothing(tmp_path: Path, clock: FakeClock) -> None:
     if os.geteuid() != 0:
-        pytest.skip("only root can give files away")
+        lacking("only root can give files away: run the tests as root")
     other = Lease(tmp_path, OTHER)
     other.renew()
     other.end()

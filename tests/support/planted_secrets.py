@@ -415,8 +415,8 @@ pin_memory=True, num_workers=4, key=value, sort_key=step, cache_key=model.layers
 query_key_value.weight: torch.Size([3072, 1024])
 store key: worker/0/rank, primary_key=run_id
 secret_name: hf-credentials
-HF_TOKEN_PATH=/root/.cache/huggingface/token
-AWS_SHARED_CREDENTIALS_FILE=/root/.aws/credentials
+HF_TOKEN_PATH=/home/user/.cache/huggingface/token
+AWS_SHARED_CREDENTIALS_FILE=/home/user/.aws/credentials
 use_auth_token=True trust_remote_code=False token=None
 author: Jane Doe, authors=["a", "b"], authority 10.0.0.1:80
 first pass: 10 s, forward_pass: 0.5s, pass=2, bypass: on

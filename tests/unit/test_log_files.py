@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from ray_sentinel.log_files import LINE_OVERHEAD, LineWriter, LogFiles
+from tests.support.waiting import eventually
 
 LONG = 30.0
 
@@ -52,10 +53,7 @@ def test_a_disk_that_refuses_is_said_until_it_takes_lines_again(tmp_path: Path) 
     blocked.write_text("")
     files = LogFiles(blocked, max_bytes=1000)
     files.write("x", "lost")
-    end = time.monotonic() + LONG
-    while not files.problem:
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    eventually(lambda: files.problem, "it is said", LONG)
     assert str(blocked) in files.problem
     assert "1 lines of log were lost" in files.problem
     blocked.unlink()

@@ -21,7 +21,7 @@ from ray_sentinel.trusted_path import (
     read_trusted,
     trusted_uids,
 )
-from tests.support.parts import needs_root
+from tests.support.parts import lacking, needs_root
 
 SOMEBODY = 4321
 
@@ -123,7 +123,7 @@ def test_an_access_list_behind_the_group_is_refused(file: Path) -> None:
     try:
         os.setxattr(file, "system.posix_acl_access", acl)
     except OSError:
-        pytest.skip("this file system keeps no access lists")
+        lacking("the temporary folder's file system keeps no access lists")
     with pytest.raises(UntrustedPathError, match="chmod g-w"):
         read(file)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import socket
 import threading
@@ -13,6 +14,7 @@ from ray_sentinel.doctor.checks.collective import Collective
 from ray_sentinel.doctor.checks.exposure import Exposure, Facts, Offer
 from ray_sentinel.doctor.collective import Reduced, reduce_here
 from ray_sentinel.doctor.plan import Plan
+from tests.support.parts import lacking
 
 
 def exposed(address: str, *public: str, what: str = "dashboard") -> list[Result]:
@@ -64,7 +66,8 @@ def test_nodes_whose_part_failed_are_named_and_backends_must_be_one() -> None:
 
 @pytest.mark.timeout(180)
 def test_a_real_sum_over_two_processes() -> None:
-    pytest.importorskip("torch")
+    if importlib.util.find_spec("torch") is None:
+        lacking("PyTorch is missing: pip install torch")
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     found: dict[int, Reduced] = {}
