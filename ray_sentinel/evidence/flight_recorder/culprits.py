@@ -140,22 +140,18 @@ class Reasoning:
         return all(other in inside for node in part for other in self.edges.get(node, ()))
 
     def _stopped(self, rank: int) -> None:
-        if rank in self.laggards:
-            operation = self.laggards[rank]
+        operation = self.laggards.get(rank)
+        # gloo has no device that can stop: who is on its way out of a call has made it, and is
+        # judged by what it calls next, like one that is out already.
+        entry = operation.entry if operation is not None else None
+        leaving = entry is not None and entry.library == "gloo"
+        if operation is not None:
             if other := self._called_otherwise(rank, operation):
                 reason = f"is in {self._say(operation)} where its peers completed {other}"
                 kind: RecorderKind = "collective-mismatch"
                 self.findings.blame(rank, kind, reason, _CERTAINTY[kind])
                 return
-            if operation.entry is not None and operation.entry.library == "gloo":
-                # No device can stop here, and the process answered: it was caught on its way out
-                # of the call.
-                self.findings.unexplained = True
-                self.findings.remarks.append(
-                    f"rank {rank} is still in {self._say(operation)}, which its peers have "
-                    "completed: the dumps were made between two calls, or its network is slow"
-                )
-                return
+        if operation is not None and not leaving:
             reason = (
                 f"has not completed {self._say(operation)}, which its peers have completed: its "
                 "device, or the watchdog that looks at it, stopped"
