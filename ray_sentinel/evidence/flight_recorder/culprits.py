@@ -145,12 +145,11 @@ class Reasoning:
         # judged by what it calls next, like one that is out already.
         entry = operation.entry if operation is not None else None
         leaving = entry is not None and entry.library == "gloo"
-        if operation is not None:
-            if other := self._called_otherwise(rank, operation):
-                reason = f"is in {self._say(operation)} where its peers completed {other}"
-                kind: RecorderKind = "collective-mismatch"
-                self.findings.blame(rank, kind, reason, _CERTAINTY[kind])
-                return
+        if operation is not None and (other := self._called_otherwise(rank, operation)):
+            reason = f"is in {self._say(operation)} where its peers completed {other}"
+            kind: RecorderKind = "collective-mismatch"
+            self.findings.blame(rank, kind, reason, _CERTAINTY[kind])
+            return
         if operation is not None and not leaving:
             reason = (
                 f"has not completed {self._say(operation)}, which its peers have completed: its "
