@@ -63,6 +63,7 @@ class WebAccess:
         self._key = os.urandom(32)
         self._known: OrderedDict[bytes, None] = OrderedDict()
         self._waiting = 0
+        self._owed = 0.0
         self._closing = threading.Event()
         self._rest = sleep or self._closing.wait
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="ray-sentinel-password")
@@ -141,14 +142,14 @@ class WebAccess:
     def _check(self, password: bytes, hashed: str) -> bool:
         import bcrypt
 
+        if self._owed:  # before the next check, however many are queued
+            self._rest(self._owed)
         begun = time.monotonic()
         try:
             right = bcrypt.checkpw(password[:MOST_PASSWORD], hashed.encode())
         except ValueError:  # a NUL in the password
             right = False
-        if not right:
-            # On this thread: the next one waits.
-            self._pool.submit(self._rest, REST_FACTOR * (time.monotonic() - begun))
+        self._owed = 0.0 if right else REST_FACTOR * (time.monotonic() - begun)
         return right
 
     def _digest(self, user: str, password: bytes, hashed: str) -> bytes:
