@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections import deque
 from typing import Protocol
 
 import msgspec
@@ -74,6 +76,8 @@ class KeptMoment:
         return now - (steady - self._steady)
 
 
+_MOST_EPOCHS = 64
+"""Of a wall clock that is set over and over, the last ones are remembered."""
 SHIFT_STEP = 0.5
 """Seconds by which the wall clock must move against a steady one to be followed: what is shown to
 people stays the same, to the last bit, while it is only slewed."""
@@ -111,6 +115,62 @@ class SteadyClock:
     def shown(self, at: float) -> float:
         """A moment of ``now`` as the wall clock tells it today."""
         return at + self.shift
+
+
+class _Epoch(msgspec.Struct):
+    """A time in which the wall clock was so far from the monotonic one."""
+
+    offset: float
+    since: float
+    until: float = float("inf")
+
+
+class WallHistory:
+    """Places what the wall clock said, such as a file's time, on the monotonic clock, also where
+    the wall clock was set between then and now.
+
+    It knows of what was set since it was made, if it is made to ``look`` often; before that the
+    clock is taken to have run as it did then. Any thread may call.
+    """
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or BootClock()
+        self._lock = threading.Lock()
+        self._looked = self.now()
+        first = _Epoch(self._clock.now() - self._looked, since=float("-inf"))
+        self._epochs = deque([first], maxlen=_MOST_EPOCHS)
+
+    def now(self) -> float:
+        """The monotonic seconds that ``earliest`` is in."""
+        return self._clock.monotonic()
+
+    def look(self) -> None:
+        """See whether the wall clock was set."""
+        with self._lock:
+            now = self.now()
+            offset = self._clock.now() - now
+            last = self._epochs[-1]
+            if abs(offset - last.offset) > SHIFT_STEP:
+                # Some time between the two looks: both offsets held for all of it.
+                last.until = now
+                self._epochs.append(_Epoch(offset, since=self._looked))
+            self._looked = now
+
+    def earliest(self, wall: float, ahead: float = 0.0) -> float | None:
+        """The first moment at which the wall clock can have said ``wall``; None where it never did.
+
+        A clock that was set back has said the same twice. ``ahead`` are seconds by which who wrote
+        it may be ahead of us.
+        """
+        self.look()
+        with self._lock:
+            until = self._looked + ahead
+            moments = [
+                at
+                for epoch in self._epochs
+                if epoch.since <= (at := wall - epoch.offset) <= min(epoch.until, until)
+            ]
+        return min(moments, default=None)
 
 
 class FakeClock:

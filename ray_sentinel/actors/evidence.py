@@ -15,7 +15,9 @@ import msgspec
 from ray_sentinel.actors.messages import Captured, CaptureRequest, Sampled
 from ray_sentinel.actors.node_dumps import NodeDumps, RecordOf
 from ray_sentinel.capture import session
+from ray_sentinel.capture.recorder_dumps import Recorders
 from ray_sentinel.capture.tracer import all_tracers
+from ray_sentinel.clock import WallHistory
 from ray_sentinel.config import Config, safe_name
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.evidence.stacks import classify, parse
@@ -48,13 +50,17 @@ def missing_tracer() -> str:
 class Evidence:
     """Takes samples and dumps of ranks, several at a time. Methods block; any thread may call."""
 
-    def __init__(self, host: str, config: Config, record_of: RecordOf) -> None:
+    def __init__(
+        self, host: str, config: Config, record_of: RecordOf, wall: WallHistory | None = None
+    ) -> None:
+        """``wall`` is made to look at the wall clock by somebody else, all the time."""
         self._host = host
         self._plan = session.Plan.from_config(config.capture)
         self._record_of = record_of
         self._capturing = threading.Lock()
         self._pool = ThreadPoolExecutor(self._plan.parallel, thread_name_prefix="ray-sentinel-ask")
-        self.dumps = NodeDumps(host, record_of, self._plan.parallel)
+        recorders = Recorders(wall=wall)
+        self.dumps = NodeDumps(host, record_of, self._plan.parallel, recorders)
         self.runs: Counter[tuple[str, str]] = Counter()
         """How often each tool ran, by (tool, outcome)."""
         self.capture_seconds: float | None = None

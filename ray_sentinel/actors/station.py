@@ -32,7 +32,7 @@ from ray_sentinel.actors.raylets import raylets
 from ray_sentinel.actors.run_folder import run_folder
 from ray_sentinel.actors.servers import ServerLook
 from ray_sentinel.actors.storage import Storage
-from ray_sentinel.clock import BootClock, SteadyClock
+from ray_sentinel.clock import BootClock, SteadyClock, WallHistory
 from ray_sentinel.collect.runner import Runner, Settings
 from ray_sentinel.config import Config, safe_name
 from ray_sentinel.model.identity import Node
@@ -128,7 +128,8 @@ class Station:
             on_exit=self._look_now,
             tracer=not missing,
         )
-        self.evidence = Evidence(node.host, config, self.watch.record)
+        self._wall = WallHistory()
+        self.evidence = Evidence(node.host, config, self.watch.record, self._wall)
         self._servers = ServerLook(ray_metrics)
         self.exporting = Exporting(config, node.host, node.address)
         self.exporting.add_route("/sd", "application/json", self._service_discovery)
@@ -200,6 +201,7 @@ class Station:
         )
 
     def _cycle(self) -> None:
+        self._wall.look()
         self._find_raylets()
         ranks, exits = self.watch.poll()
         self._note_problems()

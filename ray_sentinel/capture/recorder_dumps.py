@@ -18,6 +18,7 @@ from pathlib import Path
 import msgspec
 
 from ray_sentinel.bounded import Bounded
+from ray_sentinel.clock import WallHistory
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.evidence_file import ForeignFileError, open_evidence, open_fifo_of, uid_of
 from ray_sentinel.kernel_files import parse_environ
@@ -30,14 +31,21 @@ _POLL = 0.1
 FRESH = 30.0
 """Seconds for which what a watchdog has written is taken without another question: an older file
 may tell of an earlier trouble that the job got over."""
+_AHEAD = 30.0
+"""Seconds by which a shared file system's clock may be ahead: a file of a later time is nobody's
+that can be told, for the clock was set back since."""
 _MOST_KNOWN = 4096
 """Ranks whose places are remembered; the oldest go first."""
 LOOK_SECONDS = 1.0
 """For reading the environments of 16 ranks side by side."""
-_CLOCKS = 2.0
-"""Seconds by which a shared file system's clock may be behind."""
+_BEHIND = 2.0
+"""Seconds by which it may be behind."""
 _PREFIXES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
 _PIPE = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
+
+
+Stamp = tuple[int, int, int] | None
+"""Inode, time and size of a file; None where there is none."""
 
 
 class NoDumpError(SentinelError):
@@ -90,15 +98,17 @@ def read_environ(pid: int, proc: str = "/proc") -> dict[str, str]:
     return parse_environ(data)
 
 
-def on_disk(where: Places, since: float) -> FoundDump | None:
-    """Where a dump lies, if it is not older than ``since`` (Unix seconds) nor empty.
+def on_disk(
+    where: Places, is_wanted: Callable[[Path, os.stat_result], bool] = lambda path, info: True
+) -> FoundDump | None:
+    """Where a dump lies, if it is wanted and not empty.
 
     Raises NoDumpError where there is none but another user's.
     """
     refused: list[str] = []
     for path in where.files:
         found = _look(path, where, refused)
-        if found is not None and found.st_mtime >= since:
+        if found is not None and is_wanted(path, found):
             return FoundDump(path, where) if found.st_size else None
     if refused:
         raise NoDumpError("; ".join(refused))
@@ -211,10 +221,21 @@ class Recorders:
     Any thread may call.
     """
 
-    def __init__(self, sleep: Callable[[float], None] = time.sleep, *, proc: str = "/proc") -> None:
+    def __init__(
+        self,
+        sleep: Callable[[float], None] = time.sleep,
+        *,
+        proc: str = "/proc",
+        wall: WallHistory | None = None,
+    ) -> None:
+        """``wall`` tells when files were written, though the wall clock was set since."""
         self._sleep = sleep
         self._proc = proc
+        self._wall = wall or WallHistory()
         self._known: dict[Key, tuple[Places, float]] = {}
+        """Where each writes, and when it was started (seconds since boot)."""
+        self._first: dict[Key, dict[Path, Stamp]] = {}
+        """What lay there when it was first looked for: what is there instead is newer for sure."""
         # An environment lies behind the process's memory lock, which a thread of it that hangs in
         # the kernel may hold: a read of it may never return.
         self._looks: Bounded[Key, tuple[Places, float]] = Bounded(LOOK_SECONDS, most=16)
@@ -231,7 +252,8 @@ class Recorders:
             found, failures = self._looks.run(unknown)
             self._known |= found
             while len(self._known) > _MOST_KNOWN:
-                del self._known[next(iter(self._known))]
+                self._first.pop(oldest := next(iter(self._known)), None)
+                del self._known[oldest]
         return failures
 
     def find(self, rank: Rank, timeout: float) -> FoundDump:
@@ -244,17 +266,39 @@ class Recorders:
         if known is None:
             why = failures.get(_key(rank), "too many other ranks were looked at meanwhile")
             raise NoDumpError(f"it is not attached, and its environment cannot be read: {why}")
-        where, since = known
+        where, begun = known
+        looked_for = self._first.get(_key(rank))
+        if looked_for is None:
+            there = {path: _look(path, where) for path in where.files}
+            self._first[_key(rank)] = {path: _stamp(found) for path, found in there.items()}
+
+        def is_own(path: Path, found: os.stat_result) -> bool:
+            changed = looked_for is not None and looked_for[path] != _stamp(found)
+            return changed or self._is_since(begun - _BEHIND, found)
+
+        def is_fresh(path: Path, found: os.stat_result) -> bool:
+            return is_own(path, found) and self._is_since(self._wall.now() - FRESH, found)
+
         with contextlib.suppress(NoDumpError):  # it is said below where there is nothing else
-            if fresh := on_disk(where, max(since, time.time() - FRESH)):
+            if fresh := on_disk(where, is_fresh):
                 return fresh
         try:
             return by_pipe(where, timeout, sleep=self._sleep)
         except NoDumpError:
             # It has gone, or its watchdog is busy: what it left is all there is.
-            if left := on_disk(where, since):
+            if left := on_disk(where, is_own):
                 return left
             raise
+
+    def _is_since(self, since: float, found: os.stat_result) -> bool:
+        """Whether a file's time is none before ``since`` (seconds since boot), whichever of the
+        moments it means that a clock has told twice."""
+        at = self._wall.earliest(found.st_mtime, _AHEAD)
+        return at is not None and at >= since
+
+
+def _stamp(found: os.stat_result | None) -> Stamp:
+    return (found.st_ino, found.st_mtime_ns, found.st_size) if found is not None else None
 
 
 def _key(rank: Rank) -> Key:
@@ -262,18 +306,15 @@ def _key(rank: Rank) -> Key:
 
 
 def _places_of(rank: Rank, proc: str) -> tuple[Places, float]:
-    """The places, and when the process was started (Unix seconds): an older file is another run's.
-
-    Raises OSError.
-    """
+    """The places, and when the process was started, in seconds since boot, which no clock that is
+    set changes: an older file is another run's. Raises OSError."""
     environ = read_environ(rank.process.pid, proc)
+    pid = rank.process.pid
     try:
-        started = parse_stat(Path(f"{proc}/{rank.process.pid}/stat").read_bytes()).start * TICK
-        up = float(Path(f"{proc}/uptime").read_text().split()[0])
+        started = parse_stat(Path(f"{proc}/{pid}/stat").read_bytes()).start * TICK
     except ValueError as error:
         raise OSError(f"when it was started cannot be read: {error}") from error
-    pid = rank.process.pid
     where = msgspec.structs.replace(
         places(rank.id.rank, environ), owner=uid_of(pid, proc), process=_key(rank), proc=proc
     )
-    return where, time.time() - up + started - _CLOCKS
+    return where, started

@@ -45,13 +45,13 @@ def places(folder: Path) -> Places:
 
 
 def found(where: Places) -> bytes:
-    dump = on_disk(where, 0.0)
+    dump = on_disk(where)
     assert dump is not None
     return read_dump(dump)
 
 
 def test_what_the_ranks_user_wrote_is_read(shared: Path) -> None:
-    assert on_disk(places(shared), 0.0) is None
+    assert on_disk(places(shared)) is None
     (shared / "trace_0").write_bytes(DUMP)
     assert found(places(shared)) == DUMP
 
@@ -59,7 +59,7 @@ def test_what_the_ranks_user_wrote_is_read(shared: Path) -> None:
 def test_a_file_of_theirs_is_no_evidence(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     as_nobody((shared / "trace_0").write_bytes, DUMP)
     with pytest.raises(NoDumpError, match=f"trace_0: belongs to user {NOBODY}"):
-        on_disk(places(shared), 0.0)
+        on_disk(places(shared))
     monkeypatch.setenv(TRUSTED_UIDS_VARIABLE, str(NOBODY))
     assert found(places(shared)) == DUMP
 
@@ -68,7 +68,7 @@ def test_a_file_of_ours_is_no_evidence_of_another_users_rank(shared: Path) -> No
     (shared / "trace_0").write_bytes(DUMP)
     where = Places(files=(shared / "trace_0",), owner=NOBODY)
     with pytest.raises(NoDumpError, match="belongs to user 0"):
-        on_disk(where, 0.0)
+        on_disk(where)
     as_nobody((shared / "of_nobody").write_bytes, DUMP)
     assert found(Places(files=(shared / "of_nobody",), owner=NOBODY)) == DUMP
 
@@ -80,14 +80,14 @@ def test_a_link_in_its_place_is_not_followed(shared: Path, target: str, theirs: 
     link = shared / "trace_0"
     as_nobody(os.symlink, target, link) if theirs else os.symlink(target, link)
     with pytest.raises(NoDumpError, match="trace_0: is a symbolic link"):
-        on_disk(places(shared), 0.0)
+        on_disk(places(shared))
 
 
 def test_a_link_of_theirs_on_the_way_is_not_followed(shared: Path, tmp_path: Path) -> None:
     (tmp_path / "trace_0").write_bytes(DUMP)
     as_nobody(os.symlink, tmp_path, shared / "theirs")
     with pytest.raises(NoDumpError, match=f"theirs: is a symbolic link of user {NOBODY}"):
-        on_disk(places(shared / "theirs"), 0.0)
+        on_disk(places(shared / "theirs"))
     (shared / "ours").symlink_to(tmp_path)
     assert found(places(shared / "ours")) == DUMP
 
@@ -97,24 +97,24 @@ def test_a_second_name_of_a_file_of_ours_is_not_read(shared: Path, tmp_path: Pat
     secret.write_bytes(b"a token")
     os.link(secret, shared / "trace_0")
     with pytest.raises(NoDumpError, match="2 names"):
-        on_disk(places(shared), 0.0)
+        on_disk(places(shared))
 
 
 def test_a_pipe_or_a_device_in_its_place_holds_nobody_up(shared: Path) -> None:
     as_nobody(os.mkfifo, shared / "trace_0")
     begun = time.monotonic()
     with pytest.raises(NoDumpError, match="no regular file"):
-        on_disk(places(shared), 0.0)
+        on_disk(places(shared))
     assert time.monotonic() - begun < 5
     (shared / "trace_0").unlink()
     (shared / "trace_0").mkdir()
     with pytest.raises(NoDumpError, match="no regular file"):
-        on_disk(places(shared), 0.0)
+        on_disk(places(shared))
 
 
 def test_what_takes_the_place_of_a_dump_that_was_found_is_not_read(shared: Path) -> None:
     (shared / "trace_0").write_bytes(DUMP)
-    dump = on_disk(places(shared), 0.0)
+    dump = on_disk(places(shared))
     assert dump is not None
     (shared / "trace_0").unlink()
     as_nobody(os.symlink, "/etc/shadow", shared / "trace_0")

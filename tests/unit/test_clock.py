@@ -6,7 +6,14 @@ import time
 
 import pytest
 
-from ray_sentinel.clock import SHIFT_STEP, BootClock, FakeClock, KeptMoment, SteadyClock
+from ray_sentinel.clock import (
+    SHIFT_STEP,
+    BootClock,
+    FakeClock,
+    KeptMoment,
+    SteadyClock,
+    WallHistory,
+)
 
 STEPS = pytest.mark.parametrize("step", [-86_400.0, -3600.0, 3600.0, 86_400.0])
 
@@ -54,3 +61,36 @@ def test_the_boot_clock_passes() -> None:
     clock = BootClock()
     assert clock.monotonic() >= time.monotonic() - 1.0, "suspended time counts too"
     assert SteadyClock(clock).now() == pytest.approx(time.time(), abs=5.0)
+
+
+def test_what_a_clock_said_is_placed_by_what_it_was_set_to_then() -> None:
+    wall = FakeClock()
+    history = WallHistory(wall)
+    begun = wall.now()
+    for step in (3600.0, -7200.0):
+        wall.advance(10_000.0)
+        history.look()
+        wall.step(step)
+        history.look()
+    wall.advance(10_000.0)
+    assert history.now() == 30_000.0
+    assert history.earliest(begun + 100.0) == 100.0
+    assert history.earliest(begun - 100.0) == -100.0, "before it was made"
+    assert history.earliest(begun + 10_000.0 + 1800.0) is None, "it was passed over"
+    assert history.earliest(begun + 15_000.0) == 11_400.0
+    assert history.earliest(begun + 23_000.0) == 19_400.0, "said twice"
+    assert history.earliest(begun + 25_000.0) == 28_600.0
+    assert history.earliest(wall.now()) == history.now()
+    assert history.earliest(wall.now() + 5.0) is None
+    assert history.earliest(wall.now() + 5.0, ahead=10.0) == history.now() + 5.0
+
+
+def test_how_often_a_clock_is_set_does_not_matter() -> None:
+    wall = FakeClock()
+    history = WallHistory(wall)
+    for _ in range(1000):
+        wall.advance(1.0)
+        wall.step(60.0)
+        history.look()
+    assert history.earliest(wall.now()) == 1000.0
+    assert history.earliest(wall.now() - 61.0) == 999.0

@@ -121,3 +121,13 @@ def test_closing_does_not_wait_for_a_report_that_is_not_taken(
     )
     assert len(counted) == done
     assert len(coordinator.reports) <= 1
+
+
+def test_a_clock_that_is_set_is_seen_while_nobody_asks_for_dumps(
+    station: Station, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert station.evidence.dumps._recorders._wall is station._wall
+    looked: list[int] = []
+    monkeypatch.setattr(station._wall, "look", lambda: looked.append(1))
+    station.start()
+    eventually(lambda: len(looked) > 3, "it looks at the clock once a cycle")

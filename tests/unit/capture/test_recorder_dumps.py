@@ -22,6 +22,7 @@ from ray_sentinel.capture.recorder_dumps import (
     read_dump,
     read_environ,
 )
+from ray_sentinel.clock import FakeClock, WallHistory
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.progress.proc_stat import parse_stat
 
@@ -97,11 +98,13 @@ def test_a_pipe_without_a_reader_or_without_an_answer_is_said(tmp_path: Path) ->
 
 def test_an_older_run_s_file_is_not_taken(tmp_path: Path) -> None:
     where = Places(files=(tmp_path / "fr_0",))
-    assert on_disk(where, 0.0) is None
+    assert on_disk(where) is None
     (tmp_path / "fr_0").write_bytes(b"dump")
     os.utime(tmp_path / "fr_0", (100.0, 100.0))
-    assert on_disk(where, 50.0) == FoundDump(tmp_path / "fr_0", where)
-    assert on_disk(where, 150.0) is None
+    assert on_disk(where, lambda _, found: found.st_mtime > 50.0) == FoundDump(
+        tmp_path / "fr_0", where
+    )
+    assert on_disk(where, lambda _, found: found.st_mtime > 150.0) is None
 
 
 def test_an_answer_of_long_ago_is_no_answer(tmp_path: Path) -> None:
@@ -113,13 +116,79 @@ def test_an_answer_of_long_ago_is_no_answer(tmp_path: Path) -> None:
     watchdog = Watchdog(where)
     rank = rank_of(ProcessId(host="h", pid=1, start=1))
     recorders = Recorders(sleep=watchdog.sleep)
-    recorders._known[1, 1] = (where, long_ago - 1.0)
+    recorders._known[1, 1] = (where, float("-inf"))
     assert read_dump(recorders.find(rank, 30.0)) == b"half and half"
     os.utime(tmp_path / "fr_7", (long_ago, long_ago))
     os.close(watchdog.handle)
     assert read_dump(recorders.find(rank, 0.2)) == b"half and half", (
         "who does not answer has left a file"
     )
+
+
+class SetClock:
+    """A rank that was started 100 s after its agent, whose clock is set at 200 s; now it is 300 s
+    and more. Whoever writes takes the time from that clock."""
+
+    def __init__(self, folder: Path, step: float) -> None:
+        self.clock = FakeClock()
+        self.where = Places(files=(folder / "fr_7",), pipe=folder / "p_7.pipe")
+        self.watchdog = Watchdog(self.where)
+        self.recorders = Recorders(sleep=self.watchdog.sleep, wall=WallHistory(self.clock))
+        self.recorders._known[1, 1] = (self.where, 100.0)
+        self._step = step
+
+    def writes(self, at: float) -> None:
+        """The dump, at so many seconds after the agent's start."""
+        self.goes_on(at)
+        self.where.files[0].write_bytes(b"there")
+        os.utime(self.where.files[0], (self.clock.now(), self.clock.now()))
+
+    def goes_on(self, until: float) -> None:
+        for moment in (199.0, 200.0, until):
+            if moment == 200.0 <= until and self.clock.monotonic() < 200.0:
+                self.recorders._wall.look()
+                self.clock.advance(200.0 - self.clock.monotonic())
+                self.clock.step(self._step)
+                self.recorders._wall.look()
+            self.clock.advance(max(0.0, min(moment, until) - self.clock.monotonic()))
+
+    def found(self) -> bytes:
+        self.watchdog.time = 0.0
+        rank = rank_of(ProcessId(host="h", pid=1, start=1))
+        return read_dump(self.recorders.find(rank, 0.3))
+
+    def never_answers(self) -> None:
+        os.close(self.watchdog.handle)
+
+
+@pytest.mark.parametrize("step", [-86_400.0, -3600.0, 0.0, 3600.0, 86_400.0])
+def test_a_clock_that_is_set_makes_no_dump_newer_or_older(tmp_path: Path, step: float) -> None:
+    dump = SetClock(tmp_path, step)
+    dump.never_answers()
+    for at, own in ((50.0, False), (150.0, True), (250.0, True)):
+        dump.writes(at)
+        if own:
+            assert dump.found() == b"there"
+    dump.goes_on(100_000.0)
+    assert dump.found() == b"there", "all that there is"
+
+
+@pytest.mark.parametrize("step", [-86_400.0, -3600.0, 0.0, 3600.0, 86_400.0])
+@pytest.mark.parametrize("until", [300.0, 3650.0, 3900.0, 100_000.0])
+def test_another_run_s_dump_stays_another_run_s(tmp_path: Path, step: float, until: float) -> None:
+    dump = SetClock(tmp_path, step)
+    dump.never_answers()
+    dump.writes(50.0)
+    dump.goes_on(until)
+    with pytest.raises(NoDumpError):
+        dump.found()
+
+
+def test_a_dump_of_long_ago_is_not_fresh_because_the_clock_was_set_back(tmp_path: Path) -> None:
+    dump = SetClock(tmp_path, -3600.0)
+    dump.writes(150.0)
+    dump.goes_on(150.0 + 3600.0 + 5.0)
+    assert dump.found() == b"half and half", "it is asked again"
 
 
 def test_a_rank_s_environment_is_read_while_it_lives() -> None:
@@ -134,7 +203,6 @@ def test_a_rank_s_environment_is_read_while_it_lives() -> None:
 def fake_process(proc: Path, pid: int, dump: Path) -> None:
     """What is read of a process in a tree like /proc, but for its environment where it hangs."""
     (proc / str(pid)).mkdir()
-    (proc / "uptime").write_text(Path("/proc/uptime").read_text())
     (proc / str(pid) / "stat").write_bytes(Path("/proc/self/stat").read_bytes())
     (proc / str(pid) / "environ").write_bytes(f"TORCH_FR_DUMP_TEMP_FILE={dump}\0".encode())
     ids = f"Uid:{4 * f' {os.geteuid()}'}\nGid: 0 0 0 0\n"
