@@ -21,7 +21,7 @@ from ray_sentinel.capture import session
 from ray_sentinel.clearance import Clearance
 from ray_sentinel.config import Config, load, safe_name
 from ray_sentinel.errors import SentinelError, UnreachableError, UsageError
-from ray_sentinel.logs.apart import triage_apart
+from ray_sentinel.logs.apart import UnreadError, triage_apart
 from ray_sentinel.logs.checkpoints import scan_checkpoints
 from ray_sentinel.masking import mask, mask_record
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
@@ -223,8 +223,11 @@ def explain(folder: Path, state: State) -> Failure | None:
         return msgspec.structs.replace(plain, kind="not-started")
     try:
         answer = triage_apart(folder / "output.log", seconds=READ_SECONDS)
+    except UnreadError as error:
+        text = f"{plain.text}; what it printed was not understood: {error}"
+        return msgspec.structs.replace(plain, text=mask(text))
     except SentinelError:
-        return plain  # it printed nothing, or what nobody can read in time
+        return plain  # it printed nothing, or what is no text
     said = answer.exception
     exception = normalised(f"{said.kind}: {said.message}") if said else ""
     sure = answer.confidence >= SURE and answer.kind not in (

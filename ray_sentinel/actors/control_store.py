@@ -9,7 +9,8 @@ from __future__ import annotations
 import importlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from ray_sentinel import regex as re
@@ -64,7 +65,9 @@ class ControlStore:
 
         now = time.monotonic()
         answer = autoscaler_pb2.GetClusterResourceStateReply()
-        answer.ParseFromString(self._client.get_cluster_resource_state(timeout_s=ANSWER_SECONDS))
+        with _answering():
+            told = self._client.get_cluster_resource_state(timeout_s=ANSWER_SECONDS)
+        answer.ParseFromString(told)
         state = answer.cluster_resource_state
         status = autoscaler_pb2.NodeStatus.Name
         nodes = tuple(
@@ -106,8 +109,20 @@ class ControlStore:
 
         # The other reason there is, idleness, is refused while something runs on the node.
         reason = autoscaler_pb2.DrainNodeReason.Value("DRAIN_NODE_REASON_PREEMPTION")
-        accepted, refusal = self._client.drain_node(node_id, reason, why, 0)
+        with _answering():
+            accepted, refusal = self._client.drain_node(node_id, reason, why, 0)
         return "" if accepted else str(refusal) or "without a reason"
+
+
+@contextmanager
+def _answering() -> Iterator[None]:
+    """Ray's own errors, such as RpcError where nobody answers, become RuntimeErrors."""
+    from ray.exceptions import RayError
+
+    try:
+        yield
+    except RayError as error:
+        raise RuntimeError(str(error)) from error
 
 
 def ask(address: str) -> RayCluster:

@@ -51,23 +51,45 @@ class Storage:
             self._warn_if_open(self.root)
 
     def _first_writable(self, config: Config) -> Path | None:
-        problem = self._problem_of(self.wanted)
-        if not problem:
-            return self.wanted
-        self._tell_unwritable(self.wanted, problem)
         name = safe_name(config.job) or "default"
         root = Path(tempfile.gettempdir()) / f"ray_sentinel-{os.getuid()}" / name
+        problem = self._problem_of(self.wanted)
+        if not problem:
+            if not self._went_on_in(root):
+                return self.wanted
+            self.notes.append(
+                f"files go to {root}, as since {self.wanted} could not be written; now it can: "
+                "`ray-sentinel down` and `up` go back to it"
+            )
+            return root
+        self._tell_unwritable(self.wanted, problem)
         try:
             root = self._fallback() / name
             problem = self._problem_of(root)
         except OSError as error:
             problem = error.strerror or type(error).__name__
         if not problem:
-            self.notes.append(f"files go to {root} instead")
+            until = "`ray-sentinel down` and `up`" if self.deployment else "the agent is restarted"
+            self.notes.append(f"files go to {root} instead, until {until}")
             return root
         self._tell_unwritable(root, problem)
         self.notes.append("nothing can be written: incidents are kept in memory only")
         return None
+
+    def _went_on_in(self, root: Path) -> bool:
+        """Whether this deployment's event log is there alone: a coordinator that was killed goes on
+        where its past is, however usable the wanted folder is by now."""
+        if not self.deployment or root == self.wanted:
+            return False
+
+        def is_alone() -> bool:
+            there, here = (place / "events" / self.deployment for place in (root, self.wanted))
+            return there.is_dir() and not here.is_dir() and not claim_private_folder(root.parent)
+
+        try:
+            return within(self._patience, is_alone)
+        except OSError:
+            return False
 
     def _fallback(self) -> Path:
         """Ours alone: the usual folder, or a new one where somebody else has made that."""

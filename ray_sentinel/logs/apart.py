@@ -24,40 +24,64 @@ from ray_sentinel.model.triage import Triage
 MEMORY = 2 << 30
 """Bytes of address space that the reading process may have."""
 _MAX_ANSWER = 64 << 20
+_NOTHING_TO_READ = 3
+"""The program's exit status where that is so."""
 
 
-def triage_apart(root: Path, *, seconds: float) -> Triage:
-    """As ``triage.triage_path``, in a process that is killed after so many seconds.
+class UnreadError(InputError):
+    """What is there was not read to its end: too much of it, or of a shape that takes too long."""
 
-    Raises InputError where there is nothing to read, or where it did not end well: then the message
-    says how.
+
+def triage_apart(root: Path, *, seconds: float, memory: int = MEMORY) -> Triage:
+    """As ``triage.triage_path``, in a process that is killed after so many seconds, and that may
+    have so many bytes of ``memory``.
+
+    Raises InputError where there is nothing to read, UnreadError where it did not end well: the
+    message says how.
     """
-    command = process.python_module("ray_sentinel.logs.apart", os.fspath(root))
+    command = process.python_module("ray_sentinel.logs.apart", os.fspath(root), str(memory))
     try:
         done = process.run(command, deadline=seconds, max_output=_MAX_ANSWER)
     except OSError as error:
-        raise InputError(f"{root}: no process to read it could be started: {error}") from None
+        raise UnreadError(f"{root}: no process to read it could be started: {error}") from None
     if done.truncated or not done.ok:
-        last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
-        ended = f"it was not read to its end within {seconds:g} s"
-        raise InputError(f"{root}: {ended if done.timed_out else ''.join(last) or done.explain()}")
+        raise _failed(root, done, seconds, memory)
     try:
         return msgspec.msgpack.decode(done.stdout, type=Triage)
     except msgspec.DecodeError as error:
-        raise InputError(f"{root}: the answer cannot be read: {error}") from None
+        raise UnreadError(f"{root}: the answer cannot be read: {error}") from None
+
+
+def _failed(root: Path, done: process.Completed, seconds: float, memory: int) -> InputError:
+    if done.timed_out:
+        return UnreadError(f"{root}: it was not read to its end within {seconds:g} s")
+    if done.truncated:
+        return UnreadError(f"{root}: the answer is larger than {_MAX_ANSWER >> 20} MiB")
+    last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+    if done.returncode == _NOTHING_TO_READ:
+        return InputError("".join(last) or f"{root}: there is nothing to read")
+    if done.returncode == 1:
+        return UnreadError(f"{root}: {''.join(last)}")
+    # A library that gets no memory may end the process itself.
+    may = f"it may have {memory >> 20} MiB of memory"
+    return UnreadError(f"{root}: the process that reads it, {may}: {done.explain()}")
 
 
 def main() -> int:
-    """Read the path that is the one argument."""
+    """Read the path that is the first argument, within the bytes of memory that are the second."""
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
-    most = MEMORY if hard == resource.RLIM_INFINITY else min(MEMORY, hard)
+    wanted = int(sys.argv[2])
+    most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
     resource.setrlimit(resource.RLIMIT_AS, (most, hard))
     try:
-        answer = triage_path(Path(sys.argv[1]), load_catalogue())
-    except (SentinelError, MemoryError) as error:
-        sys.stderr.write(f"{error or 'more memory is needed than it may have'}\n")
+        answer = msgspec.msgpack.encode(triage_path(Path(sys.argv[1]), load_catalogue()))
+    except SentinelError as error:
+        sys.stderr.write(f"{error}\n")
+        return _NOTHING_TO_READ
+    except MemoryError:
+        sys.stderr.write(f"reading it takes more than {most >> 20} MiB of memory\n")
         return 1
-    sys.stdout.buffer.write(msgspec.msgpack.encode(answer))
+    sys.stdout.buffer.write(answer)
     return 0
 
 

@@ -4,9 +4,7 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import Status
 from tests.support.ray_cluster import RayCluster, Watched
 from tests.support.redis_server import redis_server
+from tests.support.served import goes_on, served_steps
 from tests.support.waiting import eventually
 from tests.support.watched_job import WatchedJob, culprits
 
@@ -52,21 +51,6 @@ class Held:
     def ask(self, method: str, kind: Any) -> Any:
         raw = deployment.ask(self._ray, self._handle, method, seconds=ANSWER)
         return msgspec.msgpack.decode(raw, type=kind)
-
-
-def served_steps(url: str) -> dict[str, float]:
-    """``train_step`` by rank, as :9400 says it now."""
-    with urllib.request.urlopen(url, timeout=5) as answer:
-        text = answer.read().decode()
-    found = re.findall(r'^train_step\{[^}]*rank="(\d+)"[^}]*\} (\S+)$', text, re.MULTILINE)
-    return {rank: float(value) for rank, value in found}
-
-
-def goes_on(url: str, rank: str, times: int = 3) -> None:
-    """The rank's step that is served, as once a second, grows so often."""
-    for _ in range(times):
-        before = served_steps(url)[rank]
-        eventually(lambda before=before: served_steps(url)[rank] > before, "it grows", 6.0)
 
 
 def test_the_watch_goes_on_while_the_control_store_is_away(

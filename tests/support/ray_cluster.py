@@ -44,14 +44,11 @@ class RayCluster:
                     **({"ray_client_server_port": client_port} if client_port else {}),
                 },
             )
+        self.address = str(self._cluster.address)
         self._nodes: dict[str, Any] = {}
         self.port = 20_000 + os.getpid() % 10_000
         for address in addresses:
             self.add(address)
-
-    @property
-    def address(self) -> str:
-        return str(self._cluster.address)
 
     def add(self, address: str) -> None:
         """One more node."""
@@ -68,8 +65,14 @@ class RayCluster:
         with self.connected() as ray:
             eventually(lambda: address not in _living(ray), f"Ray takes {address} for dead", 60.0)
 
+    @property
+    def control_store_pid(self) -> int:
+        """The process of Ray's control store (GCS)."""
+        (server,) = self._cluster.head_node.all_processes["gcs_server"]
+        return int(server.process.pid)
+
     def lose_control_store(self) -> None:
-        """Kill Ray's control store (GCS)."""
+        """Kill Ray's control store (GCS), by SIGKILL."""
         self._cluster.head_node.kill_gcs_server()
 
     def restore_control_store(self) -> None:

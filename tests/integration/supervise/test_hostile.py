@@ -10,80 +10,22 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.support.living import alive
 from tests.support.small_disk import small_disk
+from tests.support.supervised_run import RUN, SECONDS, Run, run_in, until
 
 pytestmark = pytest.mark.integration
-
-SECONDS = 60.0
-RUN = [sys.executable, "-m", "ray_sentinel.cli.main", "run", "--page", "", "--retry-delay", "0.1"]
-
-
-class Run:
-    """Supervised runs of one job, with their files in a folder of the test's own."""
-
-    def __init__(self, tmp_path: Path) -> None:
-        self.root = tmp_path / "log"
-        self.started: list[subprocess.Popen[bytes]] = []
-
-    def start(
-        self, *cmd: str | bytes, options: tuple[str | bytes, ...] = (), **more: Any
-    ) -> subprocess.Popen[bytes]:
-        environ = {**os.environb, **more.pop("env", {})}
-        environ.setdefault(b"RAY_SENTINEL_LOG_DIR", os.fsencode(self.root))
-        behind = more.pop("behind", ())
-        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **more}
-        argv = [*behind, *RUN, "--job", "job", *options, "--", *cmd]
-        self.started.append(subprocess.Popen(argv, env=environ, **streams))
-        return self.started[-1]
-
-    def end(self, one: subprocess.Popen[bytes]) -> tuple[int, str, str]:
-        """(Exit code, standard output, standard error)."""
-        out, err = one.communicate(timeout=SECONDS)
-        texts = [(data or b"").decode(errors="replace") for data in (out, err)]
-        return one.returncode, texts[0], texts[1]
-
-    def run(self, *cmd: str | bytes, **more: Any) -> tuple[int, str, str]:
-        return self.end(self.start(*cmd, **more))
-
-    def state(self, attempt: int = 0) -> dict[str, Any]:
-        try:
-            path = self.root / f"run/job/attempt-{attempt:04d}/state.json"
-            return dict(json.loads(path.read_text()))
-        except (OSError, ValueError):
-            return {}
-
-    def until_it_runs(self, attempt: int = 0) -> dict[str, Any]:
-        until(lambda: self.state(attempt).get("child"))
-        return self.state(attempt)
-
-
-def until(look: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + SECONDS
-    while not (found := look()):
-        assert time.monotonic() < deadline, "it did not come"
-        time.sleep(0.05)
-    return found
 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Iterator[Run]:
-    made = Run(tmp_path)
-    yield made
-    for one in made.started:
-        if one.poll() is None:
-            one.kill()
-            one.communicate(timeout=SECONDS)
-    for path in made.root.glob("run/*/attempt-*/state.json"):
-        state = json.loads(path.read_text() or "{}")
-        if state and state.get("ended_at") is None and alive(state["keeper"]):
-            os.kill(state["keeper"], signal.SIGKILL)
+    with run_in(tmp_path) as made:
+        yield made
 
 
 def test_names_that_are_no_text(run: Run, tmp_path: Path) -> None:

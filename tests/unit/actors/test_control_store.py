@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from ray.core.generated import autoscaler_pb2, common_pb2, gcs_pb2
+from ray.exceptions import RpcError
 
 from ray_sentinel.actors.control_store import ControlStore, cause_of, plain, unanswered
 from ray_sentinel.actors.ray_actors import MAX_SHARE
@@ -52,6 +53,24 @@ def dead(number: int, message: str = "") -> gcs_pb2.ActorTableData:
     if message:
         actor.death_cause.actor_died_error_context.error_message = message
     return actor
+
+
+class Away:
+    """A store that is away, as Ray's client tells it."""
+
+    def get_cluster_resource_state(self, timeout_s: float) -> bytes:
+        raise RpcError("Timed out while waiting for GCS to become available.")
+
+    def drain_node(self, *_: object) -> None:
+        raise RpcError("Timed out while waiting for GCS to become available.")
+
+
+def test_a_store_that_is_away_is_told_and_no_error_of_ray_s_gets_out() -> None:
+    store = ControlStore(Away(), Accessor())
+    with pytest.raises(RuntimeError, match="Timed out"):
+        store.cluster()
+    with pytest.raises(RuntimeError, match="Timed out"):
+        store.drain("n", "why")
 
 
 def test_what_is_there_what_is_used_and_what_is_waited_for() -> None:

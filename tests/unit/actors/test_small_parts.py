@@ -74,6 +74,33 @@ def test_storage_falls_back_and_says_so(tmp_path: Path, monkeypatch: pytest.Monk
     assert "RAY_SENTINEL_LOG_DIR" in storage.notes[0]
 
 
+def test_a_deployment_that_fell_back_stays_there_until_it_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its event log is there: a coordinator that Ray starts again would else forget all."""
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
+    wanted = tmp_path / "wanted"
+    wanted.write_text("")
+    config = Config(log_dir=str(wanted), job="j")
+    fell_back = Storage(config, {}, deployment="d")
+    assert fell_back.root == tmp_path / f"ray_sentinel-{os.getuid()}" / "j"
+    assert "until `ray-sentinel down` and `up`" in fell_back.notes[-1]
+    assert "until the agent is restarted" in Storage(config, {}).notes[-1]
+    events = fell_back.folder("events")
+    assert events is not None
+    (events / "d").mkdir()
+    wanted.unlink()
+
+    again = Storage(config, {}, deployment="d")
+    assert again.root == fell_back.root
+    assert again.folder("events") == events
+    assert "now it can: `ray-sentinel down` and `up`" in again.notes[0]
+    assert Storage(config, {}, deployment="next").root == wanted
+    assert Storage(config, {}).root == wanted, "an agent, which has no past"
+    (wanted / "events" / "d").mkdir(parents=True)
+    assert Storage(config, {}, deployment="d").root == wanted, "where it began"
+
+
 def test_storage_without_any_place_keeps_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

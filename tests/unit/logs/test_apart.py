@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import threading
 import time
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.errors import InputError
-from ray_sentinel.logs.apart import triage_apart
+from ray_sentinel.logs.apart import UnreadError, triage_apart
 from ray_sentinel.logs.catalogue import load_catalogue
 from ray_sentinel.logs.triage import triage_path
 
@@ -45,10 +46,22 @@ def test_nobody_else_waits_while_a_hostile_log_is_read(tmp_path: Path) -> None:
 def test_it_is_ended_at_its_deadline(tmp_path: Path) -> None:
     log = tmp_path / "output.log"
     log.write_text(FAILURE)
-    with pytest.raises(InputError, match="not read to its end"):
+    with pytest.raises(UnreadError, match="not read to its end"):
         triage_apart(log, seconds=0.01)
 
 
 def test_the_reason_why_there_is_no_answer(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="missing"):
         triage_apart(tmp_path / "missing.log", seconds=60)
+
+
+def test_one_that_takes_more_memory_than_it_may_have_is_said(tmp_path: Path) -> None:
+    log = tmp_path / "output.log"
+    window = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 64 << 20}]
+    log.write_bytes(lzma.compress(FAILURE.encode(), filters=window))
+    with pytest.raises(UnreadError, match="takes more than 48 MiB of memory"):
+        triage_apart(log, seconds=60, memory=48 << 20)
+    assert triage_apart(log, seconds=60).kind == "python-exception"
+    log.write_text(FAILURE)
+    with pytest.raises(UnreadError, match="1 MiB of memory"):
+        triage_apart(log, seconds=60, memory=1 << 20)
