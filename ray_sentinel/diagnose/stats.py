@@ -12,8 +12,11 @@ import itertools
 import warnings
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ray_sentinel.diagnose.series import Bools, Floats
+
+Ints = NDArray[np.intp]
 
 MAD_TO_SIGMA = 1.4826
 """The median absolute deviation of a normal distribution, times this, is its sigma."""
@@ -26,16 +29,39 @@ def finite(values: Floats) -> Floats:
 
 def median(values: Floats, axis: int | None = None) -> Floats:
     """Median of the finite values; NaN where there are none."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        return np.asarray(np.nanmedian(finite(values), axis=axis))
+    ordered, known = _ordered(values, axis)
+    last = np.maximum(known - 1, 0)
+    return (_pick(ordered, last // 2) + _pick(ordered, (last + 1) // 2)) / 2
 
 
 def quantile(values: Floats, q: float, axis: int | None = None) -> Floats:
-    """Quantile ``q`` (0..1) of the finite values; NaN where there are none."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        return np.asarray(np.nanquantile(finite(values), q, axis=axis))
+    """Quantile ``q`` (0..1) of the finite values, linear between two; NaN where there are none."""
+    ordered, known = _ordered(values, axis)
+    place = q * np.maximum(known - 1, 0)
+    left = np.floor(place).astype(np.intp)
+    low, high = _pick(ordered, left), _pick(ordered, np.ceil(place).astype(np.intp))
+    share = place - left
+    # From the nearer end, as numpy's: else rounding may leave the two values.
+    between = np.where(share < 0.5, low + (high - low) * share, high - (high - low) * (1 - share))
+    return np.asarray(between)
+
+
+def _ordered(values: Floats, axis: int | None) -> tuple[Floats, Ints]:
+    """The finite values along ``axis``, which comes first, in their order, then NaN; how many.
+
+    All columns at once: numpy's own quantiles of arrays with holes go through them one by one.
+    """
+    known = finite(values)
+    along = known.reshape(-1) if axis is None else np.moveaxis(known, axis, 0)
+    if not along.shape[0]:
+        along = np.full((1, *along.shape[1:]), np.nan)
+    ordered = np.sort(along, axis=0)
+    return ordered, np.count_nonzero(~np.isnan(ordered), axis=0)
+
+
+def _pick(ordered: Floats, places: Ints) -> Floats:
+    """The value of each column at its place."""
+    return np.asarray(np.take_along_axis(ordered, np.asarray(places)[None], axis=0)[0])
 
 
 def mean(values: Floats, axis: int | None = None) -> Floats:

@@ -171,7 +171,10 @@ class Machine:
 
     def _step(self, op: Op) -> bool:
         if not op.started:
-            if any(not other.done for other in op.behind) or self._device_stopped(op):
+            for other in op.behind:  # the innermost loop of all
+                if not other.done:
+                    return False
+            if self._device_stopped(op):
                 return False
             op.started = True
             return True

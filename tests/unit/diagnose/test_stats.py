@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.testing import assert_allclose, assert_equal
 
 from ray_sentinel.diagnose import stats
 
@@ -20,6 +21,22 @@ def test_nothing_known_is_nan_and_no_warning(recwarn: pytest.WarningsRecorder) -
     assert np.isnan(stats.middle(np.array([NAN, INF])))
     assert np.isnan(stats.sigma(np.empty(0)))
     assert not recwarn.list
+
+
+@pytest.mark.parametrize(
+    "shape", [(1,), (2,), (37,), (1, 5), (40, 3), (3, 700), (0,), (0, 4), (4, 0)]
+)
+@pytest.mark.parametrize("holes", [0.0, 0.3, 0.95, 1.0])
+@pytest.mark.filterwarnings("ignore:All-NaN|Mean of empty:RuntimeWarning")
+def test_medians_and_quantiles_are_numpys(shape: tuple[int, ...], holes: float) -> None:
+    rng = np.random.default_rng(3)
+    values = rng.lognormal(0, 3.0, shape)
+    values[rng.random(shape) < holes] = NAN
+    for axis in (None, *range(len(shape))):
+        assert_equal(stats.median(values, axis), np.nanmedian(values, axis))
+        for q in (0.0, 0.02, 0.25, 0.5, 0.9, 1.0):
+            expected = np.nanquantile(values, q, axis=axis)
+            assert_allclose(stats.quantile(values, q, axis), expected, rtol=1e-14)
 
 
 def test_sigma_ignores_a_minority_of_outliers() -> None:
