@@ -7,10 +7,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 PYTEST := $(BIN)/python -m pytest
-## Tests run in so many streams at a time (tests/support/streams.py).
-STREAMS ?= 2
+## Tests run in so many streams at a time; by itself one more than cores (tests/support/streams.py).
+STREAMS ?= auto
+## Tests start thousands of processes: each would compile the package anew.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test unit integration lint types contracts faults deps wheel clean help
+.PHONY: demo test rewritten unit integration lint types contracts faults deps wheel clean help
 
 help:
 	@sed -n 's/^# //p' Makefile
@@ -57,8 +59,15 @@ unit: $(VENV)/.dev
 integration: $(VENV)/.dev deps
 	@$(PYTEST) tests/integration $(ARGS)
 
-test: lint types contracts deps
+## All at a time: the types take one core a minute, the parts come over the network.
+test: $(VENV)/.dev
+	@$(MAKE) --no-print-directory -j -O lint types contracts deps rewritten
 	@$(PYTEST) -n $(STREAMS) $(ARGS)
+
+## pytest keeps what it makes of the tests' files; else each stream would, all at the same time.
+## What is wrong with one is said when it is run.
+rewritten: $(VENV)/.dev
+	@$(PYTEST) --collect-only -qq >/dev/null || true
 
 faults: $(VENV)/.dev deps
 	@FAULTS=all $(PYTEST) tests/faults $(ARGS)

@@ -7,7 +7,7 @@ import signal
 import pytest
 from hypothesis import settings
 
-from tests.support.streams import Streams
+from tests.support import streams
 
 # How long an example takes is the machine's matter: one that is busy must not fail it.
 settings.register_profile("any-machine", deadline=None)
@@ -20,4 +20,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.option.dist != "no" and config.option.tx:
-        config.pluginmanager.register(Streams(config))
+        config.pluginmanager.register(streams.Streams(config))
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """For ``pytest -n auto``."""
+    return streams.workers()

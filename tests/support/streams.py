@@ -1,24 +1,49 @@
 """How ``pytest -n`` shares the tests out: a file goes to one worker, and each worker is apart.
 
+Tests of clusters and trainings wait about as long as they compute, unit tests only compute. So
+there is one worker more than processors, and the last of them begins with the unit tests while the
+others begin with the longest files of the rest; they meet at short ones.
+
 Where workers cannot be apart, one of them runs all that starts ranks or clusters, one after the
 other, and the others what is left.
 """
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 from tests.support import apart
 
 ALONE = ("tests/adversary/", "tests/faults/", "tests/integration/")
 """Start ranks or agents, which other tests' agents and ranks would see."""
 NO_RANKS = tuple(f"tests/integration/{part}/" for part in ("collect", "exporters", "store"))
+LONG = (
+    "tests/faults/",
+    "tests/integration/test_verdicts.py",
+    "tests/adversary/test_control_store.py",
+    "tests/integration/actors/",
+    "tests/integration/supervise/",
+    "tests/integration/",
+    "tests/adversary/",
+    "tests/packaging/",
+)
+"""Where the long files are, the longest first."""
+MOST = 8
+"""Workers of ``-n auto``. Each may have a cluster of its own, of some 2 GB."""
+
+
+def workers() -> int:
+    """For ``-n auto``: one more than the processors that we may use, within bounds."""
+    return min(len(os.sched_getaffinity(0)) + 1, MOST)
 
 
 class Files(LoadScopeScheduling):
-    """File by file, in the order of their names: the long ones, faults and integration, first."""
+    """File by file: one worker from the end of the list, the others from its beginning."""
 
     def __init__(self, config: pytest.Config, log: Producer, together: bool) -> None:
         """With ``together`` all that would disturb one another is one unit of work."""
@@ -30,6 +55,19 @@ class Files(LoadScopeScheduling):
         file = nodeid.split("::", 1)[0]
         disturbing = file.startswith(ALONE) and not file.startswith(NO_RANKS)
         return "ranks" if disturbing and self.together else file
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        at_the_end = node.gateway.id == f"gw{self.numnodes - 1}" and self.numnodes > 1
+        ordered = sorted(self.workqueue, key=_place)
+        self.workqueue.move_to_end(ordered[-1 if at_the_end else 0], last=False)
+        super()._assign_work_unit(node)
+
+
+def _place(file: str) -> int:
+    """The lower, the earlier."""
+    if file == "ranks":
+        return -1
+    return next((place for place, start in enumerate(LONG) if file.startswith(start)), len(LONG))
 
 
 class Streams:
