@@ -22,7 +22,8 @@ from tests.support.waiting import eventually
 T = TypeVar("T")
 
 ADDRESSES = ("127.0.0.2", "127.0.0.3")
-START_SECONDS = 60.0
+UP_SECONDS = 90.0
+"""For the agents to report, however much else is started on the machine."""
 
 
 class RayCluster:
@@ -105,14 +106,15 @@ class RayCluster:
             [sys.executable, "-m", "ray_sentinel.cli.main", *arguments],
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=150,
             env=self.environ(**more),
             check=False,
         )
 
     def up(self, log_dir: Path, **more: str) -> None:
         """Watch the cluster, and fail where a node is not."""
-        ended = self.run("up", "--log-dir", str(log_dir), "--json", **more)
+        patiently = ("--timeout", str(UP_SECONDS))
+        ended = self.run("up", "--log-dir", str(log_dir), *patiently, "--json", **more)
         assert ended.returncode == 0, ended.stdout + ended.stderr
 
     def down(self) -> None:
