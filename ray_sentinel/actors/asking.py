@@ -6,7 +6,9 @@ time becomes a problem in the answer, never a missing answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 import ray
@@ -19,6 +21,8 @@ from ray_sentinel.model.identity import Rank
 
 Answers = tuple[dict[str, bytes], list[str]]
 """What was answered, by node id, and what went wrong."""
+Late = Callable[[bytes], None]
+"""Takes an answer that came when nobody waited for it any more."""
 
 
 class Agents:
@@ -27,8 +31,18 @@ class Agents:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
 
-    def ask(self, method: str, requests: Mapping[str, Any], seconds: float) -> Answers:
-        """Call ``method`` on the agents of some nodes; ``requests`` are what each is asked."""
+    def ask(
+        self,
+        method: str,
+        requests: Mapping[str, Any],
+        seconds: float,
+        late_answer: Late | None = None,
+    ) -> Answers:
+        """Call ``method`` on the agents of some nodes; ``requests`` are what each is asked.
+
+        What a node answers after ``seconds`` goes to ``late_answer``, on a thread of Ray's: it must
+        be quick.
+        """
         refs, problems = {}, []
         for node_id, request in requests.items():
             handle = self._fleet.handle(node_id)
@@ -48,11 +62,26 @@ class Agents:
         problems += [
             f"node {refs[ref][:8]}: no answer to {method} within {seconds:.0f} s" for ref in late
         ]
+        if late_answer is not None:
+            for ref in late:
+                ref.future().add_done_callback(partial(_hand_on, late_answer))
         return answers, problems
 
-    def ask_about(self, method: str, ranks: Iterable[Rank], seconds: float) -> Answers:
+    def ask_about(
+        self,
+        method: str,
+        ranks: Iterable[Rank],
+        seconds: float,
+        late_answer: Late | None = None,
+    ) -> Answers:
         """Ask each node's agent about its own of these ranks."""
-        return self.ask(method, by_node(ranks), seconds)
+        return self.ask(method, by_node(ranks), seconds, late_answer)
+
+
+def _hand_on(late_answer: Late, answered: Future[bytes]) -> None:
+    # An agent that has ended meanwhile was told as one that did not answer.
+    if not answered.cancelled() and answered.exception() is None:
+        late_answer(answered.result())
 
 
 def by_node(ranks: Iterable[Rank]) -> dict[str, tuple[Rank, ...]]:

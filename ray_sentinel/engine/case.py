@@ -36,6 +36,8 @@ class Case:
         self.hard = hard
         self.findings: dict[str, Finding] = {}
         self.rounds: list[tuple[float, Round]] = []
+        self._numbers: list[int] = []
+        """Of these rounds."""
         self.first_round_at: float | None = None
         self.asked_round = self.last_round = 0
         """The numbers of the rounds of stacks that were asked for, and that came, last."""
@@ -93,8 +95,17 @@ class Case:
         if number > self.last_round:
             self.last_round = number
             self.rounds.append((at, {fact.process: fact for fact in facts}))
+            self._numbers.append(number)
             self.first_round_at = at if self.first_round_at is None else self.first_round_at
-        del self.rounds[:-KEPT_ROUNDS]
+        del self.rounds[:-KEPT_ROUNDS], self._numbers[:-KEPT_ROUNDS]
+
+    def complete_round(self, number: int, facts: tuple[StackFact, ...]) -> None:
+        """Stacks have come of which their round was told without."""
+        if number not in self._numbers:
+            return
+        _, known = self.rounds[self._numbers.index(number)]
+        for fact in facts:
+            known.setdefault(fact.process, fact)
 
     def nobody_suspected(self) -> bool:
         """What was found is proven, but it accuses nobody."""

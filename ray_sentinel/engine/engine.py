@@ -226,12 +226,17 @@ class Engine:
         return self.book.open(finding, job, now, self._stragglers.status(job.key, now))
 
     def _stacks(self, event: StacksTaken, now: float) -> list[AnyAction]:
-        facts = tuple(msgspec.structs.replace(fact, at=now) for fact in event.facts)
+        # What came late tells of a moment long ago: what the rank did since counts more.
+        at = now if event.asked_at is None else min(now, event.asked_at)
+        facts = tuple(msgspec.structs.replace(fact, at=at) for fact in event.facts)
         self._look(facts)
         case = self.book.cases.get(event.incident)
         if case is None:
             return []
-        case.take_round(now, event.round, facts)
+        if event.asked_at is None:
+            case.take_round(now, event.round, facts)
+        else:
+            case.complete_round(event.round, facts)
         return self._tick(now)
 
     def _look(self, facts: tuple[StackFact, ...]) -> None:

@@ -68,12 +68,15 @@ class NodeProbed(EngineEvent, frozen=True, tag="node_probed"):
 
 
 class StacksTaken(EngineEvent, frozen=True, tag="stacks"):
-    """One round of harmless stacks, classified."""
+    """One round of harmless stacks, classified; what a busy node brings later is told apart."""
 
     incident: str
     round: int
     facts: tuple[StackFact, ...] = ()
     problems: tuple[str, ...] = ()
+    asked_at: float | None = None
+    """Of stacks that came when their round had been told without them: when they were asked for.
+    None for the round itself."""
 
 
 class RecorderExplained(EngineEvent, frozen=True, tag="recorder"):

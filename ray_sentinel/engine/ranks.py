@@ -237,9 +237,9 @@ class RankView:
         ``most_moved``: when most of its ranks last did, if not then too: one that does nothing but
         come back to where it has been since (asks again, waits, asks again) does not get on.
         """
-        if fact.error:
-            return
         last = self.looks[-1] if self.looks else None
+        if fact.error or (last is not None and fact.at < last.at):
+            return  # a look that comes late is no news where a later one came before it
         loops = last is not None and _same_function(last, fact)
         if loops:
             self.looped_at = fact.at

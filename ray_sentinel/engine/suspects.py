@@ -79,6 +79,8 @@ def _from_exits(case: Case, ledger: Ledger, now: float) -> None:
     if case.job.ending():
         _from_the_end(case, ledger)
         return
+    if not _somebody_waits(case):
+        return  # a job that ends leaves one rank after the other, each when it is done
     since = case.job.moved_at() - max(LEFT_BEFORE, case.job.pace.usual or 0.0)
     for process, view in case.job.ranks.items():
         ended = view.ended_at
@@ -90,6 +92,17 @@ def _from_exits(case: Case, ledger: Ledger, now: float) -> None:
         number = view.rank.id.rank
         text = f"rank {number} left {ago} while {len(case.job.live)} ranks still run"
         ledger.add(view.rank.process, "exit", text, AWAY, number)
+
+
+def _somebody_waits(case: Case) -> bool:
+    """A rank that is there was seen to wait for others, and to stand still since."""
+    if case.recorder is not None and case.recorder.waits:
+        return True
+    facts = ((view.rank.process, case.latest(view.rank.process)) for view in case.job.live)
+    return any(
+        fact is not None and fact.waits_for_others and not case.moved(process)
+        for process, fact in facts
+    )
 
 
 def _from_the_end(case: Case, ledger: Ledger) -> None:

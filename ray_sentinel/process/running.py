@@ -62,12 +62,15 @@ def run(
     cwd: str | os.PathLike[str] | None = None,
     on_start: Callable[[int], None] | None = None,
     grace: float = 0.0,
+    crowded: float = 0.0,
 ) -> Completed:
     """Run a program to its end or to its deadline (seconds), whichever comes first.
 
     ``on_start`` is told its pid, which is also its group's. Output past ``max_output`` bytes per
     stream is dropped and the program goes on. At the deadline its whole group is killed; with
-    ``grace`` it gets SIGTERM first, and has so many seconds to end by itself.
+    ``grace`` it gets SIGTERM first, and has so many seconds to end by itself. What it waits for a
+    CPU does not count against the deadline, up to ``crowded`` seconds: it is late and does not
+    hang.
     Raises MissingPartError if the program is not there, OSError if it cannot be run; then nothing
     of it is left.
     """
@@ -87,7 +90,7 @@ def run(
             on_start(child.pid)
         drain = _Drain(child, max_output, input)
         undo.pop_all()
-    finished = _wait(child, drain, started + deadline)
+    finished = _wait(child, drain, started + deadline, crowded)
     if finished or _ended_by_itself(child, drain, grace):
         finish(child)
     else:
@@ -122,18 +125,51 @@ def _abandon(child: subprocess.Popen[bytes]) -> None:
             pipe.close()
 
 
-def _wait(child: subprocess.Popen[bytes], drain: _Drain, moment: float) -> bool:
-    """Drain until the program has ended (True) or until the monotonic ``moment`` (False)."""
+def _wait(
+    child: subprocess.Popen[bytes], drain: _Drain, moment: float, crowded: float = 0.0
+) -> bool:
+    """Drain until the program has ended (True) or until the monotonic ``moment`` (False), put off
+    by what the program has waited for a CPU, at most by ``crowded`` seconds."""
+    queue = CpuQueue(child.pid) if crowded > 0 else None
     while True:
-        closed = drain.until(min(moment, time.monotonic() + POLL))
+        delayed = min(crowded, queue.seconds()) if queue is not None else 0.0
+        closed = drain.until(min(moment + delayed, time.monotonic() + POLL))
         if has_ended(child):
             # What it left behind may hold the pipes open for ever: take what is in them, no more.
             return closed or drain.until(time.monotonic() + POLL) or True
-        left = moment - time.monotonic()
-        if left <= 0:
+        left = moment + delayed - time.monotonic()
+        if left <= 0 and (queue is None or min(crowded, queue.seconds()) <= delayed):
             return False
-        if closed:
-            return ends(child, left)
+        if closed and ends(child, min(left, POLL) if queue is not None else left):
+            return True
+
+
+class CpuQueue:
+    """How long a process' main thread has waited for a CPU (``/proc/PID/schedstat``, kernel
+    documentation scheduler/sched-stats.rst), since it was started.
+
+    The kernel adds a wait to its account only when it ends. So what goes on now is told by two
+    looks: runnable in both, and not run in between.
+    """
+
+    def __init__(self, pid: int) -> None:
+        self._folder = f"/proc/{pid}"
+        self._known = (0, 0)
+        self._since = time.monotonic()
+
+    def seconds(self) -> float:
+        """The waits so far; 0 where the kernel does not say."""
+        try:
+            with open(f"{self._folder}/schedstat", "rb") as file:
+                ran, waited, _ = map(int, file.read().split())
+            with open(f"{self._folder}/stat", "rb") as file:
+                state = file.read().rpartition(b")")[2].split()[0]
+        except (OSError, ValueError, IndexError):
+            return 0.0
+        now = time.monotonic()
+        if (ran, waited) != self._known or state != b"R":
+            self._known, self._since = (ran, waited), now
+        return waited / 1e9 + now - self._since
 
 
 class _Drain:

@@ -7,6 +7,7 @@ their folder; whatever is no record of ours is named once and left alone.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -202,6 +203,12 @@ class RecordReader:
         # for litter of an earlier boot.
         view.this_boot = view.header.boot == self._boot or 0 in (view.header.boot, self._boot)
         view.this_namespace = view.header.pid_namespace == self._namespace
+
+    def read_again(self, view: RecordView) -> None:
+        """Take what was written since the last scan, if the record is still open."""
+        if view.handle >= 0:
+            with contextlib.suppress(UnreadableRecordError, OSError):  # the next scan says so
+                self._read(view)
 
     def rest(self, view: RecordView) -> None:
         """Close a record that will not change any more; it stays known as it was last read."""

@@ -87,7 +87,7 @@ class NodeWatch:
         self._departures = Departures(
             ExitWatch(proc, now=now, on_exit=on_exit),
             self._stale,
-            lambda key: self._attached.latest.get(key),
+            self._read_again,
             LastOutput(proc),
             monotonic=monotonic,
             now=now,
@@ -129,6 +129,13 @@ class NodeWatch:
         for source in sources:
             source.clear()
         return problems
+
+    def _read_again(self, key: Key) -> RecordView | None:
+        """The newest record of a process that has ended, with what it said after the last scan."""
+        view = self._attached.latest.get(key)
+        if view is not None:
+            self.records.read_again(view)
+        return view
 
     def record(self, pid: int, start: int) -> RecordView | None:
         """The record of a rank that is attached, or that has just ended, as last read."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import msgspec
 import pytest
 
 from ray_sentinel.config import Config
@@ -38,6 +39,8 @@ from ray_sentinel.model.recorder import RecorderFacts
 from ray_sentinel.model.stacks import Activity, StackFact
 
 START = 1_700_000_000.0
+ROUND_SECONDS = 3.0
+"""After which a round of stacks is told with what has come."""
 ATTACHED = pytest.mark.parametrize("attached", [True, False], ids=["attached", "not-attached"])
 """With the ranks' own records, and without any."""
 
@@ -118,6 +121,8 @@ class Sim:
         self.recorder: RecorderFacts | None = None
         self.recorder_seconds = 0.2
         """Until it is explained."""
+        self.stacks_seconds = 0.2
+        """Until stacks come; after 3 s their round is told without them, as the coordinator does."""
         self.stack_answer: Callable[[SimRank], StackFact] = self.fact
         self.capture_answer: Callable[[SimRank], StackFact] | None = None
         """What the deeper tools say, where they say anything."""
@@ -324,7 +329,7 @@ class Sim:
         at = self.now + 0.2
         match action:
             case TakeStacks():
-                self.pending += [(at, self._look(action, at)) for _ in range(action.looks)]
+                self._answer_with_stacks(action)
                 return
             case AskRecorder():
                 at = self.now + self.recorder_seconds
@@ -345,6 +350,18 @@ class Sim:
             case _:
                 return
         self.pending.append((at, event))
+
+    def _answer_with_stacks(self, action: TakeStacks) -> None:
+        at = self.now + self.stacks_seconds
+        for _ in range(action.looks):
+            taken = self._look(action, at)
+            if self.stacks_seconds <= ROUND_SECONDS:
+                self.pending.append((at, taken))
+                continue
+            told = self.now + ROUND_SECONDS
+            late = msgspec.structs.replace(taken, asked_at=self.now)
+            without = msgspec.structs.replace(taken, time=told, facts=())
+            self.pending += [(told, without), (at, late)]
 
     def _look(self, action: TakeStacks, at: float) -> StacksTaken:
         pids = {rank.process.pid for rank in action.ranks}

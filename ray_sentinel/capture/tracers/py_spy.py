@@ -23,6 +23,9 @@ from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import StackTrace, ThreadStack
 
 MISSING = "py-spy is not installed on this node: pip install py-spy"
+CROWDED = 6.0
+"""Seconds beyond its deadline for a py-spy that waits for a CPU: twenty ranks beside each other on
+two cores make of its 0.1 s of work three seconds, and what it brings then is as good."""
 _TRIES = 3
 """Attempts without pausing the process: one fails where a stack changes while it is read."""
 
@@ -41,12 +44,12 @@ class PySpy:
     def trace(self, process: ProcessId, deadline: float) -> Traced:
         """Python stacks of all threads, with who holds the GIL."""
         started = time.monotonic()
-        done = run_py_spy(process, deadline, "--nonblocking", "--json")
+        done = run_py_spy(process, deadline, "--nonblocking", "--json", crowded=CROWDED)
         for _ in range(_TRIES - 1):
             left = started + deadline - time.monotonic()
             if done.ok or done.timed_out or _refused(done.stderr) or left < 0.1:
                 break
-            done = run_py_spy(process, left, "--nonblocking", "--json")
+            done = run_py_spy(process, left, "--nonblocking", "--json", crowded=CROWDED)
         trace = _with_state(read_py_spy(process, done))
         return Traced(
             tool=self.name,
@@ -57,11 +60,18 @@ class PySpy:
         )
 
 
-def run_py_spy(process: ProcessId, deadline: float, *options: str) -> programs.Completed:
-    """Run ``py-spy dump``. Raises MissingPartError where it is not installed."""
+def run_py_spy(
+    process: ProcessId, deadline: float, *options: str, crowded: float = 0.0
+) -> programs.Completed:
+    """Run ``py-spy dump``; ``crowded`` as in ``process.run``, for what does not stop the process.
+
+    Raises MissingPartError where it is not installed.
+    """
     program = find_program("py-spy") or "py-spy"
     argv = [program, "dump", *options, "--pid", str(process.pid)]
-    return programs.run(argv, deadline=max(deadline, 0.1), env=clean_environment())
+    return programs.run(
+        argv, deadline=max(deadline, 0.1), env=clean_environment(), crowded=crowded
+    )
 
 
 def read_py_spy(process: ProcessId, done: programs.Completed) -> StackTrace:

@@ -40,15 +40,16 @@ class RankGilSeen(Rule):
         for job in view.jobs.values():
             if not job.training() or job.silence(now) < job.brisk(self.thresholds.silence_seconds):
                 continue
-            holders = [rank for rank in job.live if self._holds(rank, now)]
+            moved = job.moved_at()
+            holders = [rank for rank in job.live if self._holds(rank, moved, now)]
             if holders and len(holders) <= len(job.live) // 2:
-                yield of_ranks(PROOF, job, [(rank, _seen(rank)) for rank in holders])
+                yield of_ranks(PROOF, job, [(rank, _seen(rank, moved)) for rank in holders])
 
-    def _holds(self, rank: RankView, now: float) -> bool:
+    def _holds(self, rank: RankView, moved: float, now: float) -> bool:
         # Who is stopped keeps what it had; that it is stopped is the fault.
         if rank.process.interpreter in ("runs", "starved") or "stopped" in rank.state_since:
             return False
-        looks = _held(rank)
+        looks = _held(rank, moved)
         if not looks or looks[-1].at - looks[0].at < self.thresholds.seconds:
             return False
         # A loop in Python goes from line to line, and is back in time for a second look or two.
@@ -58,20 +59,21 @@ class RankGilSeen(Rule):
         return asleep or len(looks) >= self.thresholds.running_looks
 
 
-def _held(rank: RankView) -> list[StackFact]:
-    """The last looks at which it held the GIL in one place; what was before is no news."""
+def _held(rank: RankView, moved: float) -> list[StackFact]:
+    """The last looks at which it held the GIL in one place; what was before it got on, or before
+    the job ``moved``, is no news: a call of every step keeps it in the same place for a moment."""
     found: list[StackFact] = []
     for look in reversed(rank.looks):
         here = not found or look.signature == found[-1].signature
         holds = look.holds_gil and look.activity not in LONG_ACTIVITIES
-        if not holds or not here or look.at < rank.advanced_at:
+        if not holds or not here or look.at < max(rank.advanced_at, moved):
             break
         found.append(look)
     return found[::-1]
 
 
-def _seen(rank: RankView) -> str:
-    looks = _held(rank)
+def _seen(rank: RankView, moved: float) -> str:
+    looks = _held(rank, moved)
     first, last = looks[0], looks[-1]
     place = last.signature[-1] if last.signature else "?"
     return f"holds the GIL at {place} at every look over {last.at - first.at:.1f} s"

@@ -13,7 +13,7 @@ import pytest
 
 from ray_sentinel.progress.cgroup import parse_mounts
 from tests.support.parts import lacking
-from tests.support.ranks import Ranks
+from tests.support.ranks import DEADLINE, Ranks
 
 pytestmark = pytest.mark.integration
 
@@ -273,6 +273,23 @@ def test_a_normal_exit(ranks):
     (exit,) = ranks.exits
     assert (exit.code, exit.signal, exit.last_words.kind) == (0, None, "exit")
     assert exit.progress.phase == "teardown"
+
+
+def test_last_words_that_are_said_while_the_records_are_read_are_told(ranks, monkeypatch):
+    process = ranks.start("sys-exit", at=60)
+    ranks.until(lambda: ranks.stepping(process), "steps")
+    scan = ranks.watch.records.scan
+
+    def read_and_wait():
+        views = scan()
+        process.wait(timeout=DEADLINE)
+        return views
+
+    monkeypatch.setattr(ranks.watch.records, "scan", read_and_wait)
+    ranks.until(lambda: ranks.exits, "the exit")
+    (exit,) = ranks.exits
+    assert exit.last_words.kind == "exit", "else it counts as killed where its status is unknown"
+    assert exit.progress.step == 60
 
 
 @pytest.mark.parametrize(("fault", "words"), [("mp-exception", "exception"), ("mp-none", "exit")])

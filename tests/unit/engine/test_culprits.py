@@ -88,6 +88,49 @@ def test_a_held_gil_is_seen_from_outside(spinning: bool) -> None:
     assert {rank.id.rank for action in alone for rank in action.ranks} == {1}
 
 
+@pytest.mark.parametrize("seconds", [3.5, 6.0, 9.0])
+def test_stacks_that_come_late_show_a_held_gil_all_the_same(seconds: float) -> None:
+    """On a crowded machine no agent may answer before its round is told without it."""
+    sim = Sim(attached=False)
+    sim.run(30)
+    sim.stick(1, holds_gil=True, activity="unknown", waits=None, active=False)
+    sim.stacks_seconds = seconds
+    began = sim.now
+    sim.run(40)
+    (incident,) = sim.incidents()
+    assert (sim.named(), incident.kind) == ([1], "gil-held")
+    assert incident.confirmed_at is not None
+    assert incident.confirmed_at - began <= 6.5 + seconds
+
+
+@pytest.mark.parametrize("seconds", [3.5, 6.0, 9.0])
+@ATTACHED
+def test_stacks_that_come_late_complete_their_rounds(attached: bool, seconds: float) -> None:
+    sim = Sim(attached=attached)
+    sim.run(30)
+    sim.stick(1)
+    sim.stacks_seconds = seconds
+    began = sim.now
+    sim.run(60)
+    (incident,) = sim.incidents()
+    assert (sim.named(), incident.kind) == ([1], "host-stuck")
+    assert incident.confirmed_at is not None
+    assert incident.confirmed_at - began <= 20 + seconds
+
+
+def test_a_late_look_at_what_was_before_is_neither_news_nor_proof() -> None:
+    """Rank 1 has the GIL for a moment, and the looks of then come when it has long gone on."""
+    sim = Sim(attached=False, step_seconds=6.0)
+    sim.run(90)
+    sim.stacks_seconds = 8.0
+    for _ in range(8):
+        sim.stick(1, holds_gil=True, activity="unknown", waits=None, active=False)
+        sim.run(5)
+        sim.rank(1).stuck, sim.rank(1).holds_gil = False, None
+        sim.run(10)
+    assert sim.incidents() == ()
+
+
 @pytest.mark.parametrize("late", [0.0, 1.0, 2.0, 2.5])
 def test_who_is_stopped_while_it_has_the_gil_is_stopped(late: float) -> None:
     """On a crowded machine stacks show the GIL held before a look shows the state."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ray_sentinel.engine.events import NodeLeft
 from tests.support.engine_sim import ATTACHED, Sim
 
@@ -137,3 +139,39 @@ def test_exits_of_a_job_that_nobody_saw_are_history() -> None:
     sim.run(30)
     assert sim.engine.incidents(everything=True) == ()
     assert sim.engine.status(sim.now)[2] == ()
+
+
+@pytest.mark.parametrize("first", [2.0, 7.0, 9.5])
+def test_ranks_of_a_job_that_is_over_leave_one_after_the_other(first: float) -> None:
+    """On a crowded machine each takes its time for that; nobody waits for who has left, and rank 0
+    writes the model still."""
+    sim = Sim()
+    sim.run(30)
+    for rank in sim.ranks:
+        sim.stick(rank.number, where=("main (t.py:1)", "destroy (d.py:9)"), activity="unknown")
+        rank.waits = None
+
+    def let(seconds: float) -> None:
+        for half in range(int(2 * seconds)):
+            sim.rank(0).where = ("main (t.py:1)", f"export (t.py:{half % 5})")
+            for rank in sim.ranks:
+                rank.switches, rank.cpu = rank.switches + 9, rank.cpu + 0.05
+            sim.run(0.5)
+
+    let(first)
+    sim.end(4, code=0)
+    let(18 - first)
+    for number in (1, 2, 3, 5):
+        sim.end(number, code=0)
+        let(2)
+    sim.end(0, code=0)
+    let(20)
+    assert sim.incidents() == ()
+
+
+def test_who_left_while_the_others_wait_for_it_is_named() -> None:
+    sim = Sim()
+    sim.run(30)
+    sim.end(4, code=0)
+    sim.run(30)
+    assert sim.named() == [4]
