@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -20,11 +21,21 @@ AGENTS_SECONDS = 60.0
 CALL_SECONDS = 30.0
 """For one answer of the coordinator, on a machine with far too little CPU."""
 
+MOST_CROWDED = 3.0
+"""What is waited for in vain ends some time, on any machine."""
+
 Tell = Callable[[Status | None, str], None]
 
 
 def silent(status: Status | None, note: str) -> None:
     """A ``Tell`` that says nothing."""
+
+
+def crowding() -> float:
+    """How many times as long everything takes here as on a machine with a CPU for each program
+    that wants one: 1 where there is room, at most ``MOST_CROWDED``."""
+    load = os.getloadavg()[0] / len(os.sched_getaffinity(0))
+    return min(MOST_CROWDED, max(1.0, load))
 
 
 class Stage:
@@ -48,10 +59,13 @@ class Stage:
         return [incident for incident in told if incident.job == self.job]
 
     def until(self, seconds: float, note: str, ready: Callable[[], bool]) -> bool:
-        """Look again and again until ``ready`` or for ``seconds``; False if it never was."""
-        deadline = time.monotonic() + seconds
+        """Look again and again until ``ready`` or for ``seconds``, which a crowded machine has more
+        of; False if it never was."""
+        left, last = seconds, time.monotonic()
         while not ready():
-            if time.monotonic() > deadline:
+            now = time.monotonic()
+            left, last = left - (now - last) / crowding(), now
+            if left < 0:
                 return False
             self.look(note)
             time.sleep(POLL)

@@ -122,7 +122,7 @@ class Sim:
         self.recorder_seconds = 0.2
         """Until it is explained."""
         self.stacks_seconds = 0.2
-        """Until stacks come; after 3 s their round is told without them, as the coordinator does."""
+        """Until stacks come; after 3 s their round is told without them, as in a cluster."""
         self.stack_answer: Callable[[SimRank], StackFact] = self.fact
         self.capture_answer: Callable[[SimRank], StackFact] | None = None
         """What the deeper tools say, where they say anything."""

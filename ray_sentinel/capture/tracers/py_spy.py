@@ -69,9 +69,7 @@ def run_py_spy(
     """
     program = find_program("py-spy") or "py-spy"
     argv = [program, "dump", *options, "--pid", str(process.pid)]
-    return programs.run(
-        argv, deadline=max(deadline, 0.1), env=clean_environment(), crowded=crowded
-    )
+    return programs.run(argv, deadline=max(deadline, 0.1), env=clean_environment(), crowded=crowded)
 
 
 def read_py_spy(process: ProcessId, done: programs.Completed) -> StackTrace:

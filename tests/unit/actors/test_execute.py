@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,19 +13,24 @@ import msgspec
 import pytest
 
 from ray_sentinel.actors import diagnosing
-from ray_sentinel.actors.execute import Executor
+from ray_sentinel.actors.execute import LATE_SECONDS, Executor
+from ray_sentinel.actors.messages import Sampled, pack
 from ray_sentinel.actors.storage import Storage
+from ray_sentinel.clock import Clock
 from ray_sentinel.config import Capture as CaptureSettings
 from ray_sentinel.config import Config
-from ray_sentinel.engine.actions import Capture
-from ray_sentinel.engine.events import AnyEvent, CaptureDone
+from ray_sentinel.engine.actions import Capture, TakeStacks
+from ray_sentinel.engine.events import AnyEvent, CaptureDone, StacksTaken
+from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.incident import Incident, IncidentState
+from ray_sentinel.model.stacks import StackFact
 from tests.support.incidents import an_incident
+from tests.support.waiting import eventually
 
 
-def executor(folder: Path) -> Executor:
+def executor(folder: Path, clock: Clock | None = None) -> Executor:
     config = Config(log_dir=str(folder), capture=CaptureSettings(series_seconds=0.001))
-    return Executor(config, cast(Any, None), Storage(config))
+    return Executor(config, cast(Any, None), Storage(config), clock=clock)
 
 
 def publish(executor: Executor, incident: Incident, *states: IncidentState) -> None:
@@ -106,3 +112,49 @@ def test_a_capture_that_fails_is_answered_all_the_same(
     assert isinstance(done, CaptureDone)
     assert (done.incident, done.bundle) == ("0007", "")
     assert "Input/output error" in done.problems[0]
+
+
+class BusyAgents:
+    """Answer only when nobody waits for them any more; the clock has gone on by ``seconds``."""
+
+    def __init__(self, clock: SetClock, seconds: float) -> None:
+        self._clock, self._seconds = clock, seconds
+
+    def ask_about(
+        self, method: str, ranks: object, seconds: float, late_answer: Callable[[bytes], None]
+    ) -> tuple[dict[str, bytes], list[str]]:
+        self._clock.at += self._seconds
+        late_answer(pack(Sampled(facts=(StackFact(process=ProcessId("host", 7, 1)),))))
+        return {}, ["node n: no answer to sample within 3 s"]
+
+
+class SetClock:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.at = 1000.0
+
+    def now(self) -> float:
+        return self.at
+
+    def monotonic(self) -> float:
+        return self.at
+
+
+@pytest.mark.parametrize(("seconds", "count"), [(5.0, 2), (LATE_SECONDS + 1, 1)])
+def test_stacks_that_come_late_are_told_with_the_time_they_were_asked_for(
+    tmp_path: Path, seconds: float, count: int
+) -> None:
+    clock = SetClock()
+    executing = executor(tmp_path, clock)
+    executing._agents = cast(Any, BusyAgents(clock, seconds))
+    told: list[AnyEvent] = []
+    executing.feed = lambda event: told.append(event) or len(told)  # type: ignore[func-returns-value]
+    executing(TakeStacks(incident="0001", round=2, ranks=()))
+    eventually(lambda: len(told) == count, "what came is told")
+    taken = [event for event in told if isinstance(event, StacksTaken)]
+    assert {(event.incident, event.round) for event in taken} == {("0001", 2)}
+    (whole,) = [event for event in taken if event.asked_at is None]
+    assert (whole.facts, len(whole.problems)) == ((), 1)
+    late = [event for event in taken if event.asked_at is not None]
+    assert [(event.asked_at, len(event.facts)) for event in late] == [(1000.0, 1)] * (count - 1)

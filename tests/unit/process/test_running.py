@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import subprocess
+from collections.abc import Iterator
 from typing import NoReturn
 
 import pytest
@@ -42,3 +45,32 @@ def test_a_program_that_does_not_is_killed() -> None:
 def test_a_program_that_crashes_leaves_no_core_dump() -> None:
     done = process.run(["sh", "-c", "ulimit -c; ulimit -Hc; kill -SEGV $$"], deadline=20)
     assert (done.returncode, done.stdout) == (-11, b"0\n0\n")
+
+
+COUNTS = "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; echo counted"
+
+
+@pytest.fixture
+def crowded_cpu() -> Iterator[list[str]]:
+    """What puts a program on a CPU that six others want, too."""
+    pin = ["taskset", "-c", str(max(os.sched_getaffinity(0)))]
+    with contextlib.ExitStack() as undo:
+        for _ in range(6):
+            hog = process.spawn([*pin, "sh", "-c", "while :; do :; done"],
+                                stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
+            undo.callback(process.end, hog)
+        yield [*pin, "nice", "-n", "5"]
+
+
+def test_what_a_program_waits_for_a_cpu_is_not_held_against_it(crowded_cpu: list[str]) -> None:
+    work = [*crowded_cpu, "sh", "-c", COUNTS]
+    late = process.run(work, deadline=0.7)
+    assert (late.timed_out, late.stdout) == (True, b"")
+    done = process.run(work, deadline=0.7, crowded=100)
+    assert (done.timed_out, done.stdout) == (False, b"counted\n")
+    assert done.seconds > 0.7
+    hung = process.run([*crowded_cpu, "sleep", "600"], deadline=0.7, crowded=100)
+    assert hung.timed_out
+    assert hung.seconds < 30
+    capped = process.run(work, deadline=0.5, crowded=0.2)
+    assert capped.timed_out
