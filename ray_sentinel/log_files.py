@@ -24,6 +24,9 @@ BATCH_BYTES = 256 << 10
 """Written at once, at most."""
 HANGS_SECONDS = 5.0
 """A write that takes longer is told."""
+RETRY_SECONDS = 15.0
+"""After lines could not be written, though no more come: who logs once an hour must not be told for
+an hour of a disk that has room again."""
 
 
 class LineWriter:
@@ -39,8 +42,10 @@ class LineWriter:
         *,
         waiting_bytes: int = WAITING_BYTES,
         batch_bytes: int = BATCH_BYTES,
+        retry_seconds: float = RETRY_SECONDS,
     ) -> None:
         """``where`` is what people know the place by."""
+        self._retry = retry_seconds
         self._append, self._where, self._most = append, where, waiting_bytes
         self._batch = batch_bytes
         self._change = threading.Condition()
@@ -52,6 +57,8 @@ class LineWriter:
         self._last: tuple[str, ...] = ()
         """Names that lines were written for last."""
         self._error = ""
+        self._refused = 0
+        """Lines that could not be written since something was."""
         self._thread: threading.Thread | None = None
         self.dropped = 0
         """Lines that were lost so far."""
@@ -101,10 +108,10 @@ class LineWriter:
     def _run(self) -> None:
         while True:
             with self._change:
-                self._change.wait_for(lambda: self._lines or self._dropped_since or self._closed)
+                self._wait()
                 lines = self._taken()
                 dropped, self._dropped_since = self._dropped_since, 0
-                if not lines and not dropped:
+                if not lines and self._closed and (not dropped or self._error):
                     return
             self._busy_since = time.monotonic()
             self._hand_on(lines, dropped)
@@ -112,6 +119,13 @@ class LineWriter:
             with self._change:
                 # What is being written counts until it is.
                 self._bytes -= sum(len(data) - 1 + LINE_OVERHEAD for _, data in lines)
+
+    def _wait(self) -> None:
+        """Until there is something to be written, or the disk is to be tried again."""
+        if self._error:
+            self._change.wait_for(lambda: self._lines or self._closed, self._retry)
+        else:
+            self._change.wait_for(lambda: self._lines or self._dropped_since or self._closed)
 
     def _taken(self) -> list[tuple[str, bytes]]:
         """The first lines that wait, of one batch."""
@@ -128,15 +142,21 @@ class LineWriter:
         for name, data in lines:
             texts.setdefault(name, []).append(data)
         self._last = tuple(texts)
+        lost = f"({dropped} lines were lost: the disk was slow)\n".encode() if dropped else b""
+        if not lines and self._error:
+            count = self._refused + dropped
+            lost = f"({count} lines were lost: the disk refused them)\n".encode()
+        failed, error = 0, ""
         for name, parts in texts.items():
-            lost = f"({dropped} lines were lost: the disk was slow)\n".encode() if dropped else b""
             try:
                 self._append(name, b"".join(parts) + lost)
-                self._error = ""
-            except (OSError, ValueError) as error:  # a stream that was closed raises the latter
+            except (OSError, ValueError) as failure:  # a closed stream raises the latter
                 with self._change:
                     self.dropped += len(parts)
-                self._error = getattr(error, "strerror", None) or str(error)
+                failed += len(parts)
+                error = getattr(failure, "strerror", None) or str(failure)
+        self._error = error
+        self._refused = self._refused + failed + dropped if error else 0
 
 
 class LogFiles(LineWriter):

@@ -56,6 +56,7 @@ class PhaseFile:
         while len(phases) > MOST_JOBS:
             del phases[next(iter(phases))]
         if phases == self._saved:
+            self.problem = ""  # what could not be written is wanted no more
             return
         try:
             write_whole(self._path, msgspec.json.encode(phases))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 import threading
 import time
@@ -60,6 +62,41 @@ def test_a_disk_that_refuses_is_said_until_it_takes_lines_again(tmp_path: Path) 
     files.write("x", "kept")
     files.close(LONG)
     assert (blocked / "x.log").read_text() == "kept\n"
+
+
+def test_a_disk_that_has_room_again_is_found_though_nothing_more_is_logged(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+
+    def append(name: str, data: bytes) -> None:
+        if blocked.exists():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        with (tmp_path / name).open("ab") as file:
+            file.write(data)
+
+    writer = LineWriter(append, "the disk", retry_seconds=0.05)
+    writer.write("x", "lost")
+    eventually(lambda: "No space left" in writer.problem, "it is said", LONG)
+    time.sleep(0.2)  # it is refused again, more than once
+    blocked.unlink()
+    eventually(lambda: "No space left" not in writer.problem, "it is written again", LONG)
+    assert (tmp_path / "x").read_text() == "(1 lines were lost: the disk refused them)\n"
+    writer.write("x", "kept")
+    writer.close(LONG)
+    assert (tmp_path / "x").read_text().endswith("them)\nkept\n")
+    assert writer.dropped == 1
+
+
+def test_a_disk_that_refuses_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    def append(name: str, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    writer = LineWriter(append, "the disk")
+    writer.write("x", "lost")
+    eventually(lambda: writer.problem, "it is said", LONG)
+    begun = time.monotonic()
+    writer.close(LONG)
+    assert time.monotonic() - begun < LONG / 3
 
 
 def test_a_line_of_any_length_and_any_text_is_taken(tmp_path: Path) -> None:

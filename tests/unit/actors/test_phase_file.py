@@ -40,3 +40,14 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     assert NAME in file.problem
     assert PhaseFile(None).load() == {}
     PhaseFile(None).save({"a": {"compile": (3.0,)}})
+
+
+def test_a_problem_is_over_where_nothing_is_left_to_write(tmp_path: Path) -> None:
+    file = PhaseFile(tmp_path)
+    file.save({"a": {"compile": (3.0,)}})
+    (tmp_path / NAME).unlink()
+    (tmp_path / NAME).mkdir()
+    file.save({"a": {"compile": (4.0,)}})
+    assert NAME in file.problem
+    file.save({"a": {"compile": (3.0,)}})
+    assert file.problem == ""
