@@ -62,7 +62,7 @@ integration: $(VENV)/.dev deps
 ## All at a time: the types take one core a minute, the parts come over the network.
 test: $(VENV)/.dev
 	@$(MAKE) --no-print-directory -j -O lint types contracts deps rewritten
-	@$(PYTEST) -n $(STREAMS) $(ARGS)
+	@$(PYTEST) -n $(STREAMS) --durations=30 --durations-min=5 $(ARGS)
 
 ## pytest keeps what it makes of the tests' files; else each stream would, all at the same time.
 ## What is wrong with one is said when it is run.
