@@ -18,9 +18,18 @@ SUBJECTS: dict[str, list[Row]] = {
     if hasattr(module := importlib.import_module(f"{inventory.__name__}.{info.name}"), "ROWS")
 }
 ROWS = {f"{subject}: {row.id}": row for subject, rows in SUBJECTS.items() for row in rows}
-LEAST = {"elastic_training": 101, "hanging_jobs": 38, "ray_jobs": 46, "training_monitor": 80}
+LEAST = {
+    "collected_series": 72,
+    "comparison": 22,
+    "elastic_training": 101,
+    "hanging_jobs": 38,
+    "playbooks": 159,
+    "ray_jobs": 46,
+    "time_series": 78,
+    "training_monitor": 86,
+}
 """Facts of each subject: none is lost."""
-MOST_OTHERWISE = 6
+MOST_OTHERWISE = 5
 
 
 @pytest.mark.parametrize("row", ROWS.values(), ids=ROWS.keys())

@@ -11,6 +11,7 @@ from ray_sentinel.diagnose.case import Case
 from ray_sentinel.diagnose.panel import Panel, listed
 from ray_sentinel.diagnose.series import Bools, Floats
 from ray_sentinel.diagnose.shifts import find_shifts
+from ray_sentinel.diagnose.wording import size
 
 
 class Measure(msgspec.Struct, frozen=True):
@@ -18,7 +19,7 @@ class Measure(msgspec.Struct, frozen=True):
 
     key: str
     domain: str
-    """"cpu", "storage" or "memory"."""
+    """"cpu", "storage", "memory", or "tcp", which slows no step by itself."""
     least: float
     relative: float
 
@@ -33,6 +34,17 @@ MEASURES = (
     Measure("host.procs_blocked", "storage", 5.0, 0.5),
     Measure("mem.pressure", "memory", 5.0, 0.5),
 )
+BESIDE = (
+    Measure("host.context_switches", "cpu", 50_000.0, 0.5),
+    Measure("gpu.processes", "cpu", 1.0, 0.1),
+    Measure("io.dirty", "storage", 4e9, 1.0),
+    Measure("io.writeback", "storage", 1e9, 1.0),
+    Measure("tcp.retx", "tcp", 10.0, 1.0),
+    Measure("tcp.resets", "tcp", 1.0, 1.0),
+    Measure("tcp.aborts", "tcp", 0.05, 1.0),
+)
+"""What moves with contention, or beside it: told with the others, and no cause by itself. Of
+counters it is the rate that counts."""
 SMOOTH_SECONDS = 60.0
 """Over which a gauge is averaged: one reading is a matter of the moment."""
 UNIFORM = 0.8
@@ -64,9 +76,20 @@ class Pressure(msgspec.Struct, frozen=True, kw_only=True):
 
 def find(case: Case) -> tuple[Pressure, ...]:
     """Lasting rises outside checkpoints, in order of time."""
-    found = []
-    for measure in MEASURES:
+    return _risen(case, MEASURES)
+
+
+def beside(case: Case) -> tuple[Pressure, ...]:
+    """The same of what slows no step by itself."""
+    return _risen(case, BESIDE)
+
+
+def _risen(case: Case, measures: tuple[Measure, ...]) -> tuple[Pressure, ...]:
+    found: list[Pressure] = []
+    for measure in measures:
         panel = case.view.panel(measure.key)
+        if panel.quantity.kind == "counter" and not panel.empty:
+            panel = msgspec.structs.replace(panel, values=panel.rates())
         if not panel.empty:
             found += _of_measure(case, measure, panel)
     return tuple(sorted(map(_shared, found, [found] * len(found)), key=lambda one: one.at))
@@ -113,21 +136,30 @@ def _rise(
         cells = stats.joined(calm > border, width + 1)
     if cells.sum() * case.cell < 60.0:
         return None
-    size = stats.middle(row[cells]) - usual
+    rise = stats.middle(row[cells]) - usual
     source = panel.of(host).rows[0]
     anomaly = Anomaly(
         kind=f"host.{measure.key.split('.')[1]}",
-        text=f"{host}: {panel.quantity.title} up by {size:.0f} {panel.quantity.unit}".rstrip()
-        + f" (usually {usual:.0f})",
+        text=f"{host}: {panel.quantity.title} up by {_amount(panel, rise)} "
+        f"(usually {_amount(panel, usual, bare=True)})",
         at=ups[0].at,
         until=float(case.times[stats.last_index(cells) or 0]),
         uncertainty=max(case.cell, 30.0, ups[0].uncertainty),
         host=host,
-        size=size,
+        size=rise,
         metric=panel.metric,
         promql=panel.promql(source),
     )
     return anomaly, cells
+
+
+def _amount(panel: Panel, value: float, *, bare: bool = False) -> str:
+    """A level in its unit, or without it; a counter's is so much a second."""
+    if panel.quantity.unit == "B":
+        return size(value)
+    number = f"{value:,.0f}" if abs(value) >= 1.0 or value == 0.0 else f"{value:.2g}"
+    rate = "/s" if panel.quantity.kind == "counter" else ""
+    return f"{number}{rate}" if bare or rate else f"{number} {panel.quantity.unit}".rstrip()
 
 
 def _pressure(

@@ -37,8 +37,10 @@ _KINDS = {
 _WHY = {
     1: "retry exhaustion or a link down: packets are lost for good",
     2: "retransmits with errors: the link slows every collective",
-    3: "retransmits or congestion alone",
+    3: "retransmits, congestion or some errors alone",
 }
+_LOSSES = {"rdma.ack_timeout", "rdma.cqe_err"}
+"""Kinds that no port should have: a link or a switch loses packets, or a peer does not answer."""
 
 
 def applies(case: Case) -> float:
@@ -174,10 +176,11 @@ def _cards(case: Case, cards: tuple[Anomaly, ...]) -> Diagnosis:
 
 def _mild(case: Case, ports: tuple[rdma.PortTrouble, ...]) -> Diagnosis:
     where = listed([f"{port.unit} of {port.host}" for port in ports])
-    text = (
-        f"The network is well enough: retransmits on {where}, without errors and without any "
-        "effect on the step time."
-    )
+    seen = {anomaly.kind for port in ports for anomaly in port.anomalies} & _KINDS.keys()
+    what = listed(sorted(_KINDS[kind] for kind in seen))
+    text = f"The network is well enough: {what} on {where}, without any effect on the step time."
+    if seen & _LOSSES:
+        text += " Worth a look: a link or a switch on the way loses packets."
     facts = tuple(a.fact() for port in ports for a in port.anomalies)
     return Diagnosis(
         analysis=ANALYSIS,

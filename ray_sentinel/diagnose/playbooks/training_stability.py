@@ -17,6 +17,7 @@ from ray_sentinel.diagnose.detect import (
     rdma,
     schedule,
     sockets,
+    usage,
 )
 from ray_sentinel.diagnose.detect.attribution import Attribution
 from ray_sentinel.diagnose.detect.curve import Curve
@@ -172,7 +173,7 @@ def _unexplained(case: Case, tempo: pace.Pace) -> Diagnosis:
     how = "grew slowly" if spell.gradual else "rose"
     text = (
         f"Throughput regression of unknown cause: the step time {how} to {spell.factor:.2f} times "
-        "its best level, and no source of contention on the checklist moved with it."
+        "its best level, and no source of contention on the checklist explains it."
     )
     return _found(
         case,
@@ -274,10 +275,11 @@ def _facts(case: Case) -> tuple[Fact, ...]:
 
 def _checklist(case: Case) -> Table:
     """Every source of contention, and what was seen there."""
-    pressures = case.once(pressure.find)
+    pressures = (*case.once(pressure.find), *case.once(pressure.beside))
 
-    def seen(domain: str) -> str:
-        return listed([one.text for one in pressures if one.domain == domain], 2) or "quiet"
+    def seen(domain: str, *more: str) -> str:
+        own = [one.text for one in pressures if one.domain == domain]
+        return listed([*more, *own], 4) or "quiet"
 
     ports = case.once(rdma.find)
     hot = (*case.once(drift.hot), *case.once(drift.clocks))
@@ -285,17 +287,38 @@ def _checklist(case: Case) -> Table:
     curves = case.once(learning.find)
     rows = [
         ("CPU", seen("cpu")),
-        ("Network (TCP)", listed([one.anomaly.text for one in case.once(sockets.find)], 3)
-         or ("quiet" if sockets.carry(case) else "does not carry the collectives")),
+        ("Network (TCP)", _tcp(case, seen("tcp"))),
         ("Network (RDMA)", listed([f"{p.unit} of {p.host}: {', '.join(p.kinds)}" for p in ports], 3)
          or "quiet"),
         ("Storage I/O", seen("storage")),
-        ("Memory", seen("memory")),
+        ("Memory", seen("memory", *_memory(case))),
         ("GPU thermal", listed([one.anomaly.text for one in hot], 2) or "quiet"),
         ("GPU hardware", listed([fault.anomaly.text for fault in errors], 2) or "quiet"),
         ("Training", listed([curve.anomaly.text for curve in curves], 3) or "quiet"),
     ]  # fmt: skip
     return Table(title="Contention checklist", columns=("Source", "Seen"), rows=tuple(rows))
+
+
+def _tcp(case: Case, seen: str) -> str:
+    """Where RDMA carries the collectives it slows none, whatever is seen on it."""
+    if sockets.carry(case):
+        return listed([one.anomaly.text for one in case.once(sockets.find)], 3) or seen
+    return "does not carry the collectives" + ("" if seen == "quiet" else f": {seen}")
+
+
+def _memory(case: Case) -> list[str]:
+    """Hosts that came near to their limit, and kills."""
+    found = []
+    for one in case.once(usage.find):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            share = float(stats.largest(one.used / one.limit))
+        if one.scarce and share > usage.FULL:
+            found.append(f"{one.host}: up to {share:.0%} of its memory used")
+    kills = case.view.panel("mem.oom")
+    for row, rises in zip(kills.rows, faults.growth(case, kills), strict=True):
+        if (count := float(np.nansum(rises))) >= 1:
+            found.append(f"{row.host}: {count:.0f} OOM kills")
+    return found
 
 
 def _next_steps(cause: str) -> tuple[str, ...]:
