@@ -33,6 +33,10 @@ ENV_RESERVED = frozenset(
 
 MAX_CONFIG = 16 << 20
 """Bytes of a configuration file."""
+_MOST_DOTS = 100
+"""Of a key in a configuration file."""
+_BETWEEN_KEYS = str.maketrans("=,[]{}", "\n" * 6)
+"""What ends a key, or begins one."""
 
 T = TypeVar("T")
 
@@ -309,15 +313,30 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
     try:
         data = read_trusted(path.expanduser(), most=MAX_CONFIG).data
-        return tomllib.loads(data.decode())
+        return parse_toml(data, tomllib)
     except UntrustedPathError as error:
         raise ConfigError(error.about(path)) from None
     except FileNotFoundError:
         raise ConfigError(f"{path}: there is no such configuration file") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise ConfigError(f"{path}: is not valid TOML: {error}") from None
+
+
+def parse_toml(data: bytes, parser: Any) -> dict[str, Any]:
+    """A TOML file with ``tomllib`` or ``tomli``; raises ValueError for whatever is none.
+
+    Both parsers take hours for a key of a hundred thousand parts, and raise RecursionError for
+    brackets in brackets.
+    """
+    text = data.decode()
+    if any(part.count(".") > _MOST_DOTS for part in text.translate(_BETWEEN_KEYS).split("\n")):
+        raise ValueError(f"a key has more than {_MOST_DOTS} dots")
+    try:
+        return parser.loads(text)  # type: ignore[no-any-return]
+    except RecursionError:
+        raise ValueError("it is nested too deeply to be read") from None
 
 
 def _from_environ(environ: Mapping[str, str]) -> dict[str, Any]:

@@ -164,7 +164,7 @@ class LeaseWatch:
             return False
         try:
             return self._judge(deployment, file, own)
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        except (OSError, ValueError, RecursionError):
             return False
         finally:
             os.close(file)

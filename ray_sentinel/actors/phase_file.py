@@ -40,7 +40,7 @@ class PhaseFile:
                 self._saved = msgspec.json.decode(file.read(MAX_BYTES), type=Phases)
         except FileNotFoundError:
             return {}
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             log.warning("%s is not readable (%s): phases are learned anew", self._path, error)
             return {}
         return self._saved

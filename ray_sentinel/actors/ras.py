@@ -8,16 +8,19 @@ from collections.abc import Callable, Iterable
 
 from ray_sentinel.actors.messages import unpack
 from ray_sentinel.capture.ras import RasPolls
+from ray_sentinel.capture.ras_apart import explain_apart
 from ray_sentinel.clock import Clock, SteadyClock
 from ray_sentinel.engine.actions import AskRas
 from ray_sentinel.engine.events import RasExplained
-from ray_sentinel.evidence import nccl_ras
+from ray_sentinel.errors import InputError
 from ray_sentinel.model.identity import Rank
 
 SECONDS = 10.0
 """For the agents' polls: ``POLL_SECONDS`` of ``capture.ras``, and the way there and back."""
 MOST_CASES = 16
 """Whose first polls are kept, to compare later ones with."""
+MOST_KEPT = 128 << 20
+"""Bytes of all polls that are kept, and of those of one case that are read."""
 
 Ask = Callable[[tuple[Rank, ...], float], tuple[list[bytes], list[str]]]
 """Asks the agents of some ranks, within so many seconds: ``RasPolls`` as bytes, and problems."""
@@ -39,14 +42,19 @@ class RasWitness:
             answer = unpack(data, RasPolls)
             polls += answer.polls
             problems += answer.problems
+        polls, left_out = _bounded(polls)
+        problems += left_out
         if not polls and not problems:
             return None
         facts = None
         if polls:
             before = self._before(action.incident, polls)
             files = {f"poll {number}": data for number, data in enumerate([*before, *polls], 1)}
-            facts = nccl_ras.explain(files, ranks=known_ranks(action.ranks))
-            problems += facts.problems
+            try:
+                facts = explain_apart(files, ranks=known_ranks(action.ranks))
+                problems += facts.problems
+            except InputError as error:
+                problems.append(f"NCCL RAS: {error}")
         return RasExplained(
             time=self._clock.now(),
             incident=action.incident,
@@ -60,9 +68,26 @@ class RasWitness:
             before = self._first.get(incident, [])
             if not before:
                 self._first[incident] = polls
-                while len(self._first) > MOST_CASES:
+                while len(self._first) > MOST_CASES or self._held() > MOST_KEPT:
                     self._first.popitem(last=False)
             return before
+
+    def _held(self) -> int:
+        return sum(len(poll) for polls in self._first.values() for poll in polls)
+
+
+def _bounded(polls: list[bytes]) -> tuple[list[bytes], list[str]]:
+    """The first polls that fit together, and what is said of the others."""
+    held = 0
+    for number, poll in enumerate(polls):
+        held += len(poll)
+        if held > MOST_KEPT:
+            left = len(polls) - number
+            return polls[:number], [
+                f"NCCL RAS: {left} of {len(polls)} answers are left out: together they are "
+                f"larger than {MOST_KEPT >> 20} MiB"
+            ]
+    return polls, []
 
 
 def known_ranks(ranks: Iterable[Rank]) -> dict[tuple[str, int], int]:

@@ -53,7 +53,7 @@ def _setting(text: str) -> tuple[str, Any]:
     key = key.strip()
     try:
         told = msgspec.json.decode(value)
-    except msgspec.DecodeError:
+    except (ValueError, RecursionError):
         told = value
     return key, _from_here(told) if key in _PLACES else told
 

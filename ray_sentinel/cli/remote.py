@@ -52,7 +52,7 @@ class RemoteCoordinator:
             ) from None
         try:
             return msgspec.json.decode(body, type=kind)
-        except msgspec.DecodeError:
+        except (ValueError, RecursionError):
             raise UnreachableError(
                 f"{self._page.root}{path}: the coordinator is of a version that speaks otherwise"
             ) from None

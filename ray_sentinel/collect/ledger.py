@@ -98,7 +98,7 @@ class Ledger:
         for path in sorted(path for path in self._folder.iterdir() if path.name.isdecimal()):
             try:
                 record = msgspec.json.decode(path.read_bytes(), type=Record)
-            except (OSError, msgspec.DecodeError):
+            except (OSError, ValueError, RecursionError):
                 record = None
             if record is not None and record.boot_id == self._boot_id and remaining(record):
                 found.append(record)

@@ -165,5 +165,5 @@ class Frames(Generic[Message]):
             del self._buffer[: 4 + length]
             try:
                 yield self._decoder.decode(body)
-            except (msgspec.DecodeError, ValueError, TypeError) as error:
+            except (ValueError, TypeError, RecursionError) as error:
                 raise FrameError(f"a message cannot be read: {error}") from None

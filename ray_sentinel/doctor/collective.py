@@ -56,7 +56,7 @@ def reduce_here(
     if ended.ok and lines:
         try:
             return msgspec.structs.replace(msgspec.json.decode(lines[-1], type=Reduced), host=host)
-        except msgspec.DecodeError:
+        except (ValueError, RecursionError):
             pass
     late = f"it did not end within {SECONDS:.0f} s: nodes do not hear each other"
     return Reduced(host=host, problem=late if ended.timed_out else ended.explain())

@@ -70,8 +70,10 @@ def parse(text: str) -> Smi:
     """Read the XML. Raises InputError where it is none."""
     # A document type would let entities be declared; nvidia-smi's names only a DTD, unneeded.
     start = text.find("<nvidia_smi_log")
+    if start < 0:
+        raise InputError("nvidia-smi -q -x printed no XML: it has no element nvidia_smi_log")
     try:
-        root = ElementTree.fromstring(text[start:] if start >= 0 else text)
+        root = ElementTree.fromstring(text[start:])
     except ElementTree.ParseError as error:
         raise InputError(f"nvidia-smi -q -x printed no XML: {error}") from None
     return Smi(

@@ -12,6 +12,8 @@ from ray_sentinel import regex as re
 
 MOST_BYTES = 4 << 20
 """Of a configuration: a larger file is something else, such as a checkpoint."""
+MOST_MISTAKES = 1000
+"""Of one kind that are named."""
 
 _NO_SPACE = re.compile(r"^\s*(?:- )?(?P<key>[A-Za-z_][\w.-]*):(?P<value>[^\s:/][^#]*?)\s*(?:#.*)?$")
 _TWO_COLONS = re.compile(r"^\s*(?:- )?(?P<key>[\w.-]+):\s+(?P<value>[^\s\"'{\[#&*!|>][^#]*: .*)$")
@@ -68,7 +70,7 @@ class _Loader(yaml.SafeLoader):
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
-        self.odd: list[Mistake] = []
+        self.odd: dict[Mistake, None] = {}
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         """As in YAML, and look for what is odd."""
@@ -90,8 +92,8 @@ class _Loader(yaml.SafeLoader):
 
     def _note(self, line: int, text: str, remedy: str) -> None:
         mistake = Mistake(line=line, text=text, remedy=remedy, fatal=False)
-        if mistake not in self.odd:
-            self.odd.append(mistake)
+        if len(self.odd) < MOST_MISTAKES:
+            self.odd[mistake] = None
 
 
 def _explain(error: yaml.MarkedYAMLError, text: str) -> Mistake:
@@ -153,10 +155,14 @@ def _unreadable(error: yaml.YAMLError) -> Mistake:
 def _missing_spaces(text: str, data: Any) -> Iterator[Mistake]:
     """``lr:1e-4`` alone is a text, and no key: loads, and means nothing."""
     scalars = set(_scalars(data))
+    told = 0
     for number, line in enumerate(text.splitlines(), 1):
         found = _NO_SPACE.match(line)
         if found and not line.lstrip().startswith("- ") and line.strip() in scalars:
             yield _no_space(found, number, fatal=False)
+            told += 1
+            if told >= MOST_MISTAKES:
+                return
 
 
 def _scalars(data: Any) -> Iterator[str]:

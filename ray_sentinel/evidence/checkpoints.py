@@ -17,6 +17,7 @@ numbered shards, and is not smaller than half the usual size.
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -165,21 +166,29 @@ def _tier(path: str) -> str:
 
 def _judge_sizes(made: Sequence[Checkpoint]) -> list[Checkpoint]:
     """One that is much smaller than its like, and the newest of them, is still being written."""
-    by_layout: dict[tuple[str, str], list[Checkpoint]] = {}
+    sizes: dict[tuple[str, str], list[int]] = {}
     for item in made:
-        by_layout.setdefault((item.layout, _folder(item.path)), []).append(item)
+        if item.complete:
+            sizes.setdefault((item.layout, _folder(item.path)), []).append(item.size)
+    for of_layout in sizes.values():
+        of_layout.sort()
     judged = []
     for item in made:
-        peers = [
-            c.size
-            for c in by_layout[item.layout, _folder(item.path)]
-            if c is not item and c.complete
-        ]
-        if item.complete and len(peers) >= 2 and item.size * 2 < statistics.median(peers):
-            why = f"{item.size} bytes, where the others have {int(statistics.median(peers))}"
-            item = msgspec.structs.replace(item, complete=False, why=why)
+        of_layout = sizes.get((item.layout, _folder(item.path)), [])
+        if item.complete and len(of_layout) > 2:
+            usual = _median_without(of_layout, item.size)
+            if item.size * 2 < usual:
+                why = f"{item.size} bytes, where the others have {int(usual)}"
+                item = msgspec.structs.replace(item, complete=False, why=why)
         judged.append(item)
     return judged
+
+
+def _median_without(ordered: Sequence[int], one: int) -> float:
+    """The median of the others; ``one`` is among ``ordered``."""
+    place = bisect.bisect_left(ordered, one)
+    low, high = ((len(ordered) - 2) // 2, (len(ordered) - 1) // 2)
+    return (ordered[low + (low >= place)] + ordered[high + (high >= place)]) / 2
 
 
 def _judge_tracked(made: Sequence[Checkpoint], tracked: Mapping[str, int]) -> list[Checkpoint]:
@@ -230,9 +239,11 @@ def _problems(made: Sequence[Checkpoint], tracked: Mapping[str, int]) -> Iterabl
     for item in made:
         if not item.complete:
             yield f"{item.path} is half-written: {item.why}"
-    steps = {c.step: c.complete for c in made}
+    steps: dict[int, bool] = {}
+    for c in made:
+        steps[c.step] = steps.get(c.step, False) or c.complete
     for path, step in tracked.items():
         if step not in steps:
             yield f"{path} points to step {step}, which is not there"
-        elif not any(c.complete for c in made if c.step == step):
+        elif not steps[step]:
             yield f"{path} points to step {step}, which is half-written: take an earlier one"

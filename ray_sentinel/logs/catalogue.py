@@ -9,6 +9,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from ray_sentinel.config import parse_toml
 from ray_sentinel.errors import ConfigError
 from ray_sentinel.evidence.logs.catalogue import Catalogue
 from ray_sentinel.evidence.logs.phases import PhaseMark, check_marks, parse_marks
@@ -74,12 +75,12 @@ def _parsed(data: Mapping[str, Any], where: str) -> _Entries:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(read_trusted(path, most=MAX_BYTES).data.decode())
+        return parse_toml(read_trusted(path, most=MAX_BYTES).data, tomllib)
     except UntrustedPathError as error:
         raise ConfigError(error.about(path)) from None
     except FileNotFoundError:
         raise ConfigError(f"{path}: there is no such catalogue file") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise ConfigError(f"{path}: is not valid TOML: {error}") from None

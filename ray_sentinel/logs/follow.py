@@ -17,7 +17,15 @@ from ray_sentinel.logs.salvage import Salvage, told
 from ray_sentinel.logs.select import Described, Wanted, line_fits
 
 _LONGEST = 16 << 10
+"""Bytes of a line that are shown."""
+_MOST_LINES = 200_000
+_MOST_BYTES = 256 << 20
+"""Of a file, held at once while its last lines are looked for."""
+_MOST_NEW = 8 << 20
+"""Bytes of a file that are taken in one look; what is written faster is passed over."""
 _BYTES_A_LINE = 400
+_LEAST_BYTES = 64 << 10
+"""Of a file's end in which its last lines are looked for."""
 _YEAR = 1970
 
 
@@ -36,8 +44,8 @@ def last_lines(
     shown: list[tuple[float, int, int, Shown]] = []
     for number, item in enumerate(files):
         raw, problem = _tail(item, count, whole=errors)
-        lines = _judged(item, wanted, catalogue, raw, errors=errors)
-        lines = lines[-count:] if count else []
+        kept = _judged(item, wanted, catalogue, raw, errors=errors)
+        lines = _with_note(item, kept[-count:] if count else [])
         if problem:
             lines.append(_damaged(item, problem))
         when = 0.0
@@ -82,13 +90,17 @@ def _grown(
         if size == places[path]:
             return
         with path.open("rb") as file:
+            places[path] = max(places[path], size - _MOST_NEW)
             file.seek(places[path])
             data = file.read(size - places[path])
     except OSError:
         return  # rotated away; it may come back
     cut = data.rfind(b"\n") + 1
+    if not cut and len(data) > _LONGEST:
+        cut = len(data)  # a line without an end is shown as it grows
     places[path] += cut
-    yield from _judged(item, wanted, catalogue, data[:cut].split(b"\n"), errors=errors)
+    kept = _judged(item, wanted, catalogue, data[:cut].split(b"\n"), errors=errors)
+    yield from _with_note(item, kept)
 
 
 def _tail(item: Described, count: int, *, whole: bool) -> tuple[list[bytes], str]:
@@ -100,11 +112,13 @@ def _tail(item: Described, count: int, *, whole: bool) -> tuple[list[bytes], str
         with open_log(path, packed) as opened:
             start = 0
             if not packed and not whole:
-                start = line_start(opened, max(0, item.found.file.size - count * _BYTES_A_LINE))
+                reach = max(_LEAST_BYTES, count * _BYTES_A_LINE) if count else 0
+                start = line_start(opened, max(0, item.found.file.size - reach))
             file = Salvage(opened)
             file.seek(start)
             for _, data in read_chunks(file, start):
-                lines = (lines + data.replace(b"\r", b"\n").split(b"\n"))[-200_000:]
+                lines += data.replace(b"\r", b"\n").split(b"\n")
+                _drop_first(lines)
     except FileNotFoundError:
         return [], ""  # rotated away since it was found
     except InputError as error:
@@ -114,10 +128,35 @@ def _tail(item: Described, count: int, *, whole: bool) -> tuple[list[bytes], str
     return lines, told(file.problem, packed, partly=bool(lines)) if file.problem else ""
 
 
+def _drop_first(lines: list[bytes]) -> None:
+    """Keep the last ones, and of those no more than fit."""
+    del lines[:-_MOST_LINES]
+    held = sum(map(len, lines))
+    dropped = 0
+    while held > _MOST_BYTES:
+        held -= len(lines[dropped])
+        dropped += 1
+    del lines[:dropped]
+
+
 def _damaged(item: Described, problem: str) -> Shown:
     """Trouble of the file itself, beside its lines."""
-    line = ViewLine(text=f"({problem})", origin=item.origin, mark="error")
+    return _noted(item, problem, "error")
+
+
+def _noted(item: Described, text: str, mark: str) -> Shown:
+    line = ViewLine(text=f"({text})", origin=item.origin, mark=mark)
     return Shown(item.found.file.label, line, None)
+
+
+def _with_note(item: Described, kept: Sequence[tuple[Shown, bool]]) -> list[Shown]:
+    """The lines, and how many of them are shown in part."""
+    shown = [line for line, _ in kept]
+    if cut := sum(is_cut for _, is_cut in kept):
+        which = "1 line is" if cut == 1 else f"{cut} lines are"
+        text = f"{which} longer than {_LONGEST} bytes: what stands behind these is not shown"
+        shown.append(_noted(item, text, "warning"))
+    return shown
 
 
 def _judged(
@@ -127,7 +166,8 @@ def _judged(
     lines: Sequence[bytes],
     *,
     errors: bool,
-) -> list[Shown]:
+) -> list[tuple[Shown, bool]]:
+    """The lines that fit, and whether each is shown in part only."""
     kept = []
     for raw in lines:
         if not raw.strip():
@@ -137,5 +177,6 @@ def _judged(
         if errors and line.mark != "error":
             continue
         if wanted.anything or line_fits(line.origin, item.origin, wanted):
-            kept.append(Shown(item.found.file.label, line, parse_time(text, _YEAR)))
+            shown = Shown(item.found.file.label, line, parse_time(text, _YEAR))
+            kept.append((shown, len(raw) > _LONGEST))
     return kept

@@ -63,7 +63,11 @@ def triage_path(
     answer = job.ask(_reaches(found, total), question)
     if not any(map(_was_read, job.answers)):
         raise InputError(_nothing_read(root, job.answers))
-    if answer.sampled and answer.kind in _UNSURE and total <= _SECOND_LOOK:
+    if (
+        any(read.facts.sampled for read in job.answers)
+        and answer.kind in _UNSURE
+        and total <= _SECOND_LOOK
+    ):
         answer = job.ask([None] * len(found), question)
     return answer
 

@@ -71,7 +71,7 @@ def parse_words(data: bytes, pid: int) -> TrainWords | None:
     for line in data.splitlines():
         try:
             told = _decoder.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (ValueError, RecursionError):
             continue
         if told.process != pid or told.world_rank < 0 or not told.run_name:
             continue

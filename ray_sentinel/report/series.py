@@ -18,7 +18,7 @@ def read(files: Mapping[str, bytes]) -> Diagnosis | None:
     """The diagnosis among a bundle's files; None where there is none that can be read."""
     try:
         return msgspec.json.decode(files[FILE], type=Diagnosis)
-    except (KeyError, msgspec.DecodeError):
+    except (KeyError, ValueError, RecursionError):
         return None
 
 

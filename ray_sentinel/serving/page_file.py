@@ -236,7 +236,7 @@ def _read(directory: int, name: str) -> PageEntry | None:
         if not (entry.secret and entry.address):
             raise _UntrustedError("names no page")
         return entry
-    except (msgspec.DecodeError, ValueError):
+    except (ValueError, RecursionError):
         raise _UntrustedError("is no page's file of this version") from None
     finally:
         os.close(handle)

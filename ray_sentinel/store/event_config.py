@@ -36,7 +36,7 @@ def parameters(tag: str, text: str) -> dict[str, str]:
 def _members(text: str) -> dict[str, str]:
     try:
         found = msgspec.json.decode(text.encode())
-    except (msgspec.DecodeError, UnicodeEncodeError):
+    except (ValueError, RecursionError):
         return {}
     if not isinstance(found, dict):
         return {}

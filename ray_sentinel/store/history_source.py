@@ -205,7 +205,7 @@ class HistorySource:
             rows = self._read("SELECT id, keys FROM layouts ORDER BY id")
             try:
                 self._known = [(int(i), tuple(map(parse_key, json.loads(t)))) for i, t in rows]
-            except (ValueError, TypeError, AttributeError) as error:
+            except (ValueError, TypeError, AttributeError, RecursionError) as error:
                 raise InputError(f"{self.title} is damaged: {error}; {REMEDY}") from None
         return self._known
 

@@ -6,7 +6,10 @@ import json
 from pathlib import Path
 
 from ray_sentinel.errors import InputError
+from ray_sentinel.private_files import read_regular
 
+MOST_BYTES = 64 << 20
+"""Of a bundle's record."""
 BEFORE, AFTER = 1800.0, 900.0
 LEAD = 60.0
 """Before the job was there: what it changed is seen against that. What other jobs did earlier in
@@ -28,8 +31,8 @@ def incident_window(folder: Path | None, incident: str) -> tuple[float, float]:
         raise InputError("--incident needs the job's folder, not a URL")
     for file in sorted((folder / "incidents").glob("*/incident.json")):
         try:
-            record = json.loads(file.read_bytes())
-        except (OSError, ValueError):
+            record = json.loads(read_regular(file, MOST_BYTES))
+        except (OSError, ValueError, RecursionError):
             continue
         if not isinstance(record, dict):
             continue

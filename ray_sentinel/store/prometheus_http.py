@@ -37,7 +37,7 @@ class PrometheusHttp:
         body = self.get(path, query or {})
         try:
             return json.loads(body)["data"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             raise InputError(
                 f"{self.url} answers, but not as a Prometheus does; is the address right?"
             ) from None
@@ -91,7 +91,7 @@ class PrometheusHttp:
         text = error.read(2000).decode("utf-8", "replace")
         try:
             reason = json.loads(text).get("error", "")
-        except (ValueError, AttributeError):
+        except (ValueError, AttributeError, RecursionError):
             reason = ""
         if error.code in {404, 405} or (error.code == 400 and not reason):
             raise InputError(

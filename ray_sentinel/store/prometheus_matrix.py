@@ -40,7 +40,7 @@ def ask_matrix(http: PrometheusHttp, path: str, query: Mapping[str, str]) -> lis
     body = http.get(path, query)
     try:
         answer = msgspec.json.decode(body, type=_Answer)
-    except msgspec.DecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{http.url}{path} does not answer as Prometheus: {error}") from None
     return answer.data.result
 

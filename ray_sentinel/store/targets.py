@@ -67,7 +67,7 @@ def ask(url: str, scrape: Scrape | None = None) -> tuple[str, ...]:
         return tuple(
             sorted({_target(place, group) for group in groups for place in group["targets"]})
         )
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         raise UnreachableError(f"{url} answers, but not with a list of agents") from None
 
 
@@ -120,7 +120,7 @@ def ray_targets(temp_dir: Path, hosts: Mapping[str, str]) -> dict[str, str]:
     try:
         groups: Any = json.loads((temp_dir / RAY_FILE).read_bytes())
         places = [str(place) for group in groups for place in group["targets"]]
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         return {}
     return {place: hosts.get(_address(place), _address(place)) for place in places}
 

@@ -48,7 +48,7 @@ def _total(file: Path) -> Total | None:
         if file.stat().st_size > MOST_BYTES:
             return None
         state = msgspec.json.decode(file.read_bytes(), type=_State)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, ValueError, RecursionError):
         # A state that was being saved when the job ended; an earlier checkpoint has one, too.
         return None
     if not 1 < state.max_steps < 1e15 or not 0 <= state.global_step <= state.max_steps:

@@ -124,7 +124,7 @@ def _block(folder: Path) -> Block:
         series, samples = int(stats.get("numSeries", 0)), int(stats.get("numSamples", 0))
     except OSError as error:
         raise InputError(f"meta.json cannot be read ({error.strerror})") from None
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise InputError("meta.json is not what it should be") from None
     index = folder / "index"
     # The index begins with this magic number; a torn one would keep all blocks from being opened.

@@ -75,7 +75,7 @@ def _safetensors(begin: bytes, header: bytes, size: int) -> str:
     try:
         entries = json.loads(header)
         ends = [int(e["data_offsets"][1]) for n, e in entries.items() if n != "__metadata__"]
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError):
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError):
         return "has a header that cannot be read"
     missing = 8 + length + max(ends, default=0) - size
     return f"was cut off: {missing} bytes are missing" if missing > 0 else ""

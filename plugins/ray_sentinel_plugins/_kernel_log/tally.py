@@ -59,7 +59,7 @@ def load(folder: Path | None, boot_id: str, log: logging.Logger) -> Tally:
         kept = msgspec.json.decode(path.read_bytes(), type=Tally)
     except FileNotFoundError:
         return fresh
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         log.warning("%s cannot be used, the kernel log is counted again: %s", path, error)
         return fresh
     # An empty boot id is unknown: the counters might be another boot's.

@@ -19,15 +19,17 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from ray_sentinel.capture.ras_apart import explain_apart
 from ray_sentinel.cli.named_paths import exit_code
 from ray_sentinel.cli.output import print_json, speaker
 from ray_sentinel.cli.ras_files import load, rank_table
 from ray_sentinel.errors import InputError
-from ray_sentinel.evidence.nccl_ras import explain
 from ray_sentinel.model.ras import RasCulprit, RasFacts
 
 HELP = "explain outputs of ncclras, or of STATUS on port 28028"
 
+SECONDS = 60.0
+"""For all files together."""
 _QUIET = ("running", "no-mismatch")
 
 
@@ -48,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     """Explain and print. Raises InputError where nothing can be read."""
     ranks = rank_table(args.ranks) if args.ranks else None
     polls, failed = _load(args.paths)
-    facts = explain(polls, ranks=ranks)
+    facts = explain_apart(polls, ranks=ranks, seconds=SECONDS)
     if not facts.polls:
         raise InputError("; ".join([*facts.problems, *failed][:4]))
     if args.json:

@@ -207,6 +207,6 @@ def _get(url: str, data: bytes | None = None) -> dict[str, Any]:
 def _decoded(data: bytes) -> dict[str, Any]:
     try:
         found = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

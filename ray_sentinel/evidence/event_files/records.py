@@ -13,6 +13,9 @@ from ray_sentinel.evidence.event_files.crc32c import masked
 HEADER = 12
 FRAME = 16
 """Bytes of a record beside its data."""
+_MOST_SEARCHED = 8
+"""Times its own length that checksums of a stretch are computed while a good record is looked for.
+"""
 MAX_RECORD = 64 << 20
 """Longer records hold pictures or text: they are passed over unread."""
 
@@ -59,6 +62,7 @@ def scan(data: bytes) -> Scan:
     records: list[bytes] = []
     at = corrupt = 0
     size = len(data)
+    search = _Search(data)
     while size - at >= HEADER:
         length = _lengths[data[at : at + HEADER]]
         end = at + FRAME + length
@@ -70,7 +74,7 @@ def scan(data: bytes) -> Scan:
                 records.append(payload)
                 at = end
                 continue
-        following = next_good(data, at + 1)
+        following = search.next_good(at + 1)
         if following is None:
             return Scan(records, at, corrupt, bad=True)
         corrupt += 1
@@ -80,17 +84,36 @@ def scan(data: bytes) -> Scan:
 
 def next_good(data: bytes, start: int) -> int | None:
     """Where the next record begins whose checksums hold as far as it is there."""
-    size = len(data)
-    # No record is of 4 GiB: the upper half of its length is zeros.
-    zeros = data.find(b"\0\0\0\0", start + 4)
-    while zeros >= 0 and zeros + 8 <= size:
-        at = zeros - 4
-        length = _lengths[data[at : at + HEADER]]
-        end = at + FRAME + length
-        if length >= 0 and (
-            end > size
-            or masked(data[at + HEADER : end - 4]) == int.from_bytes(data[end - 4 : end], "little")
-        ):
-            return at
-        zeros = data.find(b"\0\0\0\0", zeros + 1)
-    return None
+    return _Search(data).next_good(start)
+
+
+class _Search:
+    """Looks for good records in ``data``, in time that grows with its length only.
+
+    Headers that are right, of records that are not, can lie in one another by the thousand: of the
+    checksums of data that they would have computed, so many bytes are as each damage may cost.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._left = _MOST_SEARCHED * len(data) + MAX_RECORD // 64
+
+    def next_good(self, start: int) -> int | None:
+        data, size = self._data, len(self._data)
+        # No record is of 4 GiB: the upper half of its length is zeros.
+        zeros = data.find(b"\0\0\0\0", start + 4)
+        while zeros >= 0 and zeros + 8 <= size:
+            at = zeros - 4
+            length = _lengths[data[at : at + HEADER]]
+            end = at + FRAME + length
+            if length >= 0 and (end > size or self._is_whole(at, end)):
+                return at
+            zeros = data.find(b"\0\0\0\0", zeros + 1)
+        return None
+
+    def _is_whole(self, at: int, end: int) -> bool:
+        self._left -= end - at
+        if self._left < 0:
+            return False
+        data = self._data
+        return masked(data[at + HEADER : end - 4]) == int.from_bytes(data[end - 4 : end], "little")

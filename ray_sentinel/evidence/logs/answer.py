@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from ray_sentinel.evidence.logs.case import Case
 from ray_sentinel.evidence.logs.causes import in_order
+from ray_sentinel.evidence.logs.chunk import MAX_LINE
 from ray_sentinel.evidence.logs.culprits import name_culprits
 from ray_sentinel.evidence.logs.records import FileFacts, Hit
 from ray_sentinel.evidence.logs.shown import echoes, evidence
@@ -90,9 +91,21 @@ def _with_job(case: Case, told: Triage) -> Triage:
         ended_at=end,
         files=len(files),
         bytes=sum(f.file.size for f in files),
-        sampled=tuple(f"{f.file.label}: {f.sampled}" for f in files if f.sampled),
+        sampled=tuple(_read_in_part(files)),
         problems=tuple(f"{f.file.label}: {f.problem}" for f in files if f.problem),
     )
+
+
+def _read_in_part(files: Sequence[FileFacts]) -> Iterator[str]:
+    for facts in files:
+        if facts.sampled:
+            yield f"{facts.file.label}: {facts.sampled}"
+        if facts.long_lines:
+            lines = "1 line is" if facts.long_lines == 1 else f"{facts.long_lines} lines are"
+            yield (
+                f"{facts.file.label}: {lines} longer than {MAX_LINE} characters: only a part of "
+                "each was looked at, around the word that called it up"
+            )
 
 
 def _checked(kind: str) -> FailureClass:

@@ -145,6 +145,20 @@ def split_lines(data: bytes) -> list[tuple[int, bytes]]:
     return found
 
 
+def long_lines(data: bytes) -> int:
+    """How many lines are longer than ``MAX_LINE`` bytes."""
+    at = count = 0
+    while len(data) - at > MAX_LINE:
+        end = data.rfind(b"\n", at, at + MAX_LINE + 1)
+        if end < 0:
+            count += 1
+            end = data.find(b"\n", at + MAX_LINE)
+            if end < 0:
+                break
+        at = end + 1
+    return count
+
+
 def first_time(lines: Iterable[bytes], year: int) -> float | None:
     """Unix seconds of the first of ``lines`` that bears a time, or None."""
     for raw in lines:

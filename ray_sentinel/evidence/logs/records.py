@@ -84,3 +84,5 @@ class FileFacts(msgspec.Struct, kw_only=True):
     last_offset: int = 0
     sampled: str = ""
     problem: str = ""
+    long_lines: int = 0
+    """Lines of which only a part was looked at."""

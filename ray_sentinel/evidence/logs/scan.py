@@ -11,7 +11,14 @@ from __future__ import annotations
 from ray_sentinel.evidence.logs import facts as header
 from ray_sentinel.evidence.logs.bare_steps import surest
 from ray_sentinel.evidence.logs.catalogue import Catalogue
-from ray_sentinel.evidence.logs.chunk import MAX_LINE, Chunk, first_time, one_a_line, split_lines
+from ray_sentinel.evidence.logs.chunk import (
+    MAX_LINE,
+    Chunk,
+    first_time,
+    long_lines,
+    one_a_line,
+    split_lines,
+)
 from ray_sentinel.evidence.logs.lines import parse_line
 from ray_sentinel.evidence.logs.movement import Movement
 from ray_sentinel.evidence.logs.records import FileFacts, LogFile
@@ -40,6 +47,7 @@ class Scanner:
         ``base`` is the file's offset of ``data[0]``, which must be a line's first byte.
         """
         chunk = self._chunk(data, base)
+        self.out.long_lines += long_lines(chunk.data[:limit])
         most = _MOST_LINES if thorough else _MOST_SWIFT
         for start, at in self.catalogue.triggers.lines(chunk.data.lower(), limit, most):
             self._trouble.look(chunk, start, at)

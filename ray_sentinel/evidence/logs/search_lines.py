@@ -28,18 +28,21 @@ class WordSearch:
             places[word].append(at)
         found: dict[int, int] = {}
         for of_word in places:
-            for at in of_word if len(of_word) <= most else _outer(lower, of_word, most):
-                found.setdefault(lower.rfind(b"\n", 0, at) + 1, at)
+            # Each line's begin is looked for once: one of a megabyte may hold a word at each place.
+            begins = _on_new_lines(lower, of_word, len(of_word))
+            for begin, at in begins if len(of_word) <= most else _outer(lower, of_word, most):
+                found.setdefault(begin, at)
         return sorted(found.items())
 
 
-def _outer(lower: bytes, places: list[int], most: int) -> Iterator[int]:
-    """Of the lines that hold ``places``, a place in each of the first and the last ``most``."""
+def _outer(lower: bytes, places: list[int], most: int) -> Iterator[tuple[int, int]]:
+    """Of the lines that hold ``places``, the begin of each of the first and the last ``most``, and
+    a place in it."""
     yield from _on_new_lines(lower, places, most)
     yield from _on_new_lines(lower, reversed(places), most)
 
 
-def _on_new_lines(lower: bytes, places: Iterable[int], most: int) -> Iterator[int]:
+def _on_new_lines(lower: bytes, places: Iterable[int], most: int) -> Iterator[tuple[int, int]]:
     begin, end, left = 0, -1, most
     for at in places:
         if begin <= at <= end:
@@ -50,4 +53,4 @@ def _on_new_lines(lower: bytes, places: Iterable[int], most: int) -> Iterator[in
         end = lower.find(b"\n", at)
         end = len(lower) if end < 0 else end
         left -= 1
-        yield at
+        yield begin, at

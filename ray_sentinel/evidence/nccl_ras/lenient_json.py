@@ -67,6 +67,8 @@ class _Reader:
     def __init__(self) -> None:
         self.root: dict[str, Any] = {}
         self.stack: list[Any] = []
+        self.open = {dict: 0, list: 0}
+        """Containers of each kind in the stack: a bracket that closes none is told by it."""
         self.keys: list[str | None] = []
 
     def read(self, text: str, start: int) -> tuple[Document, int]:
@@ -113,15 +115,18 @@ class _Reader:
         elif len(self.stack) < MOST_DEPTH:
             self._value(container)
         self.stack.append(container)
+        self.open[type(container)] += 1
         self.keys.append(None)
 
     def _close(self, kind: type) -> bool:
-        if not any(isinstance(container, kind) for container in self.stack):
+        if not self.open[kind]:
             return False
-        while not isinstance(self.stack.pop(), kind):
+        while True:
             self.keys.pop()
-        self.keys.pop()
-        return True
+            closed = type(self.stack.pop())
+            self.open[closed] -= 1
+            if closed is kind:
+                return True
 
     def _string(self, text: str) -> None:
         if isinstance(self.stack[-1], dict) and self.keys[-1] is None:

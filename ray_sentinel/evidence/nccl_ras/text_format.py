@@ -23,6 +23,8 @@ MARKS = (
     "considered dead (unreachable",
     "No communicator data collected",
 )
+_ENDLESS = re.compile(r"(\d{18})\d+")
+"""No number that means something has more digits; Python refuses to read one of thousands."""
 _FIRST = re.compile(r"[NR]CCL version \d|Job summary|Communicators\.\.\.")
 
 
@@ -35,7 +37,9 @@ def polls_of(text: str, name: str = "") -> list[Poll]:
     """The outputs in a text, in their order: there may be several, one below the other."""
     pieces: list[list[str]] = [[]]
     stage = 0
-    for line in text.splitlines():
+    for line in _ENDLESS.sub(r"\1", text).splitlines():
+        if not line or line.isspace():
+            continue
         found = _FIRST.search(line)
         if found is not None:
             order = {"J": 2, "C": 3}.get(found[0][0], 1)

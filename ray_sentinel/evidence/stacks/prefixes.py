@@ -83,14 +83,16 @@ def _signs(text: str) -> Iterator[int]:
     for sign in _SIGNS:
         yield from (found.start() for found in sign.finditer(text))
     for frame in _OF_KERNEL.finditer(text):
-        front = max(text.rfind("\n", 0, frame.start()) + 1, frame.start() - _FARTHEST)
+        front = max(0, frame.start() - _FARTHEST)
+        front = max(front, text.rfind("\n", front, frame.start()) + 1)
         if function := _FUNCTION.search(text[front : frame.start()]):
             yield front + function.start()
 
 
 def _stands_behind(text: str, sign: int) -> bool:
     """Between the line's begin and ``sign`` there are prefixes and nothing else."""
-    begin = text.rfind("\n", 0, sign) + 1
+    # No further back than prefixes reach: a line may have no end.
+    begin = text.rfind("\n", max(0, sign - _FARTHEST - 1), sign) + 1
     if begin == sign or sign - begin > _FARTHEST:
         return False
     line = text[begin : sign + _FARTHEST].partition("\n")[0]

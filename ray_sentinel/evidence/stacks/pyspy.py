@@ -45,6 +45,9 @@ _OTHER_TOOL = re.compile(r"#\d+ |\[<[0-9a-f]+>\] |\((?:cuda-)?gdb\)|\$ ")
 # What people write behind a frame that they post: "<- stuck here".
 _REMARK = re.compile(r"(?<=\))\s+(?:<-|←|#|//).*")
 
+_KEPT = 16_384
+"""Characters of a thread's text that is kept beside its frames; a longer one is read each time."""
+
 
 def looks_like(text: str) -> bool:
     """Whether ``text`` holds py-spy's text."""
@@ -63,7 +66,13 @@ def parse(text: str, process: ProcessId, at: float = 0.0) -> tuple[StackTrace, .
         text = text.replace("\r\n", "\n")
     # The addresses of code without a name differ between processes and say nothing.
     text = _ADDRESS.sub(r"\1??", text)
-    found = [_section(text, headers, process, at) for headers in _sections(text)]
+    parts = _sections(text)
+    # Each part begins at its first header, the first one at the text's front.
+    starts = [0, *(headers[0].start() for headers in parts[1:]), len(text)]
+    found = [
+        _section(text, headers, process, at, slice(start, end))
+        for headers, start, end in zip(parts, starts[:-1], starts[1:], strict=True)
+    ]
     if len(found) > 1:
         return tuple(found)
     only = found[0]
@@ -82,16 +91,18 @@ def _sections(text: str) -> list[list[re.Match[str]]]:
     return parts
 
 
-def _section(text: str, headers: list[re.Match[str]], process: ProcessId, at: float) -> StackTrace:
+def _section(
+    text: str, headers: list[re.Match[str]], process: ProcessId, at: float, own: slice
+) -> StackTrace:
+    """The trace of one process, of which ``text[own]`` tells."""
     pid, command = process.pid, ""
     threads: list[ThreadStack] = []
     for index, header in enumerate(headers):
         if header["pid"]:
             pid, command = tx.number(header["pid"]), header["command"][: tx.MAX_LINE]
             continue
-        following = headers[index + 1].start() if index + 1 < len(headers) else None
         # The last thread of one process ends where the next process begins.
-        end = following if following is not None else _end_of_section(text, header.end())
+        end = headers[index + 1].start() if index + 1 < len(headers) else own.stop
         threads.append(_thread(header, text[header.end() : end]))
     native = any(frame.native for thread in threads for frame in thread.frames)
     trace = StackTrace(
@@ -99,15 +110,10 @@ def _section(text: str, headers: list[re.Match[str]], process: ProcessId, at: fl
         tool="py-spy-native" if native else "py-spy",
         at=at,
         threads=tuple(threads),
-        error=_error(threads, text),
+        error=_error(threads, text[own]),
         command=command,
     )
     return msgspec.structs.replace(trace, threads=_main_of(trace, pid))
-
-
-def _end_of_section(text: str, start: int) -> int:
-    following = _HEADER.search(text, start)
-    return following.start() if following else len(text)
 
 
 def _error(threads: list[ThreadStack], text: str) -> str:
@@ -154,9 +160,12 @@ def _status(status: str) -> bool | None:
     return False if status.startswith("idle") else None
 
 
-@lru_cache(maxsize=16_384)
 def _frames(body: str, base: int) -> tuple[Frame, ...]:
     """The frames of one thread; equal blocks, as ranks of one job have them, are read once."""
+    return _kept_frames(body, base) if len(body) <= _KEPT else _read_frames(body, base)
+
+
+def _read_frames(body: str, base: int) -> tuple[Frame, ...]:
     found = []
     for line in tx.lines(body):
         stripped = line.lstrip()
@@ -168,6 +177,9 @@ def _frames(body: str, base: int) -> tuple[Frame, ...]:
         if frame := read_frame(stripped):
             found.append(frame)
     return tx.shared(found)
+
+
+_kept_frames = lru_cache(maxsize=4_096)(_read_frames)
 
 
 def read_frame(line: str) -> Frame | None:

@@ -18,6 +18,9 @@ MAX_LINE = 16_384
 MAX_FRAMES = 4_096
 """Frames of one thread that are kept: a runaway recursion says nothing new below."""
 
+_LONGEST_SHARED = 2_000
+"""Characters of a function's and its file's name together."""
+
 _TERMINAL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?")
 _SOURCE = (".py", ".pyx", ".pxd", ".ipynb")
 _SHARED_OBJECT = re.compile(r"\.so(\.\d+)*$|\.so\b|\.dylib$|\.dll$")
@@ -58,13 +61,20 @@ def is_native(file: str, line: int) -> bool:
     return line == 0
 
 
-@lru_cache(maxsize=65_536)
 def frame(function: str, file: str = "", line: int = 0, native: bool = False) -> Frame:
-    """The one Frame object for these values, so that equal stacks share memory."""
-    return Frame(function, file, line, native)
+    """The one Frame object for these values, so that equal stacks share memory.
+
+    Names longer than any real one are made anew: what is kept stays for as long as the process.
+    """
+    if len(function) + len(file) > _LONGEST_SHARED:
+        return Frame(function, file, line, native)
+    return _frame(function, file, line, native)
 
 
-@lru_cache(maxsize=16_384)
+_frame = lru_cache(maxsize=65_536)(Frame)
+
+
+@lru_cache(maxsize=4_096)
 def _one(frames: tuple[Frame, ...]) -> tuple[Frame, ...]:
     return frames
 

@@ -132,3 +132,36 @@ def test_a_damaged_file_is_told_beside_the_others(
     assert "! torn.log.gz: (could be read only in part (" in out
     assert out.count("copy it again from where it was packed") == 2
     assert "bad thing on 3" in out
+
+
+def test_lines_that_are_shown_in_part_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "train.log"
+    path.write_text("a\n" + "x" * 20_000 + "\nb\n")
+    code, out = run(path, "--tail", "3", "--json", capsys=capsys)
+    (*_, note) = json.loads(out)
+    assert (code, note["label"], note["line"]["mark"]) == (0, "train.log", "warning")
+    assert note["line"]["text"].startswith("(1 line is longer than 16384 bytes")
+    _, out = run(path, "--tail", "3", capsys=capsys)
+    assert "(1 line is longer than 16384 bytes" in " ".join(out.split())
+    _, out = run(path, "--tail", "1", "--json", capsys=capsys)
+    assert len(json.loads(out)) == 1
+
+
+def test_a_line_without_an_end_is_followed_in_pieces(tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    path.write_text("a\n")
+    looks: list[int] = []
+
+    def more() -> bool:
+        if looks and len(looks) < 3:
+            with path.open("a") as file:
+                file.write("x" * 30_000)
+        looks.append(1)
+        return len(looks) < 5
+
+    files = choose(describe(find_logs(path)), Wanted())
+    clock = FakeClock()
+    lines = list(follow(files, Wanted(), load_catalogue(), clock, errors=False, more=more))
+    assert sum(line.line.text.startswith("x") for line in lines) == 2

@@ -122,3 +122,18 @@ def test_every_playbook_that_triage_names_is_there() -> None:
     named = {advice.playbook for advice in load_catalogue().advice if advice.playbook}
     assert named
     assert named <= known
+
+
+@pytest.mark.parametrize(("count", "said"), [(1, "1 line is"), (3, "3 lines are")])
+def test_lines_that_are_looked_at_in_part_are_told(
+    log: Path, capsys: pytest.CaptureFixture[str], count: int, said: str
+) -> None:
+    log.write_text(STEPS + ("x" * 6001 + "\n") * count + "y" * 6000 + "\n" + BOOM)
+    told = f"train.log: {said} longer than 6000 characters"
+    _, out, _ = run(log, "--json", capsys=capsys)
+    assert [note for note in json.loads(out)["sampled"] if note.startswith(told)]
+    _, out, _ = run(log, capsys=capsys)
+    assert f"note: {told}" in " ".join(out.split())
+    log.write_text(STEPS + BOOM)
+    _, out, _ = run(log, "--json", capsys=capsys)
+    assert json.loads(out)["sampled"] == []

@@ -1,0 +1,91 @@
+"""Answers of RAS read in a process of their own, for those who must not stand still.
+
+Whoever holds the port of the service may send megabytes that take minutes to read. A small answer
+is read here; what is larger costs a child, which ends at a deadline, has a bound on its memory, and
+dies with us. It is this module run as a program; what it is asked comes on stdin and its answer
+goes to stdout, both as MessagePack.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+from collections.abc import Mapping
+
+import msgspec
+
+from ray_sentinel import process
+from ray_sentinel.errors import InputError
+from ray_sentinel.evidence import nccl_ras
+from ray_sentinel.model.ras import RasFacts
+
+SMALL = 128 << 10
+"""Bytes of all answers together that are read in this process: some tenths of a second."""
+SECONDS = 20.0
+"""Twenty megabytes of a real answer take three to five."""
+MEMORY = 3 << 30
+"""Bytes of address space that the reading process may have."""
+_MAX_ANSWER = 64 << 20
+
+
+class _Asked(msgspec.Struct):
+    files: dict[str, bytes]
+    ranks: list[tuple[str, int, int]]
+    """Host or address, process id, world rank."""
+
+
+def explain_apart(
+    files: Mapping[str, bytes],
+    *,
+    ranks: Mapping[tuple[str, int], int] | None = None,
+    seconds: float = SECONDS,
+) -> RasFacts:
+    """As ``nccl_ras.explain``, within so many seconds.
+
+    Raises InputError where the answers are not read by then, or need more memory than they may.
+    """
+    size = sum(map(len, files.values()))
+    if size <= SMALL:
+        return nccl_ras.explain(files, ranks=ranks)
+    rows = [(host, pid, rank) for (host, pid), rank in (ranks or {}).items()]
+    what = f"the answers of RAS ({size / 1e6:.0f} MB)"
+    try:
+        done = process.run(
+            process.python_module("ray_sentinel.capture.ras_apart"),
+            deadline=seconds,
+            max_output=_MAX_ANSWER,
+            input=msgspec.msgpack.encode(_Asked(dict(files), rows)),
+        )
+    except OSError as error:
+        raise InputError(f"{what}: no process to read them could be started: {error}") from None
+    if done.timed_out:
+        raise InputError(
+            f"{what} were not read to their end within {seconds:g} s: they are left out"
+        )
+    if done.truncated or not done.ok:
+        last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+        raise InputError(f"{what} cannot be read: {''.join(last) or done.explain()}")
+    try:
+        return msgspec.msgpack.decode(done.stdout, type=RasFacts)
+    except msgspec.DecodeError as error:
+        raise InputError(f"{what}: the explanation cannot be read: {error}") from None
+
+
+def main() -> int:
+    """Explain what comes on stdin."""
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    most = MEMORY if hard == resource.RLIM_INFINITY else min(MEMORY, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+    try:
+        asked = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=_Asked)
+        ranks = {(host, pid): rank for host, pid, rank in asked.ranks}
+        facts = nccl_ras.explain(asked.files, ranks=ranks)
+    except MemoryError:
+        sys.stderr.write("more memory is needed than it may have\n")
+        return 1
+    sys.stdout.buffer.write(msgspec.msgpack.encode(facts))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
