@@ -67,7 +67,7 @@ class _Reader:
     def __init__(self) -> None:
         self.root: dict[str, Any] = {}
         self.stack: list[Any] = []
-        self.open = {dict: 0, list: 0}
+        self.open: dict[type, int] = {dict: 0, list: 0}
         """Containers of each kind in the stack: a bracket that closes none is told by it."""
         self.keys: list[str | None] = []
 
