@@ -79,6 +79,26 @@ def open_fifo_of(path: Path, owner: int, *, root: str = "/") -> int:
     return _Walk(owner, root).open(path, _WRITE_FIFO, stat.S_IFIFO)
 
 
+def open_descriptor(pid: int, number: int, owner: int, *, proc: str = "/proc") -> int:
+    """A descriptor for reading of the regular file that a process of user ``owner``'s has open as
+    ``number``, wherever it lies and whether its name is still there.
+
+    The process may have been handed another user's file: that is refused as by ``open_evidence``.
+    Raises ForeignFileError, and OSError where it cannot be opened.
+    """
+    link = Path(f"{proc}/{pid}/fd/{number}")
+    walk = _Walk(owner, "/")
+    # Before it is opened: to open a device or a FIFO may do something.
+    walk.judge(os.stat(link), link, stat.S_IFREG)
+    handle = os.open(link, READ_FILE & ~os.O_NOFOLLOW | os.O_NOCTTY)
+    try:
+        walk.judge(os.fstat(handle), link, stat.S_IFREG)
+    except ForeignFileError:
+        os.close(handle)
+        raise
+    return handle
+
+
 class _Walk(PathWalk):
     def __init__(self, owner: int, root: str) -> None:
         super().__init__(root)
@@ -103,20 +123,21 @@ class _Walk(PathWalk):
             folder, name = self.walk(path.parent / ".", to_folder=True)[0], path.name
             try:
                 # Before it is opened: to open a device or a FIFO may do something.
-                self._judge(os.lstat(name, dir_fd=folder), path, kind)
+                self.judge(os.lstat(name, dir_fd=folder), path, kind)
                 handle = os.open(name, flags, dir_fd=folder)
             finally:
                 os.close(folder)
         except OSError as error:
             raise OSError(error.errno, error.strerror, str(path)) from None
         try:
-            self._judge(os.fstat(handle), path, kind)
+            self.judge(os.fstat(handle), path, kind)
         except ForeignFileError:
             os.close(handle)
             raise
         return handle
 
-    def _judge(self, info: os.stat_result, path: Path, kind: int) -> None:
+    def judge(self, info: os.stat_result, path: Path, kind: int) -> None:
+        """Raises ForeignFileError for what is not a file of that kind of the owner's."""
         if stat.S_ISLNK(info.st_mode):
             raise ForeignFileError(f"{path}: is a symbolic link, and is not followed; remove it")
         if stat.S_IFMT(info.st_mode) != kind:

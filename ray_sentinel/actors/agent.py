@@ -37,6 +37,10 @@ class Agent:
         """The flight recorders of some ranks, a ``DumpRequest``: ``Dumps``."""
         return self._does.flight_recorder(request)
 
+    def rank_output(self, request: bytes) -> bytes:
+        """What some ranks wrote last, an ``OutputRequest``: ``Outputs``."""
+        return self._does.rank_output(request)
+
     def nccl_ras(self, ranks: bytes) -> bytes:
         """What NCCL's RAS service says, asked from here for some ranks: ``RasPolls``."""
         return self._does.nccl_ras(ranks)

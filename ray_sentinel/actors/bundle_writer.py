@@ -39,8 +39,14 @@ Done = tuple[Path | None, list[str]]
 class _Task:
     """One thing to be written: files, or where there are none, the report of an incident."""
 
-    def __init__(self, incident: Incident, files: Mapping[str, bytes] | None, look: bool) -> None:
-        self.incident, self.files, self.look = incident, files, look
+    def __init__(
+        self,
+        incident: Incident,
+        files: Mapping[str, bytes] | None,
+        look: bool,
+        told: bool = False,
+    ) -> None:
+        self.incident, self.files, self.look, self.told = incident, files, look, told
         self.size = sum(map(len, files.values())) if files is not None else 0
         self.done = threading.Event()
         self.late = False
@@ -79,9 +85,17 @@ class BundleWriter:
         """What could not be written, by incident, of its files and of its report."""
         self._thread: threading.Thread | None = None
 
-    def store(self, incident: Incident, files: Mapping[str, bytes], *, look: bool = False) -> Done:
-        """Put files into the incident's folder: see ``Bundles.store``."""
-        task = _Task(incident, files, look)
+    def store(
+        self,
+        incident: Incident,
+        files: Mapping[str, bytes],
+        *,
+        look: bool = False,
+        told: bool = True,
+    ) -> Done:
+        """Put files into the incident's folder: see ``Bundles.store``. ``told``: ``late`` is called
+        for them."""
+        task = _Task(incident, files, look, told)
         with self._change:
             if self._waiting_bytes() + task.size > max(self._most, task.size):
                 why = (
@@ -178,13 +192,13 @@ class BundleWriter:
                     self._try_again(task, written)
                 task.result = (written.folder, written.problems)
                 task.done.set()
-            if late and written.folder is not None and task.files is not None and not failed:
+            if late and task.told and written.folder is not None and not failed:
                 self._tell_late(task.incident, written.folder)
 
     def _try_again(self, task: _Task, written: Written) -> None:
         """Of files that were written in part, what is left; all else as it was."""
         if written.left and task.files is not None:
-            task = _Task(task.incident, written.left, look=False)
+            task = _Task(task.incident, written.left, look=False, told=task.told)
         task.late = True
         self._failed.append(task)
         self._again_at = time.monotonic() + self._retry

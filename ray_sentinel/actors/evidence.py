@@ -14,7 +14,9 @@ import msgspec
 
 from ray_sentinel.actors.messages import Captured, CaptureRequest, Sampled
 from ray_sentinel.actors.node_dumps import NodeDumps, RecordOf
+from ray_sentinel.actors.session import session_logs
 from ray_sentinel.capture import session
+from ray_sentinel.capture.rank_output import RankOutputs
 from ray_sentinel.capture.recorder_dumps import Recorders
 from ray_sentinel.capture.tracer import all_tracers
 from ray_sentinel.clock import WallHistory
@@ -61,6 +63,7 @@ class Evidence:
         self._pool = ThreadPoolExecutor(self._plan.parallel, thread_name_prefix="ray-sentinel-ask")
         recorders = Recorders(wall=wall)
         self.dumps = NodeDumps(host, record_of, self._plan.parallel, recorders)
+        self.outputs = RankOutputs(host, session_logs, wall)
         self.runs: Counter[tuple[str, str]] = Counter()
         """How often each tool ran, by (tool, outcome)."""
         self.capture_seconds: float | None = None

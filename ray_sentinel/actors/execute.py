@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError
 from pathlib import Path
 
 import msgspec
 
 from ray_sentinel.actors.asking import Agents, by_node
-from ray_sentinel.actors.bundle_writer import BundleWriter
+from ray_sentinel.actors.bundle_writer import STORE_SECONDS, BundleWriter
 from ray_sentinel.actors.bundles import (
     Bundles,
     backtraces_root,
@@ -19,6 +19,7 @@ from ray_sentinel.actors.bundles import (
     link_backtraces,
 )
 from ray_sentinel.actors.cluster_dumps import ClusterDumps
+from ray_sentinel.actors.cluster_outputs import ANSWER_SECONDS, ClusterOutputs
 from ray_sentinel.actors.diagnosing import SeriesDiagnoser
 from ray_sentinel.actors.fleet import Fleet
 from ray_sentinel.actors.messages import (
@@ -50,6 +51,7 @@ from ray_sentinel.engine.events import (
     CaptureDone,
     NodeLeft,
     NodeProbed,
+    NoticeSent,
     RecorderExplained,
     StacksTaken,
     StragglersFound,
@@ -59,10 +61,11 @@ from ray_sentinel.errors import UsageError
 from ray_sentinel.evidence import flight_recorder, stragglers
 from ray_sentinel.evidence.stacks.same import fold
 from ray_sentinel.model.identity import Rank
-from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.incident import Incident, RankLog
 from ray_sentinel.model.recorder import RecorderFacts
 from ray_sentinel.report.contract import incident_dict
 from ray_sentinel.supervise.incident_notices import STATES, keys_of_past, notice_of
+from ray_sentinel.supervise.notices import Notice
 from ray_sentinel.supervise.notifier import Notifier, Settings, settings_of
 
 log = logging.getLogger(__name__)
@@ -75,6 +78,10 @@ GATHER_SECONDS = 15.0
 """What a capture may take beyond ``capture.deadline``: to travel, and to be written."""
 WORKERS = 16
 """Threads for what is asked at once, and as many for captures: they wait more than they work."""
+
+
+Harvested = tuple[tuple[RankLog, ...], list[str]]
+"""What ranks wrote last, and what could not be stored of it."""
 
 
 class Executor:
@@ -95,6 +102,7 @@ class Executor:
         self._fleet = fleet
         self._agents = Agents(fleet)
         self._dumps = ClusterDumps(self._agents)
+        self._outputs = ClusterOutputs(self._agents)
         incidents = tuple(incidents)
         self.bundles = Bundles(bundle_root(storage, config), incidents, storage.deployment)
         timed = config.capture.enabled and config.capture.wait_seconds > 0
@@ -103,13 +111,15 @@ class Executor:
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="ray-sentinel-act")
         # Captures take long and must not hold up the rounds of stacks; reports keep their order.
         self._captures = ThreadPoolExecutor(WORKERS, thread_name_prefix="ray-sentinel-capture")
+        # What ranks wrote last is read meanwhile: a capture may take minutes, and pods go.
+        self._harvests = ThreadPoolExecutor(WORKERS, thread_name_prefix="ray-sentinel-output")
         self._reports = ThreadPoolExecutor(1, thread_name_prefix="ray-sentinel-report")
         self._lock = threading.Lock()
         self.diagnose = SeriesDiagnoser(config.capture.series_seconds, self._add_diagnosis)
         self._latest: dict[str, Incident] = {}
         """As it was published last, of every incident of which more may come."""
         self._ras = RasWitness(self._ask_ras, self._clock)
-        self._notifier = notifier_of(config)
+        self._notifier = notifier_of(config, self._told)
         for incident in incidents:
             self._notifier.know(keys_of_past(incident))
 
@@ -219,6 +229,7 @@ class Executor:
 
     def _capture(self, action: Capture) -> CaptureDone:
         settings = self._config.capture
+        harvest = self._harvests.submit(self._harvest, action)
         everyone = (*action.suspects, *action.waiters, *action.others)
         seconds = capture_seconds(everyone, settings, thorough=action.thorough) + GATHER_SECONDS
         action = limited(action, settings.max_intrusive)
@@ -241,6 +252,7 @@ class Executor:
             files = fold(files)  # else each process' file is read by itself
         dumps, dump_problems = self._recorder_files(action)
         files |= dumps
+        logs, log_problems = _within(harvest)
         folder, lost = self._writer.store(action.incident, files, look=True)
         if folder is not None:
             lost = [*lost, *self._linked(action.incident, folder)]
@@ -253,10 +265,19 @@ class Executor:
                 *problems,
                 *(line for answer in captured for line in answer.problems),
                 *dump_problems,
+                *log_problems,
                 *lost,
             ),
+            logs=logs,
             facts=tuple(fact for answer in captured for fact in answer.facts),
         )
+
+    def _harvest(self, action: Capture) -> Harvested:
+        """The last lines of the ranks concerned, stored as soon as they have come."""
+        files, logs = self._outputs.gather(action)
+        if not files:
+            return logs, []
+        return logs, self._writer.store(action.incident, files, told=False)[1]
 
     def _linked(self, incident: Incident, folder: Path) -> list[str]:
         root = self._backtraces if is_timed(incident) else None
@@ -293,6 +314,13 @@ class Executor:
         self._notifier.tell(notice_of(named, incident_dict(named)))
         self._forget_over()
 
+    def _told(self, notice: Notice) -> None:
+        incident = str(notice.details.get("id", ""))
+        try:
+            self.feed(NoticeSent(time=self._clock.now(), incident=incident, state=notice.event))
+        except Exception:  # what is only for the timeline must not end the sending
+            log.exception("incident %s: that it was told is not in its timeline", incident)
+
     def _written_late(self, incident: Incident, folder: Path) -> None:
         """The disk answers again: the incident, open or over, gets its bundle."""
         log.info("incident %s: its bundle was written late, to %s", incident.id, folder)
@@ -323,15 +351,23 @@ class Executor:
         self.diagnose.forget(over)
 
 
-def notifier_of(config: Config) -> Notifier:
-    """Who is told. Settings that can never work are logged: they must not end the watch."""
+def _within(harvest: Future[Harvested]) -> Harvested:
+    try:
+        return harvest.result(ANSWER_SECONDS + STORE_SECONDS + 1.0)
+    except TimeoutError:
+        return (), ["what the ranks wrote last has not come in time"]
+
+
+def notifier_of(config: Config, sent: Callable[[Notice], None] = lambda notice: None) -> Notifier:
+    """Who is told, and who learns that they were. Settings that can never work are logged: they
+    must not end the watch."""
     try:
         settings = settings_of(config.notify)
     except UsageError as error:
         log.error("nobody will be notified: %s", error)
         settings = Settings()
     events = settings.events or STATES
-    return Notifier(msgspec.structs.replace(settings, events=events))
+    return Notifier(msgspec.structs.replace(settings, events=events), sent=sent)
 
 
 def limited(action: Capture, most: int) -> Capture:

@@ -12,6 +12,7 @@ import msgspec
 from ray_sentinel.actors.names import PROTOCOL
 from ray_sentinel.masking import mask_record
 from ray_sentinel.model.identity import Rank
+from ray_sentinel.model.incident import RankOutput
 from ray_sentinel.model.metrics import Family
 from ray_sentinel.model.progress import Snapshot
 from ray_sentinel.model.stacks import StackFact
@@ -143,6 +144,20 @@ class Dumps(msgspec.Struct, frozen=True, kw_only=True):
     """One for each rank of which there is none, too."""
 
 
+class OutputRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose last lines of output are wanted from one node."""
+
+    ranks: tuple[Rank, ...]
+    most_bytes: int = 0
+    """Of all of them in the answer."""
+
+
+class Outputs(msgspec.Struct, frozen=True, kw_only=True):
+    """The last lines of some ranks of a node, masked; one for each that was asked about."""
+
+    found: tuple[RankOutput, ...] = ()
+
+
 class Captured(msgspec.Struct, frozen=True, kw_only=True):
     """What the tools of one node brought: files by name, and what they say."""
 
@@ -162,7 +177,7 @@ def pack_masked(value: Any) -> bytes:
     """The same with the secrets in all its texts masked: for what leaves the node it was read on.
 
     Flight recorders (``Dump.data``) are handed on as they are: they hold the names of functions,
-    files and groups, and sizes.
+    files and groups, and sizes. The files of tools and ranks were masked as they were read.
     """
     return pack(mask_record(value))
 

@@ -12,7 +12,14 @@ from ray_sentinel.actors.cluster_look import ClusterLook
 from ray_sentinel.actors.environment import forget_identity
 from ray_sentinel.actors.link import CoordinatorLink
 from ray_sentinel.actors.logs import write_logs
-from ray_sentinel.actors.messages import CaptureRequest, DumpRequest, pack_masked, unpack
+from ray_sentinel.actors.messages import (
+    CaptureRequest,
+    DumpRequest,
+    OutputRequest,
+    Outputs,
+    pack_masked,
+    unpack,
+)
 from ray_sentinel.actors.place import ray_metrics_url, this_node
 from ray_sentinel.actors.session import session_logs
 from ray_sentinel.actors.station import Station
@@ -63,6 +70,12 @@ class NodeAgent:
         """The flight recorders of some ranks, a ``DumpRequest``: ``Dumps``."""
         wanted = unpack(request, DumpRequest)
         return pack_masked(self._station.evidence.dumps.gather(wanted))
+
+    def rank_output(self, request: bytes) -> bytes:
+        """What some ranks wrote last, an ``OutputRequest``: ``Outputs``."""
+        wanted = unpack(request, OutputRequest)
+        found = self._station.evidence.outputs.gather(wanted.ranks, wanted.most_bytes)
+        return pack_masked(Outputs(found=found))
 
     def nccl_ras(self, ranks: bytes) -> bytes:
         """What NCCL's RAS service says, asked from here for some ranks: ``RasPolls``."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from ray_sentinel.model.incident import EvidenceItem, Incident, Transition, Verdict
+from ray_sentinel.model.incident import EvidenceItem, Incident, Milestone, Transition, Verdict
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.model.status import JobStatus
 from ray_sentinel.model.straggler import StragglerStatus
@@ -28,6 +28,9 @@ def shown_incident(incident: Incident, shift: float) -> Incident:
         resolved_at=_moved(incident.resolved_at, shift),
         history=tuple(
             Transition(step.at + shift, step.state, step.why) for step in incident.history
+        ),
+        milestones=tuple(
+            Milestone(step.at + shift, step.what, step.text) for step in incident.milestones
         ),
         verdict=_verdict(verdict, shift) if verdict is not None else None,
         straggler=_straggler(straggler, shift) if straggler is not None else None,

@@ -35,7 +35,7 @@ from ray_sentinel.actors.storage import Storage
 from ray_sentinel.clock import BootClock, SteadyClock, WallHistory
 from ray_sentinel.collect.runner import Runner, Settings
 from ray_sentinel.config import Config, safe_name
-from ray_sentinel.model.identity import Node
+from ray_sentinel.model.identity import Node, Rank
 from ray_sentinel.model.metrics import Event, Family
 from ray_sentinel.model.progress import Exit, RankSnapshot, Snapshot
 from ray_sentinel.progress.own_process import raylet_above
@@ -115,6 +115,7 @@ class Station:
         self._gauges_at = float("-inf")
         self._loop: Loop | None = None
         self._reporting: Newest[RanksSeen] | None = None
+        self._noting: Newest[tuple[Rank, ...]] | None = None
         self._closing = threading.Lock()
         self._closed = False
         missing = missing_tracer()
@@ -157,6 +158,8 @@ class Station:
         self.runner.start()
         interval = self.config.agent.snapshot_interval
         self._reporting = Newest(self._report, name="ray-sentinel-report")
+        # Their output may lie on a file system that hangs.
+        self._noting = Newest(self.evidence.outputs.note, name="ray-sentinel-outputs")
         self._loop = Loop(interval, self._cycle, name="ray-sentinel-watch")
 
     def close(self) -> list[str]:
@@ -177,6 +180,8 @@ class Station:
         if self._reporting is not None:
             # It may wait for Ray. What it does then touches nothing that is closed here.
             self._reporting.stop(1.0)
+        if self._noting is not None:
+            self._noting.stop()
         self.evidence.close()
         self._servers.close()
         self.runner.stop()
@@ -211,6 +216,8 @@ class Station:
         self._servers.watch((found.rank for found in ranks), self.watch.serves)
         self.runner.set_handed_on(self.exporting.handed_on)
         self._publish(ranks, now)
+        if self._noting is not None:
+            self._noting.offer(tuple(found.rank for found in ranks))
         if self._reporting is not None:
             self._reporting.offer(RanksSeen(ranks, now))
 

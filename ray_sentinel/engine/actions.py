@@ -71,6 +71,8 @@ class Capture(Action, frozen=True, tag="capture"):
     suspects: tuple[Rank, ...] = ()
     waiters: tuple[Rank, ...] = ()
     others: tuple[Rank, ...] = ()
+    gone: tuple[Rank, ...] = ()
+    """Those that have ended: what they wrote last may still be there."""
     thorough: bool = False
     """cuda-gdb, where it is configured, on all of them."""
 

@@ -106,5 +106,6 @@ def capture(case: Case, now: float, settings: Settings, *, thorough: bool = Fals
         suspects=tuple(chosen),
         waiters=tuple(waiters.values()),
         others=tuple(view.rank for view in live if view.rank.process not in picked),
+        gone=tuple(view.rank for view in case.job.ranks.values() if not view.alive),
         thorough=thorough,
     )

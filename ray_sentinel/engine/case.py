@@ -5,10 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.engine.milestones import added, of_progress
+from ray_sentinel.engine.ranks import RankView
+from ray_sentinel.engine.wording import with_last_lines
 from ray_sentinel.evidence.stacks import Movement, movement
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.identity import ProcessId
-from ray_sentinel.model.incident import Finding, Incident, Verdict
+from ray_sentinel.model.incident import Finding, Incident, Milestone, Verdict
 from ray_sentinel.model.ras import RasFacts
 from ray_sentinel.model.recorder import RecorderFacts
 from ray_sentinel.model.stacks import StackFact
@@ -46,6 +49,8 @@ class Case:
         self.recorder_asked_at: float | None = None
         self.recorder_pending = False
         self.ras: RasFacts | None = None
+        self.milestones: tuple[Milestone, ...] = incident.milestones
+        """What was seen so far."""
         self.alerts: tuple[Alert, ...] = ()
         """Of telemetry rules, that last now: about the job and its hosts."""
         self.later_rounds = 0
@@ -78,12 +83,26 @@ class Case:
         return msgspec.structs.replace(
             incident,
             kind=verdict.kind,
+            milestones=added(self.milestones, *of_progress(self._shown(verdict, views))),
             severity="warning" if verdict.kind in MILD else "critical",
             summary=verdict.summary,
-            verdict=verdict,
+            verdict=with_last_lines(verdict, incident.logs),
             suspects=tuple(view.rank.id for view in views),
             processes={str(view.rank.id.rank): view.rank.process for view in views},
         )
+
+    def _shown(self, verdict: Verdict, blamed: list[RankView]) -> list[RankView]:
+        """The ranks that a report of it names and shows, those who are blamed first."""
+        shown = (self.job.ranks.get(fact.process) for fact in verdict.stacks)
+        views = [*blamed, *(view for view in shown if view is not None)]
+        return list({view.rank.process: view for view in views}.values())
+
+    def note(self, step: Milestone) -> None:
+        """Keep a step for the timeline; an incident that was told has it at once."""
+        self.milestones = added(self.milestones, step)
+        if self.incident.confirmed_at is not None:
+            known = added(self.incident.milestones, step)
+            self.incident = msgspec.structs.replace(self.incident, milestones=known)
 
     def recall_captures(self) -> None:
         """As its incident tells; what was confirmed and not captured is due for it."""

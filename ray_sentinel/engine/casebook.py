@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+import msgspec
+
 from ray_sentinel.engine.case import OURSELVES, Case
 from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.engine.milestones import added
 from ray_sentinel.engine.nothing_to_do import has_nothing_to_do
 from ray_sentinel.engine.table import OPEN, advance
-from ray_sentinel.model.incident import Finding, Incident, Transition
+from ray_sentinel.model.incident import Finding, Incident, Milestone, Transition
 from ray_sentinel.model.straggler import StragglerStatus
 
 KEPT_INCIDENTS = 1000
@@ -124,6 +127,15 @@ class CaseBook:
         """The case's incident has changed."""
         case.incident = incident
         self.incidents[incident.id] = incident
+
+    def note(self, incident: str, step: Milestone) -> None:
+        """One more step of an incident's timeline, be it over or not."""
+        if (case := self.cases.get(incident)) is not None:
+            case.note(step)
+            self.incidents[incident] = case.incident
+        elif (known := self.incidents.get(incident)) is not None:
+            steps = added(known.milestones, step)
+            self.incidents[incident] = msgspec.structs.replace(known, milestones=steps)
 
     def confirm(self, case: Case, incident: Incident) -> None:
         """It is sure; what was found is answered until it is found no more."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import msgspec
 
 from ray_sentinel.config import Config
-from ray_sentinel.engine import asking
+from ray_sentinel.engine import asking, milestones
 from ray_sentinel.engine import status as status_words
 from ray_sentinel.engine.actions import (
     AnyAction,
@@ -35,6 +35,7 @@ from ray_sentinel.engine.events import (
     NodeJoined,
     NodeLeft,
     NodeProbed,
+    NoticeSent,
     PhasesRecalled,
     RasExplained,
     RecorderExplained,
@@ -49,8 +50,9 @@ from ray_sentinel.engine.rule import load_rules
 from ray_sentinel.engine.sampling import routine_samples
 from ray_sentinel.engine.straggling import StragglerWatch
 from ray_sentinel.engine.table import advance
+from ray_sentinel.engine.wording import with_last_lines
 from ray_sentinel.model.alert import Alert
-from ray_sentinel.model.incident import Finding, Incident
+from ray_sentinel.model.incident import Finding, Incident, Milestone, RankLog
 from ray_sentinel.model.memory import Memory
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.model.status import JobStatus, State
@@ -106,9 +108,15 @@ class Engine:
                 return self._dump(event, now)
             case PhasesRecalled():
                 self.view.recall(event.phases)
-            case IncidentTold():
-                self.book.record(event.incident, now)
+            case IncidentTold() | NoticeSent():
+                self._told(event, now)
         return []
+
+    def _told(self, event: IncidentTold | NoticeSent, now: float) -> None:
+        if isinstance(event, IncidentTold):
+            self.book.record(event.incident, now)
+        else:
+            self.book.note(event.incident, Milestone(now, "notified", f"as {event.state}"))
 
     @property
     def now(self) -> float:
@@ -132,8 +140,11 @@ class Engine:
         if isinstance(event, RecorderExplained):
             case.job.disturbed_until = now + SETTLED_AFTER_TOOLS
             case.recorder, case.recorder_pending = event.facts, False
+            self.book.note(event.incident, milestones.of_recorders(now, event.facts))
         else:
             case.ras = event.facts or case.ras
+            if event.facts is not None:
+                self.book.note(event.incident, milestones.of_ras(now, event.facts))
 
     def incidents(self, *, everything: bool = False) -> tuple[Incident, ...]:
         """All that were confirmed, the newest last; with ``everything`` suspicions too."""
@@ -233,10 +244,14 @@ class Engine:
         case = self.book.cases.get(event.incident)
         if case is None:
             return []
-        if event.asked_at is None:
-            case.take_round(now, event.round, facts)
-        else:
+        late = event.asked_at is not None
+        if late:
             case.complete_round(event.round, facts)
+        else:
+            case.take_round(now, event.round, facts)
+        if facts or not late:
+            step = milestones.of_round(now, event.round, facts, late=late)
+            self.book.note(event.incident, step)
         return self._tick(now)
 
     def _look(self, facts: tuple[StackFact, ...]) -> None:
@@ -258,7 +273,8 @@ class Engine:
         bundle = event.bundle or case.incident.bundle
         captured = advance(case.incident, "captured", now, "; ".join(event.problems[:3]))
         explained = advance(captured, "explained", now, bundle)
-        self.book.keep(case, msgspec.structs.replace(explained, bundle=bundle))
+        known = msgspec.structs.replace(explained, bundle=bundle)
+        self.book.keep(case, _with_logs(known, event.logs))
         return [Publish(incident=case.incident)]
 
     def _bundled_late(self, event: CaptureDone) -> list[AnyAction]:
@@ -292,3 +308,17 @@ class Engine:
             self.book.keep(case, advance(case.incident, "confirmed", now, event.why))
             actions += self._cases.capture(case, now, thorough=event.thorough)
         return actions
+
+
+def _with_logs(incident: Incident, logs: tuple[RankLog, ...]) -> Incident:
+    """The incident and its verdict with what ranks wrote last; an earlier capture may have had more
+    of a rank than a later one."""
+    known = {(log.host, log.pid, log.rank): log for log in incident.logs}
+    for log in logs:
+        key = (log.host, log.pid, log.rank)
+        if log.file or key not in known:
+            known[key] = log
+    kept, verdict = tuple(known.values()), incident.verdict
+    if verdict is not None:
+        verdict = with_last_lines(verdict, kept, incident.logs)
+    return msgspec.structs.replace(incident, logs=kept, verdict=verdict)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from ray_sentinel.model.identity import Node
-from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.incident import Incident, RankLog
 from ray_sentinel.model.progress import Snapshot
 from ray_sentinel.model.ras import RasFacts
 from ray_sentinel.model.recorder import RecorderFacts
@@ -112,6 +112,15 @@ class CaptureDone(EngineEvent, frozen=True, tag="captured"):
     problems: tuple[str, ...] = ()
     facts: tuple[StackFact, ...] = ()
     """From the deeper tools, where they say more than the rounds did."""
+    logs: tuple[RankLog, ...] = ()
+    """What the ranks concerned wrote last."""
+
+
+class NoticeSent(EngineEvent, frozen=True, tag="notice_sent"):
+    """People were told of an incident in this ``state``."""
+
+    incident: str
+    state: str
 
 
 class PhasesRecalled(EngineEvent, frozen=True, tag="phases_recalled"):
@@ -149,6 +158,7 @@ AnyEvent = (
     | StragglersFound
     | CaptureDone
     | DumpAsked
+    | NoticeSent
     | PhasesRecalled
     | IncidentTold
 )

@@ -107,6 +107,44 @@ class Transition(msgspec.Struct, frozen=True):
     why: str = ""
 
 
+class RankLog(msgspec.Struct, frozen=True, kw_only=True):
+    """What one rank wrote last to its standard output and error, in the incident's bundle."""
+
+    rank: int
+    host: str
+    pid: int
+    file: str = ""
+    """In the bundle; empty where there is none."""
+    sources: tuple[str, ...] = ()
+    """Where it was read: ``stdout and stderr: /path (with rank 1)``."""
+    missing: str = ""
+    """Why nothing, or only a part of it, could be had."""
+    ended: bool = False
+    """The process had ended when it was read."""
+    shared: bool = False
+    """Other ranks wrote to the same file."""
+    telling: str = ""
+    """The line that says what ended it: an exception, a crash."""
+    lines: tuple[str, ...] = ()
+    """The last ones, of a culprit: what a report shows."""
+
+
+class RankOutput(msgspec.Struct, frozen=True, kw_only=True):
+    """One rank's last lines on their way to the bundle, masked; ``log`` names no file yet."""
+
+    log: RankLog
+    data: bytes = b""
+
+
+class Milestone(msgspec.Struct, frozen=True):
+    """One step on the way of an incident that is no change of its state."""
+
+    at: float
+    what: str
+    """"progress", "stacks", "flight recorder", "NCCL RAS", "notice"."""
+    text: str
+
+
 class Incident(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that went wrong, from the first suspicion to its end."""
 
@@ -133,6 +171,10 @@ class Incident(msgspec.Struct, frozen=True, kw_only=True):
     """The suspects' processes by rank, as text."""
     straggler: StragglerStatus | None = None
     """Who slowed the job down before it, where that was looked at lately."""
+    logs: tuple[RankLog, ...] = ()
+    """What the ranks concerned wrote last, once it was captured."""
+    milestones: tuple[Milestone, ...] = ()
+    """What was seen and done between the changes of its state, oldest first."""
     clock_shift: float = 0.0
     """Seconds that were added to its times: so far was the coordinator's wall clock set between
     its start and this writing."""

@@ -5,13 +5,15 @@ from __future__ import annotations
 from html import escape
 
 from ray_sentinel.model.diagnosis import Diagnosis
-from ray_sentinel.model.incident import Incident, Verdict
+from ray_sentinel.model.incident import Incident, RankLog, Verdict
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.report import series
 from ray_sentinel.report.incident_markdown import slowed
 from ray_sentinel.report.page import document, escaped, listing
+from ray_sentinel.report.rank_logs import LINKED, said_of, who_wrote
 from ray_sentinel.report.stacks import frames, of_culprit
-from ray_sentinel.report.words import moment, percent, since
+from ray_sentinel.report.timeline import timeline
+from ray_sentinel.report.words import moment, percent, plain, since
 
 STYLE = """
 :root { color-scheme: light dark; --line: #8884; --bad: #c62828; --good: #2e7d32; }
@@ -37,6 +39,7 @@ def html(incident: Incident, diagnosis: Diagnosis | None = None) -> str:
     if verdict is not None:
         body += [_culprits(verdict), listing("What to do", verdict.next_steps), _evidence(verdict)]
         body += [listing("What the others wait for", verdict.waiting), _stacks(verdict)]
+    body.append(_logs(incident))
     body.append(listing("Who slowed it down before", slowed(incident)))
     if diagnosis is not None:
         body.append(listing("What the time series say", tuple(series.lines(diagnosis))))
@@ -100,11 +103,35 @@ def _stack(fact: StackFact, culprit: bool) -> str:
     return f"<div>rank {rank}, {who}{label}<pre>{lines}</pre></div>"
 
 
+def _logs(incident: Incident) -> str:
+    quoted = "".join(
+        f"<h2>Last lines of rank {log.rank} on {escaped(log.host)}</h2>"
+        f"<pre>{escape(chr(10).join(plain(line, 300) for line in log.lines))}</pre>"
+        f"<p>{_file(log)}</p>"
+        for log in incident.logs
+        if log.lines
+    )
+    others = "".join(
+        f"<li>{escaped(who_wrote(log))}: {_file(log)}</li>"
+        for log in incident.logs
+        if not log.lines
+    )
+    return quoted + (f"<h2>What the other ranks wrote last</h2><ul>{others}</ul>" if others else "")
+
+
+def _file(log: RankLog) -> str:
+    said = escaped(said_of(log))
+    name = escaped(log.file)
+    if LINKED.fullmatch(log.file):
+        name = f'<a href="{name}">{name}</a>'
+    return f"{name} ({said})" if name and said else name or said
+
+
 def _timeline(incident: Incident) -> str:
     rows = "".join(
         f"<tr><td>{escaped(moment(step.at))}</td>"
         f"<td>{escaped(since(incident.suspected_at, step.at))}</td>"
-        f"<td>{escaped(step.state)}</td><td>{escaped(step.why)}</td></tr>"
-        for step in incident.history
+        f"<td>{escaped(step.what)}</td><td>{escaped(step.text)}</td></tr>"
+        for step in timeline(incident)
     )
     return f"<h2>Timeline</h2><table>{rows}</table>"

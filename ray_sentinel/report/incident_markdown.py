@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ray_sentinel.model.diagnosis import Diagnosis
-from ray_sentinel.model.incident import Incident, Verdict
+from ray_sentinel.model.incident import Incident, RankLog, Verdict
 from ray_sentinel.report import series
 from ray_sentinel.report.markdown_text import block, cell, code, escaped, table
+from ray_sentinel.report.rank_logs import LINKED, said_of, who_wrote
 from ray_sentinel.report.stacks import frames, of_culprit
-from ray_sentinel.report.words import cost_of, moment, percent, since
+from ray_sentinel.report.timeline import timeline
+from ray_sentinel.report.words import cost_of, moment, percent, plain, since
 
 
 def markdown(
@@ -34,6 +36,7 @@ def _lines(
         waiting = [f"- {escaped(line)}" for line in verdict.waiting]
         yield from _section("What the others wait for", waiting)
         yield from _stacks(verdict)
+    yield from _logs(incident)
     yield from _section("Who slowed it down before", [f"- {escaped(s)}" for s in slowed(incident)])
     if diagnosis is not None:
         told = [f"- {escaped(line)}" for line in series.lines(diagnosis)]
@@ -94,6 +97,27 @@ def _stacks(verdict: Verdict) -> Iterator[str]:
         yield from _section(title, block(frames(fact)))
 
 
+def _logs(incident: Incident) -> Iterator[str]:
+    for log in incident.logs:
+        if log.lines:
+            yield from _section(f"Last lines of rank {log.rank} on {cell(log.host)}", _quote(log))
+    others = [f"- {cell(who_wrote(log))}: {_file(log)}" for log in incident.logs if not log.lines]
+    yield from _section("What the other ranks wrote last", others)
+
+
+def _quote(log: RankLog) -> list[str]:
+    return [*block(plain(line, 300) for line in log.lines), "", _file(log)]
+
+
+def _file(log: RankLog) -> str:
+    """The file, linked, and what is to be said of it."""
+    said = escaped(said_of(log))
+    if not log.file:
+        return said
+    name = f"[{code(log.file)}](<{log.file}>)" if LINKED.fullmatch(log.file) else code(log.file)
+    return f"{name} ({said})" if said else name
+
+
 def slowed(incident: Incident) -> tuple[str, ...]:
     """Who slowed the job down before the incident, and what shows it."""
     found = incident.straggler
@@ -102,8 +126,8 @@ def slowed(incident: Incident) -> tuple[str, ...]:
 
 def _timeline(incident: Incident) -> Iterator[str]:
     rows = [
-        f"- {moment(step.at)} ({since(incident.suspected_at, step.at)}) **{step.state}** "
-        f"{cell(step.why)}".rstrip()
-        for step in incident.history
+        f"- {moment(step.at)} ({since(incident.suspected_at, step.at)}) **{step.what}** "
+        f"{cell(step.text)}".rstrip()
+        for step in timeline(incident)
     ]
     yield from _section("Timeline", rows)

@@ -106,10 +106,12 @@ class Notifier:
         *,
         delays: Sequence[float] = DELAYS,
         environ: Mapping[str, str] = os.environ,
+        sent: Callable[[Notice], None] = lambda notice: None,
     ) -> None:
-        """Raises UsageError for settings that can never work."""
+        """``sent`` is called, on the sending thread, once all have got a notice. Raises UsageError
+        for settings that can never work."""
         self._settings = checked(settings)
-        self._delays, self._environ = tuple(delays), environ
+        self._delays, self._environ, self._sent = tuple(delays), environ, sent
         self._waiting: deque[Notice] = deque()
         self._known: OrderedDict[str, None] = OrderedDict()
         self._change = threading.Condition()
@@ -178,11 +180,14 @@ class Notifier:
         ]
         if self._settings.command:
             receivers.append((self._settings.command, lambda: self._command(notice)))
+        failed = self.dropped
         for delay in (0.0, *self._delays):
             if delay and self._closed.wait(delay):
                 break
             receivers = [one for one in receivers if not self._tried(*one)]
             if not receivers:
+                if self.dropped == failed:
+                    self._sent(notice)
                 return
         self.dropped += len(receivers)
         log.warning("nobody was told of %s: %s", notice.key, self.problem)

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.parts import lacking
+from tests.support.parts import WRAPPERS, lacking
 from tests.support.ray_cluster import RayCluster, Watched
 
 
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[RayCluster]:
-    """Three nodes: the head, 127.0.0.2, 127.0.0.3. A test leaves it as it found it."""
-    cluster = RayCluster()
+    """Three nodes: the head, 127.0.0.2, 127.0.0.3. A test leaves it as it found it.
+
+    Debuggers that are unpacked here are on their PATH; they are for those who have GPUs.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", os.pathsep.join([os.environ["PATH"], str(WRAPPERS)]))
+        cluster = RayCluster()
     yield cluster
     cluster.stop()
 

@@ -25,7 +25,7 @@ from ray_sentinel.engine.events import (
     Tick,
 )
 from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
-from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.incident import Incident, RankLog
 from ray_sentinel.model.metrics import Event
 from ray_sentinel.model.progress import (
     Exit,
@@ -126,6 +126,8 @@ class Sim:
         self.stack_answer: Callable[[SimRank], StackFact] = self.fact
         self.capture_answer: Callable[[SimRank], StackFact] | None = None
         """What the deeper tools say, where they say anything."""
+        self.logs: tuple[RankLog, ...] = ()
+        """What a capture brings of the ranks' output."""
         self.gauges: dict[str, float] = {}
         """The key series of the first node."""
         self.held = False
@@ -346,6 +348,7 @@ class Sim:
                     incident=action.incident.id,
                     bundle="/tmp/bundle",
                     facts=tuple(map(deeper, self.ranks)) if deeper else (),
+                    logs=self.logs,
                 )
             case _:
                 return

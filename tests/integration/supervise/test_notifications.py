@@ -69,6 +69,18 @@ def eventually(look: Callable[[], Any]) -> None:
         time.sleep(0.01)
 
 
+def test_who_asked_learns_what_was_delivered(hook: Hook) -> None:
+    hook.answers = [500, 200, 404]
+    heard: list[str] = []
+    tells = Notifier(
+        Settings(webhooks=(hook.url,)), delays=(0.05,), sent=lambda told: heard.append(told.key)
+    )
+    tells.tell(notice("delivered"))
+    tells.tell(notice("refused"))
+    assert tells.close(SECONDS)
+    assert heard == ["delivered"]
+
+
 def test_each_key_is_told_once(hook: Hook) -> None:
     tells = notifier(webhooks=(hook.url,))
     assert tells.tell(notice("1"))

@@ -7,7 +7,7 @@ import pytest
 
 from ray_sentinel.model.diagnosis import Culprit as SeriesCulprit
 from ray_sentinel.model.diagnosis import Diagnosis, Fact, Link
-from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.incident import Incident, RankLog
 from ray_sentinel.report import series
 from ray_sentinel.report.bundle import rendered
 from ray_sentinel.report.contract import incident_dict
@@ -98,6 +98,50 @@ def test_what_the_series_say_is_in_all_three_files(incident: Incident) -> None:
         assert "12,000 packets a second" in text
         assert "00:16:40.0 UTC: root: retransmits rise" in text
     assert b"&lt;b&gt;" in files["report.html"]
+
+
+def test_what_ranks_wrote_last_is_quoted_and_linked(incident: Incident) -> None:
+    quoted = RankLog(
+        rank=4,
+        host="host2",
+        pid=1004,
+        file="logs/rank-4.log",
+        sources=("stderr: /logs/4.err",),
+        ended=True,
+        lines=("<b>step</b>", "```", "ValueError: no such batch"),
+    )
+    absent = RankLog(rank=1, host="host0", pid=1001, missing="stdout and stderr is a pipe")
+    odd = RankLog(rank=2, host="host1", pid=1002, file="javascript:alert(1)")
+    told = msgspec.structs.replace(incident, logs=(quoted, absent, odd))
+    files = {name: data.decode() for name, data in rendered(told).items()}
+    page, text = files["report.html"], files["report.md"]
+    assert "Last lines of rank 4 on host2" in text
+    assert "````\n<b>step</b>\n```\nValueError: no such batch\n````" in text
+    assert "[`logs/rank-4.log`](<logs/rank-4.log>) (stderr: /logs/4.err)" in text
+    assert "- rank 1 on host0 (pid 1001): stdout and stderr is a pipe" in text
+    assert "](<javascript" not in text
+    assert '<a href="logs/rank-4.log">' in page
+    assert 'href="javascript' not in page
+    assert "&lt;b&gt;step" in page
+    assert msgspec.json.decode(files["incident.json"])["logs"][0]["file"] == "logs/rank-4.log"
+
+
+def test_the_timeline_tells_each_step_with_its_time(incident: Incident) -> None:
+    for text in (rendered(incident)[name].decode() for name in ("report.md", "report.html")):
+        _, _, steps = text.partition("Timeline")
+        marks = (
+            "rank 4, step",
+            "of the job: its silence begins",
+            "case opened",
+            "round 1 of 6 ranks: 5 ",
+            "round 2 of 6 ranks: 5 ",
+            "decided",
+            "captured",
+        )
+        places = [steps.index(mark) for mark in marks]
+        assert places[2:] == sorted(places[2:]), steps
+        assert max(places[:2]) < places[2], steps
+        assert "-1" in steps, "offsets are from the moment of the suspicion"
 
 
 def test_series_that_explain_nothing_are_said_to(incident: Incident) -> None:

@@ -1,0 +1,113 @@
+"""The last lines of the ranks that an incident's report names, from all nodes, for its bundle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from ray_sentinel.actors.asking import Agents, by_node
+from ray_sentinel.actors.messages import OutputRequest, Outputs, unpack
+from ray_sentinel.engine.actions import Capture
+from ray_sentinel.model.identity import Rank
+from ray_sentinel.model.incident import Incident, RankLog, RankOutput
+
+ANSWER_SECONDS = 12.0
+"""For the agents to read, mask and send them: more than one of them takes at its deadlines."""
+NODE_BYTES = 2 << 20
+CLUSTER_BYTES = 32 << 20
+"""Of all nodes together: each has an equal share where they are many."""
+MOST_RANKS = 256
+"""Culprits first."""
+MOST_QUOTED = 8
+"""Culprits whose last lines go into the report itself."""
+QUOTED_LINES = 12
+QUOTED_CHARACTERS = 300
+
+
+class Harvest(NamedTuple):
+    """``files`` by their names in the bundle, and what is known of each rank's."""
+
+    files: dict[str, bytes]
+    logs: tuple[RankLog, ...]
+
+
+class ClusterOutputs:
+    """Any thread may call; blocks for up to ``ANSWER_SECONDS``."""
+
+    def __init__(self, agents: Agents) -> None:
+        self._agents = agents
+
+    def gather(self, action: Capture) -> Harvest:
+        """Of the ranks concerned; of each without lines the reason is said."""
+        ranks = concerned(action)[:MOST_RANKS]
+        nodes = by_node(ranks)
+        share = min(NODE_BYTES, CLUSTER_BYTES // max(1, len(nodes)))
+        requests = {n: OutputRequest(ranks=asked, most_bytes=share) for n, asked in nodes.items()}
+        answers, problems = self._agents.ask("rank_output", requests, ANSWER_SECONDS)
+        found: dict[tuple[str, int, int], RankOutput] = {}
+        for node, data in answers.items():
+            for output in unpack(data, Outputs).found:
+                found[node, output.log.pid, output.log.rank] = output
+        whole = []
+        for rank in ranks:
+            key = (rank.node, rank.process.pid, rank.id.rank)
+            whole.append(found.get(key) or _missing(rank, answers.keys(), problems))
+        return _named(action.incident, whole)
+
+
+def concerned(action: Capture) -> list[Rank]:
+    """Those that the report will name, culprits first; all where nobody is named: a capture by hand
+    is of everybody."""
+    verdict = action.incident.verdict
+    everyone = (*action.suspects, *action.gone, *action.waiters, *action.others)
+    if verdict is None:
+        return _unique(everyone)
+    culprits = {(culprit.rank, culprit.pid) for culprit in verdict.culprits}
+    named = {item.rank for item in verdict.evidence}
+    named |= {fact.rank.rank for fact in verdict.stacks if fact.rank is not None}
+    blamed = [rank for rank in everyone if (rank.id.rank, rank.process.pid) in culprits]
+    others = [rank for rank in everyone if rank.id.rank in named]
+    return _unique((*blamed, *action.suspects, *action.waiters, *others))
+
+
+def _unique(ranks: Iterable[Rank]) -> list[Rank]:
+    return list({(rank.node, rank.process): rank for rank in ranks}.values())
+
+
+def _missing(rank: Rank, answered: Iterable[str], problems: Iterable[str]) -> RankOutput:
+    node = rank.node[:8]
+    said = next((line for line in problems if line.startswith(f"node {node}")), "")
+    why = "its agent did not say" if rank.node in answered else said or f"node {node} has no agent"
+    log = RankLog(rank=rank.id.rank, host=rank.process.host, pid=rank.process.pid, missing=why)
+    return RankOutput(log=log)
+
+
+def _named(incident: Incident, outputs: Iterable[RankOutput]) -> Harvest:
+    """Files ``logs/rank-N.log``, in a folder of its own for each later capture."""
+    captures = sum(step.state == "captured" for step in incident.history)
+    folder = f"look_{captures + 1}/logs" if captures else "logs"
+    culprits = incident.verdict.culprits if incident.verdict is not None else ()
+    quoted = {(c.host, c.rank, c.pid) for c in culprits[:MOST_QUOTED]}
+    files: dict[str, bytes] = {}
+    logs = []
+    for output in outputs:
+        log = output.log
+        if output.data:
+            name = f"{folder}/rank-{log.rank}.log"
+            if name in files:
+                name = f"{folder}/rank-{log.rank}-pid-{log.pid}.log"
+            if name in files:  # the same number and pid, on another node
+                name = f"{folder}/rank-{log.rank}-pid-{log.pid}-{len(files)}.log"
+            files[name] = output.data
+            log = msgspec.structs.replace(log, file=name)
+        if (log.host, log.rank, log.pid) in quoted:
+            log = msgspec.structs.replace(log, lines=_quoted(output.data))
+        logs.append(log)
+    return Harvest(files, tuple(logs))
+
+
+def _quoted(data: bytes) -> tuple[str, ...]:
+    lines = [line for line in data.decode("utf-8", "replace").split("\n") if line.strip()]
+    return tuple(line.rstrip()[:QUOTED_CHARACTERS] for line in lines[-QUOTED_LINES:])

@@ -1,0 +1,347 @@
+"""The last lines that ranks wrote to their standard output and error, dead ranks' too.
+
+What a process has open as 1 and 2 is noted while it lives, so that the file is found when it has
+ended. Only regular files of the rank's own user are read (``evidence_file``): to read from a pipe
+or a terminal would take the lines away from whom they are for. Where Ray keeps a worker's output
+itself, the file is found by its name.
+
+The files may lie on a file system that hangs: all that touches them runs aside, under a deadline,
+and what is read leaves here masked and without what drives terminals.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from ray_sentinel import regex as re
+from ray_sentinel.bounded import Bounded
+from ray_sentinel.errors import SentinelError
+from ray_sentinel.evidence.last_lines import telling_line
+from ray_sentinel.evidence_file import open_descriptor, open_evidence, uid_of
+from ray_sentinel.masking import mask, mask_record, mask_tail
+from ray_sentinel.model.identity import Rank
+from ray_sentinel.model.incident import RankLog, RankOutput
+from ray_sentinel.progress.proc_stat import TICK, Key, parse_stat
+from ray_sentinel.text import clean
+
+MOST_LINES = 200
+MOST_BYTES = 64 << 10
+"""Of one rank, and of the lines of a node less where many are asked about."""
+READ_BYTES = 256 << 10
+"""Read of a file's end: a progress bar writes its line again and again, and one of them is kept."""
+MASK_BEFORE = 8 << 10
+"""Of the text above what is kept: tells whether it begins inside of a secret."""
+LOOK_SECONDS = 1.0
+READ_SECONDS = 3.0
+"""For the files of eight ranks side by side."""
+WAIT_SECONDS = 2.0
+"""For another question that is being answered."""
+_MOST_KNOWN = 4096
+"""Processes whose files are remembered; the oldest go first."""
+_CLOCKS = 2.0
+"""Seconds by which a file system's clock may be behind."""
+_STREAMS = {1: "stdout", 2: "stderr"}
+_RAY_FILE = re.compile(r"worker-[0-9a-f]+-[0-9a-f]+-(?P<pid>\d+)\.(?P<kind>out|err)")
+_DELETED = " (deleted)"
+
+
+class _Stream(msgspec.Struct, frozen=True):
+    """What a process has open as standard output or error."""
+
+    target: str
+    """As the kernel names it: a path, ``pipe:[123]``, ``/dev/pts/0``."""
+    identity: tuple[int, int] | None = None
+    """Device and inode of a regular file."""
+    size: int = 0
+    """Bytes that were there when it was first seen: an earlier process may have written them."""
+
+
+class _Known(msgspec.Struct):
+    owner: int
+    streams: dict[int, _Stream] = {}
+    first: float = 0.0
+    last: float = 0.0
+    """When it was first and last seen (monotonic)."""
+
+    def met(self, other: _Known) -> bool:
+        """Whether both lived at one time."""
+        return self.first <= other.last and other.first <= self.last
+
+
+class _Source(msgspec.Struct, frozen=True):
+    """A file to read: ``number`` is the descriptor of a process that may live, 0 for none."""
+
+    names: str
+    path: str
+    owner: int
+    identity: tuple[int, int] | None = None
+    number: int = 0
+    begun: int = 0
+    """Bytes that the process did not write."""
+
+
+class _Tail(NamedTuple):
+    text: str
+    own: list[str]
+    """Those of the lines that the process wrote since it was first seen."""
+
+
+class RankOutputs:
+    """Any thread may call; ``gather`` blocks for a bounded time."""
+
+    def __init__(
+        self, host: str, ray_logs: Callable[[], Path | None] = lambda: None, proc: str = "/proc"
+    ) -> None:
+        """``ray_logs`` is the folder in which Ray keeps its workers' output."""
+        self._host, self._ray_logs, self._proc = host, ray_logs, proc
+        self._known: dict[Key, _Known] = {}
+        self._looks: Bounded[Key, dict[int, _Stream]] = Bounded(LOOK_SECONDS, most=16)
+        self._reads: Bounded[Key, RankOutput] = Bounded(READ_SECONDS, most=8)
+        self._noting, self._reading = threading.Lock(), threading.Lock()
+
+    def note(self, ranks: Iterable[Rank]) -> None:
+        """Look what living ranks have open; a file is looked at only when it is another one."""
+        with self._noting:
+            now = time.monotonic()
+            changed = {}
+            for rank in ranks:
+                key = (rank.process.pid, rank.process.start)
+                targets = self._targets(key)
+                before = self._known.get(key)
+                same = before and {n: s.target for n, s in before.streams.items()} == targets
+                if before and targets:
+                    before.last = now
+                if targets and not same:
+                    changed[key] = partial(self._look, key, targets)
+            found, _ = self._looks.run(changed)
+            for key, streams in found.items():
+                owner = self._owner(key[0])
+                if owner is not None and self._lives(key):
+                    first = self._known[key].first if key in self._known else now
+                    self._known[key] = _Known(owner, streams, first, now)
+            while len(self._known) > _MOST_KNOWN:
+                del self._known[next(iter(self._known))]
+
+    def _targets(self, key: Key) -> dict[int, str]:
+        found = {}
+        for number in _STREAMS:
+            try:
+                found[number] = os.readlink(f"{self._proc}/{key[0]}/fd/{number}")
+            except OSError:
+                continue  # closed, or another user's, or it ends just now
+        return found
+
+    def _look(self, key: Key, targets: dict[int, str]) -> dict[int, _Stream]:
+        streams = {}
+        for number, target in targets.items():
+            streams[number] = _Stream(target)
+            if target.startswith("/"):
+                info = os.stat(f"{self._proc}/{key[0]}/fd/{number}")
+                if stat.S_ISREG(info.st_mode):
+                    streams[number] = _Stream(target, (info.st_dev, info.st_ino), info.st_size)
+        return streams
+
+    def _owner(self, pid: int) -> int | None:
+        try:
+            return uid_of(pid, self._proc)
+        except OSError:
+            return None
+
+    def _lives(self, key: Key) -> bool:
+        try:
+            found = parse_stat(Path(f"{self._proc}/{key[0]}/stat").read_bytes())
+        except (OSError, ValueError):
+            return False
+        return found.start == key[1] and found.state not in ("Z", "X")
+
+    def gather(self, ranks: Iterable[Rank], most_bytes: int) -> tuple[RankOutput, ...]:
+        """The last lines of each, or why there are none; ``most_bytes`` of all together."""
+        by_key = {(rank.process.pid, rank.process.start): rank for rank in ranks}
+        if not self._reading.acquire(timeout=WAIT_SECONDS):
+            why = "the output of other ranks is being read"
+            return tuple(self._without(rank, why) for rank in by_key.values())
+        try:
+            self.note(by_key.values())
+            share = min(MOST_BYTES, most_bytes // max(1, len(by_key)))
+            work = {key: partial(self._of, rank, share) for key, rank in by_key.items()}
+            found, failures = self._reads.run(work)
+        finally:
+            self._reading.release()
+        return tuple(
+            found[key]
+            if key in found
+            else self._without(rank, f"its file system does not answer: {failures[key]}")
+            for key, rank in by_key.items()
+        )
+
+    def _without(self, rank: Rank, why: str) -> RankOutput:
+        key = (rank.process.pid, rank.process.start)
+        ended = not self._lives(key)
+        log = RankLog(rank=rank.id.rank, host=self._host, pid=key[0], ended=ended, missing=why)
+        return RankOutput(log=log)
+
+    def _of(self, rank: Rank, share: int) -> RankOutput:
+        key = (rank.process.pid, rank.process.start)
+        ended = not self._lives(key)
+        sources, problems = self._sources(key, self._known.get(key) or _Known(os.geteuid()))
+        told, parts, own = [], [], []
+        shared = False
+        for source in sources:
+            try:
+                tail = self._tail(key, source, share // len(sources))
+            except (OSError, SentinelError) as error:
+                why = getattr(error, "strerror", None) or str(error)
+                problems.append(f"{source.names} ({source.path}): {why}")
+                continue
+            others = self._others(key, source)
+            shared |= bool(others)
+            beside = f" (pid {', '.join(map(str, others))} write to it, too)" if others else ""
+            told.append(f"{source.names}: {source.path}{beside}")
+            own += tail.own
+            if tail.text:
+                parts.append(f"==> {mask(told[-1])} <==\n{tail.text}\n")
+        if told and not parts:
+            problems.append("nothing was written there")
+        log = RankLog(
+            rank=rank.id.rank,
+            host=self._host,
+            pid=key[0],
+            ended=ended,
+            missing="; ".join(dict.fromkeys(problems)),
+            sources=tuple(told),
+            shared=shared,
+            telling="" if shared else telling_line(own),
+        )
+        return RankOutput(log=mask_record(log), data="\n".join(parts).encode())
+
+    def _sources(self, key: Key, known: _Known) -> tuple[list[_Source], list[str]]:
+        """The files to read, and what is said of streams that are none."""
+        files: dict[tuple[int, int], list[int]] = {}
+        others: dict[str, list[str]] = {}
+        for number, stream in known.streams.items():
+            if stream.identity is not None:
+                files.setdefault(stream.identity, []).append(number)
+            else:
+                others.setdefault(_kind(stream.target), []).append(_STREAMS[number])
+        sources = [
+            _Source(
+                " and ".join(_STREAMS[number] for number in numbers),
+                known.streams[numbers[0]].target,
+                known.owner,
+                identity,
+                numbers[0],
+                known.streams[numbers[0]].size,
+            )
+            for identity, numbers in files.items()
+        ]
+        if sources and not others:
+            return sources, []
+        by_name = self._by_ray(key, {s for named in others.values() for s in named})
+        if by_name and not sources:
+            return by_name, []
+        missing = [f"{' and '.join(names)} is {kind}" for kind, names in others.items()]
+        if not known.streams and not by_name:
+            missing = ["what it had open was not seen while it lived, and Ray has no file of it"]
+            if self._lives(key):
+                missing = ["what it has open may not be read: it is another user's"]
+        return [*sources, *by_name], missing if not by_name else []
+
+    def _by_ray(self, key: Key, wanted: set[str]) -> list[_Source]:
+        """Ray's own files of a worker: ``worker-<worker>-<job>-<pid>.out`` and ``.err``.
+
+        A pid is used again: what was written before the process began is another's.
+        """
+        folder = self._ray_logs()
+        if folder is None:
+            return []
+        newest: dict[str, tuple[float, str]] = {}
+        since = self._began(key[1]) - _CLOCKS
+        for entry in os.scandir(folder):
+            match = _RAY_FILE.fullmatch(entry.name)
+            if match is None or int(match["pid"]) != key[0]:
+                continue
+            at = entry.stat(follow_symlinks=False).st_mtime
+            name = "stdout" if match["kind"] == "out" else "stderr"
+            if at >= since and (not wanted or name in wanted):
+                newest[name] = max(newest.get(name, (0.0, "")), (at, entry.path))
+        return [_Source(name, path, os.geteuid()) for name, (_, path) in sorted(newest.items())]
+
+    def _began(self, start: int) -> float:
+        up = float(Path(f"{self._proc}/uptime").read_text().split()[0])
+        return time.time() - up + start * TICK
+
+    def _others(self, key: Key, source: _Source) -> list[int]:
+        """Pids of other ranks that wrote to the same file meanwhile."""
+        mine = self._known.get(key)
+        if source.identity is None or mine is None:
+            return []
+        return sorted(
+            other[0]
+            for other, known in list(self._known.items())
+            if other != key
+            and known.met(mine)
+            and any(stream.identity == source.identity for stream in known.streams.values())
+        )
+
+    def _tail(self, key: Key, source: _Source, most: int) -> _Tail:
+        """Raises OSError and SentinelError."""
+        with open(self._open(key, source), "rb") as file:
+            info = os.fstat(file.fileno())
+            if source.identity not in (None, (info.st_dev, info.st_ino)):
+                raise SentinelError("another file has its name now")
+            start = max(0, info.st_size - READ_BYTES)
+            file.seek(start)
+            data = file.read(READ_BYTES)
+        text = last_lines(data.decode("utf-8", "replace"), most, cut=start > 0)
+        lines = text.split("\n")
+        # A file that became shorter was begun anew.
+        begun = source.begun if source.begun <= info.st_size else 0
+        own = data[max(0, begun - start) :].rstrip(b"\n").count(b"\n") + 1
+        return _Tail(text, lines[-own:] if begun < start + len(data) else [])
+
+    def _open(self, key: Key, source: _Source) -> int:
+        if source.number and self._lives(key):
+            handle = open_descriptor(key[0], source.number, source.owner, proc=self._proc)
+            if self._lives(key):
+                return handle
+            os.close(handle)
+        return open_evidence(Path(source.path.removesuffix(_DELETED)), source.owner)
+
+
+def last_lines(text: str, most: int, *, cut: bool = False) -> str:
+    """The last ``MOST_LINES`` lines and ``most`` bytes of a text, as a terminal would show them:
+    of a line that was written again and again the last form. Masked, and without control
+    characters. ``cut``: the text is the end of a longer one."""
+    lines = [line.rstrip("\r").rsplit("\r", 1)[-1] for line in text.rstrip("\n").split("\n")]
+    whole = "\n".join(lines)
+    size = kept = 0
+    for line in reversed(lines[-MOST_LINES:]):
+        size += len(line.encode()) + 1
+        if size > most:
+            break
+        kept += len(line) + 1
+    # One line may be longer than all that is kept.
+    begin = max(0, len(whole) - (kept - 1 if kept else most // 4))
+    before = whole[max(0, begin - MASK_BEFORE) : begin]
+    shown = mask_tail(whole[begin:], before) if before or cut else mask(whole)
+    return clean(shown)
+
+
+def _kind(target: str) -> str:
+    """What a stream that is no regular file is, in words."""
+    if target.startswith("pipe:"):
+        return "a pipe (whoever started it has the lines)"
+    if target.startswith("socket:"):
+        return "a socket (whoever started it has the lines)"
+    if target.startswith(("/dev/pts/", "/dev/tty", "/dev/console")):
+        return f"a terminal ({target})"
+    return target

@@ -1,0 +1,19 @@
+"""What ranks wrote last, as every report says it."""
+
+from __future__ import annotations
+
+from ray_sentinel import regex as re
+from ray_sentinel.model.incident import RankLog
+
+LINKED = re.compile(r"(?:look_[0-9]{1,4}/)?logs/[A-Za-z0-9._-]+")
+"""Names of files that a report links: those that we gave."""
+
+
+def who_wrote(log: RankLog) -> str:
+    """``rank 3 on host-a (pid 77, ended)``."""
+    return f"rank {log.rank} on {log.host} (pid {log.pid}{', ended' if log.ended else ''})"
+
+
+def said_of(log: RankLog) -> str:
+    """Where its lines come from, and what is missing."""
+    return "; ".join([*log.sources, *([log.missing] if log.missing else [])])

@@ -1,0 +1,28 @@
+"""The way of an incident, step by step: when the ranks moved last, what was seen, what was done."""
+
+from __future__ import annotations
+
+from ray_sentinel.model.incident import Incident, Milestone
+
+STATES = {
+    "suspected": "case opened",
+    "confirmed": "decided",
+    "captured": "captured",
+    "explained": "bundle written",
+    "resolved": "over",
+    "dismissed": "dropped",
+}
+
+
+def timeline(incident: Incident) -> tuple[Milestone, ...]:
+    """All steps in their order; at one moment what was seen comes before what was done."""
+    steps = list(incident.milestones)
+    if incident.last_progress is not None:
+        steps.append(
+            Milestone(incident.last_progress, "last progress", "of the job: its silence begins")
+        )
+    steps += [
+        Milestone(step.at, STATES.get(step.state, step.state), step.why)
+        for step in incident.history
+    ]
+    return tuple(sorted(steps, key=lambda step: step.at))
