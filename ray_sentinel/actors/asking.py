@@ -49,7 +49,11 @@ class Agents:
             if handle is None:
                 problems.append(f"node {node_id[:8]} has no agent: {method} is missing there")
                 continue
-            refs[getattr(handle, method).remote(pack(request))] = node_id
+            try:
+                refs[getattr(handle, method).remote(pack(request))] = node_id
+            except AttributeError:
+                older = "its agent is of an older version"
+                problems.append(f"node {node_id[:8]}: {method} is missing there: {older}")
         if not refs:
             return {}, problems
         ready, late = ray.wait(list(refs), num_returns=len(refs), timeout=seconds)

@@ -356,6 +356,9 @@ def _within(harvest: Future[Harvested]) -> Harvested:
         return harvest.result(ANSWER_SECONDS + STORE_SECONDS + 1.0)
     except TimeoutError:
         return (), ["what the ranks wrote last has not come in time"]
+    except Exception as error:  # what the tools brought must not be lost with it
+        log.exception("what the ranks wrote last could not be had")
+        return (), [f"what the ranks wrote last could not be had: {type(error).__name__}: {error}"]
 
 
 def notifier_of(config: Config, sent: Callable[[Notice], None] = lambda notice: None) -> Notifier:

@@ -1,0 +1,114 @@
+"""Whose last lines are asked for, what the bundle calls them, and what is said of the others."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+
+from ray_sentinel.actors import cluster_outputs
+from ray_sentinel.actors.asking import Agents
+from ray_sentinel.actors.cluster_outputs import ClusterOutputs
+from ray_sentinel.actors.messages import OutputRequest, Outputs, pack
+from ray_sentinel.engine.actions import Capture
+from ray_sentinel.model.identity import ProcessId, Rank, RankId
+from ray_sentinel.model.incident import (
+    Culprit,
+    EvidenceItem,
+    Incident,
+    RankLog,
+    RankOutput,
+    Transition,
+    Verdict,
+)
+from tests.support.incidents import an_incident
+
+RANKS = [
+    Rank(
+        id=RankId("j", 0, number),
+        process=ProcessId(f"host{number % 2}", 100 + number),
+        node=f"node{number % 2}-of-the-cluster",
+    )
+    for number in range(6)
+]
+
+
+class Answering:
+    """Agents of which those of ``silent`` nodes do not answer; each says what it was asked."""
+
+    def __init__(self, *silent: str) -> None:
+        self.silent = silent
+        self.asked: dict[str, OutputRequest] = {}
+
+    def ask(self, method: str, requests: dict[str, OutputRequest], _: float) -> Any:
+        assert method == "rank_output"
+        self.asked = requests
+        answers = {
+            node: pack(Outputs(found=tuple(map(self.found, request.ranks))))
+            for node, request in requests.items()
+            if node not in self.silent
+        }
+        return answers, [f"node {node[:8]}: no answer within 12 s" for node in self.silent]
+
+    @staticmethod
+    def found(rank: Rank) -> RankOutput:
+        log = RankLog(rank=rank.id.rank, host=rank.process.host, pid=rank.process.pid)
+        return RankOutput(log=log, data="".join(f"line {n}\n" for n in range(20)).encode())
+
+
+def gather(agents: Answering, action: Capture) -> cluster_outputs.Harvest:
+    return ClusterOutputs(cast(Agents, agents)).gather(action)
+
+
+def blaming(*numbers: int, witness: int | None = None) -> Incident:
+    culprits = tuple(
+        Culprit(rank=n, host=f"host{n % 2}", pid=100 + n, reason="it stopped") for n in numbers
+    )
+    evidence = (EvidenceItem(source="stacks", text="x", rank=witness),)
+    return an_incident(
+        verdict=Verdict(kind="rank-dead", summary="s", culprits=culprits, evidence=evidence)
+    )
+
+
+def test_those_that_the_report_names_are_asked_culprits_first() -> None:
+    agents = Answering()
+    action = Capture(
+        incident=blaming(3, witness=4),
+        gone=(RANKS[3],),
+        waiters=(RANKS[1],),
+        others=(RANKS[0], RANKS[2], RANKS[4], RANKS[5]),
+    )
+    files, logs = gather(agents, action)
+    assert [log.rank for log in logs] == [3, 1, 4]
+    assert list(files) == ["logs/rank-3.log", "logs/rank-1.log", "logs/rank-4.log"]
+    assert logs[0].lines == tuple(f"line {n}" for n in range(8, 20))
+    assert logs[1].lines == ()
+
+
+def test_where_nobody_is_named_all_are_asked_and_the_bytes_are_shared() -> None:
+    agents = Answering()
+    _, logs = gather(agents, Capture(incident=an_incident(), others=tuple(RANKS)))
+    assert len(logs) == 6
+    assert {request.most_bytes for request in agents.asked.values()} == {2 << 20}
+
+
+def test_of_too_many_ranks_the_culprits_stay(monkeypatch: Any) -> None:
+    monkeypatch.setattr(cluster_outputs, "MOST_RANKS", 2)
+    action = Capture(incident=blaming(5), suspects=(), others=tuple(RANKS), waiters=(RANKS[0],))
+    _, logs = gather(Answering(), action)
+    assert [log.rank for log in logs] == [5, 0]
+
+
+def test_a_node_that_does_not_answer_is_named_for_each_of_its_ranks() -> None:
+    action = Capture(incident=an_incident(), others=tuple(RANKS))
+    files, logs = gather(Answering("node1-of-the-cluster"), action)
+    assert len(files) == 3
+    missing = {log.rank: log.missing for log in logs if not log.file}
+    assert missing == dict.fromkeys((1, 3, 5), "node node1-of: no answer within 12 s")
+
+
+def test_two_processes_of_one_rank_and_later_captures_overwrite_nothing() -> None:
+    second = msgspec.structs.replace(RANKS[0], process=ProcessId("host0", 900))
+    again = an_incident(history=(Transition(1.0, "captured"), Transition(2.0, "explained")))
+    files, _ = gather(Answering(), Capture(incident=again, others=(RANKS[0], second)))
+    assert list(files) == ["look_2/logs/rank-0.log", "look_2/logs/rank-0-pid-900.log"]
