@@ -24,6 +24,7 @@ import msgspec
 
 from ray_sentinel import regex as re
 from ray_sentinel.bounded import Bounded
+from ray_sentinel.clock import WallHistory
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.evidence.last_lines import telling_line
 from ray_sentinel.evidence_file import open_descriptor, open_evidence, uid_of
@@ -99,10 +100,16 @@ class RankOutputs:
     """Any thread may call; ``gather`` blocks for a bounded time."""
 
     def __init__(
-        self, host: str, ray_logs: Callable[[], Path | None] = lambda: None, proc: str = "/proc"
+        self,
+        host: str,
+        ray_logs: Callable[[], Path | None] = lambda: None,
+        wall: WallHistory | None = None,
+        proc: str = "/proc",
     ) -> None:
-        """``ray_logs`` is the folder in which Ray keeps its workers' output."""
+        """``ray_logs`` is the folder in which Ray keeps its workers' output; ``wall`` tells when
+        files were written, though the wall clock was set since."""
         self._host, self._ray_logs, self._proc = host, ray_logs, proc
+        self._wall = wall or WallHistory()
         self._known: dict[Key, _Known] = {}
         self._looks: Bounded[Key, dict[int, _Stream]] = Bounded(LOOK_SECONDS, most=16)
         self._reads: Bounded[Key, RankOutput] = Bounded(READ_SECONDS, most=8)
@@ -264,20 +271,16 @@ class RankOutputs:
         if folder is None:
             return []
         newest: dict[str, tuple[float, str]] = {}
-        since = self._began(key[1]) - _CLOCKS
+        since = key[1] * TICK - _CLOCKS
         for entry in os.scandir(folder):
             match = _RAY_FILE.fullmatch(entry.name)
             if match is None or int(match["pid"]) != key[0]:
                 continue
-            at = entry.stat(follow_symlinks=False).st_mtime
+            at = self._wall.earliest(entry.stat(follow_symlinks=False).st_mtime, _CLOCKS)
             name = "stdout" if match["kind"] == "out" else "stderr"
-            if at >= since and (not wanted or name in wanted):
+            if at is not None and at >= since and (not wanted or name in wanted):
                 newest[name] = max(newest.get(name, (0.0, "")), (at, entry.path))
         return [_Source(name, path, os.geteuid()) for name, (_, path) in sorted(newest.items())]
-
-    def _began(self, start: int) -> float:
-        up = float(Path(f"{self._proc}/uptime").read_text().split()[0])
-        return time.time() - up + start * TICK
 
     def _others(self, key: Key, source: _Source) -> list[int]:
         """Pids of other ranks that wrote to the same file meanwhile."""

@@ -60,6 +60,3 @@ def test_a_rank_that_died_is_quoted_from_the_file_that_ray_keeps(
 
 def explained(job: WatchedJob) -> Incident | None:
     return next((i for i in job.incidents() if i.logs and i.bundle), None)
-
-
-from tests.integration.actors.test_timed_capture import *  # noqa

@@ -68,7 +68,6 @@ def test_cuda_gdb_looks_at_every_rank_and_the_training_goes_on(
         text = file.read_text()
         assert "Thread" in text, text
         assert re.search(r"^#0 ", text, re.MULTILINE), text
-        assert "No CUDA" in text or "no CUDA" in text or "CUDA" in text, text
     links = {path.name for path in (tmp_path / "log/backtraces").iterdir()}
     assert {file.name for file in files.values()} <= links
     assert {f"pyspy_{f.name.removeprefix('cudagdb_')}" for f in files.values()} <= links

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.capture.rank_output import MOST_BYTES, MOST_LINES, RankOutputs, last_lines
+from ray_sentinel.clock import BootClock, WallHistory
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.model.incident import RankOutput
 from ray_sentinel.progress.own_process import start_ticks
@@ -207,3 +208,24 @@ def test_a_secret_that_the_cut_parts_is_masked() -> None:
     for most in range(100, 160, 7):
         shown = last_lines(text, most, cut=True)
         assert not any(secret[at : at + 12] in shown for at in range(len(secret) - 12)), most
+
+
+def test_a_wall_clock_that_was_set_makes_no_file_of_ray_older(start: Start, tmp_path: Path) -> None:
+    rank, process = start("sys.stdin.read()", subprocess.PIPE, subprocess.PIPE)
+    process.communicate()
+    stepped = SteppedWall()
+    wall = WallHistory(stepped)
+    file = tmp_path / f"worker-{'a' * 56}-01000000-{rank.process.pid}.err"
+    file.write_text("ValueError: x\n")
+    stepped.ahead = 86_400.0
+    wall.look()
+    assert only(RankOutputs("a", lambda: tmp_path, wall), rank).log.telling == "ValueError: x"
+
+
+class SteppedWall(BootClock):
+    """The real clocks, but for how far somebody has set the wall's ahead."""
+
+    ahead = 0.0
+
+    def now(self) -> float:
+        return super().now() + self.ahead
