@@ -11,6 +11,7 @@ and what is read leaves here masked and without what drives terminals.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import threading
@@ -133,10 +134,20 @@ class RankOutputs:
             for key, streams in found.items():
                 owner = self._owner(key[0])
                 if owner is not None and self._lives(key):
-                    first = self._known[key].first if key in self._known else now
-                    self._known[key] = _Known(owner, streams, first, now)
+                    self._keep(key, _Known(owner, streams, now, now))
             while len(self._known) > _MOST_KNOWN:
                 del self._known[next(iter(self._known))]
+
+    def _keep(self, key: Key, found: _Known) -> None:
+        """A file that was only renamed is the one that it was."""
+        if (before := self._known.get(key)) is not None:
+            found.first = before.first
+            sizes = {s.identity: s.size for s in before.streams.values() if s.identity}
+            for number, stream in found.streams.items():
+                size = sizes.get(stream.identity) if stream.identity else None
+                if size is not None:
+                    found.streams[number] = msgspec.structs.replace(stream, size=size)
+        self._known[key] = found
 
     def _targets(self, key: Key) -> dict[int, str]:
         found = {}
@@ -272,14 +283,15 @@ class RankOutputs:
             return []
         newest: dict[str, tuple[float, str]] = {}
         since = key[1] * TICK - _CLOCKS
-        for entry in os.scandir(folder):
-            match = _RAY_FILE.fullmatch(entry.name)
-            if match is None or int(match["pid"]) != key[0]:
-                continue
-            at = self._wall.earliest(entry.stat(follow_symlinks=False).st_mtime, _CLOCKS)
-            name = "stdout" if match["kind"] == "out" else "stderr"
-            if at is not None and at >= since and (not wanted or name in wanted):
-                newest[name] = max(newest.get(name, (0.0, "")), (at, entry.path))
+        with contextlib.suppress(OSError):  # the session has gone: there is nothing to be found
+            for entry in os.scandir(folder):
+                match = _RAY_FILE.fullmatch(entry.name)
+                if match is None or int(match["pid"]) != key[0]:
+                    continue
+                at = self._wall.earliest(entry.stat(follow_symlinks=False).st_mtime, _CLOCKS)
+                name = "stdout" if match["kind"] == "out" else "stderr"
+                if at is not None and at >= since and (not wanted or name in wanted):
+                    newest[name] = max(newest.get(name, (0.0, "")), (at, entry.path))
         return [_Source(name, path, os.geteuid()) for name, (_, path) in sorted(newest.items())]
 
     def _others(self, key: Key, source: _Source) -> list[int]:

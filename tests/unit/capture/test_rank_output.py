@@ -96,6 +96,18 @@ def test_a_rank_that_died_is_read_where_it_wrote_while_it_lived(
     assert log.telling == "ValueError: no such batch"
 
 
+def test_a_file_that_is_renamed_keeps_what_the_rank_wrote(start: Start, tmp_path: Path) -> None:
+    with open(tmp_path / "log", "ab") as both:
+        rank, process = start('print("x"); sys.stdin.read(); raise ValueError("y")', both, both)
+    outputs = RankOutputs("a", lambda: tmp_path / "gone")
+    outputs.note([rank])
+    written(tmp_path / "log", b"x")
+    (tmp_path / "log").rename(tmp_path / "log.1")
+    outputs.note([rank])
+    process.communicate()
+    assert only(outputs, rank).log.telling == "ValueError: y"
+
+
 def test_what_an_earlier_process_left_in_the_file_is_not_told_of_a_later_one(
     start: Start, tmp_path: Path
 ) -> None:
