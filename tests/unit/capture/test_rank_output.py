@@ -97,11 +97,23 @@ def test_a_rank_that_died_is_read_where_it_wrote_while_it_lived(
 
 
 def test_a_file_that_is_renamed_keeps_what_the_rank_wrote(start: Start, tmp_path: Path) -> None:
+    code = """
+        import traceback
+        sys.stdin.readline()
+        try:
+            raise ValueError("y")
+        except ValueError:
+            traceback.print_exc()
+        sys.stdin.read()
+    """
     with open(tmp_path / "log", "ab") as both:
-        rank, process = start('print("x"); sys.stdin.read(); raise ValueError("y")', both, both)
+        rank, process = start(code, both, both)
     outputs = RankOutputs("a", lambda: tmp_path / "gone")
     outputs.note([rank])
-    written(tmp_path / "log", b"x")
+    assert process.stdin is not None
+    process.stdin.write(b"go on\n")
+    process.stdin.flush()
+    written(tmp_path / "log", b"ValueError: y")
     (tmp_path / "log").rename(tmp_path / "log.1")
     outputs.note([rank])
     process.communicate()
