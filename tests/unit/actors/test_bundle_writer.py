@@ -1,4 +1,4 @@
-"""What is told of files that were written late, on a real folder that cannot be written at first."""
+"""What is told of files that come late: of a real folder that cannot be written at first."""
 
 from __future__ import annotations
 
