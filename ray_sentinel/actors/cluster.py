@@ -6,6 +6,7 @@ import logging
 import os
 import shutil
 import socket
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,9 @@ from ray_sentinel.text import port_number
 PROBE_SECONDS = 2.0
 """A control store that does not accept within this time is not there: ``ray.init`` would wait for
 a minute before it said so."""
+
+RAYLET_SECONDS = 5.0
+"""For a node that is being started to have its raylet."""
 
 _USES_TLS = "RAY_USE_TLS"
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
@@ -111,6 +115,7 @@ def connect(address: str = "", *, ship: bool = False) -> Iterator[Any]:
     for name in ("RAY_JOB_CONFIG_JSON_ENV_VAR",):
         os.environ.pop(name, None)
     target = _reachable(address)
+    _await_raylet(target)
     authentication.adopt_mode(target)
     try:
         import ray
@@ -145,6 +150,24 @@ def _reachable(address: str) -> str:
         "and no raylet runs on this machine"
     )
     raise UnreachableError(f"no Ray cluster answers; tried: {story}. Remedy: {_REMEDY}")
+
+
+def _await_raylet(target: str) -> None:
+    """Raises UnreachableError where no node of Ray's is on this machine: whoever joins a cluster
+    does so by its raylet, and ``ray.init`` would wait for one for a minute."""
+    if target.startswith("ray://"):
+        return
+    deadline = time.monotonic() + RAYLET_SECONDS
+    # Of whichever cluster: a store's address has many names and may be translated on the way.
+    while not raylets():
+        if time.monotonic() > deadline:
+            raise UnreachableError(
+                f"the Ray cluster at {target} answers, but no raylet runs on this machine: "
+                "run the command on a node of the cluster. Where its control store was started "
+                "anew without its state, Ray has ended its nodes: start them anew, with `ray stop` "
+                "and `ray start --head`"
+            )
+        time.sleep(0.2)
 
 
 def _init(ray: Any, target: str, environment: dict[str, Any] | None) -> None:

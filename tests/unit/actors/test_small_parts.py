@@ -119,6 +119,19 @@ def test_storage_warns_of_a_folder_that_goes_with_the_pod(tmp_path: Path) -> Non
     assert any("goes with the pod" in note for note in storage.notes) is same
 
 
+def test_a_machine_without_a_node_of_ray_s_is_said_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As where a control store was started anew, and Ray has ended its nodes."""
+    monkeypatch.setattr(cluster, "RAYLET_SECONDS", 0.0)
+    monkeypatch.setattr(cluster, "raylets", dict)
+    with pytest.raises(UnreachableError, match="no raylet runs on this machine"):
+        cluster._await_raylet("10.0.0.1:6379")
+    cluster._await_raylet("ray://10.0.0.1:10001")
+    monkeypatch.setattr(cluster, "raylets", lambda: {7: "10.0.0.1:6379"})
+    cluster._await_raylet("head.example:6380")
+
+
 def test_our_actors_are_no_ranks() -> None:
     theirs = {"RANK": "3", "SLURM_STEP_ID": "1", "NCCL_DEBUG": "INFO", "HOME": "/h"}
     blank = environment.actor_variables(theirs)
