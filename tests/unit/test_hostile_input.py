@@ -30,7 +30,6 @@ from ray_sentinel.evidence.flight_recorder.load import load as load_dump
 from ray_sentinel.evidence.logs.search_lines import WordSearch
 from ray_sentinel.evidence.nccl_ras.load import read as read_ras
 from ray_sentinel.evidence.stacks import pyspy, pyspy_json
-from ray_sentinel.evidence.stacks.prefixes import without_prefixes
 from ray_sentinel.logs.catalogue import load_catalogue
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.progress.train_log import parse_words
@@ -69,11 +68,6 @@ CASES: dict[str, tuple[Callable[[int], object], Callable[..., object], int]] = {
         lambda size: "Process 7: python\n" * (size // 18),
         lambda text: pyspy.parse(text, PROCESS),
         64 << 10,
-    ),
-    "stacks: kernel frames on one line": (
-        lambda size: "f+0x1/0x2 " * (size // 10),
-        without_prefixes,
-        1 << 20,
     ),
     "logs: a word again and again on one line": (
         lambda size: b"error " * (size // 6),
