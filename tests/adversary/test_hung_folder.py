@@ -153,7 +153,8 @@ def test_lines_that_a_hung_folder_does_not_take_are_counted(disk: HangingDisk) -
 def test_a_hung_folder_costs_the_collectors_only_lines(disk: HangingDisk) -> None:
     book = Logbook(disk.path / "logs/host")
     disk.hang()
-    soon(lambda: [book.write("c", "y" * 1000) for _ in range(10_000)])
+    # Each is masked (0.4 ms of CPU); 3,700 of them fit into what waits.
+    soon(lambda: [book.write("c", "y" * 1000) for _ in range(5_000)])
     assert "lines of log were lost" in book.problem
     soon(lambda: book.close(0.1))
 
