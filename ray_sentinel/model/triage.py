@@ -32,6 +32,9 @@ FailureClass = Literal[
     "nan-loss",
     "head-lost",
     "link-down",
+    "transport-lost",
+    "startup-stuck",
+    "illegal-memory-access",
     "hub-unreachable",
     "engine-stalled",
     "cancelled",
@@ -42,7 +45,9 @@ FailureClass = Literal[
     "running",
     "completed",
 ]
-"""``unknown-death``: the logs stop, and do not say why. ``soft-success``: training finished,
+"""``transport-lost``: a connection broke in mid-training, and no process says why it ended.
+``startup-stuck``: lines go on, but a phase of the start-up lasts far longer than its limit.
+``unknown-death``: the logs stop, and do not say why. ``soft-success``: training finished,
 and only the teardown failed."""
 
 Outcome = Literal["running", "completed", "failed", "stopped", "unknown"]

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 from ray_sentinel import regex as re
 from ray_sentinel.supervise.policy import Failure
 
+HUB_TRIES = 6
+"""So often in a row the model hub may be out of reach. Between them the waits double, to some five
+minutes in all: an outage or a limit of requests (429) has passed then, or lasts; a node that has no
+way out to the hub never gets one."""
 QUICK_SECONDS = 20.0
 """An attempt that ends sooner and makes no step has not got through its start."""
 _MISSING = re.compile(
@@ -21,7 +26,8 @@ _CURABLE = frozenset(
         "node-fail",
         "head-lost",
         "link-down",
-        "hub-unreachable",
+        "transport-lost",
+        "startup-stuck",
         "engine-stalled",
         "checkpoint-load",
     }
@@ -39,6 +45,8 @@ def incurable(failure: Failure, earlier: Sequence[Failure]) -> str:
     """
     if failure.kind == "not-started":
         return "" if _SHORT_OF.search(failure.text) else failure.text
+    if failure.kind == "hub-unreachable":
+        return _hub_stays_away(failure, earlier)
     if failure.kind in _CURABLE:
         return ""
     if not (failure.began or failure.step is not None) and (why := _at_the_start(failure)):
@@ -47,6 +55,18 @@ def incurable(failure: Failure, earlier: Sequence[Failure]) -> str:
         at = f"at step {failure.step}" if failure.step is not None else "before the first step"
         return f"the same exception {at} as before: {failure.exception}"
     return ""
+
+
+def _hub_stays_away(failure: Failure, earlier: Sequence[Failure]) -> str:
+    in_a_row = 1 + sum(
+        1 for _ in itertools.takewhile(lambda f: f.kind == failure.kind, reversed(earlier))
+    )
+    if in_a_row < HUB_TRIES:
+        return ""
+    return (
+        f"the model hub could not be reached in {in_a_row} attempts: put the files on shared "
+        f"storage and set HF_HUB_OFFLINE=1 ({failure.text})"
+    )
 
 
 def _at_the_start(failure: Failure) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import msgspec
@@ -13,8 +14,9 @@ from ray_sentinel.evidence.logs.causes import class_of, first_cause, is_trouble
 from ray_sentinel.evidence.logs.clocks import clock_shifts, shifted
 from ray_sentinel.evidence.logs.cut import as_cut, went_on
 from ray_sentinel.evidence.logs.launchers import ended_by_srun, without_tasks
-from ray_sentinel.evidence.logs.outcome import find_ending, silence
-from ray_sentinel.evidence.logs.records import FileFacts, Hit
+from ray_sentinel.evidence.logs.outcome import LAST_STEP, find_ending, of_the_job, silence
+from ray_sentinel.evidence.logs.records import FileFacts, Hit, StepSeen
+from ray_sentinel.evidence.logs.startup import StuckStart, stuck_start
 from ray_sentinel.evidence.logs.survived import lived_with, split_survived
 from ray_sentinel.evidence.logs.timeline import (
     find_training,
@@ -24,6 +26,9 @@ from ray_sentinel.evidence.logs.timeline import (
 from ray_sentinel.model.triage import Outcome, Triage
 
 __all__ = ["LineNumber", "Question", "analyse"]
+
+_NORM_STAYS = 3
+"""Steps at the end whose gradient norm is no number beside a loss that is one."""
 
 
 def analyse(
@@ -95,6 +100,8 @@ def _unfinished(case: Case) -> Triage:
     )
     if cause is not None and is_trouble(cause):
         kind = class_of(cause, started)
+        if kind in ("cancelled", "preempted") and (stuck := _stuck_start(case)) is not None:
+            return _never_started(case, stuck, cause)
         if kind in ("cancelled", "preempted") and quiet is not None and quiet.before_end:
             return answer(
                 case, "hang", "stopped", None, confidence=0.7, underlying=kind, quiet=True
@@ -106,6 +113,9 @@ def _unfinished(case: Case) -> Triage:
     nan = _nan_at_end(case)
     if nan is not None:
         return answer(case, "nan-loss", "unknown", nan, confidence=0.8)
+    stuck = _stuck_start(case)
+    if stuck is not None and (cause is None or class_of(cause, started) == "cancelled"):
+        return _never_started(case, stuck, cause)
     if cause is not None:
         echo = class_of(cause, started)
         if echo == "cancelled" and quiet is not None and quiet.before_end:
@@ -125,25 +135,76 @@ def _unfinished(case: Case) -> Triage:
 
 
 def _nan_at_end(case: Case) -> Hit | None:
-    """The first step of the last run of steps without a number, as a hit."""
-    first = None
-    for seen in reversed(case.training.steps):
-        if seen.step.loss is None:
-            continue
-        if seen.step.loss == seen.step.loss and abs(seen.step.loss) != float("inf"):
-            break
-        first = seen
-    if first is None or case.training.file is None:
+    """The first step of the last run of steps without a number, as a hit.
+
+    A norm that is no number beside a finite loss is usual now and then in mixed precision, where
+    the step is left out: it counts where it stays.
+    """
+    bad = _last_run([(seen, seen.step.loss) for seen in case.training.steps])
+    name, value = "loss", "nan"
+    if bad:
+        name, value = bad[0].step.of, str(bad[0].step.loss)
+    else:
+        bad = _last_run([(seen, seen.step.norm) for seen in case.training.steps])
+        name, value = "gradient norm", str(bad[0].step.norm) if bad else ""
+        bad = bad if len(bad) >= _NORM_STAYS else []
+    if not bad or case.training.file is None:
         return None
-    number = first.step.step
+    first, number = bad[0], bad[0].step.step
     return Hit(
         file=case.training.file,
         offset=first.offset,
-        text=f"step {number}: {first.step.of} {first.step.loss}"
-        if number is not None
-        else f"{first.step.of} nan",
+        text=f"step {number}: {name} {value}" if number is not None else f"{name} nan",
         signature=case.catalogue.get("loss-nan-reported"),
         time=first.time,
+    )
+
+
+def _last_run(values: Sequence[tuple[StepSeen, float | None]]) -> list[StepSeen]:
+    """The steps of the last unbroken run of values that are no numbers; steps without a value say
+    nothing."""
+    run: list[StepSeen] = []
+    for seen, value in reversed(values):
+        if value is None:
+            continue
+        if math.isfinite(value):
+            break
+        run.append(seen)
+    return run[::-1]
+
+
+def _stuck_start(case: Case) -> StuckStart | None:
+    now, own = case.question.now, of_the_job(case.files)
+    last = max((f.last_time for f in own if f.last_time is not None), default=None)
+    end = now if case.question.live and case.ending.moving and now is not None else last
+    return stuck_start(case.files, case.training, case.phase, case.catalogue, end)
+
+
+def _never_started(case: Case, stuck: StuckStart, ended: Hit | None) -> Triage:
+    """``ended``: how somebody ended it."""
+    outcome: Outcome = "stopped" if ended else "running" if case.ending.moving else "unknown"
+    underlying = class_of(ended, False) if ended else ""
+    told = answer(
+        case, "startup-stuck", outcome, None, confidence=0.7, underlying=underlying, quiet=True
+    )
+    begun = Hit(
+        file=stuck.file,
+        offset=stuck.first.offset,
+        text=stuck.first.text,
+        signature=LAST_STEP,
+        time=stuck.first.time,
+    )
+    phase = stuck.first.phase
+    summary = (
+        f"The start-up does not end: it is in the phase {phase} for {stuck.seconds / 60:.0f} min "
+        f"(limit {stuck.limit / 60:.0f} min), and no step was seen."
+    )
+    return msgspec.structs.replace(
+        told,
+        summary=summary,
+        phase=phase,
+        phase_seconds=round(stuck.seconds, 1),
+        evidence=(case.show(begun, f"the phase {phase} begins"), *told.evidence),
     )
 
 

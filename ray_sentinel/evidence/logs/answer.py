@@ -50,7 +50,7 @@ def answer(
     told = Triage(
         kind=_checked(kind),
         outcome=outcome,
-        summary=summary(kind, cause, rank, steps, quiet),
+        summary=summary(kind, cause, rank, steps, quiet, phase),
         confidence=confidence,
         signature=cause.signature.id if cause else "",
         cause=(cause.signature.cause if cause else "") or (advice[0].cause if advice else ""),

@@ -15,16 +15,17 @@ _WORDS = (
     "error|exception|fail|timeout|timed out|time out|traceback|kill|signal|abort|died|dead|lost|"
     "memory|xid|warn|refused|reset by peer|exit|cancel|preempt|terminat|watchdog|nan|stall|"
     "complete|succe|finished|no space|unable|heartbeat|last enqueued|mismatch|duplicate gpu|"
-    "got completion|gloo|closed by|clients joined|stale|rendezvous|etcd|missing|environ|"
+    "got completion|gloo|closed|clients joined|stale|rendezvous|etcd|missing|environ|"
     "already in use|off the bus|uncorrectable|no cuda|invalid|not found|no such|cannot|could not|"
     "does not|unexpected|denied|quota|errno|is full|blocked for|panic|oom|sigterm|sigkill|sigsegv|"
     "sigint|interrupt|segmentation|unrecognized|divisible|must be|undefined symbol|gated|couldn't|"
     "corrupt|truncated|stopiteration|insufficient|scheduled|evict|spot |due to|straggler|is slow|"
     "stuck|hung|hang |progress|throughput|finite|checkpoint|train_runtime|summary|ran out|"
-    "resource_exhausted|compil|barrier|dump signal|link down|link is down|amdgpu|lockup|nvswitch|"
+    "resource_exhausted|compil|barrier|amdgpu|lockup|nvswitch|"
     "too many|no route|can't|nfs: |nvme|read-only|assert|illegal|diverged|loss scale|"
     "sending process|closing process|received 15|net/ofi sel|using network|max retries|stopped|"
-    "is done|async thread|on test set|registertask|dereference|free(): |malloc(): |smashing"
+    "is done|async thread|on test set|registertask|dereference|free(): |malloc(): |smashing|"
+    "post /|processed prompts|unavailable|unplugged| down"
 )
 TRIGGERS: tuple[str, ...] = tuple(_WORDS.split("|"))
 """A line is looked at closely if it holds one of these. Few, because each calls up lines. A user's

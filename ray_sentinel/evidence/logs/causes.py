@@ -36,14 +36,15 @@ _TIERS: tuple[frozenset[str], ...] = (
             "preempted",
             "cancelled",
             "link-down",
+            "illegal-memory-access",
             "hub-unreachable",
         }
     ),
     frozenset({"python-exception", "nccl-init", "rendezvous"}),
     frozenset({"signal-kill"}),
     frozenset({"actor-fail"}),
-    frozenset({"nccl-timeout", "heartbeat-timeout"}),
-    frozenset({"hang", "engine-stalled", "throughput-degradation"}),
+    frozenset({"nccl-timeout", "transport-lost", "heartbeat-timeout"}),
+    frozenset({"hang", "startup-stuck", "engine-stalled", "throughput-degradation"}),
     frozenset({"unknown-death"}),
 )
 ANYTIME = 900.0
@@ -66,7 +67,9 @@ _VAGUE = frozenset(
         "nccl-init",
         "nccl-timeout",
         "rendezvous",
+        "startup-stuck",
         "throughput-degradation",
+        "transport-lost",
         "unknown-death",
     }
 )
@@ -108,7 +111,20 @@ def first_cause(hits: Sequence[Hit], started: bool) -> Hit | None:
     for hit in trouble[1:]:
         if _explains(hit, winner, started):
             winner = hit
-    return winner
+    return _broken_before(hits, winner, started) or winner
+
+
+def _broken_before(hits: Sequence[Hit], winner: Hit, started: bool) -> Hit | None:
+    """The connection that broke long before a time-out: who waited, waited for what it carried.
+
+    Shortly before one it is itself an echo: a peer's watchdog was a moment faster.
+    """
+    if class_of(winner, started) not in ("nccl-timeout", "hang") or winner.time is None:
+        return None
+    for hit in in_order(hits):
+        if hit.signature.kind == "transport-lost" and hit.own_time and hit.time is not None:
+            return hit if winner.time - hit.time > _PRINTED_LATE else None
+    return None
 
 
 def _loudest_echo(echoes: Sequence[Hit]) -> Hit:

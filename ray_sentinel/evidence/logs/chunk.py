@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -157,6 +157,18 @@ def long_lines(data: bytes) -> int:
                 break
         at = end + 1
     return count
+
+
+def last_times(lines: Sequence[bytes], year: int, most: int) -> tuple[float, ...]:
+    """Unix seconds of the last ``most`` of ``lines`` that bear a time, the last one first."""
+    found: list[float] = []
+    for raw in reversed(lines):
+        when = first_time((raw,), year)
+        if when is not None:
+            found.append(when)
+            if len(found) == most:
+                break
+    return tuple(found)
 
 
 def first_time(lines: Iterable[bytes], year: int) -> float | None:

@@ -124,4 +124,5 @@ def shifted(facts: FileFacts, seconds: float) -> FileFacts:
         phases=[replace(seen, time=move(seen.time)) for seen in facts.phases],
         first_time=move(facts.first_time),
         last_time=move(facts.last_time),
+        last_times=tuple(when + seconds for when in facts.last_times),
     )

@@ -23,7 +23,7 @@ _COMMON_FATE = frozenset(
 )
 _SAME_EVENT = 120.0
 """Seconds within which two lines of one class tell of the same failure."""
-_WAITING = frozenset({"nccl-timeout", "hang"})
+_WAITING = frozenset({"nccl-timeout", "transport-lost", "hang", "startup-stuck"})
 _BY_WATCHDOG = frozenset({"nccl-dump-signal", "nccl-watchdog-exception"})
 """Lines that tell that a watchdog made its process abort: it only waited for another one."""
 _OF_THE_HOST = frozenset({"shm-full"})
@@ -48,6 +48,8 @@ def name_culprits(
     origin = _ranked(cause, _spoken_of(cause, files), hits)
     if origin.rank is None and origin.pid is None and origin.local_rank is None:
         origin = _joined(origin, _said_again(cause, hits, files))
+    if kind == "illegal-memory-access":
+        origin = _with_device(origin, cause, hits, people)
     if cause.signature.id in _OF_THE_HOST:
         whole = people.complete(origin)
         origin = Origin(host=whole.host, ip=whole.ip)
@@ -56,6 +58,24 @@ def name_culprits(
     if _empty(origin):
         return ()
     return (_culprit(origin, people, _reason(cause)),)
+
+
+def _with_device(origin: Origin, cause: Hit, hits: Sequence[Hit], people: People) -> Origin:
+    """``origin`` with the GPU that the driver names beside it, if it is one only. Pids do not tell:
+    those of the driver are the host's, those of a rank may be its container's."""
+    if origin.gpu:
+        return origin
+    whole = people.complete(origin)
+    place = Origin(host=whole.host, ip=whole.ip)
+    named = {
+        hit.groups["gpu"]
+        for hit in hits
+        if hit.signature.kind == cause.signature.kind
+        and hit.groups.get("gpu")
+        and may_be(Origin(host=hit.origin.host, ip=hit.origin.ip), place)
+        and _near(hit, cause)
+    }
+    return origin.filled(Origin(gpu=named.pop())) if len(named) == 1 else origin
 
 
 def _by_watchdog(hits: Sequence[Hit]) -> bool:

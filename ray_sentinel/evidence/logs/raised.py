@@ -19,6 +19,11 @@ from ray_sentinel.evidence.logs.tracebacks import (
 )
 
 _MESSAGE_LINES = 4
+_OF_THE_HUB = re.compile(r"/(?:huggingface_hub|modelscope/hub)/")
+_NOT_REACHED = re.compile(
+    r"(?:Connect|Read|Pool|Write)(?:Timeout|Error)\b|ConnectionError|RemoteProtocolError|ProxyError"
+    r"|SSLError|Name or service not known|name resolution|[Tt]imed out|unreachable|No route to host"
+)
 _WAITS_FOR_OTHERS = re.compile(
     r"(?:torch/distributed/(?:run|launch|launcher/api)|accelerate/commands/(?:launch|accelerate_cli)"
     r"|deepspeed/launcher/\w+|ray/_private/(?:worker|auto_init_hook|client_mode_hook)|ray/worker"
@@ -76,7 +81,10 @@ class ChainJudge:
         return wider if wider is not None and wider.signature.role == "cause" else found
 
     def _at_its_place(self, raised: Raised, found: Found | None) -> Found | None:
-        """A full or broken disk that a checkpoint was written to cost the checkpoint."""
+        """A full or broken disk that a checkpoint was written to cost the checkpoint; a host that
+        was not reached while the model hub was asked is the hub."""
+        if _hub_not_reached(raised, found):
+            return Found(self._catalogue.get("hub-unreachable"), {})
         if found is None or found.signature.kind != "storage":
             return found
         if self._by_place(raised).signature.kind != "checkpoint-fs-error":
@@ -90,6 +98,20 @@ class ChainJudge:
             return Found(self._catalogue.get("python-wrapper"), {})
         place = self._catalogue.search_frames(raised.frames)
         return Found(place or self._catalogue.get("python-exception"), {})
+
+
+def _hub_not_reached(raised: Raised, found: Found | None) -> bool:
+    """The exception's own words name no address: httpx, which the hub's library uses, says none."""
+    vague = (
+        found is None
+        or found.signature.kind in ("rendezvous", "transport-lost")
+        or (found.signature.kind == "python-exception" and found.signature.role != "cause")
+    )
+    return (
+        vague
+        and _NOT_REACHED.search(raised.text) is not None
+        and any(_OF_THE_HUB.search(frame) for frame in raised.frames)
+    )
 
 
 def _torn_while_waiting(raised: Raised) -> bool:

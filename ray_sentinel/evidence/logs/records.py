@@ -80,6 +80,8 @@ class FileFacts(msgspec.Struct, kw_only=True):
     facts: dict[str, str] = {}
     first_time: float | None = None
     last_time: float | None = None
+    last_times: tuple[float, ...] = ()
+    """Of the last dated lines, the newest first; few."""
     last_line: str = ""
     last_offset: int = 0
     sampled: str = ""

@@ -15,6 +15,7 @@ from ray_sentinel.evidence.logs.chunk import (
     MAX_LINE,
     Chunk,
     first_time,
+    last_times,
     long_lines,
     one_a_line,
     split_lines,
@@ -30,6 +31,7 @@ _MOST_LINES, _MOST_SWIFT = 20_000, 50
 looked at closely, and elsewhere."""
 _FRONT, _FRONT_LINES, _BACK = 65_536, 400, 262_144
 """Where the file's first and last time are looked for, in bytes and lines."""
+_LAST_TIMES = 8
 
 
 class Scanner:
@@ -62,7 +64,8 @@ class Scanner:
         """Note when the file begins and ends, and what its header says."""
         out = self.out
         out.first_time = first_time(head[:_FRONT].split(b"\n")[:_FRONT_LINES], self.year)
-        out.last_time = first_time(reversed(tail[-_BACK:].split(b"\n")), self.year)
+        out.last_times = last_times(tail[-_BACK:].split(b"\n"), self.year, _LAST_TIMES)
+        out.last_time = out.last_times[0] if out.last_times else None
         lines = [(at, raw) for at, raw in split_lines(one_a_line(tail)) if raw.strip()]
         if lines:
             at, raw = lines[-1]

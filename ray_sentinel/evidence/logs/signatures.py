@@ -53,6 +53,9 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     peer_lost: bool = False
     """The line tells that a peer went or answers no more: an echo of whatever any process says of
     its own failure within a minute before or after."""
+    engine: bool = False
+    """A serving engine's message that it waits: lines of its work after it (``engine-works``) show
+    that it got over it."""
     least: int = 1
     """It counts only where a file holds so many such lines."""
     event: bool = False

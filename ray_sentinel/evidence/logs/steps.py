@@ -49,10 +49,13 @@ _LOSS = re.compile(
     rf"['\"]?\s*(?:(?:[:=]|is|was)\s*)?\(?(?P<loss>{_NUMBER})(?!\w|\.\d)",
     re.IGNORECASE,
 )
-_GRADIENT = re.compile(
-    r"\bgrad(?:ient)?[ _]norm['\"]?\s*[:=]\s*['\"]?(?P<loss>nan)\b", re.IGNORECASE
+_NORM = re.compile(
+    r"(?:grad(?:ient)?[ _-]?norm|\bgnorm)['\"]?\s*[:=]?\s*['\"]?(?:tensor\()?"
+    rf"(?P<norm>{_NUMBER})\b",
+    re.IGNORECASE,
 )
-"""Stands for the loss on a line that gives none: Megatron leaves it out of skipped iterations."""
+"""A norm that is no number stands for the loss on a line that gives none: Megatron leaves the loss
+out of skipped iterations."""
 _SECONDS = re.compile(
     r"(?:seconds|step_time|step time|time/step|timing_s/step|perf/time_per_step|iter time \(s\)"
     r"|train_step_timing in s|(?P<vague>elapsed|dt|time))"
@@ -112,6 +115,8 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     total: int | None = None
     seconds: float | None = None
     loss: float | None = None
+    norm: float | None = None
+    """Of the gradients."""
     of: str = "loss"
     """What ``loss`` is: a line may give the norm of the gradients alone, where it is no number."""
     tokens_per_second: float | None = None
@@ -132,14 +137,14 @@ def parse_step(text: str) -> Step | None:
     if len(text) > 20_000:
         text = text[:20_000]
     if match := _MAXTEXT.search(text):
-        return _made(text, match, _float(match.group("seconds")))
+        return _made(text, match, parse_number(match.group("seconds")))
     if "%" in text and (match := _BAR.search(text)):
         return _bar(text, match)
     if match := _TIMING.search(text):
-        return _made(text, match, _float(match.group("seconds")))
+        return _made(text, match, parse_number(match.group("seconds")))
     if match := _PERF.search(text):
         took = _STEP_TIME.search(text)
-        return _made(text, match, _float(took.group("seconds")) if took else None)
+        return _made(text, match, parse_number(took.group("seconds")) if took else None)
     if "global_step: " in text and (match := _NEMO.search(text)):
         return _made(text, match, _seconds(text))
     if "iteration" in text and (match := _MEGATRON.search(text)):
@@ -149,14 +154,21 @@ def parse_step(text: str) -> Step | None:
         if match := pattern.search(text):
             return _made(text, match, _seconds(text))
     if match := _HF.search(text):
-        return Step(loss=_trained(text, match), epoch=_float(match.group("epoch")))
+        loss = _trained(text, match)
+        return Step(loss=loss, norm=_norm(text), epoch=parse_number(match.group("epoch")))
     return _plain(text)
 
 
 def _trained(text: str, match: re.Match[str]) -> float | None:
     """Transformers leaves losses that are no numbers out of its mean: 0.0 is left then."""
-    loss = _float(match.group("loss"))
-    return math.nan if loss == 0 and _GRADIENT.search(text) else loss
+    loss = parse_number(match.group("loss"))
+    norm = _norm(text)
+    return math.nan if loss == 0 and norm is not None and math.isnan(norm) else loss
+
+
+def _norm(text: str) -> float | None:
+    match = _NORM.search(text) if "norm" in text.lower() else None
+    return parse_number(match.group("norm")) if match is not None else None
 
 
 def _plain(text: str) -> Step | None:
@@ -176,16 +188,19 @@ def _plain(text: str) -> Step | None:
 def _made(text: str, match: re.Match[str], seconds: float | None) -> Step:
     found = match.groupdict()
     stated = _LOSS.search(text)
-    loss = stated or _GRADIENT.search(text)
+    loss = parse_number(stated.group("loss")) if stated else None
+    norm = _norm(text)
+    instead = stated is None and norm is not None and math.isnan(norm)
     tokens = _TOKENS.search(text)
     total = found.get("total")
     return Step(
         step=int(found["step"] or 0),
         total=int(total) if total else None,
         seconds=seconds,
-        loss=_float(loss.group("loss")) if loss else None,
-        of="loss" if stated or not loss else "gradient norm",
-        tokens_per_second=_float(tokens.group("tokens").replace(",", "")) if tokens else None,
+        loss=norm if instead else loss,
+        norm=norm,
+        of="gradient norm" if instead else "loss",
+        tokens_per_second=parse_number(tokens.group("tokens").replace(",", "")) if tokens else None,
         per_epoch="poch" in text,
     )
 
@@ -201,7 +216,7 @@ def _bar(text: str, match: re.Match[str]) -> Step | None:
     if unit.lower() in ("b/s", "kb/s", "mb/s", "gb/s") or unit.endswith("B/s"):
         return None
     seconds = None
-    speed = _float(rate) if rate else None
+    speed = parse_number(rate) if rate else None
     if speed:
         seconds = speed if unit.startswith("s/") else 1 / speed
     loss = _LOSS.search(text, match.end())
@@ -209,7 +224,8 @@ def _bar(text: str, match: re.Match[str]) -> Step | None:
         step=step,
         total=total,
         seconds=seconds,
-        loss=_float(loss.group("loss")) if loss else None,
+        loss=parse_number(loss.group("loss")) if loss else None,
+        norm=_norm(text[match.end() :]),
         left=step == 0,
         per_epoch="poch" in text,
     )
@@ -236,11 +252,12 @@ def _seconds(text: str) -> float | None:
 
 
 def _thousandth(text: str) -> float | None:
-    number = _float(text)
+    number = parse_number(text)
     return number / 1000 if number is not None else None
 
 
-def _float(text: str) -> float | None:
+def parse_number(text: str) -> float | None:
+    """The number that ``text`` is, also nan and inf; None where it is none."""
     if text[-2:] == ".0" and text[-3:-2].isalpha():
         text = text[:-2]  # a progress bar pads "nan" as it would a number
     try:

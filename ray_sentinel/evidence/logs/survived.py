@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from ray_sentinel.evidence.logs.causes import ANYTIME, tier
 from ray_sentinel.evidence.logs.clocks import FARTHEST_ZONE, round_zone
-from ray_sentinel.evidence.logs.records import FileFacts, Hit
+from ray_sentinel.evidence.logs.records import FileFacts, Hit, StepSeen
 from ray_sentinel.evidence.logs.timeline import (
     SURVIVED_STEPS,
     Training,
@@ -17,6 +18,8 @@ from ray_sentinel.evidence.logs.timeline import (
 _SAME_MOMENT = 60.0
 _EACH_COUNTS = frozenset({"cancelled", "preempted", "hang"})
 """What ended one attempt may end the next one too."""
+WORKS = "engine-works"
+"""The note that shows that a serving engine answers requests."""
 
 
 def split_survived(
@@ -31,17 +34,81 @@ def split_survived(
         if tier(hit.signature.kind) == 0 and not completed:
             lasting.append(hit)
         elif hit.signature.kind == "nan-loss" and not completed:
-            fatal.append(hit)
+            (past if _numbers_came_back(hit, files, training) else fatal).append(hit)
         else:
             after = steps_after(hit, files, training)
             (past if after >= needed else fatal).append(hit)
+    past += _worked_on(fatal, files)
     past += lived_with(fatal, past)
     past += _long_past(lasting, fatal, files, training)
-    gone = {id(hit) for hit in past}
+    gone = {id(hit) for hit in past} - {id(hit) for hit in _of_the_failure(past, fatal)}
     return (
         [hit for hit in hits if id(hit) not in gone],
         [hit for hit in hits if id(hit) in gone],
     )
+
+
+def _of_the_failure(past: Sequence[Hit], fatal: Sequence[Hit]) -> Iterator[Hit]:
+    """The driver's record of a bad address just before the program's own error: other ranks' steps
+    between the two are no recovery of this one."""
+    kind = "illegal-memory-access"
+    ends = [hit.time for hit in fatal if hit.signature.kind == kind and hit.time is not None]
+    for hit in past:
+        of_driver = hit.signature.kind == kind and hit.signature.accuses == "named"
+        at = hit.time
+        if of_driver and at is not None and any(0.0 <= end - at <= _SAME_MOMENT for end in ends):
+            yield hit
+
+
+def _numbers_came_back(hit: Hit, files: Sequence[FileFacts], training: Training) -> bool:
+    """Steps after it, and all of the last ones, have a finite loss and norm: one bad step that
+    was left out, or that training got over."""
+    own = [seen for seen in files[hit.file].steps if seen.offset > hit.offset]
+    if not own:
+        known = hit.time if hit.own_time else hit.next_time
+        if known is None:
+            return False
+        own = [s for s in training.steps if s.time is not None and s.time > known]
+    told = [seen for seen in own if seen.step.loss is not None or seen.step.norm is not None]
+    return len(told) >= SURVIVED_STEPS and all(map(_is_finite, told[-SURVIVED_STEPS:]))
+
+
+def _is_finite(seen: StepSeen) -> bool:
+    values = (seen.step.loss, seen.step.norm)
+    return all(value is None or math.isfinite(value) for value in values)
+
+
+def _worked_on(hits: Sequence[Hit], files: Sequence[FileFacts]) -> list[Hit]:
+    """An engine's messages that it waits, where it worked afterwards; and those that came too
+    seldom since then to mean anything."""
+    waits = [hit for hit in hits if hit.signature.engine]
+    if not waits:
+        return []
+    works = [hit for facts in files for hit in facts.hits if hit.signature.id == WORKS]
+    over = [hit for hit in waits if any(_shows_work(work, hit, waits, works) for work in works)]
+    gone = {id(hit) for hit in over}
+    left: dict[str, list[Hit]] = {}
+    for hit in waits:
+        if id(hit) not in gone:
+            left.setdefault(hit.signature.id, []).append(hit)
+    for since in left.values():
+        if over and sum(hit.repeated for hit in since) < since[0].signature.least:
+            over += since
+    return over
+
+
+def _shows_work(work: Hit, wait: Hit, waits: Sequence[Hit], works: Sequence[Hit]) -> bool:
+    """``work`` was done after ``wait``, by the same engine as far as the lines tell."""
+    engine = wait.origin.actor.rpartition("_DP")[2] if "_DP" in wait.origin.actor else ""
+    told = work.groups.get("engine", "")
+    if engine.isdigit() and told.isdigit() and int(engine) != int(told):
+        return False
+    if work.file == wait.file:
+        return work.offset > wait.offset
+    # In files of their own the parts of one engine belong together, where there is but one.
+    alone = len({hit.file for hit in waits}) == 1 == len({hit.file for hit in works})
+    dated = work.time is not None and wait.time is not None
+    return alone and dated and (work.time or 0.0) > (wait.time or 0.0)
 
 
 def lived_with(hits: Sequence[Hit], past: Sequence[Hit]) -> list[Hit]:

@@ -30,6 +30,7 @@ _MOST_PEOPLE = 4096
 _SYSTEM = frozenset({"raylet", "gcs", "ray", "monitor"})
 _SYSTEM_CLASSES = frozenset({"oom-host", "node-fail", "gpu-lost"})
 """Ray's own processes speak of much that is no trouble of the job's: only this counts there."""
+_OF_A_DEVICE = frozenset({"gpu-lost", "illegal-memory-access"})
 _SURE = 84
 """A signature of such a weight counts also on a line that calls itself information."""
 _DETAILS = re.compile(r"^\s+(class_name|actor_id|pid|name|ip|node_id|Node Id): (.{1,200})$")
@@ -39,7 +40,7 @@ _PCI = re.compile(
     r"\b(?:GPU|PCI|Bus-?[Ii]d)[ :=]{0,3}(?:at )?(?:PCI:)?"
     r"([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}(?:\.[0-9A-Fa-f])?)"
 )
-_GPU_INDEX = re.compile(r"\b(?:GPU|cuda:|device=)[ :#]{0,2}(\d{1,2})\b")
+_GPU_INDEX = re.compile(r"\b(?:GPU|cuda:|device=)[ :#]{0,2}(\d{1,2})\b|\), device (\d{1,2})\b")
 _NEAR, _AFTER = 6 << 10, 8
 """Bytes in which most tracebacks have ended, with so many lines of what follows."""
 _ANNOUNCED = 2
@@ -201,7 +202,7 @@ class Trouble:
     def _groups(self, found: Found, chunk: Chunk, start: int) -> dict[str, str]:
         """What the line names; what it announces may stand on the lines that follow it."""
         groups = {**found.groups, **_details(found, chunk, start)}
-        if found.signature.kind == "gpu-lost" and "gpu" not in groups:
+        if found.signature.kind in _OF_A_DEVICE and "gpu" not in groups:
             groups = {**_device_beside(chunk, start), **groups}
         if groups or found.signature.accuses != "named":
             return groups
@@ -259,7 +260,8 @@ def _device_beside(chunk: Chunk, start: int) -> dict[str, str]:
     own = chunk.lines_from(start, 1)[0].origin
     lines = [line for line in chunk.around(start, _DEVICE_REACH) if line.origin == own]
     for pattern in (_PCI, _GPU_INDEX):
-        named = {match[1] for line in lines for match in pattern.finditer(line.text)}
+        found = (match for line in lines for match in pattern.finditer(line.text))
+        named = {next(filter(None, match.groups())) for match in found}
         if len(named) == 1:
             return {"gpu": named.pop()}
     return {}

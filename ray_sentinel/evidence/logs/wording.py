@@ -27,7 +27,12 @@ def next_steps(
 
 
 def summary(
-    kind: str, cause: Hit | None, rank: int | None, steps: StepProgress, quiet: bool
+    kind: str,
+    cause: Hit | None,
+    rank: int | None,
+    steps: StepProgress,
+    quiet: bool,
+    phase: str = "",
 ) -> str:
     where = _where(steps)
     if kind == "completed":
@@ -39,7 +44,8 @@ def summary(
     if kind == "unknown-death" and cause is None:
         return f"The logs stop {where} and do not say why."
     if kind == "hang" and (quiet or cause is None):
-        return f"Nothing moved any more {where}."
+        phase_of = f", in the phase {phase}" if phase and steps.last_step is None else ""
+        return f"Nothing moved any more {where}{phase_of}."
     who = f" on rank {rank}" if rank is not None else ""
     text = mask(cause.text.strip()) if cause else ""
     return f"{kind}{who} {where}: {text[:200]}"

@@ -60,7 +60,7 @@ CASES: dict[str, Case] = {
         minutes() + _of_worker(1, _PEER_WENT) + _of_worker(3, bad_batch()),
     ),
     "two lost their peers": Case(
-        "nccl-timeout",
+        "transport-lost",
         ANYBODY,
         minutes() + _of_worker(1, _PEER_WENT) + _of_worker(3, _PEER_WENT),
     ),

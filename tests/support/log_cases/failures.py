@@ -270,7 +270,7 @@ safetensors_rust.SafetensorError: Error while deserializing header: HeaderTooLar
         },
     ),
     "cuda launch failure only": Case(
-        "python-exception",
+        "illegal-memory-access",
         {"rank": 21},
         STEPS
         + "[rank21]:[E501 10:05:00.000000000 ProcessGroupNCCL.cpp:1746] [PG ID 0 PG GUID 0(default_pg) Rank 21] Process group watchdog thread terminated with exception: CUDA error: an illegal memory access was encountered\n"

@@ -139,7 +139,7 @@ Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1b000
 """,
     ),
     "ib async": Case(
-        "nccl-timeout",
+        "transport-lost",
         ANYBODY,
         STEPS
         + """node7:41:99 [3] transport/net_ib.cc:1295 NCCL WARN NET/IB : Got completion from peer 10.0.0.9<43214> with status=12 opcode=0 len=0 vendor err 129 (Recv) localGid fe80::1 remoteGidsfe80::2 hca mlx5_3

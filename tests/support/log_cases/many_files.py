@@ -67,7 +67,7 @@ CASES: dict[str, Case] = {
         },
     ),
     "rank killed silently": Case(
-        "nccl-timeout",
+        "transport-lost",
         ANYBODY,
         {
             **{

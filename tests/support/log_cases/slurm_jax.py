@@ -32,7 +32,7 @@ CASES: dict[str, Case] = {
         + "srun: error: chi4: task 3: Aborted (core dumped)\nslurmstepd: error: *** STEP 1234.0 ON chi1 CANCELLED AT 2025-03-25T20:57:40 ***\n",
     ),
     "memory access fault amd": Case(
-        "python-exception",
+        "illegal-memory-access",
         {"rank": 5},
         HEADER
         + srun()

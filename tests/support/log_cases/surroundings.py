@@ -263,8 +263,8 @@ RuntimeError: Gloo connectFullMesh failed with [../third_party/gloo/gloo/transpo
         },
     ),
     "xid 31 app": Case(
-        "gpu-lost",
-        ANYBODY,
+        "illegal-memory-access",
+        {"rank": 3, "gpu": "0000:4e:00"},
         {
             "kern.log": "2025-05-01T10:00:30.000000+00:00 gpu017 kernel: [ 1234.567890] NVRM: Xid (PCI:0000:4e:00): 31, pid=12345, name=python, Ch 00000008, intr 00000000. MMU Fault: ENGINE GRAPHICS GPCCLIENT_T1_0 faulted @ 0x7f66_b4000000. Fault is of type FAULT_PDE ACCESS_TYPE_VIRT_READ\n",
             "job.log": STEPS

@@ -11,6 +11,7 @@ from ray_sentinel.logs.triage import triage_path
 from tests.support.log_cases import (
     assorted,
     attempts,
+    broken,
     buried,
     collectives,
     endings,
@@ -31,6 +32,7 @@ CASES = {
     for module in (
         assorted,
         attempts,
+        broken,
         buried,
         collectives,
         endings,

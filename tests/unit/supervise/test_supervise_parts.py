@@ -14,7 +14,7 @@ from ray_sentinel.errors import UsageError
 from ray_sentinel.logs.checkpoints import scan_checkpoints
 from ray_sentinel.supervise.choose import choose
 from ray_sentinel.supervise.command import filled, resolved, variables, words_of
-from ray_sentinel.supervise.curable import incurable, normalised
+from ray_sentinel.supervise.curable import HUB_TRIES, incurable, normalised
 from ray_sentinel.supervise.loadable import problem_of
 from ray_sentinel.supervise.movement import Movement
 from ray_sentinel.supervise.policy import Checkpoint, Failure, Policy
@@ -166,12 +166,28 @@ def test_failures_that_a_restart_cannot_cure(failure: Failure, says: str) -> Non
         Failure(kind="x", text="", exception="FileNotFoundError: shard-N", code=1, step=500),
         Failure(kind="signal", text="", signal=9),
         Failure(kind="nccl-timeout", text="", code=1),
+        Failure(kind="transport-lost", text="", code=1),
+        Failure(kind="startup-stuck", text="", code=1),
         Failure(kind="checkpoint-load", text="", exception="FileNotFoundError: optimizer.pt"),
         Failure(kind="exit", text="", code=127, began=True),
     ],
 )
 def test_failures_that_it_may_cure(failure: Failure) -> None:
     assert incurable(failure, []) == ""
+
+
+def test_a_hub_out_of_reach_is_waited_for_but_not_for_ever() -> None:
+    away = Failure(kind="hub-unreachable", text="503 Server Error", code=1, seconds=30.0)
+    other = Failure(kind="preempted", text="")
+    for tries in range(HUB_TRIES - 1):
+        assert incurable(away, [away] * tries) == ""
+    assert "HF_HUB_OFFLINE" in incurable(away, [away] * (HUB_TRIES - 1))
+    assert incurable(away, [*[away] * (HUB_TRIES - 1), other]) == "", "in a row"
+
+
+def test_an_expired_token_is_no_outage() -> None:
+    failure = Failure(kind="config", text="401 Client Error: Unauthorized", code=1)
+    assert "configuration" in incurable(failure, [])
 
 
 def test_equal_exceptions_are_equal_whatever_their_numbers() -> None:

@@ -77,7 +77,7 @@ def test_every_entry_has_an_example(catalogue: Catalogue) -> None:
 
 
 def test_every_class_of_failure_can_be_found(catalogue: Catalogue) -> None:
-    by_analysis = {"soft-success", "running", "throughput-degradation"}
+    by_analysis = {"soft-success", "running", "startup-stuck", "throughput-degradation"}
     assert {rule.signature.kind for rule in catalogue.rules} | by_analysis >= CLASSES
 
 

@@ -1,0 +1,115 @@
+# ruff: noqa: E501 - log lines are as long as they are
+"""Messages that somebody got over: an engine that waits and works on, a number that came back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ray_sentinel.logs.catalogue import load_catalogue
+from ray_sentinel.logs.triage import triage_path
+from ray_sentinel.model.triage import Triage
+
+
+def triage(tmp_path: Path, text: str, **more: str) -> Triage:
+    (tmp_path / "job.log").write_text(text, encoding="utf-8")
+    for name, other in more.items():
+        (tmp_path / f"{name}.log").write_text(other, encoding="utf-8")
+    return triage_path(tmp_path, load_catalogue(), now=0.0)
+
+
+def waits(minute: int, engine: int = 0) -> str:
+    return f"(EngineCore_DP{engine} pid=47415) INFO 05-01 10:{minute:02d}:27 [shm_broadcast.py:466] No available shared memory broadcast block found in 60 seconds. This typically happens when some processes are hanging or doing some time-consuming work (e.g. compilation).\n"
+
+
+def speed(minute: int, tokens: float, engine: int = 0) -> str:
+    return f"(APIServer pid=47275) INFO 05-01 10:{minute:02d}:39 [loggers.py:127] Engine {engine:03d}: Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: {tokens} tokens/s, Running: 2 reqs, Waiting: 0 reqs, GPU KV cache usage: 1.7%, Prefix cache hit rate: 0.0%\n"
+
+
+WAITING = "".join(waits(minute) for minute in range(1, 9))
+DONE = 'INFO:     10.0.0.1:1234 - "POST /v1/chat/completions HTTP/1.1" 200 OK\n'
+UNWELL = "[2025-05-01 10:0{0}:00] Health check failed. Server couldn't get a response from detokenizer for last 20 seconds. tic start time: 10:00:00. last_heartbeat time: 09:59:00\n"
+DECODES = "[2025-05-01 10:07:00 TP0] Decode batch. #running-req: 3, #token: 1234, token usage: 0.01, gen throughput (token/s): {0}, #queue-req: 0\n"
+WATCHDOG = "[2025-05-01 10:01:00 TP0] Watchdog timeout (self.watchdog_timeout=300)\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        WAITING + speed(9, 31.2),
+        "".join(waits(m) + speed(m, 0.4) for m in range(1, 19)),
+        WAITING + DONE,
+        WAITING + speed(9, 31.2) + waits(10) + waits(11),
+        "".join(speed(m % 60, 0.0) for m in range(90)) + WAITING + speed(9, 31.2),
+        "".join(UNWELL.format(m) for m in range(5)) + DECODES.format(95.12),
+        WATCHDOG + DECODES.format(0.5),
+    ],
+    ids=["after", "between", "answered", "seldom since", "idle before", "sglang", "watchdog"],
+)
+def test_an_engine_that_works_on_does_not_hang(text: str, tmp_path: Path) -> None:
+    answer = triage(tmp_path, text)
+    assert answer.kind == "unknown-death"
+    assert {echo.kind for echo in answer.echoes} == {"survived"}
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (speed(0, 30.0) + "".join(waits(m) + speed(m, 0.0) for m in range(1, 9)), "hang"),
+        (waits(1) + speed(2, 31.2) + "".join(waits(m) for m in range(3, 9)), "hang"),
+        ("".join(waits(m) + speed(m, 31.2, engine=1) for m in range(1, 19)), "hang"),
+        ("".join(UNWELL.format(m) for m in range(5)) + DECODES.format("0.00"), "engine-stalled"),
+        (DECODES.format(95.12) + WATCHDOG, "engine-stalled"),
+    ],
+    ids=["no tokens", "worked before", "another engine works", "sglang", "watchdog"],
+)
+def test_an_engine_that_does_not_work_hangs(text: str, kind: str, tmp_path: Path) -> None:
+    assert triage(tmp_path, text).kind == kind
+
+
+def test_the_engines_work_may_stand_in_its_servers_file(tmp_path: Path) -> None:
+    assert triage(tmp_path, WAITING, server=speed(9, 31.2)).kind == "unknown-death"
+    assert triage(tmp_path, WAITING, server=speed(0, 31.2)).kind == "hang"
+
+
+def step(number: int, loss: str = "2.0", norm: str = "1.0") -> str:
+    return f" [2025-05-01 10:{number // 60:02d}:{number % 60:02d}] iteration {number:8d}/  500000 | elapsed time per iteration (ms): 1000.0 | lm loss: {loss} | loss scale: 1.0 | grad norm: {norm} |\n"
+
+
+GOOD = "".join(step(n) for n in range(1, 40))
+SAID = "2025-05-01 10:00:40,000 ERROR grad norm is nan at step 40\n"
+HF = "{{'loss': '0.5', 'grad_norm': '{0}', 'learning_rate': '1e-05', 'epoch': '{1}'}}\n"
+VERL = "step:{1} - actor/pg_loss:0.1 - actor/grad_norm:{0} - timing_s/step:10.0\n"
+BAR = "Training: {1}%|##  | {1}/100 [10:00<20:00, 6.1s/it, loss=0.5, grad_norm={0}]\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        GOOD + "".join(step(n, norm="nan") for n in range(40, 60)),
+        GOOD + "".join(step(n, norm="inf") for n in range(40, 60)),
+        "".join(HF.format("1.0" if n < 40 else "nan", n / 100) for n in range(60)),
+        "".join(VERL.format("1.0" if n < 40 else "nan", n) for n in range(60)),
+        "".join(BAR.format("1.0" if n < 40 else "nan", n) for n in range(60)),
+        GOOD + SAID + "".join(step(n, loss="nan") for n in range(40, 60)) + "Killed\n",
+    ],
+    ids=["nan", "inf", "transformers", "verl", "bar", "said, and the loss too"],
+)
+def test_a_norm_that_stays_no_number(text: str, tmp_path: Path) -> None:
+    assert triage(tmp_path, text).kind == "nan-loss"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        (GOOD + step(40, norm="nan") + "".join(step(n) for n in range(41, 60)), "unknown-death"),
+        (GOOD + step(40, norm="nan"), "unknown-death"),
+        (GOOD + step(40, norm="nan") + "".join(step(n) for n in range(41, 60)) + "Killed\n", "signal-kill"),
+        (GOOD + SAID + "".join(step(n) for n in range(41, 60)) + "Killed\n", "signal-kill"),
+        (GOOD + step(40, loss="nan") + "".join(step(n) for n in range(41, 60)), "unknown-death"),
+    ],
+    ids=["passed", "the last one", "passed, then killed", "said, and passed", "a loss that passed"],
+)  # fmt: skip
+def test_one_number_that_passed_is_no_cause(text: str, kind: str, tmp_path: Path) -> None:
+    assert triage(tmp_path, text).kind == kind
