@@ -27,6 +27,7 @@ _TOTAL_TIME = re.compile(r"^\W{0,8}Total step time: (?P<seconds>\d+(?:\.\d+)?) ?
 _FINISHED = re.compile(r"Finished: 'step', time cost: (?P<seconds>\d+(?:\.\d+)?) ?s")
 """SkyRL (utils/utils.py, Timer around one iteration of its loop); the bar ``Training Batches
 Processed`` moves after it, where there is one."""
+_LOOP_BAR = "Training Batches Processed"
 _TIMED_HINTS = (b"Total step time", b"Finished: 'step'", b"Loss: ", b"orm: ")
 
 
@@ -39,11 +40,16 @@ class _TimedSteps:
         self._finished = 0
         self._results: dict[str, float] = {}
 
-    def note(self, step: Step) -> None:
+    @property
+    def found(self) -> bool:
+        """Whether the log tells the ends of its steps so."""
+        return self._finished > 0
+
+    def note(self, step: Step, text: str) -> None:
         """A line gave this step's number."""
         if step.bare:
             self._begun, self._results = step, {}
-        elif step.left or step.seconds is not None:
+        elif _LOOP_BAR in text:
             self._bar = step
 
     def read(self, text: str) -> tuple[bool, Step | None]:
@@ -82,6 +88,11 @@ class Movement:
         self._dull: dict[bytes, int] = {}
         self._timed = _TimedSteps()
 
+    @property
+    def counts_by_ends(self) -> bool:
+        """The log says when each step ended: its bars of one epoch count parts of a step."""
+        return self._timed.found
+
     def read(self, chunk: Chunk) -> None:
         """Note every step and every phase of the window."""
         for start, raw in split_lines(chunk.data):
@@ -101,7 +112,7 @@ class Movement:
         step = parse_any_step(line.text)
         if step is None:
             return False
-        self._timed.note(step)
+        self._timed.note(step, line.text)
         self._keep(step, line, chunk, start)
         return True
 

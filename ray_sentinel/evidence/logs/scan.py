@@ -77,6 +77,8 @@ class Scanner:
         """The facts of everything fed."""
         self.out.hits = self._trouble.hits.kept()
         self.out.counts = self._trouble.hits.counts
+        if self._movement.counts_by_ends:
+            self.out.steps = [seen for seen in self.out.steps if not seen.step.per_epoch]
         self.out.steps.sort(key=lambda seen: seen.offset)
         self.out.steps = surest(self.out.steps, lambda seen: seen.step)
         self.out.phases.sort(key=lambda seen: seen.offset)

@@ -29,6 +29,9 @@ SKY = """\
 (skyrl_entrypoint pid=7) 2025-05-01 10:{n:02d}:59.123 | INFO     | skyrl.train.utils.utils:__exit__:101 - Finished: 'step', time cost: {s:.2f}s
 """
 SKY_BAR = "(skyrl_entrypoint pid=7) Training Batches Processed:  {n}%|#         | {m}/300 [10:00<20:00, {s:.1f}s/it]\n"
+SKY_PARTS = (
+    "(PolicyWorker pid=9) Policy Train epoch [1/1]:  75%|#######   | 6/8 [00:20<00:05,  3.1s/it]\n"
+)
 SLIME = "(RolloutManager pid=1) [2025-05-01 10:{n:02d}:00] train_metric_utils.py:44 - perf {n}: {{'perf/step_time': {s:.2f}, 'perf/wait_time_ratio': 0.1}}\n"
 TORCHSPEC = "2025-05-01 10:{n:02d}:00 INFO TIMING step={n}: step={s:.3f}s data=0.1s\n"
 SECONDS = 61.5
@@ -47,10 +50,11 @@ def text(*forms: str, steps: int = 8, first: int = 0) -> str:
         (text(NEMO) + "\n========================= Step 8/100 =========================\n▶ Preparing batch...\n", 7),
         (text(SKY), 7),
         (text(SKY, SKY_BAR, first=100), 107),
+        (text(SKY_PARTS, SKY), 7),
         (text(SLIME), 7),
         (text(TORCHSPEC), 7),
     ],
-    ids=["NeMo-RL", "NeMo-RL, one begun", "SkyRL", "SkyRL, resumed", "slime", "TorchSpec"],
+    ids=["NeMo-RL", "NeMo-RL, one begun", "SkyRL", "SkyRL, resumed", "SkyRL, parts of steps", "slime", "TorchSpec"],
 )  # fmt: skip
 def test_steps_and_their_durations(log: str, last: int, tmp_path: Path) -> None:
     (tmp_path / "job.log").write_text(log, encoding="utf-8")
