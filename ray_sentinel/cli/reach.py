@@ -26,6 +26,22 @@ def add_common(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON for programs")
 
 
+def add_session(parser: argparse.ArgumentParser) -> None:
+    """``--temp-dir`` and ``--address``, for commands that read a Ray session's own logs."""
+    parser.add_argument(
+        "--temp-dir",
+        type=Path,
+        metavar="DIR",
+        help="where this machine's Ray session is; else RAY_TEMP_DIR, else /tmp/ray",
+    )
+    parser.add_argument(
+        "--address",
+        default="",
+        metavar="HOST:PORT",
+        help="of its cluster, to reach other nodes; else RAY_ADDRESS, else the session's own",
+    )
+
+
 def add_url(parser: argparse.ArgumentParser) -> None:
     """``--url``, for commands that only read."""
     parser.add_argument(

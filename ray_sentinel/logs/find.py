@@ -41,14 +41,16 @@ class Found(msgspec.Struct, frozen=True):
     file: LogFile
 
 
-def live_session() -> Path:
+def live_session(temp: Path | None = None) -> Path:
     """Where the Ray session of this machine keeps its files.
 
-    ``RAY_TEMP_DIR`` is what ``ray start --temp-dir`` was given, ``RAY_TMPDIR`` the folder above
-    Ray's own.
+    ``temp``, else ``RAY_TEMP_DIR``, is what ``ray start --temp-dir`` was given, ``RAY_TMPDIR`` the
+    folder above Ray's own. A given ``temp`` alone is looked at; it may also be the session itself.
 
     Raises UnreachableError with the remedy where there is none.
     """
+    if temp is not None:
+        return _session_in(temp.expanduser())
     base = Path(os.environ.get("RAY_TMPDIR", "/tmp")) / "ray" / "session_latest"
     places = [base, LIVE_SESSION]
     if given := os.environ.get("RAY_TEMP_DIR"):
@@ -60,6 +62,16 @@ def live_session() -> Path:
     raise UnreachableError(
         f"no Ray session on this machine ({base} is not there); give the Ray temp dir as PATH, or "
         "run this on a node of the cluster"
+    )
+
+
+def _session_in(temp: Path) -> Path:
+    for place in (temp / "session_latest", temp):
+        if (place / "logs").is_dir():
+            return place
+    raise UnreachableError(
+        f"no Ray session in {temp} ({temp / 'session_latest'} is not there); --temp-dir is what "
+        "`ray start --temp-dir` was given, /tmp/ray by default"
     )
 
 

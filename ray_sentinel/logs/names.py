@@ -3,7 +3,8 @@
 Ray (``ray/_private/node.py``, ``log_monitor.py``): ``worker-<worker id>-<job id>-<pid>.out|err``,
 ``python-core-worker-<worker id>_<pid>.log``, ``raylet.out``, ``gcs_server.out``, ``monitor.log``,
 ``job-driver-<submission id>.log``. torchrun: ``<run>/attempt_0/3/stderr.log``. Harvested folders
-hold one folder a node: ``ray_logs/<host>/...``.
+hold one folder a node: ``ray_logs/<host>/...``. Kubernetes:
+``/var/log/pods/<namespace>_<pod>_<uid>/<container>/0.log``.
 """
 
 from __future__ import annotations
@@ -24,6 +25,14 @@ _NCCL = re.compile(
     r"^(?:nccl|rccl)[^/]*?(?:[._-](?P<host>[A-Za-z][\w-]*\d))?[._-](?P<pid>\d+)(?:\.\w+)?$",
     re.IGNORECASE,
 )
+_POD = re.compile(
+    r"^[a-z0-9][a-z0-9.-]{0,252}_(?P<pod>[a-z0-9][a-z0-9.-]{0,252})_(?:[0-9a-f]{8}-[0-9a-f-]{27}|[0-9a-f]{32})$"
+)
+"""A pod's folder in ``/var/log/pods``: namespace, name, uid (kubelet; of static pods a hash)."""
+_CONTAINER = re.compile(
+    r"^(?P<pod>[a-z0-9][a-z0-9.-]{0,252})_[a-z0-9.-]{1,253}_[a-z0-9.-]{1,253}-[0-9a-f]{64}\.log$"
+)
+"""A link in ``/var/log/containers``: pod, namespace, container and its id."""
 _IP = re.compile_anchored(r"^(?:ip-)?\d{1,3}([.-])\d{1,3}\1\d{1,3}\1\d{1,3}$")
 _HOST = re.compile(r"^[A-Za-z][A-Za-z0-9]*(?:[-.][A-Za-z0-9]+)*$")
 _KINDS: tuple[tuple[str, str], ...] = (
@@ -73,7 +82,10 @@ def file_kind(path: PurePath) -> str:
 def file_origin(path: PurePath, parts: tuple[str, ...]) -> Origin:
     """Whose lines the file holds; ``parts`` are the folders below the place that was asked for."""
     name = path.name
-    host = next((part for part in reversed(parts) if is_host(part)), "")
+    pod = next((match["pod"] for part in reversed(parts) if (match := _POD.match(part))), "")
+    if match := _CONTAINER.match(name):
+        pod = match["pod"]
+    host = pod or next((part for part in reversed(parts) if is_host(part)), "")
     ip = host.removeprefix("ip-").replace("-", ".") if _IP.match(host) else ""
     if match := _WORKER.match(name) or _CORE.match(name):
         return Origin(pid=int(match["pid"]), host=host, ip=ip)

@@ -11,6 +11,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import msgspec
+
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.logs.analyse import Question, analyse
 from ray_sentinel.evidence.logs.catalogue import Catalogue
@@ -41,14 +43,18 @@ def triage_path(
     progress: Progress | None = None,
     catalogues: Sequence[Path] = (),
     helpers: int | None = 0,
+    beside: Path | None = None,
+    unread: Sequence[str] = (),
 ) -> Triage:
     """Read the logs at or below ``root`` and say what happened. ``now`` defaults to the clock.
 
     ``helpers`` is how many further processes may read; None for as many as are worth it. They
-    load ``catalogues``, the user's files that ``catalogue`` was made with. Raises InputError where
-    there is nothing to read.
+    load ``catalogues``, the user's files that ``catalogue`` was made with. ``beside`` holds more
+    logs of the same job (other nodes'), if any; ``unread`` says which of them could not be had.
+    Raises InputError where there is nothing to read.
     """
-    found = [f for f in find_logs(root) if f.file.kind not in _SKIPPED_KINDS]
+    every = [*find_logs(root), *(find_logs(beside) if beside is not None else ())]
+    found = [f for f in every if f.file.kind not in _SKIPPED_KINDS]
     if not found:
         raise InputError(f"{root}: holds only the monitor's own logs, none of the job")
     saved = newest_checkpoint(checkpoints) if checkpoints is not None else None
@@ -69,6 +75,9 @@ def triage_path(
         and total <= _SECOND_LOOK
     ):
         answer = job.ask([None] * len(found), question)
+    if unread:
+        problems = (*answer.problems, *unread)
+        answer = msgspec.structs.replace(answer, problems=problems)
     return answer
 
 

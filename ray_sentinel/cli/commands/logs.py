@@ -1,24 +1,31 @@
 """Find and show the right log files of a job: by rank, node, actor class, pid and ip.
 
 PATH is a Ray temp dir or session, live or harvested, a job's folder or a file; without it, the Ray
-session of this machine. Without --tail, --errors or --follow the files are listed. Errors are
-marked "!", warnings "~"; lines that Ray folded show how often they came. Secrets are masked.
-Exit codes: 0 something found, 1 nothing fits, 2 wrong usage, 3 no session here.
+session of this machine, and with --node another node's logs through Ray. Without --tail, --errors
+or --follow the files are listed. Errors are marked "!", warnings "~"; lines that Ray folded show
+how often they came. Secrets are masked.
+Exit codes: 0 something found, 1 nothing fits, 2 wrong usage, 3 no session here, or the node is out
+of reach.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from ray_sentinel.cli.output import clean, console, print_json, print_json_line, speaker
 from ray_sentinel.cli.quantities import count
+from ray_sentinel.cli.reach import add_session
+from ray_sentinel.errors import UnreachableError, UsageError
 
 if TYPE_CHECKING:
     from ray_sentinel.logs.follow import Shown
-    from ray_sentinel.logs.select import Described
+    from ray_sentinel.logs.select import Described, Wanted
 
 TAIL = 50
 """Lines of each file, where none are asked for."""
@@ -30,7 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("path", nargs="?", type=Path, metavar="PATH")
     parser.add_argument("--rank", type=int)
-    parser.add_argument("--node", default="", help="host name or address")
+    parser.add_argument("--node", default="", help="host name, address or beginning of a node's id")
+    add_session(parser)
     parser.add_argument("--actor", default="", help="a Ray actor's class, or a part of it")
     parser.add_argument("--pid", type=int)
     parser.add_argument("--ip", default="", help="as Ray prints it: (Actor pid=.., ip=..)")
@@ -45,15 +53,45 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """List, show or follow."""
-    from ray_sentinel.logs.catalogue import load_catalogue
     from ray_sentinel.logs.find import find_logs, live_session
-    from ray_sentinel.logs.follow import last_lines
     from ray_sentinel.logs.select import Wanted, choose, describe
 
     wanted = Wanted(
         rank=args.rank, node=args.node, actor=args.actor, pid=args.pid, ip=args.ip, kind=args.kind
     )
-    files = choose(describe(find_logs(args.path or live_session())), wanted)
+    if args.path is None and args.node:
+        return _of_node(args, wanted)
+    root = args.path or live_session(args.temp_dir)
+    return _show_files(choose(describe(find_logs(root)), wanted), wanted, args)
+
+
+def _of_node(args: argparse.Namespace, wanted: Wanted) -> int:
+    """A node of the cluster: this one's files as they are, another one's through Ray."""
+    from ray_sentinel.actors.node_logs import fetched
+    from ray_sentinel.logs.find import find_logs, live_session
+    from ray_sentinel.logs.select import choose, describe
+
+    try:
+        session = live_session(args.temp_dir)
+    except UnreachableError:
+        session = None  # a machine that is none of the cluster's nodes
+    anywhere = msgspec.structs.replace(wanted, node="")
+    with fetched(session, args.node, args.address) as (folder, other):
+        for problem in other.problems:
+            sys.stderr.write(f"{clean(problem)}\n")
+        if session is not None and any(node.here for node in other.nodes):
+            return _show_files(choose(describe(find_logs(session)), anywhere), anywhere, args)
+        if not any(node.files for node in other.nodes):
+            raise UnreachableError(f"nothing of node {args.node} could be read")
+        if args.follow:
+            raise UsageError(f"--follow reads this machine's own files: run it on {args.node}")
+        return _show_files(choose(describe(find_logs(folder)), anywhere), anywhere, args)
+
+
+def _show_files(files: Sequence[Described], wanted: Wanted, args: argparse.Namespace) -> int:
+    from ray_sentinel.logs.catalogue import load_catalogue
+    from ray_sentinel.logs.follow import last_lines
+
     if args.tail is None and not args.errors and not args.follow:
         _list(files, as_json=args.json)
         return 0 if files else 1

@@ -1,7 +1,8 @@
 """Say from a job's logs what happened: the class of failure, its first cause, who, and what next.
 
 PATH is a log file, a job's folder, a Ray temp dir or session, or a harvested tree with a folder a
-node; compressed and rotated logs are read too. --live takes the running session of this machine.
+node; compressed and rotated logs are read too. --live takes the running session of this machine,
+and what Ray's log API gives of the other nodes' logs: what it does not give is named.
 Exit codes: 0 the job runs or came to its end, 1 something went wrong, 2 wrong usage, 3 no session
 here.
 """
@@ -9,10 +10,12 @@ here.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 from pathlib import Path
 
 from ray_sentinel.cli.output import clean, print_json
+from ray_sentinel.cli.reach import add_session
 from ray_sentinel.errors import UsageError
 
 HELP = "what happened to a job, from its logs"
@@ -22,7 +25,13 @@ _WELL = frozenset({"completed", "running"})
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("path", nargs="?", type=Path, metavar="PATH", help="logs to read")
-    parser.add_argument("--live", action="store_true", help="the Ray session of this machine")
+    parser.add_argument(
+        "--live", action="store_true", help="the Ray session of this machine, and other nodes' logs"
+    )
+    add_session(parser)
+    parser.add_argument(
+        "--this-node", action="store_true", help="with --live, no other node's logs"
+    )
     parser.add_argument(
         "--catalogue",
         action="append",
@@ -39,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Read, answer, print."""
+    from ray_sentinel.actors.node_logs import fetched
     from ray_sentinel.cli.named_paths import is_folder
     from ray_sentinel.cli.reading_bar import reading_bar
     from ray_sentinel.cli.triage_text import print_triage
@@ -48,10 +58,15 @@ def run(args: argparse.Namespace) -> int:
 
     if args.live == (args.path is not None):
         raise UsageError("give PATH or --live, one of them")
-    root = live_session() if args.live else args.path.expanduser()
+    root = live_session(args.temp_dir) if args.live else args.path.expanduser()
     is_folder(str(root))  # or says what it is instead
     catalogues = _own_catalogues(args.catalogue, root)
-    with reading_bar() as progress:
+    with contextlib.ExitStack() as until_read:
+        beside, unread = None, []
+        if args.live and not args.this_node:
+            folder, other = until_read.enter_context(fetched(root, address=args.address))
+            beside, unread = folder if any(n.files for n in other.nodes) else None, other.problems
+        progress = until_read.enter_context(reading_bar())
         answer = triage_path(
             root,
             load_catalogue(catalogues),
@@ -60,6 +75,8 @@ def run(args: argparse.Namespace) -> int:
             progress=progress,
             catalogues=catalogues,
             helpers=None,
+            beside=beside,
+            unread=unread,
         )
     if args.json:
         print_json(answer)

@@ -17,6 +17,7 @@ from ray_sentinel.evidence.logs.phases import PhaseSeen
 from ray_sentinel.evidence.logs.records import FileFacts
 from ray_sentinel.evidence.logs.timeline import Training
 
+_STARTED = frozenset({"train", "teardown", "evaluate", "checkpoint"})
 _LEAST = 900.0
 _TIMES = 2.0
 """A phase may take so many times what it usually takes at most."""
@@ -49,7 +50,7 @@ def stuck_start(
 
     ``end``: the last sign of life, or the reader's own time where the job may live.
     """
-    if training.steps or phase is None or phase.phase in ("train", "teardown", "evaluate"):
+    if training.steps or phase is None or phase.phase in _STARTED:
         return None
     if end is None or phase.time is None:
         return None

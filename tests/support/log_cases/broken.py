@@ -107,6 +107,13 @@ CASES: dict[str, Case] = {
         + _DOWN["mlx5"]
         + STEPS[len(STEPS) // 2 :].partition("\n")[2],
     ),
+    "a port that is not used is down": Case(
+        "config",
+        ANYBODY,
+        "2025-05-01 10:00:00,000 INFO rdma link\nlink mlx5_3/1 state DOWN physical_state DISABLED netdev eth3\n"
+        + "4: ib3: <NO-CARRIER,BROADCAST,MULTICAST,UP> mtu 4092 qdisc mq state DOWN mode DEFAULT group default\n"
+        + "2025-05-01 10:00:05,000 ERROR huggingface_hub.errors.GatedRepoError: 403 Client Error. Cannot access gated repo for url https://huggingface.co/x.\n",
+    ),
     "illegal address": Case("illegal-memory-access", {"rank": 3}, STEPS + _ILLEGAL),
     "illegal address, and the driver beside it": Case(
         "illegal-memory-access",

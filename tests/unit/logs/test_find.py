@@ -110,6 +110,34 @@ def test_no_live_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert live_session() == tmp_path / "given" / "session_latest"
 
 
+def test_a_session_in_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_TEMP_DIR", str(tmp_path / "elsewhere"))
+    with pytest.raises(UnreachableError, match="--temp-dir"):
+        live_session(tmp_path)
+    (tmp_path / "session_latest" / "logs").mkdir(parents=True)
+    assert live_session(tmp_path) == tmp_path / "session_latest"
+    assert live_session(tmp_path / "session_latest") == tmp_path / "session_latest"
+
+
+def test_the_logs_of_pods(tmp_path: Path) -> None:
+    uid = "0b1c2d3e-aaaa-bbbb-cccc-1234567890ab"
+    for rank in (0, 1):
+        folder = tmp_path / "pods" / f"team-a_trainer-worker-{rank}_{uid}" / "trainer"
+        folder.mkdir(parents=True)
+        line = f"2025-05-01T10:00:00.123456789Z stderr F [rank{rank}]: step {rank} loss 2.0\n"
+        (folder / "0.log").write_text(line)
+        (folder / "0.log.20250501-100000").write_text(line)
+    links = tmp_path / "containers"
+    links.mkdir()
+    name = f"trainer-worker-0_team-a_trainer-{'ab' * 32}.log"
+    (links / name).symlink_to(
+        tmp_path / "pods" / f"team-a_trainer-worker-0_{uid}" / "trainer" / "0.log"
+    )
+    hosts = [item.file.origin.host for item in find_logs(tmp_path / "pods")]
+    assert hosts == ["trainer-worker-0"] * 2 + ["trainer-worker-1"] * 2
+    assert find_logs(links)[0].file.origin.host == "trainer-worker-0"
+
+
 def test_scanning_checkpoints(tmp_path: Path) -> None:
     for step in (100, 200):
         (tmp_path / f"step_{step}").mkdir()
