@@ -57,6 +57,8 @@ class Task(msgspec.Struct, frozen=True):
     known: list[str]
     """Workers' files of this machine's session: a node that has one of them is this one."""
     seconds: float
+    session: str = ""
+    """This machine's session; a node that keeps its files there is this one too."""
 
 
 class NodeLogs(msgspec.Struct):
@@ -96,7 +98,8 @@ def _fetch(session: Path | None, node: str, address: str, folder: Path, seconds:
         return Fetched(problems=[_unread("its cluster's address is not known (--address)")])
     if problem := cluster.answers(target.removeprefix("ray://")):
         return Fetched(problems=[_unread(f"Ray's control store at {target}: {problem}")])
-    task = Task(target, node, str(folder), _workers(session), seconds)
+    here = str(session.resolve()) if session is not None else ""
+    task = Task(target, node, str(folder), _workers(session), seconds, here)
     command = process.python_module("ray_sentinel.actors.node_logs")
     done = process.run(
         command, deadline=seconds + _START_SECONDS, input=msgspec.msgpack.encode(task)
@@ -187,6 +190,9 @@ class _Reader:
     def _read(self, node: Any, told: NodeLogs) -> str:
         from ray.util.state import list_logs
 
+        if _writes_into(node, self.task.session):
+            told.here = True
+            return ""
         listed = list_logs(
             address=self.task.address, node_id=node.node_id.hex(), timeout=_LIST_SECONDS
         )
@@ -246,6 +252,15 @@ def _chosen(names: Iterable[str]) -> list[str]:
         safe,
         key=lambda name: (not name.split("/")[-1].startswith(_WORKER), ".err" not in name, name),
     )
+
+
+def _writes_into(node: Any, session: str) -> bool:
+    """Whether the node is on this machine and keeps its logs there; Ray before 2.60 does not say
+    where: then its workers' files tell."""
+    if not session or node.node_manager_hostname != socket.gethostname():
+        return False
+    temp, own = getattr(node, "temp_dir", ""), getattr(node, "session_dir", "")
+    return session in (own, os.path.join(temp, os.path.basename(session)) if temp else "")
 
 
 def _is_meant(node: Any, wanted: str) -> bool:

@@ -90,6 +90,9 @@ def test_the_logs_of_another_node(nodes: Nodes) -> None:
     lines = json.loads(ended.stdout)
     assert any(SAID in line["line"]["text"] for line in lines)
     assert all(line["label"].startswith(OTHER) for line in lines)
+    own = nodes.run("logs", "--node", str(nodes.cluster.head_node.node_ip_address), "--json")
+    assert own.returncode == 0, own.stderr
+    assert any(row["file"].endswith("gcs_server.out") for row in json.loads(own.stdout))
     unknown = nodes.run("logs", "--node", "nobody-9")
     assert unknown.returncode == 3
     assert "no node is called nobody-9" in unknown.stderr

@@ -39,6 +39,19 @@ def test_a_node_by_its_address_its_host_its_id_and_its_name(name: str) -> None:
     assert not node_logs._is_meant(node, "a1b")
 
 
+def test_a_node_that_keeps_its_logs_here_is_this_one() -> None:
+    own = {"node_manager_hostname": socket.gethostname()}
+    session = "/tmp/ray/session_1"
+    same = SimpleNamespace(**own, temp_dir="/tmp/ray", session_dir="")
+    assert node_logs._writes_into(same, session)
+    assert node_logs._writes_into(SimpleNamespace(**own, temp_dir="", session_dir=session), session)
+    other = SimpleNamespace(**own, temp_dir="/tmp/n2", session_dir="/tmp/n2/session_1")
+    assert not node_logs._writes_into(other, session)
+    assert not node_logs._writes_into(SimpleNamespace(**own), session)
+    away = SimpleNamespace(node_manager_hostname="gpu-9", temp_dir="/tmp/ray", session_dir=session)
+    assert not node_logs._writes_into(away, session)
+
+
 def test_the_cluster_is_the_sessions_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     session = tmp_path / "session_2025"
