@@ -45,7 +45,7 @@ _WANTED = re.compile(
 _WORKER = "worker-"
 
 
-class Task(msgspec.Struct, frozen=True):
+class LogRequest(msgspec.Struct, frozen=True):
     """What the helper has to fetch."""
 
     address: str
@@ -99,7 +99,7 @@ def _fetch(session: Path | None, node: str, address: str, folder: Path, seconds:
     if problem := cluster.answers(target.removeprefix("ray://")):
         return Fetched(problems=[_unread(f"Ray's control store at {target}: {problem}")])
     here = str(session.resolve()) if session is not None else ""
-    task = Task(target, node, str(folder), _workers(session), seconds, here)
+    task = LogRequest(target, node, str(folder), _workers(session), seconds, here)
     command = process.python_module("ray_sentinel.actors.node_logs")
     done = process.run(
         command, deadline=seconds + _START_SECONDS, input=msgspec.msgpack.encode(task)
@@ -149,7 +149,7 @@ def _workers(session: Path | None) -> list[str]:
 class _Reader:
     """Reads nodes beside each other until the time is over."""
 
-    def __init__(self, task: Task, nodes: Sequence[Any]) -> None:
+    def __init__(self, task: LogRequest, nodes: Sequence[Any]) -> None:
         self.task = task
         self.due = time.monotonic() + task.seconds
         self.known = frozenset(task.known)
@@ -270,7 +270,7 @@ def _is_meant(node: Any, wanted: str) -> bool:
     return wanted in own or (len(wanted) >= 4 and node.node_id.hex().startswith(wanted))
 
 
-def fetch(task: Task) -> Fetched:
+def fetch(task: LogRequest) -> Fetched:
     """Ask Ray; in the helper."""
     import importlib
 
@@ -317,7 +317,7 @@ def _resolved(name: str) -> set[str]:
 
 def main(leave: Callable[[int], Any] = os._exit) -> None:
     """The helper: threads that hang in a request are left behind by ``leave``."""
-    task = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Task)
+    task = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=LogRequest)
     authentication.adopt_mode(task.address)
     try:
         answer = fetch(task)
