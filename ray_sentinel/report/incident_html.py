@@ -10,7 +10,7 @@ from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.report import series
 from ray_sentinel.report.incident_markdown import slowed
 from ray_sentinel.report.page import document, escaped, listing
-from ray_sentinel.report.rank_logs import LINKED, said_of, who_wrote
+from ray_sentinel.report.rank_logs import LINKED, others_title, said_of, who_wrote
 from ray_sentinel.report.stacks import frames, of_culprit
 from ray_sentinel.report.timeline import timeline
 from ray_sentinel.report.words import moment, percent, plain, since
@@ -116,7 +116,7 @@ def _logs(incident: Incident) -> str:
         for log in incident.logs
         if not log.lines
     )
-    return quoted + (f"<h2>What the other ranks wrote last</h2><ul>{others}</ul>" if others else "")
+    return quoted + (f"<h2>{others_title(incident)}</h2><ul>{others}</ul>" if others else "")
 
 
 def _file(log: RankLog) -> str:

@@ -8,7 +8,7 @@ from ray_sentinel.model.diagnosis import Diagnosis
 from ray_sentinel.model.incident import Incident, RankLog, Verdict
 from ray_sentinel.report import series
 from ray_sentinel.report.markdown_text import block, cell, code, escaped, table
-from ray_sentinel.report.rank_logs import LINKED, said_of, who_wrote
+from ray_sentinel.report.rank_logs import LINKED, others_title, said_of, who_wrote
 from ray_sentinel.report.stacks import frames, of_culprit
 from ray_sentinel.report.timeline import timeline
 from ray_sentinel.report.words import cost_of, moment, percent, plain, since
@@ -102,7 +102,7 @@ def _logs(incident: Incident) -> Iterator[str]:
         if log.lines:
             yield from _section(f"Last lines of rank {log.rank} on {cell(log.host)}", _quote(log))
     others = [f"- {cell(who_wrote(log))}: {_file(log)}" for log in incident.logs if not log.lines]
-    yield from _section("What the other ranks wrote last", others)
+    yield from _section(others_title(incident), others)
 
 
 def _quote(log: RankLog) -> list[str]:

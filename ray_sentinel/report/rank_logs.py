@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ray_sentinel import regex as re
-from ray_sentinel.model.incident import RankLog
+from ray_sentinel.model.incident import Incident, RankLog
 
 LINKED = re.compile(r"(?:look_[0-9]{1,4}/)?logs/[A-Za-z0-9._-]+")
 """Names of files that a report links: those that we gave."""
@@ -17,3 +17,9 @@ def who_wrote(log: RankLog) -> str:
 def said_of(log: RankLog) -> str:
     """Where its lines come from, and what is missing."""
     return "; ".join([*log.sources, *([log.missing] if log.missing else [])])
+
+
+def others_title(incident: Incident) -> str:
+    """The heading over the ranks whose lines are not quoted."""
+    quoted = any(log.lines for log in incident.logs)
+    return f"What the {'other ' if quoted else ''}ranks wrote last"

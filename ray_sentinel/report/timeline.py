@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from ray_sentinel.model.incident import Incident, Milestone
 
+WIDTH = 200
+"""Characters of a step's reason; the whole of it stands in ``incident.json``."""
 STATES = {
     "suspected": "case opened",
     "confirmed": "decided",
@@ -22,7 +26,12 @@ def timeline(incident: Incident) -> tuple[Milestone, ...]:
             Milestone(incident.last_progress, "last progress", "of the job: its silence begins")
         )
     steps += [
-        Milestone(step.at, STATES.get(step.state, step.state), step.why)
+        Milestone(step.at, STATES.get(step.state, step.state), _once(step.why))
         for step in incident.history
     ]
     return tuple(sorted(steps, key=lambda step: step.at))
+
+
+def _once(why: str) -> str:
+    """Each part once, in a line: several nodes say the same of a tool that none of them has."""
+    return textwrap.shorten("; ".join(dict.fromkeys(why.split("; "))), WIDTH, placeholder=" ...")

@@ -7,10 +7,11 @@ import pytest
 
 from ray_sentinel.model.diagnosis import Culprit as SeriesCulprit
 from ray_sentinel.model.diagnosis import Diagnosis, Fact, Link
-from ray_sentinel.model.incident import Incident, RankLog
+from ray_sentinel.model.incident import Incident, RankLog, Transition
 from ray_sentinel.report import series
 from ray_sentinel.report.bundle import rendered
 from ray_sentinel.report.contract import incident_dict
+from ray_sentinel.report.timeline import WIDTH, timeline
 from tests.support.engine_sim import Sim
 
 
@@ -160,3 +161,12 @@ def test_series_that_explain_nothing_are_said_to(incident: Incident) -> None:
 def test_a_damaged_diagnosis_is_left_out(data: bytes) -> None:
     assert series.read({series.FILE: data}) is None
     assert series.read({}) is None
+
+
+def test_a_reason_that_several_nodes_give_is_told_once_and_in_a_line(incident: Incident) -> None:
+    why = "; ".join(["cuda-gdb is not on this node"] * 3)
+    step = Transition(incident.suspected_at + 9.0, "captured", f"{why}; {'a b ' * 100}")
+    told = timeline(msgspec.structs.replace(incident, history=(step,)))[-1].text
+    assert told.count("cuda-gdb") == 1
+    assert len(told) <= WIDTH
+    assert told.endswith("...")
