@@ -35,6 +35,18 @@ def watched(ray_cluster: RayCluster, tmp_path: Path) -> Iterator[Watched]:
     ray_cluster.down()
 
 
+@pytest.fixture(scope="module")
+def watched_by_all(
+    ray_cluster: RayCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Watched]:
+    """The same for all tests of a file at once, whose jobs have names of their own and are ended
+    by them; such a file has a fixture ``watched`` that gives this one."""
+    ray_cluster.up(tmp_path_factory.mktemp("watched") / "log")
+    with ray_cluster.connected() as ray:
+        yield Watched(ray)
+    ray_cluster.down()
+
+
 @pytest.fixture
 def ray_train() -> None:
     """Ray Train's own dependencies must be there."""

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -23,6 +23,8 @@ from tests.support.waiting import eventually
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
 HEALTHY = Path(__file__).parents[1] / "support" / "healthy_train.py"
 WORLD = 4
+CALM = {"checkpoint": ("40", "22"), "long-step": ("12", "22"), "dataloader": ("0", "60")}
+"""What takes long, how many seconds, and how many steps there are."""
 
 
 def incidents(watched: Watched, job: str) -> list[Incident]:
@@ -77,6 +79,20 @@ class HealthyJob:
 
 
 @pytest.fixture
+def watched(watched_by_all: Watched) -> Watched:
+    return watched_by_all
+
+
+@pytest.fixture(scope="module")
+def calm(ray_cluster: RayCluster, watched_by_all: Watched) -> Iterator[Mapping[str, HealthyJob]]:
+    """They run beside each other, for they mostly wait."""
+    jobs = {what: HealthyJob(ray_cluster, what, what, *more) for what, more in CALM.items()}
+    yield jobs
+    for job in jobs.values():
+        job.end()
+
+
+@pytest.fixture
 def start(ray_cluster: RayCluster) -> Iterator[Callable[..., HealthyJob]]:
     jobs: list[HealthyJob] = []
 
@@ -101,14 +117,11 @@ def ended(watched: Watched, name: str) -> Callable[[], bool]:
     return look
 
 
-@pytest.mark.parametrize(
-    ("what", "seconds", "steps"),
-    [("checkpoint", "40", "22"), ("long-step", "12", "22"), ("dataloader", "0", "60")],
-)
+@pytest.mark.parametrize("what", CALM)
 def test_a_healthy_job_raises_nothing(
-    what: str, seconds: str, steps: str, watched: Watched, start: Callable[..., HealthyJob]
+    what: str, watched: Watched, calm: Mapping[str, HealthyJob]
 ) -> None:
-    job = start(what, what, seconds, steps)
+    job = calm[what]
     eventually(lambda: job_status(watched, what), "the job is seen", 90)
     job.wait(200)
     eventually(ended(watched, what), "the end is seen", 20)

@@ -11,6 +11,11 @@ from tests.support.watched_job import WatchedJob, culprits
 pytestmark = pytest.mark.integration
 
 
+@pytest.fixture
+def watched(watched_by_all: Watched) -> Watched:
+    return watched_by_all
+
+
 def go_on(job: WatchedJob, *ranks: int) -> None:
     """Those ranks take many more steps."""
     before = job.steps()

@@ -25,6 +25,11 @@ TRAIN = Path(__file__).parents[2] / "support/jax_train.py"
 WORLD = 3
 
 
+@pytest.fixture
+def watched(watched_by_all: Watched) -> Watched:
+    return watched_by_all
+
+
 @contextlib.contextmanager
 def jax_job(cluster: RayCluster, folder: Path) -> Iterator[tuple[str, Path]]:
     """Its name, in which the host stands for the loopback address, and its log; all processes are
