@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 
 import pytest
@@ -12,6 +13,9 @@ from tests.support import streams
 # How long an example takes is the machine's matter: one that is busy must not fail it.
 settings.register_profile("any-machine", deadline=None)
 settings.load_profile("any-machine")
+# Ray's workers, and so the ranks, have a niceness of 15 otherwise: the tests of another stream would
+# leave them a thirtieth of a core.
+os.environ.setdefault("RAY_worker_niceness", "0")
 
 
 def pytest_configure(config: pytest.Config) -> None:
