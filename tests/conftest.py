@@ -13,7 +13,7 @@ from tests.support import streams
 # How long an example takes is the machine's matter: one that is busy must not fail it.
 settings.register_profile("any-machine", deadline=None)
 settings.load_profile("any-machine")
-# Ray's workers, and so the ranks, have a niceness of 15 otherwise: the tests of another stream would
+# Else the workers of Ray, and so the ranks, have a niceness of 15: another stream's tests would
 # leave them a thirtieth of a core.
 os.environ.setdefault("RAY_worker_niceness", "0")
 
