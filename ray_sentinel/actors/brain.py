@@ -6,6 +6,7 @@ handled one at a time.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -18,10 +19,12 @@ from ray_sentinel.actors.shown import shown_incident, shown_job
 from ray_sentinel.clock import Clock, SteadyClock
 from ray_sentinel.engine.actions import AnyAction, Capture, Publish
 from ray_sentinel.engine.engine import Engine
-from ray_sentinel.engine.events import AnyEvent, IncidentTold, SnapshotReceived, Tick
+from ray_sentinel.engine.events import AnyEvent, SnapshotReceived, Tick
 from ray_sentinel.masking import mask_record
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import JobStatus, State
+
+log = logging.getLogger(__name__)
 
 
 class Brain:
@@ -38,18 +41,16 @@ class Brain:
         act: Callable[[AnyAction], None],
         folder: Path | None,
         max_log_bytes: int,
-        after: int = 0,
     ) -> None:
-        """The log goes to ``folder``, and its headers say ``after`` (see ``eventlog.Header``)."""
+        """The log goes to ``folder``; without one nothing is kept."""
         self._engine = engine
         self._clock = clock if isinstance(clock, SteadyClock) else SteadyClock(clock)
         self._act = act
         self._lock = threading.Lock()
         self._last = 0.0
         self._failure = ""
-        self._writer = LogWriter(
-            folder, max_log_bytes, clock, after, clock_offset=self._clock.offset
-        )
+        self._writer = LogWriter(folder, max_log_bytes, clock, clock_offset=self._clock.offset)
+        self._keeps = folder is not None
 
     def feed(self, event: AnyEvent) -> int:
         """Handle one event, which happens now, whatever time it was made with; time never goes
@@ -61,18 +62,28 @@ class Brain:
                 event = mask_record(event)
             self._last = max(self._last, now)
             event = msgspec.structs.replace(event, time=self._last)
-            known = self._engine.incidents(everything=True)
-            memory = self._engine.remember() if self._writer.begins else None
+            state = self._snapshot() if self._writer.begins else b""
             actions = self._handled(event)
-            number = self._writer.put(event, known, memory)
-            for action in actions:
-                if isinstance(action, Publish):
-                    told = IncidentTold(time=self._last, incident=action.incident)
-                    self._writer.put(told, known)
+            number = self._writer.put(event, state)
             # Under the lock, so that actions keep the order of their events; it only queues them.
             for action in actions:
                 self.act(action)
+            if self._keeps and any(isinstance(action, Publish) for action in actions):
+                # What was told stays as it was told, whatever a later version makes of the events.
+                self._writer.put_state(self._last, self._snapshot())
         return number
+
+    def _snapshot(self) -> bytes:
+        try:
+            return self._engine.state.packed()
+        except ValueError as error:
+            # A rank's text that UTF-8 cannot hold.
+            log.warning("what is known of the jobs is not in the event log: %s", error)
+        try:
+            return self._engine.state.packed_incidents()
+        except ValueError as error:
+            log.warning("what is known of the incidents is not in the event log: %s", error)
+            return b""
 
     def act(self, action: AnyAction) -> None:
         """Have an action done, which the engine has asked for now or before."""

@@ -127,7 +127,7 @@ class Coordination:
     def _recover(self, deployment: str) -> tuple[Brain, list[AnyAction]]:
         events = self._storage.folder("events")
         self._events_folder = folder = events / deployment if events else None
-        engine, pending, count, after, newest = self._restored(folder)
+        engine, pending, count, newest = self._restored(folder)
         self._clock = resumed_clock(newest, engine.now)
         if count:
             log.info("recovered from %d events; %d unanswered actions", count, len(pending))
@@ -135,7 +135,7 @@ class Coordination:
             self._config, self._fleet, self._storage, engine.incidents(), clock=self._clock
         )
         most = self._config.storage.max_bytes // 4
-        brain = Brain(engine, self._clock, self._executor, folder, most, after)
+        brain = Brain(engine, self._clock, self._executor, folder, most)
         self._executor.feed = brain.feed
         return brain, pending
 

@@ -1,9 +1,9 @@
 """The engine's event log: every event as one line of JSON, in segments that are bounded.
 
-A segment's first line, the header, also holds what was known when it began, the incidents and what
-the engine remembers of the running jobs, so that a replay can start at any segment. Full segments
-are compressed; the oldest go first. Lines are written with one ``write`` each, so that after
-SIGKILL at most the last line is torn, and reading leaves a torn line out.
+A segment's first line, the header, also holds the engine's state when it began, so that a replay
+can start at any segment. Full segments are compressed; the oldest go first. Lines are written
+with one ``write`` each, so that after SIGKILL at most the last line is torn, and reading leaves a
+torn line out.
 
 A segment is packed into ``NNNNNN.jsonl.part``, which becomes ``NNNNNN.jsonl.gz``, and then goes
 itself. SIGKILL between two of these leaves two of it: the one that is not packed is whole as long
@@ -27,7 +27,6 @@ from ray_sentinel import regex as re
 from ray_sentinel.engine.events import LOG_VERSION, AnyEvent
 from ray_sentinel.errors import InputError
 from ray_sentinel.model.incident import Incident
-from ray_sentinel.model.memory import Memory
 from ray_sentinel.private_files import FILE_MODE, keep_private, opener
 from ray_sentinel.progress.own_process import boot_number
 
@@ -35,8 +34,13 @@ log = logging.getLogger(__name__)
 
 SEGMENT_BYTES = 8 << 20
 """Of one segment, before it is packed; the oldest whole ones make room."""
+MOST_EVENTS = 64 << 20
+"""Bytes of the events of a segment that begins with a large state: half as many as the state has,
+but no more than this, so that large states are rare."""
 MOST_UNPACKED = 256 << 20
 """Bytes of one segment that are read: no file, however it is packed, costs more memory."""
+MOST_STATE = 1 << 30
+"""Bytes of one state that are unpacked."""
 _SUFFIX, _PACKED, _PART = ".jsonl", ".jsonl.gz", ".jsonl.part"
 _NAME = re.compile(r"(?P<number>\d{6,12})(?P<kind>\.jsonl(?:\.gz|\.part)?)", re.ASCII)
 
@@ -47,13 +51,13 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     log: str = "ray_sentinel events"
     version: int = LOG_VERSION
     started_at: float = 0.0
+    state: bytes | None = None
+    """The engine's snapshot before the first event, compressed (``packed_state``). Empty in a
+    segment that had to begin without; None in logs of older versions."""
     after: int = 0
-    """The highest number of an incident that had been given away before this segment, or, without a
-    memory, before the log began."""
+    """Of older versions: the highest number of an incident before this segment or the log."""
     incidents: tuple[Incident, ...] = ()
-    memory: Memory | None = None
-    """Before the first event, and so are the incidents. Logs of older versions lack it; their
-    incidents are those after the first event."""
+    """Of older versions."""
     lost: int = 0
     """Events that are missing between this segment and the one before: the disk did not take them.
     """
@@ -62,6 +66,23 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     clock_offset: float = 0.0
     """Times of the events minus ``CLOCK_MONOTONIC`` in that boot: a coordinator that is started
     again goes on with them, however the wall clock was set meanwhile."""
+
+
+def packed_state(state: bytes) -> bytes:
+    """A snapshot as headers hold it."""
+    return zlib.compress(state, 1) if state else b""
+
+
+def unpacked_state(header: Header) -> bytes:
+    """The snapshot in a header; empty where it has none. Raises InputError where it is damaged."""
+    unpacker = zlib.decompressobj()
+    try:
+        state = unpacker.decompress(header.state or b"", MOST_STATE)
+    except zlib.error as error:
+        raise InputError(f"the engine's state cannot be unpacked: {error}") from None
+    if unpacker.unconsumed_tail or (header.state and not unpacker.eof):
+        raise InputError("the engine's state is torn, or larger than 1 GiB")
+    return state
 
 
 _encoder = msgspec.json.Encoder()
@@ -82,86 +103,71 @@ class EventLog:
         *,
         max_bytes: int = 256 << 20,
         segment_bytes: int = SEGMENT_BYTES,
-        after: int = 0,
         clock_offset: float = 0.0,
     ) -> None:
-        """``after`` and ``clock_offset`` are what the headers say. Raises OSError where the folder
-        cannot be made."""
+        """``clock_offset`` is what the headers say.
+
+        Raises OSError where the folder cannot be made.
+        """
         keep_private(folder)
         self.folder = folder
         self._max_bytes = max_bytes
         self._segment_bytes = segment_bytes
-        self._after = after
         self._clock_offset = clock_offset
         self._file = -1
-        self._size = 0
-        self._remembers = False
-        """The segment began with a memory."""
+        self._size = self._state_bytes = 0
+        self._has_state = False
+        """The segment began with the engine's state."""
         self._number = max((_number(path) for path in _files(folder)), default=0)
 
     @property
     def begins(self) -> bool:
-        """The next memory is to begin a segment."""
-        return self._file < 0 or self._full or not self._remembers
+        """A segment is to begin with the next event that comes with a state."""
+        return self._file < 0 or self._full or not self._has_state
 
     @property
     def _full(self) -> bool:
-        return self._size >= self._segment_bytes
+        return self._size >= max(self._segment_bytes, min(self._state_bytes // 2, MOST_EVENTS))
 
-    def append(
-        self, event: AnyEvent, incidents: tuple[Incident, ...], memory: Memory | None = None
-    ) -> None:
-        """Write one event; the others go into the header if a new segment begins with it.
-
-        What began with a memory goes on until there is another, though it is full.
+    def append(self, event: AnyEvent, state: bytes = b"") -> None:
+        """Write one event. ``state``, the engine's snapshot before it, begins a segment where one
+        is to begin: a segment that began with a state goes on until there is another, though it is
+        full.
 
         Raises OSError (disk full, folder gone), or ValueError for text that UTF-8 cannot hold; the
         log can be used again afterwards.
         """
-        self.append_line(encoded(event), event.time, incidents, memory)
+        self.append_line(encoded(event), event.time, state)
 
-    def append_line(
-        self,
-        line: bytes,
-        time: float,
-        incidents: tuple[Incident, ...],
-        memory: Memory | None = None,
-        *,
-        lost: int = 0,
-    ) -> None:
+    def append_line(self, line: bytes, time: float, state: bytes = b"", *, lost: int = 0) -> None:
         """The same with an event that is encoded already; a segment begins with it where ``lost``
         events before it are missing."""
-        must = self._file < 0 or (self._full and not self._remembers) or lost > 0
-        if must or (memory is not None and self.begins):
-            self._next_segment(time, incidents, memory, lost)
+        must = self._file < 0 or (self._full and not self._has_state) or lost > 0
+        if must or (state and self.begins):
+            self._next_segment(time, state, lost)
         self._write(line)
 
-    def _next_segment(
-        self, now: float, incidents: tuple[Incident, ...], memory: Memory | None, lost: int
-    ) -> None:
+    def begin(self, time: float, state: bytes, *, lost: int = 0) -> None:
+        """Begin a segment with the engine's state at ``time``. Raises OSError, as ``append``."""
+        self._next_segment(time, state, lost)
+
+    def _next_segment(self, now: float, state: bytes, lost: int) -> None:
         self.close()
-        after = max(self._after, memory.after if memory is not None else 0)
-        begun = Header(
-            started_at=now,
-            after=after,
-            incidents=incidents,
-            memory=memory,
-            lost=lost,
-            boot=boot_number(),
-            clock_offset=self._clock_offset,
+        header = _encoder.encode(
+            Header(
+                started_at=now,
+                state=packed_state(state),
+                lost=lost,
+                boot=boot_number(),
+                clock_offset=self._clock_offset,
+            )
         )
-        try:
-            header = _encoder.encode(begun)
-        except ValueError as error:
-            # A rank's text that UTF-8 cannot hold: the replay begins without.
-            log.warning("what is known of the jobs is not in the event log: %s", error)
-            header = _encoder.encode(msgspec.structs.replace(begun, memory=None))
         self._number += 1
         path = self.folder / f"{self._number:06d}{_SUFFIX}"
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, FILE_MODE)
         self._write(header)
-        # Of its events alone: that of a large job is large.
-        self._size, self._remembers = 0, memory is not None
+        # Of its events alone: the state of a large job is large.
+        self._size, self._state_bytes, self._has_state = 0, len(state), bool(state)
         self._pack_and_prune(path)
 
     def _write(self, line: bytes) -> None:

@@ -56,7 +56,7 @@ from ray_sentinel.engine.events import (
     StacksTaken,
     StragglersFound,
 )
-from ray_sentinel.engine.table import OPEN
+from ray_sentinel.engine.lifecycle import OPEN
 from ray_sentinel.errors import UsageError
 from ray_sentinel.evidence import flight_recorder, stragglers
 from ray_sentinel.evidence.stacks.same import fold

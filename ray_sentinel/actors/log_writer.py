@@ -14,13 +14,9 @@ from collections import deque
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
 from ray_sentinel.actors.eventlog import EventLog, encoded
 from ray_sentinel.clock import Clock
 from ray_sentinel.engine.events import AnyEvent
-from ray_sentinel.model.incident import Incident
-from ray_sentinel.model.memory import Memory
 
 log = logging.getLogger(__name__)
 
@@ -33,17 +29,15 @@ RETRY_SECONDS = 30.0
 """After the log could not be written."""
 _NO_JSON = (ValueError, TypeError, OverflowError, RecursionError)
 """What an event raises that JSON or UTF-8 cannot hold."""
-UNKNOWN_BYTES = 1 << 20
-"""What is reckoned for what cannot be encoded."""
 
 
 class _Item(NamedTuple):
     number: int
     time: float
     line: bytes
-    """The event; empty for one that cannot be written."""
-    incidents: tuple[Incident, ...]
-    memory: Memory | None
+    """The event; empty where there is a state alone, or for one that cannot be written."""
+    state: bytes
+    """The engine's snapshot before it; empty where it came without."""
     lost: int
     """Events that were left out before it."""
     size: int
@@ -57,7 +51,6 @@ class LogWriter:
         folder: Path | None,
         max_bytes: int,
         clock: Clock,
-        after: int = 0,
         *,
         waiting_bytes: int = WAITING_BYTES,
         clock_offset: float = 0.0,
@@ -70,7 +63,6 @@ class LogWriter:
         """Events that the disk did not take."""
         self._folder = folder
         self._max_bytes = max_bytes
-        self._after = after
         self._clock_offset = clock_offset
         self._clock = clock
         self._most = waiting_bytes
@@ -79,13 +71,11 @@ class LogWriter:
         self._retry_at = 0.0
         self._count = 0
         self._begun = 0
-        """Number of the last event that came with a memory."""
+        """Number of the last event that came with a state."""
         self._gap = 0
         """Events that were left out since the last one that was taken."""
         self._unwritten = 0
         """Events that could not be written since the last one that was."""
-        self._incidents: tuple[Incident, ...] = ()
-        """As they came with the last event: what is new in them counts."""
         self._change = threading.Condition()
         self._items: deque[_Item] = deque()
         self._bytes = 0
@@ -97,7 +87,7 @@ class LogWriter:
 
     @property
     def begins(self) -> bool:
-        """A segment is to begin: ``put`` wants a memory. One that waits for the disk is enough."""
+        """A segment is to begin: ``put`` wants a state. One that waits for the disk is enough."""
         if self._folder is None:
             return False
         if self._gap:
@@ -114,28 +104,37 @@ class LogWriter:
             return (f"{self.problem}; {lost}" if lost else self.problem,)
         return (f"{lost}: {self._folder} did not take them in time",) if lost else ()
 
-    def put(
-        self, event: AnyEvent, incidents: tuple[Incident, ...], memory: Memory | None = None
-    ) -> int:
-        """Take an event for writing; returns its number. The others were known before it."""
-        self._count += 1
+    def put(self, event: AnyEvent, state: bytes = b"") -> int:
+        """Take an event for writing, and the engine's snapshot before it; returns its number."""
         if self._folder is None:
+            self._count += 1
             self.done = self._count
             return self._count
-        line = self._encoded(event)
-        size = len(line) + ITEM_OVERHEAD + self._weight(incidents, memory)
+        return self._take(self._encoded(event), event.time, state)
+
+    def put_state(self, time: float, state: bytes) -> None:
+        """Take the engine's snapshot at ``time``, unless another one waits for the disk."""
+        if self._folder is not None and state and self.done >= self._begun:
+            self._take(b"", time, state)
+
+    def _take(self, line: bytes, time: float, state: bytes) -> int:
+        # States are not counted: one waits at a time, and that of a large job is large.
+        size = len(line) + ITEM_OVERHEAD
         with self._change:
-            wanting = self._gap and memory is None
+            self._count += 1
+            wanting = self._gap and not state
             if wanting or (self._bytes and self._bytes + size > self._most):
+                if not line and state:
+                    return self._count  # the next event that there is room for brings another
                 self._gap += 1
                 self.missing += 1
                 self.problem = f"the event log does not keep up: {self._folder} is slow or hangs"
                 return self._count
-            item = _Item(self._count, event.time, line, incidents, memory, self._gap, size)
+            item = _Item(self._count, time, line, state, self._gap, size)
             self._gap = 0
             self._items.append(item)
             self._bytes += size
-            self._begun = self._count if memory is not None else self._begun
+            self._begun = self._count if state else self._begun
             self._change.notify_all()
         return self._count
 
@@ -148,13 +147,6 @@ class LogWriter:
             self.problem = self._lost
             return b""
 
-    def _weight(self, incidents: tuple[Incident, ...], memory: Memory | None) -> int:
-        """Bytes that an event keeps alive beside its line: what the events before it do not."""
-        known = set(map(id, self._incidents))
-        new = [incident for incident in incidents if id(incident) not in known]
-        self._incidents = incidents
-        return 8 * len(incidents) + sum(map(_bytes_of, new)) + (_bytes_of(memory) if memory else 0)
-
     def _run(self) -> None:
         while True:
             with self._change:
@@ -164,7 +156,7 @@ class LogWriter:
                 item = self._items.popleft()
             if self._clock.monotonic() < self._retry_at:
                 self._miss(item)
-            elif item.line:
+            elif item.line or item.state:
                 self._write(item)
             self.done = item.number
             with self._change:
@@ -172,8 +164,9 @@ class LogWriter:
                 self._bytes -= item.size
 
     def _miss(self, item: _Item) -> None:
-        self._unwritten += item.lost + 1
-        self.missing += 1
+        events = 1 if item.line or not item.state else 0
+        self._unwritten += item.lost + events
+        self.missing += events
 
     def _write(self, item: _Item) -> None:
         assert self._folder is not None  # without one nothing is put here
@@ -182,16 +175,13 @@ class LogWriter:
                 self._log = EventLog(
                     self._folder,
                     max_bytes=self._max_bytes,
-                    after=self._after,
                     clock_offset=self._clock_offset,
                 )
-            self._log.append_line(
-                item.line,
-                item.time,
-                item.incidents,
-                item.memory,
-                lost=self._unwritten + item.lost,
-            )
+            lost = self._unwritten + item.lost
+            if item.line:
+                self._log.append_line(item.line, item.time, item.state, lost=lost)
+            else:
+                self._log.begin(item.time, item.state, lost=lost)
             self._unwritten = 0
             self.problem = self._lost
         except OSError as error:
@@ -216,10 +206,3 @@ class LogWriter:
         self._thread.join(timeout=1.0)
         if self._log is not None and not self._thread.is_alive():
             self._log.close()
-
-
-def _bytes_of(known: msgspec.Struct) -> int:
-    try:
-        return len(encoded(known))
-    except _NO_JSON:
-        return UNKNOWN_BYTES

@@ -1,34 +1,28 @@
 """A restarted coordinator's engine: as it was, from the event log.
 
-The log is replayed into a fresh engine, from the newest segment that began without an open
-incident, or after a gap; that segment's header says what was known of the jobs by then. Incidents
-are as they were told, whatever the replay makes of them. What open cases had asked for and not yet
-been given is asked for again.
+The newest segment of the log that begins with the engine's state gives that, and its events are
+replayed. What open cases had asked for and not yet been given is asked for again. Each incident
+that is told begins a segment, so it stays as it was told.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from ray_sentinel.actors.eventlog import Header, read_segment, segments
+import msgspec
+
+from ray_sentinel.actors.eventlog import Header, read_segment, segments, unpacked_state
 from ray_sentinel.actors.handling import handled
 from ray_sentinel.bounded import within
 from ray_sentinel.clock import Clock, SteadyClock, SystemClock
 from ray_sentinel.config import Config
-from ray_sentinel.engine.actions import AnyAction, AskRecorder, Capture, TakeStacks
+from ray_sentinel.engine.actions import AnyAction
 from ray_sentinel.engine.engine import Engine
-from ray_sentinel.engine.events import (
-    AnyEvent,
-    CaptureDone,
-    IncidentTold,
-    RecorderExplained,
-    StacksTaken,
-)
-from ray_sentinel.engine.table import OPEN
+from ray_sentinel.engine.events import AnyEvent
+from ray_sentinel.engine.state import unpacked
 from ray_sentinel.errors import InputError
 from ray_sentinel.progress.own_process import boot_number
 
@@ -39,7 +33,6 @@ MOST_SEGMENTS = 8
 READ_SECONDS = 30.0
 """For the disk to give them."""
 
-Key = tuple[str, str, int]
 Segment = tuple[Header, list[AnyEvent]]
 
 
@@ -51,8 +44,6 @@ class Restored(NamedTuple):
     """Unanswered actions, to be done again."""
     events: int
     """How many events it took."""
-    after: int
-    """New incidents have higher numbers than this."""
     newest: Header | None = None
     """Of the log's last segment; None where there is no log."""
 
@@ -65,26 +56,13 @@ def restore(folder: Path | None, config: Config, taken: int = 0) -> Restored:
     TimeoutError where the folder hangs.
     """
     found = within(READ_SECONDS, partial(_recent, folder)) if folder is not None else []
-    header = found[0][0] if found else Header(after=taken)
-    known = tuple(incident for incident in header.incidents if incident.state not in OPEN)
-    after = header.after
-    if len(known) < len(header.incidents):
-        # The beginning of an open incident is lost: the replay does not make it anew.
-        after = max(after, *(int(i.id) for i in header.incidents if i.id.isdecimal()))
-    engine = Engine(config, known, after)
-    if header.memory is not None:
-        engine.recall(header.memory, header.started_at)
-    open_actions: dict[Key, AnyAction] = {}
-    for event in _replayed(engine, found):
-        if answered := _answers(event):
-            open_actions.pop(answered, None)
-        for action in handled(engine, event)[0]:
-            if asked := _asks(action):
-                open_actions[asked] = action
-    engine.book.skip(taken)
-    pending = [action for key, action in open_actions.items() if _wanted(engine, key)]
+    engine = _begun(found[0][0] if found else None, config)
+    for _, events in found:
+        for event in events:
+            handled(engine, event)
+    engine.store.skip(taken)
     count = sum(len(events) for _, events in found)
-    return Restored(engine, pending, count, after, found[-1][0] if found else None)
+    return Restored(engine, engine.unanswered(), count, found[-1][0] if found else None)
 
 
 def resumed_clock(newest: Header | None, last: float, clock: Clock | None = None) -> SteadyClock:
@@ -100,22 +78,24 @@ def resumed_clock(newest: Header | None, last: float, clock: Clock | None = None
     return begun if begun.now() >= last else SteadyClock(clock, offset=last - clock.monotonic())
 
 
-def _replayed(engine: Engine, found: list[Segment]) -> Iterator[AnyEvent]:
-    """All events, each segment's after what its header says."""
-    for header, events in found:
-        if header.memory is not None:
-            for incident in header.incidents:
-                if incident.confirmed_at is not None:
-                    yield IncidentTold(time=header.started_at, incident=incident)
-            engine.book.skip(header.memory.after)
-        yield from events
-
-
-def _wanted(engine: Engine, key: Key) -> bool:
-    """Whether its case is still open and has not asked for later stacks since."""
-    what, incident, number = key
-    case = engine.book.cases.get(incident)
-    return case is not None and (what != "stacks" or number == case.asked_round)
+def _begun(newest: Header | None, config: Config) -> Engine:
+    """The engine that a segment begins with."""
+    if newest is None:
+        return Engine(config)
+    try:
+        if state := unpacked_state(newest):
+            known, problem = unpacked(state)
+            if problem:
+                log.warning("of the engine's state only the incidents are taken over: %s", problem)
+            return Engine(config, state=known)
+    except (InputError, msgspec.DecodeError) as error:
+        log.warning("the engine's state in the event log is of no use: %s", error)
+    # Of an older version, whose incidents are those after the first event: the replay makes the
+    # open ones anew.
+    engine = Engine(config, (i for i in newest.incidents if i.resolved_at is not None))
+    lost = [int(i.id) for i in newest.incidents if i.id.isdecimal()]
+    engine.store.skip(max((newest.after, *lost)))
+    return engine
 
 
 def _recent(folder: Path) -> list[Segment]:
@@ -128,32 +108,12 @@ def _recent(folder: Path) -> list[Segment]:
             if not found:
                 continue  # killed while it began: nothing was in it
             break
-        if segment[0].lost and found and found[0][0].memory is not None:
-            break  # what came after a gap, until all that was known was written down
         found.insert(0, segment)
-        whole = segment[0].lost and segment[0].memory is not None
-        if whole or not any(incident.state in OPEN for incident in segment[0].incidents):
+        header = segment[0]
+        if header.state is None:  # of an older version
+            whole = all(incident.resolved_at is not None for incident in header.incidents)
+        else:
+            whole = bool(header.state)
+        if whole:
             break
     return found
-
-
-def _asks(action: AnyAction) -> Key | None:
-    match action:
-        case TakeStacks(incident=incident, round=number) if incident:
-            return ("stacks", incident, number)
-        case AskRecorder(incident=incident):
-            return ("recorder", incident, 0)
-        case Capture(incident=incident):
-            return ("capture", incident.id, 0)
-    return None
-
-
-def _answers(event: AnyEvent) -> Key | None:
-    match event:
-        case StacksTaken(incident=incident, round=number):
-            return ("stacks", incident, number)
-        case RecorderExplained(incident=incident):
-            return ("recorder", incident, 0)
-        case CaptureDone(incident=incident):
-            return ("capture", incident, 0)
-    return None

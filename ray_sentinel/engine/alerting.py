@@ -38,32 +38,35 @@ class AlertRule(Rule):
         """Everything that is wrong now, also when it was said before."""
 
 
-class AlertBook:
-    """The alerts that last. Changed only by the engine."""
+class AlertBook(msgspec.Struct, dict=True):
+    """The alerts that last. Changed only by the engine. The rules are given by ``bind``."""
 
-    def __init__(self, rules: Iterable[Rule]) -> None:
+    open: dict[tuple[str, str, str, str, str], tuple[Alert, float]] = {}
+    """By ``Alert.key``, and when it was last said."""
+    looked_at: float = 0.0
+
+    def bind(self, rules: Iterable[Rule]) -> None:
+        """Take the rules, of which those on telemetry are evaluated here."""
         self._rules = [rule for rule in rules if isinstance(rule, AlertRule)]
-        self._open: dict[tuple[str, ...], tuple[Alert, float]] = {}
-        self._looked = 0.0
 
     def look(self, view: ClusterView, now: float) -> None:
         """Evaluate the rules, if it is time."""
-        if now - self._looked < LOOK_EVERY:
+        if now - self.looked_at < LOOK_EVERY:
             return
-        self._looked = now
+        self.looked_at = now
         view.gpu_levels.learn(view, now)
         view.scalars.look(view.jobs.values(), now)
         for rule in self._rules:
             for alert in rule.look(view, now):
-                old = self._open.get(alert.key)
+                old = self.open.get(alert.key)
                 began = old[0].since if old else min(alert.since or now, now)
-                self._open[alert.key] = msgspec.structs.replace(alert, since=began), now
-        for key in [key for key, (_, said) in self._open.items() if now - said > LINGER]:
-            del self._open[key]
+                self.open[alert.key] = msgspec.structs.replace(alert, since=began), now
+        for key in [key for key, (_, said) in self.open.items() if now - said > LINGER]:
+            del self.open[key]
 
     def all(self) -> tuple[Alert, ...]:
         """Those that last, the oldest first."""
-        return tuple(sorted((alert for alert, _ in self._open.values()), key=lambda a: a.since))
+        return tuple(sorted((alert for alert, _ in self.open.values()), key=lambda a: a.since))
 
     def of(self, view: ClusterView, job: JobView) -> tuple[Alert, ...]:
         """Those about a job: its own, and those of the hosts that its ranks are on, but for other

@@ -1,6 +1,8 @@
-"""An open incident and all that was gathered for it so far."""
+"""What was gathered for an open incident so far."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import msgspec
 
@@ -19,6 +21,8 @@ from ray_sentinel.model.stacks import StackFact
 OURSELVES = "sentinel."
 """Rules about the sentinel itself: their incidents say nothing of the job, and hide nothing of it.
 """
+ASKED = "user.dump"
+REQUESTS_RULE = "stall.requests"
 MILD = frozenset({"stall", "sentinel"})
 """Kinds that accuse no rank."""
 DATA_AFTER, DATA_WITHIN = 2.5, 8.0
@@ -29,39 +33,55 @@ KEPT_ROUNDS = 60
 Round = dict[ProcessId, StackFact]
 
 
-class Case:
-    """Changed only by the engine. Times are the coordinator's."""
+class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
+    """The work on an open incident. Changed only by the engine. Times are the coordinator's.
 
-    def __init__(self, incident: Incident, job: JobView, opened_at: float, hard: bool) -> None:
-        self.incident = incident
-        self.job = job
-        self.opened_at = opened_at
-        self.hard = hard
-        self.findings: dict[str, Finding] = {}
-        self.rounds: list[tuple[float, Round]] = []
-        self._numbers: list[int] = []
-        """Of these rounds."""
-        self.first_round_at: float | None = None
-        self.asked_round = self.last_round = 0
-        """The numbers of the rounds of stacks that were asked for, and that came, last."""
-        self.asked_round_at = opened_at
-        self.recorder: RecorderFacts | None = None
-        self.recorder_asked_at: float | None = None
-        self.recorder_pending = False
-        self.ras: RasFacts | None = None
-        self.milestones: tuple[Milestone, ...] = incident.milestones
-        """What was seen so far."""
-        self.alerts: tuple[Alert, ...] = ()
-        """Of telemetry rules, that last now: about the job and its hosts."""
-        self.later_rounds = 0
-        """Of stacks, after what was proven was named."""
-        self.complete = False
-        """Nobody else is looked for."""
-        self.withdrawn = False
-        """A finding that made the verdict was taken back since."""
-        self.captures = 0
-        self.captured_at: float | None = None
-        self.capturing = False
+    The incident and the job are the store's and the cluster's: the case holds their numbers, and
+    ``bind`` gives them.
+    """
+
+    incident_id: str
+    job_number: int
+    opened_at: float
+    asked_round_at: float
+    hard: bool = False
+    findings: dict[str, Finding] = {}
+    """By rule."""
+    rounds: list[tuple[float, Round]] = []
+    """Of stacks, and when they came."""
+    round_numbers: list[int] = []
+    """Of these rounds."""
+    first_round_at: float | None = None
+    asked_round: int = 0
+    last_round: int = 0
+    """The numbers of the rounds of stacks that were asked for, and that came, last."""
+    recorder: RecorderFacts | None = None
+    recorder_asked_at: float | None = None
+    recorder_pending: bool = False
+    ras: RasFacts | None = None
+    milestones: tuple[Milestone, ...] = ()
+    """What was seen so far."""
+    alerts: tuple[Alert, ...] = ()
+    """Of telemetry rules, that last now: about the job and its hosts."""
+    later_rounds: int = 0
+    """Of stacks, after what was proven was named."""
+    complete: bool = False
+    """Nobody else is looked for."""
+    withdrawn: bool = False
+    """A finding that made the verdict was taken back since."""
+    captures: int = 0
+    captured_at: float | None = None
+    capturing: bool = False
+
+    def bind(self, incidents: Mapping[str, Incident], job: JobView) -> Case:
+        """Take the records that the case's incident is one of, and its job."""
+        self._incidents, self.job = incidents, job
+        return self
+
+    @property
+    def incident(self) -> Incident:
+        """The record, as it is now."""
+        return self._incidents[self.incident_id]
 
     @property
     def about_ourselves(self) -> bool:
@@ -97,14 +117,7 @@ class Case:
         views = [*blamed, *(view for view in shown if view is not None)]
         return list({view.rank.process: view for view in views}.values())
 
-    def note(self, step: Milestone) -> None:
-        """Keep a step for the timeline; an incident that was told has it at once."""
-        self.milestones = added(self.milestones, step)
-        if self.incident.confirmed_at is not None:
-            known = added(self.incident.milestones, step)
-            self.incident = msgspec.structs.replace(self.incident, milestones=known)
-
-    def recall_captures(self) -> None:
+    def count_captures(self) -> None:
         """As its incident tells; what was confirmed and not captured is due for it."""
         captured = [step.at for step in self.incident.history if step.state == "captured"]
         self.captures, self.captured_at = len(captured), max(captured, default=float("-inf"))
@@ -114,15 +127,15 @@ class Case:
         if number > self.last_round:
             self.last_round = number
             self.rounds.append((at, {fact.process: fact for fact in facts}))
-            self._numbers.append(number)
+            self.round_numbers.append(number)
             self.first_round_at = at if self.first_round_at is None else self.first_round_at
-        del self.rounds[:-KEPT_ROUNDS], self._numbers[:-KEPT_ROUNDS]
+        del self.rounds[:-KEPT_ROUNDS], self.round_numbers[:-KEPT_ROUNDS]
 
     def complete_round(self, number: int, facts: tuple[StackFact, ...]) -> None:
         """Stacks have come of which their round was told without."""
-        if number not in self._numbers:
+        if number not in self.round_numbers:
             return
-        _, known = self.rounds[self._numbers.index(number)]
+        _, known = self.rounds[self.round_numbers.index(number)]
         for fact in facts:
             known.setdefault(fact.process, fact)
 

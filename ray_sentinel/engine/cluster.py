@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from ray_sentinel.config import Config
-from ray_sentinel.engine.attempts import Attempts
 from ray_sentinel.engine.gpus import GpuLevels
 from ray_sentinel.engine.jobs import FORGET_SECONDS, JobView
 from ray_sentinel.engine.phases import PhaseBook
+from ray_sentinel.engine.ranks import NEVER, RankView
 from ray_sentinel.engine.scalars import Scalars
 from ray_sentinel.engine.telemetry import Telemetry
-from ray_sentinel.model.identity import Node
-from ray_sentinel.model.memory import Memory, NodeMemory
+from ray_sentinel.model.identity import Node, ProcessId, Rank
 from ray_sentinel.model.progress import Exit, RankSnapshot, Snapshot
 
 LOST_SECONDS = 60.0
@@ -30,77 +28,63 @@ CLOCK_JUMP = 1.0
 """Seconds; when the offset of so many as OFFSETS snapshots in a row has grown by more, the node's
 clock stood still or began anew: what is merely under way for long comes to an end."""
 OFFSETS = 5
+TOGETHER_SECONDS = 60.0
+"""Ranks of one attempt are first seen within so long: launchers start theirs at one moment, agents
+are deployed within seconds. What is left of an old attempt was there before."""
 
 
-class NodeView:
+class NodeView(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One node; times are the coordinator's."""
 
-    def __init__(self, node: Node, now: float) -> None:
-        self.node = node
-        self.joined_at = now
-        self.snapshot: Snapshot | None = None
-        self.seen_at: float | None = None
-        self.left_at: float | None = None
-        self.expected_leave = False
-        self.leave_reason = ""
-        self.leaving_since: float | None = None
-        """Since when it was known that it would go: it is drained, or left as expected."""
-        self.probe_asked_at: float | None = None
-        self.alive: bool | None = None
-        self.offset = 0.0
-        """The coordinator's clock minus the node's, transit included: the least seen lately."""
-        self._offsets: deque[float] = deque(maxlen=OFFSETS)
-        self.clock_set_at = float("-inf")
-        """When its wall clock was last set."""
+    node: Node
+    joined_at: float
+    seen_at: float | None = None
+    left_at: float | None = None
+    expected_leave: bool = False
+    leave_reason: str = ""
+    leaving_since: float | None = None
+    """Since when it was known that it would go: it is drained, or left as expected."""
+    probe_asked_at: float | None = None
+    alive: bool | None = None
+    last: tuple[int, float] | None = None
+    """Number and time, on the node's clock, of its last snapshot."""
+    clock_shift: float = 0.0
+    """Of its last snapshot."""
+    offset: float = 0.0
+    """The coordinator's clock minus the node's, transit included: the least seen lately."""
+    offsets: list[float] = []
+    """Of the last snapshots."""
+    clock_set_at: float = NEVER
+    """When its wall clock was last set."""
 
     @property
     def wall_offset(self) -> float:
         """The coordinator's clock minus the wall clock of the node, on which its ranks stamp."""
-        return self.offset - (self.snapshot.clock_shift if self.snapshot is not None else 0.0)
-
-    def remember(self) -> NodeMemory:
-        """What ``recall`` takes."""
-        return NodeMemory(
-            node=self.node,
-            joined_at=self.joined_at,
-            seen_at=self.seen_at,
-            leaving_since=self.leaving_since,
-            left_at=self.left_at,
-            expected_leave=self.expected_leave,
-            leave_reason=self.leave_reason,
-            offset=self.offset,
-        )
-
-    @classmethod
-    def recall(cls, memory: NodeMemory) -> NodeView:
-        """The node as it was."""
-        view = cls(memory.node, memory.joined_at)
-        view.seen_at, view.offset = memory.seen_at, memory.offset
-        view.leaving_since, view.left_at = memory.leaving_since, memory.left_at
-        view.expected_leave, view.leave_reason = memory.expected_leave, memory.leave_reason
-        return view
+        return self.offset - self.clock_shift
 
     def take(self, snapshot: Snapshot, now: float) -> None:
         """A snapshot has come at ``now``."""
         self._learn_offset(now - snapshot.time, snapshot)
-        if self.snapshot is not None and self.snapshot.clock_shift != snapshot.clock_shift:
+        if self.last is not None and self.clock_shift != snapshot.clock_shift:
             self.clock_set_at = now
-        self.node, self.snapshot, self.seen_at = snapshot.node, snapshot, now
+        self.node, self.seen_at = snapshot.node, now
+        self.last, self.clock_shift = (snapshot.sequence, snapshot.time), snapshot.clock_shift
         # That it has left is Ray's word: a snapshot may have been under way.
         self.alive = None
         self.probe_asked_at = None
 
     def _learn_offset(self, offset: float, snapshot: Snapshot) -> None:
-        last = self.snapshot
+        last = self.last
         # Another agent has a clock of its own; so has one whose clock was set back.
-        begins = last is None or snapshot.sequence <= last.sequence or snapshot.time < last.time
+        begins = last is None or snapshot.sequence <= last[0] or snapshot.time < last[1]
         if begins:
-            self._offsets.clear()
-        self._offsets.append(offset)
-        least = min(self._offsets)
+            self.offsets.clear()
+        self.offsets.append(offset)
+        del self.offsets[:-OFFSETS]
+        least = min(self.offsets)
         if begins or offset < self.offset:
             self.offset = offset
-        elif len(self._offsets) == OFFSETS and least > self.offset + CLOCK_JUMP:
+        elif len(self.offsets) == OFFSETS and least > self.offset + CLOCK_JUMP:
             self.offset = least
         else:
             self.offset += CLOCK_DRIFT * (offset - self.offset)
@@ -128,24 +112,93 @@ class NodeView:
         return now - (self.seen_at if self.seen_at is not None else self.joined_at)
 
 
-class ClusterView:
-    """All nodes and jobs. Changed only by the engine."""
+class AttemptJoiner(msgspec.Struct):
+    """Which attempt a rank belongs to, where each node's launcher counts restarts for itself.
 
-    def __init__(self, config: Config) -> None:
+    An agent of torchrun counts the failures of its own workers (``TORCHELASTIC_RESTART_COUNT``); a
+    node that joins later begins at 0, and a change of membership counts nowhere
+    (``torch/distributed/elastic/agent/server``). So ranks that live at the same time and only
+    together are their world are of one attempt: the highest that one of them was told.
+    """
+
+    found: dict[ProcessId, int] = {}
+    """Processes of another attempt than they are told."""
+
+    def place(self, rank: Rank) -> Rank:
+        """The rank under the attempt that it belongs to."""
+        attempt = self.found.get(rank.process)
+        if attempt is None or attempt == rank.id.attempt:
+            return rank
+        identity = msgspec.structs.replace(rank.id, attempt=attempt)
+        return msgspec.structs.replace(rank, id=identity)
+
+    def join(self, attempts: Iterable[JobView]) -> list[JobView]:
+        """Bring together what is one attempt; returns those of one job that are left empty."""
+        # Each snapshot comes here: cheap for jobs of one attempt, and for attempts that have ended.
+        running = [job for job in attempts if job.ended_at is None]
+        if len(running) < 2:
+            return []
+        running = sorted((job for job in running if job.live), key=lambda job: job.attempt)
+        views = [view for job in running for view in job.live]
+        if len(running) < 2 or not _one_world(views):
+            return []
+        *others, newest = running
+        for job in others:
+            self.found |= {view.rank.process: newest.attempt for view in job.live}
+            newest.adopt(job)
+        return [job for job in others if not job.ranks]
+
+    def forget(self, jobs: Mapping[tuple[str, int], JobView]) -> None:
+        """Let go of processes that no job knows any more."""
+        if self.found:
+            known = {process for job in jobs.values() for process in job.ranks}
+            self.found = {p: attempt for p, attempt in self.found.items() if p in known}
+
+
+def _one_world(views: list[RankView]) -> bool:
+    """Every number of one world is there, each once, and they came together."""
+    sizes = {view.rank.world_size for view in views}
+    numbers = sorted(view.rank.id.rank for view in views)
+    if len(sizes) > 1 or numbers != list(range(sizes.pop() or 0)):
+        return False
+    seen = [view.first_seen for view in views]
+    return max(seen) - min(seen) <= TOGETHER_SECONDS
+
+
+class ClusterView(msgspec.Struct, kw_only=True, dict=True):
+    """All nodes and jobs. Changed only by the engine. ``config`` is given by ``bind``."""
+
+    nodes: dict[str, NodeView] = {}
+    jobs: dict[tuple[str, int], JobView] = {}
+    """By name and attempt."""
+    generations: int = 0
+    """How many there have been: the number of the newest."""
+    attempts: AttemptJoiner = msgspec.field(default_factory=AttemptJoiner)
+    books: dict[str, PhaseBook] = {}
+    """By job, the one that was used last at the end."""
+    telemetry: Telemetry = msgspec.field(default_factory=Telemetry)
+    gpu_levels: GpuLevels = msgspec.field(default_factory=GpuLevels)
+    scalars: Scalars = msgspec.field(default_factory=Scalars)
+
+    def bind(self, config: Config) -> ClusterView:
+        """Take the settings, and hand them on to all that is there."""
         self.config = config
-        self.nodes: dict[str, NodeView] = {}
-        self.jobs: dict[tuple[str, int], JobView] = {}
-        self._attempts = Attempts()
-        self._books: dict[str, PhaseBook] = {}
-        self.telemetry = Telemetry()
-        self.gpu_levels = GpuLevels()
-        self.scalars = Scalars()
+        for book in self.books.values():
+            book.bind(config.hang.phase_budgets)
+        for job in self.jobs.values():
+            self.bind_job(job)
+        return self
+
+    def bind_job(self, job: JobView) -> JobView:
+        """Give a job its settings and what is known of its phases."""
+        book = self.books.get(job.job) or PhaseBook().bind(self.config.hang.phase_budgets)
+        return job.bind(self.config.hang, book)
 
     def take(self, snapshot: Snapshot, now: float) -> None:
         """Spread a node's snapshot over the jobs."""
         node = self.nodes.get(snapshot.node.id)
         if node is None:
-            node = self.nodes[snapshot.node.id] = NodeView(snapshot.node, now)
+            node = self.nodes[snapshot.node.id] = NodeView(node=snapshot.node, joined_at=now)
         node.take(snapshot, now)
         self.telemetry.take(snapshot, now, node.offset)
         # The moment of the snapshot on our clock, so that a late one does not look like silence.
@@ -175,17 +228,17 @@ class ClusterView:
         self._join_attempts({rank.rank.id.job for rank in snapshot.ranks})
 
     def _placed(self, seen: RankSnapshot) -> RankSnapshot:
-        rank = self._attempts.place(seen.rank)
+        rank = self.attempts.place(seen.rank)
         return seen if rank is seen.rank else msgspec.structs.replace(seen, rank=rank)
 
     def _placed_exit(self, told: Exit) -> Exit:
-        rank = self._attempts.place(told.rank)
+        rank = self.attempts.place(told.rank)
         return told if rank is told.rank else msgspec.structs.replace(told, rank=rank)
 
     def _join_attempts(self, names: set[str]) -> None:
         for name in names:
             of_name = [job for (known, _), job in self.jobs.items() if known == name]
-            for empty in self._attempts.join(of_name):
+            for empty in self.attempts.join(of_name):
                 del self.jobs[empty.key]
 
     def advance(self, now: float) -> None:
@@ -201,7 +254,7 @@ class ClusterView:
             job.advance(now)
             if job.ended_at is not None and now - job.ended_at > FORGET_SECONDS:
                 del self.jobs[key]
-        self._attempts.forget(self.jobs)
+        self.attempts.forget(self.jobs)
         self._forget_nodes(now)
 
     def _forget_nodes(self, now: float) -> None:
@@ -216,32 +269,14 @@ class ClusterView:
             self.telemetry.forget(node_id)
             self.gpu_levels.forget(node_id)
 
-    def recall(self, phases: Mapping[str, Mapping[str, Iterable[float]]]) -> None:
+    def relearn(self, phases: Mapping[str, Mapping[str, Iterable[float]]]) -> None:
         """Take over what earlier runs of jobs have shown of their phases: job → phase → seconds."""
         for job, learned in phases.items():
-            self._book(job).recall(learned)
-
-    def remember(self, after: int) -> Memory:
-        """What ``recall_all`` takes."""
-        return Memory(
-            after=after,
-            phases=self.learned(),
-            nodes=tuple(node.remember() for node in self.nodes.values()),
-            jobs=tuple(job.remember() for job in self.jobs.values()),
-        )
-
-    def recall_all(self, memory: Memory) -> None:
-        """Become as the cluster was."""
-        self.recall(memory.phases)
-        self.nodes = {known.node.id: NodeView.recall(known) for known in memory.nodes}
-        for known in memory.jobs:
-            job = self._job(known.job, known.attempt, known.first_seen)
-            job.recall(known)
-            self._attempts.recall(job)
+            self._book(job).relearn(learned)
 
     def learned(self) -> dict[str, dict[str, tuple[float, ...]]]:
-        """What is known of every job's phases, in the form that ``recall`` takes."""
-        found = {job: book.learned() for job, book in self._books.items()}
+        """What is known of every job's phases, in the form that ``relearn`` takes."""
+        found = {job: book.learned() for job, book in self.books.items()}
         return {job: phases for job, phases in found.items() if phases}
 
     def host_of(self, node_id: str) -> str:
@@ -251,20 +286,22 @@ class ClusterView:
 
     def _book(self, job: str) -> PhaseBook:
         """What is known of a job's phases; of too many jobs, those used longest ago go."""
-        book = self._books.pop(job, None) or PhaseBook(self.config.hang.phase_budgets)
-        self._books[job] = book
+        book = self.books.pop(job, None) or PhaseBook().bind(self.config.hang.phase_budgets)
+        self.books[job] = book
         running = {name for name, _ in self.jobs}
-        spare = [name for name in self._books if name not in running and name != job]
-        for name in spare[: max(0, len(self._books) - MOST_BOOKS)]:
-            del self._books[name]
+        spare = [name for name in self.books if name not in running and name != job]
+        for name in spare[: max(0, len(self.books) - MOST_BOOKS)]:
+            del self.books[name]
         return book
 
     def _job(self, job: str, attempt: int, now: float) -> JobView:
         view = self.jobs.get((job, attempt))
         if view is None or self._is_new_generation(view, now):
-            fresh = JobView(job, attempt, now, self.config.hang, self._book(job))
-            self.jobs[job, attempt] = fresh
-            return fresh
+            self.generations += 1
+            fresh = JobView(
+                number=self.generations, job=job, attempt=attempt, first_seen=now, last_moved=now
+            )
+            view = self.jobs[job, attempt] = fresh.bind(self.config.hang, self._book(job))
         return view
 
     @staticmethod

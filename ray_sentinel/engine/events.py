@@ -11,7 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from ray_sentinel.model.identity import Node
-from ray_sentinel.model.incident import Incident, RankLog
+from ray_sentinel.model.incident import RankLog
 from ray_sentinel.model.progress import Snapshot
 from ray_sentinel.model.ras import RasFacts
 from ray_sentinel.model.recorder import RecorderFacts
@@ -138,13 +138,6 @@ class DumpAsked(EngineEvent, frozen=True, tag="dump_asked"):
     """As in ``actions.Capture``."""
 
 
-class IncidentTold(EngineEvent, frozen=True, tag="incident"):
-    """What an incident was when it was made known. Only a log holds it, after the event that led
-    to it: a replay takes what was told as it was told."""
-
-    incident: Incident
-
-
 AnyEvent = (
     SnapshotReceived
     | Tick
@@ -160,5 +153,4 @@ AnyEvent = (
     | DumpAsked
     | NoticeSent
     | PhasesRecalled
-    | IncidentTold
 )

@@ -77,12 +77,13 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
         return "waiting" if self.utilisation >= BUSY else "unclear"
 
 
-class GpuLevels:
-    """What was learned of each GPU. Changed only by the engine."""
+class GpuLevels(msgspec.Struct, dict=True):
+    """What was learned of each GPU, in watts, by node and index. Changed only by the engine."""
 
-    def __init__(self) -> None:
-        self._work: dict[tuple[str, str], float] = {}
-        self._rest: dict[tuple[str, str], float] = {}
+    work: dict[tuple[str, str], float] = {}
+    rest: dict[tuple[str, str], float] = {}
+
+    def __post_init__(self) -> None:
         self._places: dict[tuple[str, int], tuple[float, list[Place]]] = {}
 
     def places(self, view: ClusterView, job: JobView, now: float) -> list[Place]:
@@ -105,14 +106,14 @@ class GpuLevels:
                 if power is None or use is None:
                     continue
                 if use <= IDLE:
-                    self._rest[key] = min(power, self._rest.get(key, power))
+                    self.rest[key] = min(power, self.rest.get(key, power))
                 elif working and use >= 0.3:
-                    old = self._work.get(key)
-                    self._work[key] = power if old is None else old + LEARN * (power - old)
+                    old = self.work.get(key)
+                    self.work[key] = power if old is None else old + LEARN * (power - old)
 
     def forget(self, node_id: str) -> None:
         """The node left long ago."""
-        for levels in (self._work, self._rest):
+        for levels in (self.work, self.rest):
             for key in [key for key in levels if key[0] == node_id]:
                 del levels[key]
 
@@ -129,8 +130,8 @@ class GpuLevels:
                     index=index,
                     power=_level(node, POWER, index, now),
                     utilisation=_level(node, UTILISATION, index, now),
-                    rest=self._rest.get(key, rest),
-                    work=self._work.get(key, work),
+                    rest=self.rest.get(key, rest),
+                    work=self.work.get(key, work),
                 )
             )
         return found

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
 from ray_sentinel.config import Hang
-from ray_sentinel.engine.job_exits import JobExits
-from ray_sentinel.engine.pace import Pace
+from ray_sentinel.engine.durations import DurationStats
+from ray_sentinel.engine.exits import SIGKILL
 from ray_sentinel.engine.phases import JOINING, STARTING, TRAINING, PhaseBook, infer, phase_of
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.model.identity import ProcessId, RankId
-from ray_sentinel.model.memory import JobMemory
 from ray_sentinel.model.progress import Exit, RankSnapshot
 from ray_sentinel.model.stacks import StackFact
 
@@ -32,31 +31,115 @@ GAP = 0.5
 """Shorter quiet spells of a job without steps are not remembered, in seconds."""
 
 
-class JobView:
-    """One attempt of one job."""
+class JobExits(msgspec.Struct):
+    """How a job's processes ended: in their order, each told once. Times are the coordinator's, in
+    Unix seconds."""
 
-    def __init__(self, job: str, attempt: int, now: float, hang: Hang, book: PhaseBook) -> None:
-        self.job, self.attempt = job, attempt
-        self.first_seen = now
-        self.hang = hang
-        self.book = book
-        self.ranks: dict[ProcessId, RankView] = {}
-        self.exits = JobExits()
-        self.pace = Pace()
-        self.gaps = Pace()
-        self._steps_recorded = 0
-        """The most that a living rank has told of."""
-        self.busy_seconds = 0.0
-        self.has_trained = False
-        """Its stacks were seen elsewhere than in search of ranks: later searches are no start."""
-        self.departed: set[ProcessId] = set()
-        """What ended with its node, whose end was announced."""
-        self.complete_since: float | None = None
-        self.ended_at: float | None = None
-        self.disturbed_until = 0.0
-        """So long our own tools may make its ranks work and write."""
-        self._last_moved = now
-        self._phases: dict[ProcessId, tuple[str, float]] = {}
+    since: list[tuple[float, Exit]] = []
+    """Since the last incident, the first that ended first."""
+    told: dict[ProcessId, float] = {}
+    """Processes whose exit was told, and when they ended: also before the last incident."""
+
+    def __len__(self) -> int:
+        return len(self.since)
+
+    def __iter__(self) -> Iterator[tuple[float, Exit]]:
+        """(time, exit), the first that ended first."""
+        return iter(self.since)
+
+    def take(self, exit_: Exit, at: float) -> bool:
+        """A process ended at ``at``. Returns False where that is known already."""
+        process = exit_.rank.process
+        if process in self.told and not self._says_more(exit_):
+            return False
+        self.told[process] = at
+        self.since = [(when, old) for when, old in self.since if old.rank.process != process]
+        self.since.append((at, exit_))
+        self.since.sort(key=lambda pair: (pair[0], pair[1].order))
+        return True
+
+    def _says_more(self, exit_: Exit) -> bool:
+        """A second agent of one machine may tell of a rank that is not its own, without a status;
+        the one that watched it tells how it ended."""
+        if exit_.code is None and exit_.signal is None:
+            return False
+        return any(
+            old.rank.process == exit_.rank.process and old.code is None and old.signal is None
+            for _, old in self.since
+        )
+
+    def killed_for_memory(self, node: str, pid: int) -> list[Exit]:
+        """The kernel says so of a process, a moment after it had ended. Returns what is now known
+        of its exit."""
+        changed = []
+        for index, (at, exit_) in enumerate(self.since):
+            where = exit_.rank.node, exit_.rank.process.pid
+            if where == (node, pid) and exit_.signal == SIGKILL:
+                told = msgspec.structs.replace(exit_, oom_killed=True)
+                self.since[index] = (at, told)
+                changed.append(told)
+        return changed
+
+    def forgive(self) -> None:
+        """An incident is over: the exits that it explained are not brought up again."""
+        self.since.clear()
+
+    def forget_before(self, edge: float) -> None:
+        """Let go of exits before ``edge``."""
+        self.since = [(at, exit_) for at, exit_ in self.since if at >= edge]
+
+    def forget_replaced(
+        self, edge: float, live_ranks: Collection[int], known: Collection[ProcessId]
+    ) -> None:
+        """Let go of exits before ``edge`` whose rank lives again, and of processes that ended
+        before it and are not ``known`` any more."""
+        self.since = [
+            (at, exit_)
+            for at, exit_ in self.since
+            if at >= edge or exit_.rank.id.rank not in live_ranks
+        ]
+        self.told = {
+            process: at for process, at in self.told.items() if at >= edge or process in known
+        }
+
+
+class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
+    """One attempt of one job.
+
+    ``hang``, its settings, and ``book``, which it shares with the job's other attempts, are given
+    by ``bind`` and are no part of a snapshot.
+    """
+
+    number: int
+    """Its own: another generation under the same attempt has another one."""
+    job: str
+    attempt: int
+    first_seen: float
+    last_moved: float
+    ranks: dict[ProcessId, RankView] = {}
+    exits: JobExits = msgspec.field(default_factory=JobExits)
+    pace: DurationStats = msgspec.field(default_factory=DurationStats)
+    """Of its steps."""
+    gaps: DurationStats = msgspec.field(default_factory=DurationStats)
+    """Of quiet spells."""
+    steps_recorded: int = 0
+    """The most that a living rank has told of."""
+    busy_seconds: float = 0.0
+    has_trained: bool = False
+    """Its stacks were seen elsewhere than in search of ranks: later searches are no start."""
+    departed: set[ProcessId] = set()
+    """What ended with its node, whose end was announced."""
+    complete_since: float | None = None
+    ended_at: float | None = None
+    disturbed_until: float = 0.0
+    """So long our own tools may make its ranks work and write."""
+    phases: dict[ProcessId, tuple[str, float]] = {}
+    """The phase of each process, and since when."""
+
+    def bind(self, hang: Hang, book: PhaseBook) -> JobView:
+        """Take the settings and what is known of the job's phases."""
+        self.hang, self.book = hang, book
+        return self
 
     @property
     def key(self) -> tuple[str, int]:
@@ -103,55 +186,18 @@ class JobView:
         process = snapshot.rank.process
         view = self.ranks.get(process)
         if view is None:
-            self.ranks[process] = view = RankView(snapshot, node, at, node_time)
+            self.ranks[process] = view = RankView.found(snapshot, node, at, node_time)
         else:
             disturbed = at < self.disturbed_until
             ended = view.update(snapshot, at, node_time, disturbed=disturbed)
             self._learn(ended, view.steps_recorded)
         self._note_phase(process, view, at)
 
-    def remember(self) -> JobMemory:
-        """What ``recall`` takes."""
-        look = not self._started()
-        return JobMemory(
-            job=self.job,
-            attempt=self.attempt,
-            first_seen=self.first_seen,
-            last_moved=self._last_moved,
-            busy_seconds=self.busy_seconds,
-            has_trained=self.has_trained,
-            complete_since=self.complete_since,
-            disturbed_until=self.disturbed_until,
-            steps_recorded=self._steps_recorded,
-            pace=self.pace.recent,
-            gaps=self.gaps.recent,
-            ended_at=self.ended_at,
-            exits=tuple(self.exits),
-            exits_told=self.exits.told,
-            ranks=tuple(view.remember(look=look) for view in self.ranks.values()),
-        )
-
-    def recall(self, memory: JobMemory) -> None:
-        """Become as the job was."""
-        self._last_moved = memory.last_moved
-        self.busy_seconds, self.has_trained = memory.busy_seconds, memory.has_trained
-        self.complete_since, self.ended_at = memory.complete_since, memory.ended_at
-        self.exits = JobExits(memory.exits, memory.exits_told)
-        self.disturbed_until = memory.disturbed_until
-        self._steps_recorded = memory.steps_recorded
-        for pace, durations in ((self.pace, memory.pace), (self.gaps, memory.gaps)):
-            for seconds in durations:
-                pace.add(seconds)
-        for rank in memory.ranks:
-            process = rank.snapshot.rank.process
-            view = self.ranks[process] = RankView.recall(rank)
-            self._note_phase(process, view, view.seen_at)
-
     def _learn(self, ended: list[float], recorded: int) -> None:
         """A step of the job ends once, though each of its ranks tells of it: the first counts."""
-        new = recorded - self._steps_recorded
+        new = recorded - self.steps_recorded
         if new > 0:
-            self._steps_recorded = recorded
+            self.steps_recorded = recorded
             for seconds in ended[-new:]:
                 self.pace.add(seconds)
 
@@ -167,7 +213,7 @@ class JobView:
             identity = msgspec.structs.replace(view.rank.id, attempt=self.attempt)
             view.rank = msgspec.structs.replace(view.rank, id=identity)
             self.ranks[process] = other.ranks.pop(process)
-            other._phases.pop(process, None)
+            other.phases.pop(process, None)
 
     def note_oom(self, node: str, pid: int) -> None:
         """The kernel says that it killed a process for want of memory, a moment after its exit."""
@@ -178,18 +224,18 @@ class JobView:
     def advance(self, now: float) -> None:
         """Bring what is derived up to date: gaps, completeness, the end."""
         moved = self.moved_at()
-        if moved > self._last_moved:
-            gap = moved - self._last_moved
+        if moved > self.last_moved:
+            gap = moved - self.last_moved
             # What is quiet while a job starts up is no habit of its training.
             if gap > GAP and not self.counts_steps and self.training():
                 self.gaps.add(gap)
             if self.complete_since is not None and gap < self.hang.silence_seconds:
                 self.busy_seconds += gap
-            self._last_moved = moved
+            self.last_moved = moved
         if self._works() and self._looked() and not self.joins():
             self.has_trained = True
         live = self.live
-        self._steps_recorded = max((view.steps_recorded for view in live), default=0)
+        self.steps_recorded = max((view.steps_recorded for view in live), default=0)
         if self.complete_since is None and live and len(live) >= (self.world_size or 1):
             self.complete_since = now
         if live:
@@ -313,12 +359,12 @@ class JobView:
     def _looked(self) -> bool:
         return any(view.looks for view in self.live)
 
-    def patience(self) -> float:
+    def timeout(self) -> float:
         """How long its silence may last before it is suspicious, in seconds."""
         if not self.training() or self.ending():
             return STARTUP_QUIET_SECONDS
         pace = self.pace if len(self.pace) else self.gaps
-        return pace.patience(self.hang.silence_seconds, self.hang.silence_factor)
+        return pace.timeout(self.hang.silence_seconds, self.hang.silence_factor)
 
     def ending(self) -> bool:
         """Most of its ranks have left in peace: what is left tidies up."""
@@ -329,10 +375,10 @@ class JobView:
         left = {view.rank.id.rank for view in present if view.left_in_peace}
         return 2 * len(left) > len({view.rank.id.rank for view in present})
 
-    def brisk(self, least: float) -> float:
-        """A shorter patience, for evidence that is hard but may be a moment's."""
+    def short_timeout(self, least: float) -> float:
+        """A shorter ``timeout``, for evidence that is hard but may be a moment's."""
         pace = self.pace if len(self.pace) else self.gaps
-        return pace.patience(least, 2.0) if self.training() else STARTUP_QUIET_SECONDS
+        return pace.timeout(least, 2.0) if self.training() else STARTUP_QUIET_SECONDS
 
     def phase(self) -> str:
         """The phase of most ranks; where none is declared, training or start-up."""
@@ -368,11 +414,11 @@ class JobView:
         for process, view in list(self.ranks.items()):
             if view.ended_at is not None and view.ended_at < edge and view.rank.id.rank in live:
                 del self.ranks[process]
-                self._phases.pop(process, None)
+                self.phases.pop(process, None)
         self.exits.forget_replaced(edge, live, self.ranks)
 
     def _note_phase(self, process: ProcessId, view: RankView, at: float) -> None:
-        old = self._phases.get(process)
+        old = self.phases.get(process)
         if old is not None and old[0] == view.phase:
             return
         if old is not None and old[0] not in TRAINING:
@@ -380,4 +426,4 @@ class JobView:
         # It may have begun long before anybody looked.
         since = view.progress.phase_since if view.progress is not None else None
         lasted = max(0.0, view.node_time - since) if since is not None else 0.0
-        self._phases[process] = (view.phase, at - lasted)
+        self.phases[process] = (view.phase, at - lasted)

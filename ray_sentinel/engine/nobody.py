@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ray_sentinel.engine.case import Case
-from ray_sentinel.engine.casebook import REQUESTS_RULE
+from ray_sentinel.engine.case import REQUESTS_RULE, Case
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.judgement import Decision, Judgement, unnamed
 from ray_sentinel.engine.ledger import Ledger
@@ -30,7 +29,7 @@ def name_nobody(case: Case, ledger: Ledger, now: float) -> Judgement:
     if proven_echo is not None:
         verdict = unnamed(case, ledger, proven_echo.kind, proven_echo.summary)
         return Judgement(decision="confirm", verdict=verdict)
-    silence, patience = job.silence(now), job.patience()
+    silence, patience = job.silence(now), job.timeout()
     facts = [f for view in job.live if (f := case.latest(view.rank.process)) is not None]
     unserved = case.findings.get(REQUESTS_RULE)
     if unserved is not None:

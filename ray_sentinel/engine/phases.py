@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from ray_sentinel.engine.pace import Pace
+from ray_sentinel.engine.durations import DurationStats
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import StackFact
 
@@ -64,13 +64,20 @@ class Occurrence(msgspec.Struct):
     """Those that have left it."""
 
 
-class PhaseBook:
+class PhaseBook(msgspec.Struct, dict=True):
     """Durations of phases of one job, kept over its attempts."""
 
-    def __init__(self, budgets: Mapping[str, float] | None = None) -> None:
-        self._set = dict(budgets or {})
-        self._seen: dict[str, Pace] = {}
-        self._last: dict[str, Occurrence] = {}
+    seen: dict[str, DurationStats] = {}
+    """By phase, the one that was seen last at the end."""
+    last: dict[str, Occurrence] = {}
+
+    def __post_init__(self) -> None:
+        self._set: Mapping[str, float] = {}
+
+    def bind(self, budgets: Mapping[str, float]) -> PhaseBook:
+        """Take the budgets (s) that the configuration sets."""
+        self._set = budgets
+        return self
 
     def take(self, phase: str, rank: ProcessId, begun: float, ended: float) -> None:
         """A rank was in ``phase`` between two times of one clock, in seconds.
@@ -78,32 +85,32 @@ class PhaseBook:
         All ranks go through a phase together: what overlaps is one occurrence, as long as the
         longest of them. A rank that comes a second time begins another.
         """
-        seconds, last = max(0.0, ended - begun), self._last.get(phase)
+        seconds, last = max(0.0, ended - begun), self.last.get(phase)
         if last is None or begun >= last.ended or rank in last.ranks:
             self.add(phase, seconds)
-            self._last[phase] = Occurrence(ended, seconds, {rank})
+            self.last[phase] = Occurrence(ended, seconds, {rank})
             return
         if seconds > last.longest:
-            self._seen[phase].replace_last(seconds)
+            self.seen[phase].replace_last(seconds)
         last.ended, last.longest = max(ended, last.ended), max(seconds, last.longest)
         last.ranks.add(rank)
 
     def add(self, phase: str, seconds: float) -> None:
         """The job was once more in a phase, for ``seconds``."""
-        seen = self._seen[phase] = self._seen.pop(phase, Pace())
+        seen = self.seen[phase] = self.seen.pop(phase, DurationStats())
         seen.add(seconds)
         # Some name a phase after its epoch.
-        while len(self._seen) > MOST_PHASES:
-            oldest = next(iter(self._seen))
-            del self._seen[oldest]
-            self._last.pop(oldest, None)
+        while len(self.seen) > MOST_PHASES:
+            oldest = next(iter(self.seen))
+            del self.seen[oldest]
+            self.last.pop(oldest, None)
 
     def budget(self, phase: str) -> float:
         """Seconds of silence that ``phase`` may take: what was set, else what was learned from at
         least two of its kind, else the built-in."""
         if phase in self._set:
             return self._set[phase]
-        seen = self._seen.get(phase)
+        seen = self.seen.get(phase)
         default = BUDGETS.get(phase, DEFAULT_BUDGET)
         if seen is None or len(seen) < 2:
             return default
@@ -112,17 +119,17 @@ class PhaseBook:
 
     def usual(self, phase: str) -> float | None:
         """The longest time that ``phase`` was seen to take, in seconds."""
-        seen = self._seen.get(phase)
+        seen = self.seen.get(phase)
         return seen.quantile(1.0) if seen else None
 
     def learned(self) -> dict[str, tuple[float, ...]]:
         """For each phase up to 16 durations in seconds, from the shortest to the longest seen."""
         return {
             phase: tuple(dict.fromkeys(seen.quantile(i / (MOST_KEPT - 1)) or 0.0 for i in _KEPT))
-            for phase, seen in list(self._seen.items())[-MOST_PHASES:]
+            for phase, seen in list(self.seen.items())[-MOST_PHASES:]
         }
 
-    def recall(self, learned: Mapping[str, Iterable[float]]) -> None:
+    def relearn(self, learned: Mapping[str, Iterable[float]]) -> None:
         """Take over what ``learned`` gave before; what can be no duration is left out."""
         for phase, durations in list(learned.items())[:MOST_PHASES]:
             for seconds in list(durations)[:MOST_KEPT]:

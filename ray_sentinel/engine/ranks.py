@@ -1,15 +1,15 @@
-"""One rank as the engine remembers it: its last snapshot and when it last moved."""
+"""One rank as the engine knows it: its last snapshot, when it moved, and whether it is stuck."""
 
 from __future__ import annotations
 
 import statistics
-from collections import deque
 
 import msgspec
 
 from ray_sentinel.engine.exits import is_abnormal
+from ray_sentinel.evidence.stacks import movement
 from ray_sentinel.evidence.stacks.compare import function_of
-from ray_sentinel.model.memory import RankMemory
+from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.progress import Exit, ProcessState, Progress, RankSnapshot
 from ray_sentinel.model.stacks import StackFact
 
@@ -29,6 +29,8 @@ WORK_SECONDS_PER_SWITCH = 500e-6
 """CPU time between two waits that is work, however seldom a crowded machine lets it run. Looking
 whether something has come, or trying to connect, takes a Python loop 100 to 300 microseconds."""
 USUAL_LOOKS = 20
+NEVER = float("-inf")
+"""The time of what has not happened."""
 WORK_LASTS = 4.0
 """Seconds for which work that was seen counts: single looks scatter."""
 MOST_LOOKS = 12
@@ -45,78 +47,66 @@ IO_BYTES_PER_SECOND = 65_536.0
 polled every 10 ms by a rank that waits for the others to join, moves 5 kB/s."""
 
 
-class RankView:
+class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Changed by ``update`` and ``look``; ``JobView`` sets ``rank``, ``exit``, ``exited_at``,
     ``gone_at`` and ``lost``. Times are the coordinator's."""
 
-    def __init__(self, snapshot: RankSnapshot, node: str, at: float, node_time: float) -> None:
-        self.rank = snapshot.rank
-        self.snapshot = snapshot
-        self.node = node
-        self.first_seen = at
-        self.seen_at = at
-        self.moved_at = at
-        """The last sign of life, be it that its main thread was given a CPU."""
-        self.advanced_at = at
-        """The last sign that it got on: a step, a phase, another place in the code, data moved."""
-        self.data_at = at
-        """When it last read or wrote in earnest, by itself."""
-        self.node_time = node_time
-        self.exit: Exit | None = None
-        self.exited_at: float | None = None
-        self.gone_at: float | None = None
-        self.lost = False
-        """It went with its node, and nobody told how."""
-        self.spinning = False
-        self.working = False
-        """Its main thread computes, and waits in between: no hang does, and no loop that never
-        leaves the CPU, be it ever so crowded."""
-        self._running_looks = 0
-        self._worked_at = float("-inf")
-        self._shares: deque[float] = deque(maxlen=USUAL_LOOKS)
-        """What its main thread took of a CPU lately, while the job got on."""
-        self.idle = False
-        """None of its threads does anything."""
-        self.state_since: dict[str, float] = {}
-        self.looped_at = float("-inf")
-        """When it was last seen at another line of the function that it had been in, or, by a
-        debugger, in the interpreter's own loop."""
-        self.looks: deque[StackFact] = deque(maxlen=MOST_LOOKS)
-        """The last stacks of it, oldest first; ``at`` on the coordinator's clock."""
-        if (progress := snapshot.progress) is not None and (age := self._age(progress)) is not None:
-            self.moved_at = self.advanced_at = at - age
-
-    def remember(self, *, look: bool) -> RankMemory:
-        """What ``recall`` takes; with its last stacks where ``look``."""
-        return RankMemory(
-            snapshot=msgspec.structs.replace(self.snapshot, rank=self.rank),
-            node=self.node,
-            node_time=self.node_time,
-            seen_at=self.seen_at,
-            first_seen=self.first_seen,
-            moved_at=self.moved_at,
-            advanced_at=self.advanced_at,
-            data_at=self.data_at,
-            states=dict(self.state_since),
-            exit=self.exit,
-            exited_at=self.exited_at,
-            gone_at=self.gone_at,
-            lost=self.lost,
-            look=self.looks[-1] if look and self.looks else None,
-        )
+    rank: Rank
+    """Under the attempt that it belongs to."""
+    snapshot: RankSnapshot
+    """The last."""
+    node: str
+    node_time: float
+    """When the snapshot was made, on the node's clock."""
+    first_seen: float
+    seen_at: float
+    moved_at: float
+    """The last sign of life, be it that its main thread was given a CPU."""
+    advanced_at: float
+    """The last sign that it got on: a step, a phase, another place in the code, data moved."""
+    data_at: float
+    """When it last read or wrote in earnest, by itself."""
+    exit: Exit | None = None
+    exited_at: float | None = None
+    gone_at: float | None = None
+    lost: bool = False
+    """It went with its node, and nobody told how."""
+    spinning: bool = False
+    working: bool = False
+    """Its main thread computes, and waits in between: no hang does, and no loop that never leaves
+    the CPU, be it ever so crowded."""
+    running_looks: int = 0
+    """In a row, that found the main thread runnable and hardly ever asleep."""
+    worked_at: float = NEVER
+    """When it was last seen to compute."""
+    shares: list[float] = []
+    """What its main thread took of a CPU lately, while the job got on."""
+    idle: bool = False
+    """None of its threads does anything."""
+    state_since: dict[str, float] = {}
+    """Since when it is stopped, starved, ..."""
+    looped_at: float = NEVER
+    """When it was last seen at another line of the function that it had been in, or, by a debugger,
+    in the interpreter's own loop."""
+    looks: list[StackFact] = []
+    """The last stacks of it, oldest first; ``at`` on the coordinator's clock."""
 
     @classmethod
-    def recall(cls, memory: RankMemory) -> RankView:
-        """The rank as it was."""
-        view = cls(memory.snapshot, memory.node, memory.seen_at, memory.node_time)
-        view.first_seen = memory.first_seen
-        view.moved_at, view.advanced_at = memory.moved_at, memory.advanced_at
-        view.data_at = memory.data_at
-        view.exit, view.exited_at = memory.exit, memory.exited_at
-        view.gone_at, view.lost = memory.gone_at, memory.lost
-        view.state_since = dict(memory.states)
-        if memory.look is not None:
-            view.looks.append(memory.look)
+    def found(cls, snapshot: RankSnapshot, node: str, at: float, node_time: float) -> RankView:
+        """A rank of which this is the first snapshot."""
+        view = cls(
+            rank=snapshot.rank,
+            snapshot=snapshot,
+            node=node,
+            node_time=node_time,
+            first_seen=at,
+            seen_at=at,
+            moved_at=at,
+            advanced_at=at,
+            data_at=at,
+        )
+        if (progress := snapshot.progress) is not None and (age := view._age(progress)) is not None:
+            view.moved_at = view.advanced_at = at - age
         return view
 
     @property
@@ -168,7 +158,7 @@ class RankView:
     def restless(self) -> bool:
         """Its main thread has not gone to sleep for some looks, be it given a CPU or not: it may
         compute or poll, and only its stacks tell."""
-        return self._running_looks >= ALWAYS_RUNNING
+        return self.running_looks >= ALWAYS_RUNNING
 
     @property
     def unfed(self) -> bool:
@@ -204,10 +194,10 @@ class RankView:
         ended = self._new_steps(before.progress, snapshot.progress)
         self._note_states(at)
         self.spinning = self._main_share(before, elapsed) > SPIN_CPU_SHARE
-        self._running_looks = self._running_looks + 1 if self._never_rests(before) else 0
+        self.running_looks = self.running_looks + 1 if self._never_rests(before) else 0
         if self._computes(before, elapsed) and not self.spinning:
-            self._worked_at = at
-        recently = at - self._worked_at < WORK_LASTS
+            self.worked_at = at
+        recently = at - self.worked_at < WORK_LASTS
         self.working = recently and not self.restless
         used = self.process.cpu_seconds - before.process.cpu_seconds
         self.idle = used / elapsed < IDLE_CPU_SHARE
@@ -215,7 +205,8 @@ class RankView:
         if moves_data:
             self.data_at = at
         if moves_data or ended:
-            self._shares.append(self._main_share(before, elapsed))
+            self.shares.append(self._main_share(before, elapsed))
+            del self.shares[:-USUAL_LOOKS]
         if self.counts_steps:
             age = self._age(snapshot.progress) if snapshot.progress else None
             if age is not None:
@@ -252,6 +243,7 @@ class RankView:
         elif news and not self.counts_steps:
             self._advanced(fact.at)
         self.looks.append(fact)
+        del self.looks[:-MOST_LOOKS]
 
     def held(self, state: str, now: float) -> float:
         """For how many seconds it has been in ``state``; 0 where it is not."""
@@ -288,7 +280,7 @@ class RankView:
             return False
         if share / switches > WORK_SECONDS_PER_SWITCH:
             return True
-        return bool(self._shares) and share > MORE_THAN_USUAL * statistics.median(self._shares)
+        return bool(self.shares) and share > MORE_THAN_USUAL * statistics.median(self.shares)
 
     def _moved_data(self, before: RankSnapshot, elapsed: float) -> bool:
         moved = self.process.io_bytes - before.process.io_bytes
@@ -328,3 +320,23 @@ def _same_function(one: StackFact, other: StackFact) -> bool:
     if not one.signature or not other.signature:
         return False
     return function_of(one.signature[-1]) == function_of(other.signature[-1])
+
+
+def is_stuck(view: RankView, moved: float, seconds: float) -> bool:
+    """Whether its looks since ``moved``, over ``seconds`` at least, find it nowhere new.
+
+    One that computes and waits in turn is at work. What hardly runs at all may go round: a loop
+    that asks for something again and again does not get on.
+    """
+    looks = [look for look in view.looks if look.at >= moved]
+    if view.working or not looks:
+        return False
+    edge = looks[-1].at - seconds
+    begun = sum(look.at <= edge for look in looks) - 1
+    if begun < 0:
+        return False
+    lately = looks[begun:]
+    if movement(lately) == "stuck":
+        return True
+    known = {look.signature for look in looks[:-2]}
+    return view.idle and all(look.signature in known for look in looks[-2:])

@@ -56,7 +56,7 @@ def routine_samples(view: ClusterView, busy: set[tuple[str, int]], now: float) -
         if not job.training():
             continue
         silence = job.silence(now)
-        quiet = 0.5 * job.brisk(2 * LEAST_QUIET)
+        quiet = 0.5 * job.short_timeout(2 * LEAST_QUIET)
         if silence < quiet:
             continue
         holders = tuple(rank.rank for rank in job.live if _may_keep_gil(rank))

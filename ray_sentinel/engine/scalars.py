@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import statistics
-from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from ray_sentinel.engine.jobs import JobView
 
@@ -17,19 +18,19 @@ KEPT = 240
 LEAST = 12
 """Values before the judged ones that make a usual level."""
 SAVING = "checkpoint"
+KEPT_SAVES = 8
 
 Key = tuple[str, int]
 
 
-class Track:
+class Track(msgspec.Struct):
     """The last values of one thing, one for each step that was seen."""
 
-    def __init__(self) -> None:
-        self.values: list[float] = []
-        self.at = 0.0
-        """When there last was a value at all."""
-        self.step = -1
-        self.best: float | None = None
+    values: list[float] = []
+    at: float = 0.0
+    """When there last was a value at all."""
+    step: int = -1
+    best: float | None = None
 
     def add(self, value: float) -> None:
         """One more value."""
@@ -42,16 +43,17 @@ class Track:
         return now - self.at
 
 
-class Scalars:
+class Scalars(msgspec.Struct):
     """All jobs. Changed only by the engine."""
 
-    def __init__(self) -> None:
-        self.tracks: dict[tuple[Key, int, str], Track] = {}
-        self.steps: dict[Key, Track] = {}
-        self.saves: dict[Key, deque[float]] = {}
-        self._saving: set[Key] = set()
-        self._apart: dict[Key, float] = {}
-        """When each job was last seen to do anything but train."""
+    tracks: dict[tuple[Key, int, str], Track] = {}
+    """By job, rank and name."""
+    steps: dict[Key, Track] = {}
+    saves: dict[Key, list[float]] = {}
+    """When each job last saved, eight times at most."""
+    saving: set[Key] = set()
+    apart: dict[Key, float] = {}
+    """When each job was last seen to do anything but train."""
 
     def look(self, jobs: Iterable[JobView], now: float) -> None:
         """Take what the ranks' records show now."""
@@ -60,7 +62,7 @@ class Scalars:
             known.add(job.key)
             # A job that has not taken a step yet is still starting up, declared or not.
             if job.protected_phase(now) or not job.training():
-                self._apart[job.key] = now
+                self.apart[job.key] = now
             self._take_saves(job, now)
             self._take_steps(job, now)
             for view in job.live:
@@ -71,14 +73,14 @@ class Scalars:
 
     def _forget_all_but(self, known: set[Key]) -> None:
         self.tracks = {key: track for key, track in self.tracks.items() if key[0] in known}
-        self._saving &= known
-        for of_jobs in (self.steps, self.saves, self._apart):
+        self.saving &= known
+        for of_jobs in (self.steps, self.saves, self.apart):
             for key in of_jobs.keys() - known:
                 del of_jobs[key]
 
     def apart_lately(self, job: JobView, now: float, seconds: float) -> bool:
         """It started up, saved, evaluated or the like within the last ``seconds``."""
-        return now - self._apart.get(job.key, -seconds) < seconds
+        return now - self.apart.get(job.key, -seconds) < seconds
 
     def _take(self, job: Key, rank: int, scalars: dict[str, float], step: int, now: float) -> None:
         for name, value in scalars.items():
@@ -108,9 +110,11 @@ class Scalars:
 
     def _take_saves(self, job: JobView, now: float) -> None:
         saving = any(view.phase == SAVING for view in job.live)
-        if saving and job.key not in self._saving:
-            self.saves.setdefault(job.key, deque(maxlen=8)).append(now)
-        (self._saving.add if saving else self._saving.discard)(job.key)
+        if saving and job.key not in self.saving:
+            saves = self.saves.setdefault(job.key, [])
+            saves.append(now)
+            del saves[:-KEPT_SAVES]
+        (self.saving.add if saving else self.saving.discard)(job.key)
 
 
 def named(

@@ -64,8 +64,8 @@ def _series(view: ClusterView, now: float) -> Iterator[tuple[str, str, str, Seri
 
 def _changed_at(series: Series) -> float:
     """When its value last changed; where it never did, when it was first seen."""
-    at, value = series.samples[-1]
-    for earlier, other in reversed(series.samples):
+    at, value = series.at, series.last
+    for earlier, other in zip(reversed(series.times), reversed(series.values), strict=True):
         if other != value:
             break
         at = earlier

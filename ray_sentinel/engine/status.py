@@ -7,12 +7,12 @@ import msgspec
 from ray_sentinel.engine.alerting import AlertBook
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.engine.lifecycle import CONFIRMED
 from ray_sentinel.engine.nothing_to_do import has_nothing_to_do
 from ray_sentinel.engine.phases import JOINING, say_duration
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.serving import loads
 from ray_sentinel.engine.straggling import StragglerWatch
-from ray_sentinel.engine.table import CONFIRMED
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.rank_names import name_ranks
 from ray_sentinel.model.status import JobStatus, RankStatus, State
@@ -100,7 +100,7 @@ def _state(job: JobView, mine: list[Incident], silence: float, now: float) -> St
         return "stalled"
     if job.ended_at is not None or job.protected_phase(now) or has_nothing_to_do(job):
         return "healthy"
-    slow = max(SLOW_SILENCE, 0.5 * job.patience())
+    slow = max(SLOW_SILENCE, 0.5 * job.timeout())
     return "slow" if job.training() and silence > slow else "healthy"
 
 

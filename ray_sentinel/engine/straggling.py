@@ -6,8 +6,9 @@ rare, only while the job trains without a case, and rarer still where there are 
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Collection, Iterator
+
+import msgspec
 
 from ray_sentinel.config import Stragglers
 from ray_sentinel.engine.actions import AskArrivals
@@ -35,26 +36,29 @@ may reach back that far."""
 Key = tuple[str, int]
 
 
-class StragglerWatch:
-    """Changed only by the engine."""
+class StragglerWatch(msgspec.Struct, dict=True):
+    """Changed only by the engine. Its settings are given by ``bind``."""
 
-    def __init__(self, settings: Stragglers) -> None:
+    next_at: dict[Key, float] = {}
+    """When each job is looked at again."""
+    found: dict[Key, list[tuple[float, StragglerFacts]]] = {}
+
+    def bind(self, settings: Stragglers) -> None:
+        """Take the settings."""
         self._settings = settings
-        self._next: dict[Key, float] = {}
-        self._found: dict[Key, deque[tuple[float, StragglerFacts]]] = {}
 
     def due(self, view: ClusterView, busy: Collection[Key], now: float) -> Iterator[AskArrivals]:
         """Whom to look at now. ``busy``: jobs with a case."""
         interval = self._settings.interval_seconds
-        for key in (self._next.keys() | self._found.keys()) - view.jobs.keys():
-            self._next.pop(key, None)
-            self._found.pop(key, None)
+        for key in (self.next_at.keys() | self.found.keys()) - view.jobs.keys():
+            self.next_at.pop(key, None)
+            self.found.pop(key, None)
         for job in view.jobs.values() if interval > 0 else ():
-            if now < self._next.setdefault(job.key, now + interval):
+            if now < self.next_at.setdefault(job.key, now + interval):
                 continue
             if job.key in busy or not self._wanted(job, now) or _clock_set(view, job, now):
                 continue
-            self._next[job.key] = now + interval
+            self.next_at[job.key] = now + interval
             ranks = tuple(rank.rank for rank in job.live if rank.attached)
             yield AskArrivals(
                 job=job.job, attempt=job.attempt, ranks=ranks, offsets=offsets(view, job)
@@ -66,20 +70,22 @@ class StragglerWatch:
             LEAST_RANKS <= attached <= self._settings.most_ranks
             and len(job.pace) >= LEAST_STEPS
             and not job.protected_phase(now)
-            and job.silence(now) < job.patience() / 2
+            and job.silence(now) < job.timeout() / 2
         )
 
     def take(self, event: StragglersFound, now: float) -> None:
         """What a look has found."""
         key = (event.job, event.attempt)
         if event.facts is None:
-            self._next[key] = now + BARREN_FACTOR * self._settings.interval_seconds
+            self.next_at[key] = now + BARREN_FACTOR * self._settings.interval_seconds
         else:
-            self._found.setdefault(key, deque(maxlen=HEAT)).append((now, event.facts))
+            found = self.found.setdefault(key, [])
+            found.append((now, event.facts))
+            del found[:-HEAT]
 
     def status(self, key: Key, now: float) -> StragglerStatus | None:
         """For ``status``: the last look, and the heat of it over time."""
-        found = self._found.get(key)
+        found = self.found.get(key)
         if not found:
             return None
         at, facts = found[-1]

@@ -7,9 +7,13 @@ nothing (it may be old from boot): only what it rose by since it was first seen.
 from __future__ import annotations
 
 import statistics
-from collections import deque
-from collections.abc import Iterator, Mapping
+import sys
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
+from typing import TYPE_CHECKING, cast
+
+import msgspec
 
 from ray_sentinel import regex as re
 from ray_sentinel.model.metrics import Event
@@ -30,27 +34,73 @@ Labels = tuple[tuple[str, str], ...]
 _LABEL = re.compile(r'([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"')
 
 
-class Series:
-    """One series: times on the coordinator's clock, oldest first."""
+if TYPE_CHECKING:
+    _Array = array[float]
+else:
+    _Array = array
 
-    def __init__(self) -> None:
-        self.samples: deque[tuple[float, float]] = deque(maxlen=KEPT)
+
+class Floats(_Array):
+    """Numbers of eight bytes each; in a snapshot they are those bytes, the lowest first."""
+
+    __slots__ = ()
+
+    def __new__(cls, values: Iterable[float] | bytes = ()) -> Floats:
+        return cast("Floats", super().__new__(cls, "d", values))
+
+    def packed(self) -> bytes:
+        """What ``unpacked`` takes."""
+        return self.tobytes() if sys.byteorder == "little" else _swapped(self).tobytes()
+
+    @classmethod
+    def unpacked(cls, data: bytes) -> Floats:
+        """Raises ValueError where the bytes are no whole numbers."""
+        found = cls(data)
+        return found if sys.byteorder == "little" else _swapped(found)
+
+
+def _swapped(floats: Floats) -> Floats:
+    copy = Floats(floats)
+    copy.byteswap()
+    return copy
+
+
+class Series(msgspec.Struct):
+    """One series, oldest first."""
+
+    times: Floats = msgspec.field(default_factory=Floats)
+    """On the coordinator's clock."""
+    values: Floats = msgspec.field(default_factory=Floats)
 
     def add(self, at: float, value: float) -> None:
-        """One more sample."""
-        self.samples.append((at, value))
+        """One more sample; the oldest of more than 300 is forgotten."""
+        self.times.append(at)
+        self.values.append(value)
+        if len(self.times) > KEPT:
+            del self.times[0], self.values[0]
+
+    @property
+    def samples(self) -> list[tuple[float, float]]:
+        """(time, value), oldest first."""
+        return list(zip(self.times, self.values, strict=True))
 
     @property
     def last(self) -> float:
-        return self.samples[-1][1]
+        return self.values[-1]
 
     @property
     def at(self) -> float:
-        return self.samples[-1][0]
+        return self.times[-1]
 
     def within(self, now: float, seconds: float) -> list[float]:
         """The values of the last ``seconds``."""
-        return [value for at, value in self.samples if now - at <= seconds]
+        values: list[float] = []
+        for at, value in zip(reversed(self.times), reversed(self.values), strict=True):
+            if now - at > seconds:
+                break
+            values.append(value)
+        values.reverse()
+        return values
 
     def level(self, now: float, seconds: float, least: int = 4) -> float | None:
         """The median of the last ``seconds``; None with fewer than ``least`` samples."""
@@ -59,9 +109,9 @@ class Series:
 
     def covers(self, now: float, seconds: float) -> bool:
         """Its samples begin before the last ``seconds`` (nearly), and it still comes."""
-        if len(self.samples) < 2 or now - self.at > seconds:
+        if len(self.times) < 2 or now - self.at > seconds:
             return False
-        return now - self.samples[0][0] >= seconds - EVERY
+        return now - self.times[0] >= seconds - EVERY
 
     def settled(self, now: float, seconds: float) -> float | None:
         """The median of the last ``seconds``; None where it was not sampled over all of them."""
@@ -70,7 +120,7 @@ class Series:
     def rise(self, now: float, seconds: float) -> float:
         """By how much a counter rose over the last ``seconds``; a fall is a restart, from 0."""
         total, before = 0.0, None
-        for at, value in self.samples:
+        for at, value in zip(self.times, self.values, strict=True):
             if before is not None and now - at <= seconds:
                 total += value - before if value >= before else value
             before = value
@@ -79,7 +129,7 @@ class Series:
     def rose_at(self, now: float, seconds: float) -> float | None:
         """When it first rose within the last ``seconds``."""
         before = None
-        for at, value in self.samples:
+        for at, value in zip(self.times, self.values, strict=True):
             if before is not None and value > before and now - at <= seconds:
                 return at
             before = value
@@ -98,17 +148,20 @@ class Series:
         return sum(rises) / (older[-1][0] - older[0][0])
 
 
-class NodeTelemetry:
+class NodeTelemetry(msgspec.Struct, dict=True):
     """The series of one node."""
 
-    def __init__(self) -> None:
-        self.series: dict[str, dict[Labels, Series]] = {}
-        self.events: deque[tuple[float, Event]] = deque(maxlen=MOST_EVENTS)
-        """(coordinator's time, event)"""
-        self.sampled_at = 0.0
-        self.tidied_at = 0.0
-        self._seen: set[tuple[float, str]] = set()
+    series: dict[str, dict[Labels, Series]] = {}
+    events: list[tuple[float, Event]] = []
+    """(coordinator's time, event), oldest first."""
+    sampled_at: float = 0.0
+    tidied_at: float = 0.0
+    seen: set[tuple[float, str]] = set()
+    """Time and message of events that were told: they are sent again."""
+
+    def __post_init__(self) -> None:
         self._found: dict[tuple[str, Labels], Series] = {}
+        """Answers of ``one``; let go of where another series may be the first by now."""
 
     def get(self, name: str, now: float) -> Iterator[tuple[dict[str, str], Series]]:
         """The series of a metric that are still sent, with their labels."""
@@ -127,6 +180,17 @@ class NodeTelemetry:
                 self._found[key] = known
         return known
 
+    def add(self, name: str, labels: Labels, now: float, value: float) -> None:
+        """One more sample of a series."""
+        of_name = self.series.setdefault(name, {})
+        series = of_name.get(labels)
+        if series is None:
+            series = of_name[labels] = Series()
+            self._found.clear()
+        elif now - series.at > GONE:
+            self._found.clear()
+        series.add(now, value)
+
     def tidy(self, now: float) -> None:
         """Let go of series that were not sent for as long as samples are kept: network devices and
         mounts come and go with containers."""
@@ -142,11 +206,12 @@ class NodeTelemetry:
         self._found = {key: one for key, one in self._found.items() if now - one.at <= GONE}
 
 
-class Telemetry:
+class Telemetry(msgspec.Struct, dict=True):
     """All nodes. Changed only by the cluster view."""
 
-    def __init__(self) -> None:
-        self.nodes: dict[str, NodeTelemetry] = {}
+    nodes: dict[str, NodeTelemetry] = {}
+
+    def __post_init__(self) -> None:
         self._parsed: dict[str, tuple[str, Labels]] = {}
 
     def take(self, snapshot: Snapshot, now: float, offset: float) -> None:
@@ -154,17 +219,18 @@ class Telemetry:
         node = self.nodes.setdefault(snapshot.node.id, NodeTelemetry())
         for event in snapshot.events:
             known = (event.time, event.message)
-            if known not in node._seen:
-                node._seen.add(known)
+            if known not in node.seen:
+                node.seen.add(known)
                 node.events.append((min(now, event.time + offset), event))
-        if len(node._seen) > 4 * MOST_EVENTS:
-            node._seen = {(event.time, event.message) for _, event in node.events}
+                del node.events[:-MOST_EVENTS]
+        if len(node.seen) > 4 * MOST_EVENTS:
+            node.seen = {(event.time, event.message) for _, event in node.events}
         if not snapshot.gauges or now - node.sampled_at < EVERY:
             return
         node.sampled_at = now
         for key, value in _finite(snapshot.gauges):
             name, labels = self._parse(key)
-            node.series.setdefault(name, {}).setdefault(labels, Series()).add(now, value)
+            node.add(name, labels, now, value)
         node.tidy(now)
 
     def forget(self, node_id: str) -> None:

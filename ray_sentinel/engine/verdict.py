@@ -67,7 +67,7 @@ def _told_by_recorder(case: Case) -> set[RankId]:
 
 def _in_time(case: Case, named: list[ProcessId], verdict: Verdict, now: float) -> Judgement:
     """Whether what is named stands still for long enough to say so."""
-    silence, patience = case.job.silence(now), case.job.patience()
+    silence, patience = case.job.silence(now), case.job.timeout()
     if _spared(case, named, now):
         return Judgement(decision="wait", verdict=verdict, why="saving, loading or compiling")
     if any(case.moves_data(process, now) for process in named):
@@ -81,7 +81,7 @@ def _in_time(case: Case, named: list[ProcessId], verdict: Verdict, now: float) -
 
 def _spared(case: Case, named: list[ProcessId], now: float) -> bool:
     """Whether a rank does what keeps the GIL, or sits in the kernel, in everyday work."""
-    if case.job.silence(now) >= SPARED_PATIENCES * case.job.patience():
+    if case.job.silence(now) >= SPARED_PATIENCES * case.job.timeout():
         return False
     facts = [case.latest(process) for process in named]
     return any(f is not None and (f.activity in LONG_ACTIVITIES or takes_long(f)) for f in facts)

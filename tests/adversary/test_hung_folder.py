@@ -344,7 +344,7 @@ def test_an_event_log_with_a_gap_says_so_and_replays(disk: HangingDisk) -> None:
     behind = disk.behind / "log/events/d"
     parts = [eventlog.read_segment(path) for path in eventlog.segments(behind)]
     assert [header.lost for header, _ in parts] == [0, writer.missing]
-    assert parts[1][0].memory is not None, "the replay begins here, with all that was known"
+    assert parts[1][0].state, "the replay begins here, with all that was known"
     events = [event for _, events in parts for event in events]
     assert len(events) + writer.missing == 502
     assert restore(behind, Config()).events == 1

@@ -59,7 +59,7 @@ def bundle_of(root: Path, deployment: str, number: int = 1, age: float = 0.0) ->
 
 def log_of(root: Path, deployment: str) -> Path:
     log = EventLog(root / "events" / deployment)
-    log.append(Tick(time=1.0), ())
+    log.append(Tick(time=1.0))
     log.close()
     return log.folder
 

@@ -74,7 +74,7 @@ class GpuIdle(AlertRule):
             for gpu in idle
             if (series := view.telemetry.of(gpu.node).one(VRAM, now, gpu=gpu.index)) is not None
         ]
-        moving = job.silence(now) < job.patience()
+        moving = job.silence(now) < job.timeout()
         if loaded and not any(loaded):
             if moving:
                 return "nothing is loaded onto them; the steps go on elsewhere (on CPUs?)"

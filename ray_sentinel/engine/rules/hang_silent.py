@@ -19,7 +19,7 @@ class HangSilent(Rule):
     def evaluate(self, view: ClusterView, now: float) -> Iterator[Finding]:
         for job in view.jobs.values():
             silence = job.silence(now)
-            if len(job.live) > 0 and silence > job.patience() and self._counts(job, now):
+            if len(job.live) > 0 and silence > job.timeout() and self._counts(job, now):
                 yield Finding(
                     rule=self.name,
                     job=job.job,
@@ -42,4 +42,4 @@ class HangSilent(Rule):
         usual = pace.usual
         unit = "steps take" if len(job.pace) else "quiet spells last"
         learned = f"{unit} {usual:.1f} s (median)" if usual is not None else "nothing learned yet"
-        return f"silent for {silence:.1f} s; {learned}, patience {job.patience():.1f} s"
+        return f"silent for {silence:.1f} s; {learned}, patience {job.timeout():.1f} s"

@@ -33,7 +33,7 @@ class RankBlocked(Rule):
                 if rank.held("blocked", now) >= self.thresholds.seconds
                 and now - rank.moved_at >= self.thresholds.seconds
             ]
-            if not blocked or job.silence(now) < job.brisk(self.thresholds.silence_seconds):
+            if not blocked or job.silence(now) < job.short_timeout(self.thresholds.silence_seconds):
                 continue
             # Most of them blocked is a file system that is gone: no rank's fault.
             if job.protected_phase(now) or 2 * len(blocked) > max(2, len(job.live)):

@@ -34,7 +34,7 @@ class RankGilHeld(Rule):
             silence = job.silence(now)
             if not holders or len(holders) > len(job.live) // 2 or job.protected_phase(now):
                 continue
-            if silence < job.brisk(self.thresholds.silence_seconds):
+            if silence < job.short_timeout(self.thresholds.silence_seconds):
                 continue
             told = [
                 (

@@ -38,7 +38,9 @@ class RankGilSeen(Rule):
 
     def evaluate(self, view: ClusterView, now: float) -> Iterator[Finding]:
         for job in view.jobs.values():
-            if not job.training() or job.silence(now) < job.brisk(self.thresholds.silence_seconds):
+            if not job.training() or job.silence(now) < job.short_timeout(
+                self.thresholds.silence_seconds
+            ):
                 continue
             moved = job.moved_at()
             holders = [rank for rank in job.live if self._holds(rank, moved, now)]

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.nothing_to_do import all_idle
+from ray_sentinel.engine.ranks import is_stuck
 from ray_sentinel.engine.rule import Rule, Thresholds
-from ray_sentinel.engine.standing import stands
 from ray_sentinel.model.incident import EvidenceItem, Finding
 
 PATIENCES = 2.0
@@ -33,7 +33,7 @@ class StallOutside(Rule):
         for job in view.jobs.values():
             silence = job.silence(now)
             least = self.thresholds.seconds or job.hang.stall_seconds
-            late = silence >= max(least, PATIENCES * job.patience())
+            late = silence >= max(least, PATIENCES * job.timeout())
             spared = job.protected_phase(now) or job.paused(now)
             if late and not spared and _all_outside(job, min(STILL_SECONDS, least / 2)):
                 yield Finding(
@@ -63,4 +63,4 @@ def _all_outside(job: JobView, still: float) -> bool:
         return False
     if all_idle(looks) or any(look.waits_for_others for look in looks):
         return False
-    return all(stands(view, moved, still) for view in job.live)
+    return all(is_stuck(view, moved, still) for view in job.live)

@@ -37,7 +37,7 @@ def test_the_event_log_goes_on_when_there_is_room_again(small: Path) -> None:
     writer = LogWriter(small / "events", 1 << 30, clock)
     number = 0
     for moment in range(5000):
-        number = writer.put(Tick(time=float(moment)), ())
+        number = writer.put(Tick(time=float(moment)))
     until_done(writer, number)
     assert "No space left" in writer.problem
     kept = [event.time for event in eventlog.read(small / "events")[1]]
@@ -46,7 +46,7 @@ def test_the_event_log_goes_on_when_there_is_room_again(small: Path) -> None:
 
     eventlog.segments(small / "events")[0].unlink()
     clock.advance(60)
-    until_done(writer, writer.put(Tick(time=9999.0), ()))
+    until_done(writer, writer.put(Tick(time=9999.0)))
     assert writer.problem == ""
     assert eventlog.read(small / "events")[1] == [Tick(time=9999.0)]
     writer.close()

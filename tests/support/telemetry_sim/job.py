@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ray_sentinel.config import Config
 from ray_sentinel.engine.engine import Engine
-from ray_sentinel.engine.events import SnapshotReceived, Tick
+from ray_sentinel.engine.events import AnyEvent, SnapshotReceived, Tick
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
 from ray_sentinel.model.metrics import Event
@@ -57,6 +57,7 @@ class TelemetryJob:
     ) -> None:
         self.dice = random.Random(seed)
         self.engine = Engine(config)
+        self.log: list[AnyEvent] = []
         self.now = START
         self.told = told
         self.model = self.dice.choice(sorted(CARDS))
@@ -133,7 +134,7 @@ class TelemetryJob:
                 for key, rate in host.rates.items():
                     host.counters[key] += rate * self.dice.uniform(0.5, 1.5)
                 self._report(host)
-            self.engine.handle(Tick(time=self.now))
+            self._feed(Tick(time=self.now))
             self._note()
 
     def enter(self, phase: str) -> None:
@@ -147,6 +148,10 @@ class TelemetryJob:
             self.durations.append(length * self.dice.uniform(0.98, 1.02))
         if self.phase != "train":
             self.step_ended_at = self.now
+
+    def _feed(self, event: AnyEvent) -> None:
+        self.log.append(event)
+        self.engine.handle(event)
 
     def _note(self) -> None:
         for alert in self.engine.alerts():
@@ -166,7 +171,7 @@ class TelemetryJob:
             gauges=host.sent,
             events=tuple(host.events),
         )
-        self.engine.handle(SnapshotReceived(time=self.now, snapshot=snapshot))
+        self._feed(SnapshotReceived(time=self.now, snapshot=snapshot))
 
     def _gauges(self, host: Host) -> dict[str, float]:
         found = {**host.gauges, **host.counters}

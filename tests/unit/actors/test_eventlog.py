@@ -19,7 +19,7 @@ def ticks(log: EventLog, start: int, stop: int) -> None:
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     log = EventLog(tmp_path)
-    log.append(Tick(time=1.0), ())
+    log.append(Tick(time=1.0))
     log.append(DumpAsked(time=2.0, job="j"), ())
     log.close()
     header, events = eventlog.read(tmp_path)
@@ -97,7 +97,7 @@ def test_bytes_that_are_no_text_cost_their_line(
 ) -> None:
     log = EventLog(tmp_path)
     log.append(DumpAsked(time=1.0, job="spoilt"), ())
-    log.append(Tick(time=2.0), ())
+    log.append(Tick(time=2.0))
     (segment,) = eventlog.segments(tmp_path)
     segment.write_bytes(segment.read_bytes().replace(b"spoilt", b"\xff\xfe\xfd!!!"))
     assert [event.time for event in eventlog.read(tmp_path)[1]] == [2.0]

@@ -3,20 +3,32 @@ full: incidents, their numbers and what was learned stay."""
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from ray_sentinel.actors.brain import Brain
-from ray_sentinel.actors.eventlog import EventLog, read_segment, segments
+from ray_sentinel.actors.eventlog import (
+    Header,
+    packed_state,
+    read_segment,
+    segments,
+    unpacked_state,
+)
 from ray_sentinel.actors.recovery import Restored, restore
 from ray_sentinel.clock import FakeClock, SteadyClock
 from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import AnyAction, Capture
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import AnyEvent, Tick
+from ray_sentinel.engine.state import unpacked
 from ray_sentinel.model.incident import Incident
 from tests.support.engine_sim import ATTACHED, Sim
+
+OLDER = Path(__file__).parents[2] / "fixtures/events/before_states"
 
 
 class SimClock(FakeClock):
@@ -39,11 +51,11 @@ class Killed(Sim):
     def __init__(self, folder: Path, attached: bool = True) -> None:
         super().__init__(attached=attached)
         self.folder = folder
-        self.brain = self._begin(self.engine, 0)
+        self.brain = self._begin(self.engine)
 
-    def _begin(self, engine: Engine, after: int) -> Brain:
+    def _begin(self, engine: Engine) -> Brain:
         clock = SteadyClock(SimClock(self))
-        return Brain(engine, clock, self._act, self.folder, 1 << 30, after)
+        return Brain(engine, clock, self._act, self.folder, 1 << 30)
 
     def _act(self, action: AnyAction) -> None:
         self.actions.append(action)
@@ -58,7 +70,7 @@ class Killed(Sim):
         self.pending.clear()
         restored = restore(self.folder, Config(), taken)
         self.engine = restored.engine
-        self.brain = self._begin(restored.engine, restored.after)
+        self.brain = self._begin(restored.engine)
         for action in restored.pending:
             self._act(action)
         return restored
@@ -66,7 +78,7 @@ class Killed(Sim):
     def full(self) -> None:
         """The segment is full, as if its jobs were large."""
         self.brain.close()
-        self.brain = self._begin(self.engine, 0)
+        self.brain = self._begin(self.engine)
 
 
 def the_incident(sim: Sim) -> Incident:
@@ -98,14 +110,14 @@ def test_killed_before_and_after_the_incident(tmp_path: Path, attached: bool) ->
 def test_killed_at_once_after_a_restart_that_saw_nothing(tmp_path: Path, attached: bool) -> None:
     sim = Killed(tmp_path, attached)
     sim.run(60)
-    learned = sim.engine.view.jobs["job", 0].patience()
+    learned = sim.engine.view.jobs["job", 0].timeout()
     sim.stick(2)
     sim.run(1)
     for _ in range(3):
         sim.kill()
         sim.feed(Tick(time=sim.now))
     job = sim.engine.view.jobs["job", 0]
-    assert (job.phase(), job.patience()) == ("train", learned)
+    assert (job.phase(), job.timeout()) == ("train", learned)
     sim.run(25)
     assert (the_incident(sim).id, sim.named()) == ("0001", [2])
 
@@ -124,7 +136,7 @@ def test_killed_after_the_segment_was_full(tmp_path: Path, attached: bool) -> No
     after = sim.engine.view.jobs["job", 0]
     assert after.phase() == "train"
     assert after.silence(sim.now) == before.silence(sim.now)
-    assert after.patience() == before.patience()
+    assert after.timeout() == before.timeout()
     assert after.first_seen == before.first_seen
     sim.run(25)
     assert (the_incident(sim).id, sim.named()) == ("0001", [2])
@@ -166,8 +178,8 @@ def test_all_that_ended_is_known(tmp_path: Path) -> None:
     after = sim.engine.view.jobs["job", 0]
     assert after.ranks.keys() == before.ranks.keys()
     assert list(after.exits) == list(before.exits)
-    assert after.exits.told == before.exits.told != ()
-    assert after.remember() == before.remember()
+    assert after.exits.told == before.exits.told != {}
+    assert after == before
 
 
 def test_an_open_incident_outlives_the_segments_in_which_it_began(tmp_path: Path) -> None:
@@ -201,7 +213,7 @@ def test_what_a_replay_makes_of_an_incident_counts_less_than_what_was_told(
     told = the_incident(sim)
     # A rule that finds nothing any more, as after an update.
     with monkeypatch.context() as patch:
-        patch.setattr("ray_sentinel.engine.engine.Engine._found", lambda *_: [])
+        patch.setattr("ray_sentinel.engine.lifecycle.IncidentLifecycle.found", lambda *_: [])
         sim.kill()
         assert sim.incidents() == (told,)
     sim.run(20)
@@ -245,7 +257,7 @@ def test_a_header_that_was_torn_costs_nothing(tmp_path: Path) -> None:
     assert sim.incidents() == (told,)
 
 
-def test_a_memory_that_cannot_be_written_costs_itself_alone(tmp_path: Path) -> None:
+def test_a_state_that_cannot_be_written_costs_itself_alone(tmp_path: Path) -> None:
     sim = Killed(tmp_path)
     sim.rank(1).phase = "\udcff"
     sim.run(10)
@@ -253,21 +265,68 @@ def test_a_memory_that_cannot_be_written_costs_itself_alone(tmp_path: Path) -> N
     sim.run(10)
     sim.brain.close()
     found = [read_segment(path) for path in segments(tmp_path)]
-    assert [header.memory is None for header, _ in found] == [False, True]
+    begun = [unpacked(unpacked_state(header)) for header, _ in found]
+    assert [bool(state.cluster.jobs) for state, _ in begun] == [False, False]
+    assert [problem for _, problem in begun] == ["", "it is of version 0, not 1"]
     assert all(len(events) > 20 for _, events in found)
 
 
-def test_a_log_without_memories_is_read(tmp_path: Path) -> None:
-    sim = Sim()
-    sim.run(60)
-    sim.stick(2)
+@pytest.mark.parametrize("name", ["open", "resolved"])
+def test_a_log_of_before_states_is_read(tmp_path: Path, name: str) -> None:
+    folder = shutil.copytree(OLDER / name, tmp_path / "events")
+    restored = restore(folder, Config())
+    (incident,) = restored.engine.incidents()
+    assert (incident.id, incident.kind) == ("0001", "host-stuck")
+    assert incident.state == ("explained" if name == "open" else "resolved")
+    assert restored.engine.status(restored.engine.now)[2][0].job == "job"
+    assert restored.engine.store.next_id() == "0002"
+
+
+def begin_with(folder: Path, change: Callable[[bytes], bytes]) -> None:
+    """Change the state with which the newest segment begins."""
+    path = segments(folder)[-1]
+    line, *events = path.read_bytes().splitlines(keepends=True)
+    header = msgspec.json.decode(line, type=Header)
+    header = msgspec.structs.replace(header, state=change(unpacked_state(header)))
+    path.write_bytes(b"\n".join([msgspec.json.encode(header), b"".join(events)]))
+
+
+def of_another_version(state: bytes) -> bytes:
+    name = b"\xa7version"
+    assert state[1:].startswith(name + b"\x01")
+    return packed_state(state.replace(name + b"\x01", name + b"\x63", 1))
+
+
+def test_a_state_of_another_version_gives_its_incidents(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sim = Killed(tmp_path)
     sim.run(30)
-    log = EventLog(tmp_path)
-    for event in sim.log:
-        log.append(event, ())
-    log.close()
-    (path,) = segments(tmp_path)
-    header, *lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(header.replace(b',"memory":null', b"") + b"".join(lines))
-    assert read_segment(path)[0].memory is None
-    assert restore(tmp_path, Config()).engine.incidents() == sim.incidents()
+    sim.stick(2)
+    sim.run(20)
+    told = the_incident(sim)
+    sim.full()
+    sim.run(1)
+    sim.brain.close()
+    begin_with(tmp_path, of_another_version)
+    sim.kill()
+    assert sim.incidents() == (told,)
+    assert "only the incidents are taken over: it is of version 99, not 1" in caplog.text
+    sim.run(20)
+    assert sim.incidents() == (told,), "the incident goes on when its job is seen again"
+    sim.rank(2).stuck = False
+    sim._done_at = sim.now
+    sim.run(10)
+    assert (the_incident(sim).id, the_incident(sim).state) == (told.id, "resolved")
+
+
+@pytest.mark.parametrize("state", [b"garbage", packed_state(b"garbage"), packed_state(b"\x80")])
+def test_a_damaged_state_is_said_and_left(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, state: bytes
+) -> None:
+    sim = Killed(tmp_path)
+    sim.run(5)
+    sim.brain.close()
+    begin_with(tmp_path, lambda _: state)
+    assert restore(tmp_path, Config()).events > 5
+    assert "the engine's state" in caplog.text

@@ -400,7 +400,7 @@ def test_a_round_of_stacks_that_was_lost_does_not_delay_those_after_it() -> None
     sim.run(30)
     sim.stick(2)
     sim.run(10.5)
-    (case,) = sim.engine.book.cases.values()
+    (case,) = sim.engine.store.cases.values()
     fact = sim.fact(sim.rank(2))
     case.asked_round = 3
     case.take_round(sim.now, 3, (fact,))
@@ -416,7 +416,7 @@ def test_old_rounds_of_stacks_are_let_go() -> None:
     sim.run(30)
     sim.stick(2)
     sim.run(10.5)
-    (case,) = sim.engine.book.cases.values()
+    (case,) = sim.engine.store.cases.values()
     assert case.rounds == []
     began = sim.now
     fact = sim.fact(sim.rank(2))

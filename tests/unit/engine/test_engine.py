@@ -60,7 +60,7 @@ def test_the_log_replays_to_the_same_incidents(tmp_path: Path) -> None:
     sim.run(20)
     log = EventLog(tmp_path)
     for event in sim.log:
-        log.append(event, ())
+        log.append(event)
     log.close()
     engine = Engine()
     actions = [action for event in eventlog.read(tmp_path)[1] for action in engine.handle(event)]

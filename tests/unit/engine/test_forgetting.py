@@ -66,15 +66,15 @@ def test_nothing_of_jobs_and_nodes_that_are_gone_is_kept(attached: bool) -> None
     assert view.jobs == {}
     assert list(view.nodes) == ["n0"]
     assert list(view.telemetry.nodes) == ["n0"]
-    assert {node for node, _ in (*view.gpu_levels._work, *view.gpu_levels._rest)} <= {"n0"}
+    assert {node for node, _ in (*view.gpu_levels.work, *view.gpu_levels.rest)} <= {"n0"}
     scalars = view.scalars
     assert not scalars.tracks
     assert not scalars.steps
     assert not scalars.saves
-    assert not scalars._apart
-    assert not scalars._saving
-    assert engine._sampled == {}
-    assert engine._stragglers._next == {}
+    assert not scalars.apart
+    assert not scalars.saving
+    assert engine.state.sampled == {}
+    assert engine.state.stragglers.next_at == {}
     assert all(incident.state in ("resolved", "dismissed") for incident in sim.incidents())
 
 
@@ -84,7 +84,7 @@ def test_stragglers_that_are_told_of_after_their_job_are_not_kept() -> None:
     facts = StragglerFacts(kind="none")
     sim.feed(StragglersFound(time=sim.now, job="earlier", attempt=0, facts=facts))
     sim.run(2)
-    assert list(sim.engine._stragglers._found) == []
+    assert list(sim.engine.state.stragglers.found) == []
 
 
 def test_a_report_that_was_under_way_when_its_node_left_does_not_bring_it_back() -> None:
@@ -165,8 +165,8 @@ def test_processes_that_others_have_replaced_long_ago_are_forgotten() -> None:
     assert len(job.live) == 6
     assert len(job.ranks) <= 6 * 13
     assert len(job.exits) <= 6 * 13
-    assert len(job.exits._told) <= 6 * 13
-    assert len(job._phases) <= 6 * 13
+    assert len(job.exits.told) <= 6 * 13
+    assert len(job.phases) <= 6 * 13
     assert not job.ending(), "every rank is there"
 
 
@@ -177,9 +177,9 @@ def test_the_phases_of_the_last_jobs_are_kept() -> None:
         sim.feed(PhasesRecalled(time=sim.now, phases=learned))
     sim.run(20)
     known = sim.engine.view.learned()
-    assert len(sim.engine.view._books) == MOST_BOOKS
+    assert len(sim.engine.view.books) == MOST_BOOKS
     assert f"earlier-{3 * MOST_BOOKS - 1}" in known
-    assert "job" in sim.engine.view._books, "that of a job that runs is never dropped"
+    assert "job" in sim.engine.view.books, "that of a job that runs is never dropped"
 
 
 def test_phases_that_are_named_anew_each_time_are_bounded() -> None:
@@ -187,7 +187,7 @@ def test_phases_that_are_named_anew_each_time_are_bounded() -> None:
     for epoch in range(3 * MOST_PHASES):
         book.add(f"epoch-{epoch}", 5.0)
         book.add("checkpoint", 30.0)
-    assert len(book._seen) == MOST_PHASES
+    assert len(book.seen) == MOST_PHASES
     assert book.budget("checkpoint") == 90.0
     assert "checkpoint" in book.learned()
 

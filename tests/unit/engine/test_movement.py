@@ -30,7 +30,7 @@ def look(at: float, where: str) -> StackFact:
 
 
 def test_data_that_moves_is_a_sign_and_a_few_bytes_are_none() -> None:
-    view = RankView(IDLE, "n", 0.0, 0.0)
+    view = RankView.found(IDLE, "n", 0.0, 0.0)
     view.update(after(io_bytes=5_000), 1.0, 1.0)
     assert view.advanced_at == 0.0
     view.update(after(io_bytes=5_000_000), 2.0, 2.0)
@@ -38,13 +38,13 @@ def test_data_that_moves_is_a_sign_and_a_few_bytes_are_none() -> None:
 
 
 def test_what_our_own_tools_cause_is_no_sign() -> None:
-    view = RankView(IDLE, "n", 0.0, 0.0)
+    view = RankView.found(IDLE, "n", 0.0, 0.0)
     view.update(after(io_bytes=5_000_000, main_switches=500), 1.0, 1.0, disturbed=True)
     assert (view.moved_at, view.advanced_at) == (0.0, 0.0)
 
 
 def test_work_is_a_sign_of_life_and_not_of_getting_on() -> None:
-    view = RankView(IDLE, "n", 0.0, 0.0)
+    view = RankView.found(IDLE, "n", 0.0, 0.0)
     view.update(after(main_switches=500, main_cpu_seconds=0.3), 1.0, 1.0)
     assert (view.moved_at, view.advanced_at) == (1.0, 0.0)
 
@@ -62,7 +62,7 @@ def test_work_is_a_sign_of_life_and_not_of_getting_on() -> None:
 def test_waits_that_look_for_signals_now_and_then_are_no_work(
     cpu: float, switches: int, moved: bool
 ) -> None:
-    view = RankView(IDLE, "n", 0.0, 0.0)
+    view = RankView.found(IDLE, "n", 0.0, 0.0)
     view.update(after(main_switches=switches, main_cpu_seconds=cpu), 1.0, 1.0)
     assert (view.moved_at == 1.0) is moved
 
@@ -83,7 +83,7 @@ def test_waits_that_look_for_signals_now_and_then_are_no_work(
 def test_computing_in_turns_is_work_and_polling_is_none(
     cpu: float, switches: int, usual: float, working: bool
 ) -> None:
-    view = RankView(IDLE, "n", 0.0, 0.0)
+    view = RankView.found(IDLE, "n", 0.0, 0.0)
     view.update(after(main_cpu_seconds=usual, io_bytes=1_000_000), 1.0, 1.0)
     view.update(
         after(main_cpu_seconds=usual, main_switches=0, io_bytes=1_000_000), 1.0 + 5.0, 1.0 + 5.0
@@ -94,7 +94,7 @@ def test_computing_in_turns_is_work_and_polling_is_none(
 
 
 def test_work_counts_for_some_seconds_for_looks_scatter() -> None:
-    view = RankView(IDLE, "n", 0.0, 0.0)
+    view = RankView.found(IDLE, "n", 0.0, 0.0)
     view.update(after(main_cpu_seconds=0.3, main_switches=20), 1.0, 1.0)
     view.update(after(main_cpu_seconds=0.3, main_switches=20), 3.0, 3.0)
     assert view.working
@@ -115,7 +115,7 @@ def test_work_counts_for_some_seconds_for_looks_scatter() -> None:
 def test_work_in_turns_is_told_from_a_loop_however_crowded_the_machine(
     share: float, sleeps: float, working: bool
 ) -> None:
-    view = RankView(IDLE, "n", 0.0, 0.0)
+    view = RankView.found(IDLE, "n", 0.0, 0.0)
     for second in range(1, 9):
         turn = after(
             state="R",
@@ -128,7 +128,7 @@ def test_work_in_turns_is_told_from_a_loop_however_crowded_the_machine(
 
 
 def test_another_place_in_the_code_is_news_only_where_nothing_moved_in_between() -> None:
-    view = RankView(IDLE, "n", 0.0, 0.0)
+    view = RankView.found(IDLE, "n", 0.0, 0.0)
     view.look(look(1.0, "here"), job_moved=0.0)
     view.look(look(5.0, "there"), job_moved=4.0)
     assert view.advanced_at == 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ray_sentinel.engine.pace import MEMORY
+from ray_sentinel.engine.durations import MEMORY
 from tests.support.engine_sim import Sim
 
 
@@ -32,13 +32,13 @@ def test_one_long_step_is_no_habit_and_a_second_one_is() -> None:
     sim = Sim(world=6)
     sim.run(60)
     (job,) = sim.engine.view.jobs.values()
-    usual = job.patience()
+    usual = job.timeout()
     pause(sim, 8.0)
     sim.run(10)
-    assert job.patience() == usual
+    assert job.timeout() == usual
     pause(sim, 8.0)
     sim.run(10)
-    assert job.patience() == pytest.approx(12.0, abs=1.0)
+    assert job.timeout() == pytest.approx(12.0, abs=1.0)
 
 
 def test_long_steps_that_come_again_are_known_however_many_ranks_there_are() -> None:

@@ -26,7 +26,7 @@ def test_a_phase_has_its_built_in_budget_until_it_was_seen_twice() -> None:
     book.add("model_load", 420.0)
     assert book.budget("model_load") == 1260.0
     assert book.usual("model_load") == 420.0
-    assert PhaseBook({"model_load": 99.0}).budget("model_load") == 99.0
+    assert PhaseBook().bind({"model_load": 99.0}).budget("model_load") == 99.0
 
 
 def test_what_ranks_do_at_one_time_is_one_occurrence_as_long_as_the_longest() -> None:
@@ -85,7 +85,7 @@ def test_what_was_learned_lives_on_in_the_next_run() -> None:
     assert len(kept["graph_capture"]) <= MOST_KEPT
     assert (min(kept["graph_capture"]), max(kept["graph_capture"])) == (1.0, 400.0)
     again = PhaseBook()
-    again.recall(kept)
+    again.relearn(kept)
     assert again.usual("graph_capture") == 400.0
     assert again.budget("graph_capture") == 1200.0
     assert again.learned() == kept
@@ -93,13 +93,13 @@ def test_what_was_learned_lives_on_in_the_next_run() -> None:
 
 def test_durations_that_can_be_none_are_not_taken_over() -> None:
     book = PhaseBook()
-    book.recall({"compile": [-1.0, 0.0, 1e12, float("nan"), 30.0]})
+    book.relearn({"compile": [-1.0, 0.0, 1e12, float("nan"), 30.0]})
     assert book.learned() == {"compile": (30.0,)}
 
 
 def test_books_are_kept_by_job() -> None:
-    view = ClusterView(Config())
-    view.recall({"a": {"compile": [100.0, 110.0]}, "b": {}})
+    view = ClusterView().bind(Config())
+    view.relearn({"a": {"compile": [100.0, 110.0]}, "b": {}})
     assert view.learned() == {"a": {"compile": (100.0, 110.0)}}
 
 
@@ -151,7 +151,7 @@ def starting(activity: Activity, label: str) -> Sim:
 
 def test_a_silent_start_that_stacks_show_to_compile_is_no_incident() -> None:
     sim = starting("compile", "compiling")
-    sim.engine.view.recall({"job": {"compile": [100.0, 540.0]}})
+    sim.engine.view.relearn({"job": {"compile": [100.0, 540.0]}})
     sim.run(400)
     assert sim.incidents() == ()
     _, _, (job,) = sim.engine.status(sim.now)
@@ -162,7 +162,7 @@ def test_a_silent_start_that_stacks_show_to_compile_is_no_incident() -> None:
 
 def test_beyond_its_budget_the_same_start_is_told() -> None:
     sim = starting("compile", "compiling")
-    sim.engine.view.recall({"job": {"compile": [30.0, 40.0]}})
+    sim.engine.view.relearn({"job": {"compile": [30.0, 40.0]}})
     sim.run(400)
     assert [incident.suspects for incident in sim.incidents()] == [()]
 

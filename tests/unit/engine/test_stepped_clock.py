@@ -120,13 +120,13 @@ def test_a_machine_that_stood_still_is_on_our_time_again(pause: float) -> None:
     sim.skews["n1"] += pause
     sim.run(OFFSETS + 1)
     node = view_of(sim, "n1")
-    assert node.snapshot is not None
-    assert node.snapshot.time + node.offset == pytest.approx(sim.now, abs=1.1)
+    assert node.last is not None
+    assert node.last[1] + node.offset == pytest.approx(sim.now, abs=1.1)
 
 
 def test_a_snapshot_that_was_long_under_way_moves_no_clock() -> None:
     node = Sim().nodes[0]
-    view = NodeView(node, 1000.0)
+    view = NodeView(node=node, joined_at=1000.0)
     for number in range(1, 60):
         late = 4.0 if number % 10 == 0 else 0.01
         view.take(

@@ -3,42 +3,40 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections import deque
+
+import msgspec
 
 MEMORY = 512
 """Durations that are remembered."""
 
 
-class Pace:
-    """The last durations of one kind of thing, and what they promise for the next.
+class DurationStats(msgspec.Struct, dict=True):
+    """The last durations of one kind of thing, in seconds, and what they promise for the next.
 
     A single long one (the first checkpoint) proves nothing; the second of its kind is a habit. So
     what is usual is the 95th percentile, and beside it the second longest of all that are kept.
     """
 
-    def __init__(self) -> None:
-        self._recent: deque[float] = deque(maxlen=MEMORY)
-        self._sorted: list[float] = []
+    recent: list[float] = []
+    """Those that are remembered, the newest last."""
+
+    def __post_init__(self) -> None:
+        self._sorted = sorted(self.recent)
 
     def __len__(self) -> int:
-        return len(self._recent)
-
-    @property
-    def recent(self) -> tuple[float, ...]:
-        """The durations that are remembered, the newest last."""
-        return tuple(self._recent)
+        return len(self.recent)
 
     def add(self, seconds: float) -> None:
         """Remember one duration; the oldest of more than 512 is forgotten."""
-        if len(self._recent) == MEMORY:
-            del self._sorted[bisect_left(self._sorted, self._recent[0])]
-        self._recent.append(seconds)
+        if len(self.recent) == MEMORY:
+            del self._sorted[bisect_left(self._sorted, self.recent.pop(0))]
+        self.recent.append(seconds)
         insort(self._sorted, seconds)
 
     def replace_last(self, seconds: float) -> None:
         """The duration that was added last is ``seconds`` long instead."""
-        del self._sorted[bisect_left(self._sorted, self._recent[-1])]
-        self._recent[-1] = seconds
+        del self._sorted[bisect_left(self._sorted, self.recent[-1])]
+        self.recent[-1] = seconds
         insort(self._sorted, seconds)
 
     def quantile(self, share: float) -> float | None:
@@ -52,7 +50,7 @@ class Pace:
         """The median."""
         return self.quantile(0.5)
 
-    def patience(self, least: float, factor: float) -> float:
+    def timeout(self, least: float, factor: float) -> float:
         """How long to wait before silence counts: ``least`` seconds, or ``factor`` times the
         slowest usual duration, or half as much again as what was seen twice."""
         slow = self.quantile(0.95) or 0.0

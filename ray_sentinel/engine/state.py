@@ -1,0 +1,144 @@
+"""All that the engine knows, and its snapshot: the same in MessagePack.
+
+A snapshot of another version of us is taken as far as it goes: fields that are not known are left
+out, and fields that are missing have their defaults. Where that does not go, its incidents are
+taken alone; the rest is learned anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from ray_sentinel.config import Config
+from ray_sentinel.engine.actions import AnyAction, AskRecorder, Capture, TakeStacks
+from ray_sentinel.engine.alerting import AlertBook
+from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.events import AnyEvent, CaptureDone, RecorderExplained, StacksTaken
+from ray_sentinel.engine.incident_store import IncidentStore
+from ray_sentinel.engine.jobs import JobView
+from ray_sentinel.engine.rule import Rule
+from ray_sentinel.engine.straggling import StragglerWatch
+from ray_sentinel.engine.telemetry import Floats
+from ray_sentinel.model.incident import Incident
+
+STATE_VERSION = 1
+"""Of what the fields mean: raised where one of them means something else than before."""
+
+Question = tuple[str, str, int]
+"""What was asked for, the incident, and the number of the round of stacks."""
+
+
+class EngineState(msgspec.Struct, kw_only=True):
+    """Times are the coordinator's, on its steady clock."""
+
+    version: int = STATE_VERSION
+    now: float = 0.0
+    """The time of the last event."""
+    cluster: ClusterView = msgspec.field(default_factory=ClusterView)
+    store: IncidentStore = msgspec.field(default_factory=IncidentStore)
+    alerts: AlertBook = msgspec.field(default_factory=AlertBook)
+    stragglers: StragglerWatch = msgspec.field(default_factory=StragglerWatch)
+    sampled: dict[tuple[str, int], float] = {}
+    """When the stacks of each job were asked for last, without a case."""
+    unanswered: dict[Question, AnyAction] = {}
+    """What was asked for and not answered yet."""
+    former_jobs: list[JobView] = []
+    """In a snapshot: jobs that are over, or replaced, and whose cases are still open."""
+
+    def bind(self, config: Config, rules: Iterable[Rule]) -> None:
+        """Give all parts the settings, the rules, and each other."""
+        self.cluster.bind(config)
+        self.alerts.bind(rules)
+        self.stragglers.bind(config.stragglers)
+        jobs = {job.number: job for job in self.cluster.jobs.values()}
+        jobs |= {job.number: self.cluster.bind_job(job) for job in self.former_jobs}
+        self.store.bind(jobs, self.now)
+        self.former_jobs = []
+
+    def packed(self) -> bytes:
+        """The snapshot. Raises ValueError for text that UTF-8 cannot hold."""
+        there = {job.number for job in self.cluster.jobs.values()}
+        jobs = {case.job_number: case.job for case in self.store.cases.values()}
+        former = [job for number, job in jobs.items() if number not in there]
+        return _encoder.encode(msgspec.structs.replace(self, former_jobs=former))
+
+    def packed_incidents(self) -> bytes:
+        """The snapshot of the incidents alone, where that of all cannot be had."""
+        known = _Known(incidents=self.store.incidents, number=self.store.number)
+        return _encoder.encode(_Incidents(now=self.now, store=known))
+
+
+class _Incidents(msgspec.Struct, kw_only=True):
+    """A snapshot without what only one version understands."""
+
+    version: int = 0
+    now: float = 0.0
+    store: _Known = msgspec.field(default_factory=lambda: _Known())
+
+
+class _Known(msgspec.Struct, kw_only=True):
+    incidents: dict[str, Incident] = {}
+    number: int = 0
+
+
+def unpacked(snapshot: bytes) -> tuple[EngineState, str]:
+    """The state of a snapshot, and what of it could not be taken, in words; "" where all was.
+
+    Raises ValueError where not even the incidents can be read.
+    """
+    problem = ""
+    try:
+        if (version := _incidents.decode(snapshot).version) == STATE_VERSION:
+            return _decoder.decode(snapshot), ""
+        problem = f"it is of version {version}, not {STATE_VERSION}"
+    except msgspec.DecodeError as error:
+        problem = str(error)
+    known = _incidents.decode(snapshot)
+    state = EngineState(now=known.now)
+    state.store.take_over(known.store.incidents.values(), known.now)
+    state.store.skip(known.store.number)
+    return state, problem
+
+
+def asks(action: AnyAction) -> Question | None:
+    """What an action asks for, where it must be answered sooner or later."""
+    match action:
+        case TakeStacks(incident=incident, round=number) if incident:
+            return ("stacks", incident, number)
+        case AskRecorder(incident=incident):
+            return ("recorder", incident, 0)
+        case Capture(incident=incident):
+            return ("capture", incident.id, 0)
+    return None
+
+
+def answers(event: AnyEvent) -> Question | None:
+    """What an event answers."""
+    match event:
+        case StacksTaken(incident=incident, round=number):
+            return ("stacks", incident, number)
+        case RecorderExplained(incident=incident):
+            return ("recorder", incident, 0)
+        case CaptureDone(incident=incident):
+            return ("capture", incident, 0)
+    return None
+
+
+def _packed_floats(value: Any) -> bytes:
+    if isinstance(value, Floats):
+        return value.packed()
+    raise NotImplementedError
+
+
+def _unpacked_floats(kind: type, value: Any) -> Any:
+    if kind is Floats:
+        return Floats.unpacked(value)
+    raise NotImplementedError
+
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=_packed_floats)
+_decoder = msgspec.msgpack.Decoder(EngineState, dec_hook=_unpacked_floats)
+_incidents = msgspec.msgpack.Decoder(_Incidents)

@@ -1,0 +1,209 @@
+"""Event sequences for the engine: what hypothesis makes of a simulated cluster, move by move.
+
+A move changes the simulated job (a rank sticks, ends, is replaced; a node goes; a GPU grows hot) or
+feeds an event that nobody waited for (a late round of stacks, an answer to an incident that is
+over). The log of a ``Story`` is a sequence of events as a coordinator sees them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hypothesis import strategies as st
+
+from ray_sentinel.engine.events import (
+    AnyEvent,
+    CaptureDone,
+    DumpAsked,
+    NodeDraining,
+    NodeJoined,
+    NodeLeft,
+    PhasesRecalled,
+    RasExplained,
+    StacksTaken,
+    StragglersFound,
+)
+from ray_sentinel.model.metrics import Event
+from ray_sentinel.model.ras import RasCulprit, RasFacts
+from ray_sentinel.model.recorder import RecorderCulprit, RecorderFacts
+from ray_sentinel.model.straggler import StragglerFacts
+from tests.support.engine_sim import Sim, SimRank
+
+WORLD, NODES = 4, 2
+
+
+class Story:
+    """A simulated job and what can befall it."""
+
+    def __init__(self, attached: bool) -> None:
+        self.sim = Sim(world=WORLD, nodes=NODES, attached=attached)
+        self.sim.run(12)
+
+    @property
+    def log(self) -> list[AnyEvent]:
+        """All events so far."""
+        return self.sim.log
+
+    def wait(self, number: int) -> None:
+        self.sim.run(1 + 3 * number)
+
+    def wait_long(self, number: int) -> None:
+        self.sim.run(20 + 10 * number)
+
+    def stick(self, number: int) -> None:
+        if not self.sim.rank(number).exited:
+            self.sim.stick(number)
+
+    def loop(self, number: int) -> None:
+        if not self.sim.rank(number).exited:
+            self.sim.stick(number, spinning=True, activity="compute")
+
+    def stop(self, number: int) -> None:
+        if not self.sim.rank(number).exited:
+            self.sim.stick(number, state="T")
+
+    def hold_gil(self, number: int) -> None:
+        if not self.sim.rank(number).exited:
+            self.sim.stick(number, interpreter="gil-held", holds_gil=True, active=False)
+
+    def go_on(self, number: int) -> None:
+        rank = self.sim.rank(number)
+        rank.stuck, rank.state, rank.interpreter = False, "S", "runs"
+        rank.holds_gil = rank.active = None
+        self.sim._done_at = self.sim.now
+
+    def save(self, number: int) -> None:
+        rank = self.sim.rank(number)
+        rank.phase = "train" if rank.phase == "checkpoint" else "checkpoint"
+        rank.phase_since = self.sim.now
+        rank.io += 10_000_000
+
+    def die(self, number: int) -> None:
+        if not self.sim.rank(number).exited:
+            self.sim.end(number, signal=9)
+
+    def raise_error(self, number: int) -> None:
+        if not self.sim.rank(number).exited:
+            self.sim.end(number, code=1, words="ValueError: bad batch")
+
+    def leave(self, number: int) -> None:
+        if not self.sim.rank(number).exited:
+            self.sim.end(number, code=0)
+
+    def restart_all(self, number: int) -> None:
+        """All processes are replaced: under the same attempt, or another one."""
+        sim = self.sim
+        for rank in list(sim.ranks):
+            if not rank.exited:
+                sim.end(rank.number, signal=15)
+        sim.run(1 if number else 12)
+        attempt = sim.ranks[0].attempt + (number > 1)
+        sim.ranks = [
+            SimRank(r.number, r.node, r.pid + 100, r.attached, sim.now, attempt=attempt)
+            for r in sim.ranks
+        ]
+        sim._done_at = sim.now
+
+    def lose_node(self, number: int) -> None:
+        node = self.sim.nodes[number % NODES]
+        self.sim.dead_nodes ^= {node.id}
+        if node.id in self.sim.dead_nodes:
+            self.feed(NodeLeft(time=self.sim.now, node_id=node.id, expected=number > 1))
+        else:
+            self.feed(NodeJoined(time=self.sim.now, node=node))
+
+    def drain(self, number: int) -> None:
+        self.feed(NodeDraining(time=self.sim.now, node_id=f"n{number % NODES}"))
+
+    def heat(self, number: int) -> None:
+        """The first node's GPUs tell of themselves, one of them strangely."""
+        gauges: dict[str, float] = {}
+        for gpu in range(4):
+            where = f'{{gpu="{gpu}"}}'
+            odd = gpu == 0 and number > 0
+            gauges[f"hw_gpu_power_watts{where}"] = 120.0 if odd else 500.0 + gpu
+            gauges[f"hw_gpu_temperature_celsius{where}"] = 95.0 if odd else 60.0
+            gauges[f"hw_gpu_utilization_ratio{where}"] = 0.02 if number == 2 else 1.0
+            gauges[f'hw_gpu_info{{gpu="{gpu}",name="H100",uuid="u{gpu}"}}'] = 1.0
+        gauges['hw_rdma_port_state{device="mlx5_0",port="1"}'] = float(number != 3)
+        gauges["hw_mem_available_bytes"] = 1e9 / (number + 1)
+        gauges["hw_mem_total_bytes"] = 5e11
+        self.sim.gauges = gauges
+
+    def kernel_line(self, number: int) -> None:
+        event = Event(
+            time=self.sim.now,
+            kind="kernel.xid",
+            message=f"Xid {number}: 79",
+            attributes={"xid": "79"},
+        )
+        self.sim._snapshot("n0", (event,))
+
+    def out_of_memory(self, number: int) -> None:
+        self.sim.kernel_says_oom(number)
+
+    def ask_for_a_dump(self, number: int) -> None:
+        self.feed(DumpAsked(time=self.sim.now, thorough=number > 1))
+
+    def recorders(self, number: int) -> None:
+        """From now on the flight recorders name a rank, or nobody."""
+        culprit = RecorderCulprit(rank=number, kind="not-enqueued", reason="has not called it")
+        self.sim.recorder = (
+            None
+            if number == 0
+            else RecorderFacts(kind="not-enqueued", culprits=(culprit,), confidence=0.8)
+        )
+
+    def ras(self, number: int) -> None:
+        culprit = RasCulprit(
+            rank=number, host="host0", pid=1000, kind="not-enqueued", reason="is behind"
+        )
+        facts = RasFacts(kind="not-enqueued", culprits=(culprit,), confidence=0.7)
+        self.feed(RasExplained(time=self.sim.now, incident=f"000{number}", facts=facts))
+
+    def straggler(self, number: int) -> None:
+        facts = StragglerFacts(kind="slow-rank", ranks=(number,), cost=0.1, confidence=0.5)
+        self.feed(
+            StragglersFound(
+                time=self.sim.now, job="job", attempt=0, facts=facts if number else None
+            )
+        )
+
+    def slow_stacks(self, number: int) -> None:
+        """From now on looks come so late, after their rounds were told without them."""
+        self.sim.stacks_seconds = 0.2 + 3.0 * number
+
+    def late_stacks(self, number: int) -> None:
+        facts = tuple(self.sim.fact(rank) for rank in self.sim.ranks)
+        self.feed(StacksTaken(time=self.sim.now, incident="0001", round=number, facts=facts))
+
+    def late_bundle(self, number: int) -> None:
+        self.feed(CaptureDone(time=self.sim.now, incident=f"000{number}", bundle="/tmp/late"))
+
+    def phases(self, number: int) -> None:
+        learned = {"job": {"compile": (30.0, 40.0 + number)}}
+        self.feed(PhasesRecalled(time=self.sim.now, phases=learned))
+
+    def feed(self, event: AnyEvent) -> None:
+        self.sim.feed(event)
+
+
+MOVES: tuple[Callable[[Story, int], None], ...] = (
+    Story.wait, Story.wait_long, Story.stick, Story.loop, Story.stop, Story.hold_gil,
+    Story.go_on, Story.save, Story.die, Story.raise_error, Story.leave, Story.restart_all,
+    Story.lose_node, Story.drain, Story.heat, Story.kernel_line, Story.out_of_memory,
+    Story.ask_for_a_dump, Story.recorders, Story.ras, Story.straggler, Story.slow_stacks,
+    Story.late_stacks, Story.late_bundle, Story.phases,
+)  # fmt: skip
+
+_MOVE = st.tuples(st.sampled_from(MOVES), st.integers(0, WORLD - 1))
+
+
+@st.composite
+def stories(draw: st.DrawFn) -> list[AnyEvent]:
+    """Events of a job to which up to eight things happen, with time in between."""
+    story = Story(attached=draw(st.booleans()))
+    for move, number in draw(st.lists(_MOVE, min_size=1, max_size=8)):
+        move(story, number)
+        story.sim.run(draw(st.sampled_from([0.5, 3.0, 15.0])))
+    return story.log
