@@ -130,9 +130,9 @@ class EventLog:
         return self._size >= max(self._segment_bytes, min(self._state_bytes // 2, MOST_EVENTS))
 
     def append(self, event: AnyEvent, state: bytes = b"") -> None:
-        """Write one event. ``state``, the engine's snapshot before it, begins a segment where one
-        is to begin: a segment that began with a state goes on until there is another, though it is
-        full.
+        """Write one event. ``state``, the engine's snapshot before it, begins a segment: wanted
+        where ``begins``. A segment that began with a state goes on until there is another, though
+        it is full.
 
         Raises OSError (disk full, folder gone), or ValueError for text that UTF-8 cannot hold; the
         log can be used again afterwards.
@@ -143,7 +143,7 @@ class EventLog:
         """The same with an event that is encoded already; a segment begins with it where ``lost``
         events before it are missing."""
         must = self._file < 0 or (self._full and not self._has_state) or lost > 0
-        if must or (state and self.begins):
+        if must or state:
             self._next_segment(time, state, lost)
         self._write(line)
 
