@@ -25,6 +25,8 @@ WAVE_LINES = 60
 MAX_STEPS = 20_000
 """Steps that are kept, the first ones."""
 MAX_TOTALS = 200
+MOST_NODES = 1 << 16
+"""Host names of one list: as many as Slurm takes of a range (``MAX_RANGE``)."""
 """Totals that steps named; they are nearly always equal."""
 _PARAM = re.compile(r"Config param (\w+): (.*?)\s*$")
 _ARGUMENT = re.compile(r"(?:^|\s)([A-Za-z_][\w.]*)=(\"[^\"]*\"|'[^']*'|\S*)")
@@ -201,11 +203,15 @@ def node_list(text: str) -> list[str]:
             continue
         for part in ranges.split(","):
             first, _, last = part.partition("-")
-            if not first.isdigit() or (last and not last.isdigit()):
+            if not _is_number(first) or (last and not _is_number(last)):
                 continue
-            numbers = range(int(first), min(int(last or first), int(first) + 10_000) + 1)
-            found += [f"{prefix}{number:0{len(first)}d}" for number in numbers]
-    return found
+            end = min(int(last or first) + 1, int(first) + MOST_NODES - len(found))
+            found += [f"{prefix}{number:0{len(first)}d}" for number in range(int(first), end)]
+    return found[:MOST_NODES]
+
+
+def _is_number(text: str) -> bool:
+    return text.isdigit() and len(text) <= 9
 
 
 def init_waves(lines: Iterable[str], year: int = 1970) -> int:

@@ -145,13 +145,7 @@ def _of_programs(joined: str) -> list[Span]:
     for word in joined.split("\0"):
         places.append((at, at + len(word)))
         at += len(word) + 1
-    names = [joined[begin:end].rsplit("/", 1)[-1].lower() for begin, end in places]
-    return [
-        span
-        for position, name in enumerate(names)
-        if name in programs.PROGRAMS
-        for span in programs.options(joined, places[position:])
-    ]
+    return [span for command in programs.commands(joined, places) for span in command]
 
 
 def _word_by_word(joined: str, spans: Iterable[Span]) -> Iterator[Span]:

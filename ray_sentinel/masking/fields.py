@@ -7,6 +7,7 @@ read by rules of their own, and the scan goes on after the value. So the time is
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from ray_sentinel import regex as re
@@ -606,10 +607,13 @@ def _joins(text: str, position: int) -> bool:
 
 def _without_closers(text: str, at: int, end: int) -> int:
     opens = {")": "(", "]": "[", "}": "{", ">": "<"}
-    while end > at and text[end - 1] in opens:
-        word = text[at:end]
-        if word.count(opens[text[end - 1]]) >= word.count(text[end - 1]):
+    if end <= at or text[end - 1] not in opens:
+        return end
+    count = Counter(text[at:end])
+    while end > at and (opening := opens.get(closing := text[end - 1])):
+        if count[opening] >= count[closing]:
             break
+        count[closing] -= 1
         end -= 1
     return end
 

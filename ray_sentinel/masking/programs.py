@@ -223,6 +223,30 @@ def _bare(text: str, span: Span) -> Span:
     return start, end
 
 
+def commands(text: str, words: Sequence[Span]) -> Iterator[Iterator[Span]]:
+    """The secrets of each known program among the words.
+
+    A program that stands before in the same command, with the same verbs, has these options too:
+    it is read once, or a line of nothing but programs would take the square of its length.
+    """
+    texts = [text[start:end] for start, end in words]
+    begin = 0
+    while begin < len(words):
+        # With the word that ends the command, for it is that word which ``options`` ends at.
+        end = next((at for at in range(begin, len(words)) if _ends_command(texts[at])), len(words))
+        seen = set()
+        for at in range(begin, end):
+            name = texts[at].rsplit("/", 1)[-1].lower()
+            if name not in PROGRAMS:
+                continue
+            near = texts[at : min(at + 6, end + 1)]
+            kind = (name, "login" in near, "login" in near[:4], "set" in near[:4])
+            if kind not in seen:
+                seen.add(kind)
+                yield options(text, words[at : end + 1])
+        begin = end + 1
+
+
 def options(text: str, words: Sequence[Span]) -> Iterator[Span]:
     """The secrets in one command, ``words[0]`` being its program."""
     if not words:

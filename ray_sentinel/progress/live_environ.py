@@ -108,15 +108,16 @@ def find_symbol(data: bytes | mmap.mmap) -> int | None:
     (table,) = struct.unpack_from("<Q", data, 40)
     size, count = struct.unpack_from("<HH", data, 58)
     sections = [_SECTION.unpack_from(data, table + index * size) for index in range(count)]
-    for section in sections:
-        if section[1] != _DYNSYM or section[6] >= len(sections):
-            continue
-        names = sections[section[6]][4]
-        for offset in range(section[4], section[4] + section[5], _SYMBOL.size):
-            name, _, _, _, value, _ = _SYMBOL.unpack_from(data, offset)
-            text = data[names + name : names + name + 10]
-            if text.partition(b"\0")[0] in _NAMES:
-                return int(value)
+    # The ELF specification allows one such section; a thousand could be the same large one.
+    section = next((section for section in sections if section[1] == _DYNSYM), None)
+    if section is None or section[6] >= len(sections):
+        return None
+    names = sections[section[6]][4]
+    for offset in range(section[4], section[4] + section[5], _SYMBOL.size):
+        name, _, _, _, value, _ = _SYMBOL.unpack_from(data, offset)
+        text = data[names + name : names + name + 10]
+        if text.partition(b"\0")[0] in _NAMES:
+            return int(value)
     return None
 
 

@@ -5,6 +5,7 @@ Time that grows with the square is told by four times the text: it takes sixteen
 
 from __future__ import annotations
 
+import struct
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -32,6 +33,7 @@ from ray_sentinel.evidence.nccl_ras.load import read as read_ras
 from ray_sentinel.evidence.stacks import pyspy, pyspy_json
 from ray_sentinel.logs.catalogue import load_catalogue
 from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.progress.live_environ import find_symbol
 from ray_sentinel.progress.train_log import parse_words
 from ray_sentinel.report import series
 from ray_sentinel.store.event_config import parameters
@@ -54,6 +56,18 @@ def headers_in_headers(size: int) -> bytes:
         parts.append(length + masked(length).to_bytes(4, "little"))
         at += 12
     return b"".join(parts).ljust(size, b"\0")
+
+
+def one_table_again_and_again(size: int) -> bytes:
+    """An ELF file whose section headers are all of one large table of symbols."""
+    count = min(size // 128, 60_000)
+    header = bytearray(b"\x7fELF\x02\x01".ljust(64, b"\0"))
+    struct.pack_into("<Q", header, 40, 64)
+    struct.pack_into("<HH", header, 58, 64, count)
+    symbols = bytes(size // 48 * 24)
+    place = (64 + 64 * count, len(symbols))
+    section = struct.pack("<IIQQQQIIQQ", 0, 11, 0, 0, *place, 0, 0, 0, 24)
+    return bytes(header) + section * count + symbols
 
 
 def checkpoints(size: int) -> list[Entry]:
@@ -80,6 +94,7 @@ CASES: dict[str, tuple[Callable[[int], object], Callable[..., object], int]] = {
         128 << 10,
     ),
     "event files: headers in headers": (headers_in_headers, scan, 1 << 20),
+    "ELF: a table of symbols again and again": (one_table_again_and_again, find_symbol, 256 << 10),
     "checkpoints: thousands in a folder": (checkpoints, read_listing, 128 << 10),
     "YAML: one key again and again": (
         lambda size: "a: 20:30\n" * (size // 9),

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from ray_sentinel import regex as re
 from ray_sentinel.evidence.logs.lines import parse_line
-from ray_sentinel.evidence.logs.steps import NOT_TRAINING, PLAIN, Step, parse_step
+from ray_sentinel.evidence.logs.steps import NOT_TRAINING, PLAIN, Step, parse_step, whole
 
 Item = TypeVar("Item")
 
@@ -67,8 +67,8 @@ def _bare(text: str) -> Step | None:
     if took and seconds is not None and took.group("unit").lower() == "ms":
         seconds /= 1000
     return Step(
-        step=int(match.group("step")),
-        total=int(total) if total else None,
+        step=whole(match.group("step")),
+        total=whole(total) if total else None,
         seconds=seconds,
         per_epoch="poch" in text,
         bare=True,

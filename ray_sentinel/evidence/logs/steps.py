@@ -194,8 +194,8 @@ def _made(text: str, match: re.Match[str], seconds: float | None) -> Step:
     tokens = _TOKENS.search(text)
     total = found.get("total")
     return Step(
-        step=int(found["step"] or 0),
-        total=int(total) if total else None,
+        step=whole(found["step"] or "0"),
+        total=whole(total) if total else None,
         seconds=seconds,
         loss=norm if instead else loss,
         norm=norm,
@@ -229,6 +229,11 @@ def _bar(text: str, match: re.Match[str]) -> Step | None:
         left=step == 0,
         per_epoch="poch" in text,
     )
+
+
+def whole(digits: str) -> int:
+    """The number, or one that is far beyond any count: thousands of digits are no error."""
+    return int(digits) if len(digits) <= 18 else int(_FAR)
 
 
 def _scaled(text: str) -> int:

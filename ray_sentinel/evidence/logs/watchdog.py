@@ -21,17 +21,19 @@ import msgspec
 from ray_sentinel import regex as re
 
 _GROUP = re.compile(
-    r"\[PG (?:ID )?(?P<pg>\d+)(?: PG GUID (?P<guid>[^\]]*?))? ?Rank (?P<rank>\d+)\]"
+    r"\[PG (?:ID )?(?P<pg>\d+)(?: PG GUID (?P<guid>[^\]]*?))? ?Rank (?P<rank>\d{1,9})\]"
 )
-_RANK = re.compile(r"\[[Rr]ank ?(?P<rank>\d+)\]")
+_RANK = re.compile(r"\[[Rr]ank ?(?P<rank>\d{1,9})\]")
 _WORK = re.compile(
-    r"WorkNCCL\(SeqNum=(?P<seq>\d+), OpType=(?P<op>\w+)"
+    r"WorkNCCL\(SeqNum=(?P<seq>\d{1,20}), OpType=(?P<op>\w+)"
     r"(?:, NumelIn=(?P<numin>\d+), NumelOut=(?P<numout>\d+))?"
 )
-_AT = re.compile(r"(?:at work(?: sequence id)?|Timeout at NCCL work): (?P<seq>\d+)", re.IGNORECASE)
+_AT = re.compile(
+    r"(?:at work(?: sequence id)?|Timeout at NCCL work): (?P<seq>\d{1,20})\b", re.IGNORECASE
+)
 _LAST = re.compile(
-    r"last enqueued (?:NCCL )?work: (?P<enqueued>-?\d+), "
-    r"last completed (?:NCCL )?work: (?P<completed>-?\d+)",
+    r"last enqueued (?:NCCL )?work: (?P<enqueued>-?\d{1,20}), "
+    r"last completed (?:NCCL )?work: (?P<completed>-?\d{1,20})\b",
     re.IGNORECASE,
 )
 

@@ -14,8 +14,8 @@ from ray_sentinel.evidence.logs.lines import Origin
 
 HINT = b"world_rank="
 _RAY_TRAIN = re.compile(
-    rb"\((?:node_id=\w+, )?ip=(?P<ip>[0-9A-Fa-f.:]+), pid=(?P<pid>\d+)\) "
-    rb"world_rank=(?P<rank>\d+), local_rank=(?P<local>\d+)"
+    rb"\((?:node_id=\w+, )?ip=(?P<ip>[0-9A-Fa-f.:]+), pid=(?P<pid>\d{1,9})\) "
+    rb"world_rank=(?P<rank>\d{1,9}), local_rank=(?P<local>\d{1,9})\b"
 )
 _MOST = 16_384
 

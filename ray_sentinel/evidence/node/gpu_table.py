@@ -8,6 +8,7 @@ it is absent then. Memory is in MiB, power in watts, utilization in percent (``n
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Mapping
 
 from ray_sentinel.model.health import GpuProcess, GpuState
@@ -48,15 +49,20 @@ def read_processes(text: str, indices: Mapping[str, str]) -> tuple[GpuProcess, .
             memory_bytes=_mebibytes(row[-1]),
         )
         for row in rows
-        if row[1].strip().isdigit()
+        if _is_pid(row[1].strip())
     )
+
+
+def _is_pid(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 9
 
 
 def _number(text: str) -> float | None:
     try:
-        return float(text.strip())
+        number = float(text.strip())
     except ValueError:
         return None
+    return number if math.isfinite(number) else None
 
 
 def _mebibytes(text: str) -> int | None:

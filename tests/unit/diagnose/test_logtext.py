@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from ray_sentinel.diagnose.logtext import (
+    MOST_NODES,
     MainLog,
     exporter_facts,
     init_waves,
@@ -66,6 +67,8 @@ def test_waves_are_told_apart_by_time_or_by_distance() -> None:
 def test_node_lists_and_arguments() -> None:
     assert node_list("a,b-[1-2]") == ["a", "b-1", "b-2"]
     assert node_list("x[3-1],y[z]") == ["y", "z"]
+    assert node_list(f"x[{'9' * 5000}],x[1-{'9' * 5000}],y[7]") == ["y7"]
+    assert len(node_list("n[1-9999]," * 2000)) == MOST_NODES
     assert parse_arguments("") == {}
 
 

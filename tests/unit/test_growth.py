@@ -1,0 +1,229 @@
+"""Whoever reads what somebody else wrote takes time and memory in proportion to its length.
+
+Every reader is in ``tests/support/outside_readers``; the last test here finds those that are not.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import importlib
+import inspect
+import pkgutil
+import re
+import sys
+import time
+import tracemalloc
+from collections.abc import Iterator
+from types import CodeType, FrameType, FunctionType
+
+import pytest
+
+import ray_sentinel
+import ray_sentinel_plugins
+from ray_sentinel.errors import SentinelError
+from tests.support.hostile_text import LARGE, numbered, texts
+from tests.support.outside_readers import READERS, Reader
+
+FLOOR = 0.05
+"""Seconds; growth to less than this is not judged."""
+TIMES = 8.0
+"""As long, at most, for four times the text."""
+
+by_reader = pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
+
+
+@pytest.fixture(autouse=True)
+def only_what_the_reader_does() -> Iterator[None]:
+    """Without collections: each looks through all that the tests before have left."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def seconds(reader: Reader, data: bytes) -> float:
+    """Of CPU time; nothing but the package's own errors may leave the reader."""
+    began = time.process_time()
+    try:
+        reader.read(data)
+    except (SentinelError, *reader.errors):
+        pass
+    return time.process_time() - began
+
+
+def too_slow(reader: Reader, quarter: bytes, whole: bytes) -> str:
+    """Why the reader takes too long for these, or nothing."""
+
+    def is_slow() -> bool:
+        return large > reader.seconds or (large > FLOOR and large > TIMES * small)
+
+    small = seconds(reader, quarter)
+    if small < FLOOR / 16:
+        return ""  # were it to grow with the square, it would end up below the floor
+    large = seconds(reader, whole)
+    if is_slow() or small > FLOOR:
+        small = min(small, seconds(reader, quarter))
+    if is_slow():
+        large = min(large, seconds(reader, whole))
+    if not is_slow():
+        return ""
+    return f"{small:.3f} s for {len(quarter)} bytes, {large:.3f} s for {len(whole)}"
+
+
+@by_reader
+@pytest.mark.timeout(120)
+def test_time_grows_with_the_text(reader: Reader) -> None:
+    large = min(reader.most, LARGE)
+    quarters = texts(reader.front, reader.words, large // 4)
+    wholes = texts(reader.front, reader.words, large)
+    slow = {
+        name: why
+        for (name, quarter), (_, whole) in zip(quarters, wholes, strict=True)
+        if (why := too_slow(reader, quarter, whole))
+    }
+    assert not slow
+
+
+@by_reader
+def test_memory_grows_with_the_text(reader: Reader) -> None:
+    size = min(reader.most, LARGE // 4)
+    text = reader.front + numbered(reader.words, size)
+    seconds(reader, text)  # what is loaded and compiled once is not counted
+    tracemalloc.start()
+    try:
+        seconds(reader, text)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < (1 << 20) + reader.memory * size
+
+
+@by_reader
+def test_numbers_without_an_end_are_no_numbers(reader: Reader) -> None:
+    for word in reader.words:
+        for found in re.finditer(rb"\d+", word):
+            for number in (b"9" * 5000, "²".encode()):
+                line = word[: found.start()] + number + word[found.end() :]
+                seconds(reader, reader.front + line + b"\n")
+
+
+ROOMS = (
+    "ray_sentinel.evidence.",
+    "ray_sentinel.logs.",
+    "ray_sentinel.store.",
+    "ray_sentinel_plugins.",
+)
+TEXT = re.compile(r"(?:(?:Iterable|Sequence|list)\[)?(?:bytes|str|memoryview)\]?(?: \| \w+)?")
+NO_READERS = {
+    "our own words, or the user's own": (
+        "evidence.logs.causes.tier",
+        "evidence.logs.wording.summary",
+        "evidence.node.judge.checkpoint_health",
+        "evidence.node.judge.trap_of",
+        "evidence.stacks.blocks.is_conditional",
+        "evidence.stacks.blocks.is_loop",
+        "evidence.stacks.blocks.same_statement",
+        "evidence.stacks.compare.function_of",
+        "evidence.stacks.formats.named",
+        "logs.salvage.told",
+        "store.binary.find_program",
+        "store.binary.probe",
+        "store.binary.version_of",
+        "store.open.open_source",
+        "store.ports.answers",
+        "store.scrape_config.pod_monitor",
+        "store.scrape_config.scrape_target",
+        "store.scrape_config.target_groups",
+        "store.scrape_config.targets_file",
+        "store.scratch.scratch_folder",
+        "store.targets.ask",
+        "store.windows.parse_window",
+        "_kernel_log.patterns.row",
+    ),
+    "writes text": (
+        "store.alerts.catalog.prometheus_rule",
+        "store.alerts.model.came",
+        "store.alerts.model.came_while_watched",
+        "store.alerts.model.critical",
+        "store.alerts.model.grew",
+        "store.alerts.model.info",
+        "store.alerts.model.warning",
+        "store.dashboards.model.graph",
+        "store.dashboards.model.stat",
+        "store.dashboards.model.states",
+        "store.dashboards.model.table",
+        "store.history_parts.whole_labels",
+        "store.keys.series_key",
+        "store.yaml_string.yaml_string",
+    ),
+    "one search in a text that its caller bounds": (
+        "evidence.checkpoints.is_tracker",
+        "evidence.event_files.crc32c.crc32c_python",
+        "evidence.event_files.state.metric_name",
+        "evidence.stacks.prefixes.is_folded",
+        "logs.names.is_host",
+        "logs.reading.is_binary",
+        "store.history_read.lenient",
+        "_host.cgroup.below",
+    ),
+}
+
+
+def functions_of_text() -> Iterator[tuple[str, FunctionType]]:
+    """Every public function of these rooms whose first parameter is text by its annotation."""
+    for package in (ray_sentinel, ray_sentinel_plugins):
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not found.name.startswith(ROOMS) or found.name.endswith("__main__"):
+                continue
+            for name, function in vars(importlib.import_module(found.name)).items():
+                if name.startswith("_") or not inspect.isfunction(function):
+                    continue
+                first = next(iter(inspect.signature(function).parameters.values()), None)
+                if (
+                    function.__module__ == found.name
+                    and first is not None
+                    and TEXT.fullmatch(str(first.annotation))
+                ):
+                    yield f"{found.name}.{name}", function
+
+
+def called_by(readers: tuple[Reader, ...]) -> set[CodeType]:
+    """The code that reads a short text of each reader's own words, and its first fixture."""
+    called: set[CodeType] = set()
+    for name, module in list(sys.modules.items()):
+        if name.startswith(ROOMS):
+            for value in list(vars(module).values()):
+                if isinstance(value, functools._lru_cache_wrapper):
+                    value.cache_clear()  # what answers from memory calls nothing
+
+    def notice(frame: FrameType, event: str, _: object) -> None:
+        if event == "call":
+            called.add(frame.f_code)
+
+    for reader in readers:
+        samples = [
+            reader.front + numbered(reader.words, min(reader.most, 2048)),
+            reader.front + b"\n".join(reader.words),
+        ]
+        samples += [sample[-20_000:] for sample in reader.samples()[:1]]
+        before = sys.getprofile()
+        sys.setprofile(notice)
+        try:
+            for sample in samples:
+                seconds(reader, sample)
+        finally:
+            sys.setprofile(before)
+    return called
+
+
+def short(name: str) -> str:
+    return re.sub(r"^ray_sentinel(_plugins)?\.", "", name)
+
+
+def test_every_reader_of_outside_text_is_in_the_table() -> None:
+    called = called_by(READERS)
+    functions = list(functions_of_text())
+    missing = {short(name) for name, function in functions if function.__code__ not in called}
+    excepted = {name for names in NO_READERS.values() for name in names}
+    assert missing - excepted == set(), "put these into tests/support/outside_readers"
+    assert excepted - {short(name) for name, _ in functions} == set(), "these are no more"
