@@ -75,7 +75,7 @@ class _Reader:
                         # One stale timestamp would fail the whole scrape of this node.
                         self._problem(f"line {number}: the timestamp is ignored")
                     self._add(sample.name, dict(sample.labels), float(sample.value))
-        except (ValueError, IndexError, KeyError, TypeError, AttributeError):
+        except (ValueError, OverflowError, IndexError, KeyError, TypeError, AttributeError):
             self._problem(f"line {number}: not in the exposition format: {line[:120]!r}")
 
     def _problem(self, text: str) -> None:

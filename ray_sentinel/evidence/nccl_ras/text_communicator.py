@@ -41,6 +41,10 @@ class Draft:
         self.groups: dict[str, list[Group]] = {}
         self._places: dict[int, tuple[str, int | None, int | None]] = {}
 
+    def takes(self, value: int | str) -> bool:
+        """Whether that can be said of the subject: a damaged answer has states among the counts."""
+        return self.subject.startswith("count ") == isinstance(value, int)
+
     def group(self, subject: str, count: int, value: int | str) -> Group:
         """A new group of ranks."""
         made = Group(count, value).bind(self._places)

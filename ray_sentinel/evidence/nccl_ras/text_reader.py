@@ -173,14 +173,15 @@ class Reader:
 
     def _group(self, count: int, value: int | str) -> None:
         if self.draft is not None and self.draft.subject:
-            self.group = self.draft.group(self.draft.subject, count, value)
+            fits = self.draft.takes(value)
+            self.group = self.draft.group(self.draft.subject, count, value) if fits else None
 
     def _rank(self, found: re.Match[str]) -> None:
         if self.draft is None:
             return
         value = phrases.said_of_one(found["what"])
         if value is not None and self.draft.subject:
-            self.group = self.draft.group(self.draft.subject, 1, value)
+            self._group(1, value)
         if self.group is None:
             return
         gpu = found["nvml"] or found["cuda"]

@@ -14,7 +14,7 @@ from ray_sentinel.model.ray_job import JobState, job_state
 
 _USAGE = re.compile(r"^\s*(?P<used>[\d.]+)/(?P<total>[\d.]+) (?P<name>GPU|CPU)\b")
 _DEMAND = re.compile(r"^\s*(?P<what>[\[{].*?:\s*\d+\+? pending .*|.*\bfrom request_resources\b.*)$")
-_ACTIVE = re.compile(r"^\s*(?P<count>\d+) node_[0-9a-f]+|^\s*(?P<named>\d+) [\w.-]+\s*$")
+_ACTIVE = re.compile(r"^\s*(?P<count>\d{1,9}) node_[0-9a-f]+|^\s*(?P<named>\d{1,9}) [\w.-]+\s*$")
 _JOB = re.compile(r"[Ss]tatus for job '(?P<id>[^']+)': (?P<status>[A-Z]+)")
 _DONE = re.compile(r"Job '(?P<id>[^']+)' (?P<how>succeeded|failed|was stopped)")
 _HOW: dict[str, JobState] = {"succeeded": "SUCCEEDED", "failed": "FAILED", "was stopped": "STOPPED"}
