@@ -35,6 +35,7 @@ from ray_sentinel.actors.messages import (
 )
 from ray_sentinel.actors.metrics import coordinator_families
 from ray_sentinel.actors.names import PROTOCOL
+from ray_sentinel.actors.orphaned import end_with_raylet
 from ray_sentinel.actors.phase_file import PhaseFile
 from ray_sentinel.actors.prometheus import STEP_SECONDS, PrometheusKeeper
 from ray_sentinel.actors.pruning import Pruner
@@ -122,6 +123,7 @@ class Coordination:
         )
         self._executor.diagnose.source = lambda: self._page.link or str(self._storage.root or "")
         self._start_loops()
+        self._orphaned = end_with_raylet(self._brain.close)
         log.info("coordinator started, pid %d, files in %s", os.getpid(), self._storage.root)
 
     def _recover(self, deployment: str) -> tuple[Brain, list[AnyAction]]:

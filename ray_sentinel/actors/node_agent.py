@@ -20,6 +20,7 @@ from ray_sentinel.actors.messages import (
     pack_masked,
     unpack,
 )
+from ray_sentinel.actors.orphaned import end_with_raylet
 from ray_sentinel.actors.place import ray_metrics_url, this_node
 from ray_sentinel.actors.session import session_logs
 from ray_sentinel.actors.station import Station
@@ -55,6 +56,7 @@ class NodeAgent:
         )
         self._cluster = ClusterLook(self._station.runner.set_cluster) if node.is_head else None
         self._station.start()
+        self._orphaned = end_with_raylet(self.close)
         log.info("agent started on %s (%s), pid %d", node.host, node.id, os.getpid())
 
     def ping(self) -> int:

@@ -1,5 +1,6 @@
-"""Ray's control store (GCS) hangs, and then is killed, with its state nowhere else: what goes on,
-what is lost, and what stays. See docs/deployment.md, "When Ray's control store is away"."""
+"""Ray's control store (GCS) hangs, or is killed with its state nowhere else, and a new, empty one
+comes, or none: what goes on, what is lost, and what stays. See docs/deployment.md, "When Ray's
+control store is away"."""
 
 from __future__ import annotations
 
@@ -177,6 +178,22 @@ def test_what_is_lost_with_a_store_and_what_stays(scene: Scene) -> None:
     assert after == before
     assert_whole(scene.folder / "log", incident)
     assert_supervised(scene)
+
+
+@pytest.mark.timeout(300)
+def test_a_store_that_comes_back_empty_leaves_nothing_of_ours(scene: Scene) -> None:
+    """The new store knows no node: the raylets end, and their agents do not outlive them."""
+    before = scene.ours()
+    scene.cluster.lose_control_store()
+    scene.cluster.restore_control_store()
+    eventually(lambda: not any(map(alive, before)), "all of ours has ended", 120.0, every=0.5)
+    assert not scene.ours(), "and nothing was started again"
+    assert all(rank.poll() is None for rank in scene.ranks), "ranks that are no workers go on"
+    assert scene.supervised.poll() is None
+    for path in (scene.folder / "log" / "logs").glob("*/agent.log"):
+        text = path.read_text()
+        assert "Traceback" not in text, path
+        assert "has ended: this process ends too" in text, path
 
 
 def assert_whole(log_dir: Path, incident: Incident) -> None:
