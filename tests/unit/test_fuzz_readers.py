@@ -31,6 +31,7 @@ FOUND: list[tuple[str, bytes]] = [
     ("exposition: of a plugin", b"x_total " + b"9" * 400),
     ("exposition: of a plugin", b"x_total 1 " + b"9" * 400),
     ("ray status", b" 2.0/8.0 GPU\nActive:\n " + b"9" * 5000 + b" node_abc"),
+    ("ray status", b" .2.0/8.0 GPU\n"),
     ("proc: schedstat", b"9" * 400 + b" 1 1"),
 ]
 """What many more rounds than ``ROUNDS`` have found."""

@@ -12,7 +12,7 @@ from ray_sentinel import regex as re
 from ray_sentinel.model.health import RayResources
 from ray_sentinel.model.ray_job import JobState, job_state
 
-_USAGE = re.compile(r"^\s*(?P<used>[\d.]+)/(?P<total>[\d.]+) (?P<name>GPU|CPU)\b")
+_USAGE = re.compile(r"^\s*(?P<used>\d+(?:\.\d+)?)/(?P<total>\d+(?:\.\d+)?) (?P<name>GPU|CPU)\b")
 _DEMAND = re.compile(r"^\s*(?P<what>[\[{].*?:\s*\d+\+? pending .*|.*\bfrom request_resources\b.*)$")
 _ACTIVE = re.compile(r"^\s*(?P<count>\d{1,9}) node_[0-9a-f]+|^\s*(?P<named>\d{1,9}) [\w.-]+\s*$")
 _JOB = re.compile(r"[Ss]tatus for job '(?P<id>[^']+)': (?P<status>[A-Z]+)")
