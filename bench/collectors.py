@@ -114,9 +114,9 @@ def node(folder: Path, seconds: float) -> dict[str, Any]:
     import ray
 
     @ray.remote(num_cpus=0)
-    class Node:
+    class BenchNode:
         def __init__(self, folder: str) -> None:
-            from ray_sentinel.collect.runner import Runner, Settings
+            from ray_sentinel.collect.runner import Runner, RunnerSettings
             from ray_sentinel.config import Config
             from ray_sentinel_exporters.prometheus import PrometheusExporter
 
@@ -128,7 +128,7 @@ def node(folder: Path, seconds: float) -> dict[str, Any]:
             self.exporter.start()
             settings = {name: dict(table) for name, table in sources(place).items()}
             self.runner = Runner(
-                Settings(host="bench", run_dir=place / "run", sys=place / "sys"),
+                RunnerSettings(host="bench", run_dir=place / "run", sys=place / "sys"),
                 Config(collectors=settings),
                 on_families=self.take,
                 on_events=lambda events: None,
@@ -154,7 +154,7 @@ def node(folder: Path, seconds: float) -> dict[str, Any]:
         "local", num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR"
     )
     try:
-        actor = Node.remote(str(folder))
+        actor = BenchNode.remote(str(folder))
         # An agent that has run for a while holds fewer steps than one that has just begun.
         scrape(ray, actor, 100.0)
         about = ray.get(actor.about.remote())

@@ -86,7 +86,7 @@ def main() -> None:
     print(json.dumps(report, indent=2))
 
 
-class Server:
+class ExporterProcess:
     """One exporter under test, whose extra series come from ``file``."""
 
     def __init__(self, process: subprocess.Popen[bytes], port: int, file: Path) -> None:
@@ -132,7 +132,7 @@ class Server:
             time.sleep(0.5)
 
 
-class Ours(Server):
+class Ours(ExporterProcess):
     """The runner with its exporter."""
 
     def wedge(self) -> None:
@@ -145,7 +145,7 @@ class Ours(Server):
         )
 
 
-class NodeExporter(Server):
+class NodeExporter(ExporterProcess):
     """Debian's node_exporter."""
 
     def wedge(self) -> None:
@@ -153,7 +153,7 @@ class NodeExporter(Server):
 
 
 @contextlib.contextmanager
-def _ours(folder: Path) -> Iterator[Server]:
+def _ours(folder: Path) -> Iterator[ExporterProcess]:
     (folder / "plugins").mkdir(parents=True)
     file = folder / "series.prom"
     file.write_text("")
@@ -166,7 +166,7 @@ def _ours(folder: Path) -> Iterator[Server]:
 
 
 @contextlib.contextmanager
-def _node_exporter(folder: Path, program: str) -> Iterator[Server]:
+def _node_exporter(folder: Path, program: str) -> Iterator[ExporterProcess]:
     folder.mkdir()
     port = _free_port()
     command = [
@@ -179,10 +179,10 @@ def _node_exporter(folder: Path, program: str) -> Iterator[Server]:
 
 
 @contextlib.contextmanager
-def _floor(size: int) -> Iterator[Server]:
+def _floor(size: int) -> Iterator[ExporterProcess]:
     port = _free_port()
     with _running([sys.executable, "-c", FLOOR, str(port), str(size)]) as process:
-        server = Server(process, port, Path())
+        server = ExporterProcess(process, port, Path())
         server._until(lambda count: True)
         yield server
 
@@ -198,7 +198,7 @@ def _running(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def _compare(
-    servers: dict[str, Server], scrapes: int, seconds: float = 60.0
+    servers: dict[str, ExporterProcess], scrapes: int, seconds: float = 60.0
 ) -> dict[str, dict[str, Any]]:
     """Scrape each in turn; one that does not answer is asked no more in this round."""
     times: dict[str, list[float]] = {name: [] for name in servers}
@@ -224,7 +224,7 @@ def _compare(
 
 
 def _row(
-    server: Server, times: list[float], before: tuple[float, float], error: str
+    server: ExporterProcess, times: list[float], before: tuple[float, float], error: str
 ) -> dict[str, Any]:
     if error:
         return {"answers": False, "error": error, "after_seconds": round(times[-1], 1)}
@@ -242,7 +242,7 @@ def _row(
     }
 
 
-def _cpu(server: Server) -> tuple[float, float]:
+def _cpu(server: ExporterProcess) -> tuple[float, float]:
     """CPU seconds of the server's process, and of its children."""
     pid = server.process.pid
     own = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11])

@@ -19,7 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from ray_sentinel.actors.history import IMAGE_BYTES, MEMORY_BYTES, wanted
+from ray_sentinel.actors.coordinator.history import IMAGE_BYTES, MEMORY_BYTES, wanted
 from ray_sentinel.diagnose.series import Selector
 from ray_sentinel.store.history import MAX_BYTES, MEMORY_SECONDS, History
 from ray_sentinel.store.history_file import HistoryFile

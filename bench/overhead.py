@@ -28,7 +28,7 @@ from typing import Any
 
 import psutil
 
-from ray_sentinel.actors import deployment
+from ray_sentinel.actors.deployment import deploy
 from ray_sentinel.config import Config
 from ray_sentinel.demo.cluster import start_machines
 
@@ -101,14 +101,14 @@ def ours() -> float:
 
 def watched_run(ray: Any, args: argparse.Namespace, address: str) -> tuple[float, float]:
     """Mean step time, and our CPU seconds per second of the run."""
-    deployment.ensure(ray, Config(job="overhead", log_dir=tempfile.mkdtemp(prefix="bench-")))
+    deploy.ensure(ray, Config(job="overhead", log_dir=tempfile.mkdtemp(prefix="bench-")))
     try:
         time.sleep(5)
         before, begun = ours(), time.monotonic()
         mean = train("watched", args, address)
         return mean, (ours() - before) / (time.monotonic() - begun)
     finally:
-        deployment.down(ray)
+        deploy.down(ray)
 
 
 def interval(ratios: list[float]) -> str:

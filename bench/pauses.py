@@ -47,7 +47,7 @@ for _ in sys.stdin:
 """
 
 
-class Rank:
+class BenchRank:
     """The process that is looked at."""
 
     def __init__(self, imports: str) -> None:
@@ -77,7 +77,7 @@ class Rank:
         self._child.wait()
 
 
-def measure(rank: Rank, tracer: Tracer, runs: int) -> dict[str, Any]:
+def measure(rank: BenchRank, tracer: Tracer, runs: int) -> dict[str, Any]:
     """Medians and the worst of one tool."""
     gaps, walls, reported, failed = [], [], [], 0
     rank.longest_gap()
@@ -105,7 +105,7 @@ def main() -> int:
     parser.add_argument("--torch", action="store_true")
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
-    rank = Rank("import torch" if args.torch else "")
+    rank = BenchRank("import torch" if args.torch else "")
     found, missing = [], []
     try:
         for tracer in all_tracers().values():

@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from ray_sentinel.evidence.stacks import (
-    Reader,
+    StackReader,
     classes,
     classify_process,
     explain,
@@ -84,7 +84,7 @@ def read(texts: list[str]) -> list[StackTrace]:
 
 def merged(traces: list[StackTrace]) -> list[int | None]:
     """The whole way from traces to culprits."""
-    reader = Reader()
+    reader = StackReader()
     facts = [classify_process([trace], reader) for trace in traces]
     merge(classes(facts))
     return [culprit.rank for culprit in explain([facts]).culprits]

@@ -51,7 +51,7 @@ def make_world(folder: Path) -> dict[str, str]:
     return {**os.environ, "LD_LIBRARY_PATH": str(folder), "NVML_STAND_IN": str(folder / "script")}
 
 
-class Training:
+class BenchTraining:
     """Writes a step a second: event files in ``folder/tb``, a log in ``folder/train.log``."""
 
     def __init__(self, folder: Path) -> None:

@@ -16,9 +16,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ray_sentinel.guardian import auto_restart, run
     from ray_sentinel.job_submission import monitor_job, restart_job, submit_job_with_resume
     from ray_sentinel.sentinel import Sentinel, attach
+    from ray_sentinel.supervised_run import auto_restart, run
 
 __version__ = "0.1.0"
 

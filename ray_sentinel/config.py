@@ -53,7 +53,7 @@ class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """Base of all sections: unknown keys are refused."""
 
 
-class Agent(Section, frozen=True):
+class AgentConfig(Section, frozen=True):
     """The agent on each node."""
 
     snapshot_interval: Interval = 1.0
@@ -69,7 +69,7 @@ class Agent(Section, frozen=True):
     """A folder of the user's collectors; "" is ``<log_dir>/plugins``."""
 
 
-class Coordinator(Section, frozen=True):
+class CoordinatorConfig(Section, frozen=True):
     """The coordinator on the head."""
 
     reconcile_interval: Interval = 2.0
@@ -80,7 +80,7 @@ class Coordinator(Section, frozen=True):
     """A node whose snapshots stay out for so many intervals is lost."""
 
 
-class Hang(Section, frozen=True):
+class HangConfig(Section, frozen=True):
     """When silence becomes a suspicion, and a suspicion a verdict."""
 
     silence_seconds: Interval = 10.0
@@ -95,7 +95,7 @@ class Hang(Section, frozen=True):
     """Seconds that a phase may take before its silence counts, by phase; beside the built-in."""
 
 
-class Capture(Section, frozen=True):
+class CaptureConfig(Section, frozen=True):
     """Running tools against suspects."""
 
     enabled: bool = True
@@ -124,14 +124,14 @@ class Capture(Section, frozen=True):
     cuda_gdb: bool = True
 
 
-class NcclRas(Section, frozen=True):
+class NcclRasConfig(Section, frozen=True):
     """Asking NCCL's RAS service while a case is open."""
 
     poll: Literal["auto", "always", "never"] = "auto"
     """"auto" asks versions that are known to survive it (2.29.2 and later)."""
 
 
-class Stragglers(Section, frozen=True):
+class StragglersConfig(Section, frozen=True):
     """Looking for slow ranks in jobs that go on."""
 
     interval_seconds: Seconds = 60.0
@@ -140,14 +140,14 @@ class Stragglers(Section, frozen=True):
     """Larger jobs are not looked at: every rank's recorder would be fetched."""
 
 
-class Storage(Section, frozen=True):
+class StorageConfig(Section, frozen=True):
     """What we keep on disk."""
 
     max_bytes: Amount = 2 << 30
     """Of ``log_dir``; the oldest bundles and logs go first."""
 
 
-class Notify(Section, frozen=True):
+class NotifyConfig(Section, frozen=True):
     """Whom to tell of incidents and of what ``ray-sentinel run`` does."""
 
     webhook: str = ""
@@ -160,7 +160,7 @@ class Notify(Section, frozen=True):
     """Which of them, with spaces between; empty: those that matter."""
 
 
-class Prometheus(Section, frozen=True):
+class PrometheusConfig(Section, frozen=True):
     """The per-job Prometheus."""
 
     enabled: bool = False
@@ -169,7 +169,7 @@ class Prometheus(Section, frozen=True):
     retention: str = "30d"
 
 
-class Scrape(Section, frozen=True):
+class ScrapeConfig(Section, frozen=True):
     """How our own Prometheus reads :9400 where that has a ``web_config_file``. All are paths, on
     the coordinator's node, but for the names."""
 
@@ -193,16 +193,16 @@ class Config(Section, frozen=True):
 
     job: str = ""
     log_dir: str = ""
-    agent: Agent = Agent()
-    coordinator: Coordinator = Coordinator()
-    hang: Hang = Hang()
-    capture: Capture = Capture()
-    nccl_ras: NcclRas = NcclRas()
-    stragglers: Stragglers = Stragglers()
-    storage: Storage = Storage()
-    prometheus: Prometheus = Prometheus()
-    scrape: Scrape = Scrape()
-    notify: Notify = Notify()
+    agent: AgentConfig = AgentConfig()
+    coordinator: CoordinatorConfig = CoordinatorConfig()
+    hang: HangConfig = HangConfig()
+    capture: CaptureConfig = CaptureConfig()
+    nccl_ras: NcclRasConfig = NcclRasConfig()
+    stragglers: StragglersConfig = StragglersConfig()
+    storage: StorageConfig = StorageConfig()
+    prometheus: PrometheusConfig = PrometheusConfig()
+    scrape: ScrapeConfig = ScrapeConfig()
+    notify: NotifyConfig = NotifyConfig()
     rules: dict[str, dict[str, Any]] = {}
     collectors: dict[str, dict[str, Any]] = {}
     exporters: dict[str, dict[str, Any]] = {}

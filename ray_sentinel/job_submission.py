@@ -16,7 +16,18 @@ from typing import Any
 import msgspec
 
 from ray_sentinel.config import Config, load
-from ray_sentinel.guardian import (
+from ray_sentinel.logs.checkpoints import scan_checkpoints
+from ray_sentinel.model.ray_job import JobState
+from ray_sentinel.supervise.actions import RunResult
+from ray_sentinel.supervise.choose import choose
+from ray_sentinel.supervise.job_supervisor import JobSupervisor
+from ray_sentinel.supervise.notifier import Notifier, settings_of
+from ray_sentinel.supervise.parts import JobParts, Sighting
+from ray_sentinel.supervise.policy import Failure, Policy
+from ray_sentinel.supervise.ray_jobs import Jobs, checkpoint_at
+from ray_sentinel.supervise.run_folder import State
+from ray_sentinel.supervise.task import JobTask
+from ray_sentinel.supervised_run import (
     checkpoint_folders,
     explain,
     look_at_page,
@@ -24,17 +35,6 @@ from ray_sentinel.guardian import (
     run_notice,
     watched_page,
 )
-from ray_sentinel.logs.checkpoints import scan_checkpoints
-from ray_sentinel.model.ray_job import JobState
-from ray_sentinel.supervise.actions import Result
-from ray_sentinel.supervise.choose import choose
-from ray_sentinel.supervise.folder import State
-from ray_sentinel.supervise.job_supervisor import JobSupervisor
-from ray_sentinel.supervise.notifier import Notifier, settings_of
-from ray_sentinel.supervise.parts import JobParts, Sighting
-from ray_sentinel.supervise.policy import Failure, Policy
-from ray_sentinel.supervise.ray_jobs import Jobs, checkpoint_at
-from ray_sentinel.supervise.task import JobTask
 
 
 def submit_job_with_resume(
@@ -96,7 +96,7 @@ def supervise_job(
     check_interval: float = 5.0,
     config: Config | None = None,
     **policy: Any,
-) -> tuple[Result, str]:
+) -> tuple[RunResult, str]:
     """Follow a submitted job, restart it as ``run`` does a command; the result and the last id.
 
     ``config`` says who is told (``[notify]``) and which port the coordinator has.
@@ -121,7 +121,7 @@ def supervise_job(
 
 def follow(
     jobs: Jobs, task: JobTask, policy: Policy, parts: JobParts, settings: Config
-) -> tuple[Result, str]:
+) -> tuple[RunResult, str]:
     """``supervise_job`` for jobs wherever they are; ``settings`` say who is told."""
     notifier, say = Notifier(settings_of(settings.notify)), parts.say
     parts = msgspec.structs.replace(

@@ -20,7 +20,7 @@ from ray_sentinel.config import Config, absolute, load
 from ray_sentinel.errors import SentinelError
 
 if TYPE_CHECKING:
-    from ray_sentinel.actors.deployer import Deployer
+    from ray_sentinel.actors.deployment.deployer import Deployer
     from ray_sentinel.model.health import Health
     from ray_sentinel.model.incident import Incident
     from ray_sentinel.model.status import Status
@@ -97,7 +97,7 @@ class Sentinel:
 
     def begin(self, job: str | None, rank: int | None, world_size: int | None) -> None:
         """Open the record and start the deployment; called once by ``attach``."""
-        from ray_sentinel.actors.deployer import Deployer
+        from ray_sentinel.actors.deployment.deployer import Deployer
 
         self._names = (job or self.config.job or None, rank, world_size)
         if not _may_be_a_driver() or rank is not None or self._identity_is_known():
@@ -168,14 +168,14 @@ class Sentinel:
 
     def status(self) -> Status:
         """Jobs, ranks, nodes and the verdict. Raises UnreachableError without a coordinator."""
-        from ray_sentinel.actors import client
+        from ray_sentinel.actors.deployment import client
         from ray_sentinel.model.status import Status
 
         return client.call(self._address(), "status", Status)
 
     def incidents(self) -> tuple[Incident, ...]:
         """All confirmed incidents, oldest first. Raises UnreachableError."""
-        from ray_sentinel.actors import client
+        from ray_sentinel.actors.deployment import client
         from ray_sentinel.model.incident import Incident
 
         return client.call(self._address(), "incidents", tuple[Incident, ...])
@@ -185,7 +185,7 @@ class Sentinel:
 
         Raises UnreachableError without a cluster, InputError for a folder that cannot be listed.
         """
-        from ray_sentinel.actors.survey import ask_survey
+        from ray_sentinel.actors.coordinator.survey import ask_survey
 
         return ask_survey(self._address(), Path(checkpoints) if checkpoints is not None else None)
 
@@ -194,7 +194,7 @@ class Sentinel:
 
         Raises UnreachableError.
         """
-        from ray_sentinel.actors import client
+        from ray_sentinel.actors.deployment import client
         from ray_sentinel.model.incident import Incident
 
         job = self._writer.identity.job if self._writer else self.config.job

@@ -9,15 +9,15 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ray_sentinel.errors import UnreachableError
-from ray_sentinel.serving.access import PageCredential
-from ray_sentinel.serving.page_client import (
+from ray_sentinel.http.access import PageCredential
+from ray_sentinel.http.page_client import (
     NoTokenError,
     PageClient,
     UnprovenError,
     page_client,
     split_link,
 )
-from ray_sentinel.serving.page_file import PageEntry, pages
+from ray_sentinel.http.page_file import PageEntry, pages
 
 PAGE_SECONDS = 3.0
 """For one answer of the coordinator's page."""

@@ -23,13 +23,13 @@ from ray_sentinel.api import Exporter, Family
 from ray_sentinel.api import Options as BaseOptions
 from ray_sentinel.clock import Clock, SystemClock
 from ray_sentinel.errors import ConfigError
+from ray_sentinel.http.address import check_private, listen
+from ray_sentinel.http.server import Handler, Request, Response, Server
 from ray_sentinel.model.exposition import OPENMETRICS_TYPE, TEXT_TYPE, Renderer
-from ray_sentinel.serving.address import check_private, listen
-from ray_sentinel.serving.server import Handler, Request, Response, Server
 from ray_sentinel_exporters.negotiation import accepts_gzip, wants_openmetrics
 
 if TYPE_CHECKING:
-    from ray_sentinel.serving.web_access import WebAccess
+    from ray_sentinel.http.web_access import WebAccess
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class _Ready(msgspec.Struct, frozen=True):
     packed: bytes | None = None
 
 
-class Page:
+class CachedExposition:
     """One exposition in one format, plain and compressed: made after each publication while it is
     asked for, else when it is asked for again. A scrape during a publication gets the one before.
     """
@@ -117,12 +117,14 @@ class PrometheusExporter(Exporter):
         self._clock = clock or SystemClock()
         self._published: float | None = None
         self._metrics = {
-            False: Page(Renderer(host), TEXT_TYPE),
-            True: Page(Renderer(host, openmetrics=True), OPENMETRICS_TYPE),
+            False: CachedExposition(Renderer(host), TEXT_TYPE),
+            True: CachedExposition(Renderer(host, openmetrics=True), OPENMETRICS_TYPE),
         }
         self._steps = {
-            False: Page(Renderer(host, history=True), TEXT_TYPE),
-            True: Page(Renderer(host, openmetrics=True, history=True), OPENMETRICS_TYPE),
+            False: CachedExposition(Renderer(host, history=True), TEXT_TYPE),
+            True: CachedExposition(
+                Renderer(host, openmetrics=True, history=True), OPENMETRICS_TYPE
+            ),
         }
         self._routes: dict[str, Handler] = {
             "/": self._index,
@@ -193,7 +195,7 @@ class PrometheusExporter(Exporter):
         if self._access is not None:
             self._access.close()
 
-    def _page(self, pages: Mapping[bool, Page], request: Request) -> Response:
+    def _page(self, pages: Mapping[bool, CachedExposition], request: Request) -> Response:
         age = self._age()
         if age is None or age > self.options.stale_seconds:
             since = "yet" if age is None else f"for {age:.0f} s"
@@ -228,7 +230,7 @@ def _access(file: str) -> WebAccess | None:
     """What lets clients in; None for everybody. Raises ConfigError."""
     if not file:
         return None
-    from ray_sentinel.serving.web_access import WebAccess
+    from ray_sentinel.http.web_access import WebAccess
 
     path = Path(file).expanduser()
     if not path.is_absolute():

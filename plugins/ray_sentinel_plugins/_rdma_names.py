@@ -18,7 +18,7 @@ from ray_sentinel.api import Metric
 WORD = 4
 
 
-class Source(msgspec.Struct, frozen=True):
+class CounterFiles(msgspec.Struct, frozen=True):
     """Files whose sum, times ``scale``, is a metric's value; all of them are needed.
 
     ``wide`` is the same counter in 64 bits, for kernels before 4.10 whose ``counters`` stop at
@@ -30,12 +30,12 @@ class Source(msgspec.Struct, frozen=True):
     wide: str = ""
 
 
-def _pma(name: str, scale: int = 1) -> Source:
-    return Source((f"counters/{name}",), scale, f"counters_ext/{name}_64")
+def _pma(name: str, scale: int = 1) -> CounterFiles:
+    return CounterFiles((f"counters/{name}",), scale, f"counters_ext/{name}_64")
 
 
-def _hw(*names: str) -> Source:
-    return Source(tuple(f"hw_counters/{name}" for name in names))
+def _hw(*names: str) -> CounterFiles:
+    return CounterFiles(tuple(f"hw_counters/{name}" for name in names))
 
 
 def _counter(name: str, text: str) -> Metric:
@@ -43,7 +43,7 @@ def _counter(name: str, text: str) -> Metric:
 
 
 # The first source of which a port has all files is the metric's.
-COUNTERS: dict[Metric, tuple[Source, ...]] = {
+COUNTERS: dict[Metric, tuple[CounterFiles, ...]] = {
     _counter("hw_rdma_rx_bytes_total", "Bytes received over RDMA."): (
         _pma("port_rcv_data", WORD),
         _hw("rx_rdma_ucast_bytes"),  # ionic
@@ -125,10 +125,10 @@ COUNTERS: dict[Metric, tuple[Source, ...]] = {
         _hw("retry_exceeded_err"),  # rxe
     ),
     _counter("hw_rdma_link_downed_total", "How often the link failed and could not recover."): (
-        Source(("counters/link_downed",)),
+        CounterFiles(("counters/link_downed",)),
         _hw("link_downed"),  # rxe
     ),
     _counter("hw_rdma_symbol_errors_total", "Symbol errors on the link."): (
-        Source(("counters/symbol_error",)),
+        CounterFiles(("counters/symbol_error",)),
     ),
 }

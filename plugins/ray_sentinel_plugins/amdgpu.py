@@ -12,7 +12,7 @@ from ray_sentinel.api import Collector, Context, Options, Sample, Seconds, Skip
 from ray_sentinel.bounded import Bounded
 from ray_sentinel_plugins import _gpu_metrics as gpu_metrics
 from ray_sentinel_plugins._amdgpu import ras, sensors, table
-from ray_sentinel_plugins._amdgpu.cards import Card, find
+from ray_sentinel_plugins._amdgpu.cards import AmdCard, find
 from ray_sentinel_plugins._amdgpu.smi import AmdSmi
 from ray_sentinel_plugins._files import clean, files_of
 from ray_sentinel_plugins._host.identity import amdgpu_version, kernel_release
@@ -37,7 +37,7 @@ class Readings(msgspec.Struct, frozen=True):
     """One GPU but for its error counts."""
 
     samples: list[Sample]
-    table: table.Table | None
+    table: table.MetricsTable | None
 
 
 class AmdgpuCollector(Collector):
@@ -62,7 +62,7 @@ class AmdgpuCollector(Collector):
         self._sensors: Bounded[str, Readings] = Bounded(options.gpu_deadline, most=16)
         self._ras: Bounded[str, ras.Reliability] = Bounded(options.ras_deadline, most=16)
         self._blocks: dict[str, frozenset[str]] = {}
-        self._tables: dict[str, table.Table] = {}
+        self._tables: dict[str, table.MetricsTable] = {}
         if not find(self._files, context.sys):
             raise Skip(f"there is no AMD GPU under {context.sys / 'class/drm'}")
         self._smi = AmdSmi.open(self.log) if options.amdsmi and context.live else None
@@ -91,7 +91,7 @@ class AmdgpuCollector(Collector):
             self._smi.close()
 
     def _each(
-        self, bounded: Bounded[str, T], cards: dict[str, Card], read: Callable[[Card], T]
+        self, bounded: Bounded[str, T], cards: dict[str, AmdCard], read: Callable[[AmdCard], T]
     ) -> dict[str, T]:
         if not self.context.live:
             return {gpu: read(card) for gpu, card in cards.items()}
@@ -100,7 +100,7 @@ class AmdgpuCollector(Collector):
             self._files.complain(f"{read.__name__.removeprefix('_read_')} of GPU {gpu}", why)
         return found
 
-    def _read_sensors(self, card: Card) -> Readings:
+    def _read_sensors(self, card: AmdCard) -> Readings:
         files, device = self._files, card.device
         number = files.word(device / "device", "0x[0-9a-f]{4}") or ""
         samples = [
@@ -118,10 +118,10 @@ class AmdgpuCollector(Collector):
                 files.complain(path, "is of no known revision, or not whole")
         return Readings(samples, found)
 
-    def _read_ras(self, card: Card) -> ras.Reliability:
+    def _read_ras(self, card: AmdCard) -> ras.Reliability:
         return ras.read(self._files, card.device)
 
-    def _info(self, card: Card, number: str) -> Sample:
+    def _info(self, card: AmdCard, number: str) -> Sample:
         name = self._files.word(card.device / "product_name", r"[\w /()+.,-]+")
         if name is None and number:
             name = f"AMD {number}"

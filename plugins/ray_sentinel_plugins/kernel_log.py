@@ -20,7 +20,7 @@ from ray_sentinel_plugins._gpu_metrics import XIDS
 from ray_sentinel_plugins._kernel_log import tally
 from ray_sentinel_plugins._kernel_log.follow import Batch, KmsgFollower, is_device, is_kernel_log
 from ray_sentinel_plugins._kernel_log.meaning import REPORT, Happening, happenings, of_gpu
-from ray_sentinel_plugins._kernel_log.records import Record, parse_log
+from ray_sentinel_plugins._kernel_log.records import KernelRecord, parse_log
 
 GPU_ERRORS = Metric(
     "hw_dmesg_gpu_errors_total", "counter", "Errors of GPUs and their drivers in the kernel log."
@@ -188,14 +188,14 @@ def boot_time(files: Files, context: Context) -> float | None:
     return None
 
 
-def _time(record: Record, boot: float | None) -> float:
+def _time(record: KernelRecord, boot: float | None) -> float:
     """Unix seconds; seconds since boot where nothing tells when that was."""
     if record.wall is not None:
         return record.wall
     return (record.monotonic or 0.0) + (boot or 0.0)
 
 
-def _has_time(record: Record) -> bool:
+def _has_time(record: KernelRecord) -> bool:
     return record.monotonic is not None or record.wall is not None
 
 

@@ -34,7 +34,7 @@ class NvmlOptions(Options, frozen=True):
     last figures until it is their turn."""
 
 
-class Gpu(msgspec.Struct):
+class NvmlGpu(msgspec.Struct):
     """A GPU as it was first seen."""
 
     label: str
@@ -84,7 +84,7 @@ class NvmlCollector(Collector):
         self._dear_at = float("-inf")
         self._nvml = Nvml(self.log)
         self._driver = str(self._nvml.ask("nvmlSystemGetDriverVersion") or "")
-        self._gpus: dict[int, Gpu] = {}
+        self._gpus: dict[int, NvmlGpu] = {}
         self._processes: set[int] | None = None
         self._measurements = 0
         """How many more GPUs' throughput may be measured in this collection."""
@@ -147,7 +147,7 @@ class NvmlCollector(Collector):
             self.log.warning("GPU %s answers again", gpu.label)
         yield from samples
 
-    def _meet(self, index: int, handle: Any) -> Gpu:
+    def _meet(self, index: int, handle: Any) -> NvmlGpu:
         before, gpu = self._gpus.get(index), self._identify(handle, str(index))
         gpu.lost = before is not None and before.lost
         if self._xids is not None:
@@ -155,16 +155,16 @@ class NvmlCollector(Collector):
         self._gpus[index] = gpu
         return gpu
 
-    def _identify(self, handle: Any, label: str, pci: str = "") -> Gpu:
+    def _identify(self, handle: Any, label: str, pci: str = "") -> NvmlGpu:
         info = self._nvml.ask("nvmlDeviceGetPciInfo", handle)
-        return Gpu(
+        return NvmlGpu(
             label=label,
             uuid=clean(str(self._nvml.ask("nvmlDeviceGetUUID", handle) or "")),
             name=clean(str(self._nvml.ask("nvmlDeviceGetName", handle) or "")),
             pci=pci or (sysfs_address(_text(info.busId)) if info is not None else ""),
         )
 
-    def _samples(self, gpu: Gpu, handle: Any, dear_now: bool, now: float) -> Iterator[Sample]:
+    def _samples(self, gpu: NvmlGpu, handle: Any, dear_now: bool, now: float) -> Iterator[Sample]:
         yield self._info(gpu)
         yield from readings.read(self._nvml, handle, gpu.label)
         if gpu.pci:
@@ -183,7 +183,7 @@ class NvmlCollector(Collector):
             yield self._info(part)
             yield from readings.memory(self._nvml, device, part.label)
 
-    def _dear(self, gpu: Gpu, handle: Any) -> Iterator[Sample]:
+    def _dear(self, gpu: NvmlGpu, handle: Any) -> Iterator[Sample]:
         yield from dear.links(self._nvml, handle, gpu.label)
         found = dear.processes(self._nvml, handle)
         if found is not None:
@@ -191,13 +191,13 @@ class NvmlCollector(Collector):
             ranks = {rank.process.pid for rank in self.context.ranks}
             yield from dear.rank_memory(found, gpu.label, ranks)
 
-    def _info(self, gpu: Gpu) -> Sample:
+    def _info(self, gpu: NvmlGpu) -> Sample:
         return gpu_metrics.INFO(
             1, gpu.label, gpu.uuid, gpu.name, "nvidia", clean(self._driver), gpu.pci
         )
 
     def _lose(self, index: int, why: str) -> Iterator[Event]:
-        unknown = Gpu(label=str(index), uuid="", name="", pci="", met=False)
+        unknown = NvmlGpu(label=str(index), uuid="", name="", pci="", met=False)
         gpu = self._gpus.setdefault(index, unknown)
         gpu.dear, gpu.throughput = [], []
         if gpu.lost:

@@ -15,7 +15,7 @@ from ray_sentinel import regex as re
 from ray_sentinel.api import Absent, Collector, Context, Metric, Options, Sample, Seconds, Skip
 from ray_sentinel.bounded import Bounded
 from ray_sentinel_plugins._files import Files, clean, counter, files_of
-from ray_sentinel_plugins._rdma_names import COUNTERS, Source
+from ray_sentinel_plugins._rdma_names import COUNTERS, CounterFiles
 
 STATE = Metric(
     "hw_rdma_port_state", "gauge", "1 if the port is active, 0 if not.", ("device", "port")
@@ -108,7 +108,7 @@ def _read_port(
             yield metric(value, *labels)
 
 
-def _first(files: Files, present: dict[str, Path], sources: tuple[Source, ...]) -> int | None:
+def _first(files: Files, present: dict[str, Path], sources: tuple[CounterFiles, ...]) -> int | None:
     """The value of the first source that the port has. One that it has but that cannot be read
     now is not replaced by another: a counter that changes its meaning would jump."""
     for source in sources:

@@ -17,7 +17,7 @@ from ray_sentinel.api import Options as BaseOptions
 from ray_sentinel.evidence.event_files.state import MAX_TAGS, RunState, metric_name
 from ray_sentinel_plugins._event_files.follow import event_folders
 from ray_sentinel_plugins._event_files.places import Readership, open_folders, run_labels
-from ray_sentinel_plugins._event_files.run import OLDEST_SECONDS, Labels, Run
+from ray_sentinel_plugins._event_files.run import OLDEST_SECONDS, EventFileRun, Labels
 from ray_sentinel_plugins._files import Files, clean
 
 STEP = Metric("tb_step", "gauge", "The training's step, from its event files.")
@@ -60,7 +60,7 @@ class TensorboardCollector(Collector):
     def __init__(self, context: Context) -> None:
         super().__init__(context)
         self._files = Files(self.log, live=context.live)
-        self._runs: dict[Path, Run] = {}
+        self._runs: dict[Path, EventFileRun] = {}
         self._readership = Readership()
         self._search_due = 0.0
         self._root: Path | None = None
@@ -109,7 +109,7 @@ class TensorboardCollector(Collector):
             found = open_folders(self.context.proc, self._pids()) if self.context.live else set()
         for folder in sorted(found - self._runs.keys()):
             self.log.info("following the event files in %s", clean(str(folder)))
-            self._runs[folder] = Run(folder, time.monotonic())
+            self._runs[folder] = EventFileRun(folder, time.monotonic())
         self._let_go(self._runs.keys() - found)
 
     def _let_go(self, over: set[Path]) -> None:
@@ -123,7 +123,7 @@ class TensorboardCollector(Collector):
             return [int(name) for name in self._files.names(self.context.proc) if name.isdigit()]
         return [rank.process.pid for rank in self.context.ranks]
 
-    def _reads(self, folder: Path, run: Run) -> bool:
+    def _reads(self, folder: Path, run: EventFileRun) -> bool:
         """Whether it is on us to read the run; by hand, everything is read."""
         if self._by_hand or not self.context.live:
             return True
@@ -141,7 +141,7 @@ class TensorboardCollector(Collector):
             return f"{self._root} holds no event files that are read from this node"
         return "no rank here has an event file open; [collectors.tensorboard] folder names a folder"
 
-    def _families(self, runs: dict[Path, Run]) -> Iterator[Family]:
+    def _families(self, runs: dict[Path, EventFileRun]) -> Iterator[Family]:
         names = run_labels(runs, self._root)
         gathered: dict[str, list[Sample]] = defaultdict(list)
         clashes = self._clashes(runs)
@@ -159,7 +159,7 @@ class TensorboardCollector(Collector):
             metric = known.get(name) or Metric(name, "gauge", "A scalar of the event files.")
             yield Family(metric, tuple(samples))
 
-    def _is_current(self, run: Run) -> bool:
+    def _is_current(self, run: EventFileRun) -> bool:
         """All of it was read, and it is still written to; by hand, the newest is what there is."""
         if not run.followed.caught_up and not self._by_hand:
             return False
@@ -167,7 +167,7 @@ class TensorboardCollector(Collector):
         by_hand = self._by_hand or not self.context.live
         return by_hand or time.time() - run.followed.written < limit
 
-    def _clashes(self, runs: dict[Path, Run]) -> frozenset[str]:
+    def _clashes(self, runs: dict[Path, EventFileRun]) -> frozenset[str]:
         """Names that more than one tag has: their series are told apart by a label."""
         tags: dict[str, set[str]] = defaultdict(set)
         for run in runs.values():
@@ -179,7 +179,7 @@ class TensorboardCollector(Collector):
             self._files.complain(name, f"is the name for several tags, told by a label: {shown}")
         return frozenset(clashes)
 
-    def _complain(self, folder: Path, run: Run) -> None:
+    def _complain(self, folder: Path, run: EventFileRun) -> None:
         if run.followed.corrupt:
             self._files.complain(folder, "holds corrupt records, which are left out")
         if self._by_hand and not run.followed.caught_up:
@@ -212,7 +212,7 @@ def _gauges(state: RunState, labels: Labels, clashes: frozenset[str]) -> Iterato
         yield Sample(name, tagged, latest.value)
 
 
-def _history(run: Run, labels: Labels, clashes: frozenset[str]) -> Iterator[Sample]:
+def _history(run: EventFileRun, labels: Labels, clashes: frozenset[str]) -> Iterator[Sample]:
     """Every value that is handed on now, at its own time."""
     for tag, value, stamp, writer in run.points:
         name, tagged = _tagged(tag, labels, clashes)

@@ -19,7 +19,7 @@ from ray_sentinel.api import Absent, Collector, Context, Metric, Sample, Seconds
 from ray_sentinel.api import Options as BaseOptions
 from ray_sentinel.errors import ConfigError
 from ray_sentinel.evidence.logs.lines import parse_line
-from ray_sentinel.evidence.logs.steps import HINTS, Step, parse_step
+from ray_sentinel.evidence.logs.steps import HINTS, ReportedStep, parse_step
 from ray_sentinel_plugins._files import Files
 from ray_sentinel_plugins._log_tail import LogTail
 from ray_sentinel_plugins._raylets import any_raylet, own_raylet
@@ -51,20 +51,20 @@ _SHARDS = re.compile(r"(?i)\bloading (?:[\w-]+ ){0,3}shards: *(\d{1,3})%")
 ``Loading safetensors checkpoint shards``, Transformers' ``Loading checkpoint shards``."""
 
 
-class Writer(msgspec.Struct, frozen=True):
+class LogOwner(msgspec.Struct, frozen=True):
     """Whose log it is, where that is known."""
 
     job: str = ""
     rank: int | None = None
 
 
-class Log:
+class TrainLog:
     """One log and what it said last, by writer."""
 
-    def __init__(self, path: Path, writer: Writer) -> None:
+    def __init__(self, path: Path, writer: LogOwner) -> None:
         self.tail = LogTail(path)
         self.writer = writer
-        self.said: dict[Writer, dict[str, float]] = {}
+        self.said: dict[LogOwner, dict[str, float]] = {}
 
 
 class TrainLogsCollector(Collector):
@@ -89,7 +89,7 @@ class TrainLogsCollector(Collector):
         self._options = context.options or self.Options()
         self._files = Files(self.log, live=context.live)
         self._patterns = [_compiled(pattern) for pattern in self._options.patterns]
-        self._logs: dict[Path, Log] = {}
+        self._logs: dict[Path, TrainLog] = {}
         self._search_due = 0.0
 
     def collect(self) -> Iterator[Sample]:
@@ -108,15 +108,15 @@ class TrainLogsCollector(Collector):
         yield from samples
 
     def _search(self) -> None:
-        found: dict[Path, Writer] = {}
+        found: dict[Path, LogOwner] = {}
         for rank in self.context.ranks if self.context.live else ():
             for path in _outputs(self.context.proc, rank.process.pid):
                 known = found.get(path)
                 # Ranks that share one file: its unmarked lines are taken for the first one's.
                 if known is None or (known.rank or 0) > rank.id.rank:
-                    found[path] = Writer(rank.id.job, rank.id.rank)
+                    found[path] = LogOwner(rank.id.job, rank.id.rank)
         jobs = {rank.id.job for rank in self.context.ranks}
-        named = Writer(jobs.pop() if len(jobs) == 1 else "")
+        named = LogOwner(jobs.pop() if len(jobs) == 1 else "")
         for name in self._options.files:
             matches = glob.glob(os.path.expanduser(name))
             if not matches:
@@ -128,9 +128,9 @@ class TrainLogsCollector(Collector):
         wanted = self._files.bounded(sorted(found), MAX_LOGS, "the logs of the ranks")
         for path in wanted:
             if path not in self._logs:
-                self._logs[path] = Log(path, found[path])
+                self._logs[path] = TrainLog(path, found[path])
 
-    def _follow(self, log: Log) -> None:
+    def _follow(self, log: TrainLog) -> None:
         try:
             lines = log.tail.lines()
         except OSError as error:
@@ -140,13 +140,13 @@ class TrainLogsCollector(Collector):
             if len(raw) <= MAX_LINE and (self._patterns or any(hint in raw for hint in _HINTS)):
                 self._take(log, raw.decode("utf-8", "replace"))
 
-    def _take(self, log: Log, text: str) -> None:
+    def _take(self, log: TrainLog, text: str) -> None:
         line = parse_line(text)
         numbers = self._own(line.text) or loading(line.text) or _numbers(parse_step(line.text))
         if not numbers:
             return
         rank = line.origin.rank if line.origin.rank is not None else log.writer.rank
-        log.said.setdefault(Writer(log.writer.job, rank), {}).update(numbers)
+        log.said.setdefault(LogOwner(log.writer.job, rank), {}).update(numbers)
 
     def _own(self, text: str) -> dict[str, float]:
         for pattern in self._patterns:
@@ -161,7 +161,7 @@ class TrainLogsCollector(Collector):
         return {}
 
     def _samples(self) -> Iterator[Sample]:
-        seen: set[tuple[Writer, str]] = set()
+        seen: set[tuple[LogOwner, str]] = set()
         newest = sorted(self._logs.values(), key=lambda log: log.tail.written, reverse=True)
         for log in newest:
             if self._too_old(log):
@@ -186,13 +186,13 @@ class TrainLogsCollector(Collector):
                 why = error.strerror or error
                 self._files.complain(raylet.output, f"its time of writing is unknown: {why}")
 
-    def _too_old(self, log: Log) -> bool:
+    def _too_old(self, log: TrainLog) -> bool:
         # By hand, or of a captured tree, the newest there is is what is asked for.
         by_hand = not self.context.live or self.context.state_dir is None
         return not by_hand and time.time() - log.tail.written > self._options.stale_seconds
 
 
-def _sample(writer: Writer, name: str, value: float) -> Sample:
+def _sample(writer: LogOwner, name: str, value: float) -> Sample:
     known = (("job", writer.job), ("rank", "" if writer.rank is None else str(writer.rank)))
     labels = tuple((key, text) for key, text in known if text)
     return Sample(SCALAR.name, (*labels, ("name", f"log_{name}")), value)
@@ -209,7 +209,7 @@ def loading(text: str) -> dict[str, float]:
     return {"shards_loaded_ratio": share} if share is not None and share <= 1 else {}
 
 
-def _numbers(step: Step | None) -> dict[str, float]:
+def _numbers(step: ReportedStep | None) -> dict[str, float]:
     """The numbers that a step line gives. A bar that stands at 0 tells of no step."""
     if step is None:
         return {}

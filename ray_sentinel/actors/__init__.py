@@ -6,6 +6,6 @@ modules may import their dependencies as usual also on a node where nothing is i
 
 from __future__ import annotations
 
-from ray_sentinel.actors.vendor import add_shipped_dependencies
+from ray_sentinel.actors.deployment.vendor import add_shipped_dependencies
 
 add_shipped_dependencies()

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ray_sentinel.actors.asking import Agents, by_node
+from ray_sentinel.actors.coordinator.asking import Agents, by_node
 from ray_sentinel.actors.messages import OutputRequest, Outputs, unpack
 from ray_sentinel.engine.actions import Capture
 from ray_sentinel.model.identity import Rank

@@ -21,7 +21,7 @@ from ray_sentinel.progress.ray_workers import RayWorker
 T = TypeVar("T")
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class HistoryRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What an agent is asked to send for the embedded history."""
 
     series: int = 0
@@ -30,7 +30,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """Between two values of a series."""
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class AgentReport(msgspec.Struct, frozen=True, kw_only=True):
     """Agent to coordinator, about once a second."""
 
     snapshot: Snapshot
@@ -61,7 +61,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     workers: tuple[RayWorker, ...] | None = None
     """The actors' processes on the node; None where the agent knows them already."""
     workers_version: int = 0
-    history: Wanted = Wanted()
+    history: HistoryRequest = HistoryRequest()
     """What the embedded history takes."""
 
 
@@ -158,7 +158,7 @@ class Outputs(msgspec.Struct, frozen=True, kw_only=True):
     found: tuple[RankOutput, ...] = ()
 
 
-class Captured(msgspec.Struct, frozen=True, kw_only=True):
+class NodeCapture(msgspec.Struct, frozen=True, kw_only=True):
     """What the tools of one node brought: files by name, and what they say."""
 
     files: dict[str, bytes] = {}

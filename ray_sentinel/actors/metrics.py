@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from ray_sentinel import __version__
+from ray_sentinel.engine.inference import MOVING
 from ray_sentinel.engine.lifecycle import CONFIRMED
-from ray_sentinel.engine.serving import MOVING
 from ray_sentinel.model.exposition import series_text
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.metrics import Family, Metric, Sample

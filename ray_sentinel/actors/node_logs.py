@@ -23,7 +23,7 @@ import msgspec
 
 from ray_sentinel import process
 from ray_sentinel import regex as re
-from ray_sentinel.actors import authentication, cluster
+from ray_sentinel.actors.deployment import authentication, cluster
 from ray_sentinel.actors.raylets import raylets
 from ray_sentinel.text import one_line
 

@@ -19,7 +19,7 @@ PATIENCE = 8.0
 _WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
-class Storage:
+class DeploymentStorage:
     """The folder of this deployment. ``notes`` says what people should know about it.
 
     A folder that we make is ours alone (0700). A log folder that was there keeps its mode, for it

@@ -21,7 +21,7 @@ import psutil
 from ray_sentinel import regex as re
 from ray_sentinel.bounded import Bounded
 from ray_sentinel.capture.tracer import Traced
-from ray_sentinel.evidence.stacks.blocks import Blocks, Source
+from ray_sentinel.evidence.stacks.blocks import Blocks, PythonSource
 from ray_sentinel.evidence.stacks.names import place
 from ray_sentinel.evidence_file import may_read
 from ray_sentinel.model.identity import ProcessId
@@ -51,7 +51,7 @@ class ProgramText:
         self._proc = proc
         self._lock = threading.Lock()
         self._reading: Bounded[str, _Text] = Bounded(PATIENCE)
-        self._sources: OrderedDict[tuple[int, int, int, int], Source | None] = OrderedDict()
+        self._sources: OrderedDict[tuple[int, int, int, int], PythonSource | None] = OrderedDict()
 
     def add(self, runs: Mapping[ProcessId, Sequence[Traced]]) -> dict[ProcessId, list[Traced]]:
         """The traces of each process, with the blocks around their places where they are known."""
@@ -88,10 +88,10 @@ class ProgramText:
             return root
         return "" if (ours.st_dev, ours.st_ino) == (its.st_dev, its.st_ino) else root
 
-    def _source(self, text: _Text) -> Source | None:
+    def _source(self, text: _Text) -> PythonSource | None:
         if text.identity not in self._sources:
             try:
-                self._sources[text.identity] = Source(text.data)
+                self._sources[text.identity] = PythonSource(text.data)
             except ValueError:
                 self._sources[text.identity] = None
             while len(self._sources) > MAX_FILES:
@@ -99,7 +99,7 @@ class ProgramText:
         return self._sources.get(text.identity)
 
 
-def _with_blocks(run: Traced, sources: Mapping[str, Source]) -> Traced:
+def _with_blocks(run: Traced, sources: Mapping[str, PythonSource]) -> Traced:
     blocks: dict[str, Blocks] = {}
     for frame in {frame for thread in run.trace.threads for frame in thread.frames}:
         source = None if frame.native or not frame.line else sources.get(frame.file)
@@ -113,9 +113,9 @@ def _with_blocks(run: Traced, sources: Mapping[str, Source]) -> Traced:
 def _of(
     pid: int,
     names: Mapping[str, str],
-    sources: Mapping[str, Source | None],
+    sources: Mapping[str, PythonSource | None],
     texts: Mapping[str, _Text],
-) -> dict[str, Source]:
+) -> dict[str, PythonSource]:
     """File as this process's traces name it → its text, if that is what the process runs."""
     try:
         began = psutil.Process(pid).create_time()

@@ -1,7 +1,7 @@
 """One node's part of an incident: sample all ranks, then look deeper into a few.
 
 ``sample`` takes one harmless look at every rank. ``capture`` does that too, and then runs the
-intrusive tools against suspects and one waiter of each class, ``Plan.intrusive_at_once`` processes
+intrusive tools against suspects and one waiter of each class, ``CapturePlan.intrusive_at_once`` processes
 at a time. Neither writes a file nor raises for what a tool does: the contents of the bundle's files
 are returned, and what went wrong is said in words. Both block: call them from a thread.
 """
@@ -19,8 +19,8 @@ from ray_sentinel.capture.program_text import ProgramText
 from ray_sentinel.capture.states import uses_cuda
 from ray_sentinel.capture.tracer import Traced, Tracer, all_tracers
 from ray_sentinel.capture.tracers.kernel import trace_tasks
-from ray_sentinel.config import Capture, safe_name
-from ray_sentinel.evidence.stacks import Reader, classify_process
+from ray_sentinel.config import CaptureConfig, safe_name
+from ray_sentinel.evidence.stacks import StackReader, classify_process
 from ray_sentinel.masking import mask, mask_bytes
 from ray_sentinel.model.identity import ProcessId, Rank
 from ray_sentinel.model.stacks import StackFact, StackTrace
@@ -28,12 +28,12 @@ from ray_sentinel.model.stacks import StackFact, StackTrace
 _PROGRAM_TEXT = ProgramText()
 
 PROCESS_SECONDS = 60.0
-"""For cuda-gdb on each process of a thorough capture, beyond ``Plan.deadline``."""
+"""For cuda-gdb on each process of a thorough capture, beyond ``CapturePlan.deadline``."""
 SAMPLE_DEADLINE = 8.0
 """Seconds for a harmless look at one process: usually 20 ms."""
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class CapturePlan(msgspec.Struct, frozen=True, kw_only=True):
     """Which tools to use, and how long they may take."""
 
     deadline: float = 60.0
@@ -48,7 +48,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     cuda_gdb: bool = True
 
     @classmethod
-    def from_config(cls, config: Capture) -> Plan:
+    def from_config(cls, config: CaptureConfig) -> CapturePlan:
         """The plan that ``[capture]`` asks for."""
         return cls(
             deadline=config.deadline,
@@ -65,7 +65,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return [name for name, use in wanted.items() if use]
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class CaptureOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What the tools brought from the processes of one node."""
 
     facts: tuple[StackFact, ...] = ()
@@ -82,7 +82,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 def sample(
     ranks: Sequence[Rank], *, parallel: int = 8, deadline: float = SAMPLE_DEADLINE
-) -> Outcome:
+) -> CaptureOutcome:
     """One harmless look at each rank: Python stacks, and what its main thread waits in."""
     tracer = all_tracers()["py-spy"]
 
@@ -99,15 +99,15 @@ def capture(
     suspects: Sequence[Rank],
     waiters: Sequence[Rank] = (),
     others: Sequence[Rank] = (),
-    plan: Plan | None = None,
+    plan: CapturePlan | None = None,
     *,
     thorough: bool = False,
-) -> Outcome:
+) -> CaptureOutcome:
     """Harmless tools on all, then the intrusive ones on suspects and waiters, suspects first.
 
     ``thorough``: cuda-gdb, where the plan has it, on all, each for ``PROCESS_SECONDS``.
     """
-    plan = plan or Plan()
+    plan = plan or CapturePlan()
     everyone = _unique((*suspects, *waiters, *others))
     tracers = all_tracers()
     harmless = [tracer for tracer in tracers.values() if not tracer.intrusive]
@@ -129,7 +129,7 @@ def capture(
     return _outcome(everyone, found, files=True, skipped=thorough)
 
 
-def _look_everywhere(ranks: Sequence[Rank], plan: Plan) -> dict[ProcessId, list[Traced]]:
+def _look_everywhere(ranks: Sequence[Rank], plan: CapturePlan) -> dict[ProcessId, list[Traced]]:
     """cuda-gdb on each process, whatever the others took."""
     tracer = all_tracers()["cuda-gdb"]
     missing = tracer.available()
@@ -146,7 +146,7 @@ def _look_everywhere(ranks: Sequence[Rank], plan: Plan) -> dict[ProcessId, list[
 
 
 def _look_deeper(
-    ranks: Sequence[Rank], tracers: Sequence[Tracer], plan: Plan
+    ranks: Sequence[Rank], tracers: Sequence[Tracer], plan: CapturePlan
 ) -> dict[ProcessId, list[Traced]]:
     """Run the intrusive tools one after the other on each process, until the node's time is up."""
     missing = {tracer.name: tracer.available() for tracer in tracers}
@@ -192,9 +192,9 @@ def _outcome(
     *,
     files: bool,
     skipped: bool = False,
-) -> Outcome:
+) -> CaptureOutcome:
     """``skipped``: there is a file also of what was not run, which says why."""
-    reader = Reader()
+    reader = StackReader()
     facts: list[StackFact] = []
     traces: list[StackTrace] = []
     problems: dict[str, None] = {}
@@ -211,7 +211,7 @@ def _outcome(
         if files:
             contents |= _files(rank, runs, skipped)
     every = tuple(run for runs in found.values() for run in runs)
-    return Outcome(
+    return CaptureOutcome(
         facts=tuple(facts),
         traces=tuple(traces),
         files=contents,

@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 from ray_sentinel.cli.output import clean
 from ray_sentinel.cli.terminal import Console
-from ray_sentinel.model.diagnosis import Report
+from ray_sentinel.model.diagnosis import DiagnosisReport
 from ray_sentinel.report.diagnosis_markdown import markdown
 
 USUAL_QUERIES = 60
@@ -39,6 +39,6 @@ def progress_bar(*, enabled: bool) -> Iterator[Callable[[str], None]]:
         yield step
 
 
-def summary(report: Report) -> None:
+def summary(report: DiagnosisReport) -> None:
     """The report for people on stdout."""
     Console().print(Markdown(clean(markdown(report))))

@@ -9,7 +9,7 @@ from rich.markup import escape
 
 from ray_sentinel.cli.output import clean, print_json
 from ray_sentinel.cli.terminal import Console
-from ray_sentinel.doctor.check import Check, Cluster, Result
+from ray_sentinel.doctor.check import Check, CheckResult, Cluster
 
 _MARKS = {
     "ok": "[green]ok[/]     ",
@@ -20,7 +20,7 @@ _MARKS = {
 
 
 def print_results(
-    results: Sequence[Result], hosts: Sequence[str], cluster: Cluster | None, note: str
+    results: Sequence[CheckResult], hosts: Sequence[str], cluster: Cluster | None, note: str
 ) -> None:
     """One line each; the remedy below what is wrong."""
     console = Console(highlight=False, emoji=False, soft_wrap=True)

@@ -9,7 +9,7 @@ import msgspec
 
 from ray_sentinel.diagnose.logs import LogFacts
 from ray_sentinel.errors import SentinelError
-from ray_sentinel.model.diagnosis import Fact
+from ray_sentinel.model.diagnosis import Figure
 from ray_sentinel.model.triage import Triage
 from ray_sentinel.store.joblogs import main_log, read_logs
 
@@ -54,7 +54,7 @@ def with_triage(facts: LogFacts, answer: Triage) -> LogFacts:
     nodes = tuple(dict.fromkeys(one.node for one in answer.culprits if one.node))
     heartbeat = answer.kind == "heartbeat-timeout"
     lines = [
-        Fact(text=f"{line.file}:{line.line or '?'}: {line.text[:300]}", source="log")
+        Figure(text=f"{line.file}:{line.line or '?'}: {line.text[:300]}", source="log")
         for line in answer.evidence[:MAX_EVIDENCE]
     ]
     timeout = answer.facts.get("heartbeat_timeout_seconds", "")

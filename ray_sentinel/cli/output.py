@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ray_sentinel.cli.terminal import Console
 
 __all__ = [
-    "Say",
+    "Printer",
     "clean",
     "console",
     "forgive",
@@ -92,13 +92,13 @@ def console() -> Console:
     return Console(highlight=False, markup=False, emoji=False)
 
 
-class Say(Protocol):
+class Printer(Protocol):
     """Prints one text, never broken into lines of the terminal's width."""
 
     def __call__(self, text: str, style: str = "") -> None: ...
 
 
-def speaker() -> Say:
+def speaker() -> Printer:
     """Says texts on stdout, without control characters."""
     shown = console()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from ray_sentinel.cli.reach import Coordinator, coordinator
+from ray_sentinel.cli.reach import CoordinatorConnection, coordinator
 from ray_sentinel.model.metrics import CollectorStatus
 from ray_sentinel.model.status import NodeStatus, Status
 
@@ -73,7 +73,7 @@ def _outcome(ray: Any, reference: Any, ready: list[Any]) -> str:
 
 
 def _await_collectors(
-    found: Coordinator, rows: list[dict[str, Any]], names: tuple[str, ...], end: float
+    found: CoordinatorConnection, rows: list[dict[str, Any]], names: tuple[str, ...], end: float
 ) -> None:
     """Wait until the collectors have run on each node, and note in the rows how that went."""
     while True:

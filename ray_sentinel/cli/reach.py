@@ -68,7 +68,7 @@ class Asked(Protocol):
         """The page's link with its token; empty where it is not known here."""
 
 
-class Coordinator:
+class CoordinatorConnection:
     """A connection to a running coordinator."""
 
     def __init__(self, ray: Any, handle: Any) -> None:
@@ -77,31 +77,31 @@ class Coordinator:
 
     def ask(self, method: str, kind: type[T], *arguments: Any, seconds: float = 10.0) -> T:
         """Call a method and decode its answer. Raises UnreachableError."""
-        from ray_sentinel.actors import deployment
+        from ray_sentinel.actors.deployment import deploy
 
-        raw = deployment.ask(self.ray, self._handle, method, *arguments, seconds=seconds)
+        raw = deploy.ask(self.ray, self._handle, method, *arguments, seconds=seconds)
         return msgspec.msgpack.decode(raw, type=kind)
 
     def page_link(self) -> str:
         """The page's link with its token; empty where there is no page, or an older version."""
-        from ray_sentinel.actors import deployment
+        from ray_sentinel.actors.deployment import deploy
 
-        return deployment.page_link(self.ray, self._handle)
+        return deploy.page_link(self.ray, self._handle)
 
     def tell(self, method: str, *arguments: Any, seconds: float = 10.0) -> Any:
         """Call a method whose answer is plain. Raises UnreachableError."""
-        from ray_sentinel.actors import deployment
+        from ray_sentinel.actors.deployment import deploy
 
-        return deployment.ask(self.ray, self._handle, method, *arguments, seconds=seconds)
+        return deploy.ask(self.ray, self._handle, method, *arguments, seconds=seconds)
 
 
 @contextmanager
-def coordinator(address: str) -> Iterator[Coordinator]:
+def coordinator(address: str) -> Iterator[CoordinatorConnection]:
     """Connect to the cluster and find its coordinator. Raises UnreachableError."""
-    from ray_sentinel.actors import cluster, deployment
+    from ray_sentinel.actors.deployment import cluster, deploy
 
     with cluster.connect(address) as ray:
-        yield Coordinator(ray, deployment.find(ray))
+        yield CoordinatorConnection(ray, deploy.find(ray))
 
 
 @contextmanager
@@ -111,7 +111,7 @@ def asked(args: argparse.Namespace) -> Iterator[Asked]:
         raise UsageError("--token-file is for --url: name the page that the token is for")
     if args.url:
         from ray_sentinel.cli.remote import RemoteCoordinator
-        from ray_sentinel.serving.page_client import token_in
+        from ray_sentinel.http.page_client import token_in
 
         token = token_in(Path(args.token_file)) if args.token_file else ""
         yield RemoteCoordinator(args.url, token)

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from ray_sentinel.errors import UnreachableError, UsageError
-from ray_sentinel.serving.client import RefusedError, address
-from ray_sentinel.serving.page_client import NoTokenError, UnprovenError, page_client
+from ray_sentinel.http.client import RefusedError, address
+from ray_sentinel.http.page_client import NoTokenError, UnprovenError, page_client
 
 T = TypeVar("T")
 

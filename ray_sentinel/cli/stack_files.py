@@ -14,14 +14,14 @@ import msgspec
 from ray_sentinel import regex as re
 from ray_sentinel.cli.named_paths import is_folder, regular
 from ray_sentinel.errors import InputError
-from ray_sentinel.evidence.stacks import Reader, by_process, classify_process, kernel
+from ray_sentinel.evidence.stacks import StackReader, by_process, classify_process, kernel
 from ray_sentinel.evidence.stacks import text as tx
 from ray_sentinel.evidence.stacks.formats import named, parse, recognise
-from ray_sentinel.evidence.stacks.parts import Part, parts
+from ray_sentinel.evidence.stacks.parts import TextPart, parts
 from ray_sentinel.evidence.stacks.prefixes import is_folded, without_prefixes
 from ray_sentinel.evidence.stacks.same import refers_to, unfold
 from ray_sentinel.evidence.stacks.sources import (
-    Source,
+    SourceLocation,
     from_path,
     rank_in_text,
     ranks_of_titles,
@@ -51,7 +51,7 @@ class StackFiles(msgspec.Struct, kw_only=True):
 
     def facts(self) -> list[list[StackFact]]:
         """One fact a process and round."""
-        reader = Reader()
+        reader = StackReader()
         return [
             [classify_process(traces, reader) for traces in by_process(found).values()]
             for found in self.rounds
@@ -213,7 +213,7 @@ def _read(
     found = parts(raw, _holds_stacks)
     if len(found) > 1:
         # A file's pid and rank are of one process at most.
-        source = Source(tool=source.tool, host=source.host)
+        source = SourceLocation(tool=source.tool, host=source.host)
     return tuple(trace for part in found for trace in _of_part(path, part, source, ranks, stems))
 
 
@@ -225,8 +225,8 @@ def _holds_stacks(text: str) -> bool:
 
 def _of_part(
     path: Path,
-    part: Part,
-    source: Source,
+    part: TextPart,
+    source: SourceLocation,
     ranks: dict[tuple[str, int], int],
     stems: Counter[str],
 ) -> Iterator[StackTrace]:
@@ -247,7 +247,7 @@ def _of_part(
         yield _ranked(_by_part(trace, part), said, ranks)
 
 
-def _by_part(trace: StackTrace, part: Part) -> StackTrace:
+def _by_part(trace: StackTrace, part: TextPart) -> StackTrace:
     """``trace``, with the pid that the launcher wrote, or in a place of its own, if without one."""
     if trace.process.pid:
         return trace

@@ -27,16 +27,16 @@ from ray_sentinel.collect.descent import Adopted, kill_below
 from ray_sentinel.collect.gather import Gathering, declared
 from ray_sentinel.collect.loading import make, module_of
 from ray_sentinel.collect.protocol import (
-    Answer,
     Ask,
     Frames,
     FromChild,
     Happened,
     Hello,
     Outcome,
+    ProgramStarted,
+    RunAnswer,
     Setup,
-    Started,
-    Stop,
+    StopCollector,
     ToChild,
     encode,
 )
@@ -152,7 +152,7 @@ def _explain(error: BaseException) -> str:
     return text[:1000]
 
 
-class Worker:
+class CollectorLoop:
     """The collector and its runs."""
 
     def __init__(
@@ -162,7 +162,7 @@ class Worker:
         self._metrics = declared(collector.metrics, module_of(collector))
         self._warnings = warnings
         if hasattr(collector, "on_start"):
-            collector.on_start = lambda pid: channel.send(Started(pid))
+            collector.on_start = lambda pid: channel.send(ProgramStarted(pid))
 
     def hello(self) -> Hello:
         """What the runner must know of the collector."""
@@ -173,7 +173,7 @@ class Worker:
             wants_cluster=bool(self._collector.wants_cluster),
         )
 
-    def run(self, ask: Ask) -> Answer:
+    def run(self, ask: Ask) -> RunAnswer:
         """One collection, whatever it does."""
         collector = self._collector
         collector.context = msgspec.structs.replace(
@@ -189,7 +189,7 @@ class Worker:
         for text in (*_problems_of(collector), *self._warnings.texts):
             gathering.problem(text)
         self._warnings.texts.clear()
-        return Answer(
+        return RunAnswer(
             sequence=ask.sequence,
             outcome=outcome,
             message=message,
@@ -235,27 +235,27 @@ def _problems_of(collector: Collector) -> list[str]:
     return [str(problem) for problem in held] if isinstance(held, (list, tuple, set)) else []
 
 
-def _made(channel: Channel, setup: Setup) -> Worker | None:
+def _made(channel: Channel, setup: Setup) -> CollectorLoop | None:
     """The worker; None where the collector could not be made, which the runner is told."""
     warnings = _Warnings()
     logging.getLogger().addHandler(warnings)
     try:
-        return Worker(channel, setup, make(setup), warnings)
+        return CollectorLoop(channel, setup, make(setup), warnings)
     except Skip as error:
         # It may have asked for it because it could not read what it looked for.
         message, problems = str(error) or "it asked for it", tuple(warnings.texts)
-        channel.send(Answer(sequence=0, outcome="skip", message=message, problems=problems))
+        channel.send(RunAnswer(sequence=0, outcome="skip", message=message, problems=problems))
     except ConfigError as error:
         logging.getLogger(__name__).error("%s", error)
-        channel.send(Answer(sequence=0, outcome="error", message=str(error), misconfigured=True))
+        channel.send(RunAnswer(sequence=0, outcome="error", message=str(error), misconfigured=True))
     except (Exception, SystemExit) as error:  # so may its import
         logging.getLogger(__name__).exception("the collector cannot be made")
-        channel.send(Answer(sequence=0, outcome="error", message=_explain(error)))
+        channel.send(RunAnswer(sequence=0, outcome="error", message=_explain(error)))
     return None
 
 
 def _messages(inbox: SimpleQueue[ToChild]) -> Iterator[ToChild]:
-    while not isinstance(message := inbox.get(), Stop):
+    while not isinstance(message := inbox.get(), StopCollector):
         yield message
 
 
@@ -270,7 +270,7 @@ def main() -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     adopted = Adopted()
     channel.start()
-    worker: Worker | None = None
+    worker: CollectorLoop | None = None
     for message in _messages(channel.inbox):
         if isinstance(message, Setup):
             if message.live:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from ray_sentinel.collect.protocol import Source
+from ray_sentinel.collect.protocol import CollectorSource
 from ray_sentinel.errors import InputError
 from ray_sentinel.trusted_path import UntrustedPathError, check_trusted_folder, read_trusted
 
@@ -30,20 +30,22 @@ class Plugin(msgspec.Struct, frozen=True, kw_only=True):
     path: Path
     digest: str
     data: bytes = b""
-    sources: tuple[Source, ...] = ()
+    sources: tuple[CollectorSource, ...] = ()
     problem: str = ""
     untrusted: bool = False
     """It is left alone because somebody else can have written it, as ``problem`` says."""
 
 
-def entry_points() -> Iterator[Source]:
+def entry_points() -> Iterator[CollectorSource]:
     """The collectors of installed packages, by name; of two with one name the first is taken."""
     seen: set[str] = set()
     for point in sorted(metadata.entry_points(group=GROUP), key=lambda point: point.name):
         if point.name not in seen:
             seen.add(point.name)
             origin = point.dist.name if point.dist is not None else point.module
-            yield Source(name=point.name, kind="entry-point", target=point.value, origin=origin)
+            yield CollectorSource(
+                name=point.name, kind="entry-point", target=point.value, origin=origin
+            )
 
 
 def plugin_files(folders: Iterable[Path]) -> dict[str, Path]:
@@ -99,14 +101,14 @@ def read_plugin(path: Path, *, to_run_here: bool = True) -> Plugin:
     return Plugin(path=path, digest=digest, data=file.data, sources=sources)
 
 
-def sources_in(path: Path, data: bytes, *, executable: bool = True) -> Iterator[Source]:
+def sources_in(path: Path, data: bytes, *, executable: bool = True) -> Iterator[CollectorSource]:
     """The collectors that a file holds: a program is one, a Python file has one per class.
 
     Raises InputError where there is none, saying why.
     """
     program = data.startswith((b"#!", b"\x7fELF"))
     if program and executable:
-        yield Source(
+        yield CollectorSource(
             name=path.stem, kind="script", target=str(path), origin=str(path), digest=_digest(data)
         )
         return
@@ -117,7 +119,7 @@ def sources_in(path: Path, data: bytes, *, executable: bool = True) -> Iterator[
     if not classes:
         raise InputError(f'{path}: defines no subclass of Collector with a line like name = "mine"')
     for class_name, name in classes:
-        yield Source(
+        yield CollectorSource(
             name=name,
             kind="python",
             target=str(path),

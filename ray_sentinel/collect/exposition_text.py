@@ -21,7 +21,7 @@ MAX_PROBLEMS = 100
 _HISTOGRAM_PARTS = ("_bucket", "_sum", "_count")
 
 
-class Output(msgspec.Struct, frozen=True, kw_only=True):
+class ScriptOutput(msgspec.Struct, frozen=True, kw_only=True):
     """What one run of a script said."""
 
     families: tuple[Family, ...] = ()
@@ -32,7 +32,7 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[str, ...] = ()
 
 
-def parse(text: str) -> Output:
+def parse(text: str) -> ScriptOutput:
     """A script's stdout. Never raises: what cannot be read is told in ``problems``, by line."""
     lines = text.splitlines()
     while lines and not lines[-1].strip():
@@ -45,7 +45,7 @@ def parse(text: str) -> Output:
     for number, line in enumerate(lines, 1):
         reader.read(number, line.strip())
     alone = state is not None and not any(line.strip() for line in lines)
-    return Output(
+    return ScriptOutput(
         families=tuple(reader.families()),
         state=state,
         nothing_new=alone,

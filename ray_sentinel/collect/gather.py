@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from ray_sentinel.collect.protocol import Limits
+from ray_sentinel.collect.protocol import OutputLimits
 from ray_sentinel.model.exposition import Labels, clean, label_name, valid_name
 from ray_sentinel.model.metrics import Event, Family, Metric, MetricKind, Sample
 
@@ -23,7 +23,7 @@ class Gathering:
     """
 
     def __init__(
-        self, metrics: Mapping[str, Metric], limits: Limits, on_event: Callable[[Event], None]
+        self, metrics: Mapping[str, Metric], limits: OutputLimits, on_event: Callable[[Event], None]
     ) -> None:
         self._metrics, self._limits, self._on_event = metrics, limits, on_event
         self._found: dict[str, tuple[Metric, dict[tuple[Labels, float | None], Sample]]] = {}

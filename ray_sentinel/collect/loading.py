@@ -16,11 +16,11 @@ import msgspec
 from ray_sentinel import regex as re
 from ray_sentinel.api import Collector, Context
 from ray_sentinel.collect.neighbours import let_import_from
-from ray_sentinel.collect.protocol import COMMON_KEYS, Setup, Source
+from ray_sentinel.collect.protocol import COMMON_KEYS, CollectorSource, Setup
 from ray_sentinel.errors import ConfigError, InputError
 
 
-def collector_class(source: Source) -> type[Collector]:
+def collector_class(source: CollectorSource) -> type[Collector]:
     """The class that ``source`` names.
 
     Raises InputError where there is none, and whatever its module raises when imported.

@@ -13,11 +13,11 @@ import msgspec
 
 from ray_sentinel import regex as re
 from ray_sentinel.clock import SystemClock
-from ray_sentinel.collect.ledger import Ledger
-from ray_sentinel.collect.protocol import Source
-from ray_sentinel.collect.surroundings import Surroundings
+from ray_sentinel.collect.child_registry import ChildRegistry
+from ray_sentinel.collect.collector_config import CollectorConfig
+from ray_sentinel.collect.protocol import CollectorSource
+from ray_sentinel.collect.runner_context import RunnerContext
 from ray_sentinel.collect.version import Version
-from ray_sentinel.collect.wishes import Wishes
 from ray_sentinel.model.metrics import Event, Family
 from ray_sentinel.model.ray_cluster import RayCluster
 
@@ -39,7 +39,7 @@ class Roots(msgspec.Struct, frozen=True, kw_only=True):
         return self == Roots()
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
+class CollectorResult(msgspec.Struct, frozen=True, kw_only=True):
     """What one collector said."""
 
     collector: str
@@ -58,7 +58,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def collect_once(
-    wanted: Iterable[tuple[Source, Wishes]],
+    wanted: Iterable[tuple[CollectorSource, CollectorConfig]],
     *,
     host: str,
     roots: Roots,
@@ -66,7 +66,7 @@ def collect_once(
     environ: Mapping[str, str] = os.environ,
     start_deadline: float = 30.0,
     cluster: Callable[[], RayCluster | None] = lambda: None,
-) -> list[Result]:
+) -> list[CollectorResult]:
     """Run each collector once, side by side, each in a process of its own under its deadline.
 
     ``cluster`` asks Ray's control store, for those that want to know what it says.
@@ -74,11 +74,11 @@ def collect_once(
     clock = SystemClock()
     logs: dict[str, list[str]] = {}
     with selectors.DefaultSelector() as selector:
-        around = Surroundings(
+        around = RunnerContext(
             host=host,
             clock=clock,
             selector=selector,
-            ledger=Ledger(None),
+            ledger=ChildRegistry(None),
             environ=environ,
             write_log=lambda name, line: _keep(logs.setdefault(name, []), line),
             on_events=lambda events: None,  # they wait in ``held_events``
@@ -135,10 +135,10 @@ def _run(versions: list[Version], selector: selectors.BaseSelector, clock: Syste
             key.data()
 
 
-def _result(version: Version, log: list[str]) -> Result:
+def _result(version: Version, log: list[str]) -> CollectorResult:
     failed = version.said.success is False
     error = (version.message() or "its process has ended") if failed else ""
-    return Result(
+    return CollectorResult(
         collector=version.source.name,
         success=not failed,
         skipped=version.skipped,

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ray_sentinel.collect.protocol import Source
+from ray_sentinel.collect.protocol import CollectorSource
 
 OURS = "ray_sentinel_"
 """Names that begin so are about the monitor itself."""
@@ -25,7 +25,7 @@ class Party(msgspec.Struct, frozen=True):
     installed: bool
 
 
-def party_of(source: Source) -> Party:
+def party_of(source: CollectorSource) -> Party:
     """The party that a source belongs to."""
     if source.kind == "entry-point":
         return Party(source.origin or source.name, True)
@@ -38,7 +38,7 @@ class Owners:
     def __init__(self) -> None:
         self._owners: dict[str, tuple[Party, set[str]]] = {}
 
-    def claim(self, source: Source, metrics: Iterable[str]) -> None:
+    def claim(self, source: CollectorSource, metrics: Iterable[str]) -> None:
         """The collector yields ``metrics``; it owns those that are free, and no others any more."""
         self.release(source.name)
         party = party_of(source)

@@ -17,7 +17,7 @@ _TAIL = 16 << 10
 _FRAME = re.compile(r'^  File "([^"]+)", line (\d+) in (\S+)', re.MULTILINE)
 
 
-class End:
+class PipeEnd:
     """One end of a pipe, non-blocking, with a handler for when it is ready."""
 
     def __init__(
@@ -70,13 +70,13 @@ class End:
             self._pipe.close()
 
 
-class Log:
+class StderrLog:
     """A process's stderr, cut into lines and bounded, and where it says that the process hung."""
 
     def __init__(
         self, selector: selectors.BaseSelector, pipe: IO[bytes], on_line: Callable[[str], None]
     ) -> None:
-        self._end = End(selector, pipe, selectors.EVENT_READ, self.read)
+        self._end = PipeEnd(selector, pipe, selectors.EVENT_READ, self.read)
         self._on_line = on_line
         self._room = LOG_LIMIT
         self._line = self._tail = b""

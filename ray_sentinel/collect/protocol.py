@@ -29,7 +29,7 @@ class FrameError(Exception):
     """What came is not a frame of ours."""
 
 
-class Source(msgspec.Struct, frozen=True, kw_only=True):
+class CollectorSource(msgspec.Struct, frozen=True, kw_only=True):
     """Where a collector's code is."""
 
     name: str
@@ -44,7 +44,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     """Of the file's bytes; empty for an entry point."""
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class OutputLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How much one run of a collector may yield; the rest is dropped, and its status says so."""
 
     series: int = 20_000
@@ -61,7 +61,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 class Setup(msgspec.Struct, frozen=True, kw_only=True, tag="setup"):
     """Runner to process, first of all: what to be."""
 
-    source: Source
+    source: CollectorSource
     host: str
     proc: Path = Path("/proc")
     sys: Path = Path("/sys")
@@ -74,7 +74,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True, tag="setup"):
     state_dir: Path | None = None
     log_dir: Path | None = None
     live: bool = True
-    limits: Limits = Limits()
+    limits: OutputLimits = OutputLimits()
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True, tag="ask"):
@@ -90,7 +90,7 @@ class Ask(msgspec.Struct, frozen=True, kw_only=True, tag="ask"):
     """See ``Context.cluster``; sent to those that want it."""
 
 
-class Stop(msgspec.Struct, frozen=True, tag="stop"):
+class StopCollector(msgspec.Struct, frozen=True, tag="stop"):
     """Runner to process: close the collector and end."""
 
 
@@ -104,7 +104,7 @@ class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello"):
     wants_cluster: bool = False
 
 
-class Started(msgspec.Struct, frozen=True, tag="started"):
+class ProgramStarted(msgspec.Struct, frozen=True, tag="started"):
     """Process to runner: a program was started in a group of its own, led by ``pid``."""
 
     pid: int
@@ -116,7 +116,7 @@ class Happened(msgspec.Struct, frozen=True, tag="happened"):
     events: tuple[Event, ...]
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True, tag="answer"):
+class RunAnswer(msgspec.Struct, frozen=True, kw_only=True, tag="answer"):
     """Process to runner: how a run went. Sequence 0 answers the setup, where that failed."""
 
     sequence: int
@@ -130,8 +130,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True, tag="answer"):
     """Seconds for which it wants no further run."""
 
 
-ToChild = Setup | Ask | Stop
-FromChild = Hello | Started | Happened | Answer
+ToChild = Setup | Ask | StopCollector
+FromChild = Hello | ProgramStarted | Happened | RunAnswer
 Message = TypeVar("Message")
 
 _encoder = msgspec.msgpack.Encoder(enc_hook=str)

@@ -21,13 +21,13 @@ import msgspec
 
 from ray_sentinel.clock import Clock, SystemClock
 from ray_sentinel.collect import selfmetrics
+from ray_sentinel.collect.child_registry import ChildRecord, ChildRegistry, kill
 from ray_sentinel.collect.discovery import Plugin, entry_points
-from ray_sentinel.collect.ledger import Ledger, Record, kill
 from ray_sentinel.collect.logbook import Logbook
 from ray_sentinel.collect.plugins import PluginFolders, install_plugin
-from ray_sentinel.collect.protocol import Limits
+from ray_sentinel.collect.protocol import OutputLimits
+from ray_sentinel.collect.runner_context import RunnerContext
 from ray_sentinel.collect.slots import Slots
-from ray_sentinel.collect.surroundings import Surroundings
 from ray_sentinel.config import Config
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.metrics import CollectorStatus, Event, Family
@@ -45,7 +45,7 @@ START_SPACING = 0.2
 better things to do than to start a dozen interpreters at once."""
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class RunnerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Where a runner works."""
 
     host: str
@@ -63,7 +63,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds until the first installed collector is started."""
     plugin_interval: float = 2.0
     """Seconds between two looks at the plugin folders."""
-    limits: Limits = Limits()
+    limits: OutputLimits = OutputLimits()
     environ: Mapping[str, str] = os.environ
     installed: bool = True
     """Run the collectors of installed packages too."""
@@ -79,7 +79,7 @@ class Runner:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: RunnerSettings,
         config: Config,
         *,
         on_families: Callable[[tuple[Family, ...]], None],
@@ -90,7 +90,7 @@ class Runner:
         self._on_families = on_families
         self._clock = clock or SystemClock()
         self._selector = selectors.DefaultSelector()
-        self._ledger = Ledger(settings.run_dir / "children")
+        self._ledger = ChildRegistry(settings.run_dir / "children")
         self._logbook = Logbook(settings.log_dir)
         self._around = self._surroundings(config, on_events)
         self._pushed = settings.run_dir / "plugins"
@@ -110,9 +110,9 @@ class Runner:
 
     def _surroundings(
         self, config: Config, on_events: Callable[[tuple[Event, ...]], None]
-    ) -> Surroundings:
+    ) -> RunnerContext:
         settings = self._settings
-        return Surroundings(
+        return RunnerContext(
             host=settings.host,
             clock=self._clock,
             selector=self._selector,
@@ -216,7 +216,7 @@ class Runner:
             wait += START_SPACING
         self._slots.plugins_from = begun + wait
 
-    def _end_leftovers(self) -> list[Record]:
+    def _end_leftovers(self) -> list[ChildRecord]:
         """Kill what an earlier runner left; what cannot be killed is returned."""
         records = self._ledger.leftovers()
         for record in records:

@@ -36,7 +36,7 @@ CHECK_SECONDS = 0.05
 STUCK_CHECK_SECONDS = 2.0
 
 
-class Step(Enum):
+class ScheduleStep(Enum):
     """What is to be done now."""
 
     SPAWN = "spawn"
@@ -99,18 +99,18 @@ class Schedule:
             return "quarantined"
         return "starting" if self.phase in ("waiting", "starting") else "running"
 
-    def step(self, now: float) -> Step | None:
+    def step(self, now: float) -> ScheduleStep | None:
         """What to do at ``now``; None for nothing yet."""
         if self.phase == "skipped" or now < self._at:
             return None
         if self.phase == "waiting":
-            return Step.SPAWN
+            return ScheduleStep.SPAWN
         if self.phase == "ready":
-            return Step.ASK
+            return ScheduleStep.ASK
         if self.phase in ("ending", "stuck"):
-            return Step.CHECK
+            return ScheduleStep.CHECK
         self._late(now)
-        return Step.KILL
+        return ScheduleStep.KILL
 
     def spawned(self, now: float) -> None:
         """The process was started."""
@@ -138,7 +138,7 @@ class Schedule:
 
     def answered(
         self, now: float, outcome: Outcome, message: str = "", pause: float = 0.0
-    ) -> Step | None:
+    ) -> ScheduleStep | None:
         """It answered, and wants to be left alone for ``pause`` seconds; KILL is returned where its
         process has no further use. One that asked to be left out ends by itself, and is killed only
         if it does not."""
@@ -146,13 +146,13 @@ class Schedule:
             self._for_good, self.message = True, message
             self.failures = 0
             self._end(now)
-            return Step.KILL
+            return ScheduleStep.KILL
         if self.phase == "starting":
             self.message = message
             self.failures += 1
             self._due = now + self._backoff(self.timing.interval)
             self._end(now)
-            return Step.KILL
+            return ScheduleStep.KILL
         self._due = max(_next(self._due, self.timing.interval, now), now + pause)
         if outcome == "timeout":
             # Its own child missed the deadline: the process is well, the collector is not.
@@ -165,7 +165,7 @@ class Schedule:
         self.phase, self._at = "ready", self._due
         return None
 
-    def closed(self, now: float, why: str = "", where: str = "") -> Step | None:
+    def closed(self, now: float, why: str = "", where: str = "") -> ScheduleStep | None:
         """Its side of the pipe has ended, or brought what nobody can read (``why``).
 
         A process that ends after its deadline was ended by its own timer; ``where`` says in what.
@@ -175,12 +175,12 @@ class Schedule:
         if self.phase == "running" and now >= self._asked + self.timing.deadline and not why:
             self._late(now)
             self.message += where
-            return Step.KILL
+            return ScheduleStep.KILL
         self.failures += 1
         self.message = why
         self._due = now + self._backoff(DEATH_BACKOFF)
         self._end(now)
-        return Step.KILL
+        return ScheduleStep.KILL
 
     def ended(self, now: float, epitaph: str = "") -> None:
         """The killed process has gone; ``epitaph`` says how, where nothing else is known."""
@@ -200,7 +200,7 @@ class Schedule:
         self.phase, self._at = "stuck", now + STUCK_CHECK_SECONDS
         self.unkillable = count
 
-    def restart(self, now: float) -> Step | None:
+    def restart(self, now: float) -> ScheduleStep | None:
         """Begin anew at once, whatever the back-off; KILL where there is a process to end."""
         self.failures, self.message, self._for_good = 0, "", False
         self._due = now
@@ -210,7 +210,7 @@ class Schedule:
         if self.phase in ("ending", "stuck"):
             return None
         self._end(now)
-        return Step.KILL
+        return ScheduleStep.KILL
 
     def retire(self, now: float) -> None:
         """It is not wanted any more: its process is ended, and no other one started."""

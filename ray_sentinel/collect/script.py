@@ -16,7 +16,7 @@ from typing import ClassVar
 from ray_sentinel import process
 from ray_sentinel.api import Collector, Context, Family, NoData, Skip
 from ray_sentinel.collect.exposition_text import parse
-from ray_sentinel.collect.protocol import Source
+from ray_sentinel.collect.protocol import CollectorSource
 from ray_sentinel.errors import InputError
 
 NEVER_AGAIN = 99
@@ -40,10 +40,10 @@ class ScriptCollector(Collector):
         self.problems: tuple[str, ...] = ()
         """What was wrong with the last output, by line."""
         self.on_start: Callable[[int], None] | None = None
-        self._source: Source | None = None
+        self._source: CollectorSource | None = None
         self._state = ""
 
-    def configure(self, source: Source) -> None:
+    def configure(self, source: CollectorSource) -> None:
         """Say which program to run, before the first collection."""
         self._source = source
         if self._state_file is not None and self._state_file.is_file():

@@ -10,23 +10,23 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from ray_sentinel.collect.ledger import Record
-from ray_sentinel.collect.protocol import Source
-from ray_sentinel.collect.surroundings import Surroundings
+from ray_sentinel.collect.child_registry import ChildRecord
+from ray_sentinel.collect.collector_config import CollectorConfig
+from ray_sentinel.collect.protocol import CollectorSource
+from ray_sentinel.collect.runner_context import RunnerContext
 from ray_sentinel.collect.version import Version
-from ray_sentinel.collect.wishes import Wishes
 from ray_sentinel.model.metrics import CollectorStatus, Family
 
 
-class Slot:
+class CollectorSlot:
     """A collector, whatever version of it runs."""
 
     def __init__(
         self,
-        source: Source,
-        wishes: Wishes,
-        around: Surroundings,
-        leftovers: tuple[Record, ...] = (),
+        source: CollectorSource,
+        wishes: CollectorConfig,
+        around: RunnerContext,
+        leftovers: tuple[ChildRecord, ...] = (),
         wait: float = 0.0,
     ) -> None:
         self.name = source.name
@@ -41,7 +41,7 @@ class Slot:
         self._timeouts = self._restarts = 0
         """Of versions that ended: the sums never fall."""
         self._tried_digest = source.digest
-        self._waiting: Source | None = None
+        self._waiting: CollectorSource | None = None
         """To be tried once the old one's process can be killed."""
         self._leaving = False
 
@@ -80,7 +80,7 @@ class Slot:
         self.reload(source, now)
         return True
 
-    def reload(self, source: Source, now: float) -> None:
+    def reload(self, source: CollectorSource, now: float) -> None:
         """The file has another version: try it, once."""
         self._waiting = None
         if source.digest == self.current.source.digest and self.candidate is None:

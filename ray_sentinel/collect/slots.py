@@ -7,13 +7,13 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from ray_sentinel.collect.child_registry import ChildRecord
+from ray_sentinel.collect.collector_config import CollectorConfig, wishes_for
 from ray_sentinel.collect.discovery import Plugin
-from ray_sentinel.collect.ledger import Record
 from ray_sentinel.collect.owners import Owners
-from ray_sentinel.collect.protocol import Source
-from ray_sentinel.collect.slot import Slot
-from ray_sentinel.collect.surroundings import Surroundings
-from ray_sentinel.collect.wishes import Wishes, wishes_for
+from ray_sentinel.collect.protocol import CollectorSource
+from ray_sentinel.collect.runner_context import RunnerContext
+from ray_sentinel.collect.slot import CollectorSlot
 from ray_sentinel.errors import ConfigError
 from ray_sentinel.model.metrics import CollectorStatus, Family
 
@@ -21,15 +21,15 @@ from ray_sentinel.model.metrics import CollectorStatus, Family
 class Slots:
     """The collectors. ``tables`` is ``[collectors]`` of the configuration."""
 
-    def __init__(self, around: Surroundings, tables: Mapping[str, Mapping[str, Any]]) -> None:
+    def __init__(self, around: RunnerContext, tables: Mapping[str, Mapping[str, Any]]) -> None:
         self._around, self._tables = around, tables
-        self.leftovers: list[Record] = []
+        self.leftovers: list[ChildRecord] = []
         """Processes of an earlier runner that cannot be killed: their collectors wait for them."""
         self.plugins_from = 0.0
         """Plugin files are started from then on (monotonic seconds), after what is installed: so a
         name that both yield is never served by the wrong one."""
-        self._slots: dict[str, Slot] = {}
-        self._leaving: list[Slot] = []
+        self._slots: dict[str, CollectorSlot] = {}
+        self._leaving: list[CollectorSlot] = []
         self._owners = Owners()
         self._problems: dict[str, str] = {}
         """What keeps a table of the configuration, by collector, from being used."""
@@ -61,12 +61,12 @@ class Slots:
             slot.refused = tuple(self._refused(slot))
         return bool(changed)
 
-    def add(self, source: Source, wait: float = 0.0) -> None:
+    def add(self, source: CollectorSource, wait: float = 0.0) -> None:
         """Run a collector, from ``wait`` seconds on, unless the configuration says otherwise."""
         wishes = self._wishes(source.name)
         if wishes is not None and wishes.enabled:
             left = tuple(record for record in self.leftovers if record.name == source.name)
-            self._slots[source.name] = Slot(source, wishes, self._around, left, wait)
+            self._slots[source.name] = CollectorSlot(source, wishes, self._around, left, wait)
 
     def restart(self, name: str | None, now: float) -> None:
         """Begin anew with one collector, or with all, whatever their back-off."""
@@ -101,7 +101,7 @@ class Slots:
         plugins = tuple(plugins)
         refused = (plugin.problem for plugin in plugins if plugin.untrusted)
         self.refused_files = (*filter(None, [problem]), *refused)
-        wanted: dict[str, Source] = {}
+        wanted: dict[str, CollectorSource] = {}
         broken = set()
         for plugin in plugins:
             if plugin.problem:
@@ -122,24 +122,24 @@ class Slots:
         for name in self._tables.keys() - self._slots.keys() - self._problems.keys():
             self._blame_table(name)
 
-    def _all(self) -> Iterator[Slot]:
+    def _all(self) -> Iterator[CollectorSlot]:
         yield from self._slots.values()
         yield from self._leaving
 
-    def _refused(self, slot: Slot) -> Iterator[str]:
+    def _refused(self, slot: CollectorSlot) -> Iterator[str]:
         for family in slot.families():
             metric = family.metric.name
             if not self._owners.may_serve(slot.name, metric):
                 yield f"{metric} is served by {self._owners.owner(metric)}, so not from here"
 
-    def _wishes(self, name: str) -> Wishes | None:
+    def _wishes(self, name: str) -> CollectorConfig | None:
         try:
             return wishes_for(name, self._tables)
         except ConfigError as error:
             self._problems[name] = str(error)
             return None
 
-    def _want(self, source: Source, wanted: dict[str, Source]) -> None:
+    def _want(self, source: CollectorSource, wanted: dict[str, CollectorSource]) -> None:
         held = self._slots.get(source.name)
         other = wanted.get(source.name)
         if other is None and held is not None and held.current.source.kind == "entry-point":
@@ -170,7 +170,7 @@ class Slots:
                 f"there are: {known}"
             )
 
-    def _remove(self, slot: Slot, now: float) -> None:
+    def _remove(self, slot: CollectorSlot, now: float) -> None:
         del self._slots[slot.name]
         self._owners.release(slot.name)
         slot.retire(now)

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import math
 
-from ray_sentinel.collect.ledger import Record, remaining
-from ray_sentinel.collect.protocol import Answer, Ask, FromChild, Happened, Hello, Source, Stop
-from ray_sentinel.collect.said import Said
-from ray_sentinel.collect.schedule import Schedule, Step, Timing
-from ray_sentinel.collect.surroundings import Surroundings
-from ray_sentinel.collect.wishes import Wishes
-from ray_sentinel.collect.worker import Handlers, Worker
+from ray_sentinel.collect.child_registry import ChildRecord, remaining
+from ray_sentinel.collect.collector_config import CollectorConfig
+from ray_sentinel.collect.last_result import LastResult
+from ray_sentinel.collect.protocol import (
+    Ask,
+    CollectorSource,
+    FromChild,
+    Happened,
+    Hello,
+    RunAnswer,
+    StopCollector,
+)
+from ray_sentinel.collect.runner_context import RunnerContext
+from ray_sentinel.collect.schedule import Schedule, ScheduleStep, Timing
+from ray_sentinel.collect.worker import CollectorProcess, Handlers
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.model.metrics import Event
 
@@ -24,10 +32,10 @@ class Version:
 
     def __init__(
         self,
-        source: Source,
-        wishes: Wishes,
-        around: Surroundings,
-        leftovers: tuple[Record, ...] = (),
+        source: CollectorSource,
+        wishes: CollectorConfig,
+        around: RunnerContext,
+        leftovers: tuple[ChildRecord, ...] = (),
         wait: float = 0.0,
     ) -> None:
         """``leftovers`` are processes of an earlier runner that could not be killed; the process is
@@ -42,12 +50,12 @@ class Version:
         )
         left = sum(remaining(record) for record in leftovers)
         self.schedule = Schedule(around.clock.monotonic() + wait, timing, left)
-        self.said = Said()
+        self.said = LastResult()
         self.held_events: list[Event] | None = None
         """Events wait here while the version is on trial."""
         self.changed = False
         """What is served or said of it is another than when this was last set to False."""
-        self._worker: Worker | None = None
+        self._worker: CollectorProcess | None = None
         self._asked_at = 0.0
         self._sequence = 0
         self._wants_cluster = False
@@ -102,15 +110,15 @@ class Version:
         step = self.schedule.step(now)
         if step is None:
             return
-        self.changed = self.changed or step is not Step.ASK
-        if step is Step.SPAWN:
+        self.changed = self.changed or step is not ScheduleStep.ASK
+        if step is ScheduleStep.SPAWN:
             self._spawn(now)
-        elif step is Step.ASK:
+        elif step is ScheduleStep.ASK:
             self._ask(now)
-        elif step is Step.KILL:
+        elif step is ScheduleStep.KILL:
             self._failed(self.schedule.message)
             self._kill()
-        elif step is Step.CHECK:
+        elif step is ScheduleStep.CHECK:
             self._check(now)
 
     def retire(self, now: float) -> None:
@@ -122,13 +130,13 @@ class Version:
         self.schedule.retire(now)
         if self._worker is not None and in_peace:
             self._patience_until = now + CLOSE_GRACE
-            self._worker.send(Stop())
+            self._worker.send(StopCollector())
         else:
             self._kill()
 
     def restart(self, now: float) -> None:
         """Begin anew at once."""
-        if self.schedule.restart(now) is Step.KILL:
+        if self.schedule.restart(now) is ScheduleStep.KILL:
             self._kill()
 
     def log(self, text: str) -> None:
@@ -139,7 +147,7 @@ class Version:
         around = self._around
         handlers = Handlers(message=self._on_message, log=self.log, closed=self._on_closed)
         try:
-            self._worker = Worker(
+            self._worker = CollectorProcess(
                 around.setup(self.source, self._wishes),
                 handlers,
                 selector=around.selector,
@@ -198,7 +206,7 @@ class Version:
         elif isinstance(message, Hello) and phase == "starting":
             self._wants_cluster = message.wants_cluster
             self.schedule.hello(self._around.clock.monotonic(), self._timing(message))
-        elif isinstance(message, Answer) and message.sequence == self._expected(phase):
+        elif isinstance(message, RunAnswer) and message.sequence == self._expected(phase):
             self._on_answer(message)
         # One that is asked each second says the same for days: that is nothing to be served anew.
         quiet = phase == "running" and self.said.success and self.said.gist == before
@@ -207,7 +215,7 @@ class Version:
     def _expected(self, phase: str) -> int | None:
         return {"starting": 0, "running": self._sequence}.get(phase)
 
-    def _on_answer(self, answer: Answer) -> None:
+    def _on_answer(self, answer: RunAnswer) -> None:
         now = self._around.clock.monotonic()
         if answer.sequence:
             self.said.seconds = now - self._asked_at
@@ -219,13 +227,13 @@ class Version:
             self.log(f"[runner] left out: {answer.message}")
         elif not self.said.success:
             self._log_failure(answer.message)
-        if step is Step.KILL and answer.outcome != "skip":
+        if step is ScheduleStep.KILL and answer.outcome != "skip":
             self._kill()
 
     def _on_closed(self, why: str) -> None:
         where = self._worker.where() if self._worker is not None else ""
         step = self.schedule.closed(self._around.clock.monotonic(), why, where)
-        if step is Step.KILL:
+        if step is ScheduleStep.KILL:
             self.changed = True
             self._failed(self.schedule.message)
             self._kill()

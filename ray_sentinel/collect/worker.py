@@ -13,14 +13,21 @@ from typing import IO
 import msgspec
 
 from ray_sentinel import process
-from ray_sentinel.collect.ledger import FAMILY_VARIABLE, Group, Ledger, group_of, kill, members
-from ray_sentinel.collect.pipes import End, Log
+from ray_sentinel.collect.child_registry import (
+    FAMILY_VARIABLE,
+    ChildRegistry,
+    SpawnedGroup,
+    group_of,
+    kill,
+    members,
+)
+from ray_sentinel.collect.pipes import PipeEnd, StderrLog
 from ray_sentinel.collect.protocol import (
     FrameError,
     Frames,
     FromChild,
+    ProgramStarted,
     Setup,
-    Started,
     ToChild,
     encode,
 )
@@ -50,7 +57,7 @@ class Handlers(msgspec.Struct, frozen=True, kw_only=True):
     that nobody could read, or is empty."""
 
 
-class Worker:
+class CollectorProcess:
     """A collector's process. ``selector`` calls for it: each key's data is a function."""
 
     def __init__(
@@ -59,7 +66,7 @@ class Worker:
         handlers: Handlers,
         *,
         selector: selectors.BaseSelector,
-        ledger: Ledger,
+        ledger: ChildRegistry,
         environ: Mapping[str, str],
     ) -> None:
         """Start the process. Raises OSError or SentinelError where that cannot be."""
@@ -75,11 +82,15 @@ class Worker:
             death_signal=False,
         )
         self._leader = group_of(self._child.pid, family)
-        self._groups: tuple[Group, ...] = ()
+        self._groups: tuple[SpawnedGroup, ...] = ()
         ledger.write(self._name, self._leader)
-        self._log = Log(selector, _pipe(self._child.stderr), handlers.log)
-        self._stdin = End(selector, _pipe(self._child.stdin), selectors.EVENT_WRITE, self._write)
-        self._stdout = End(selector, _pipe(self._child.stdout), selectors.EVENT_READ, self._read)
+        self._log = StderrLog(selector, _pipe(self._child.stderr), handlers.log)
+        self._stdin = PipeEnd(
+            selector, _pipe(self._child.stdin), selectors.EVENT_WRITE, self._write
+        )
+        self._stdout = PipeEnd(
+            selector, _pipe(self._child.stdout), selectors.EVENT_READ, self._read
+        )
         self._stdout.watch()
         self.send(setup)
 
@@ -136,7 +147,7 @@ class Worker:
         why = ""
         try:
             for message in self._frames.feed(data):
-                if isinstance(message, Started):
+                if isinstance(message, ProgramStarted):
                     self._note_group(message.pid)
                 else:
                     self._handlers.message(message)

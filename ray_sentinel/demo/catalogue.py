@@ -22,7 +22,7 @@ LIMITS: dict[Clock, float] = {"hard": 5.0, "silence": 15.0, "start-up": 90.0, "o
 told from a slow step after max(10 s, 3 steps); none of the trainings has steps of 3 s."""
 
 
-class Fault(msgspec.Struct, frozen=True, kw_only=True):
+class FaultSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One row. ``ways`` is what each culprit does to itself, one for each culprit."""
 
     what: str
@@ -35,26 +35,26 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     """``step``: before or amid the collectives of a step, drawn."""
 
 
-def _hard(what: str, kind: FaultKind, *ways: str) -> Fault:
-    return Fault(what=what, kinds=(kind,), ways=ways, clock="hard")
+def _hard(what: str, kind: FaultKind, *ways: str) -> FaultSpec:
+    return FaultSpec(what=what, kinds=(kind,), ways=ways, clock="hard")
 
 
-def _silent(what: str, kind: FaultKind, *ways: str) -> Fault:
-    return Fault(what=what, kinds=(kind,), ways=ways)
+def _silent(what: str, kind: FaultKind, *ways: str) -> FaultSpec:
+    return FaultSpec(what=what, kinds=(kind,), ways=ways)
 
 
-def _mismatch(what: str, way: str) -> Fault:
-    return Fault(what=what, kinds=("collective-mismatch",), ways=(way,))
+def _mismatch(what: str, way: str) -> FaultSpec:
+    return FaultSpec(what=what, kinds=("collective-mismatch",), ways=(way,))
 
 
-FAULTS: dict[str, Fault] = {
+FAULTS: dict[str, FaultSpec] = {
     "exception": _hard("ends with an exception", "rank-dead", "exception"),
     "sigkill": _hard("is killed", "rank-dead", "sigkill"),
     "sigstop": _hard("is stopped", "rank-stopped", "sigstop"),
     "gil": _hard("sleeps in C and keeps the GIL", "gil-held", "gil"),
     "gil-spin": _hard("spins in C and keeps the GIL", "gil-held", "gil-spin"),
     "kernel": _hard("is blocked in the kernel, state D", "kernel-blocked", "kernel"),
-    "leave": Fault(
+    "leave": FaultSpec(
         what="leaves the loop early and ends with status 0",
         kinds=("rank-dead",),
         ways=("leave",),
@@ -74,52 +74,52 @@ FAULTS: dict[str, Fault] = {
     "order": _mismatch("calls two collectives in the other order", "order"),
     "shape": _mismatch("gives a collective a tensor of another size", "shape"),
     "dtype": _mismatch("gives a collective another dtype", "dtype"),
-    "leave-loop": Fault(
+    "leave-loop": FaultSpec(
         what="leaves the loop early and waits at the last barrier",
         kinds=("collective-mismatch",),
         ways=("leave-loop",),
         place="input",
     ),
     "two-sleep": _silent("two ranks sleep in code of their own", "host-stuck", "sleep", "sleep"),
-    "two-kinds": Fault(
+    "two-kinds": FaultSpec(
         what="one reads from a FIFO, one goes round in a loop",
         kinds=("input-wait", "cpu-spin"),
         ways=("fifo", "loop"),
         layouts=DATA,
     ),
-    "two-clocks": Fault(
+    "two-clocks": FaultSpec(
         what="one is stopped, one reads from a FIFO",
         kinds=("rank-stopped",),
         ways=("sigstop", "fifo"),
         layouts=DATA,
     ),
-    "start": Fault(
+    "start": FaultSpec(
         what="sleeps before the process group is there",
         kinds=("startup-stuck",),
         ways=("sleep",),
         clock="start-up",
         place="start",
     ),
-    "end": Fault(
+    "end": FaultSpec(
         what="sleeps after the last step, and the others wait at a barrier",
         kinds=("host-stuck",),
         ways=("sleep",),
         place="end",
     ),
-    "end-alone": Fault(
+    "end-alone": FaultSpec(
         what="sleeps after the last step, and the others have ended",
         kinds=("host-stuck",),
         ways=("sleep",),
         clock="start-up",
         place="end",
     ),
-    "outside": Fault(
+    "outside": FaultSpec(
         what="all ranks wait for a service that does not answer", kinds=("stall",), clock="outside"
     ),
 }
 
-HEALTHY: dict[str, Fault] = {
-    name: Fault(what=what, clock="healthy")
+HEALTHY: dict[str, FaultSpec] = {
+    name: FaultSpec(what=what, clock="healthy")
     for name, what in {
         "checkpoint": "a long checkpoint in its phase",
         "checkpoint-quiet": "a long checkpoint that nobody declares",
@@ -134,4 +134,4 @@ HEALTHY: dict[str, Fault] = {
     }.items()
 }
 
-ALL: dict[str, Fault] = {**FAULTS, **HEALTHY}
+ALL: dict[str, FaultSpec] = {**FAULTS, **HEALTHY}

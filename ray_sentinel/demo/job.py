@@ -80,7 +80,7 @@ class Launcher:
         self._children.clear()
 
 
-class Job:
+class DemoJob:
     """The launchers of all nodes as one thing.
 
     ``addresses`` are those of the nodes; ``folder`` holds what ``write_scripts`` put there.

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ray_sentinel.demo.catalogue import ALL, FAULTS, HEALTHY, Fault
+from ray_sentinel.demo.catalogue import ALL, FAULTS, HEALTHY, FaultSpec
 from ray_sentinel.errors import UsageError
 
 SHOWN = ("fifo", "gil", "sigkill", "sigstop", "sleep")
@@ -23,7 +23,7 @@ Attach = Literal["", "attach", "step"]
 MODES: tuple[Attach, ...] = ("attach", "", "step")
 
 
-class Course(msgspec.Struct, frozen=True, kw_only=True):
+class TrainingScript(msgspec.Struct, frozen=True, kw_only=True):
     """How a training goes, beside what its culprits do."""
 
     steps: int
@@ -42,7 +42,7 @@ class Course(msgspec.Struct, frozen=True, kw_only=True):
     """After the last step: "barrier", "export" (rank 0 goes on), or nothing."""
 
 
-class Plan(Course, frozen=True, kw_only=True):
+class TrialPlan(TrainingScript, frozen=True, kw_only=True):
     """One draw; the same seed gives the same."""
 
     fault: str
@@ -69,7 +69,7 @@ class Plan(Course, frozen=True, kw_only=True):
         return sorted(map(int, self.how))
 
     @property
-    def expected(self) -> Fault:
+    def expected(self) -> FaultSpec:
         return ALL[self.fault]
 
 
@@ -81,7 +81,7 @@ def draw(
     layout: str = "",
     attach: Attach | None = None,
     world: int = 0,
-) -> Plan:
+) -> TrialPlan:
     """What was not told is drawn; the same ``seed`` draws the same. Raises UsageError."""
     if seed is None:
         seed = random.SystemRandom().randrange(1 << 31)
@@ -101,7 +101,7 @@ def draw(
     step = dice.randint(FIRST_STEP, LAST_STEP)
     place = dice.choice(["input", "inside"]) if row.place == "step" else row.place
     mode: Attach = dice.choice(MODES) if attach is None else attach
-    return Plan(
+    return TrialPlan(
         fault=fault,
         layout=layout,
         world=world,
@@ -136,8 +136,8 @@ def _first_call(layout: str, fault: str) -> int:
     return 1 if fault in harmless.get(layout, ()) else 0
 
 
-def _course(fault: str, step: int, dice: random.Random) -> Course:
-    usual = Course(
+def _course(fault: str, step: int, dice: random.Random) -> TrainingScript:
+    usual = TrainingScript(
         steps=100_000 if fault in FAULTS else step + 20, last=dice.choice(["barrier", "nothing"])
     )
     save, evaluate = dice.choice(["save", "write"]), dice.choice(["evaluate-all", "evaluate-one"])

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from ray_sentinel import regex as re
-from ray_sentinel.demo.plan import Plan
+from ray_sentinel.demo.plan import TrialPlan
 
 OWN = re.compile(r"\bx_\w+")
 REPORT, ATTACHED = "x_report", "x_attached"
@@ -22,9 +22,9 @@ SYLLABLES = ("ba", "cor", "del", "fen", "gru", "hil", "jo", "kes", "lum", "mi", 
              "ros", "sta", "tev", "ul", "vor", "wex", "yam", "zin")  # fmt: skip
 
 
-def write_scripts(folder: Path, plan: Plan) -> None:
+def write_scripts(folder: Path, plan: TrialPlan) -> None:
     """Put the program and plan.json into ``folder``; ``main_script`` finds what to start."""
-    words = Words(random.Random(plan.seed))
+    words = MadeUpNames(random.Random(plan.seed))
     sources = {
         source.name.removesuffix(".py"): source.read_text()
         for source in (files("ray_sentinel.demo") / "scripts").iterdir()
@@ -40,7 +40,7 @@ def write_scripts(folder: Path, plan: Plan) -> None:
     (folder / "plan.json").write_bytes(msgspec.json.encode(told))
 
 
-class Words:
+class MadeUpNames:
     """A made-up word for each name, always the same for the same name, never twice."""
 
     def __init__(self, dice: random.Random) -> None:

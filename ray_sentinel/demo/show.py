@@ -9,7 +9,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from ray_sentinel.demo.trial import Outcome
+from ray_sentinel.demo.trial import TrialOutcome
 from ray_sentinel.model.incident import Incident, Verdict
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.model.status import JobStatus, Status
@@ -45,7 +45,7 @@ def _ranks(job: JobStatus) -> Table:
     return table
 
 
-def verdict(console: Console, outcome: Outcome) -> None:
+def verdict(console: Console, outcome: TrialOutcome) -> None:
     """The end: who it was, why, the stacks that show it, the report, and whether it is true."""
     incident = outcome.incident
     if incident is None or incident.verdict is None:
@@ -61,7 +61,7 @@ def verdict(console: Console, outcome: Outcome) -> None:
     console.print(_truth(outcome))
 
 
-def _sentence(incident: Incident, verdict: Verdict, outcome: Outcome) -> Text:
+def _sentence(incident: Incident, verdict: Verdict, outcome: TrialOutcome) -> Text:
     text = Text(clean(verdict.summary) + "\n", style="bold")
     text.append(f"kind {incident.kind}, confidence {percent(verdict.confidence)}", style="dim")
     if outcome.seconds is not None:
@@ -97,7 +97,7 @@ def _stack(fact: StackFact, who: str, colour: str) -> Panel:
     return Panel(Text(text, overflow="fold"), title=f"rank {rank} ({who})", border_style=colour)
 
 
-def _truth(outcome: Outcome) -> Text:
+def _truth(outcome: TrialOutcome) -> Text:
     plan = outcome.plan
     whom = f"rank {', '.join(map(str, plan.ranks))}" if plan.ranks else "nobody"
     told = (

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from ray_sentinel.actors import deployment
+from ray_sentinel.actors.deployment import deploy
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import Status
@@ -81,5 +81,5 @@ class Stage:
         return len(self.status.nodes) if self.status else 0
 
     def _ask(self, method: str) -> bytes:
-        handle = deployment.find(self._ray)
-        return bytes(deployment.ask(self._ray, handle, method, seconds=CALL_SECONDS))
+        handle = deploy.find(self._ray)
+        return bytes(deploy.ask(self._ray, handle, method, seconds=CALL_SECONDS))

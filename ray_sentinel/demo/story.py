@@ -6,12 +6,12 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from ray_sentinel.actors import deployment
+from ray_sentinel.actors.deployment import deploy
 from ray_sentinel.config import Config
 from ray_sentinel.demo.cluster import Machines, start_machines
-from ray_sentinel.demo.plan import Plan
+from ray_sentinel.demo.plan import TrialPlan
 from ray_sentinel.demo.stage import Stage, Tell, silent
-from ray_sentinel.demo.trial import Outcome, play
+from ray_sentinel.demo.trial import TrialOutcome, play
 
 
 @contextlib.contextmanager
@@ -22,15 +22,15 @@ def watched_machines(folder: Path, tell: Tell = silent) -> Iterator[Machines]:
     """
     config = Config(job="demo", log_dir=str(folder / "ray_sentinel"))
     with start_machines() as machines:
-        deployment.ensure(machines.ray, config)
+        deploy.ensure(machines.ray, config)
         try:
             Stage(machines.ray, tell).wait_for_agents(len(machines.addresses))
             yield machines
         finally:
-            deployment.down(machines.ray)
+            deploy.down(machines.ray)
 
 
-def run(plan: Plan, folder: Path, *, tell: Tell) -> Outcome:
+def run(plan: TrialPlan, folder: Path, *, tell: Tell) -> TrialOutcome:
     """Play it. ``folder`` takes the scripts, the ranks' logs and the sentinel's ``log_dir``.
 
     Raises SentinelError where the cluster or the job does not start.

@@ -22,14 +22,14 @@ import msgspec
 
 from ray_sentinel.demo.catalogue import ALL, FAULTS, LIMITS
 from ray_sentinel.demo.cluster import Machines
-from ray_sentinel.demo.plan import MODES, Plan, draw
+from ray_sentinel.demo.plan import MODES, TrialPlan, draw
 from ray_sentinel.demo.stage import Stage
 from ray_sentinel.demo.story import watched_machines
-from ray_sentinel.demo.trial import Outcome, play
+from ray_sentinel.demo.trial import TrialOutcome, play
 from ray_sentinel.errors import SentinelError
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
+class TrialResult(msgspec.Struct, frozen=True, kw_only=True):
     """One trial's result, as it is written."""
 
     fault: str
@@ -56,14 +56,14 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     summary: str = ""
 
 
-def line(outcome: Outcome) -> Line:
+def line(outcome: TrialOutcome) -> TrialResult:
     """What a trial came to. Early incidents and those of healthy jobs are false alarms."""
     plan, row = outcome.plan, outcome.plan.expected
     healthy = row.clock == "healthy"
     early = [i for i in outcome.incidents if (i.confirmed_at or 0.0) < (outcome.began or 0.0)]
     kind = outcome.incident.kind if outcome.incident else ""
     limit = LIMITS.get(row.clock)
-    return Line(
+    return TrialResult(
         fault=plan.fault,
         layout=plan.layout,
         world=plan.world,
@@ -89,7 +89,7 @@ def line(outcome: Outcome) -> Line:
     )
 
 
-def plans(faults: Iterable[str], seed: int) -> Iterator[Plan]:
+def plans(faults: Iterable[str], seed: int) -> Iterator[TrialPlan]:
     """Without end: each fault once a round, every round drawn anew; attached two times of three,
     and each fault once in every way of attaching in any three rounds."""
     names = list(faults)
@@ -99,22 +99,22 @@ def plans(faults: Iterable[str], seed: int) -> Iterator[Plan]:
         yield draw(names[place], seed=seed + number, attach=mode)
 
 
-def trial(plan: Plan, machines: Machines) -> Outcome:
+def trial(plan: TrialPlan, machines: Machines) -> TrialOutcome:
     """One trial in a folder of its own; what comes to nothing is told, not raised."""
     with tempfile.TemporaryDirectory(prefix="fault-") as folder:
         try:
             return play(plan, machines, Stage(machines.ray), Path(folder))
         except (SentinelError, OSError) as error:
-            return Outcome(plan=plan, broken=str(error))
+            return TrialOutcome(plan=plan, broken=str(error))
 
 
 def sweep(
-    drawn: Iterable[Plan], machines: Machines, *, parallel: int, seconds: float
-) -> Iterator[Outcome]:
+    drawn: Iterable[TrialPlan], machines: Machines, *, parallel: int, seconds: float
+) -> Iterator[TrialOutcome]:
     """Play plan after plan, some at a time, until ``seconds`` have gone; in their order."""
     end = time.monotonic() + seconds
 
-    def guarded(plan: Plan) -> Outcome | None:
+    def guarded(plan: TrialPlan) -> TrialOutcome | None:
         return trial(plan, machines) if time.monotonic() < end else None
 
     with ThreadPoolExecutor(parallel) as pool:

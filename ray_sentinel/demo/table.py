@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 
 from ray_sentinel.demo.catalogue import ALL, FAULTS
-from ray_sentinel.demo.suite import Line
+from ray_sentinel.demo.suite import TrialResult
 
 HEAD = (
     "| fault | runs | detected | named in time | exact set | kind | seconds: median, worst | "
@@ -29,7 +29,7 @@ CLOCKS = {
 }
 
 
-def markdown(lines: Iterable[Line]) -> str:
+def markdown(lines: Iterable[TrialResult]) -> str:
     """One row for each fault that was played, then one for each clock; broken trials apart."""
     played = [line for line in lines if not line.broken]
     broken = [line for line in lines if line.broken]
@@ -49,7 +49,7 @@ def markdown(lines: Iterable[Line]) -> str:
     return text
 
 
-def missed(lines: Iterable[Line]) -> str:
+def missed(lines: Iterable[TrialResult]) -> str:
     """Each trial that was not right in every respect, as a list in Markdown."""
     wrong = [line for line in lines if not line.broken and (line.wrong or not line.in_time)]
     return "".join(
@@ -61,7 +61,7 @@ def missed(lines: Iterable[Line]) -> str:
     )
 
 
-def _row(name: str, lines: Sequence[Line], *, healthy: bool) -> str:
+def _row(name: str, lines: Sequence[TrialResult], *, healthy: bool) -> str:
     seconds = [line.seconds for line in lines if line.seconds is not None]
     count = len(lines)
     harm = f"{sum(len(ln.innocents) for ln in lines)}, {sum(ln.false_alarms for ln in lines)}"
@@ -87,7 +87,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("results", nargs="+", type=Path)
     args = parser.parse_args(arguments)
     lines = [
-        msgspec.json.decode(text, type=Line)
+        msgspec.json.decode(text, type=TrialResult)
         for path in args.results
         for text in path.read_bytes().splitlines()
     ]

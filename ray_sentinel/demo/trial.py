@@ -12,8 +12,8 @@ import msgspec
 
 from ray_sentinel.demo.catalogue import LIMITS
 from ray_sentinel.demo.cluster import Machines
-from ray_sentinel.demo.job import Job
-from ray_sentinel.demo.plan import Plan
+from ray_sentinel.demo.job import DemoJob
+from ray_sentinel.demo.plan import TrialPlan
 from ray_sentinel.demo.program import write_scripts
 from ray_sentinel.demo.stage import Stage
 from ray_sentinel.errors import SentinelError
@@ -33,10 +33,10 @@ PAUSE_SECONDS = 14.0
 """For which the ranks are stopped, before they go on."""
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class TrialOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """How it went. ``seconds`` from the trouble's beginning to the first incident."""
 
-    plan: Plan
+    plan: TrialPlan
     job: str = ""
     incidents: tuple[Incident, ...] = ()
     began: float | None = None
@@ -65,15 +65,15 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def play(
-    plan: Plan, machines: Machines, stage: Stage, folder: Path, *, report: bool = False
-) -> Outcome:
+    plan: TrialPlan, machines: Machines, stage: Stage, folder: Path, *, report: bool = False
+) -> TrialOutcome:
     """Write the program, run it, wait for the verdict and end it.
 
     With ``report`` also wait for the bundle. Raises SentinelError where the training does not come
     to the place of the trouble.
     """
     write_scripts(folder, plan)
-    job = Job(machines.ray, machines.addresses, folder)
+    job = DemoJob(machines.ray, machines.addresses, folder)
     stage.job = job.name
     try:
         job.start()
@@ -93,10 +93,10 @@ def play(
         job.close()
 
 
-def conclude(plan: Plan, incidents: list[Incident], began: float) -> Outcome:
+def conclude(plan: TrialPlan, incidents: list[Incident], began: float) -> TrialOutcome:
     """Hold the incidents of a trial against its plan."""
     first = incidents[0].confirmed_at if incidents else None
-    return Outcome(
+    return TrialOutcome(
         plan=plan,
         incidents=tuple(incidents),
         began=began,
@@ -111,7 +111,7 @@ def accused(incidents: tuple[Incident, ...] | list[Incident]) -> list[int]:
     return sorted({c.rank for verdict in verdicts for c in verdict.culprits if c.rank is not None})
 
 
-def judge(plan: Plan, incidents: list[Incident]) -> str:
+def judge(plan: TrialPlan, incidents: list[Incident]) -> str:
     """What is wrong with the incidents, held against what was drawn; empty where nothing is."""
     if plan.expected.clock == "healthy":
         told = [f"{i.kind}: {i.summary}" for i in incidents]
@@ -125,7 +125,7 @@ def judge(plan: Plan, incidents: list[Incident]) -> str:
     return ""
 
 
-def _until_begun(plan: Plan, job: Job, stage: Stage) -> float:
+def _until_begun(plan: TrialPlan, job: DemoJob, stage: Stage) -> float:
     how = "attached" if plan.attach else "the script knows nothing of ray_sentinel"
     note = f"{plan.world} ranks train over gloo on three nodes ({how}); {_outlook(plan)}"
     deaths: dict[int, int] = {}
@@ -141,21 +141,21 @@ def _until_begun(plan: Plan, job: Job, stage: Stage) -> float:
     return began
 
 
-def _outlook(plan: Plan) -> str:
+def _outlook(plan: TrialPlan) -> str:
     if plan.expected.clock == "healthy":
         return "nothing will go wrong"
     count = {0: "all", 1: "one"}.get(len(plan.ranks), str(len(plan.ranks)))
     return f"{count} will get stuck"
 
 
-def _last_words(job: Job, deaths: dict[int, int]) -> str:
+def _last_words(job: DemoJob, deaths: dict[int, int]) -> str:
     return "; ".join(
         f"rank {rank} ended with status {code}: {' / '.join(job.last_lines(rank))}"
         for rank, code in sorted(deaths.items())[:2]
     )
 
 
-def _until_named(plan: Plan, stage: Stage, *, report: bool) -> float | None:
+def _until_named(plan: TrialPlan, stage: Stage, *, report: bool) -> float | None:
     """When all were named, as far as looking now and then can tell; None if that never was."""
     limit = LIMITS[plan.expected.clock] + LATE_SECONDS
     note = "something has gone wrong; waiting for the verdict"
@@ -169,13 +169,13 @@ def _until_named(plan: Plan, stage: Stage, *, report: bool) -> float | None:
     return complete
 
 
-def _complete(plan: Plan, stage: Stage) -> bool:
+def _complete(plan: TrialPlan, stage: Stage) -> bool:
     """Whether there is a verdict, and it names as many as it should."""
     incidents = stage.incidents()
     return bool(incidents) and len(accused(incidents)) >= len(plan.ranks)
 
 
-def _let_it_run(plan: Plan, job: Job, machines: Machines, stage: Stage) -> None:
+def _let_it_run(plan: TrialPlan, job: DemoJob, machines: Machines, stage: Stage) -> None:
     note = f"a healthy training: {plan.expected.what}"
     _INTERLUDES.get(plan.fault, _nothing)(job, machines, stage, note)
     if not stage.until(HEALTHY_SECONDS, note, lambda: len(job.ended()) >= job.world):
@@ -185,41 +185,41 @@ def _let_it_run(plan: Plan, job: Job, machines: Machines, stage: Stage) -> None:
     _for(stage, SETTLE_SECONDS, note)
 
 
-def _nothing(job: Job, machines: Machines, stage: Stage, note: str) -> None:
+def _nothing(job: DemoJob, machines: Machines, stage: Stage, note: str) -> None:
     """The program does it all."""
 
 
-def _pause(job: Job, machines: Machines, stage: Stage, note: str) -> None:
+def _pause(job: DemoJob, machines: Machines, stage: Stage, note: str) -> None:
     job.signal(signal.SIGSTOP)
     _for(stage, PAUSE_SECONDS, note)
     job.signal(signal.SIGCONT)
 
 
-def _restart(job: Job, machines: Machines, stage: Stage, note: str) -> None:
+def _restart(job: DemoJob, machines: Machines, stage: Stage, note: str) -> None:
     _end_all(job, stage, note)
     job.start()
 
 
-def _resize(job: Job, machines: Machines, stage: Stage, note: str) -> None:
+def _resize(job: DemoJob, machines: Machines, stage: Stage, note: str) -> None:
     _end_all(job, stage, note)
     job.world = 6 if job.world == 8 else 8
     job.start()
 
 
-def _end_all(job: Job, stage: Stage, note: str) -> None:
+def _end_all(job: DemoJob, stage: Stage, note: str) -> None:
     """Ask all ranks to end, and wait until they have. Raises SentinelError where they do not."""
     job.signal(signal.SIGTERM)
     if not stage.until(30, note, lambda: len(job.ended()) >= job.world):
         raise SentinelError("the ranks do not end when they are asked to")
 
 
-def _join(job: Job, machines: Machines, stage: Stage, note: str) -> None:
+def _join(job: DemoJob, machines: Machines, stage: Stage, note: str) -> None:
     with contextlib.ExitStack() as stack:
         stack.enter_context(machines.guest())
         _for(stage, 12, note)
 
 
-_INTERLUDES: dict[str, Callable[[Job, Machines, Stage, str], None]] = {
+_INTERLUDES: dict[str, Callable[[DemoJob, Machines, Stage, str], None]] = {
     "pause": _pause,
     "restart": _restart,
     "resize": _resize,

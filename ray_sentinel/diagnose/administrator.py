@@ -6,7 +6,7 @@ other nodes are clean.
 
 from __future__ import annotations
 
-from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.detect import driver, faults
 from ray_sentinel.diagnose.panel import listed
 from ray_sentinel.diagnose.wording import moment
@@ -14,12 +14,12 @@ from ray_sentinel.diagnose.wording import moment
 UNKNOWN = "not recorded"
 
 
-def report(case: Case, hosts: list[str]) -> str:
+def report(case: JobCase, hosts: list[str]) -> str:
     """One section a host, in Markdown."""
     return "\n\n".join(_section(case, host) for host in hosts)
 
 
-def _section(case: Case, host: str) -> str:
+def _section(case: JobCase, host: str) -> str:
     own = [fault for fault in case.once(faults.find) if fault.host == host]
     sick = next((one for one in case.once(driver.find) if one.host == host), None)
     info = _versions(case, host)
@@ -40,19 +40,19 @@ def _section(case: Case, host: str) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-def _versions(case: Case, host: str) -> dict[str, str]:
+def _versions(case: JobCase, host: str) -> dict[str, str]:
     panel = case.view.panel("host.info").of(host)
     return dict(panel.rows[0].labels) if panel.rows else {}
 
 
-def _kernel_log(case: Case, host: str) -> str:
+def _kernel_log(case: JobCase, host: str) -> str:
     lines = [fact.text for fact in case.logs.facts if fact.source == "kernel" and fact.host == host]
     if lines:
         return "\n" + "\n".join(f"      {line}" for line in lines[-40:])
     return f"{UNKNOWN}; `ray-sentinel inspect {host}` reads it now"
 
 
-def _others(case: Case, host: str) -> str:
+def _others(case: JobCase, host: str) -> str:
     dirty = sorted(
         {fault.host for fault in case.once(faults.find) if fault.severity != "note"} - {host}
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from ray_sentinel.diagnose.panel import Panel, Row
-from ray_sentinel.model.diagnosis import Fact, Link, Role
+from ray_sentinel.diagnose.panel import SeriesOwner, SeriesPanel
+from ray_sentinel.model.diagnosis import Figure, Link, Role
 
 
 class Anomaly(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,7 +29,7 @@ class Anomaly(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def where(self) -> str:
         """Host, GPU and unit in one word."""
-        return Row(self.host, self.gpu, self.unit).title
+        return SeriesOwner(self.host, self.gpu, self.unit).title
 
     def link(self, role: Role) -> Link:
         """As a member of a causal chain."""
@@ -44,9 +44,9 @@ class Anomaly(msgspec.Struct, frozen=True, kw_only=True):
             promql=self.promql,
         )
 
-    def fact(self) -> Fact:
+    def fact(self) -> Figure:
         """As a line of evidence."""
-        return Fact(
+        return Figure(
             text=self.text,
             metric=self.metric,
             promql=self.promql,
@@ -58,7 +58,7 @@ class Anomaly(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def at_row(
-    panel: Panel, row: Row, kind: str, text: str, first: int, last: int, size: float
+    panel: SeriesPanel, row: SeriesOwner, kind: str, text: str, first: int, last: int, size: float
 ) -> Anomaly:
     """An anomaly of one row of a panel, from cell ``first`` to cell ``last``."""
     return Anomaly(

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from ray_sentinel.diagnose import checkpoints, stats, timeline, trust
-from ray_sentinel.diagnose.checkpoints import Checkpoint
+from ray_sentinel.diagnose.checkpoints import CheckpointPause
 from ray_sentinel.diagnose.logs import LogFacts
 from ray_sentinel.diagnose.series import Bools, Floats
 from ray_sentinel.diagnose.timeline import Timeline
@@ -31,7 +31,7 @@ TOP_LEVEL = 0.97
 """Quantile that is a GPU's power at work, also in a job that stood still most of the time."""
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class DiagnoseOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the user says beside the source."""
 
     window: tuple[float, float] | None = None
@@ -47,19 +47,19 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Unix seconds at which somebody asks; tells whether the job can still run."""
 
 
-class Case:
+class JobCase:
     """Facts of one job over one view."""
 
     def __init__(
-        self, view: View, logs: LogFacts | None = None, options: Options | None = None
+        self, view: View, logs: LogFacts | None = None, options: DiagnoseOptions | None = None
     ) -> None:
         self.view = view
         self.logs = logs or LogFacts()
-        self.options = options or Options()
+        self.options = options or DiagnoseOptions()
         for host, cells in trust.ghosts(view).items():
             view.hide(host, cells)
         self.ghosts = dict(view.hidden)
-        self._found: dict[Callable[[Case], Any], Any] = {}
+        self._found: dict[Callable[[JobCase], Any], Any] = {}
 
     @property
     def times(self) -> Floats:
@@ -147,7 +147,7 @@ class Case:
         return busy & idle
 
     @cached_property
-    def checkpoints(self) -> tuple[Checkpoint, ...]:
+    def checkpoints(self) -> tuple[CheckpointPause, ...]:
         """The checkpoints that were recognised."""
         slow = checkpoints.slow_steps(self.line, self.durations, self.times)
         period = self.options.checkpoint_period or self.logs.checkpoint_period
@@ -183,7 +183,7 @@ class Case:
             cells &= ~((self.times >= begin) & (self.times <= settled + self.cell))
         return cells if cells.any() else self.training
 
-    def once(self, find: Callable[[Case], T]) -> T:
+    def once(self, find: Callable[[JobCase], T]) -> T:
         """What ``find`` says of this case, worked out at the first call."""
         if find not in self._found:
             self._found[find] = find(self)

@@ -30,7 +30,7 @@ STEPS_AFTER = 2
 """Steps after an asynchronous checkpoint that it still may slow."""
 
 
-class Checkpoint(msgspec.Struct, frozen=True):
+class CheckpointPause(msgspec.Struct, frozen=True):
     """Training was held up by a save from ``start`` to ``end`` at ``step``."""
 
     start: float
@@ -119,7 +119,7 @@ def _phase(offset: Floats, period: float) -> Floats:
 
 def find(
     slow: list[SlowStep], line: Timeline, saving: Bools, times: Floats, configured: float | None
-) -> tuple[Checkpoint, ...]:
+) -> tuple[CheckpointPause, ...]:
     """The checkpoints among the slow steps.
 
     ``saving`` (T,) is where the signature shows (GPUs idle while storage works).
@@ -139,7 +139,7 @@ def find(
             by = "signature"
         else:
             continue
-        found.append(Checkpoint(one.start, one.end, one.step, by))
+        found.append(CheckpointPause(one.start, one.end, one.step, by))
     return tuple(found)
 
 
@@ -156,7 +156,7 @@ def _anchor(slow: list[SlowStep], period: float, slack: float) -> float:
     return float(steps[int(np.argmax(on.sum(axis=1)))])
 
 
-def cells(found: tuple[Checkpoint, ...], times: Floats, usual: float) -> Bools:
+def cells(found: tuple[CheckpointPause, ...], times: Floats, usual: float) -> Bools:
     """Cells (T,) that a checkpoint may have touched, the steps after it included."""
     touched = np.zeros(times.size, dtype=bool)
     cell = float(times[1] - times[0]) if times.size > 1 else 1.0

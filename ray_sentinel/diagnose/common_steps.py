@@ -5,24 +5,24 @@ from __future__ import annotations
 
 import numpy as np
 
-from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.detect.curve import joint
 from ray_sentinel.diagnose.series import Bools, Floats
 
 
-def inside(case: Case, steps: tuple[float, float]) -> Bools:
+def inside(case: JobCase, steps: tuple[float, float]) -> Bools:
     """(T,) the steady cells of the common steps, those left out that were done again."""
     return case.steady & _reached(case, steps)
 
 
-def _reached(case: Case, steps: tuple[float, float]) -> Bools:
+def _reached(case: JobCase, steps: tuple[float, float]) -> Bools:
     with np.errstate(invalid="ignore"):
         common = (case.line.front >= steps[0]) & (case.line.front <= steps[1])
     return np.asarray(common & ~case.superseded)
 
 
 def at_common_steps(
-    first: Case, second: Case, key: str, steps: tuple[float, float]
+    first: JobCase, second: JobCase, key: str, steps: tuple[float, float]
 ) -> tuple[Floats, Floats]:
     """A curve of both jobs at the same steps (N,): those of the one that tells fewer of them,
     between two steps of the other on the line between its values."""
@@ -35,7 +35,7 @@ def at_common_steps(
     return np.interp(places, *one), np.interp(places, *other)
 
 
-def _by_step(case: Case, key: str, steps: tuple[float, float]) -> tuple[Floats, Floats]:
+def _by_step(case: JobCase, key: str, steps: tuple[float, float]) -> tuple[Floats, Floats]:
     """The steps at which the curve is known, rising, and its last finite value at each."""
     curve = joint(case, case.view.panel(key))
     cells = np.flatnonzero(inside(case, steps) & np.isfinite(curve))[::-1]
@@ -43,7 +43,7 @@ def _by_step(case: Case, key: str, steps: tuple[float, float]) -> tuple[Floats, 
     return places, curve[cells[first]]
 
 
-def not_finite(case: Case, key: str, title: str, steps: tuple[float, float]) -> str:
+def not_finite(case: JobCase, key: str, title: str, steps: tuple[float, float]) -> str:
     """In how many samples of the common steps a job's curve is not finite; empty if in none."""
     curve = joint(case, case.view.panel(key))
     cells = np.flatnonzero(_reached(case, steps) & ~np.isnan(curve))

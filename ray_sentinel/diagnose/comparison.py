@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from ray_sentinel.diagnose import stats
-from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.common_steps import at_common_steps, inside, not_finite
 from ray_sentinel.diagnose.delta import Delta, apart, delta_of, paired
 from ray_sentinel.diagnose.detect import sockets
@@ -14,7 +14,7 @@ from ray_sentinel.diagnose.jobcheck import check_job
 from ray_sentinel.diagnose.logs import LogFacts
 from ray_sentinel.diagnose.panel import listed
 from ray_sentinel.diagnose.series import Floats
-from ray_sentinel.diagnose.sweep import SWEEP, Measure, Standing, standing
+from ray_sentinel.diagnose.sweep import SWEEP, Standing, SweepRow, standing
 
 USUAL_WAVES = 2
 """In which a job makes communicators: at its start and when training begins."""
@@ -42,7 +42,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     """One job: its case where it has series, and its log's facts."""
 
     title: str
-    case: Case | None
+    case: JobCase | None
     logs: LogFacts
     notes: tuple[str, ...] = ()
     """What was left out when it was read."""
@@ -147,7 +147,9 @@ def _deltas(
     return tuple(found)
 
 
-def _delta(first: Case, second: Case, measure: Measure, steps: tuple[float, float]) -> Delta | None:
+def _delta(
+    first: JobCase, second: JobCase, measure: SweepRow, steps: tuple[float, float]
+) -> Delta | None:
     """One row of the table; None where it cannot be compared."""
     key = measure.key
     panel = second.view.panel(key)
@@ -168,10 +170,10 @@ def _delta(first: Case, second: Case, measure: Measure, steps: tuple[float, floa
     return delta_of(panel.metric, measure.title, unit, one, other, error)
 
 
-def _paced(first: Case, second: Case, steps: tuple[float, float]) -> tuple[Delta, ...]:
+def _paced(first: JobCase, second: JobCase, steps: tuple[float, float]) -> tuple[Delta, ...]:
     """From the times at which the steps were done, where neither job tells how long one took."""
 
-    def seconds(case: Case) -> Floats:
+    def seconds(case: JobCase) -> Floats:
         values = case.durations[inside(case, steps)]
         return np.asarray(values[np.isfinite(values)])
 
@@ -180,7 +182,7 @@ def _paced(first: Case, second: Case, steps: tuple[float, float]) -> tuple[Delta
     return (delta_of(metric, "step time", "s", one, other),) if one.size and other.size else ()
 
 
-def _levels(case: Case, measure: Measure, steps: tuple[float, float]) -> Floats:
+def _levels(case: JobCase, measure: SweepRow, steps: tuple[float, float]) -> Floats:
     """The mean over hosts and devices in each steady cell of the common steps (N,); of what is
     counted as a whole, the sum alone (1,)."""
     panel = case.view.panel(measure.key)

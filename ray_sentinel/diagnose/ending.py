@@ -11,8 +11,8 @@ import msgspec
 import numpy as np
 
 from ray_sentinel.diagnose import stop as stops
-from ray_sentinel.diagnose.case import Case
-from ray_sentinel.diagnose.plan import Plan, plan_of, rise
+from ray_sentinel.diagnose.case import JobCase
+from ray_sentinel.diagnose.plan import PlannedSteps, plan_of, rise
 from ray_sentinel.diagnose.series import Selector
 from ray_sentinel.diagnose.timeline import stall_limit
 from ray_sentinel.diagnose.wording import moment
@@ -21,7 +21,7 @@ _CLOSING = ("tb_train_train_runtime", "tb_train_runtime")
 """Transformers writes how long the training took when it is over."""
 
 
-class Ending(msgspec.Struct, frozen=True):
+class RunEnding(msgspec.Struct, frozen=True):
     """``text`` for people; ``early``: fewer steps were done than planned, and no more come;
     ``done``: all of them were."""
 
@@ -30,7 +30,7 @@ class Ending(msgspec.Struct, frozen=True):
     done: bool = False
 
 
-def told(case: Case) -> Ending | None:
+def told(case: JobCase) -> RunEnding | None:
     """What is known of the end; None where other series or the logs tell of it."""
     line, logs = case.line, case.logs
     if not line.trained or case.options.window is not None or logs.failure or logs.summary:
@@ -38,17 +38,17 @@ def told(case: Case) -> Ending | None:
     if not all(name.startswith("tb_") for name in case.view.families):
         return _watched(case)
     if logs.ended == "completed":
-        return Ending("By its log it was completed.")
+        return RunEnding("By its log it was completed.")
     last = max(
         float(one.times[-1])
         for one in case.view.source.samples(Selector(line.metric), -np.inf, np.inf)
     )
     if _closed(case, last):
-        return Ending("The training wrote its closing figures: it ended by itself.")
+        return RunEnding("The training wrote its closing figures: it ended by itself.")
     return _by_plan(case, float(line.steps[-1]), last)
 
 
-def _watched(case: Case) -> Ending | None:
+def _watched(case: JobCase) -> RunEnding | None:
     """Of a job that was seen to stop, by its plan alone."""
     stop, plan = case.once(stops.find), plan_of(case)
     if stop is None or not stop.for_good or stop.by != "steps" or plan is None:
@@ -56,14 +56,14 @@ def _watched(case: Case) -> Ending | None:
     step = float(np.max(case.line.steps))
     judged = plan.judge(step, rise(case))
     if judged == "done":
-        return Ending(f"All of the {plan.text} were done.", done=True)
+        return RunEnding(f"All of the {plan.text} were done.", done=True)
     if judged == "unclear" or case.logs.ended == "completed":
         return None
     return _early(plan, step, stop.at)
 
 
-def _early(plan: Plan, step: float, last: float) -> Ending:
-    return Ending(
+def _early(plan: PlannedSteps, step: float, last: float) -> RunEnding:
+    return RunEnding(
         f"Ended early: step {step:.0f} of {plan.text.removesuffix(' steps')} was the last one, "
         f"written at {moment(last)}. No playbook found a fault in what was written until then; "
         "only the logs can tell why it ended, or whether it was meant to.",
@@ -71,7 +71,7 @@ def _early(plan: Plan, step: float, last: float) -> Ending:
     )
 
 
-def _closed(case: Case, last: float) -> bool:
+def _closed(case: JobCase, last: float) -> bool:
     return any(
         one.times[-1] >= last - case.cell
         for name in _CLOSING
@@ -79,7 +79,7 @@ def _closed(case: Case, last: float) -> bool:
     )
 
 
-def _by_plan(case: Case, step: float, last: float) -> Ending:
+def _by_plan(case: JobCase, step: float, last: float) -> RunEnding:
     line, plan, now = case.line, plan_of(case), case.options.now
     written = f"The last step was written at {moment(last)}"
     quiet = now is not None and now - last > stall_limit(
@@ -88,19 +88,19 @@ def _by_plan(case: Case, step: float, last: float) -> Ending:
     going = now is not None and not quiet
     if plan is None:
         if going:
-            return Ending(f"{written}; the job seems to go on.")
-        return Ending(f"{written}; nothing here says whether the job ended by itself.")
+            return RunEnding(f"{written}; the job seems to go on.")
+        return RunEnding(f"{written}; nothing here says whether the job ended by itself.")
     judged = plan.judge(step, rise(case))
     if judged == "done":
-        return Ending(f"All of the {plan.text} were done.", done=True)
+        return RunEnding(f"All of the {plan.text} were done.", done=True)
     if going:
-        return Ending(f"Of {plan.text}; {_small(written)}, the job seems to go on.")
+        return RunEnding(f"Of {plan.text}; {_small(written)}, the job seems to go on.")
     if judged == "early" and quiet:
         return _early(plan, step, last)
     known = f"Of {plan.text}, step {step:.0f} was the last one: {_small(written)}"
     if judged == "unclear":
-        return Ending(f"{known}; whether that was the end of the plan cannot be told from here.")
-    return Ending(f"{known}; nothing here says whether it still runs, or why it ended.")
+        return RunEnding(f"{known}; whether that was the end of the plan cannot be told from here.")
+    return RunEnding(f"{known}; nothing here says whether it still runs, or why it ended.")
 
 
 def _small(text: str) -> str:

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from ray_sentinel.diagnose import ending, stats, trust
-from ray_sentinel.diagnose.case import TOP_LEVEL, Case, Options
+from ray_sentinel.diagnose.case import TOP_LEVEL, DiagnoseOptions, JobCase
 from ray_sentinel.diagnose.jobcheck import EXPECTED, check_job, confirm_triage
 from ray_sentinel.diagnose.logs import LogFacts
 from ray_sentinel.diagnose.panel import listed
@@ -18,7 +18,7 @@ from ray_sentinel.diagnose.series import TimeSeries
 from ray_sentinel.diagnose.view import View
 from ray_sentinel.diagnose.zoom import zoom
 from ray_sentinel.errors import InputError
-from ray_sentinel.model.diagnosis import Diagnosis, Inventory, Outcome, Report
+from ray_sentinel.model.diagnosis import Diagnosis, DiagnosisReport, Inventory, Outcome
 
 PASSED_WEIGHT = 0.45
 """Of what the job had got over, where something else is known to have ended it."""
@@ -34,16 +34,16 @@ def examine(
     source: TimeSeries,
     *,
     logs: LogFacts | None = None,
-    options: Options | None = None,
+    options: DiagnoseOptions | None = None,
     chosen: Playbook | None = None,
     progress: Callable[[str], None] = lambda _: None,
-) -> Report:
+) -> DiagnosisReport:
     """Diagnose a job. ``chosen`` is the only playbook to run; else all that apply are.
 
     Raises InputError where the source holds no series at all.
     """
-    options = options or Options()
-    case = Case(_view(source, options, progress), logs, options)
+    options = options or DiagnoseOptions()
+    case = JobCase(_view(source, options, progress), logs, options)
     inventory = take_stock(case)
     if chosen is not None:
         progress(chosen.TITLE)
@@ -66,7 +66,7 @@ def examine(
         plots=plots(near.case if near else case, diagnosis),
         logs=(*diagnosis.logs, *logged),
     )
-    return Report(
+    return DiagnosisReport(
         inventory=inventory,
         diagnosis=diagnosis,
         others=others,
@@ -74,7 +74,7 @@ def examine(
     )
 
 
-def _with_ghosts(case: Case, diagnosis: Diagnosis) -> Diagnosis:
+def _with_ghosts(case: JobCase, diagnosis: Diagnosis) -> Diagnosis:
     """Which hosts could not be seen, said where the verdict stands."""
     blind = sorted(host for host, cells in case.ghosts.items() if cells.any())
     if not blind:
@@ -86,7 +86,7 @@ def _with_ghosts(case: Case, diagnosis: Diagnosis) -> Diagnosis:
     return msgspec.structs.replace(diagnosis, root_cause=diagnosis.root_cause + text)
 
 
-def _view(source: TimeSeries, options: Options, progress: Callable[[str], None]) -> View:
+def _view(source: TimeSeries, options: DiagnoseOptions, progress: Callable[[str], None]) -> View:
     span = source.span()
     if span is None or not source.families():
         raise InputError(
@@ -105,7 +105,9 @@ def _view(source: TimeSeries, options: Options, progress: Callable[[str], None])
     return View(source, start, end, progress=progress)
 
 
-def _best(case: Case, progress: Callable[[str], None]) -> tuple[Diagnosis, tuple[Diagnosis, ...]]:
+def _best(
+    case: JobCase, progress: Callable[[str], None]
+) -> tuple[Diagnosis, tuple[Diagnosis, ...]]:
     answers = []
     for playbook in playbooks():
         if playbook.applies(case) > 0:
@@ -132,7 +134,7 @@ def _without_passed(answers: list[Diagnosis]) -> list[Diagnosis]:
     ]
 
 
-def _all_clear(case: Case, answers: Sequence[Diagnosis]) -> Diagnosis:
+def _all_clear(case: JobCase, answers: Sequence[Diagnosis]) -> Diagnosis:
     line = case.line
     outcome, cause, text = _without_fault(case, answers)
     # What explains an end only if somebody says that it was not wanted.
@@ -152,7 +154,7 @@ def _all_clear(case: Case, answers: Sequence[Diagnosis]) -> Diagnosis:
     )
 
 
-def _without_fault(case: Case, answers: Sequence[Diagnosis]) -> tuple[Outcome, str, str]:
+def _without_fault(case: JobCase, answers: Sequence[Diagnosis]) -> tuple[Outcome, str, str]:
     """Outcome, cause and sentence where no playbook found a fault."""
     unknown = [answer for answer in answers if answer.outcome == "unknown"]
     line, last = case.line, ending.told(case)
@@ -188,7 +190,7 @@ def _without_fault(case: Case, answers: Sequence[Diagnosis]) -> tuple[Outcome, s
     return "healthy", "none", f"{text} {last.text}" if last is not None else text
 
 
-def _never_worked(case: Case) -> bool:
+def _never_worked(case: JobCase) -> bool:
     """GPU utilisation is known, and nowhere was above what setting up a job takes."""
     panel = case.view.panel("gpu.util")
     if panel.empty:
@@ -197,7 +199,7 @@ def _never_worked(case: Case) -> bool:
     return bool(np.nanmax(busiest, initial=0.0) < IDLE_PERCENT)
 
 
-def take_stock(case: Case) -> Inventory:
+def take_stock(case: JobCase) -> Inventory:
     """What the source holds and what cannot be trusted, before any verdict."""
     view, line = case.view, case.line
     groups, other = trust.groups(view.families)

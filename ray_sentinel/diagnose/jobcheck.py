@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ray_sentinel.diagnose import stats
-from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.logs import LogFacts
 from ray_sentinel.model.diagnosis import Diagnosis
 
@@ -34,7 +34,7 @@ EXPECTED: dict[str, frozenset[str]] = {
 """Class of failure in the logs → the analyses that would confirm it."""
 
 
-def check_job(case: Case) -> str:
+def check_job(case: JobCase) -> str:
     """Steps and losses of the series against the log's ``completed step`` lines; empty without."""
     logged, line = case.logs.steps, case.line
     if not logged:
@@ -59,7 +59,7 @@ def check_job(case: Case) -> str:
     )
 
 
-def _losses(case: Case) -> tuple[int, int]:
+def _losses(case: JobCase) -> tuple[int, int]:
     panel = case.view.panel("train.loss")
     if panel.empty:
         return 0, 0

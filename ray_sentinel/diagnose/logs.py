@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ray_sentinel.model.diagnosis import Fact
+from ray_sentinel.model.diagnosis import Figure
 
 PLANNED = (
     "max_steps", "max_train_steps", "num_train_steps", "train_iters", "total_training_steps",
@@ -78,7 +78,7 @@ class LogFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What triage of the logs calls the job: "completed", "running", ..."""
     totals: tuple[Total, ...] = ()
     """Ends that bars and saved trainer states give; also of bars that are not the training's."""
-    facts: tuple[Fact, ...] = ()
+    facts: tuple[Figure, ...] = ()
     files: tuple[str, ...] = ()
 
     @property

@@ -16,7 +16,7 @@ from ray_sentinel import regex as re
 from ray_sentinel.diagnose.logs import LogFacts, LoggedStep, Total
 from ray_sentinel.evidence.logs.steps import HINTS, parse_step
 from ray_sentinel.evidence.logs.times import parse_time
-from ray_sentinel.model.diagnosis import Fact
+from ray_sentinel.model.diagnosis import Figure
 
 WAVE_SECONDS = 30.0
 """Communicators made further apart than this belong to different waves."""
@@ -69,7 +69,7 @@ class MainLog:
         self.arguments: dict[str, str] = {}
         self.steps: dict[float, LoggedStep] = {}
         self.totals: dict[tuple[int, bool], int] = {}
-        self.facts: list[Fact] = []
+        self.facts: list[Figure] = []
         self.crash_at: float | None = None
         self.tasks: list[int] = []
         self.failed_checkpoint: float | None = None
@@ -145,7 +145,7 @@ class MainLog:
             self.restored = float(restored[1])
 
     def _fact(self, line: str) -> None:
-        self.facts.append(Fact(text=f"{self.name}: {line.strip()[:300]}", source="log"))
+        self.facts.append(Figure(text=f"{self.name}: {line.strip()[:300]}", source="log"))
 
     def as_facts(self) -> LogFacts:
         """What was gathered."""
@@ -255,12 +255,12 @@ def count_lines(lines: Iterable[str]) -> dict[str, int]:
     return found
 
 
-def worker_facts(name: str, lines: Iterable[str]) -> list[Fact]:
+def worker_facts(name: str, lines: Iterable[str]) -> list[Figure]:
     """Lines of a worker's log that bear on the series: restores by broadcast, NCCL warnings."""
-    found: list[Fact] = []
+    found: list[Figure] = []
     for line in lines:
         if _RESTORE.search(line) or _NCCL_WARN.search(line):
-            found.append(Fact(text=f"{name}: {line.strip()[:300]}", source="log"))
+            found.append(Figure(text=f"{name}: {line.strip()[:300]}", source="log"))
             if len(found) >= 5:
                 break
     return found
@@ -285,26 +285,26 @@ _PROMETHEUS = (
 )
 
 
-def exporter_facts(name: str, host: str, lines: Iterable[str]) -> list[Fact]:
+def exporter_facts(name: str, host: str, lines: Iterable[str]) -> list[Figure]:
     """Why hardware series of a host may be missing."""
     return _counted(name, host, lines, _EXPORTER)
 
 
-def prometheus_facts(name: str, lines: Iterable[str]) -> list[Fact]:
+def prometheus_facts(name: str, lines: Iterable[str]) -> list[Figure]:
     """Why series may be missing altogether."""
     return _counted(name, "", lines, _PROMETHEUS)
 
 
 def _counted(
     name: str, host: str, lines: Iterable[str], table: tuple[tuple[re.Pattern[str], str], ...]
-) -> list[Fact]:
+) -> list[Figure]:
     count = dict.fromkeys((text for _, text in table), 0)
     for line in lines:
         for pattern, text in table:
             if pattern.search(line):
                 count[text] += 1
     return [
-        Fact(text=f"{name}: {text} ({number} times)", host=host, source="monitoring")
+        Figure(text=f"{name}: {text} ({number} times)", host=host, source="monitoring")
         for text, number in count.items()
         if number
     ]

@@ -15,7 +15,7 @@ GLITCH_CELLS = 3
 """A counter that falls and is back after so many cells was misread, not reset."""
 
 
-class Row(msgspec.Struct, frozen=True):
+class SeriesOwner(msgspec.Struct, frozen=True):
     """Whose a series is."""
 
     host: str
@@ -33,12 +33,12 @@ class Row(msgspec.Struct, frozen=True):
         )
 
 
-class Panel(msgspec.Struct, frozen=True):
+class SeriesPanel(msgspec.Struct, frozen=True):
     """Series of one quantity: ``values`` (S, T) over ``times`` (T,), one row a series."""
 
     quantity: Quantity
     metric: str
-    rows: tuple[Row, ...]
+    rows: tuple[SeriesOwner, ...]
     times: Floats
     values: Floats
 
@@ -57,23 +57,23 @@ class Panel(msgspec.Struct, frozen=True):
         """Seconds between two cells."""
         return float(self.times[1] - self.times[0]) if self.times.size > 1 else 1.0
 
-    def promql(self, row: Row | None = None) -> str:
+    def promql(self, row: SeriesOwner | None = None) -> str:
         """The query that gives the series again; a counter as its rate over five minutes."""
         query = self._selector(row)
         return f"rate({query}[5m])" if self.quantity.kind == "counter" else query
 
-    def growth_promql(self, row: Row) -> str:
+    def growth_promql(self, row: SeriesOwner) -> str:
         """The query for how much a counter that seldom moves grew within an hour."""
         return f"increase({self._selector(row)}[1h])"
 
-    def _selector(self, row: Row | None) -> str:
+    def _selector(self, row: SeriesOwner | None) -> str:
         return str(Selector(self.metric, row.labels if row is not None else ()))
 
-    def of(self, host: str) -> Panel:
+    def of(self, host: str) -> SeriesPanel:
         """Only the rows of one host."""
         return self.pick(lambda row: row.host == host)
 
-    def pick(self, wanted: Callable[[Row], bool]) -> Panel:
+    def pick(self, wanted: Callable[[SeriesOwner], bool]) -> SeriesPanel:
         """Only the rows that are wanted."""
         keep = [index for index, row in enumerate(self.rows) if wanted(row)]
         return msgspec.structs.replace(
@@ -89,7 +89,7 @@ class Panel(msgspec.Struct, frozen=True):
             out[index] = reduce(self.values[owner == host], 0)
         return hosts, out
 
-    def between(self, start: float, end: float) -> Panel:
+    def between(self, start: float, end: float) -> SeriesPanel:
         """The same rows in ``start <= t <= end``."""
         inside = (self.times >= start) & (self.times <= end)
         return msgspec.structs.replace(
@@ -126,18 +126,18 @@ def _increases(values: Floats) -> Floats:
     return out
 
 
-def total(panel: Panel) -> Floats:
+def total(panel: SeriesPanel) -> Floats:
     """For a counter: how much each row grew over the whole panel (S,)."""
     return np.nansum(panel.increases(), axis=1) if panel.rows else np.zeros(0)
 
 
-def held(panel: Panel, seconds: float) -> Panel:
+def held(panel: SeriesPanel, seconds: float) -> SeriesPanel:
     """The panel with holes of at most so many seconds filled by the value before."""
     cells = max(int(np.ceil(seconds / panel.step)), 1)
     return msgspec.structs.replace(panel, values=stats.carried(panel.values, cells))
 
 
-def names(rows: Sequence[Row]) -> str:
+def names(rows: Sequence[SeriesOwner]) -> str:
     """Rows for people, shortened."""
     return listed([row.title for row in rows])
 

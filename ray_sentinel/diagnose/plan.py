@@ -19,7 +19,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.logs import Total
 from ray_sentinel.diagnose.series import Floats, Selector
 
@@ -29,7 +29,7 @@ ROUNDED = 0.0051
 Judgement = Literal["done", "early", "unclear"]
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class PlannedSteps(msgspec.Struct, frozen=True, kw_only=True):
     """Between ``least`` and ``most`` steps; ``text`` says it, as in "All of the ..."."""
 
     least: float
@@ -47,11 +47,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return "early" if high <= self.least else "unclear"
 
 
-def plan_of(case: Case) -> Plan | None:
+def plan_of(case: JobCase) -> PlannedSteps | None:
     """The job's plan; None where nothing tells it."""
     steps, epochs = case.logs.planned_steps, case.logs.planned_epochs
     if steps is not None:
-        plan: Plan | None = _exact(steps)
+        plan: PlannedSteps | None = _exact(steps)
     else:
         plan = _total(case)
     if epochs is None or (plan is not None and not case.logs.first_of_both):
@@ -62,17 +62,17 @@ def plan_of(case: Case) -> Plan | None:
     return min(plan, by_epochs, key=lambda one: one.most)
 
 
-def rise(case: Case) -> float:
+def rise(case: JobCase) -> float:
     """Steps from one that is written to the next."""
     rises = np.diff(np.sort(np.unique(case.line.steps)))
     return float(np.median(rises)) if rises.size else 1.0
 
 
-def _exact(steps: float) -> Plan:
-    return Plan(least=steps, most=steps, text=f"{steps:.0f} planned steps")
+def _exact(steps: float) -> PlannedSteps:
+    return PlannedSteps(least=steps, most=steps, text=f"{steps:.0f} planned steps")
 
 
-def _total(case: Case) -> Plan | None:
+def _total(case: JobCase) -> PlannedSteps | None:
     """What a trainer's saved state, or else a bar in the log, gives as its end."""
     slack = rise(case) + 1
     low, high = float(np.min(case.line.steps)), float(np.max(case.line.steps))
@@ -91,7 +91,7 @@ def _total(case: Case) -> Plan | None:
     return None
 
 
-def _by_epochs(case: Case, epochs: float) -> Plan | None:
+def _by_epochs(case: JobCase, epochs: float) -> PlannedSteps | None:
     found = _epoch_steps(case)
     if found is None:
         return None
@@ -107,10 +107,10 @@ def _by_epochs(case: Case, epochs: float) -> Plan | None:
         told = f"more than {told}"
     elif round(most * epochs) != round(least * epochs):
         told += f" to {most * epochs:.0f}"
-    return Plan(least=low, most=high, text=f"{epochs:g} planned epochs ({told} steps)")
+    return PlannedSteps(least=low, most=high, text=f"{epochs:g} planned epochs ({told} steps)")
 
 
-def _epoch_steps(case: Case) -> tuple[float, float, bool] | None:
+def _epoch_steps(case: JobCase) -> tuple[float, float, bool] | None:
     """The least and the most steps that an epoch can have, and whether epochs are fractions."""
     steps, epochs = _pairs(case)
     if epochs.size < 2:
@@ -128,7 +128,7 @@ def _epoch_steps(case: Case) -> tuple[float, float, bool] | None:
     return float(least), float(most), fractions
 
 
-def _pairs(case: Case) -> tuple[Floats, Floats]:
+def _pairs(case: JobCase) -> tuple[Floats, Floats]:
     """Steps, and the epochs that were written with them (N,)."""
     nothing = np.empty(0)
     source = case.view.source
@@ -148,7 +148,7 @@ def _pairs(case: Case) -> tuple[Floats, Floats]:
     return longest.values[np.where(nearer, after - 1, after)], values
 
 
-def _in_step(case: Case, one: Total) -> bool:
+def _in_step(case: JobCase, one: Total) -> bool:
     """Whether an epoch's bar stands where the last step is, after some epochs."""
     last, slack = float(np.max(case.line.steps)), rise(case) + 1
     if one.total <= 0 or last < one.total or 4 * slack > one.total:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.catalog import QUANTITIES
-from ray_sentinel.diagnose.panel import Panel
+from ray_sentinel.diagnose.panel import SeriesPanel
 from ray_sentinel.diagnose.series import Floats
 from ray_sentinel.model.diagnosis import Diagnosis, Plot
 
@@ -23,7 +23,7 @@ LEAST_SECONDS = 900.0
 _ALWAYS = ("train.step", "train.step_time", "gpu.power")
 
 
-def plots(case: Case, diagnosis: Diagnosis) -> tuple[Plot, ...]:
+def plots(case: JobCase, diagnosis: Diagnosis) -> tuple[Plot, ...]:
     """Progress, power, and every quantity that the causal chain names."""
     start, end = _range(case, diagnosis)
     keys = [key for key in _ALWAYS if not case.view.panel(key).empty]
@@ -37,7 +37,7 @@ def plots(case: Case, diagnosis: Diagnosis) -> tuple[Plot, ...]:
     return tuple(_plot(case, case.view.panel(key), diagnosis, start, end, marks) for key in wanted)
 
 
-def _range(case: Case, diagnosis: Diagnosis) -> tuple[float, float]:
+def _range(case: JobCase, diagnosis: Diagnosis) -> tuple[float, float]:
     first = diagnosis.onset if diagnosis.onset is not None else diagnosis.window[0]
     last = max(diagnosis.window[1], first)
     margin = max(LEAST_SECONDS, AROUND * (last - first))
@@ -53,7 +53,7 @@ def _marks(diagnosis: Diagnosis) -> tuple[tuple[float, str], ...]:
 
 
 def _plot(
-    case: Case, panel: Panel, diagnosis: Diagnosis, start: float, end: float,
+    case: JobCase, panel: SeriesPanel, diagnosis: Diagnosis, start: float, end: float,
     marks: tuple[tuple[float, str], ...],
 ) -> Plot:  # fmt: skip
     counter = panel.quantity.kind == "counter"
@@ -82,7 +82,7 @@ def _peak(row: Floats, cell: int, stride: int) -> float:
     return float(known[np.argmax(np.abs(known))]) if known.size else float("nan")
 
 
-def _rows(panel: Panel, values: Floats, diagnosis: Diagnosis) -> list[tuple[str, Floats]]:
+def _rows(panel: SeriesPanel, values: Floats, diagnosis: Diagnosis) -> list[tuple[str, Floats]]:
     """The culprits' own rows first, then the middle of all others."""
     guilty = {(one.host, one.gpu) for one in diagnosis.culprits}
     hosts = {host for host, gpu in guilty if not gpu}

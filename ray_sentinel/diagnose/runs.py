@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from ray_sentinel import regex as re
-from ray_sentinel.diagnose.panel import Panel, Row
+from ray_sentinel.diagnose.panel import SeriesOwner, SeriesPanel
 
 _EVALUATION = re.compile(
     r"(?:^|[/_.-])(?:val|valid|validation|eval|evaluation|test)(?:[/_.-]|$)", re.IGNORECASE
 )
 
 
-def training_rows(panel: Panel) -> Panel:
+def training_rows(panel: SeriesPanel) -> SeriesPanel:
     """The panel without the runs of evaluations, where there are others.
 
     Keras writes ``train`` and ``validation`` beside each other, estimators ``eval``, with the same
@@ -31,5 +31,5 @@ def evaluates(run: str) -> bool:
     return bool(_EVALUATION.search(run))
 
 
-def _evaluates(row: Row) -> bool:
+def _evaluates(row: SeriesOwner) -> bool:
     return evaluates(dict(row.labels).get("run", ""))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.detect import pace
 from ray_sentinel.diagnose.detect.attribution import Attribution
 from ray_sentinel.model.diagnosis import Link
 
 
-def slow_link(case: Case, fit: Attribution | None = None) -> Link:
+def slow_link(case: JobCase, fit: Attribution | None = None) -> Link:
     """The slow steps as the end of a causal chain."""
     tempo = case.once(pace.find)
     factor = 1.0 + fit.effect if fit is not None else tempo.worst

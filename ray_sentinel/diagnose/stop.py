@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from ray_sentinel.diagnose import stats
-from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.timeline import stall_limit
 
 NO_STEPS_SECONDS = 120.0
@@ -15,7 +15,7 @@ NEAR_CHECKPOINT = 1.5
 """Times the longest pause of the earlier checkpoints: after a step at which one is due."""
 
 
-class Stop(msgspec.Struct, frozen=True, kw_only=True):
+class ProgressStop(msgspec.Struct, frozen=True, kw_only=True):
     """The job's last sign of progress was at ``at``; the data go on to ``end``."""
 
     at: float
@@ -35,12 +35,12 @@ class Stop(msgspec.Struct, frozen=True, kw_only=True):
         return self.end - self.at
 
 
-def find(case: Case) -> Stop | None:
+def find(case: JobCase) -> ProgressStop | None:
     """The stop at the end of the data, else the longest pause that is no checkpoint; or None."""
     return _final(case) or _pause(case)
 
 
-def ended_by(case: Case, at: float) -> Stop | None:
+def ended_by(case: JobCase, at: float) -> ProgressStop | None:
     """The end of the job where it followed upon what happened ``at``; None where steps went on.
 
     That no step was done any more is enough, however soon the data end after it.
@@ -51,11 +51,11 @@ def ended_by(case: Case, at: float) -> Stop | None:
     last = case.line.last_progress
     if not case.line.trained or last is None or last > at + _step(case) + 2 * case.cell:
         return None
-    return Stop(at=last, end=case.line.end, step=case.line.step_at(last), by="steps",
+    return ProgressStop(at=last, end=case.line.end, step=case.line.step_at(last), by="steps",
                 uncertainty=_step(case), latest=max(last, at) + case.cell)  # fmt: skip
 
 
-def _latest(case: Case, at: float, end: float) -> float:
+def _latest(case: JobCase, at: float, end: float) -> float:
     """The step may have run for a while before it stalled; a checkpoint may have come first."""
     latest = max(at + _step(case), _settled(case, at, end))
     if case.checkpoints and at_checkpoint(case):
@@ -63,7 +63,7 @@ def _latest(case: Case, at: float, end: float) -> float:
     return min(latest, end)
 
 
-def _settled(case: Case, at: float, end: float) -> float:
+def _settled(case: JobCase, at: float, end: float) -> float:
     """When power and utilisation came to the level at which they then stayed."""
     tail = np.flatnonzero((case.times > at) & (case.times <= end))
     if tail.size < 10:
@@ -83,7 +83,7 @@ def _settled(case: Case, at: float, end: float) -> float:
     return settled
 
 
-def _final(case: Case) -> Stop | None:
+def _final(case: JobCase) -> ProgressStop | None:
     line = case.line
     if not line.trained:
         return _by_power(case)
@@ -94,7 +94,7 @@ def _final(case: Case) -> Stop | None:
         limit = max(limit, NEAR_CHECKPOINT * max(held))
     if line.silence <= limit:
         return None
-    return Stop(
+    return ProgressStop(
         at=last,
         end=line.end,
         step=line.step_at(last),
@@ -104,7 +104,7 @@ def _final(case: Case) -> Stop | None:
     )
 
 
-def at_checkpoint(case: Case) -> bool:
+def at_checkpoint(case: JobCase) -> bool:
     """Whether the step after the last one done is where a checkpoint was due."""
     steps = np.array([one.step for one in case.checkpoints])
     last = case.line.step_at(case.line.end)
@@ -114,7 +114,7 @@ def at_checkpoint(case: Case) -> bool:
     return period > 0 and abs((last + 1 - steps[-1]) / period - 1) < max(0.05, 2 / period)
 
 
-def _by_power(case: Case) -> Stop | None:
+def _by_power(case: JobCase) -> ProgressStop | None:
     if np.isnan(case.activity).all():
         return None
     with np.errstate(invalid="ignore"):
@@ -125,11 +125,11 @@ def _by_power(case: Case) -> Stop | None:
     at = float(case.times[working[-1]])
     if case.line.end - at <= NO_STEPS_SECONDS:
         return None
-    return Stop(at=at, end=case.line.end, step=None, by="power", uncertainty=case.cell,
+    return ProgressStop(at=at, end=case.line.end, step=None, by="power", uncertainty=case.cell,
                 latest=at + case.cell)  # fmt: skip
 
 
-def _pause(case: Case) -> Stop | None:
+def _pause(case: JobCase) -> ProgressStop | None:
     held = {(one.start, one.end) for one in case.checkpoints}
     pauses = [
         stall
@@ -141,7 +141,7 @@ def _pause(case: Case) -> Stop | None:
     if not pauses:
         return None
     longest = max(pauses, key=lambda stall: stall.end - stall.start)
-    return Stop(
+    return ProgressStop(
         at=longest.start,
         end=longest.end,
         step=longest.step,
@@ -152,6 +152,6 @@ def _pause(case: Case) -> Stop | None:
     )
 
 
-def _step(case: Case) -> float:
+def _step(case: JobCase) -> float:
     usual = case.line.step_seconds
     return max(case.cell, usual if np.isfinite(usual) else 0.0)

@@ -10,10 +10,10 @@ import msgspec
 import numpy as np
 
 from ray_sentinel.diagnose import stats
-from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.common_steps import inside
 from ray_sentinel.diagnose.detect.pressure import ALIKE, UNIFORM
-from ray_sentinel.diagnose.panel import Row, listed
+from ray_sentinel.diagnose.panel import SeriesOwner, listed
 from ray_sentinel.diagnose.series import Floats
 
 APART = 4.0
@@ -22,7 +22,7 @@ SHARE = 0.25
 """Of what is usual there: less is not worth a name."""
 
 
-class Measure(msgspec.Struct, frozen=True, kw_only=True):
+class SweepRow(msgspec.Struct, frozen=True, kw_only=True):
     """One row of the sweep."""
 
     key: str
@@ -40,52 +40,52 @@ class Measure(msgspec.Struct, frozen=True, kw_only=True):
     """Compared by how much the counter grew over the common steps, not by its rate."""
 
 
-def _errors(key: str, title: str) -> Measure:
+def _errors(key: str, title: str) -> SweepRow:
     cause = "a degrading or failing part: have it tested"
-    return Measure(key=key, title=title, cause=cause, domain="hardware", least=1.0, total=True)
+    return SweepRow(key=key, title=title, cause=cause, domain="hardware", least=1.0, total=True)
 
 
 SWEEP = (
-    Measure(key="train.throughput", title="throughput", cause="the effect", worse=-1.0),
-    Measure(key="train.step_time", title="step time", cause="the effect"),
-    Measure(key="rdma.retx", title="RDMA retransmits", domain="rdma", least=1.0,
+    SweepRow(key="train.throughput", title="throughput", cause="the effect", worse=-1.0),
+    SweepRow(key="train.step_time", title="step time", cause="the effect"),
+    SweepRow(key="rdma.retx", title="RDMA retransmits", domain="rdma", least=1.0,
             cause="a bad cable, port or switch slows every collective"),
-    Measure(key="rdma.ack_timeout", title="RDMA ACK timeouts", domain="rdma", least=0.01,
+    SweepRow(key="rdma.ack_timeout", title="RDMA ACK timeouts", domain="rdma", least=0.01,
             cause="a bad link or switch"),
-    Measure(key="rdma.retry_exceeded", title="RDMA retry exhaustion", domain="rdma", least=1.0,
+    SweepRow(key="rdma.retry_exceeded", title="RDMA retry exhaustion", domain="rdma", least=1.0,
             cause="packets are lost for good: a hard link failure", total=True),
-    Measure(key="rdma.cnp", title="congestion notifications", domain="rdma", least=10.0,
+    SweepRow(key="rdma.cnp", title="congestion notifications", domain="rdma", least=10.0,
             cause="a congested fabric"),
-    Measure(key="host.procs_running", title="runnable threads", domain="cpu", least=5.0,
+    SweepRow(key="host.procs_running", title="runnable threads", domain="cpu", least=5.0,
             cause="other load, or threads that were left behind, compete for the CPUs"),
-    Measure(key="host.context_switches", title="context switches", cause="follows the CPU load"),
-    Measure(key="host.procs_blocked", title="blocked processes", domain="storage", least=3.0,
+    SweepRow(key="host.context_switches", title="context switches", cause="follows the CPU load"),
+    SweepRow(key="host.procs_blocked", title="blocked processes", domain="storage", least=3.0,
             cause="they wait for storage"),
-    Measure(key="io.full", title="I/O pressure", domain="storage", least=5.0,
+    SweepRow(key="io.full", title="I/O pressure", domain="storage", least=5.0,
             cause="storage is slower or busier"),
-    Measure(key="io.dirty", title="dirty pages", domain="storage", least=4e9,
+    SweepRow(key="io.dirty", title="dirty pages", domain="storage", least=4e9,
             cause="storage does not take what is written"),
-    Measure(key="io.writeback", title="pages under writeback", domain="storage", least=4e9,
+    SweepRow(key="io.writeback", title="pages under writeback", domain="storage", least=4e9,
             cause="storage does not take what is written"),
-    Measure(key="tcp.retx", title="TCP retransmits", domain="tcp", least=10.0,
+    SweepRow(key="tcp.retx", title="TCP retransmits", domain="tcp", least=10.0,
             cause="storage and control traffic; not the collectives' path where there is RDMA"),
-    Measure(key="tcp.resets", title="TCP resets", domain="tcp", least=1.0,
+    SweepRow(key="tcp.resets", title="TCP resets", domain="tcp", least=1.0,
             cause="connections of storage or control traffic break"),
-    Measure(key="tcp.aborts", title="TCP aborts on timeout", domain="tcp", least=1.0, total=True,
+    SweepRow(key="tcp.aborts", title="TCP aborts on timeout", domain="tcp", least=1.0, total=True,
             cause="a peer of storage or control traffic does not answer"),
-    Measure(key="net.rx_errors", title="NIC receive errors", domain="nic", least=0.2,
+    SweepRow(key="net.rx_errors", title="NIC receive errors", domain="nic", least=0.2,
             cause="a bad network card or cable"),
-    Measure(key="net.tx_errors", title="NIC transmit errors", domain="nic", least=0.2,
+    SweepRow(key="net.tx_errors", title="NIC transmit errors", domain="nic", least=0.2,
             cause="a bad network card or cable"),
-    Measure(key="mem.used", title="host memory", domain="memory", least=1e11,
+    SweepRow(key="mem.used", title="host memory", domain="memory", least=1e11,
             cause="slows nothing before it runs out"),
-    Measure(key="mem.oom", title="OOM kills", domain="memory", least=1.0, total=True,
+    SweepRow(key="mem.oom", title="OOM kills", domain="memory", least=1.0, total=True,
             cause="processes were killed for lack of memory"),
-    Measure(key="gpu.temp", title="GPU temperature", domain="thermal", least=6.0,
+    SweepRow(key="gpu.temp", title="GPU temperature", domain="thermal", least=6.0,
             cause="cooling"),
-    Measure(key="gpu.clock", title="GPU core clock", domain="thermal", least=80.0, worse=-1.0,
+    SweepRow(key="gpu.clock", title="GPU core clock", domain="thermal", least=80.0, worse=-1.0,
             cause="heat or a power cap holds the clock down"),
-    Measure(key="gpu.power", title="GPU power", cause="follows the work that is done"),
+    SweepRow(key="gpu.power", title="GPU power", cause="follows the work that is done"),
     _errors("err.ras_umc_ue", "uncorrectable GPU memory errors"),
     _errors("err.ras_umc_ce", "correctable GPU memory errors"),
     _errors("err.ecc_ue", "uncorrectable ECC errors"),
@@ -96,10 +96,10 @@ SWEEP = (
     _errors("err.pcie_replay", "PCIe replays"),
     _errors("err.xid", "Xid errors"),
     _errors("err.dmesg_gpu", "GPU errors in the kernel log"),
-    Measure(key="train.moe", title="MoE load-balance loss", domain="training",
+    SweepRow(key="train.moe", title="MoE load-balance loss", domain="training",
             cause="experts are loaded unevenly"),
-    Measure(key="train.loss", title="loss", cause="the model, its data or its settings"),
-    Measure(key="train.grad_norm", title="gradient norm",
+    SweepRow(key="train.loss", title="loss", cause="the model, its data or its settings"),
+    SweepRow(key="train.grad_norm", title="gradient norm",
             cause="the model, its data or its settings"),
 )  # fmt: skip
 
@@ -107,8 +107,8 @@ SWEEP = (
 class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """Hosts, GPUs or ports of the second job that stand out in one measure."""
 
-    measure: Measure
-    rows: tuple[Row, ...]
+    measure: SweepRow
+    rows: tuple[SeriesOwner, ...]
     """The worst first."""
     everywhere: bool
     """Nearly all hosts have it: it is nobody's own."""
@@ -136,14 +136,14 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def _named(row: Row) -> str:
+def _named(row: SeriesOwner) -> str:
     if row.unit:
         return f"{row.unit} of {row.host}"
     return f"GPU {row.gpu} of {row.host}" if row.gpu else row.host
 
 
 def standing(
-    first: Case, second: Case, steps: tuple[float, float], measure: Measure
+    first: JobCase, second: JobCase, steps: tuple[float, float], measure: SweepRow
 ) -> Standing | None:
     """Who of the second job stands out over the common steps; None where nobody does, or one of
     the jobs does not record it."""
@@ -176,8 +176,8 @@ def standing(
 
 
 def levels(
-    case: Case, measure: Measure, steps: tuple[float, float]
-) -> tuple[tuple[Row, ...], Floats]:
+    case: JobCase, measure: SweepRow, steps: tuple[float, float]
+) -> tuple[tuple[SeriesOwner, ...], Floats]:
     """The rows of a measure and the usual level of each over the common steps (S,)."""
     panel = case.view.panel(measure.key)
     cells = inside(case, steps)

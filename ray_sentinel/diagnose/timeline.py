@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from ray_sentinel.diagnose import stats
-from ray_sentinel.diagnose.panel import Panel
+from ray_sentinel.diagnose.panel import SeriesPanel
 from ray_sentinel.diagnose.series import Bools, Floats
 
 STALL_FACTOR = 8.0
@@ -70,7 +70,7 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
         return float(self.advances[reached[0]]) if reached.size else None
 
 
-def build(step: Panel, step_time: Panel, presence: Bools, times: Floats) -> Timeline:
+def build(step: SeriesPanel, step_time: SeriesPanel, presence: Bools, times: Floats) -> Timeline:
     """From the step series, the step times (may be empty) and where any host has data (H, T)."""
     start, end = _ends(presence, times)
     if step.empty:
@@ -151,7 +151,7 @@ def _advances(front: Floats, times: Floats) -> tuple[Floats, Floats, list[int]]:
     return pairs[:, 0], pairs[:, 1], restarts
 
 
-def _step_seconds(step_time: Panel, advances: Floats, steps: Floats) -> float:
+def _step_seconds(step_time: SeriesPanel, advances: Floats, steps: Floats) -> float:
     if not step_time.empty:
         usual = stats.middle(step_time.values)
         if np.isfinite(usual) and usual > 0:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ray_sentinel.diagnose import stats
 from ray_sentinel.diagnose.catalog import FAMILY_GROUPS, QUANTITIES
-from ray_sentinel.diagnose.panel import Panel
+from ray_sentinel.diagnose.panel import SeriesPanel
 from ray_sentinel.diagnose.series import Bools, Floats
 from ray_sentinel.diagnose.view import View
 
@@ -68,7 +68,7 @@ def _frozen(values: Floats, least: int) -> Bools:
     return out
 
 
-def _all_frozen(panel: Panel, least: int) -> Bools:
+def _all_frozen(panel: SeriesPanel, least: int) -> Bools:
     flags = np.array([_frozen(row, least) | np.isnan(row) for row in panel.values])
     return np.asarray(flags.all(axis=0))
 

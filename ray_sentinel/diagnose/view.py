@@ -15,7 +15,7 @@ import numpy as np
 from ray_sentinel.diagnose import reduction, stats
 from ray_sentinel.diagnose.catalog import QUANTITIES, Name, Quantity
 from ray_sentinel.diagnose.hosts import aliases, gpu_of, host_of
-from ray_sentinel.diagnose.panel import Panel, Row
+from ray_sentinel.diagnose.panel import SeriesOwner, SeriesPanel
 from ray_sentinel.diagnose.runs import training_rows
 from ray_sentinel.diagnose.series import Bools, Floats, Grid, Selector, TimeSeries, axis
 
@@ -69,7 +69,7 @@ class View:
         self.hidden: dict[str, Bools] = {}
         """Host → cells (T,) in which its hardware series must not be trusted."""
         self._progress = progress
-        self._panels: dict[str, Panel] = {}
+        self._panels: dict[str, SeriesPanel] = {}
         self._aliases: dict[str, str] | None = None
 
     @property
@@ -86,14 +86,14 @@ class View:
         """Whether the source has any family for the quantity (it may still be empty here)."""
         return any(name.metric in self.families for name in QUANTITIES[key].names)
 
-    def panel(self, key: str) -> Panel:
+    def panel(self, key: str) -> SeriesPanel:
         """The quantity's series; an empty panel where there are none."""
         if key not in self._panels:
             self._panels[key] = self._load(QUANTITIES[key])
         panel = self._panels[key]
         return self._trusted(panel)
 
-    def raw(self, key: str) -> Panel:
+    def raw(self, key: str) -> SeriesPanel:
         """Like ``panel``, but with what must not be trusted left in."""
         self.panel(key)
         return self._panels[key]
@@ -113,7 +113,7 @@ class View:
             self._aliases = aliases(sets)
         return self._aliases
 
-    def _load(self, quantity: Quantity) -> Panel:
+    def _load(self, quantity: Quantity) -> SeriesPanel:
         reduce = reduction.of_quantity(quantity)
         for name in quantity.names:
             if name.metric not in self.families:
@@ -125,10 +125,10 @@ class View:
             panel = self._panel(quantity, name, grid)
             if not panel.empty:
                 return panel
-        return Panel(quantity, quantity.names[0].metric, (), self.times,
+        return SeriesPanel(quantity, quantity.names[0].metric, (), self.times,
                      np.empty((0, self.times.size)))  # fmt: skip
 
-    def _panel(self, quantity: Quantity, name: Name, grid: Grid) -> Panel:
+    def _panel(self, quantity: Quantity, name: Name, grid: Grid) -> SeriesPanel:
         rows, values = [], []
         for labels, series in zip(grid.labels, grid.values, strict=True):
             if quantity.group != "train":
@@ -139,9 +139,9 @@ class View:
             rows.append(self._row(quantity, labels))
             values.append(series * name.scale)
         array = np.array(values, dtype=np.float64).reshape(len(rows), self.times.size)
-        return Panel(quantity, name.metric, tuple(rows), self.times, _without_holes(array))
+        return SeriesPanel(quantity, name.metric, tuple(rows), self.times, _without_holes(array))
 
-    def _row(self, quantity: Quantity, labels: Mapping[str, str]) -> Row:
+    def _row(self, quantity: Quantity, labels: Mapping[str, str]) -> SeriesOwner:
         host, gpu = host_of(labels, self.aliases()), gpu_of(labels)
         own = tuple(
             (key, value) for key, value in sorted(labels.items()) if key not in _IGNORED_LABELS
@@ -149,9 +149,9 @@ class View:
         unit = "/".join(labels[label] for label in quantity.by if labels.get(label))
         if "host" not in labels and "ip" not in labels and labels.get("instance"):
             own = (*own, ("instance", labels["instance"]))
-        return Row(host, gpu, unit, own)
+        return SeriesOwner(host, gpu, unit, own)
 
-    def _trusted(self, panel: Panel) -> Panel:
+    def _trusted(self, panel: SeriesPanel) -> SeriesPanel:
         if panel.quantity.group == "train":
             return self._without_fill(training_rows(panel))
         if not self.hidden or not panel.metric.startswith("hw_"):
@@ -163,7 +163,7 @@ class View:
                 values[index, cells] = np.nan
         return msgspec.structs.replace(panel, values=values)
 
-    def _without_fill(self, panel: Panel) -> Panel:
+    def _without_fill(self, panel: SeriesPanel) -> SeriesPanel:
         if panel.quantity.key == "train.fill" or not panel.metric.startswith("tb_"):
             return panel
         fill = self.raw("train.fill")

@@ -8,9 +8,9 @@ from datetime import datetime, timezone
 import numpy as np
 
 from ray_sentinel.diagnose.anomaly import Anomaly
-from ray_sentinel.diagnose.case import Case
-from ray_sentinel.diagnose.stop import Stop
-from ray_sentinel.model.diagnosis import Culprit, Diagnosis, Fact, Link, Outcome
+from ray_sentinel.diagnose.case import JobCase
+from ray_sentinel.diagnose.stop import ProgressStop
+from ray_sentinel.model.diagnosis import CauseLocation, Diagnosis, Figure, Link, Outcome
 
 
 def moment(at: float) -> str:
@@ -57,8 +57,8 @@ def size(value: float) -> str:
 
 
 def plain(
-    case: Case, playbook: str, analysis: str, outcome: Outcome, cause: str, text: str,
-    confidence: float, evidence: tuple[Fact, ...] = (), next_steps: tuple[str, ...] = (),
+    case: JobCase, playbook: str, analysis: str, outcome: Outcome, cause: str, text: str,
+    confidence: float, evidence: tuple[Figure, ...] = (), next_steps: tuple[str, ...] = (),
 ) -> Diagnosis:  # fmt: skip
     """An answer that names nobody."""
     return Diagnosis(
@@ -82,23 +82,23 @@ def linked(anomalies: Iterable[Anomaly]) -> list[Link]:
     ]
 
 
-def job_stops(case: Case, stop: Stop, at: float) -> Link:
+def job_stops(case: JobCase, stop: ProgressStop, at: float) -> Link:
     """The end of the job's steps as the end of a causal chain."""
     return Link(role="symptom", text="the job stops", at=at, uncertainty=stop.uncertainty,
                 metric=case.line.metric, promql=case.promql("train.step"))  # fmt: skip
 
 
-def culprits_of(anomalies: Iterable[Anomaly]) -> tuple[Culprit, ...]:
+def culprits_of(anomalies: Iterable[Anomaly]) -> tuple[CauseLocation, ...]:
     """Each host or GPU once, with the last thing that was seen of it."""
     found = {
-        (one.host, one.gpu): Culprit(host=one.host, gpu=one.gpu, reason=one.text)
+        (one.host, one.gpu): CauseLocation(host=one.host, gpu=one.gpu, reason=one.text)
         for one in anomalies
     }
     return tuple(found.values())
 
 
 def chain(
-    roots: Sequence[Anomaly], culprits: Sequence[Culprit], text: str, *symptoms: Link
+    roots: Sequence[Anomaly], culprits: Sequence[CauseLocation], text: str, *symptoms: Link
 ) -> tuple[Link, ...]:
     """Root → what followed from it → what was noticed, in order of time.
 

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.view import View
 from ray_sentinel.model.diagnosis import Diagnosis, Link
 
@@ -23,24 +23,24 @@ WIDER = 1.5
 """Cells wider than the samples' interval by this are worth a second look."""
 
 
-class Playbook(Protocol):
+class ZoomablePlaybook(Protocol):
     """What is asked again."""
 
-    def run(self, case: Case) -> Diagnosis:
+    def run(self, case: JobCase) -> Diagnosis:
         """Judge a case."""
 
 
 class Zoom(msgspec.Struct, frozen=True):
     """What the second look gave."""
 
-    case: Case
+    case: JobCase
     """Of the hours around the onset."""
     diagnosis: Diagnosis
     note: str
 
 
 def zoom(
-    case: Case, diagnosis: Diagnosis, playbook: Playbook, progress: Callable[[str], None]
+    case: JobCase, diagnosis: Diagnosis, playbook: ZoomablePlaybook, progress: Callable[[str], None]
 ) -> Zoom | None:
     """Look again; None where the first look was as fine, or there is no onset to look at."""
     onset = diagnosis.onset
@@ -51,7 +51,7 @@ def zoom(
     if end <= start:
         return None
     progress(f"around the onset, {onset:.0f}")
-    near = Case(View(case.view.source, start, end, progress=progress), case.logs, case.options)
+    near = JobCase(View(case.view.source, start, end, progress=progress), case.logs, case.options)
     if near.cell >= case.cell:
         return None
     again = playbook.run(near)

@@ -35,7 +35,7 @@ import msgspec
 
 from ray_sentinel.clock import Clock, SystemClock
 from ray_sentinel.doctor.collective import Reduced
-from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.doctor.plan import RunPlan
 
 Outcome = Literal["ok", "warning", "failure", "skipped"]
 
@@ -56,7 +56,7 @@ class Here(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock = SystemClock()
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
+class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
     """One line of the doctor's answer."""
 
     check: str = ""
@@ -90,7 +90,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     """Nodes that Ray lists as dead, and why."""
 
 
-class Visit(msgspec.Struct, frozen=True, kw_only=True):
+class ProbeResult(msgspec.Struct, frozen=True, kw_only=True):
     """One node's attempt to reach another."""
 
     visitor: str
@@ -104,15 +104,15 @@ class Visit(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds that the visited clock is ahead of the visitor's, give or take half a round trip."""
 
 
-class Case(msgspec.Struct, Generic[F], frozen=True, kw_only=True):
+class CheckInput(msgspec.Struct, Generic[F], frozen=True, kw_only=True):
     """All that a check is judged by."""
 
-    plan: Plan
+    plan: RunPlan
     seen: Mapping[str, F]
     """What each node's ``look`` found, by host; nodes that had nothing to look at are absent."""
     cluster: Cluster | None = None
     """None where only this machine was examined."""
-    visits: tuple[Visit, ...] = ()
+    visits: tuple[ProbeResult, ...] = ()
     reduced: tuple[Reduced, ...] = ()
     """How each node's part in the sum over all nodes went, where one was made."""
 
@@ -128,29 +128,29 @@ class Check(abc.ABC, Generic[F]):
     facts: type[F]
 
     @abc.abstractmethod
-    def look(self, plan: Plan, here: Here) -> F | None:
+    def look(self, plan: RunPlan, here: Here) -> F | None:
         """The facts of this node; None where there is nothing to look at."""
 
     @abc.abstractmethod
-    def judge(self, case: Case[F]) -> Iterable[Result]:
+    def judge(self, case: CheckInput[F]) -> Iterable[CheckResult]:
         """What the facts of all nodes mean."""
 
 
-def ok(seen: str, host: str = "") -> Result:
+def ok(seen: str, host: str = "") -> CheckResult:
     """All is well."""
-    return Result(outcome="ok", seen=seen, host=host)
+    return CheckResult(outcome="ok", seen=seen, host=host)
 
 
-def warning(seen: str, remedy: str, host: str = "") -> Result:
+def warning(seen: str, remedy: str, host: str = "") -> CheckResult:
     """The run may work, and may not."""
-    return Result(outcome="warning", seen=seen, remedy=remedy, host=host)
+    return CheckResult(outcome="warning", seen=seen, remedy=remedy, host=host)
 
 
-def failure(seen: str, remedy: str, host: str = "") -> Result:
+def failure(seen: str, remedy: str, host: str = "") -> CheckResult:
     """The run cannot work so."""
-    return Result(outcome="failure", seen=seen, remedy=remedy, host=host)
+    return CheckResult(outcome="failure", seen=seen, remedy=remedy, host=host)
 
 
-def skipped(seen: str) -> Result:
+def skipped(seen: str) -> CheckResult:
     """Nothing to check here: says why."""
-    return Result(outcome="skipped", seen=seen)
+    return CheckResult(outcome="skipped", seen=seen)

@@ -12,14 +12,14 @@ from typing import Any
 import msgspec
 
 from ray_sentinel.clock import SystemClock
-from ray_sentinel.doctor.catalog import all_checks
-from ray_sentinel.doctor.check import Cluster, Joined, Visit
+from ray_sentinel.doctor.catalogue import all_checks
+from ray_sentinel.doctor.check import Cluster, Joined, ProbeResult
 from ray_sentinel.doctor.collective import SECONDS, Reduced, reduce_here
-from ray_sentinel.doctor.examine import Look, examine
+from ray_sentinel.doctor.examine import CheckReading, examine
 from ray_sentinel.doctor.machine import here, interfaces
-from ray_sentinel.doctor.meeting import Meeting, visit, whom_to_visit
 from ray_sentinel.doctor.netnames import chosen
-from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.doctor.peer_probe import PeerProbe, visit, whom_to_visit
+from ray_sentinel.doctor.plan import RunPlan
 
 START_SECONDS = 20.0
 """For an actor to start and its looks to end, beyond the plan's deadline."""
@@ -28,19 +28,19 @@ VISITS_SECONDS = 60.0
 _HEAD = "node:__internal_head__"
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class ClusterFindings(msgspec.Struct, frozen=True, kw_only=True):
     """What was found on all nodes."""
 
-    looks: dict[str, tuple[Look, ...]]
+    looks: dict[str, tuple[CheckReading, ...]]
     """By host."""
-    visits: tuple[Visit, ...] = ()
+    visits: tuple[ProbeResult, ...] = ()
     reduced: tuple[Reduced, ...] = ()
 
 
 class Examined(msgspec.Struct, frozen=True, kw_only=True):
     """A node's answer; travels as MessagePack."""
 
-    looks: tuple[Look, ...]
+    looks: tuple[CheckReading, ...]
     place: tuple[str, int] | None = None
     """Address and port where it can be visited."""
     problem: str = ""
@@ -51,15 +51,15 @@ class Examiner:
     """Runs on one node; the caller kills it when done."""
 
     def __init__(self, plan: bytes, host: str, address: str) -> None:
-        self._plan = msgspec.msgpack.decode(plan, type=Plan)
+        self._plan = msgspec.msgpack.decode(plan, type=RunPlan)
         self._here = here(self._plan, host, address)
-        self._meeting: Meeting | None = None
+        self._meeting: PeerProbe | None = None
 
     def examine(self) -> bytes:
         """``Examined``."""
         problem = ""
         try:
-            self._meeting = Meeting(self._address(), SystemClock())
+            self._meeting = PeerProbe(self._address(), SystemClock())
         except OSError as error:
             problem = error.strerror or str(error)
         checks = [check for check in all_checks(self._plan.sources) if check.everywhere]
@@ -76,7 +76,7 @@ class Examiner:
         return found[0] if found else self._here.address
 
     def visit(self, places: bytes) -> bytes:
-        """Visit other nodes' (host, address, port): a tuple of ``Visit``."""
+        """Visit other nodes' (host, address, port): a tuple of ``ProbeResult``."""
         wanted = msgspec.msgpack.decode(places, type=tuple[tuple[str, str, int], ...])
         clock = SystemClock()
         return msgspec.msgpack.encode(
@@ -84,8 +84,8 @@ class Examiner:
         )
 
     def reduce(self, part: bytes) -> bytes:
-        """This node's part of a sum over all, ``Part``: a ``Reduced``."""
-        mine = msgspec.msgpack.decode(part, type=Part)
+        """This node's part of a sum over all, ``NodeShare``: a ``Reduced``."""
+        mine = msgspec.msgpack.decode(part, type=NodeShare)
         found = reduce_here(
             self._here.host, mine.rank, mine.size, mine.address, mine.port, self._environ()
         )
@@ -105,7 +105,7 @@ class Examiner:
         return port
 
 
-class Part(msgspec.Struct, frozen=True):
+class NodeShare(msgspec.Struct, frozen=True):
     """A node's place in a sum over all."""
 
     rank: int
@@ -153,7 +153,7 @@ def _unique(nodes: Sequence[Joined]) -> tuple[Joined, ...]:
     return tuple(msgspec.structs.replace(node, host=label(node)) for node in nodes)
 
 
-def examine_cluster(ray: Any, cluster: Cluster, plan: Plan) -> Found:
+def examine_cluster(ray: Any, cluster: Cluster, plan: RunPlan) -> ClusterFindings:
     """Every node's looks, the visits, and the sum over all nodes where it is wanted. A node that
     does not answer is said so."""
     with _examiners(ray, cluster.joined, plan) as examiners:
@@ -162,10 +162,10 @@ def examine_cluster(ray: Any, cluster: Cluster, plan: Plan) -> Found:
         answers = {host: msgspec.msgpack.decode(data, type=Examined) for host, data in raw.items()}
         looks = {host: answer.looks for host, answer in answers.items()}
         for host, problem in problems.items():
-            looks[host] = (Look(check="nodes", problem=problem),)
+            looks[host] = (CheckReading(check="nodes", problem=problem),)
         visits = _visits(ray, examiners, answers)
         reduced = _sum(ray, examiners, answers) if plan.collective else ()
-    return Found(looks=looks, visits=visits, reduced=reduced)
+    return ClusterFindings(looks=looks, visits=visits, reduced=reduced)
 
 
 def _sum(
@@ -181,7 +181,7 @@ def _sum(
     port = int(ports[hosts[0]])
     refs = {
         host: examiners[host].reduce.remote(
-            msgspec.msgpack.encode(Part(rank, len(hosts), address, port))
+            msgspec.msgpack.encode(NodeShare(rank, len(hosts), address, port))
         )
         for rank, host in enumerate(hosts)
     }
@@ -192,7 +192,7 @@ def _sum(
 
 
 @contextlib.contextmanager
-def _examiners(ray: Any, nodes: Iterable[Joined], plan: Plan) -> Iterator[dict[str, Any]]:
+def _examiners(ray: Any, nodes: Iterable[Joined], plan: RunPlan) -> Iterator[dict[str, Any]]:
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     data = msgspec.msgpack.encode(plan)
@@ -235,7 +235,7 @@ def _gather(
 
 def _visits(
     ray: Any, examiners: Mapping[str, Any], answers: Mapping[str, Examined]
-) -> tuple[Visit, ...]:
+) -> tuple[ProbeResult, ...]:
     places = {host: answer.place for host, answer in answers.items() if answer.place}
     refs = {}
     for visitor in answers:
@@ -245,15 +245,19 @@ def _visits(
             refs[visitor] = examiners[visitor].visit.remote(msgspec.msgpack.encode(wanted))
     raw, problems = _gather(ray, refs, VISITS_SECONDS)
     found = [
-        one for data in raw.values() for one in msgspec.msgpack.decode(data, type=tuple[Visit, ...])
+        one
+        for data in raw.values()
+        for one in msgspec.msgpack.decode(data, type=tuple[ProbeResult, ...])
     ]
     found += [
-        Visit(visitor="", host=host, place=host, problem=f"cannot be visited: {answer.problem}")
+        ProbeResult(
+            visitor="", host=host, place=host, problem=f"cannot be visited: {answer.problem}"
+        )
         for host, answer in answers.items()
         if answer.problem
     ]
     found += [
-        Visit(visitor=host, host="", place="the others", problem=problem)
+        ProbeResult(visitor=host, host="", place="the others", problem=problem)
         for host, problem in problems.items()
     ]
     return tuple(found)

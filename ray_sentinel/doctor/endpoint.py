@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.doctor.plan import RunPlan
 from ray_sentinel.text import port_number
 
 DEFAULT_PORTS = {"etcd": 2379, "etcd-v2": 2379}
@@ -14,7 +14,7 @@ C10D_PORT = 29400
 """torch.distributed.elastic's default for c10d."""
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
+class MeetingPoint(msgspec.Struct, frozen=True, kw_only=True):
     """Where nodes are to meet."""
 
     backend: str = ""
@@ -31,7 +31,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
         return self.backend.startswith("etcd")
 
 
-def wish_of(plan: Plan, environ: Mapping[str, str]) -> Wish:
+def wish_of(plan: RunPlan, environ: Mapping[str, str]) -> MeetingPoint:
     """What the plan says, else this node's variables."""
     backend = plan.rdzv_backend or environ.get("PET_RDZV_BACKEND", "")
     endpoint = plan.rdzv_endpoint or environ.get("PET_RDZV_ENDPOINT", "")
@@ -44,7 +44,7 @@ def wish_of(plan: Plan, environ: Mapping[str, str]) -> Wish:
     if not backend:
         backend = "etcd-v2" if port == "2379" else "c10d"
     number = port_number(port) if port else DEFAULT_PORTS.get(backend, C10D_PORT)
-    return Wish(
+    return MeetingPoint(
         backend=backend,
         endpoint=endpoint,
         run_id=run_id,

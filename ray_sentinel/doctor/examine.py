@@ -11,14 +11,14 @@ from typing import Any
 import msgspec
 
 from ray_sentinel.doctor.check import Check, Here
-from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.doctor.plan import RunPlan
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.masking import mask_record
 
 log = logging.getLogger(__name__)
 
 
-class Look(msgspec.Struct, frozen=True, kw_only=True):
+class CheckReading(msgspec.Struct, frozen=True, kw_only=True):
     """What one check found on one node: travels as MessagePack."""
 
     check: str
@@ -28,13 +28,13 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     """Why the check could not look."""
 
 
-def examine(checks: Iterable[Check[Any]], plan: Plan, here: Here) -> tuple[Look, ...]:
+def examine(checks: Iterable[Check[Any]], plan: RunPlan, here: Here) -> tuple[CheckReading, ...]:
     """Look with every check that the plan wants.
 
     A look that does not end in time is left alone, in its thread, and said.
     """
     wanted = [check for check in checks if plan.wants(check.name)]
-    answers: dict[str, Look] = {}
+    answers: dict[str, CheckReading] = {}
     threads = {
         check.name: threading.Thread(
             target=_look, args=(check, plan, here, answers), name=f"check-{check.name}", daemon=True
@@ -47,22 +47,24 @@ def examine(checks: Iterable[Check[Any]], plan: Plan, here: Here) -> tuple[Look,
     for thread in threads.values():
         thread.join(max(0.0, until - time.monotonic()))
     late = f"did not end within {plan.deadline:.0f} s: what it looks at hangs"
-    looks = (answers.get(name) or Look(check=name, problem=late) for name in threads)
+    looks = (answers.get(name) or CheckReading(check=name, problem=late) for name in threads)
     return tuple(mask_record(look) for look in looks)
 
 
-def _look(check: Check[Any], plan: Plan, here: Here, answers: dict[str, Look]) -> None:
+def _look(check: Check[Any], plan: RunPlan, here: Here, answers: dict[str, CheckReading]) -> None:
     try:
         facts = check.look(plan, here)
         data = None if facts is None else msgspec.msgpack.encode(mask_record(facts))
-        answers[check.name] = Look(check=check.name, facts=data)
+        answers[check.name] = CheckReading(check=check.name, facts=data)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        answers[check.name] = Look(check=check.name, problem=f"{where}{error.strerror or error}")
+        answers[check.name] = CheckReading(
+            check=check.name, problem=f"{where}{error.strerror or error}"
+        )
     except SentinelError as error:
-        answers[check.name] = Look(check=check.name, problem=str(error))
+        answers[check.name] = CheckReading(check=check.name, problem=str(error))
     except (Exception, SystemExit) as error:
         # The runner's loop: a user's check may fail in any way.
         log.debug("check %s failed", check.name, exc_info=True)
         problem = f"the check itself failed: {type(error).__name__}: {error}"
-        answers[check.name] = Look(check=check.name, problem=problem)
+        answers[check.name] = CheckReading(check=check.name, problem=problem)

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from ray_sentinel.doctor.check import Case, Check, Cluster, Result, Visit, warning
+from ray_sentinel.doctor.check import Check, CheckInput, CheckResult, Cluster, ProbeResult, warning
 from ray_sentinel.doctor.collective import Reduced
-from ray_sentinel.doctor.examine import Look
-from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.doctor.examine import CheckReading
+from ray_sentinel.doctor.plan import RunPlan
 
 log = logging.getLogger(__name__)
 
@@ -20,14 +20,14 @@ _ORDER = {"failure": 0, "warning": 1, "ok": 2, "skipped": 3}
 
 def judge(
     checks: Iterable[Check[Any]],
-    plan: Plan,
-    looks: Mapping[str, Sequence[Look]],
+    plan: RunPlan,
+    looks: Mapping[str, Sequence[CheckReading]],
     cluster: Cluster | None = None,
-    visits: Sequence[Visit] = (),
+    visits: Sequence[ProbeResult] = (),
     reduced: Sequence[Reduced] = (),
-) -> tuple[Result, ...]:
+) -> tuple[CheckResult, ...]:
     """All results, in the order of the checks; ``looks`` are by host."""
-    results: list[Result] = []
+    results: list[CheckResult] = []
     for check in checks:
         if not plan.wants(check.name):
             continue
@@ -35,17 +35,17 @@ def judge(
         results += (named(result, check.name) for result in problems)
         if problems and not seen:
             continue  # nobody could look: "nothing to check" would not be true
-        case = Case(plan=plan, seen=seen, cluster=cluster, visits=tuple(visits),
+        case = CheckInput(plan=plan, seen=seen, cluster=cluster, visits=tuple(visits),
                     reduced=tuple(reduced))  # fmt: skip
         results += _judged(check, case)
     return tuple(results)
 
 
 def _facts(
-    check: Check[Any], looks: Mapping[str, Sequence[Look]]
-) -> tuple[dict[str, Any], list[Result]]:
+    check: Check[Any], looks: Mapping[str, Sequence[CheckReading]]
+) -> tuple[dict[str, Any], list[CheckResult]]:
     seen: dict[str, Any] = {}
-    problems: list[Result] = []
+    problems: list[CheckResult] = []
     for host, found in looks.items():
         for look in found:
             if look.check != check.name:
@@ -58,7 +58,7 @@ def _facts(
     return seen, problems
 
 
-def _judged(check: Check[Any], case: Case[Any]) -> list[Result]:
+def _judged(check: Check[Any], case: CheckInput[Any]) -> list[CheckResult]:
     try:
         return [named(result, check.name) for result in check.judge(case)]
     except (Exception, SystemExit) as error:
@@ -68,11 +68,11 @@ def _judged(check: Check[Any], case: Case[Any]) -> list[Result]:
         return [named(warning(text, "mend the check"), check.name)]
 
 
-def named(result: Result, check: str) -> Result:
+def named(result: CheckResult, check: str) -> CheckResult:
     """The result under its check's name."""
     return msgspec.structs.replace(result, check=check)
 
 
-def worst(results: Iterable[Result]) -> str:
+def worst(results: Iterable[CheckResult]) -> str:
     """The worst outcome; "ok" where nothing was checked."""
     return min((result.outcome for result in results), key=_ORDER.__getitem__, default="ok")

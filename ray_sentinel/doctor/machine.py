@@ -12,7 +12,7 @@ import psutil
 
 from ray_sentinel.clock import Clock, SystemClock
 from ray_sentinel.doctor.check import Here
-from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.doctor.plan import RunPlan
 from ray_sentinel.kernel_files import parse_environ
 from ray_sentinel.progress.own_process import raylet_above
 from ray_sentinel.progress.process_memory import memory_file
@@ -67,7 +67,7 @@ def _kind(folder: Path) -> str:
     return "virtual ethernet" if virtual else kind
 
 
-def here(plan: Plan, host: str = "", address: str = "", clock: Clock | None = None) -> Here:
+def here(plan: RunPlan, host: str = "", address: str = "", clock: Clock | None = None) -> Here:
     """This node: ranks inherit the raylet's environment where there is one, else the caller's."""
     return Here(
         host=host or socket.gethostname(),

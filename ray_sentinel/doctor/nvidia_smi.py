@@ -19,7 +19,7 @@ SECONDS = 8.0
 """Eight GPUs without persistence mode need about four."""
 
 
-class Gpu(msgspec.Struct, frozen=True, kw_only=True):
+class SmiGpu(msgspec.Struct, frozen=True, kw_only=True):
     """One GPU."""
 
     uuid: str
@@ -42,7 +42,7 @@ class Smi(msgspec.Struct, frozen=True, kw_only=True):
 
     driver: str
     cuda: str
-    gpus: tuple[Gpu, ...] = ()
+    gpus: tuple[SmiGpu, ...] = ()
 
 
 def read() -> Smi | None:
@@ -83,8 +83,8 @@ def parse(text: str) -> Smi:
     )
 
 
-def _gpu(element: ElementTree.Element) -> Gpu:
-    return Gpu(
+def _gpu(element: ElementTree.Element) -> SmiGpu:
+    return SmiGpu(
         uuid=_text(element, "uuid"),
         name=_text(element, "product_name"),
         used_bytes=_mib(_text(element, "fb_memory_usage/used")),

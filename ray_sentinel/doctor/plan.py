@@ -7,14 +7,14 @@ import msgspec
 GIB = 1 << 30
 
 
-class Source(msgspec.Struct, frozen=True, kw_only=True):
+class ChecksFile(msgspec.Struct, frozen=True, kw_only=True):
     """A file with a user's own checks; its text travels to the nodes."""
 
     name: str
     text: str
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What the coming run needs. What is not given is not held against anybody."""
 
     nodes: int | None = None
@@ -47,7 +47,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """Sum over all nodes, which takes a minute and GPU memory."""
     only: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
-    sources: tuple[Source, ...] = ()
+    sources: tuple[ChecksFile, ...] = ()
     deadline: float = 10.0
     """Seconds that one check may look on one node."""
 

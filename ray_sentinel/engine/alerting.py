@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from ray_sentinel.engine.cluster import ClusterView, NodeView
+from ray_sentinel.engine.cluster import ClusterView, NodeState
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.rule import Rule
@@ -92,7 +92,7 @@ def _gpus(view: ClusterView, ranks: Iterable[RankView]) -> dict[tuple[str, str],
     return {place: tuple(sorted(numbers)) for place, numbers in found.items()}
 
 
-def watched(view: ClusterView) -> Iterator[tuple[NodeView, NodeTelemetry]]:
+def watched(view: ClusterView) -> Iterator[tuple[NodeState, NodeTelemetry]]:
     """Nodes with live ranks, and their series."""
     busy = {rank.node for job in view.jobs.values() for rank in job.live}
     for node_id in sorted(busy):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ray_sentinel.engine.cluster import ClusterView, NodeView
+from ray_sentinel.engine.cluster import ClusterView, NodeState
 from ray_sentinel.engine.exits import has_own_words, is_cause
 from ray_sentinel.engine.first_exits import Ends
 from ray_sentinel.engine.jobs import JobView
@@ -71,7 +71,7 @@ def _went_with_its_node(view: ClusterView, at: float, exit_: Exit) -> bool:
     return not _of_its_own(exit_) and _announced(view.nodes.get(exit_.rank.node), at)
 
 
-def _announced(node: NodeView | None, at: float) -> bool:
+def _announced(node: NodeState | None, at: float) -> bool:
     since = node.leaving_since if node is not None else None
     return since is not None and at >= since - NOTICE_SECONDS
 

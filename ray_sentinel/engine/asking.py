@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 
-from ray_sentinel.config import Capture as Settings
+from ray_sentinel.config import CaptureConfig as Settings
 from ray_sentinel.engine.actions import AnyAction, AskRas, AskRecorder, Capture, TakeStacks
 from ray_sentinel.engine.case import Case
 from ray_sentinel.engine.exits import has_own_words, is_abnormal, was_overrun

@@ -33,7 +33,7 @@ TOGETHER_SECONDS = 60.0
 are deployed within seconds. What is left of an old attempt was there before."""
 
 
-class NodeView(msgspec.Struct, kw_only=True, omit_defaults=True):
+class NodeState(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One node; times are the coordinator's."""
 
     node: Node
@@ -168,7 +168,7 @@ def _one_world(views: list[RankView]) -> bool:
 class ClusterView(msgspec.Struct, kw_only=True, dict=True):
     """All nodes and jobs. Changed only by the engine. ``config`` is given by ``bind``."""
 
-    nodes: dict[str, NodeView] = {}
+    nodes: dict[str, NodeState] = {}
     jobs: dict[tuple[str, int], JobView] = {}
     """By name and attempt."""
     generations: int = 0
@@ -198,7 +198,7 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
         """Spread a node's snapshot over the jobs."""
         node = self.nodes.get(snapshot.node.id)
         if node is None:
-            node = self.nodes[snapshot.node.id] = NodeView(node=snapshot.node, joined_at=now)
+            node = self.nodes[snapshot.node.id] = NodeState(node=snapshot.node, joined_at=now)
         node.take(snapshot, now)
         self.telemetry.take(snapshot, now, node.offset)
         # The moment of the snapshot on our clock, so that a late one does not look like silence.

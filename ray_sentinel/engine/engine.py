@@ -14,7 +14,7 @@ from ray_sentinel.engine import milestones
 from ray_sentinel.engine import status as status_words
 from ray_sentinel.engine.actions import AnyAction, ProbeNode, TakeStacks
 from ray_sentinel.engine.announced import note_departed
-from ray_sentinel.engine.cluster import ClusterView, NodeView
+from ray_sentinel.engine.cluster import ClusterView, NodeState
 from ray_sentinel.engine.events import (
     AnyEvent,
     CaptureDone,
@@ -103,7 +103,7 @@ class Engine:
             case Tick():
                 return self._tick(now)
             case NodeJoined():
-                node = NodeView(node=event.node, joined_at=now)
+                node = NodeState(node=event.node, joined_at=now)
                 self.view.nodes.setdefault(event.node.id, node).join()
             case NodeLeft() | NodeProbed() | NodeDraining():
                 self._node_changed(event, now)

@@ -53,7 +53,7 @@ Place = tuple[str, str, NodeTelemetry]
 GpuState = Literal["working", "waiting", "resting", "unclear"]
 
 
-class Gpu(msgspec.Struct, frozen=True, kw_only=True):
+class GpuReading(msgspec.Struct, frozen=True, kw_only=True):
     """One GPU of a job at one moment. Watts; utilisation 0..1."""
 
     node: str
@@ -117,14 +117,14 @@ class GpuLevels(msgspec.Struct, dict=True):
             for key in [key for key in levels if key[0] == node_id]:
                 del levels[key]
 
-    def gpus(self, view: ClusterView, job: JobView, now: float) -> list[Gpu]:
+    def gpus(self, view: ClusterView, job: JobView, now: float) -> list[GpuReading]:
         """The job's GPUs as they are now."""
         found = []
         for node_id, index, node in self.places(view, job, now):
             rest, work = model_levels(node, index, now)
             key = (node_id, index)
             found.append(
-                Gpu(
+                GpuReading(
                     node=node_id,
                     host=view.host_of(node_id),
                     index=index,

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 import msgspec
 
 from ray_sentinel.engine.case import Case
+from ray_sentinel.engine.evidence_scores import EvidenceScores
 from ray_sentinel.engine.judgement import Judgement
-from ray_sentinel.engine.ledger import Ledger
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.wording import NEXT_STEPS, PHRASES
 from ray_sentinel.model.alert import Alert
@@ -42,7 +42,7 @@ def came_first(case: Case, alert: Alert) -> bool:
     return stop - LONG_BEFORE <= alert.since <= stop + BEFORE
 
 
-def weigh_alerts(case: Case, ledger: Ledger, by_rank: Mapping[int, RankView]) -> None:
+def weigh_alerts(case: Case, ledger: EvidenceScores, by_rank: Mapping[int, RankView]) -> None:
     """Add what telemetry shows to the ledger: against ranks, or as context."""
     stop = case.job.moved_at()
     for alert in case.alerts[:MOST_TOLD]:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import msgspec
 
-from ray_sentinel.config import Hang
+from ray_sentinel.config import HangConfig
 from ray_sentinel.engine.durations import DurationStats
 from ray_sentinel.engine.exits import SIGKILL
 from ray_sentinel.engine.phases import JOINING, STARTING, TRAINING, PhaseBook, infer, phase_of
@@ -136,7 +136,7 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     phases: dict[ProcessId, tuple[str, float]] = {}
     """The phase of each process, and since when."""
 
-    def bind(self, hang: Hang, book: PhaseBook) -> JobView:
+    def bind(self, hang: HangConfig, book: PhaseBook) -> JobView:
         """Take the settings and what is known of the job's phases."""
         self.hang, self.book = hang, book
         return self

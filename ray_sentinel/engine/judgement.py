@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 
 from ray_sentinel.engine.case import Case
-from ray_sentinel.engine.ledger import Ledger
+from ray_sentinel.engine.evidence_scores import EvidenceScores
 from ray_sentinel.engine.wording import NEXT_STEPS
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.incident import FaultKind, Verdict
@@ -64,7 +64,7 @@ def telling_stacks(case: Case, named: Sequence[ProcessId]) -> tuple[StackFact, .
     return tuple(shown)
 
 
-def unnamed(case: Case, ledger: Ledger, kind: FaultKind, summary: str) -> Verdict:
+def unnamed(case: Case, ledger: EvidenceScores, kind: FaultKind, summary: str) -> Verdict:
     """A verdict that accuses nobody."""
     return Verdict(
         kind=kind,

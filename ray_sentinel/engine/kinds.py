@@ -6,7 +6,7 @@ import msgspec
 
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.evidence.stacks.compare import Movement
-from ray_sentinel.evidence.stacks.scene import fault_kind as kind_of_stack
+from ray_sentinel.evidence.stacks.context import fault_kind as kind_of_stack
 from ray_sentinel.model.incident import FaultKind
 from ray_sentinel.model.recorder import RecorderKind
 from ray_sentinel.model.stacks import StackFact

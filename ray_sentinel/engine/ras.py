@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ray_sentinel.engine.case import Case
-from ray_sentinel.engine.ledger import Ledger
+from ray_sentinel.engine.evidence_scores import EvidenceScores
 from ray_sentinel.engine.ranks import RankView
 
 SOURCE = "nccl-ras"
@@ -20,7 +20,7 @@ WAITS = -2.0
 """Score of a rank that waits for others there."""
 
 
-def weigh_ras(case: Case, ledger: Ledger, by_rank: Mapping[int, RankView]) -> None:
+def weigh_ras(case: Case, ledger: EvidenceScores, by_rank: Mapping[int, RankView]) -> None:
     """Add the lines of RAS to the ledger."""
     facts = case.ras
     if facts is None:

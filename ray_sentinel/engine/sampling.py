@@ -28,7 +28,7 @@ MOST_QUIET_LOOKS = 4
 """Looks at a job that does nothing are few: the case that follows takes its own."""
 
 
-class Sample(NamedTuple):
+class SamplingRequest(NamedTuple):
     """Whom to look at, how many times, if ``every`` seconds have passed since the last time."""
 
     job: JobView
@@ -37,7 +37,9 @@ class Sample(NamedTuple):
     looks: int = 1
 
 
-def routine_samples(view: ClusterView, busy: set[tuple[str, int]], now: float) -> Iterator[Sample]:
+def routine_samples(
+    view: ClusterView, busy: set[tuple[str, int]], now: float
+) -> Iterator[SamplingRequest]:
     """Jobs without step counts that have gone quiet: a look at some ranks' stacks is due.
 
     A main thread that polls a device burns a CPU whether the job gets on or not; only another
@@ -48,10 +50,10 @@ def routine_samples(view: ClusterView, busy: set[tuple[str, int]], now: float) -
             continue
         if job.may_join():
             every = min(JOIN_SELDOM, max(JOIN_EVERY, JOIN_SHARE * (now - job.first_seen)))
-            yield Sample(job, tuple(rank.rank for rank in job.live), every)
+            yield SamplingRequest(job, tuple(rank.rank for rank in job.live), every)
             continue
         if has_nothing_to_do(job):
-            yield Sample(job, tuple(rank.rank for rank in job.live), IDLE_EVERY)
+            yield SamplingRequest(job, tuple(rank.rank for rank in job.live), IDLE_EVERY)
             continue
         if not job.training():
             continue
@@ -61,9 +63,9 @@ def routine_samples(view: ClusterView, busy: set[tuple[str, int]], now: float) -
             continue
         holders = tuple(rank.rank for rank in job.live if _may_keep_gil(rank))
         if holders and silence < quiet + LOOK_EVERY * MOST_QUIET_LOOKS:
-            yield Sample(job, holders, HOLDER_EVERY, HOLDER_LOOKS)
+            yield SamplingRequest(job, holders, HOLDER_EVERY, HOLDER_LOOKS)
         elif job.works_apart() or silence < quiet + LOOK_EVERY * MOST_QUIET_LOOKS:
-            yield Sample(job, tuple(rank.rank for rank in job.live), LOOK_EVERY)
+            yield SamplingRequest(job, tuple(rank.rank for rank in job.live), LOOK_EVERY)
 
 
 def _may_keep_gil(rank: RankView) -> bool:

@@ -6,12 +6,12 @@ import msgspec
 
 from ray_sentinel.engine.alerting import AlertBook
 from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.inference import loads
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.lifecycle import CONFIRMED
 from ray_sentinel.engine.nothing_to_do import has_nothing_to_do
 from ray_sentinel.engine.phases import JOINING, say_duration
 from ray_sentinel.engine.ranks import RankView
-from ray_sentinel.engine.serving import loads
 from ray_sentinel.engine.straggling import StragglerWatch
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.rank_names import name_ranks

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 
 import msgspec
 
-from ray_sentinel.config import Stragglers
+from ray_sentinel.config import StragglersConfig
 from ray_sentinel.engine.actions import AskArrivals
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.events import StragglersFound
@@ -43,7 +43,7 @@ class StragglerWatch(msgspec.Struct, dict=True):
     """When each job is looked at again."""
     found: dict[Key, list[tuple[float, StragglerFacts]]] = {}
 
-    def bind(self, settings: Stragglers) -> None:
+    def bind(self, settings: StragglersConfig) -> None:
         """Take the settings."""
         self._settings = settings
 

@@ -11,14 +11,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from ray_sentinel.engine.case import Case
+from ray_sentinel.engine.evidence_scores import EvidenceScores
 from ray_sentinel.engine.hardware import device_kind, weigh_alerts
 from ray_sentinel.engine.kinds import fault_kind
-from ray_sentinel.engine.ledger import Ledger
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.ras import ras_mismatches, weigh_ras
-from ray_sentinel.evidence.stacks.crowds import TRANSFERS
+from ray_sentinel.evidence.stacks.cohorts import TRANSFERS
+from ray_sentinel.evidence.stacks.context import StacksContext, scene
 from ray_sentinel.evidence.stacks.meanings import TASKLESS
-from ray_sentinel.evidence.stacks.scene import Scene, scene
 from ray_sentinel.evidence.stacks.tree import place_of
 from ray_sentinel.evidence.stacks.verdict import judge
 from ray_sentinel.model.identity import ProcessId, RankId
@@ -41,9 +41,9 @@ TRAINING_COLLECTIVES = ("all_reduce", "reduce_scatter", "all_to_all")
 """Of gradients, shards and experts; who starts up waits in barriers, broadcasts and gathers."""
 
 
-def weigh(case: Case, now: float) -> Ledger:
+def weigh(case: Case, now: float) -> EvidenceScores:
     """All that is known about the ranks of a case, as one ledger."""
-    ledger = Ledger()
+    ledger = EvidenceScores()
     by_rank = views_by_rank(case)
     _from_findings(case, ledger, by_rank)
     _from_exits(case, ledger, now)
@@ -65,14 +65,14 @@ def views_by_rank(case: Case) -> dict[int, RankView]:
     return found
 
 
-def _from_findings(case: Case, ledger: Ledger, by_rank: Mapping[int, RankView]) -> None:
+def _from_findings(case: Case, ledger: EvidenceScores, by_rank: Mapping[int, RankView]) -> None:
     for finding in case.findings.values():
         for item in finding.evidence:
             view = by_rank.get(item.rank) if item.rank is not None else None
             ledger.put(view.rank.process if view and item.weight else None, item)
 
 
-def _from_exits(case: Case, ledger: Ledger, now: float) -> None:
+def _from_exits(case: Case, ledger: EvidenceScores, now: float) -> None:
     """Ranks that left in peace, or nobody knows how, while others wait on."""
     if not case.job.live or any(f.rule == "rank.exited" for f in case.findings.values()):
         return
@@ -105,7 +105,7 @@ def _somebody_waits(case: Case) -> bool:
     )
 
 
-def _from_the_end(case: Case, ledger: Ledger) -> None:
+def _from_the_end(case: Case, ledger: EvidenceScores) -> None:
     """Most have ended in peace: who is still there, and waits for nobody, hangs on the way out."""
     ended = sum(view.left_in_peace for view in case.job.ranks.values())
     for view in case.job.live:
@@ -116,7 +116,7 @@ def _from_the_end(case: Case, ledger: Ledger) -> None:
             ledger.add(view.rank.process, "exit", text, AWAY, number)
 
 
-def _from_recorder(case: Case, ledger: Ledger, by_rank: Mapping[int, RankView]) -> None:
+def _from_recorder(case: Case, ledger: EvidenceScores, by_rank: Mapping[int, RankView]) -> None:
     facts = case.recorder
     if facts is None:
         return
@@ -140,7 +140,7 @@ def _from_recorder(case: Case, ledger: Ledger, by_rank: Mapping[int, RankView]) 
         ledger.add(None, "flight-recorder", text, 0.0, None)
 
 
-def _from_stacks(case: Case, ledger: Ledger) -> None:
+def _from_stacks(case: Case, ledger: EvidenceScores) -> None:
     # Beside one that was named for certain, the others are judged by themselves.
     known = _proven(case) if case.later_rounds else set()
     facts = {
@@ -189,14 +189,14 @@ def _proven(case: Case) -> set[RankId]:
     return {rank for finding in case.findings.values() if finding.hard for rank in finding.suspects}
 
 
-def _apart(number: int, fact: StackFact, seen: Scene) -> str:
+def _apart(number: int, fact: StackFact, seen: StacksContext) -> str:
     place = fact.label or place_of(fact) or "somewhere"
     crowd = len(seen.waiting) - bool(fact.waits_for_others)
     return f"rank {number} is {place} while {crowd or 'the other'} ranks wait"
 
 
 def _from_unreadable(
-    case: Case, ledger: Ledger, facts: dict[ProcessId, StackFact], waiters: list[ProcessId]
+    case: Case, ledger: EvidenceScores, facts: dict[ProcessId, StackFact], waiters: list[ProcessId]
 ) -> None:
     """A live rank whose stacks nobody can read, while all that can be read wait: weak evidence."""
     mute = [view for view in case.job.live if view.rank.process not in facts]
@@ -207,7 +207,7 @@ def _from_unreadable(
     ledger.add(mute[0].rank.process, "stacks", text, 2.0, number)
 
 
-def _from_steps(case: Case, ledger: Ledger) -> None:
+def _from_steps(case: Case, ledger: EvidenceScores) -> None:
     """A rank behind its peers by a step: telling only where few are."""
     steps = {
         view.rank.process: view.progress.step

@@ -65,7 +65,7 @@ def _swapped(floats: Floats) -> Floats:
     return copy
 
 
-class Series(msgspec.Struct):
+class TelemetrySeries(msgspec.Struct):
     """One series, oldest first."""
 
     times: Floats = msgspec.field(default_factory=Floats)
@@ -151,7 +151,7 @@ class Series(msgspec.Struct):
 class NodeTelemetry(msgspec.Struct, dict=True):
     """The series of one node."""
 
-    series: dict[str, dict[Labels, Series]] = {}
+    series: dict[str, dict[Labels, TelemetrySeries]] = {}
     events: list[tuple[float, Event]] = []
     """(coordinator's time, event), oldest first."""
     sampled_at: float = 0.0
@@ -160,16 +160,16 @@ class NodeTelemetry(msgspec.Struct, dict=True):
     """Time and message of events that were told: they are sent again."""
 
     def __post_init__(self) -> None:
-        self._found: dict[tuple[str, Labels], Series] = {}
+        self._found: dict[tuple[str, Labels], TelemetrySeries] = {}
         """Answers of ``one``; let go of where another series may be the first by now."""
 
-    def get(self, name: str, now: float) -> Iterator[tuple[dict[str, str], Series]]:
+    def get(self, name: str, now: float) -> Iterator[tuple[dict[str, str], TelemetrySeries]]:
         """The series of a metric that are still sent, with their labels."""
         for labels, series in self.series.get(name, {}).items():
             if now - series.at <= GONE:
                 yield dict(labels), series
 
-    def one(self, name: str, now: float, **labels: str) -> Series | None:
+    def one(self, name: str, now: float, **labels: str) -> TelemetrySeries | None:
         """The series with just these labels among its own; None where there is none."""
         key = (name, tuple(labels.items()))
         known = self._found.get(key)
@@ -185,7 +185,7 @@ class NodeTelemetry(msgspec.Struct, dict=True):
         of_name = self.series.setdefault(name, {})
         series = of_name.get(labels)
         if series is None:
-            series = of_name[labels] = Series()
+            series = of_name[labels] = TelemetrySeries()
             self._found.clear()
         elif now - series.at > GONE:
             self._found.clear()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ray_sentinel.engine.abstain import SLOW_PATIENCES, name_nobody
 from ray_sentinel.engine.case import Case
+from ray_sentinel.engine.evidence_scores import EvidenceScores, confidence
 from ray_sentinel.engine.exits import describe_exit
 from ray_sentinel.engine.jobs import STARTUP_QUIET_SECONDS
 from ray_sentinel.engine.judgement import Judgement, telling_stacks, waiting_lines
-from ray_sentinel.engine.ledger import Ledger, confidence
 from ray_sentinel.engine.long_work import LONG_ACTIVITIES, takes_long
-from ray_sentinel.engine.nobody import SLOW_PATIENCES, name_nobody
 from ray_sentinel.engine.nothing_to_do import all_idle
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.suspects import joining, kinds_of, recorded, weigh
@@ -87,7 +87,9 @@ def _spared(case: Case, named: list[ProcessId], now: float) -> bool:
     return any(f is not None and (f.activity in LONG_ACTIVITIES or takes_long(f)) for f in facts)
 
 
-def _named(case: Case, ledger: Ledger, named: list[ProcessId], host_of: dict[str, str]) -> Verdict:
+def _named(
+    case: Case, ledger: EvidenceScores, named: list[ProcessId], host_of: dict[str, str]
+) -> Verdict:
     views = [case.job.ranks[process] for process in named]
     kinds = kinds_of(case, views)
     culprits = tuple(

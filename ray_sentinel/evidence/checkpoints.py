@@ -38,7 +38,7 @@ _TRACKERS = (
 )
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class FolderEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A file below the checkpoint folder. ``path`` is relative, with ``/``."""
 
     path: str
@@ -79,7 +79,7 @@ class CheckpointFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_listing(
-    entries: Iterable[Entry],
+    entries: Iterable[FolderEntry],
     links: Mapping[str, str] | None = None,
     texts: Mapping[str, str] | None = None,
     now: float | None = None,
@@ -116,9 +116,9 @@ def read_listing(
     )
 
 
-def _grouped(entries: Iterable[Entry]) -> dict[Key, list[Entry]]:
+def _grouped(entries: Iterable[FolderEntry]) -> dict[Key, list[FolderEntry]]:
     """(folder or file, layout, step) → its files."""
-    found: dict[Key, list[Entry]] = {}
+    found: dict[Key, list[FolderEntry]] = {}
     for entry in entries:
         key = key_of(entry.path)
         if key is not None:
@@ -130,12 +130,12 @@ def _folder(path: str) -> str:
     return path.rpartition("/")[0]
 
 
-def _names(root: str, files: Iterable[Entry]) -> set[str]:
+def _names(root: str, files: Iterable[FolderEntry]) -> set[str]:
     return {entry.path[len(root) + 1 :] for entry in files}
 
 
 def _checkpoint(
-    root: str, layout: Layout, step: int, files: Sequence[Entry], alone: bool
+    root: str, layout: Layout, step: int, files: Sequence[FolderEntry], alone: bool
 ) -> Checkpoint:
     names = _names(root, files) if layout != "file" else set()
     layout = refined(layout, names)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ray_sentinel import regex as re
-from ray_sentinel.evidence.logs.lines import Line, parse_line
+from ray_sentinel.evidence.logs.lines import ScannedLine, parse_line
 from ray_sentinel.evidence.logs.tracebacks import (
     HEADER,
     REMOTE,
@@ -45,7 +45,7 @@ def telling_line(texts: Sequence[str]) -> str:
     return _bounded(next(said, ""))
 
 
-def _last_raised(lines: Sequence[Line]) -> tuple[int, Raised | None]:
+def _last_raised(lines: Sequence[ScannedLine]) -> tuple[int, Raised | None]:
     """The last exception that a traceback tells, and the last of the traceback's lines."""
     last: tuple[int, Raised | None] = (-1, None)
     at = 0
@@ -61,7 +61,7 @@ def _last_raised(lines: Sequence[Line]) -> tuple[int, Raised | None]:
     return last
 
 
-def _first_fatal(lines: Sequence[Line], last: int) -> str:
+def _first_fatal(lines: Sequence[ScannedLine], last: int) -> str:
     """Of the lines about a crash, which follow each other, the reason where one gives it."""
     near = [line.text for line in lines[max(0, last - _CONSEQUENCE) : last + 1]]
     fatal = [text for text in near if _FATAL.search(text)]

@@ -8,10 +8,10 @@ from pathlib import Path
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.logs.catalogue import Catalogue
 from ray_sentinel.evidence.node.transport import HINTS, read_transport
-from ray_sentinel.logs.find import Found, find_logs
+from ray_sentinel.logs.find import FoundLog, find_logs
 from ray_sentinel.logs.follow import last_lines
 from ray_sentinel.logs.reading import READ_ERRORS, compression, open_log, read_chunks
-from ray_sentinel.logs.select import Wanted, describe
+from ray_sentinel.logs.select import LineFilter, describe
 from ray_sentinel.masking import mask
 from ray_sentinel.model.health import TransportLines
 from ray_sentinel.model.triage import LogLine
@@ -36,7 +36,7 @@ def transport_lines(session: Path) -> TransportLines:
 def last_errors(session: Path, catalogue: Catalogue) -> tuple[LogLine, ...]:
     """The last lines that speak of trouble, masked."""
     files = describe(_newest(session))
-    shown = last_lines(files, Wanted(), catalogue, _ERRORS, errors=True)
+    shown = last_lines(files, LineFilter(), catalogue, _ERRORS, errors=True)
     return tuple(
         LogLine(
             file=item.label,
@@ -49,7 +49,7 @@ def last_errors(session: Path, catalogue: Catalogue) -> tuple[LogLine, ...]:
     )[-_ERRORS:]
 
 
-def _newest(session: Path) -> list[Found]:
+def _newest(session: Path) -> list[FoundLog]:
     try:
         found = [item for item in find_logs(session) if item.file.kind in _KINDS]
     except InputError:
@@ -57,7 +57,7 @@ def _newest(session: Path) -> list[Found]:
     return sorted(found, key=lambda item: -(item.file.modified or 0.0))[:_MOST_FILES]
 
 
-def _telling(files: list[Found]) -> Iterator[LogLine]:
+def _telling(files: list[FoundLog]) -> Iterator[LogLine]:
     for item in files:
         try:
             with open_log(item.path, compression(item.path)) as file:

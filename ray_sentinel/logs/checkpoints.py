@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from ray_sentinel.errors import InputError
-from ray_sentinel.evidence.checkpoints import Checkpoint, CheckpointFacts, Entry, read_listing
+from ray_sentinel.evidence.checkpoints import Checkpoint, CheckpointFacts, FolderEntry, read_listing
 
 _TRACKERS = frozenset(
     {
@@ -27,7 +27,7 @@ def scan_checkpoints(root: Path, now: float | None = None) -> CheckpointFacts:
     root = root.expanduser()
     if not root.is_dir():
         raise InputError(f"{root}: is no folder; give the folder that checkpoints are written to")
-    entries: list[Entry] = []
+    entries: list[FolderEntry] = []
     links: dict[str, str] = {}
     texts: dict[str, str] = {}
     for folder, folders, files in os.walk(root):
@@ -46,14 +46,14 @@ def scan_checkpoints(root: Path, now: float | None = None) -> CheckpointFacts:
     return read_listing(entries, links, texts, time.time() if now is None else now)
 
 
-def _add(path: str, label: str, entries: list[Entry], texts: dict[str, str]) -> None:
+def _add(path: str, label: str, entries: list[FolderEntry], texts: dict[str, str]) -> None:
     try:
         status = os.stat(path)
         if label.rsplit("/", 1)[-1] in _TRACKERS and status.st_size < 4096:
             texts[label] = Path(path).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return  # removed while we listed: old checkpoints go at any time
-    entries.append(Entry(path=label, size=status.st_size, modified=status.st_mtime))
+    entries.append(FolderEntry(path=label, size=status.st_size, modified=status.st_mtime))
 
 
 def newest_checkpoint(root: Path) -> Checkpoint | None:

@@ -34,7 +34,7 @@ _SKIPPED_FOLDERS = frozenset(
 _MAX_FILES = 50_000
 
 
-class Found(msgspec.Struct, frozen=True):
+class FoundLog(msgspec.Struct, frozen=True):
     """A file on disk and what its name says."""
 
     path: Path
@@ -75,7 +75,7 @@ def _session_in(temp: Path) -> Path:
     )
 
 
-def find_logs(root: Path) -> tuple[Found, ...]:
+def find_logs(root: Path) -> tuple[FoundLog, ...]:
     """The logs at or below ``root``, in the order of their names.
 
     Links to folders are followed only at the top (``session_latest``). Raises InputError where
@@ -98,7 +98,7 @@ def find_logs(root: Path) -> tuple[Found, ...]:
     return tuple(found)
 
 
-def _walk(root: Path) -> Iterator[Found]:
+def _walk(root: Path) -> Iterator[FoundLog]:
     seen: set[tuple[int, int]] = set()
     count = 0
     for folder, folders, files in os.walk(root):
@@ -131,10 +131,10 @@ def _walk(root: Path) -> Iterator[Found]:
             yield _made(path, root, status)
 
 
-def _made(path: Path, root: Path, status: os.stat_result | None = None) -> Found:
+def _made(path: Path, root: Path, status: os.stat_result | None = None) -> FoundLog:
     status = status or path.stat()
     relative = path.relative_to(root)
-    return Found(
+    return FoundLog(
         path,
         LogFile(
             label=str(relative),

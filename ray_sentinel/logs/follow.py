@@ -14,7 +14,7 @@ from ray_sentinel.evidence.logs.times import parse_time
 from ray_sentinel.evidence.logs.view import ViewLine, view_line
 from ray_sentinel.logs.reading import READ_ERRORS, compression, line_start, open_log, read_chunks
 from ray_sentinel.logs.salvage import Salvage, told
-from ray_sentinel.logs.select import Described, Wanted, line_fits
+from ray_sentinel.logs.select import Described, LineFilter, line_fits
 
 _LONGEST = 16 << 10
 """Bytes of a line that are shown."""
@@ -38,7 +38,12 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 def last_lines(
-    files: Sequence[Described], wanted: Wanted, catalogue: Catalogue, count: int, *, errors: bool
+    files: Sequence[Described],
+    wanted: LineFilter,
+    catalogue: Catalogue,
+    count: int,
+    *,
+    errors: bool,
 ) -> list[Shown]:
     """The last ``count`` lines of each file that fit, merged by time where they have one."""
     shown: list[tuple[float, int, int, Shown]] = []
@@ -58,7 +63,7 @@ def last_lines(
 
 def follow(
     files: Sequence[Described],
-    wanted: Wanted,
+    wanted: LineFilter,
     catalogue: Catalogue,
     clock: Clock,
     *,
@@ -76,7 +81,7 @@ def follow(
 
 def _grown(
     item: Described,
-    wanted: Wanted,
+    wanted: LineFilter,
     catalogue: Catalogue,
     places: dict[Path, int],
     *,
@@ -161,7 +166,7 @@ def _with_note(item: Described, kept: Sequence[tuple[Shown, bool]]) -> list[Show
 
 def _judged(
     item: Described,
-    wanted: Wanted,
+    wanted: LineFilter,
     catalogue: Catalogue,
     lines: Sequence[bytes],
     *,

@@ -14,7 +14,7 @@ from ray_sentinel.evidence.logs.chunk import BLOCK
 from ray_sentinel.evidence.logs.records import FileFacts
 from ray_sentinel.evidence.logs.scan import Scanner
 from ray_sentinel.evidence.logs.times import find_year
-from ray_sentinel.logs.find import Found
+from ray_sentinel.logs.find import FoundLog
 from ray_sentinel.logs.reading import (
     READ_ERRORS,
     compression,
@@ -73,7 +73,7 @@ class FileAnswer(msgspec.Struct):
 
 def read_file(
     index: int,
-    item: Found,
+    item: FoundLog,
     reach: Reach | None,
     catalogue: Catalogue,
     advance: Callable[[int], None] = lambda size: None,
@@ -99,7 +99,7 @@ def read_file(
 
 
 def _read(
-    item: Found,
+    item: FoundLog,
     where: FileMap,
     scanner: Scanner,
     reach: Reach | None,

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from ray_sentinel.evidence.logs.lines import Origin
-from ray_sentinel.logs.find import Found
+from ray_sentinel.logs.find import FoundLog
 from ray_sentinel.logs.reading import READ_ERRORS, compression, open_log
 
 _FRONT = 16 << 10
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+class LineFilter(msgspec.Struct, frozen=True, kw_only=True):
     """What is asked for; empty fields ask for nothing."""
 
     rank: int | None = None
@@ -26,22 +26,22 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def anything(self) -> bool:
         """Whether all files will do."""
-        return self == Wanted()
+        return self == LineFilter()
 
 
 class Described(msgspec.Struct, frozen=True):
     """A file with what its first lines add to its name: the actor's class, the rank."""
 
-    found: Found
+    found: FoundLog
     origin: Origin
 
 
-def describe(found: Iterable[Found]) -> tuple[Described, ...]:
+def describe(found: Iterable[FoundLog]) -> tuple[Described, ...]:
     """Look into the front of Ray's worker files for ``:actor_name:`` and RANK."""
     return tuple(Described(item, _with_front(item)) for item in found)
 
 
-def choose(described: Sequence[Described], wanted: Wanted) -> tuple[Described, ...]:
+def choose(described: Sequence[Described], wanted: LineFilter) -> tuple[Described, ...]:
     """The files that may hold what is wanted.
 
     A file that says of itself whose it is must agree; one that says nothing (a driver's log, which
@@ -50,7 +50,7 @@ def choose(described: Sequence[Described], wanted: Wanted) -> tuple[Described, .
     return tuple(item for item in described if _fits(item, wanted))
 
 
-def line_fits(origin: Origin, file: Origin, wanted: Wanted) -> bool:
+def line_fits(origin: Origin, file: Origin, wanted: LineFilter) -> bool:
     """Whether a line is of what is wanted; ``origin`` is the line's, ``file`` the file's own."""
     whole = origin.filled(file)
     checks = (
@@ -63,7 +63,7 @@ def line_fits(origin: Origin, file: Origin, wanted: Wanted) -> bool:
     return all(checks)
 
 
-def _fits(item: Described, wanted: Wanted) -> bool:
+def _fits(item: Described, wanted: LineFilter) -> bool:
     if wanted.kind and item.found.file.kind != wanted.kind:
         return False
     own = item.origin
@@ -89,7 +89,7 @@ def _agrees(asked: int | str | None, own: int | str | None, mixed: bool) -> bool
     return asked == own
 
 
-def _with_front(item: Found) -> Origin:
+def _with_front(item: FoundLog) -> Origin:
     if item.file.kind != "worker":
         return item.file.origin
     try:

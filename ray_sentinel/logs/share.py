@@ -18,7 +18,7 @@ import msgspec
 from ray_sentinel import process
 from ray_sentinel.evidence.logs.catalogue import Catalogue
 from ray_sentinel.logs.catalogue import load_catalogue
-from ray_sentinel.logs.find import Found
+from ray_sentinel.logs.find import FoundLog
 from ray_sentinel.logs.read_file import FileAnswer, Reach, read_file
 
 WORTH_IT = 96 << 20
@@ -32,11 +32,11 @@ class Piece(msgspec.Struct):
     """One file of a task: its number, path and reach."""
 
     index: int
-    item: Found
+    item: FoundLog
     reach: Reach | None
 
 
-class Task(msgspec.Struct):
+class ReadTask(msgspec.Struct):
     """What a helper has to read."""
 
     pieces: list[Piece]
@@ -107,7 +107,7 @@ def _read_here(
 
 def _ask(group: list[Piece], catalogues: Sequence[Path]) -> list[tuple[int, FileAnswer]] | None:
     """The helper's answers; None where it failed."""
-    task = Task(pieces=group, catalogues=[str(path) for path in catalogues])
+    task = ReadTask(pieces=group, catalogues=[str(path) for path in catalogues])
     done = process.run(
         process.python_module("ray_sentinel.logs.share"),
         deadline=_DEADLINE,
@@ -138,7 +138,7 @@ def _decode(kind: type, value: object) -> object:
 
 def main() -> None:
     """A helper: read the task, answer it."""
-    task = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=Task, dec_hook=_decode)
+    task = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=ReadTask, dec_hook=_decode)
     catalogue = load_catalogue(Path(path) for path in task.catalogues)
     found = _read_here(task.pieces, catalogue, lambda piece, size: None)
     sys.stdout.buffer.write(msgspec.msgpack.encode(list(found.items()), enc_hook=_encode))

@@ -17,7 +17,7 @@ from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.logs.analyse import Question, analyse
 from ray_sentinel.evidence.logs.catalogue import Catalogue
 from ray_sentinel.logs.checkpoints import newest_checkpoint
-from ray_sentinel.logs.find import Found, find_logs
+from ray_sentinel.logs.find import FoundLog, find_logs
 from ray_sentinel.logs.read_file import WHOLE, FileAnswer, Reach
 from ray_sentinel.logs.share import Piece, helpers_for, read_shared
 from ray_sentinel.model.triage import Triage
@@ -93,7 +93,7 @@ def _nothing_read(root: Path, answers: Sequence[FileAnswer]) -> str:
     return f"{root}: no log in it can be read: {'; '.join(reasons[:5])}{more}"
 
 
-def _reaches(found: Sequence[Found], total: int) -> list[Reach | None]:
+def _reaches(found: Sequence[FoundLog], total: int) -> list[Reach | None]:
     if total <= WHOLE:
         return [None] * len(found)
     share = max(_LEAST, _CLOSE // len(found))
@@ -106,7 +106,7 @@ class _Job:
 
     def __init__(
         self,
-        found: Sequence[Found],
+        found: Sequence[FoundLog],
         catalogue: Catalogue,
         catalogues: Sequence[Path],
         helpers: int | None,

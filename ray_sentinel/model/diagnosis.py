@@ -10,7 +10,7 @@ Outcome = Literal["found", "healthy", "not-this", "unknown"]
 Role = Literal["root", "intermediate", "symptom", "context"]
 
 
-class Culprit(msgspec.Struct, frozen=True, kw_only=True):
+class CauseLocation(msgspec.Struct, frozen=True, kw_only=True):
     """A host, GPU or port that the cause lies in. Empty text where it does not apply."""
 
     host: str
@@ -20,7 +20,7 @@ class Culprit(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
 
 
-class Fact(msgspec.Struct, frozen=True, kw_only=True):
+class Figure(msgspec.Struct, frozen=True, kw_only=True):
     """One figure that the diagnosis rests on, and the query that gives it again."""
 
     text: str
@@ -50,7 +50,7 @@ class Link(msgspec.Struct, frozen=True, kw_only=True):
     promql: str = ""
 
 
-class Table(msgspec.Struct, frozen=True, kw_only=True):
+class FigureTable(msgspec.Struct, frozen=True, kw_only=True):
     """Figures for people."""
 
     title: str
@@ -91,13 +91,13 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     """The cause stopped the job."""
     passed: bool = False
     """The cause was over, and the job had recovered, before the end."""
-    culprits: tuple[Culprit, ...] = ()
+    culprits: tuple[CauseLocation, ...] = ()
     chain: tuple[Link, ...] = ()
-    evidence: tuple[Fact, ...] = ()
-    tables: tuple[Table, ...] = ()
+    evidence: tuple[Figure, ...] = ()
+    tables: tuple[FigureTable, ...] = ()
     plots: tuple[Plot, ...] = ()
     anomalies: tuple[str, ...] = ()
-    logs: tuple[Fact, ...] = ()
+    logs: tuple[Figure, ...] = ()
     next_steps: tuple[str, ...] = ()
     administrator: str = ""
     """A report for the cluster's administrator, in Markdown."""
@@ -127,7 +127,7 @@ class Inventory(msgspec.Struct, frozen=True, kw_only=True):
     """The outcome of the check of steps and losses against the job's log."""
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class DiagnosisReport(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that one run of ``diagnose`` found."""
 
     inventory: Inventory

@@ -15,7 +15,7 @@ from ray_sentinel.errors import SentinelError
 from ray_sentinel.evidence.logs.bare_steps import parse_any_step, surest
 from ray_sentinel.evidence.logs.clocks import round_zone
 from ray_sentinel.evidence.logs.lines import parse_line
-from ray_sentinel.evidence.logs.steps import Step
+from ray_sentinel.evidence.logs.steps import ReportedStep
 from ray_sentinel.evidence.logs.times import parse_time
 from ray_sentinel.evidence.node.ray_status import read_job_status
 from ray_sentinel.model.ray_job import JobState
@@ -33,7 +33,7 @@ _LAST = 50
 """Steps whose figures make the throughput."""
 
 
-class Tail(msgspec.Struct, frozen=True):
+class JobLogTail(msgspec.Struct, frozen=True):
     """The end of a job's log. ``changed``: Unix seconds of its last write, where known."""
 
     text: str = ""
@@ -62,7 +62,7 @@ def get_progress(head_pod: str, job_id: str, namespace: str = "default") -> JobP
 def read_progress(text: str) -> JobProgress:
     """The last step in a log's text, and the throughput of the last ones."""
     year = datetime.now(timezone.utc).year
-    steps: list[tuple[Step, float | None]] = []
+    steps: list[tuple[ReportedStep, float | None]] = []
     when: float | None = None
     for raw in text.splitlines():
         line = parse_line(raw)
@@ -86,7 +86,7 @@ def read_progress(text: str) -> JobProgress:
     )
 
 
-def _from_times(steps: list[tuple[Step, float | None]]) -> float | None:
+def _from_times(steps: list[tuple[ReportedStep, float | None]]) -> float | None:
     dated = [(step.step or 0, when) for step, when in steps if when is not None]
     if len(dated) < 2:
         return None
@@ -94,7 +94,7 @@ def _from_times(steps: list[tuple[Step, float | None]]) -> float | None:
     return took / made if made > 0 and took > 0 else None
 
 
-def _zone(tail: Tail) -> float:
+def _zone(tail: JobLogTail) -> float:
     """By how much the log's own times are behind: they may be of any zone, and its last write,
     where that is known, was of its last line."""
     year = datetime.now(timezone.utc).year
@@ -115,7 +115,7 @@ class StallWatch:
         """The job has ended."""
         self._seen.pop(key, None)
 
-    def stalled(self, key: tuple[str, str], tail: Tail, threshold: float, now: float) -> bool:
+    def stalled(self, key: tuple[str, str], tail: JobLogTail, threshold: float, now: float) -> bool:
         """Whether the job's step has not changed for ``threshold`` seconds, as far as known."""
         progress = read_progress(tail.text)
         step, mono = progress["step"], self._clock.monotonic()
@@ -229,8 +229,8 @@ def _monitor_by_id(
 ) -> MonitorResult:
     jobs = Jobs(address)
 
-    def tail() -> Tail:
-        return Tail(jobs.output(job_id).replace("\r", "\n"))
+    def tail() -> JobLogTail:
+        return JobLogTail(jobs.output(job_id).replace("\r", "\n"))
 
     asked = _Asked(
         status=lambda: jobs.status(job_id),
@@ -275,7 +275,7 @@ def _monitored(
     )
 
 
-def _tail(shell: Shell, job_id: str) -> Tail:
+def _tail(shell: Shell, job_id: str) -> JobLogTail:
     """The end of the job's log: Ray's file of it, else what ``ray job logs`` prints."""
     try:
         path = f"{shell.logs}/job-driver-{job_id}.log"
@@ -283,10 +283,10 @@ def _tail(shell: Shell, job_id: str) -> Tail:
         if well:
             stamped, when = shell.ask("stat", "-L", "-c", "%Y", path)
             changed = float(when.strip()) if stamped and when.strip().isdigit() else None
-            return Tail(text, changed)
+            return JobLogTail(text, changed)
     except SentinelError:
         pass  # no session on this machine: the API of jobs knows the log all the same
     try:
-        return Tail(shell.run("ray", "job", "logs", job_id)[-_TAIL:])
+        return JobLogTail(shell.run("ray", "job", "logs", job_id)[-_TAIL:])
     except SentinelError:
-        return Tail()
+        return JobLogTail()

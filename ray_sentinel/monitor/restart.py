@@ -14,7 +14,6 @@ from typing import Any
 
 from ray_sentinel.config import load
 from ray_sentinel.errors import SentinelError, UsageError
-from ray_sentinel.guardian import checkpoint_folders, look_at_page, make_policy, watched_page
 from ray_sentinel.job_submission import explain_output, follow
 from ray_sentinel.logs.checkpoints import scan_checkpoints
 from ray_sentinel.monitor.activity import JobLog, told
@@ -25,6 +24,7 @@ from ray_sentinel.supervise.parts import JobParts, Sighting
 from ray_sentinel.supervise.policy import Policy
 from ray_sentinel.supervise.ray_jobs import checkpoint_at, names_in
 from ray_sentinel.supervise.task import JobTask
+from ray_sentinel.supervised_run import checkpoint_folders, look_at_page, make_policy, watched_page
 
 Folders = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TextIO
 
 from ray_sentinel.errors import SentinelError
-from ray_sentinel.evidence.checkpoints import CheckpointFacts, Entry, is_tracker, read_listing
+from ray_sentinel.evidence.checkpoints import CheckpointFacts, FolderEntry, is_tracker, read_listing
 from ray_sentinel.evidence.node.judge import trap_of
 from ray_sentinel.logs.checkpoints import scan_checkpoints
 from ray_sentinel.model.health import GpuHealth, RayResources
@@ -105,7 +105,7 @@ def list_checkpoints(shell: Shell, folder: str) -> CheckpointFacts:
         if kind == "l":
             links[path] = target
         elif kind == "f" and size.isdigit():
-            entries.append(Entry(path=path, size=int(size), modified=float(when or 0)))
+            entries.append(FolderEntry(path=path, size=int(size), modified=float(when or 0)))
             if is_tracker(path):
                 texts[path] = shell.run("head", "-c", "4096", f"{folder.rstrip('/')}/{path}")
     return read_listing(entries, links, texts, time.time())

@@ -25,7 +25,7 @@ from ray_sentinel.progress.requests import (
     RECORDER_PICKLE_ANSWER,
     STACKS_ANSWER,
     WATCHDOG_ANSWER,
-    Wish,
+    ProgressRequest,
     answer_name,
     pack_request,
     unpack_request,
@@ -38,7 +38,7 @@ MAX_ANSWER = 64 << 20
 
 _RECORDERS = (RECORDER_PICKLE_ANSWER, RECORDER_JSON_ANSWER)
 """NCCL's, which tells most, then those of the other backends."""
-_WATCHDOG = Wish.WATCHDOG_ON | Wish.WATCHDOG_OFF
+_WATCHDOG = ProgressRequest.WATCHDOG_ON | ProgressRequest.WATCHDOG_OFF
 _asking = threading.Lock()
 """Makes the read-modify-write of the request word atomic within this process only."""
 
@@ -73,7 +73,7 @@ def ask_flight_recorder(
 
     Blocks up to ``timeout`` seconds. Raises NoAnswerError, also where it has none.
     """
-    _ask(view, Wish.FLIGHT_RECORDER, timeout, sleep)
+    _ask(view, ProgressRequest.FLIGHT_RECORDER, timeout, sleep)
     if not has_left_recorder(view):
         raise NoAnswerError(_why(view))
 
@@ -113,7 +113,7 @@ def request_stacks(
 
     Blocks up to ``timeout`` seconds. Raises NoAnswerError, naming what else there is.
     """
-    _ask(view, Wish.STACKS, timeout, sleep)
+    _ask(view, ProgressRequest.STACKS, timeout, sleep)
     data = _read(view, STACKS_ANSWER)
     if not data:
         raise NoAnswerError(_why(view))
@@ -125,7 +125,7 @@ def arm_watchdog(view: RecordView, on: bool = True) -> None:
 
     For machines where ptrace is refused. Raises NoAnswerError where the record cannot be written.
     """
-    _write_request(view, Wish.WATCHDOG_ON if on else Wish.WATCHDOG_OFF)
+    _write_request(view, ProgressRequest.WATCHDOG_ON if on else ProgressRequest.WATCHDOG_OFF)
 
 
 def held_stacks(view: RecordView) -> bytes:
@@ -141,7 +141,9 @@ def held_stacks(view: RecordView) -> bytes:
     return data
 
 
-def _ask(view: RecordView, wish: Wish, timeout: float, sleep: Callable[[float], None]) -> None:
+def _ask(
+    view: RecordView, wish: ProgressRequest, timeout: float, sleep: Callable[[float], None]
+) -> None:
     serial = _write_request(view, wish)
     deadline = time.monotonic() + timeout
     while _answered(view) < serial:
@@ -153,7 +155,7 @@ def _ask(view: RecordView, wish: Wish, timeout: float, sleep: Callable[[float], 
         sleep(POLL)
 
 
-def _write_request(view: RecordView, wish: Wish) -> int:
+def _write_request(view: RecordView, wish: ProgressRequest) -> int:
     """Ask, and return the request's serial number. What others have asked for and the companion,
     which looks twice a second, has not seen yet stays asked for."""
     with _asking:
@@ -162,7 +164,7 @@ def _write_request(view: RecordView, wish: Wish) -> int:
             current = _word(handle, record.REQUEST_OFFSET)
             serial, waiting = unpack_request(current)
             if current == _word(handle, record.ANSWER_OFFSET):
-                waiting = Wish(0)
+                waiting = ProgressRequest(0)
             if wish & _WATCHDOG:
                 waiting &= ~_WATCHDOG
             word = record.NUMBER.pack(pack_request(serial + 1, waiting | wish))

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from ray_sentinel import regex as re
-from ray_sentinel.progress.discovery import Found
+from ray_sentinel.progress.discovery import DiscoveredRank
 from ray_sentinel.progress.proc_stat import Key
 from ray_sentinel.progress.process_memory import MAX_FILE, ProcessMemory
 
@@ -35,9 +35,9 @@ class Beside:
         self.problems: list[str] = []
         """Which processes share a rank's number; whoever reads this empties it."""
 
-    def ranks(self, found: Iterable[Found]) -> list[Found]:
+    def ranks(self, found: Iterable[DiscoveredRank]) -> list[DiscoveredRank]:
         """``found`` without those that are beside a rank; what stays twice is said once."""
-        by_number: dict[tuple[str, int, int], list[Found]] = defaultdict(list)
+        by_number: dict[tuple[str, int, int], list[DiscoveredRank]] = defaultdict(list)
         for item in found:
             by_number[item.job, item.attempt, item.rank].append(item)
         keys = {item.process.key for group in by_number.values() for item in group}
@@ -58,13 +58,13 @@ class Beside:
             if item.process.key not in self._beside
         ]
 
-    def _unclear(self, group: list[Found]) -> bool:
+    def _unclear(self, group: list[DiscoveredRank]) -> bool:
         return len(group) > 1 or group[0].process.key in self._beside
 
-    def _is_sure(self, item: Found) -> bool:
+    def _is_sure(self, item: DiscoveredRank) -> bool:
         return item.source != "environ" or item.process.key in self._loaded
 
-    def _look(self, items: Iterable[Found]) -> None:
+    def _look(self, items: Iterable[DiscoveredRank]) -> None:
         asked = {item.process.key for item in items if not self._is_sure(item)}
         maps = self._memory.maps(asked)
         # Of who hangs, or has more than we read, it is not known: no reason to leave it out.
@@ -74,7 +74,7 @@ class Beside:
         }
         self._beside -= self._loaded
 
-    def _say(self, group: list[Found]) -> None:
+    def _say(self, group: list[DiscoveredRank]) -> None:
         keys = tuple(item.process.key for item in group)
         self._looks[keys] = self._looks.get(keys, 0) + 1
         if len(keys) > 1 and self._looks[keys] == LOOKS:

@@ -44,7 +44,7 @@ def parse_mounts(text: str, controller: str = "freezer") -> dict[str, str]:
     return found
 
 
-class Groups:
+class ControlGroups:
     """Where the folders of control groups are; the mounts are read once."""
 
     def __init__(self, controller: str, proc: Path = Path("/proc"), root: Path = Path("/")) -> None:
@@ -71,7 +71,7 @@ class Freezer:
     """Answers for many processes."""
 
     def __init__(self, proc: Path = Path("/proc"), root: Path = Path("/")) -> None:
-        self._groups = Groups("freezer", proc, root)
+        self._groups = ControlGroups("freezer", proc, root)
 
     def is_frozen(self, pid: int, wchan: str = "") -> bool:
         """Whether the process is frozen now; False where nothing can be read."""

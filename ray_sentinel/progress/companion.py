@@ -20,7 +20,7 @@ from ray_sentinel.progress.requests import (
     ERROR_ANSWER,
     STACKS_ANSWER,
     WATCHDOG_ANSWER,
-    Wish,
+    ProgressRequest,
     answer_name,
     unpack_request,
 )
@@ -116,9 +116,9 @@ class Companion:
     def _answer(self, request: int) -> None:
         self._request = request
         _, wishes = unpack_request(request)
-        if Wish.WATCHDOG_ON in wishes:
+        if ProgressRequest.WATCHDOG_ON in wishes:
             self._watch()
-        if Wish.WATCHDOG_OFF in wishes and self.watchdog is not None:
+        if ProgressRequest.WATCHDOG_OFF in wishes and self.watchdog is not None:
             self.watchdog.close()
             self.watchdog = None
             self._writer.set_number(record.WATCHDOG_OFFSET, 0)
@@ -143,15 +143,15 @@ class Companion:
         self._rearm_at = time.monotonic() + watchdog.REARM
         self._writer.set_number(record.WATCHDOG_OFFSET, 1)
 
-    def _deliver(self, request: int, wishes: Wish) -> None:
+    def _deliver(self, request: int, wishes: ProgressRequest) -> None:
         path, folder = self._writer.path, self._writer.directory
         if path is None or folder < 0:
             return
         found: dict[str, bytes] = {}
         problems: list[str] = []
-        if Wish.STACKS in wishes:
+        if ProgressRequest.STACKS in wishes:
             found[STACKS_ANSWER] = answers.stacks()
-        if Wish.FLIGHT_RECORDER in wishes:
+        if ProgressRequest.FLIGHT_RECORDER in wishes:
             try:
                 found.update(answers.flight_recorder())
             except answers.AnswerError as error:

@@ -42,7 +42,7 @@ class _Place(msgspec.Struct, frozen=True, kw_only=True):
     role: str = ""
 
 
-class Found(_Place, frozen=True, kw_only=True):
+class DiscoveredRank(_Place, frozen=True, kw_only=True):
     """A process that is a rank, and who says so."""
 
     process: Process
@@ -58,10 +58,10 @@ class Claim(_Place, frozen=True, kw_only=True):
     """0 where it is not known: whatever process has the pid now."""
     source: str = "record"
 
-    def found(self, process: Process) -> Found:
+    def found(self, process: Process) -> DiscoveredRank:
         """The rank, where its word is taken for ``process``."""
         place = {name: getattr(self, name) for name in _Place.__struct_fields__}
-        return Found(process=process, source=self.source, **place)
+        return DiscoveredRank(process=process, source=self.source, **place)
 
 
 class _Candidate(msgspec.Struct, frozen=True):
@@ -84,7 +84,7 @@ class Discovery:
 
     def discover(
         self, table: Mapping[int, Process], claims: Iterable[Claim] = ()
-    ) -> tuple[Found, ...]:
+    ) -> tuple[DiscoveredRank, ...]:
         """The ranks among the processes, by job, attempt, rank and pid."""
         claimed = list(self._claimed(table, claims))
         found = {item.process.key: item for item in claimed}
@@ -101,14 +101,16 @@ class Discovery:
             )
         )
 
-    def _remember(self, found: Iterable[Found]) -> None:
+    def _remember(self, found: Iterable[DiscoveredRank]) -> None:
         for item in found:
             self._former.pop(item.process.key, None)
             self._former[item.process.key] = item.rank
         while len(self._former) > MAX_FORMER:
             del self._former[next(iter(self._former))]
 
-    def _claimed(self, table: Mapping[int, Process], claims: Iterable[Claim]) -> Iterator[Found]:
+    def _claimed(
+        self, table: Mapping[int, Process], claims: Iterable[Claim]
+    ) -> Iterator[DiscoveredRank]:
         accepted: dict[Key, Claim] = {}
         for claim in claims:
             process = table.get(claim.pid)
@@ -125,8 +127,8 @@ class Discovery:
             yield claim.found(process)
 
     def _by_environ(
-        self, table: Mapping[int, Process], claimed: Iterable[Found]
-    ) -> Iterator[Found]:
+        self, table: Mapping[int, Process], claimed: Iterable[DiscoveredRank]
+    ) -> Iterator[DiscoveredRank]:
         candidates = {
             candidate.process.key: candidate
             for process in table.values()
@@ -143,7 +145,7 @@ class Discovery:
                 continue
             if _is_told_of(candidate, above, told, candidates):
                 continue
-            yield Found(
+            yield DiscoveredRank(
                 process=process,
                 job=candidate.job,
                 rank=candidate.rank.rank,
@@ -209,7 +211,7 @@ def _launchers(candidates: Mapping[Key, _Candidate], table: Mapping[int, Process
 def _is_told_of(
     candidate: _Candidate,
     lineage: Collection[Key],
-    told: Mapping[Key, Found],
+    told: Mapping[Key, DiscoveredRank],
     candidates: Mapping[Key, _Candidate],
 ) -> bool:
     """Whether somebody's word about a relative settles what the candidate is."""
@@ -228,11 +230,11 @@ def _is_told_of(
     return False
 
 
-def _by_title(table: Mapping[int, Process]) -> Iterator[Found]:
+def _by_title(table: Mapping[int, Process]) -> Iterator[DiscoveredRank]:
     for engine in engine_ranks(table):
         process = engine.process
         if not _is_ours(process):
-            yield Found(
+            yield DiscoveredRank(
                 process=process,
                 job=job_from(process.environ) or engine.job,
                 rank=engine.rank,

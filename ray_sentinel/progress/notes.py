@@ -14,7 +14,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True):
     since: float
 
 
-class Words(msgspec.Struct, frozen=True, kw_only=True):
+class ExitNote(msgspec.Struct, frozen=True, kw_only=True):
     """What a rank left on its way out."""
 
     at: float

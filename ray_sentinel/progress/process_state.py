@@ -38,7 +38,7 @@ LOOKS = 8
 """Looks remembered: more than a window of them."""
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True):
+class SchedulerState(msgspec.Struct, frozen=True, kw_only=True):
     """A process's state and how long its training thread has not been given a CPU (seconds)."""
 
     state: ProcessState
@@ -120,7 +120,7 @@ class StateReader:
         stepping_tid: int = 0,
         companion_tid: int = 0,
         stamp: float = 0.0,
-    ) -> Reading | None:
+    ) -> SchedulerState | None:
         """The state of process ``key`` at ``now`` (CLOCK_MONOTONIC seconds, as ``stamp`` is).
 
         ``stepping_tid`` is the thread that trains, where it is known; else the main thread is
@@ -133,7 +133,7 @@ class StateReader:
         memory = self._memory.setdefault(key, _Memory(moved_at=now))
         sight = self._see(stat, memory, now, stepping_tid or pid, companion_tid, stamp)
         interpreter = _judge(sight, memory, now, companion_tid, stamp)
-        return Reading(state=self._state(sight, interpreter), quiet_seconds=sight.quiet)
+        return SchedulerState(state=self._state(sight, interpreter), quiet_seconds=sight.quiet)
 
     def _see(
         self, stat: Stat, memory: _Memory, now: float, tid: int, companion_tid: int, stamp: float

@@ -58,7 +58,7 @@ STEPS = 32
 SLOT_HEAD = struct.Struct("@QQ")
 
 
-class Header(NamedTuple):
+class RecordHeader(NamedTuple):
     """What never changes in a record."""
 
     magic: int
@@ -73,7 +73,7 @@ class Header(NamedTuple):
     pid_namespace: int
 
 
-class Step(NamedTuple):
+class RecordedStep(NamedTuple):
     """One call of ``step()``. ``seconds`` is NaN where no step was finished before it."""
 
     calls: int
@@ -83,7 +83,7 @@ class Step(NamedTuple):
     calls_again: int
 
 
-class Block(NamedTuple):
+class DoubleBuffer(NamedTuple):
     """Rarely written bytes, in two slots that take turns."""
 
     offset: int
@@ -95,10 +95,10 @@ class Block(NamedTuple):
         return self.slot - SLOT_HEAD.size - NUMBER.size
 
 
-PHASE = Block(2048, 256)
-IDENTITY = Block(2560, 1024)
-WORDS = Block(4608, 768)
-NAMES = Block(6144, 1024)
+PHASE = DoubleBuffer(2048, 256)
+IDENTITY = DoubleBuffer(2560, 1024)
+WORDS = DoubleBuffer(4608, 768)
+NAMES = DoubleBuffer(6144, 1024)
 
 
 def step_offset(count: int) -> int:
@@ -106,7 +106,7 @@ def step_offset(count: int) -> int:
     return STEPS_OFFSET + (count % STEPS) * STEP.size
 
 
-def store(buffer: bytearray | mmap, block: Block, sequence: int, data: bytes) -> None:
+def store(buffer: bytearray | mmap, block: DoubleBuffer, sequence: int, data: bytes) -> None:
     """Write ``data`` as the block's ``sequence``-th content (from 1); ValueError if too long."""
     if len(data) > block.capacity:
         raise ValueError(f"{len(data)} bytes do not fit into a block of {block.capacity}")
@@ -117,7 +117,7 @@ def store(buffer: bytearray | mmap, block: Block, sequence: int, data: bytes) ->
     NUMBER.pack_into(buffer, start + block.slot - NUMBER.size, sequence)
 
 
-def load(first: bytes, second: bytes, block: Block) -> tuple[int, bytes] | None:
+def load(first: bytes, second: bytes, block: DoubleBuffer) -> tuple[int, bytes] | None:
     """The newest whole content of a block and its sequence number, from two copies.
 
     None where it was never written.
@@ -136,10 +136,10 @@ def load(first: bytes, second: bytes, block: Block) -> tuple[int, bytes] | None:
     return best
 
 
-def load_steps(first: bytes, second: bytes) -> Iterator[Step]:
+def load_steps(first: bytes, second: bytes) -> Iterator[RecordedStep]:
     """The whole entries of the ring, from two copies, in no order."""
     for start in range(STEPS_OFFSET, STEPS_OFFSET + STEPS * STEP.size, STEP.size):
-        step = Step._make(STEP.unpack_from(first, start))
+        step = RecordedStep._make(STEP.unpack_from(first, start))
         if step.calls == 0 or step.calls != step.calls_again:
             continue
         if step_offset(step.calls) == start and (

@@ -10,22 +10,22 @@ import msgspec
 from ray_sentinel.model.progress import LastWords, Progress
 from ray_sentinel.progress import record
 from ray_sentinel.progress.identity import RankIdentity, decode
-from ray_sentinel.progress.notes import Note, Words
+from ray_sentinel.progress.notes import ExitNote, Note
 
 _NAMES = msgspec.msgpack.Decoder(list[str])
 _NOTE = msgspec.msgpack.Decoder(Note)
-_WORDS = msgspec.msgpack.Decoder(Words)
+_WORDS = msgspec.msgpack.Decoder(ExitNote)
 
 
 class UnreadableRecordError(Exception):
     """A file that is no record, or one of another version: says which."""
 
 
-def parse(data: bytes) -> record.Header:
+def parse(data: bytes) -> record.RecordHeader:
     """Check and unpack a header. Raises UnreadableRecordError."""
     if len(data) < record.SIZE:
         raise UnreadableRecordError(f"{len(data)} bytes, where a record has {record.SIZE}")
-    header = record.Header._make(record.HEADER.unpack_from(data))
+    header = record.RecordHeader._make(record.HEADER.unpack_from(data))
     if header.magic != record.MAGIC:
         raise UnreadableRecordError("does not begin as a record does")
     if header.version != record.VERSION:
@@ -42,7 +42,7 @@ class RecordView(msgspec.Struct, kw_only=True, eq=False):
     path: Path
     handle: int
     """-1 once it is closed for good."""
-    header: record.Header
+    header: record.RecordHeader
     owner: int
     """The file's user id."""
     inode: int = 0
@@ -60,10 +60,10 @@ class RecordView(msgspec.Struct, kw_only=True, eq=False):
     watchdog: bool = False
     this_boot: bool = True
     this_namespace: bool = True
-    sequences: dict[record.Block, int] = {}
+    sequences: dict[record.DoubleBuffer, int] = {}
     names: list[str] = []
     note: Note | None = None
-    words: Words | None = None
+    words: ExitNote | None = None
 
     @property
     def key(self) -> tuple[int, int]:

@@ -12,7 +12,7 @@ from enum import IntFlag
 from ray_sentinel.progress.directory import SUFFIX
 
 
-class Wish(IntFlag):
+class ProgressRequest(IntFlag):
     """What can be asked for, alone or together."""
 
     FLIGHT_RECORDER = 1
@@ -39,15 +39,20 @@ ANSWERS = (
 )
 
 
-def pack_request(serial: int, wishes: Wish) -> int:
+def pack_request(serial: int, wishes: ProgressRequest) -> int:
     """The request word."""
     return (serial & ((1 << 56) - 1)) << 8 | int(wishes)
 
 
-def unpack_request(word: int) -> tuple[int, Wish]:
+def unpack_request(word: int) -> tuple[int, ProgressRequest]:
     """Serial number and wishes of a word; wishes that this version does not know are dropped."""
-    known = int(Wish.FLIGHT_RECORDER | Wish.STACKS | Wish.WATCHDOG_ON | Wish.WATCHDOG_OFF)
-    return word >> 8, Wish(word & known)
+    known = int(
+        ProgressRequest.FLIGHT_RECORDER
+        | ProgressRequest.STACKS
+        | ProgressRequest.WATCHDOG_ON
+        | ProgressRequest.WATCHDOG_OFF
+    )
+    return word >> 8, ProgressRequest(word & known)
 
 
 def answer_name(record: str, answer: str) -> str:

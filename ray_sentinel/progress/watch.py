@@ -22,7 +22,7 @@ from ray_sentinel.progress.ask import NoAnswerError, arm_watchdog
 from ray_sentinel.progress.attached import Attached
 from ray_sentinel.progress.beside import Beside
 from ray_sentinel.progress.departures import Departures, Followed
-from ray_sentinel.progress.discovery import Claim, Discovery, Found
+from ray_sentinel.progress.discovery import Claim, DiscoveredRank, Discovery
 from ray_sentinel.progress.environment import RECORD_DIR_VARIABLE
 from ray_sentinel.progress.exits import ExitWatch
 from ray_sentinel.progress.last_output import LastOutput
@@ -178,7 +178,7 @@ class NodeWatch:
         exits, self._untold = tuple(self._untold), []
         return snapshots, exits
 
-    def _discover(self, table: Mapping[int, Process]) -> list[Found]:
+    def _discover(self, table: Mapping[int, Process]) -> list[DiscoveredRank]:
         attached = (_claim(view) for view in self._views.values())
         by_ray = self._ray.claims(self._workers, table, self._views.keys(), self._monotonic())
         found = self._discovery.discover(
@@ -210,7 +210,7 @@ class NodeWatch:
             is_default_owner(self._raylet, self._peers),
         )
 
-    def _snapshots(self, found: Iterable[Found]) -> tuple[RankSnapshot, ...]:
+    def _snapshots(self, found: Iterable[DiscoveredRank]) -> tuple[RankSnapshot, ...]:
         snapshots = []
         for item in found:
             key = item.process.key
@@ -238,7 +238,7 @@ class NodeWatch:
             )
         return tuple(snapshots)
 
-    def _rank(self, item: Found) -> Rank:
+    def _rank(self, item: DiscoveredRank) -> Rank:
         return Rank(
             id=RankId(item.job or self._job, item.attempt, item.rank),
             process=ProcessId(self.node.host, item.process.pid, item.process.start),
@@ -260,7 +260,7 @@ class NodeWatch:
         process = Process(pid=claim.pid, start=claim.start, parent=0, command="")
         return self._rank(claim.found(process))
 
-    def _follow(self, found: Iterable[Found], table: Mapping[int, Process]) -> None:
+    def _follow(self, found: Iterable[DiscoveredRank], table: Mapping[int, Process]) -> None:
         """Watch all ranks for their exits, and see that those without a tracer leave stacks."""
         current: dict[Key, Followed] = {}
         for item in found:

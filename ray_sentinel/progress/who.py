@@ -33,7 +33,7 @@ DEFAULT_JOB = "default"
 _SCHEMES = frozenset(scheme for scheme, *_ in SCHEMES)
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class SourceAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What one source says."""
 
     source: str
@@ -56,7 +56,7 @@ def resolve(
     answer = _ray_train(loaded) or _torch(loaded) or _launcher(environ) or _jax(loaded)
     if rank is not None:
         told = answer if answer is not None and answer.rank == rank else None
-        answer = Answer(
+        answer = SourceAnswer(
             source="argument",
             rank=rank,
             world_size=world_size if told is None else told.world_size,
@@ -64,7 +64,7 @@ def resolve(
             job="" if told is None else told.job,
         )
     if answer is None:
-        answer = Answer(source="assumed", rank=0)
+        answer = SourceAnswer(source="assumed", rank=0)
     named = job or environ.get("RAY_SENTINEL_JOB", "") or answer.job or job_from(environ)
     launcher = _launcher(environ)
     same = launcher is not None and launcher.rank == answer.rank
@@ -112,11 +112,11 @@ def _drives_ray(modules: Mapping[str, ModuleType]) -> bool:
         return False
 
 
-def _launcher(environ: Mapping[str, str]) -> Answer | None:
+def _launcher(environ: Mapping[str, str]) -> SourceAnswer | None:
     found = rank_from(environ)
     if found is None:
         return None
-    return Answer(
+    return SourceAnswer(
         source=found.scheme,
         rank=found.rank,
         world_size=found.world_size,
@@ -124,7 +124,7 @@ def _launcher(environ: Mapping[str, str]) -> Answer | None:
     )
 
 
-def _ray_train(modules: Mapping[str, ModuleType]) -> Answer | None:
+def _ray_train(modules: Mapping[str, ModuleType]) -> SourceAnswer | None:
     train: Any = modules.get("ray.train")
     if train is None or not hasattr(train, "get_context"):
         return None
@@ -139,7 +139,7 @@ def _ray_train(modules: Mapping[str, ModuleType]) -> Answer | None:
     try:
         context = train.get_context()
         rank = context.get_world_rank()
-        return Answer(
+        return SourceAnswer(
             source="ray-train",
             rank=int(rank),
             world_size=int(context.get_world_size()),
@@ -150,12 +150,12 @@ def _ray_train(modules: Mapping[str, ModuleType]) -> Answer | None:
         return None
 
 
-def _torch(modules: Mapping[str, ModuleType]) -> Answer | None:
+def _torch(modules: Mapping[str, ModuleType]) -> SourceAnswer | None:
     distributed: Any = modules.get("torch.distributed")
     try:
         if distributed is None or not distributed.is_initialized():
             return None
-        return Answer(
+        return SourceAnswer(
             source="torch",
             rank=int(distributed.get_rank()),
             world_size=int(distributed.get_world_size()),
@@ -165,7 +165,7 @@ def _torch(modules: Mapping[str, ModuleType]) -> Answer | None:
         return None
 
 
-def _jax(modules: Mapping[str, ModuleType]) -> Answer | None:
+def _jax(modules: Mapping[str, ModuleType]) -> SourceAnswer | None:
     # jax.process_index() would start the backends, which may take minutes; the state of
     # jax.distributed only holds what initialize() was told.
     distributed: Any = modules.get("jax._src.distributed")
@@ -175,7 +175,7 @@ def _jax(modules: Mapping[str, ModuleType]) -> Answer | None:
     rank, size = getattr(state, "process_id", None), getattr(state, "num_processes", None)
     if not isinstance(rank, int):
         return None
-    return Answer(source="jax", rank=rank, world_size=size if isinstance(size, int) else None)
+    return SourceAnswer(source="jax", rank=rank, world_size=size if isinstance(size, int) else None)
 
 
 def _ray_node(modules: Mapping[str, ModuleType]) -> str:

@@ -33,7 +33,7 @@ from ray_sentinel.masking import mask
 from ray_sentinel.progress import record, record_file
 from ray_sentinel.progress.directory import RecordError, candidates
 from ray_sentinel.progress.identity import RankIdentity, encode
-from ray_sentinel.progress.notes import Note, Words, clip
+from ray_sentinel.progress.notes import ExitNote, Note, clip
 from ray_sentinel.progress.phase import Phase
 
 log = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class ProgressWriter:
         self._step = -1
         self._mark = math.nan
         self._phases: list[tuple[str, float]] = []
-        self._sequences: dict[record.Block, int] = {}
+        self._sequences: dict[record.DoubleBuffer, int] = {}
         self._complained: set[str] = set()
 
     @classmethod
@@ -238,7 +238,9 @@ class ProgressWriter:
         if record.WORDS in self._sequences and kind != "exception":
             return
         # Masked here, whole: a secret that the cut has halved is hard to tell.
-        words = Words(at=time.monotonic(), kind=kind, text=clip(mask(text[:MOST_SAID]), MAX_WORDS))
+        words = ExitNote(
+            at=time.monotonic(), kind=kind, text=clip(mask(text[:MOST_SAID]), MAX_WORDS)
+        )
         self._store(record.WORDS, msgspec.msgpack.encode(words))
 
     def stamp(self) -> None:
@@ -279,7 +281,7 @@ class ProgressWriter:
         self._buffer = buffer
         old.release()
 
-    def _store(self, block: record.Block, data: bytes) -> None:
+    def _store(self, block: record.DoubleBuffer, data: bytes) -> None:
         sequence = self._sequences.get(block, 0) + 1
         self._sequences[block] = sequence
         try:

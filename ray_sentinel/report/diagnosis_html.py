@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from ray_sentinel.model.diagnosis import Diagnosis, Inventory, Report
+from ray_sentinel.model.diagnosis import Diagnosis, DiagnosisReport, Inventory
 from ray_sentinel.report.page import document, escaped, listing
 from ray_sentinel.report.svg import svg
 from ray_sentinel.report.words import moment, percent
@@ -29,7 +29,7 @@ pre { white-space: pre-wrap; border: 1px solid var(--line); border-radius: 6px; 
 """
 
 
-def html(report: Report) -> str:
+def html(report: DiagnosisReport) -> str:
     """The whole page; every text from outside is escaped."""
     diagnosis, inventory = report.diagnosis, report.inventory
     body = [

@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from ray_sentinel.model.diagnosis import Diagnosis, Report
+from ray_sentinel.model.diagnosis import Diagnosis, DiagnosisReport
 
 
-def as_data(report: Report) -> dict[str, Any]:
+def as_data(report: DiagnosisReport) -> dict[str, Any]:
     """The answer on top, what it rests on below. Times are Unix seconds."""
     answer = answer_data(report.diagnosis)
     answer["inventory"] = msgspec.to_builtins(report.inventory)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ray_sentinel.model.diagnosis import Diagnosis, Fact, Inventory, Report, Table
+from ray_sentinel.model.diagnosis import Diagnosis, DiagnosisReport, Figure, FigureTable, Inventory
 from ray_sentinel.report.markdown_text import block, cell, code, escaped, table
 from ray_sentinel.report.words import moment, percent
 from ray_sentinel.text import clean
@@ -12,7 +12,7 @@ from ray_sentinel.text import clean
 MAX_HOSTS = 8
 
 
-def markdown(report: Report) -> str:
+def markdown(report: DiagnosisReport) -> str:
     """The whole report."""
     diagnosis, inventory = report.diagnosis, report.inventory
     parts = [
@@ -98,13 +98,13 @@ def _evidence(diagnosis: Diagnosis) -> str:
     return "\n".join(lines) or "None."
 
 
-def _value(fact: Fact) -> str:
+def _value(fact: Figure) -> str:
     if fact.value is None:
         return "-"
     return f"{fact.value:,.4g} {fact.unit}".strip()
 
 
-def _table(one: Table) -> list[str]:
+def _table(one: FigureTable) -> list[str]:
     title = f"**{cell(one.title)}**" + (f" ({code(one.promql)})" if one.promql else "")
     return [title, "", *table(one.columns, one.rows)]
 
@@ -117,7 +117,7 @@ def _numbered(lines: Sequence[str]) -> str:
     return "\n".join(f"{number}. {escaped(line)}" for number, line in enumerate(lines, 1))
 
 
-def _others(report: Report) -> str:
+def _others(report: DiagnosisReport) -> str:
     return _bullets(
         [
             f"{other.playbook}: {other.outcome}. {other.root_cause}"

@@ -6,15 +6,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ray_sentinel.errors import InputError
-from ray_sentinel.store.event_runs import Run
+from ray_sentinel.store.event_runs import EventRun
 
 MAX_TOLD = 8
 """Runs left out that are named, the newest."""
 
 
 def choose(
-    runs: list[Run], root: Path, within: tuple[float, float] | None, name: str
-) -> Run | None:
+    runs: list[EventRun], root: Path, within: tuple[float, float] | None, name: str
+) -> EventRun | None:
     """The training run that is named, else the one that began last; None where there is none.
 
     Raises InputError where no run, or more than one, is named so.
@@ -29,7 +29,7 @@ def choose(
     return training[-1] if training else None
 
 
-def _named(runs: Sequence[Run], root: Path, name: str) -> Run:
+def _named(runs: Sequence[EventRun], root: Path, name: str) -> EventRun:
     """By the name that is shown, or by the end of its path; an attempt means its whole run."""
     paths = {path: run for run in runs for path in (*run.parts, run.name)}
     found = {path: run for path, run in paths.items() if name in {_said(path, root), str(path)}}
@@ -49,7 +49,7 @@ def _said(path: Path, root: Path) -> str:
     return str(path.relative_to(root)) if path != root else str(root)
 
 
-def told(chosen: Run, runs: list[Run], root: Path, *, named: bool) -> Iterator[str]:
+def told(chosen: EventRun, runs: list[EventRun], root: Path, *, named: bool) -> Iterator[str]:
     """What was chosen of several runs and put together, in sentences."""
     others = [run for run in runs if run is not chosen and run.trains]
     if others:

@@ -18,7 +18,7 @@ from ray_sentinel.evidence.event_files.state import metric_name
 from ray_sentinel.store.event_choice import choose, told
 from ray_sentinel.store.event_find import find_event_files
 from ray_sentinel.store.event_folder import read_folder
-from ray_sentinel.store.event_runs import Folder, Run, runs_of
+from ray_sentinel.store.event_runs import EventFolder, EventRun, runs_of
 from ray_sentinel.store.memory import MemorySource
 
 
@@ -80,12 +80,12 @@ def load_events(
     return source
 
 
-def _during(run: Run, chosen: Run) -> bool:
+def _during(run: EventRun, chosen: EventRun) -> bool:
     return run.times[0] <= chosen.times[1] and run.times[1] >= chosen.times[0]
 
 
 def _add_folder(
-    source: MemorySource, folder: Folder, labels: dict[str, str], taken: set[str]
+    source: MemorySource, folder: EventFolder, labels: dict[str, str], taken: set[str]
 ) -> None:
     tags: dict[str, list[str]] = defaultdict(list)
     for tag in folder.points:

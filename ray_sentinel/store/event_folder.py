@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from ray_sentinel.evidence.event_files.events import Event
+from ray_sentinel.evidence.event_files.events import EventRecord
 from ray_sentinel.evidence.event_files.state import MAX_TAGS, RunState
 from ray_sentinel.store.event_config import parameters
 from ray_sentinel.store.event_hparams import read_hparams
 from ray_sentinel.store.event_records import read_events
-from ray_sentinel.store.event_runs import Folder, Points
+from ray_sentinel.store.event_runs import EventFolder, Points
 from ray_sentinel.store.event_times import settled
 
 MAX_TIME = 1e11
@@ -22,10 +22,10 @@ LEAST_POINTS = 3
 """Values from which two files can be told to have been written at the same time."""
 
 
-def read_folder(path: Path, files: list[Path], notes: list[str]) -> Folder:
+def read_folder(path: Path, files: list[Path], notes: list[str]) -> EventFolder:
     """All scalars of the files in a folder; what was lost or left out is said in ``notes``."""
     state = RunState()
-    folder = Folder(path, {}, [], {})
+    folder = EventFolder(path, {}, [], {})
     timeless = 0
     doubled: set[str] = set()
     for file in files:
@@ -62,7 +62,7 @@ def read_folder(path: Path, files: list[Path], notes: list[str]) -> Folder:
 
 
 def _take(
-    event: Event,
+    event: EventRecord,
     state: RunState,
     points: dict[str, Points],
     reached: dict[str, list[int]],
@@ -97,7 +97,7 @@ def _placed(values: Points, steps: Sequence[float], middle: float) -> int:
     return int(off.size)
 
 
-def _add(folder: Folder, points: dict[str, Points], steps: Points) -> bool:
+def _add(folder: EventFolder, points: dict[str, Points], steps: Points) -> bool:
     """Add a file's values; whether some were left out because another file has them."""
     doubled = {tag for tag, values in points.items() if _beside(folder.points.get(tag), values)}
     for tag, values in points.items():

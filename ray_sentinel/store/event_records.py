@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from ray_sentinel.evidence.event_files.events import Event, MalformedEvent, parse_event
+from ray_sentinel.evidence.event_files.events import EventRecord, MalformedEvent, parse_event
 from ray_sentinel.evidence.event_files.records import HEADER, MAX_RECORD, next_good, scan
 
 CHUNK = 4 << 20
@@ -40,7 +40,7 @@ class _Losses:
             yield f"{name} ends within a record: {self.torn} bytes of it were left out"
 
 
-def read_events(file: Path, notes: list[str] | None = None) -> Iterator[Event]:
+def read_events(file: Path, notes: list[str] | None = None) -> Iterator[EventRecord]:
     """The events of one file in their order; what could not be read is said in ``notes``."""
     notes = notes if notes is not None else []
     losses = _Losses()

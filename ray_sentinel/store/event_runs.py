@@ -34,7 +34,7 @@ LEAST_STEPS = 2
 """A folder with fewer different steps holds no training."""
 
 
-class Folder(msgspec.Struct):
+class EventFolder(msgspec.Struct):
     """The scalars of one folder of event files, or of several that were put together."""
 
     path: Path
@@ -55,16 +55,16 @@ class Folder(msgspec.Struct):
         return len({step for _, step in self.steps}) >= LEAST_STEPS
 
 
-class Run(msgspec.Struct):
+class EventRun(msgspec.Struct):
     """One run: ``slots`` in the order in which they are to be believed, ``name`` its folder."""
 
     name: Path
-    slots: dict[Slot, Folder]
+    slots: dict[Slot, EventFolder]
     parts: list[Path] = []
     """Folders of the earlier runs that it goes on from."""
 
     @property
-    def main(self) -> Folder:
+    def main(self) -> EventFolder:
         """The folder whose steps are the training's."""
         training = [one for one in self.slots.values() if one.trains]
         return next(iter(training or self.slots.values()))
@@ -87,14 +87,14 @@ class Run(msgspec.Struct):
         return min(steps), max(steps)
 
 
-def runs_of(folders: Sequence[Folder], root: Path) -> list[Run]:
+def runs_of(folders: Sequence[EventFolder], root: Path) -> list[EventRun]:
     """The runs below ``root``, the earliest first; folders without values are in none."""
     groups: dict[Path, dict[Path, Slot]] = defaultdict(dict)
     known = {folder.path: folder for folder in folders if any(folder.points.values())}
     for path in known:
         name, slot = _place(path, root)
         groups[name][path] = slot
-    runs: list[Run] = []
+    runs: list[EventRun] = []
     for name, slots in groups.items():
         runs += _runs(name, {path: (slot, known[path]) for path, slot in slots.items()})
     runs.sort(key=lambda run: (run.times[0], str(run.name)))
@@ -117,28 +117,28 @@ def _place(path: Path, root: Path) -> tuple[Path, Slot]:
     return name, (rank, role or named)
 
 
-def _runs(name: Path, placed: dict[Path, tuple[Slot, Folder]]) -> list[Run]:
+def _runs(name: Path, placed: dict[Path, tuple[Slot, EventFolder]]) -> list[EventRun]:
     """One run, or each folder as its own where they cannot be ranks or attempts of one."""
-    slots: dict[Slot, list[Folder]] = defaultdict(list)
+    slots: dict[Slot, list[EventFolder]] = defaultdict(list)
     for slot, folder in placed.values():
         slots[slot].append(folder)
     apart = any(_overlap(one) for one in slots.values()) or not _ranks(slots)
     if not apart:
         ordered = sorted(slots, key=lambda slot: (evaluates(slot[1]), slot))
-        found = Run(name, {slot: _joined(slots[slot]) for slot in ordered})
+        found = EventRun(name, {slot: _joined(slots[slot]) for slot in ordered})
         return [found]
     return [
-        Run(path, {(-1, "eval" if evaluates(slot[1]) else ""): folder})
+        EventRun(path, {(-1, "eval" if evaluates(slot[1]) else ""): folder})
         for path, (slot, folder) in placed.items()
     ]
 
 
-def _overlap(folders: Sequence[Folder]) -> bool:
+def _overlap(folders: Sequence[EventFolder]) -> bool:
     spans = sorted(folder.times for folder in folders)
     return any(later[0] < earlier[1] for earlier, later in pairwise(spans))
 
 
-def _ranks(slots: Mapping[Slot, Sequence[Folder]]) -> bool:
+def _ranks(slots: Mapping[Slot, Sequence[EventFolder]]) -> bool:
     """Ranks are numbered without holes or from 0 or 1, and run at the same time as the lowest.
 
     Folders for 8, 16 and 32, or such that were written in turn, are something else.
@@ -155,7 +155,7 @@ def _ranks(slots: Mapping[Slot, Sequence[Folder]]) -> bool:
     return all(_within(spans[rank], spans[ranks[0]]) for rank in ranks)
 
 
-def _joined(folders: Iterable[Folder]) -> Folder:
+def _joined(folders: Iterable[EventFolder]) -> EventFolder:
     """What several folders hold, one after the other; named by the last."""
     ordered = sorted(folders, key=lambda folder: folder.times)
     points: dict[str, Points] = defaultdict(list)
@@ -164,13 +164,13 @@ def _joined(folders: Iterable[Folder]) -> Folder:
             points[tag] += values
     steps = [pair for folder in ordered for pair in folder.steps]
     config = {name: value for folder in ordered for name, value in folder.config.items()}
-    return Folder(ordered[-1].path, dict(points), steps, config)
+    return EventFolder(ordered[-1].path, dict(points), steps, config)
 
 
-def _nested(runs: list[Run]) -> list[Run]:
+def _nested(runs: list[EventRun]) -> list[EventRun]:
     """Folders that a run made below its own while it ran belong to it: ``add_scalars`` makes one
     for each of its curves."""
-    kept: list[Run] = []
+    kept: list[EventRun] = []
     for run in sorted(runs, key=lambda run: len(run.name.parts)):
         above = run.name.parents
         outer = [one for one in kept if one.name in above and one.trains]
@@ -188,9 +188,9 @@ def _within(inner: tuple[float, float], outer: tuple[float, float]) -> bool:
     return inner[0] <= outer[1] and inner[1] >= outer[0]
 
 
-def _continued(runs: list[Run]) -> list[Run]:
+def _continued(runs: list[EventRun]) -> list[EventRun]:
     """Runs that go on where an earlier one was, put together with it."""
-    found: list[Run] = []
+    found: list[EventRun] = []
     for run in runs:
         before = None
         if run.trains and _restored(run):
@@ -200,7 +200,7 @@ def _continued(runs: list[Run]) -> list[Run]:
     return [run for run in found if run.name not in going]
 
 
-def _restored(run: Run) -> bool:
+def _restored(run: EventRun) -> bool:
     """Whether a run does not begin at its own first steps.
 
     The first step that is logged is as far from 0 as the next one from it.
@@ -208,11 +208,11 @@ def _restored(run: Run) -> bool:
     return run.main.steps[0][1] > 2 * _rise(run)
 
 
-def _rise(run: Run) -> float:
+def _rise(run: EventRun) -> float:
     return float(np.median(np.diff(sorted({step for _, step in run.main.steps}))))
 
 
-def goes_on(earlier: Run, later: Run) -> bool:
+def goes_on(earlier: EventRun, later: EventRun) -> bool:
     """Whether a run was restored from what another one had reached.
 
     It began after the other's end, not at its own first steps, and no later than one step after
@@ -225,10 +225,10 @@ def goes_on(earlier: Run, later: Run) -> bool:
     return _restored(later) and begins + rise < first <= reached + 1.5 * rise
 
 
-def _after(earlier: Run, later: Run) -> Run:
+def _after(earlier: EventRun, later: EventRun) -> EventRun:
     slots = dict(later.slots)
     for slot, folder in earlier.slots.items():
         slots[slot] = _joined([folder, slots[slot]]) if slot in slots else folder
     ordered = sorted(slots, key=lambda slot: (evaluates(slot[1]), slot))
     parts = [*earlier.parts, earlier.name]
-    return Run(later.name, {slot: slots[slot] for slot in ordered}, parts)
+    return EventRun(later.name, {slot: slots[slot] for slot in ordered}, parts)

@@ -21,7 +21,7 @@ from ray_sentinel.diagnose.reduction import of_series
 from ray_sentinel.diagnose.series import Bools, Reduce
 from ray_sentinel.store.history_block import (
     CELLS,
-    Block,
+    HistoryBlock,
     Rule,
     decode,
     encode,
@@ -48,7 +48,7 @@ CREATE TABLE IF NOT EXISTS blocks
    PRIMARY KEY (family, layout, step, start));
 CREATE INDEX IF NOT EXISTS blocks_by_age ON blocks (step, start, bytes);
 """
-"""A ``Block`` of one family. Its layout has the columns of this family only, in order: what comes
+"""A ``HistoryBlock`` of one family. Its layout has the columns of this family only, in order: what comes
 and goes in one family leaves the others' blocks whole."""
 
 
@@ -167,7 +167,7 @@ def _coarsen(
     span = coarser * CELLS
     where = "WHERE family = ? AND layout = ? AND step = ? AND start < ?"
     key = (one.family, layout, step, edge)
-    groups: dict[float, list[Block]] = {}
+    groups: dict[float, list[HistoryBlock]] = {}
     count = 0
     for block in _blocks(base, where, key, len(one.places)):
         groups.setdefault(math.floor(block.start / span) * span, []).append(block)
@@ -180,7 +180,7 @@ def _coarsen(
 
 def _blocks(
     base: sqlite3.Connection, where: str, key: tuple[object, ...], columns: int
-) -> Iterator[Block]:
+) -> Iterator[HistoryBlock]:
     for start, step, hosts, values in base.execute(
         f"SELECT start, step, hosts, vals FROM blocks {where}", key
     ).fetchall():
@@ -192,7 +192,7 @@ def _blocks(
             yield block
 
 
-def _store(base: sqlite3.Connection, layout: int, one: Columns, block: Block) -> None:
+def _store(base: sqlite3.Connection, layout: int, one: Columns, block: HistoryBlock) -> None:
     """Into the file, together with what is there of the same time."""
     if np.isnan(block.values).all():
         return

@@ -34,7 +34,7 @@ Rule = tuple[Reduce, ...]
 """How each column is reduced."""
 
 
-class Block(msgspec.Struct, frozen=True):
+class HistoryBlock(msgspec.Struct, frozen=True):
     """``values`` (H, C, cells) of the hosts ``hosts`` (H,), by their numbers."""
 
     start: float
@@ -48,7 +48,7 @@ class Block(msgspec.Struct, frozen=True):
         return self.start + self.step * np.arange(1, self.values.shape[2] + 1)
 
 
-def encode(block: Block, rule: Rule) -> tuple[bytes, bytes]:
+def encode(block: HistoryBlock, rule: Rule) -> tuple[bytes, bytes]:
     """Hosts and values as bytes. Means are rounded."""
     bits = _rounded(block.values, rule).view(np.uint64)
     change = bits.copy()
@@ -57,7 +57,7 @@ def encode(block: Block, rule: Rule) -> tuple[bytes, bytes]:
     return block.hosts.tobytes(), zlib.compress(np.ascontiguousarray(shuffled).tobytes(), LEVEL)
 
 
-def decode(start: float, step: float, hosts: bytes, values: bytes) -> Block:
+def decode(start: float, step: float, hosts: bytes, values: bytes) -> HistoryBlock:
     """The block again. Raises ValueError where the bytes are none."""
     try:
         raw = zlib.decompress(values)
@@ -67,7 +67,7 @@ def decode(start: float, step: float, hosts: bytes, values: bytes) -> Block:
     flat = np.frombuffer(raw, dtype=np.uint8).reshape(8, -1).T
     change = np.ascontiguousarray(flat).view(np.uint64).reshape(numbers.size, -1, CELLS)
     whole = np.bitwise_xor.accumulate(change, axis=2).view(np.float64)
-    return Block(start, step, numbers, whole)
+    return HistoryBlock(start, step, numbers, whole)
 
 
 def plain(values: Floats) -> Floats:
@@ -78,7 +78,7 @@ def plain(values: Floats) -> Floats:
 
 def gathered(
     start: float, step: float, hosts: NDArray[np.int64], times: Floats, rows: Floats, rule: Rule
-) -> Block:
+) -> HistoryBlock:
     """Rows (R, C) of a host and a moment each as a block; rows outside of it are left out.
 
     NaN in ``rows`` is "not there", ±inf "not finite".
@@ -97,10 +97,10 @@ def gathered(
             columns = np.flatnonzero([one == kind for one in rule])
             out[np.ix_(place[starts], columns)] = _grouped(rows[:, columns], starts, kind)
     shaped = out.reshape(known.size, CELLS, -1).transpose(0, 2, 1)
-    return Block(start, step, known, np.ascontiguousarray(shaped))
+    return HistoryBlock(start, step, known, np.ascontiguousarray(shaped))
 
 
-def merged(blocks: Sequence[Block], start: float, step: float, rule: Rule) -> Block:
+def merged(blocks: Sequence[HistoryBlock], start: float, step: float, rule: Rule) -> HistoryBlock:
     """Blocks of equal or finer steps, all inside, as one; ``step`` is a multiple of theirs."""
     hosts = np.concatenate([np.repeat(one.hosts, CELLS) for one in blocks])
     times = np.concatenate([np.tile(one.times, one.hosts.size) for one in blocks])

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ray_sentinel.diagnose.series import Bools, Floats, Samples
-from ray_sentinel.store.history_block import ABSENT, BITS, Block
+from ray_sentinel.store.history_block import ABSENT, BITS, HistoryBlock
 
 GAP = 1.5
 """Cells of a block between two of its samples from which there is a gap."""
@@ -20,7 +20,7 @@ Columns = list[tuple[int, dict[str, str]]]
 """One family's places in a layout, with their labels."""
 
 
-class Table(msgspec.Struct, frozen=True):
+class HistoryTable(msgspec.Struct, frozen=True):
     """All rows of one layout, ordered by host, then time."""
 
     keys: tuple[Key, ...]
@@ -31,7 +31,7 @@ class Table(msgspec.Struct, frozen=True):
     """(rows, columns)."""
 
 
-class Part(msgspec.Struct, frozen=True):
+class HistoryPart(msgspec.Struct, frozen=True):
     """Samples of one series that were kept alike."""
 
     labels: dict[str, str]
@@ -45,7 +45,7 @@ def whole_labels(host: str, labels: dict[str, str]) -> dict[str, str]:
     return {"host": host, **labels} if host else dict(labels)
 
 
-def of_rows(table: Table, columns: Columns, hosts: dict[int, str]) -> Iterator[Part]:
+def of_rows(table: HistoryTable, columns: Columns, hosts: dict[int, str]) -> Iterator[HistoryPart]:
     """The series of a table that are meant, one for each host and column."""
     numbers, starts = np.unique(table.hosts, return_index=True)
     ends = [*starts[1:], len(table.hosts)][: len(starts)]
@@ -55,10 +55,10 @@ def of_rows(table: Table, columns: Columns, hosts: dict[int, str]) -> Iterator[P
             there = values.view(BITS) != ABSENT
             if there.any():
                 whole = whole_labels(hosts.get(int(number), ""), labels)
-                yield Part(whole, table.times[start:end][there], values[there])
+                yield HistoryPart(whole, table.times[start:end][there], values[there])
 
 
-def joined(parts: list[Part]) -> Samples:
+def joined(parts: list[HistoryPart]) -> Samples:
     if len(parts) == 1:
         return Samples(parts[0].labels, parts[0].times, parts[0].values)
     times = np.concatenate([part.times for part in parts])
@@ -67,7 +67,7 @@ def joined(parts: list[Part]) -> Samples:
     return Samples(parts[0].labels, times[order], values[order])
 
 
-def spread(row: Floats, times: Floats, part: Part, growing: bool) -> None:
+def spread(row: Floats, times: Floats, part: HistoryPart, growing: bool) -> None:
     """Fill cells of ``row`` that no sample fell into from the coarse one for them."""
     at = np.minimum(np.searchsorted(part.times, times, "left"), part.times.size - 1)
     covered: Bools = (
@@ -86,7 +86,9 @@ def spread(row: Floats, times: Floats, part: Part, growing: bool) -> None:
     row[covered] = values
 
 
-def of_blocks(blocks: list[Block], columns: Columns, hosts: dict[int, str]) -> list[Part]:
+def of_blocks(
+    blocks: list[HistoryBlock], columns: Columns, hosts: dict[int, str]
+) -> list[HistoryPart]:
     """The series of a family's blocks, in order of time: one for each series and step."""
     found: dict[tuple[float, int, int], list[tuple[Floats, Floats]]] = {}
     for block in blocks:
@@ -98,7 +100,7 @@ def of_blocks(blocks: list[Block], columns: Columns, hosts: dict[int, str]) -> l
                     pair = (block.times[there], values[there])
                     found.setdefault((block.step, int(host), column), []).append(pair)
     return [
-        Part(
+        HistoryPart(
             whole_labels(hosts.get(host, ""), columns[column][1]),
             np.concatenate([times for times, _ in pairs]),
             np.concatenate([values for _, values in pairs]),

@@ -22,11 +22,11 @@ from ray_sentinel.diagnose.series import (
     bucketed,
 )
 from ray_sentinel.errors import InputError
-from ray_sentinel.store.history_block import CELLS, Block, decode
+from ray_sentinel.store.history_block import CELLS, HistoryBlock, decode
 from ray_sentinel.store.history_parts import (
+    HistoryPart,
+    HistoryTable,
     Key,
-    Part,
-    Table,
     joined,
     of_blocks,
     of_rows,
@@ -61,7 +61,7 @@ class HistorySource:
         self._base, self.title = base, title
         self.notes: list[str] = []
         self._lock = lock or threading.Lock()
-        self._cache: dict[int, Table] = {}
+        self._cache: dict[int, HistoryTable] = {}
         self._known: list[tuple[int, tuple[Key, ...]]] | None = None
         self._state: tuple[int, int] = (-1, -1)
         self._file: OpenFile | None = None
@@ -126,12 +126,12 @@ class HistorySource:
         if self._file is not None:
             self._file.close()
 
-    def _series(self, selector: Selector, start: float, end: float) -> list[list[Part]]:
+    def _series(self, selector: Selector, start: float, end: float) -> list[list[HistoryPart]]:
         """The parts of each series that is meant, whatever layouts it was written in.
 
         Blocks that do not touch ``start`` to ``end`` are left out.
         """
-        found: dict[tuple[tuple[str, str], ...], list[Part]] = {}
+        found: dict[tuple[tuple[str, str], ...], list[HistoryPart]] = {}
         hosts = {
             int(number): str(name) for number, name in self._read("SELECT id, name FROM hosts")
         }
@@ -157,14 +157,14 @@ class HistorySource:
 
     def _blocks(
         self, layout: int, family: str, columns: int, start: float, end: float
-    ) -> list[Block]:
+    ) -> list[HistoryBlock]:
         """The blocks of a family that touch a time, by step, then time."""
         if not self._has_blocks:
             return []
         rows = self._some(_BLOCKS, (family, layout, end, CELLS, start))
         return [one for one in map(self._block, rows) if one and one.values.shape[1] == columns]
 
-    def _block(self, row: tuple[Any, ...]) -> Block | None:
+    def _block(self, row: tuple[Any, ...]) -> HistoryBlock | None:
         step, start, hosts, values = row
         try:
             return decode(start, step, hosts, values)
@@ -209,10 +209,10 @@ class HistorySource:
                 raise InputError(f"{self.title} is damaged: {error}; {REMEDY}") from None
         return self._known
 
-    def _table(self, number: int, keys: tuple[Key, ...]) -> Table:
+    def _table(self, number: int, keys: tuple[Key, ...]) -> HistoryTable:
         if number not in self._cache:
             rows = [row for row in self._some(_ROWS, (number,)) if len(row[2]) == 8 * len(keys)]
-            table = Table(
+            table = HistoryTable(
                 keys,
                 np.array([host for host, _, _ in rows], dtype=np.int64),
                 np.array([time for _, time, _ in rows], dtype=np.float64),

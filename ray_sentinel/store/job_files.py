@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ray_sentinel import regex as re
-from ray_sentinel.config import Scrape
+from ray_sentinel.config import ScrapeConfig
 from ray_sentinel.store.alerts.catalog import RULES_FILE, rules_file
 from ray_sentinel.store.scrape_config import (
-    Discovery,
+    TargetDiscovery,
     ray_targets_file,
     scrape_config,
     targets_file,
@@ -36,9 +36,9 @@ RuleFiles = tuple[tuple[str, int, int, int], ...]
 class JobFiles:
     """The folder of a job's Prometheus. Writing raises OSError."""
 
-    def __init__(self, folder: Path, scrape: Scrape | None = None) -> None:
+    def __init__(self, folder: Path, scrape: ScrapeConfig | None = None) -> None:
         self.folder = folder
-        self._scrape = scrape or Scrape()
+        self._scrape = scrape or ScrapeConfig()
         self._written: dict[str, bytes] = {}
 
     @property
@@ -63,7 +63,7 @@ class JobFiles:
 
     def write_config(self, *, old_samples: bool, own_rules: bool) -> None:
         """What it is told at its start, with our rules, and with the user's where they are good."""
-        where = Discovery(
+        where = TargetDiscovery(
             kind="file",
             agents=str(self.folder / "agents.json"),
             ray=str(self.folder / "ray.json"),

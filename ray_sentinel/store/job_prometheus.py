@@ -17,7 +17,7 @@ from pathlib import Path
 from ray_sentinel import regex as re
 from ray_sentinel import signals
 from ray_sentinel.clock import Clock, SystemClock
-from ray_sentinel.config import Scrape
+from ray_sentinel.config import ScrapeConfig
 from ray_sentinel.errors import ConfigError, MissingPartError, UnreachableError
 from ray_sentinel.private_files import keep_private, opener
 from ray_sentinel.process import end, reap, spawn
@@ -55,13 +55,13 @@ class JobPrometheus:
         port: int = 9190,
         retention: str = "30d",
         max_bytes: int = 0,
-        scrape: Scrape | None = None,
+        scrape: ScrapeConfig | None = None,
         clock: Clock | None = None,
     ) -> None:
         if not retention or not _DURATION.fullmatch(retention):
             raise ConfigError(f"prometheus.retention: {retention!r} is no duration such as 30d")
         self.program = probe(find_program("prometheus", binary))
-        check_scrape(scrape or Scrape())
+        check_scrape(scrape or ScrapeConfig())
         self.files = JobFiles(folder, scrape)
         self.restarts = 0
         self._wanted_port, self._port = port, 0

@@ -17,7 +17,7 @@ from ray_sentinel.diagnose.logtext import (
     prometheus_facts,
     worker_facts,
 )
-from ray_sentinel.model.diagnosis import Fact
+from ray_sentinel.model.diagnosis import Figure
 from ray_sentinel.store.trainer_state import saved_totals
 
 HEAD, TAIL = 4 << 20, 12 << 20
@@ -92,10 +92,10 @@ def _lines(data: bytes) -> Iterator[str]:
             yield line.decode("utf-8", "replace")
 
 
-def _workers(folder: Path) -> tuple[dict[str, int], dict[str, int], list[Fact]]:
+def _workers(folder: Path) -> tuple[dict[str, int], dict[str, int], list[Figure]]:
     waves: dict[str, int] = {}
     counted: dict[str, int] = {}
-    facts: list[Fact] = []
+    facts: list[Figure] = []
     files = sorted((folder / "ray_logs").glob("*/worker-*.out"))[:MAX_WORKERS]
     for file in files:
         host = file.parent.name

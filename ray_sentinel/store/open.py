@@ -13,7 +13,7 @@ import msgspec
 
 from ray_sentinel.diagnose.series import TimeSeries
 from ray_sentinel.errors import InputError, SentinelError, UnreachableError
-from ray_sentinel.serving.page_client import (
+from ray_sentinel.http.page_client import (
     NoTokenError,
     PageClient,
     UnprovenError,

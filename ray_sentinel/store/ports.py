@@ -6,7 +6,7 @@ import errno
 import socket
 
 from ray_sentinel.errors import UnreachableError
-from ray_sentinel.serving.client import get
+from ray_sentinel.http.client import get
 
 FIRST_PORT = 9190
 PORTS = 200

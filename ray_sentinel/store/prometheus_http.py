@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ray_sentinel.errors import InputError, UnreachableError
-from ray_sentinel.serving.client import address, near
+from ray_sentinel.http.client import address, near
 
 RETRIES = 3
 """Attempts of one request."""

@@ -18,7 +18,7 @@ from ray_sentinel.store.prometheus_http import PrometheusHttp
 _NO_BRACKETS = b'[]" \n'
 
 
-class Series(msgspec.Struct):
+class MatrixSeries(msgspec.Struct):
     """One series; its values stay as they came until ``pairs_of`` reads them."""
 
     metric: dict[str, str]
@@ -27,7 +27,7 @@ class Series(msgspec.Struct):
 
 class _Data(msgspec.Struct):
     resultType: str
-    result: list[Series] = []
+    result: list[MatrixSeries] = []
 
 
 class _Answer(msgspec.Struct):
@@ -35,7 +35,7 @@ class _Answer(msgspec.Struct):
     data: _Data
 
 
-def ask_matrix(http: PrometheusHttp, path: str, query: Mapping[str, str]) -> list[Series]:
+def ask_matrix(http: PrometheusHttp, path: str, query: Mapping[str, str]) -> list[MatrixSeries]:
     """The series of an answer. Raises what ``PrometheusHttp`` raises."""
     body = http.get(path, query)
     try:

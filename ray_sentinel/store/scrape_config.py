@@ -14,7 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from ray_sentinel import regex as re
-from ray_sentinel.config import Scrape
+from ray_sentinel.config import ScrapeConfig
 from ray_sentinel.errors import ConfigError
 from ray_sentinel.store.yaml_string import yaml_string
 
@@ -30,7 +30,7 @@ RAY_PATH = "/api/prometheus/sd"
 """The same list, of Ray's dashboard."""
 
 
-class Discovery(msgspec.Struct, frozen=True, kw_only=True):
+class TargetDiscovery(msgspec.Struct, frozen=True, kw_only=True):
     """Where Prometheus learns whom to scrape."""
 
     kind: Literal["http", "file"]
@@ -42,13 +42,15 @@ class Discovery(msgspec.Struct, frozen=True, kw_only=True):
     """Where Ray's dashboard lists them instead, for a Prometheus that cannot read the file."""
     ray_token_file: str = ""
     """The file with the cluster's token, where the dashboard asks for one."""
-    scrape: Scrape = Scrape()
+    scrape: ScrapeConfig = ScrapeConfig()
     """How the agents are read where they ask for TLS or a name."""
     hosts: Mapping[str, str] = {}
     """Address → host label of Ray's nodes; needed where the file does not give the host."""
 
 
-def scrape_config(where: Discovery, *, rules: Iterable[str] = (), old_samples: bool = True) -> str:
+def scrape_config(
+    where: TargetDiscovery, *, rules: Iterable[str] = (), old_samples: bool = True
+) -> str:
     """The configuration file. ``rules`` are paths of rule files, which may have a ``*``.
 
     ``old_samples`` False is for a Prometheus before 2.39: it stores no step of the past.
@@ -81,7 +83,7 @@ def scrape_config(where: Discovery, *, rules: Iterable[str] = (), old_samples: b
     return "\n".join(lines) + "\n"
 
 
-def _agents(job: str, path: str, seconds: int, where: Discovery) -> list[str]:
+def _agents(job: str, path: str, seconds: int, where: TargetDiscovery) -> list[str]:
     lines = [
         f"  - job_name: {job}",
         f"    metrics_path: {path}",
@@ -103,7 +105,7 @@ def _agents(job: str, path: str, seconds: int, where: Discovery) -> list[str]:
     return lines
 
 
-def _ray(where: Discovery) -> list[str]:
+def _ray(where: TargetDiscovery) -> list[str]:
     lines = [
         "  - job_name: ray",
         "    scrape_interval: 10s",
@@ -118,7 +120,7 @@ def _ray(where: Discovery) -> list[str]:
     return lines
 
 
-def _ray_discovery(where: Discovery) -> list[str]:
+def _ray_discovery(where: TargetDiscovery) -> list[str]:
     if not where.ray_dashboard:
         return ["    file_sd_configs:", f"      - files: [{yaml_string(where.ray)}]"]
     lines = [
@@ -144,7 +146,7 @@ def _relabel(pattern: str, host: str) -> list[str]:
     ]
 
 
-def client_lines(scrape: Scrape) -> Iterator[str]:
+def client_lines(scrape: ScrapeConfig) -> Iterator[str]:
     """TLS and authentication of a client, by reference to files: no secret stands in a
     configuration. Raises ConfigError for settings that do not go together."""
     check_scrape(scrape)
@@ -170,7 +172,7 @@ def client_lines(scrape: Scrape) -> Iterator[str]:
         )
 
 
-def check_scrape(scrape: Scrape) -> None:
+def check_scrape(scrape: ScrapeConfig) -> None:
     """Raises ConfigError for settings that do not go together, or paths that are not absolute."""
     for one, other in (("username", "password_file"), ("cert_file", "key_file")):
         if bool(getattr(scrape, one)) != bool(getattr(scrape, other)):

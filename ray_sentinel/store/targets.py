@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ray_sentinel.config import Scrape
+from ray_sentinel.config import ScrapeConfig
 from ray_sentinel.errors import ConfigError, UnreachableError
-from ray_sentinel.serving.client import get
+from ray_sentinel.http.client import get
 from ray_sentinel.store.scrape_config import RAY_FILE, check_scrape
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ class Targets:
     to begin with, ConfigError where ``scrape`` cannot be used.
     """
 
-    def __init__(self, url: str, scrape: Scrape | None = None) -> None:
+    def __init__(self, url: str, scrape: ScrapeConfig | None = None) -> None:
         self._url, self._scrape = url, scrape
         self._known = ask(url, scrape)
 
@@ -51,10 +51,10 @@ class Targets:
         return self._known
 
 
-def ask(url: str, scrape: Scrape | None = None) -> tuple[str, ...]:
+def ask(url: str, scrape: ScrapeConfig | None = None) -> tuple[str, ...]:
     """The targets that a service discovery lists. Raises UnreachableError, and ConfigError where
     ``scrape`` cannot be used."""
-    access = scrape or Scrape()
+    access = scrape or ScrapeConfig()
     body = get(
         url,
         seconds=DEADLINE,
@@ -76,7 +76,7 @@ def _target(place: Any, group: Any) -> str:
     return f"https://{place}" if labels.get("__scheme__") == "https" else str(place)
 
 
-def client_context(scrape: Scrape) -> ssl.SSLContext:
+def client_context(scrape: ScrapeConfig) -> ssl.SSLContext:
     """What an agent's certificate is checked with. Raises ConfigError.
 
     Python checks the name that was connected to: with a ``server_name`` of its own, a certificate
@@ -96,7 +96,7 @@ def client_context(scrape: Scrape) -> ssl.SSLContext:
     return context
 
 
-def authorization(scrape: Scrape) -> dict[str, str]:
+def authorization(scrape: ScrapeConfig) -> dict[str, str]:
     """The header that lets us in. Raises ConfigError where its file cannot be read."""
     check_scrape(scrape)
     file = scrape.password_file or scrape.bearer_token_file

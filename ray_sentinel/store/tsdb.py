@@ -23,7 +23,7 @@ FRESH_SECONDS = 120.0
 """A WAL written to so recently belongs to a Prometheus that runs, here or on another machine."""
 
 
-class Block(msgspec.Struct, frozen=True):
+class TsdbBlock(msgspec.Struct, frozen=True):
     """One finished block; times in Unix seconds."""
 
     path: str
@@ -37,7 +37,7 @@ class Database(msgspec.Struct, frozen=True, kw_only=True):
     """A data folder as it lies on disk."""
 
     path: str
-    blocks: tuple[Block, ...] = ()
+    blocks: tuple[TsdbBlock, ...] = ()
     broken: tuple[str, ...] = ()
     """Blocks that cannot be used, each with the reason."""
     wal: bool = False
@@ -116,7 +116,7 @@ def inspect(folder: Path) -> Database:
     )
 
 
-def _block(folder: Path) -> Block:
+def _block(folder: Path) -> TsdbBlock:
     try:
         meta = json.loads((folder / "meta.json").read_bytes())
         start, end = float(meta["minTime"]) / 1000, float(meta["maxTime"]) / 1000
@@ -138,7 +138,7 @@ def _block(folder: Path) -> Block:
         raise InputError("its index is corrupt")
     if not any(path.stat().st_size for path in (folder / "chunks").glob("[0-9]*")):
         raise InputError("its chunks are missing")
-    return Block(str(folder), start, end, series, samples)
+    return TsdbBlock(str(folder), start, end, series, samples)
 
 
 def _has_wal(folder: Path) -> bool:

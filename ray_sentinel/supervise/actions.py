@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from ray_sentinel.supervise.bad_nodes import BadNode
-from ray_sentinel.supervise.policy import Checkpoint
+from ray_sentinel.supervise.policy import ResumePoint
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
+class RunResult(msgspec.Struct, frozen=True, kw_only=True):
     """What came of it all."""
 
     success: bool
@@ -23,49 +23,49 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """Found on the way; later attempts were to do without them."""
 
 
-class Action(msgspec.Struct, frozen=True, kw_only=True):
+class SupervisorAction(msgspec.Struct, frozen=True, kw_only=True):
     """Base of all actions."""
 
 
-class Choose(Action, frozen=True):
+class Choose(SupervisorAction, frozen=True):
     """Say which checkpoint is the best, without these; answered by Offered."""
 
-    without: frozenset[Checkpoint] = frozenset()
+    without: frozenset[ResumePoint] = frozenset()
 
 
-class Launch(Action, frozen=True):
+class Launch(SupervisorAction, frozen=True):
     """Start the command; answered by Started."""
 
     attempt: int
-    checkpoint: Checkpoint | None
+    checkpoint: ResumePoint | None
     without: tuple[str, ...] = ()
     """Hosts that are bad."""
 
 
-class Capture(Action, frozen=True):
+class SecureEvidence(SupervisorAction, frozen=True):
     """Secure the evidence; answered by Captured."""
 
     why: str
 
 
-class End(Action, frozen=True):
+class EndAttempt(SupervisorAction, frozen=True):
     """End the attempt gracefully; answered by Exited or Unkillable."""
 
     signal: int = 15
 
 
-class Clear(Action, frozen=True):
+class Clear(SupervisorAction, frozen=True):
     """See whether GPUs, ports and actors are free; answered by Cleared."""
 
 
-class Say(Action, frozen=True):
+class Announce(SupervisorAction, frozen=True):
     """Tell people. ``event`` is set where they are to be notified too."""
 
     text: str
     event: str = ""
 
 
-class Finish(Action, frozen=True):
+class Finish(SupervisorAction, frozen=True):
     """It is over."""
 
-    result: Result
+    result: RunResult

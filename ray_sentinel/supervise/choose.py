@@ -10,7 +10,7 @@ import msgspec
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.evidence.checkpoints import CheckpointFacts
 from ray_sentinel.supervise.loadable import problem_of
-from ray_sentinel.supervise.policy import Checkpoint
+from ray_sentinel.supervise.policy import ResumePoint
 
 Scan = Callable[[Path], CheckpointFacts]
 
@@ -18,7 +18,7 @@ Scan = Callable[[Path], CheckpointFacts]
 class Choice(msgspec.Struct, frozen=True, kw_only=True):
     """What was chosen, and what was left out on the way."""
 
-    checkpoint: Checkpoint | None = None
+    checkpoint: ResumePoint | None = None
     skipped: tuple[str, ...] = ()
     """"path: why", newest first."""
     unreadable: tuple[str, ...] = ()
@@ -27,7 +27,7 @@ class Choice(msgspec.Struct, frozen=True, kw_only=True):
 
 def choose(
     tiers: Sequence[Path],
-    without: Collection[Checkpoint],
+    without: Collection[ResumePoint],
     scan: Scan,
     problem_at: Callable[[Path], str] = problem_of,
 ) -> Choice:
@@ -35,7 +35,7 @@ def choose(
 
     ``problem_at`` says why a checkpoint cannot load; empty where it seems whole.
     """
-    found: list[tuple[int, int, Checkpoint]] = []
+    found: list[tuple[int, int, ResumePoint]] = []
     skipped: list[str] = []
     unreadable: list[str] = []
     for order, root in enumerate(tiers):
@@ -50,7 +50,7 @@ def choose(
             if not item.complete:
                 skipped.append(f"{path}: {item.why}")
                 continue
-            one = Checkpoint(path=path, step=item.step, modified=item.modified)
+            one = ResumePoint(path=path, step=item.step, modified=item.modified)
             if one not in without:
                 found.append((item.step, -order, one))
     for _, _, one in sorted(found, key=lambda entry: entry[:2], reverse=True):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ray_sentinel import regex as re
 from ray_sentinel.errors import UsageError
-from ray_sentinel.supervise.policy import Checkpoint
+from ray_sentinel.supervise.policy import ResumePoint
 
 PLACE = re.compile(r"\{(checkpoint|step|attempt|bad_nodes)\}")
 """What is replaced in a command, and in the entrypoint of a submitted job."""
@@ -64,7 +64,7 @@ def current_folder() -> Path:
 def filled(
     argv: Sequence[str],
     attempt: int,
-    checkpoint: Checkpoint | None,
+    checkpoint: ResumePoint | None,
     bad_nodes: Sequence[str] = (),
 ) -> list[str]:
     """``{checkpoint}``, ``{step}``, ``{attempt}`` and ``{bad_nodes}`` replaced in every argument.
@@ -81,7 +81,7 @@ def filled(
 
 
 def values_of(
-    attempt: int, checkpoint: Checkpoint | None, bad_nodes: Sequence[str]
+    attempt: int, checkpoint: ResumePoint | None, bad_nodes: Sequence[str]
 ) -> dict[str, str]:
     """What stands for each placeholder."""
     return {
@@ -93,7 +93,7 @@ def values_of(
 
 
 def variables(
-    job: str, attempt: int, checkpoint: Checkpoint | None, bad_nodes: Sequence[str] = ()
+    job: str, attempt: int, checkpoint: ResumePoint | None, bad_nodes: Sequence[str] = ()
 ) -> dict[str, str]:
     """What the attempt is told through its environment."""
     told = {

@@ -18,7 +18,7 @@ _TITLES = ("ray-dashboard-",)
 """How the names of others begin, where they have set one."""
 
 
-class Process(msgspec.Struct, frozen=True):
+class Descendant(msgspec.Struct, frozen=True):
     """One process; ``start`` tells it from a later one with its pid."""
 
     pid: int
@@ -47,17 +47,17 @@ def rays(stats: Iterable[Stat], proc: Path = Path("/proc")) -> set[int]:
     }
 
 
-def descendants(root: int, proc: Path = Path("/proc")) -> list[Process]:
+def descendants(root: int, proc: Path = Path("/proc")) -> list[Descendant]:
     """Children, their children and so on, that live; zombies are left out."""
     children: dict[int, list[Stat]] = {}
     for stat in all_stats(proc).values():
         children.setdefault(stat.parent, []).append(stat)
-    found: list[Process] = []
+    found: list[Descendant] = []
     below = [root]
     while below:
         level = [stat for parent in below for stat in children.get(parent, [])]
         spared = rays(level, proc)
         mine = [stat for stat in level if stat.pid not in spared]
-        found += [Process(s.pid, s.start, s.command) for s in mine if s.state not in ("Z", "X")]
+        found += [Descendant(s.pid, s.start, s.command) for s in mine if s.state not in ("Z", "X")]
         below = [stat.pid for stat in mine]
     return found

@@ -8,14 +8,14 @@ from typing import Any
 from ray_sentinel.clock import Clock, KeptMoment, Moment, SystemClock, moment
 from ray_sentinel.errors import SentinelError, UnreachableError
 from ray_sentinel.supervise import actions, events
-from ray_sentinel.supervise.actions import Action, Result
+from ray_sentinel.supervise.actions import RunResult, SupervisorAction
 from ray_sentinel.supervise.choose import Choice, choose
-from ray_sentinel.supervise.course import Course, Ledger
-from ray_sentinel.supervise.events import Event
-from ray_sentinel.supervise.movement import Movement
+from ray_sentinel.supervise.events import SupervisorEvent
+from ray_sentinel.supervise.movement import AttemptMovement
 from ray_sentinel.supervise.parts import JobParts, Sighting
-from ray_sentinel.supervise.policy import Checkpoint, Failure, Policy
+from ray_sentinel.supervise.policy import Failure, Policy, ResumePoint
 from ray_sentinel.supervise.ray_jobs import Jobs, new_id
+from ray_sentinel.supervise.restart_state_machine import RestartStateMachine, SupervisionState
 from ray_sentinel.supervise.saved import lost
 from ray_sentinel.supervise.task import JobTask
 
@@ -40,14 +40,14 @@ class JobSupervisor:
         self._clock = clock or SystemClock()
         self._attempt_began = KeptMoment(self._clock)
         self._first = jobs.job(task.job_id)
-        ledger = Ledger(attempt=self._first.attempt, retries_left=policy.max_retries)
-        self._course = Course(policy, ledger)
-        self._movement = Movement(policy, self._clock.monotonic())
+        ledger = SupervisionState(attempt=self._first.attempt, retries_left=policy.max_retries)
+        self._course = RestartStateMachine(policy, ledger)
+        self._movement = AttemptMovement(policy, self._clock.monotonic())
         self._running = False
         self._answered = self._clock.monotonic()
-        self._result: Result | None = None
+        self._result: RunResult | None = None
 
-    def run(self) -> Result:
+    def run(self) -> RunResult:
         """Until it is over. Raises UnreachableError where the dashboard has gone for good."""
         self._course.resume()
         while self._result is None:
@@ -58,7 +58,7 @@ class JobSupervisor:
                 # Dashboards are restarted: a job is not dead because nobody tells of it.
                 if self._clock.monotonic() - self._answered > OUT_OF_REACH_SECONDS:
                     raise
-            self._feed(events.Tick(time=moment(self._clock)))
+            self._feed(events.TimePassed(time=moment(self._clock)))
             if self._result is None:
                 self._clock.sleep(self._task.check_interval)
         return self._result
@@ -72,7 +72,7 @@ class JobSupervisor:
             return
         if not self._running:
             self._running = True
-            self._feed(events.Started(time=now))
+            self._feed(events.AttemptStarted(time=now))
         if status == "RUNNING":
             self._look_closer(now)
             return
@@ -81,7 +81,7 @@ class JobSupervisor:
             self._feed(events.Progressed(time=now, step=step))
         if status == "STOPPED" and self._course.phase == "running":
             # Somebody wanted it to end: starting it again would be against them.
-            self._result = Result(
+            self._result = RunResult(
                 success=False,
                 reason=f"job {self.job_id} was stopped",
                 final_step=step,
@@ -111,7 +111,7 @@ class JobSupervisor:
         sighting = self._sighting()
         # The sentinel captures by itself; where nobody watches there is nothing to wait for.
         if self._course.phase == "capturing" and (sighting.bundle or not sighting.hang):
-            self._feed(events.Captured(time=now, bundle=sighting.bundle))
+            self._feed(events.EvidenceSecured(time=now, bundle=sighting.bundle))
 
     def _sighting(self) -> Sighting:
         since = self._attempt_began.today(self._course.ledger.attempt_started)
@@ -129,7 +129,7 @@ class JobSupervisor:
         failure = self._parts.explain(self._jobs.output(self.job_id))
         return failure if failure.text else Failure(kind="exit", text=job.message)
 
-    def _chosen(self, without: Collection[Checkpoint]) -> Choice:
+    def _chosen(self, without: Collection[ResumePoint]) -> Choice:
         parts = self._parts
         return choose(self._task.checkpoint_dirs, without, parts.scan, parts.problem_at)
 
@@ -137,14 +137,14 @@ class JobSupervisor:
         found = self._chosen(self._course.ledger.left_out).checkpoint
         return found.modified if found is not None else None
 
-    def _feed(self, event: Event) -> None:
+    def _feed(self, event: SupervisorEvent) -> None:
         for action in self._course.handle(event):
             self._do(action)
 
-    def _do(self, action: Action) -> None:
+    def _do(self, action: SupervisorAction) -> None:
         now = moment(self._clock)
         match action:
-            case actions.Say():
+            case actions.Announce():
                 self._parts.say(action.text)
                 if action.event:
                     self._parts.notify(action.event, action.text)
@@ -154,7 +154,7 @@ class JobSupervisor:
                 self._feed(events.Offered(time=now, checkpoint=found.checkpoint, problem=problem))
             case actions.Launch():
                 self._launch(action)
-            case actions.End():
+            case actions.EndAttempt():
                 self._stop()
             case actions.Clear():
                 # Ray ends a stopped job's actors and frees what they held before it starts others.
@@ -194,6 +194,6 @@ class JobSupervisor:
         config = {**self._first.options, "entrypoint": self._first.template}
         self.job_id = self._submitted(config, action)
         start = action.checkpoint.step if action.checkpoint else 0
-        self._movement = Movement(self._policy, self._clock.monotonic(), start)
+        self._movement = AttemptMovement(self._policy, self._clock.monotonic(), start)
         where = f" from {action.checkpoint.path}" if action.checkpoint else ""
         self._parts.say(f"attempt {action.attempt} is job {self.job_id}{where}")

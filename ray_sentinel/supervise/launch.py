@@ -11,9 +11,9 @@ from ray_sentinel.private_files import opener
 from ray_sentinel.progress import pidfd
 from ray_sentinel.progress.environment import ROLE_VARIABLE
 from ray_sentinel.progress.own_process import start_ticks
-from ray_sentinel.supervise.folder import STATE, State
-from ray_sentinel.supervise.keeper import Order
+from ray_sentinel.supervise.attempt_keeper import Order
 from ray_sentinel.supervise.kept import encode
+from ray_sentinel.supervise.run_folder import STATE, State
 from ray_sentinel.whole_file import write_whole
 
 
@@ -24,7 +24,7 @@ def start_keeper(folder: Path, order: Order) -> None:
     try:
         with open(folder / "keeper.log", "ab", opener=opener) as log:
             keeper = process.spawn(
-                process.python_module("ray_sentinel.supervise.keeper", str(folder)),
+                process.python_module("ray_sentinel.supervise.attempt_keeper", str(folder)),
                 stdin=reading,
                 stdout=log,
                 stderr=log,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ray_sentinel.supervise.policy import Policy
 
 
-class Movement:
+class AttemptMovement:
     """One attempt. Times are any clock's seconds."""
 
     def __init__(self, policy: Policy, now: float, start: int = 0) -> None:

@@ -20,10 +20,10 @@ from typing import cast, get_args
 import msgspec
 
 from ray_sentinel import process
-from ray_sentinel.config import Notify
+from ray_sentinel.config import NotifyConfig
 from ray_sentinel.errors import MissingPartError, UsageError
+from ray_sentinel.http.client import address
 from ray_sentinel.masking import MASK, mask, mask_record
-from ray_sentinel.serving.client import address
 from ray_sentinel.supervise.notices import Notice, Style, body, variables
 
 log = logging.getLogger(__name__)
@@ -51,12 +51,12 @@ class _Stay(urllib.request.HTTPRedirectHandler):
 _OPENER = urllib.request.build_opener(_Stay)
 
 
-def settings_of(config: Notify) -> Settings:
+def settings_of(config: NotifyConfig) -> NotifierSettings:
     """The ``[notify]`` section. Raises UsageError for what can never work."""
     if config.style not in get_args(Style):
         raise UsageError(f"notify.style: {config.style!r} is none of {', '.join(get_args(Style))}")
     return checked(
-        Settings(
+        NotifierSettings(
             webhooks=tuple(config.webhook.split()),
             command=config.command,
             style=cast(Style, config.style),
@@ -65,7 +65,7 @@ def settings_of(config: Notify) -> Settings:
     )
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class NotifierSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Who is told of what."""
 
     webhooks: tuple[str, ...] = ()
@@ -81,7 +81,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.webhooks or self.command)
 
 
-def checked(settings: Settings) -> Settings:
+def checked(settings: NotifierSettings) -> NotifierSettings:
     """The same. Raises UsageError for what can never work."""
     for url in settings.webhooks:
         if address(url) is None:
@@ -102,7 +102,7 @@ class Notifier:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: NotifierSettings,
         *,
         delays: Sequence[float] = DELAYS,
         environ: Mapping[str, str] = os.environ,

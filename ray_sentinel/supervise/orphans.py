@@ -15,7 +15,7 @@ from pathlib import Path
 from ray_sentinel.kernel_files import parse_environ
 from ray_sentinel.progress.proc_stat import Stat, all_stats
 from ray_sentinel.progress.process_memory import memory_files
-from ray_sentinel.supervise.descendants import Process, rays
+from ray_sentinel.supervise.descendants import Descendant, rays
 
 GRACE = 5.0
 """Seconds after SIGTERM."""
@@ -23,7 +23,7 @@ KILL_SECONDS = 10.0
 """After SIGKILL: who is there still hangs in the kernel."""
 
 
-def orphans(told: Mapping[str, str], since: int, proc: Path = Path("/proc")) -> list[Process]:
+def orphans(told: Mapping[str, str], since: int, proc: Path = Path("/proc")) -> list[Descendant]:
     """Living processes that were started with these variables, at ``since`` (ticks) or later.
 
     Left out are Ray's daemons with all below them, and this process with all above it.
@@ -41,14 +41,14 @@ def orphans(told: Mapping[str, str], since: int, proc: Path = Path("/proc")) -> 
     lines = {stat.pid: _line(stat.pid, stats) for stat in ours}
     of_ray = rays({one.pid: one for line in lines.values() for one in line}.values(), proc)
     found = [
-        Process(stat.pid, stat.start, stat.command)
+        Descendant(stat.pid, stat.start, stat.command)
         for stat in ours
         if not any(one.pid in of_ray for one in lines[stat.pid])
     ]
     return sorted(found, key=lambda one: one.pid)
 
 
-def end_orphans(told: Mapping[str, str], since: int) -> tuple[list[Process], list[Process]]:
+def end_orphans(told: Mapping[str, str], since: int) -> tuple[list[Descendant], list[Descendant]]:
     """End them, SIGTERM first: those that were there, and those that are still."""
     there = orphans(told, since)
     for number, seconds in ((signal.SIGTERM, GRACE), (signal.SIGKILL, KILL_SECONDS)):

@@ -9,9 +9,9 @@ import msgspec
 
 from ray_sentinel.supervise.bad_nodes import BadNode
 from ray_sentinel.supervise.choose import Scan
-from ray_sentinel.supervise.folder import State
 from ray_sentinel.supervise.loadable import problem_of
 from ray_sentinel.supervise.policy import Failure
+from ray_sentinel.supervise.run_folder import State
 
 
 class Sighting(msgspec.Struct, frozen=True, kw_only=True):

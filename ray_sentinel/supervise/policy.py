@@ -52,7 +52,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """Those that its output blames."""
 
 
-class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
+class ResumePoint(msgspec.Struct, frozen=True, kw_only=True):
     """Where an attempt starts from: one that is written anew is another."""
 
     path: str

@@ -21,7 +21,7 @@ from ray_sentinel.errors import SentinelError, UnreachableError, UsageError
 from ray_sentinel.evidence.logs.bare_steps import LastStep
 from ray_sentinel.model.ray_job import JobState, job_state
 from ray_sentinel.supervise.command import LISTED, PLACE, values_of, variables
-from ray_sentinel.supervise.policy import Checkpoint
+from ray_sentinel.supervise.policy import ResumePoint
 
 TEMPLATE = "ray_sentinel.entrypoint"
 ATTEMPT = "ray_sentinel.attempt"
@@ -42,7 +42,7 @@ _KNOWN = frozenset(
 )
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
+class RayJob(msgspec.Struct, frozen=True, kw_only=True):
     """A job as Ray knows it. What resources its entrypoint asked for, Ray does not tell."""
 
     id: str
@@ -90,7 +90,7 @@ class Jobs:
     def submit(
         self,
         config: Mapping[str, Any],
-        checkpoint: Checkpoint | None,
+        checkpoint: ResumePoint | None,
         attempt: int,
         name: str = "",
         bad_nodes: Sequence[str] = (),
@@ -130,7 +130,7 @@ class Jobs:
                     raise
             time.sleep(1.0)
 
-    def job(self, job_id: str) -> Job:
+    def job(self, job_id: str) -> RayJob:
         """What Ray knows of a job. Raises UsageError for an unknown id."""
         info = self._ask("get_job_info", job_id)
         metadata = dict(info.metadata or {})
@@ -139,7 +139,7 @@ class Jobs:
             "metadata": {k: v for k, v in metadata.items() if k not in (TEMPLATE, ATTEMPT)},
         }
         attempt = metadata.get(ATTEMPT, "0")
-        return Job(
+        return RayJob(
             id=job_id,
             status=_status(info.status),
             message=str(info.message or ""),
@@ -252,7 +252,7 @@ def new_id() -> str:
 def shell_filled(
     entrypoint: str,
     attempt: int,
-    checkpoint: Checkpoint | None,
+    checkpoint: ResumePoint | None,
     bad_nodes: Sequence[str] = (),
 ) -> str:
     """The entrypoint, which a shell runs, with its placeholders filled in and quoted.
@@ -270,10 +270,10 @@ def shell_filled(
     return PLACE.sub(lambda found: values[found[1]], entrypoint)
 
 
-def checkpoint_at(path: str) -> Checkpoint:
+def checkpoint_at(path: str) -> ResumePoint:
     """A checkpoint by its path alone: its step is the last number in its name, else 0."""
     numbers = re.findall(r"\d+", os.path.basename(path.rstrip("/")))
-    return Checkpoint(path=path, step=int(numbers[-1]) if numbers else 0)
+    return ResumePoint(path=path, step=int(numbers[-1]) if numbers else 0)
 
 
 def _status(status: Any) -> JobState:

@@ -8,9 +8,9 @@ from pathlib import Path
 from ray_sentinel.clock import Clock, moment
 from ray_sentinel.supervise.actions import Choose
 from ray_sentinel.supervise.choose import Choice, Scan, choose
-from ray_sentinel.supervise.course import Ledger
 from ray_sentinel.supervise.events import Offered
-from ray_sentinel.supervise.policy import Checkpoint
+from ray_sentinel.supervise.policy import ResumePoint
+from ray_sentinel.supervise.restart_state_machine import SupervisionState
 
 
 class Checkpoints:
@@ -20,9 +20,9 @@ class Checkpoints:
         self, folders: tuple[Path, ...], scan: Scan, say: Callable[[str], None], clock: Clock
     ) -> None:
         self._folders, self._scan, self._say, self._clock = folders, scan, say, clock
-        self._last: Checkpoint | None = None
+        self._last: ResumePoint | None = None
 
-    def later(self, without: Collection[Checkpoint] = ()) -> Checkpoint | None:
+    def later(self, without: Collection[ResumePoint] = ()) -> ResumePoint | None:
         """One of a later step than this gave before, or written later; None where none is."""
         found, last = self._choose(without).checkpoint, self._last
         if found is None or (last and found.step <= last.step and found.modified <= last.modified):
@@ -30,12 +30,12 @@ class Checkpoints:
         self._last = found
         return found
 
-    def saved_at(self, without: Collection[Checkpoint]) -> float | None:
+    def saved_at(self, without: Collection[ResumePoint]) -> float | None:
         """When the best one was written; None where there is none."""
         found = self._choose(without).checkpoint if self._folders else None
         return found.modified if found is not None else None
 
-    def offer(self, asked: Choose, ledger: Ledger) -> Offered:
+    def offer(self, asked: Choose, ledger: SupervisionState) -> Offered:
         """The best one; the beginning where there never was any; else why there is none left."""
         found = self._choose(asked.without)
         for text in found.skipped:
@@ -48,11 +48,11 @@ class Checkpoints:
             problem=lost(found, self._folders, ledger),
         )
 
-    def _choose(self, without: Collection[Checkpoint] = ()) -> Choice:
+    def _choose(self, without: Collection[ResumePoint] = ()) -> Choice:
         return choose(self._folders, without, self._scan)
 
 
-def lost(found: Choice, folders: Sequence[Path], ledger: Ledger) -> str:
+def lost(found: Choice, folders: Sequence[Path], ledger: SupervisionState) -> str:
     """Why it must not start from the beginning, where nothing else is left: it saved once, and a
     training that begins anew would write over that. Empty where it may start."""
     if found.checkpoint is not None or not ledger.saved:

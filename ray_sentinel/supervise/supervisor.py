@@ -1,4 +1,4 @@
-"""The loop that feeds a ``Course`` and carries out what it asks for."""
+"""The loop that feeds a ``RestartStateMachine`` and carries out what it asks for."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from ray_sentinel.errors import SentinelError, UsageError
 from ray_sentinel.masking import mask_argv
 from ray_sentinel.progress import pidfd
 from ray_sentinel.supervise import actions, events
-from ray_sentinel.supervise.actions import Action, Result
+from ray_sentinel.supervise.actions import RunResult, SupervisorAction
 from ray_sentinel.supervise.aside import Aside
+from ray_sentinel.supervise.attempt_keeper import KILL_SECONDS, LEFT_GRACE, Order
 from ray_sentinel.supervise.command import current_folder, filled, resolved, variables
-from ray_sentinel.supervise.course import Course
-from ray_sentinel.supervise.events import Event
-from ray_sentinel.supervise.folder import Folder, State, Told
-from ray_sentinel.supervise.keeper import KILL_SECONDS, LEFT_GRACE, Order
+from ray_sentinel.supervise.events import SupervisorEvent
 from ray_sentinel.supervise.launch import signal_process, start_keeper
-from ray_sentinel.supervise.movement import Movement
+from ray_sentinel.supervise.movement import AttemptMovement
 from ray_sentinel.supervise.orphans import end_orphans
 from ray_sentinel.supervise.parts import Parts, Sighting
 from ray_sentinel.supervise.policy import Failure, Policy
+from ray_sentinel.supervise.restart_state_machine import RestartStateMachine
+from ray_sentinel.supervise.run_folder import RunFolder, State, Told
 from ray_sentinel.supervise.saved import Checkpoints
 from ray_sentinel.supervise.signals import caught
-from ray_sentinel.supervise.tail import Tail
-from ray_sentinel.supervise.task import Task
+from ray_sentinel.supervise.tail import OutputTail
+from ray_sentinel.supervise.task import RunTask
 from ray_sentinel.supervise.terminal import Terminal
 
 LOOK_SECONDS = 0.25
@@ -50,7 +50,7 @@ class Supervisor:
 
     def __init__(
         self,
-        task: Task,
+        task: RunTask,
         policy: Policy,
         parts: Parts,
         *,
@@ -61,26 +61,26 @@ class Supervisor:
         self._terminal = terminal
         self._clock = clock or SystemClock()
         self._attempt_began = KeptMoment(self._clock)
-        self._folder = Folder(task.folder)
-        self._events: queue.SimpleQueue[tuple[int | None, Event]] = queue.SimpleQueue()
+        self._folder = RunFolder(task.folder)
+        self._events: queue.SimpleQueue[tuple[int | None, SupervisorEvent]] = queue.SimpleQueue()
         """The attempt that it is about, if it is about one."""
         self._aside = Aside(self._answer, parts.say, self._clock)
         self._checkpoints = Checkpoints(task.checkpoint_dirs, parts.scan, parts.say, self._clock)
-        self._course = Course(policy)
-        self._tail: Tail | None = None
-        self._movement = Movement(policy, self._clock.monotonic())
+        self._course = RestartStateMachine(policy)
+        self._tail: OutputTail | None = None
+        self._movement = AttemptMovement(policy, self._clock.monotonic())
         self._state: State | None = None
         self._started = False
         self._ending_since: float | None = None
         self._due: dict[str, float] = {}
-        self._result: Result | None = None
+        self._result: RunResult | None = None
         self._explaining_since: float | None = None
         self._stopping = False
         self._drained: set[str] = set()
         self._to_pass_on: deque[int] = deque()
         """Signals for the command, which may not run yet, or not again."""
 
-    def run(self) -> Result:
+    def run(self) -> RunResult:
         """Until it is over. Raises UsageError where the command cannot be started at all."""
         resolved(self._task.argv, self._task.environ)
         self._folder.lock()
@@ -107,14 +107,14 @@ class Supervisor:
         """Whether an earlier life of the supervisor was killed over an attempt."""
         told, running = self._folder.told(), self._folder.running()
         if told is not None and told.result is None:
-            self._course = Course(self._policy, told.ledger)
+            self._course = RestartStateMachine(self._policy, told.ledger)
         ledger = self._course.ledger
         if running is not None:
             # A ledger that could not be written, or read, does not know of it.
             ledger.attempt = running
         elif told is None or told.result is not None or told.argv != self._task.argv:
             # What ended was somebody else's, or was told to the end.
-            self._course = Course(self._policy)
+            self._course = RestartStateMachine(self._policy)
             self._course.ledger.attempt = self._folder.next_attempt()
             return False
         state = self._folder.state(ledger.attempt)
@@ -131,23 +131,23 @@ class Supervisor:
         try:
             about, event = self._events.get(timeout=LOOK_SECONDS)
         except queue.Empty:
-            about, event = None, events.Tick(time=moment(self._clock))
+            about, event = None, events.TimePassed(time=moment(self._clock))
         # An answer may be late, and its attempt over.
         if about in (None, self._course.ledger.attempt):
             self._do(self._course.handle(event))
         if self._course.under_way:
             self._look()
 
-    def _do_aside(self, what: str, work: Callable[[], Event | None]) -> None:
+    def _do_aside(self, what: str, work: Callable[[], SupervisorEvent | None]) -> None:
         self._aside.do(what, self._course.ledger.attempt, work)
 
-    def _answer(self, attempt: int, event: Event) -> None:
+    def _answer(self, attempt: int, event: SupervisorEvent) -> None:
         self._events.put((attempt, event))
 
-    def _tell(self, event: Event) -> None:
+    def _tell(self, event: SupervisorEvent) -> None:
         self._events.put((None, event))
 
-    def _feed(self, event: Event) -> None:
+    def _feed(self, event: SupervisorEvent) -> None:
         self._do(self._course.handle(event))
 
     def _look(self) -> None:
@@ -161,7 +161,7 @@ class Supervisor:
         self._pass_on(state)
         if not self._started and (state.child or state.problem):
             self._started = True
-            self._feed(events.Started(time=self._start_of(state)))
+            self._feed(events.AttemptStarted(time=self._start_of(state)))
         if self._ended(state):
             self._on_end(state)
             return
@@ -188,7 +188,7 @@ class Supervisor:
         self._due[what] = now + seconds
         return True
 
-    def _scan(self) -> Event | None:
+    def _scan(self) -> SupervisorEvent | None:
         found = self._checkpoints.later(tuple(self._course.ledger.left_out))
         if found is None:
             return None
@@ -204,12 +204,12 @@ class Supervisor:
             self._tell(events.NodesFound(time=moment(self._clock), nodes=found.bad_nodes))
         return found
 
-    def _watch(self) -> Event | None:
+    def _watch(self) -> SupervisorEvent | None:
         sighting = self._sighting()
         now = moment(self._clock)
         if sighting.bundle and self._course.phase == "capturing":
             self._parts.say(f"the evidence is in {sighting.bundle}")
-            return events.Captured(time=now, bundle=sighting.bundle)
+            return events.EvidenceSecured(time=now, bundle=sighting.bundle)
         if sighting.hang and self._course.phase == "running":
             return events.HangSeen(time=now, why=sighting.hang)
         return None
@@ -250,7 +250,7 @@ class Supervisor:
             self._parts.say(f"left behind, and ended: {left}")
         folder = self._folder.attempt(self._course.ledger.attempt)
 
-        def explain() -> Event:
+        def explain() -> SupervisorEvent:
             if state.ended_at is None and (stuck := self._end_orphans(state)):
                 return events.Unkillable(time=moment(self._clock), pid=stuck)
             self._sighting()  # what was confirmed since the last look
@@ -277,10 +277,10 @@ class Supervisor:
         if self._ending_since is not None and now - self._ending_since > most:
             self._feed(events.Unkillable(time=moment(self._clock), pid=state.child))
 
-    def _do(self, asked: Sequence[Action]) -> None:
+    def _do(self, asked: Sequence[SupervisorAction]) -> None:
         for action in asked:
             match action:
-                case actions.Say():
+                case actions.Announce():
                     self._parts.say(action.text)
                     if action.event:
                         self._parts.notify(action.event, action.text)
@@ -288,9 +288,9 @@ class Supervisor:
                     self._choose(action)
                 case actions.Launch():
                     self._launch(action)
-                case actions.Capture():
+                case actions.SecureEvidence():
                     self._capture(action.why)
-                case actions.End():
+                case actions.EndAttempt():
                     self._end(action.signal)
                 case actions.Clear():
                     self._do_aside("clear", self._cleared)
@@ -341,28 +341,28 @@ class Supervisor:
         if self._tail is not None:
             self._tail.close()
         folder = self._folder.attempt(attempt)
-        self._tail = Tail(folder, self._terminal, from_end=from_end)
+        self._tail = OutputTail(folder, self._terminal, from_end=from_end)
         checkpoint = self._course.ledger.checkpoint
         start = checkpoint.step if checkpoint else 0
-        self._movement = Movement(self._policy, self._clock.monotonic(), start)
+        self._movement = AttemptMovement(self._policy, self._clock.monotonic(), start)
         self._state, self._started = state, False
         self._ending_since = self._explaining_since = None
 
     def _capture(self, why: str) -> None:
         state, attempt = self._state, self._course.ledger.attempt
         if state is None:
-            self._tell(events.Captured(time=moment(self._clock)))
+            self._tell(events.EvidenceSecured(time=moment(self._clock)))
             return
         folder = self._folder.attempt(attempt)
 
-        def take() -> Event | None:
+        def take() -> SupervisorEvent | None:
             sighting = self._sighting()
             if sighting.hang and not sighting.bundle:
                 return None  # the sentinel is capturing: its answer comes with the next look
             bundle = sighting.bundle or self._parts.capture(state, folder, why)
             if bundle:
                 self._parts.say(f"the evidence is in {bundle}")
-            return events.Captured(time=moment(self._clock), bundle=bundle)
+            return events.EvidenceSecured(time=moment(self._clock), bundle=bundle)
 
         self._do_aside("capture", take)
 
@@ -373,7 +373,7 @@ class Supervisor:
             asked = signal.SIGINT if number == signal.SIGINT else signal.SIGTERM
             signal_process(self._state.keeper, self._state.keeper_start, asked)
 
-    def _cleared(self) -> Event:
+    def _cleared(self) -> SupervisorEvent:
         # A lost node is confirmed only after some silence: often after its attempt has ended.
         found = self._sighting().bad_nodes
         if self._parts.drain is not None:
@@ -384,7 +384,7 @@ class Supervisor:
         problem = self._parts.clear(self._state) if self._state is not None else ""
         return events.Cleared(time=moment(self._clock), problem=problem)
 
-    def _finish(self, result: Result) -> None:
+    def _finish(self, result: RunResult) -> None:
         self._result = result
         event = "success" if result.success else "stopped" if result.stopped_by else "failed"
         self._parts.notify(event, result.reason)

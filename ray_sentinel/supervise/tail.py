@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from ray_sentinel.evidence.logs.bare_steps import LastStep
-from ray_sentinel.supervise.folder import OUTPUT
+from ray_sentinel.supervise.run_folder import OUTPUT
 from ray_sentinel.supervise.terminal import Terminal
 
 MOST = 1 << 20
@@ -15,7 +15,7 @@ LAST = 1 << 14
 """Bytes at the end of the output in which steps are searched."""
 
 
-class Tail:
+class OutputTail:
     """One attempt's output. Not thread-safe."""
 
     def __init__(self, folder: Path, to: Terminal | None, *, from_end: bool = False) -> None:

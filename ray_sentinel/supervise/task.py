@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 
-class Task(msgspec.Struct, frozen=True, kw_only=True):
+class RunTask(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be run, and where its files are."""
 
     argv: tuple[str, ...]

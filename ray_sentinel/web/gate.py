@@ -21,7 +21,7 @@ from urllib.parse import parse_qsl, quote
 import msgspec
 
 from ray_sentinel import regex as re
-from ray_sentinel.serving.access import (
+from ray_sentinel.http.access import (
     PROOF_HEADER,
     REALM,
     SCHEME,
@@ -30,7 +30,7 @@ from ray_sentinel.serving.access import (
     equal,
     token_of,
 )
-from ray_sentinel.serving.server import Request, Response
+from ray_sentinel.http.server import Request, Response
 from ray_sentinel.web.routes import HEADERS, local
 
 OPEN = "/healthz"

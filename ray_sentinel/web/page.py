@@ -8,12 +8,12 @@ import time
 import msgspec
 
 from ray_sentinel.errors import SentinelError
-from ray_sentinel.serving.access import link_of, new_secret
-from ray_sentinel.serving.address import listen
-from ray_sentinel.serving.page_file import PageEntry, PageFile, network
-from ray_sentinel.serving.server import Server
+from ray_sentinel.http.access import link_of, new_secret
+from ray_sentinel.http.address import listen
+from ray_sentinel.http.page_file import PageEntry, PageFile, network
+from ray_sentinel.http.server import Server
 from ray_sentinel.web.gate import PageGate
-from ray_sentinel.web.routes import Source, routes
+from ray_sentinel.web.routes import PageSource, routes
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class Page:
     """Serves from its making to ``close``. That it cannot is no reason to stop watching: ``url`` is
     empty then, and ``notes`` say why."""
 
-    def __init__(self, source: Source, port: int, owner: Owner | None = None) -> None:
+    def __init__(self, source: PageSource, port: int, owner: Owner | None = None) -> None:
         """Without ``owner`` the page is one of its own."""
         self.url = ""
         self._note = ""

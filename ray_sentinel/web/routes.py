@@ -28,11 +28,11 @@ from urllib.parse import unquote
 
 import msgspec
 
+from ray_sentinel.http.server import Handler, Request, Response
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import Status
 from ray_sentinel.report.contract import incident_dict
 from ray_sentinel.report.incident_html import html
-from ray_sentinel.serving.server import Handler, Request, Response
 
 JSON = "application/json"
 STATIC = {
@@ -53,7 +53,7 @@ REPORT_POLICY = (
 """A report is one file with its style inside, and runs nothing."""
 
 
-class Source(msgspec.Struct, frozen=True):
+class PageSource(msgspec.Struct, frozen=True):
     """Where the answers come from; each call must return at once."""
 
     status: Callable[[], Status]
@@ -63,7 +63,7 @@ class Source(msgspec.Struct, frozen=True):
     """The embedded history as a file's bytes; raises OSError where it cannot be made."""
 
 
-def routes(source: Source) -> dict[str, Handler]:
+def routes(source: PageSource) -> dict[str, Handler]:
     """Path → handler, for a ``Server``."""
     plain: Mapping[str, Callable[[], Any]] = {
         "/api/v1/status": source.status,
@@ -124,12 +124,12 @@ def _static(name: str, kind: str) -> Handler:
     return lambda _request: Response(body=body, content_type=kind, headers=(PAGE_POLICY,))
 
 
-def _find(source: Source, request: Request) -> Incident | None:
+def _find(source: PageSource, request: Request) -> Incident | None:
     wanted = unquote(request.path.rpartition("/")[2])
     return next((one for one in source.incidents() if one.id == wanted), None)
 
 
-def _incident(source: Source, request: Request) -> Response:
+def _incident(source: PageSource, request: Request) -> Response:
     incident = _find(source, request)
     if incident is None:
         body = msgspec.json.encode({"error": "there is no such incident; /api/v1/incidents"})
@@ -137,7 +137,7 @@ def _incident(source: Source, request: Request) -> Response:
     return Response(body=msgspec.json.encode(incident_dict(incident)), content_type=JSON)
 
 
-def _report(source: Source, request: Request) -> Response:
+def _report(source: PageSource, request: Request) -> Response:
     incident = _find(source, request)
     if incident is None:
         return Response(body=b"there is no such incident\n", status=404)

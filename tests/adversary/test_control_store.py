@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from ray_sentinel.actors import deployment
-from ray_sentinel.actors.fleet import AWAY
+from ray_sentinel.actors.coordinator.fleet import AWAY
+from ray_sentinel.actors.deployment import deploy
 from ray_sentinel.actors.messages import AgentInfo, Description
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import Status
@@ -46,10 +46,10 @@ class Held:
     """Asks a coordinator whose handle is held: that takes no control store."""
 
     def __init__(self, ray: Any) -> None:
-        self._ray, self._handle = ray, deployment.find(ray)
+        self._ray, self._handle = ray, deploy.find(ray)
 
     def ask(self, method: str, kind: Any) -> Any:
-        raw = deployment.ask(self._ray, self._handle, method, seconds=ANSWER)
+        raw = deploy.ask(self._ray, self._handle, method, seconds=ANSWER)
         return msgspec.msgpack.decode(raw, type=kind)
 
 

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.actors.bundles import Bundles, bundle_root
-from ray_sentinel.actors.eventlog import EventLog
+from ray_sentinel.actors.bundles.index import Bundles, bundle_root
+from ray_sentinel.actors.coordinator.event_log import EventLog
+from ray_sentinel.actors.coordinator.phase_file import PhaseFile
 from ray_sentinel.actors.lease import Lease
-from ray_sentinel.actors.phase_file import PhaseFile
-from ray_sentinel.actors.storage import Storage
+from ray_sentinel.actors.storage import DeploymentStorage
 from ray_sentinel.config import Config
 from ray_sentinel.engine.events import Tick
 from ray_sentinel.private_files import be_private, keep_private, make_private
 from ray_sentinel.store.history_file import HistoryFile
-from ray_sentinel.supervise.folder import Folder
+from ray_sentinel.supervise.run_folder import RunFolder
 from ray_sentinel.whole_file import write_whole
 from tests.support.incidents import an_incident
 from tests.support.other_user import NOBODY, as_nobody
@@ -57,7 +57,7 @@ def readable(root: Path) -> list[str]:
 def fill(log_dir: Path) -> None:
     """Everything that a coordinator writes."""
     config = Config(log_dir=str(log_dir), job="j")
-    storage = Storage(config, {}, deployment=NAME)
+    storage = DeploymentStorage(config, {}, deployment=NAME)
     Lease(log_dir, NAME).renew()
     Bundles(bundle_root(storage, config), (), NAME).store(
         an_incident(id="0001"), {"flight_recorder/_dump_0": b"x", "pyspy_h_1.txt": b"x"}
@@ -70,7 +70,7 @@ def fill(log_dir: Path) -> None:
     log.close()
     HistoryFile(log_dir / "history", NAME).put([], 1_700_000_000.0)
     PhaseFile(log_dir).save({"job": {"train": (1.0,)}})
-    run = Folder(log_dir / "run" / "job")
+    run = RunFolder(log_dir / "run" / "job")
     run.lock()
     write_whole(run.new_attempt(0) / "state.json", b"{}")
 
@@ -98,7 +98,7 @@ def test_folders_of_earlier_versions_are_closed_and_the_users_is_left(open_place
         (root / name).mkdir(mode=0o755)
         (root / name / "old").write_text("secret")
     assert as_nobody(readable, root)
-    storage = Storage(Config(log_dir=str(root)), {})
+    storage = DeploymentStorage(Config(log_dir=str(root)), {})
     for name in ("incidents", "events", "history", "logs", "prometheus"):
         assert storage.folder(name) == root / name
     assert as_nobody(readable, root) == []
@@ -108,7 +108,7 @@ def test_folders_of_earlier_versions_are_closed_and_the_users_is_left(open_place
 
 def test_a_log_folder_that_others_may_write_into_is_said(open_place: Path) -> None:
     open_place.chmod(0o777)
-    (note,) = Storage(Config(log_dir=str(open_place)), {}).notes
+    (note,) = DeploymentStorage(Config(log_dir=str(open_place)), {}).notes
     assert str(open_place) in note
     assert "chmod go-w" in note
 
@@ -137,7 +137,7 @@ def test_a_fallback_that_somebody_else_made_is_not_taken(
     as_nobody(plant, usual, mode)
     blocked = open_place / "file"
     blocked.write_text("")
-    storage = Storage(Config(log_dir=str(blocked / "below"), job="j"), {})
+    storage = DeploymentStorage(Config(log_dir=str(blocked / "below"), job="j"), {})
     assert storage.root is not None
     assert not storage.root.is_relative_to(usual)
     assert list((usual / "j").iterdir()) == []
@@ -156,7 +156,7 @@ def test_a_planted_link_is_not_followed_to_the_fallback(
     as_nobody(os.symlink, str(open_place), str(usual))
     blocked = open_place / "file"
     blocked.write_text("")
-    storage = Storage(Config(log_dir=str(blocked / "below"), job="j"), {})
+    storage = DeploymentStorage(Config(log_dir=str(blocked / "below"), job="j"), {})
     assert not (open_place / "j").exists()
     assert "is no folder" in "\n".join(storage.notes)
 
@@ -165,7 +165,7 @@ def test_a_folder_of_somebody_else_in_a_shared_log_folder_is_not_used(open_place
     open_place.chmod(0o1777)
     as_nobody(os.mkdir, str(open_place / "incidents"), 0o777)
     as_nobody(os.symlink, "/var/tmp", str(open_place / "events"))
-    storage = Storage(Config(log_dir=str(open_place)), {})
+    storage = DeploymentStorage(Config(log_dir=str(open_place)), {})
     assert storage.folder("incidents") is None
     assert storage.folder("events") is None
     assert storage.folder("history") == open_place / "history"

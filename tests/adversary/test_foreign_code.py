@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel import config, process
-from ray_sentinel.actors.background import NodeLock
-from ray_sentinel.actors.run_folder import run_folder
+from ray_sentinel.actors.agent.run_folder import run_folder
+from ray_sentinel.actors.deployment.background import NodeLock
 from ray_sentinel.collect.discovery import read_plugin
 from ray_sentinel.collect.plugins import PluginFolders, install_plugin
-from ray_sentinel.doctor.catalog import read_source
+from ray_sentinel.doctor.catalogue import read_source
 from ray_sentinel.errors import ConfigError, InputError
 from ray_sentinel.logs.catalogue import load_catalogue
 from ray_sentinel.model.identity import Node

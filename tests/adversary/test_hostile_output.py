@@ -86,7 +86,10 @@ def name_of(pid: int) -> str:
         line = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return ""
-    names = {b"ray_sentinel.logs.apart": "reader", b"ray_sentinel.supervise.keeper": "keeper"}
+    names = {
+        b"ray_sentinel.logs.apart": "reader",
+        b"ray_sentinel.supervise.attempt_keeper": "keeper",
+    }
     return next((name for word, name in names.items() if word in line), "command")
 
 

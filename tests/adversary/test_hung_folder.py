@@ -19,18 +19,18 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from ray_sentinel.actors import eventlog
-from ray_sentinel.actors.brain import Brain
-from ray_sentinel.actors.execute import Executor
-from ray_sentinel.actors.history import HistoryKeeper
-from ray_sentinel.actors.log_writer import LogWriter
+from ray_sentinel.actors.coordinator import event_log
+from ray_sentinel.actors.coordinator.engine_loop import EngineLoop
+from ray_sentinel.actors.coordinator.executor import Executor
+from ray_sentinel.actors.coordinator.history import HistoryKeeper
+from ray_sentinel.actors.coordinator.log_writer import LogWriter
+from ray_sentinel.actors.coordinator.recovery import restore
 from ray_sentinel.actors.logs import write_logs
-from ray_sentinel.actors.recovery import restore
-from ray_sentinel.actors.storage import Storage
+from ray_sentinel.actors.storage import DeploymentStorage
 from ray_sentinel.clock import SystemClock
 from ray_sentinel.collect.logbook import Logbook
-from ray_sentinel.config import Capture as CaptureSettings
-from ray_sentinel.config import Config, Notify
+from ray_sentinel.config import CaptureConfig as CaptureSettings
+from ray_sentinel.config import Config, NotifyConfig
 from ray_sentinel.engine.actions import Capture, Publish
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import AnyEvent, CaptureDone, DumpAsked, Tick
@@ -66,7 +66,7 @@ def test_a_folder_that_hangs_at_the_start_is_done_without(
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     disk.hang()
     config = Config(log_dir=str(disk.path / "log"), job="j")
-    storage = soon(lambda: Storage(config, {}, patience=0.5))
+    storage = soon(lambda: DeploymentStorage(config, {}, patience=0.5))
     assert storage.root is not None
     assert storage.root.is_relative_to(tmp_path)
     assert not storage.root.is_relative_to(disk.path)
@@ -80,7 +80,7 @@ def test_a_folder_that_hangs_at_the_start_is_done_without(
 
 
 def test_a_folder_that_hangs_later_keeps_nobody_waiting(disk: HangingDisk) -> None:
-    storage = Storage(Config(log_dir=str(disk.path / "log")), {}, patience=0.5)
+    storage = DeploymentStorage(Config(log_dir=str(disk.path / "log")), {}, patience=0.5)
     assert storage.folder("events") == disk.path / "log/events"
     disk.hang()
     # Whoever writes there makes it, when the disk answers.
@@ -173,10 +173,10 @@ class Watch:
         script.chmod(0o755)
         config = Config(
             log_dir=str(folder),
-            notify=Notify(command=str(script)),
+            notify=NotifyConfig(command=str(script)),
             capture=CaptureSettings(series_seconds=0.0),
         )
-        self.executor = Executor(config, cast(Any, None), Storage(config, {}))
+        self.executor = Executor(config, cast(Any, None), DeploymentStorage(config, {}))
         self.answers: list[AnyEvent] = []
         self.executor.feed = self._feed
 
@@ -321,7 +321,7 @@ def test_an_event_log_with_a_gap_says_so_and_replays(disk: HangingDisk) -> None:
     folder = disk.path / "log/events/d"
     writer = LogWriter(folder, 1 << 30, SystemClock(), waiting_bytes=200_000)
     engine = Engine()
-    brain = Brain(engine, SystemClock(), lambda action: None, None, 1 << 30)
+    brain = EngineLoop(engine, SystemClock(), lambda action: None, None, 1 << 30)
     brain._writer = writer
     now = time.time()
     last = brain.feed(Tick(time=now))
@@ -342,7 +342,7 @@ def test_an_event_log_with_a_gap_says_so_and_replays(disk: HangingDisk) -> None:
     brain.close()
 
     behind = disk.behind / "log/events/d"
-    parts = [eventlog.read_segment(path) for path in eventlog.segments(behind)]
+    parts = [event_log.read_segment(path) for path in event_log.segments(behind)]
     assert [header.lost for header, _ in parts] == [0, writer.missing]
     assert parts[1][0].state, "the replay begins here, with all that was known"
     events = [event for _, events in parts for event in events]

@@ -18,8 +18,8 @@ import pytest
 
 import ray_sentinel
 from ray_sentinel import process, signals
-from ray_sentinel.actors.idle import autoscales
-from ray_sentinel.collect import ledger
+from ray_sentinel.actors.coordinator.idle_nodes import autoscales
+from ray_sentinel.collect import child_registry
 from ray_sentinel.progress.front_end import metrics_url
 from ray_sentinel.progress.process_memory import PATIENCE, memory_file, memory_files
 from ray_sentinel.store.tsdb import listen_address
@@ -66,21 +66,21 @@ def locked(tmp_path: Path) -> Iterator[int]:
 
 def test_what_a_collector_left_is_found_beside_it(locked: int) -> None:
     """Whose leader has ended: only then are environments looked at at all."""
-    group = ledger.Group(2**22 + 1, 0, "of-the-test")
-    environ = {**os.environ, ledger.FAMILY_VARIABLE: "of-the-test"}
+    group = child_registry.SpawnedGroup(2**22 + 1, 0, "of-the-test")
+    environ = {**os.environ, child_registry.FAMILY_VARIABLE: "of-the-test"}
     done = subprocess.run(
         ["setsid", sys.executable, "-c", DAEMON], env=environ, stdout=subprocess.PIPE, text=True
     )
     daemon = int(done.stdout)
     try:
         start = signals.start_of(daemon)
-        found = soon(lambda: ledger.members(group))
+        found = soon(lambda: child_registry.members(group))
         assert (daemon, start) in found
         assert locked not in [pid for pid, _ in found]
         begun = time.monotonic()
-        assert ledger.members(group) == found
-        assert time.monotonic() - begun < ledger.PATIENCE, "it is not asked again"
-        soon(lambda: ledger.kill(group))
+        assert child_registry.members(group) == found
+        assert time.monotonic() - begun < child_registry.PATIENCE, "it is not asked again"
+        soon(lambda: child_registry.kill(group))
         eventually(lambda: not alive(daemon), "the daemon is ended")
     finally:
         if alive(daemon):

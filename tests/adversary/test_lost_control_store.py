@@ -18,9 +18,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from ray_sentinel.actors.fleet import AWAY
+from ray_sentinel.actors.coordinator.fleet import AWAY
+from ray_sentinel.actors.coordinator.recovery import restore
 from ray_sentinel.actors.raylets import raylets
-from ray_sentinel.actors.recovery import restore
 from ray_sentinel.config import Config
 from ray_sentinel.errors import UnreachableError
 from ray_sentinel.model.incident import Incident

@@ -19,19 +19,19 @@ from typing import Any
 import msgspec
 import pytest
 
-from ray_sentinel import guardian, watched_page
+from ray_sentinel import supervised_run, watched_page
 from ray_sentinel.cli.main import main
-from ray_sentinel.config import Config, Coordinator
+from ray_sentinel.config import Config, CoordinatorConfig
 from ray_sentinel.errors import UnreachableError
-from ray_sentinel.serving import page_client, page_file
-from ray_sentinel.serving.access import PageCredential, SignedRequest, link_of, new_secret, token_of
-from ray_sentinel.serving.address import listen
-from ray_sentinel.serving.page_client import PageClient, UnprovenError
-from ray_sentinel.serving.page_file import PageEntry, PageFile, network, pages
-from ray_sentinel.supervise.actions import Result
+from ray_sentinel.http import page_client, page_file
+from ray_sentinel.http.access import PageCredential, SignedRequest, link_of, new_secret, token_of
+from ray_sentinel.http.address import listen
+from ray_sentinel.http.page_client import PageClient, UnprovenError
+from ray_sentinel.http.page_file import PageEntry, PageFile, network, pages
+from ray_sentinel.supervise.actions import RunResult
 from ray_sentinel.watched_page import WatchedPage
 from ray_sentinel.web.page import Owner, Page
-from ray_sentinel.web.routes import Source
+from ray_sentinel.web.routes import PageSource
 from tests.support.coordinator_page import a_job
 from tests.support.other_user import as_nobody, nobody_runs
 from tests.support.page_data import incident, status
@@ -78,7 +78,7 @@ def serve() -> Iterator[Serve]:
 
     def start(port: int = 0, *, incidents: tuple[Any, ...] = (), secret: bytes = b"") -> Page:
         owner = Owner(deployment=f"d{len(served)}", secret=secret or new_secret(), job=JOB)
-        source = Source(status, lambda: incidents, lambda: b"the history")
+        source = PageSource(status, lambda: incidents, lambda: b"the history")
         served.append(Page(source, port, owner))
         return served[-1]
 
@@ -154,12 +154,12 @@ def tunnel() -> Iterator[Callable[[Page], int]]:
         one.close()
 
 
-def supervised(port: int, log: Path, page: str | None, said: list[str]) -> Result:
+def supervised(port: int, log: Path, page: str | None, said: list[str]) -> RunResult:
     """A run that ends well by itself after some looks at the page."""
-    return guardian.run(
+    return supervised_run.run(
         ["sleep", "5"],
         job=JOB,
-        config=Config(coordinator=Coordinator(port=port), log_dir=str(log)),
+        config=Config(coordinator=CoordinatorConfig(port=port), log_dir=str(log)),
         page=page,
         say=said.append,
         max_retries=0,

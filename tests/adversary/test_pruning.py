@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.actors import bundle, lease, pruning
-from ray_sentinel.actors.eventlog import EventLog
+from ray_sentinel.actors import lease
+from ray_sentinel.actors.bundles import bundle, pruning
+from ray_sentinel.actors.bundles.pruning import Pruner
+from ray_sentinel.actors.coordinator.event_log import EventLog
 from ray_sentinel.actors.lease import Lease, LeaseWatch
-from ray_sentinel.actors.pruning import Pruner
 from ray_sentinel.clock import FakeClock
 from ray_sentinel.engine.events import Tick
 from ray_sentinel.store.history_file import HistoryFile, lock_of

@@ -12,7 +12,7 @@ import os
 import pytest
 
 from ray_sentinel.demo.catalogue import ALL
-from ray_sentinel.demo.plan import Plan, draw
+from ray_sentinel.demo.plan import TrialPlan, draw
 from ray_sentinel.demo.suite import line
 from tests.faults.conftest import Played
 
@@ -32,7 +32,7 @@ FEW: tuple[tuple[str, str, bool], ...] = (
 SEED = int(os.environ.get("FAULTS_SEED", "1"))
 
 
-def plans() -> list[Plan]:
+def plans() -> list[TrialPlan]:
     if os.environ.get("FAULTS") != "all":
         return [
             draw(fault, seed=SEED + n, layout=layout, attach="attach" if attached else "")
@@ -46,12 +46,12 @@ def plans() -> list[Plan]:
     ]
 
 
-def name(plan: Plan) -> str:
+def name(plan: TrialPlan) -> str:
     return f"{plan.fault}-{plan.layout}-{plan.attach or 'not-attached'}"
 
 
 @pytest.mark.parametrize("plan", plans(), ids=name)
-def test_the_verdict_is_right(plan: Plan, played: Played) -> None:
+def test_the_verdict_is_right(plan: TrialPlan, played: Played) -> None:
     told = line(played(plan))
     assert told.broken == ""
     assert told.innocents == [], told

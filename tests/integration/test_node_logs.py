@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from ray_sentinel.actors import cluster
+from ray_sentinel.actors.deployment import cluster
 from ray_sentinel.actors.node_logs import address_of, fetched
 from tests.support.waiting import eventually
 

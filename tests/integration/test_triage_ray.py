@@ -14,7 +14,7 @@ import pytest
 
 from ray_sentinel.logs.catalogue import load_catalogue
 from ray_sentinel.logs.find import find_logs
-from ray_sentinel.logs.select import Wanted, choose, describe
+from ray_sentinel.logs.select import LineFilter, choose, describe
 from ray_sentinel.logs.triage import triage_path
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
@@ -82,7 +82,7 @@ def test_an_exception_in_an_actor(tmp_path: Path, temp: Path) -> None:
     assert answer.culprits[0].pid == pids[1]
     assert answer.exception is not None
     assert (answer.exception.kind, answer.exception.message) == ("ValueError", "no such shard")
-    files = choose(describe(find_logs(temp)), Wanted(pid=pids[1], kind="worker"))
+    files = choose(describe(find_logs(temp)), LineFilter(pid=pids[1], kind="worker"))
     assert len(files) >= 1
     assert {item.origin.actor for item in files} == {"TrainerActor"}
 

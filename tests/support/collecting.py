@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ray_sentinel.collect.plugins import install_plugin
-from ray_sentinel.collect.runner import Runner, Settings
+from ray_sentinel.collect.runner import Runner, RunnerSettings
 from ray_sentinel.config import Config
 from ray_sentinel.model.metrics import CollectorStatus, Event, Family
 from tests.support.waiting import eventually
@@ -86,7 +86,7 @@ class CollectingNode:
             **self._settings,
         }
         self.runner = Runner(
-            Settings(**settings),
+            RunnerSettings(**settings),
             Config(collectors=self._tables),
             on_families=self._take,
             on_events=self.events.extend,

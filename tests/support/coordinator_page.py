@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
+from ray_sentinel.http.access import link_of, new_secret
+from ray_sentinel.http.address import listen
+from ray_sentinel.http.server import Request, Response, Server
 from ray_sentinel.model.status import JobStatus, RankStatus
-from ray_sentinel.serving.access import link_of, new_secret
-from ray_sentinel.serving.address import listen
-from ray_sentinel.serving.server import Request, Response, Server
 from ray_sentinel.watched_page import WatchedPage
 from ray_sentinel.web.gate import PageGate
 

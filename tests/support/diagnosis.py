@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ray_sentinel.diagnose.case import Case, Options
+from ray_sentinel.diagnose.case import DiagnoseOptions, JobCase
 from ray_sentinel.diagnose.examine import examine
 from ray_sentinel.diagnose.view import View
-from ray_sentinel.model.diagnosis import Diagnosis, Report
+from ray_sentinel.model.diagnosis import Diagnosis, DiagnosisReport
 from ray_sentinel.store.memory import MemorySource
 from tests.support.tsdb_scenarios.catalogue import scenario
 from tests.support.tsdb_scenarios.truth import Truth
@@ -61,22 +61,22 @@ def source_of(world: World) -> MemorySource:
     return source
 
 
-def case_of(world: World, **options: object) -> Case:
+def case_of(world: World, **options: object) -> JobCase:
     """The job as a case."""
     return case_of_source(source_of(world), **options)
 
 
-def case_of_source(source: MemorySource, **options: object) -> Case:
+def case_of_source(source: MemorySource, **options: object) -> JobCase:
     """All that a source holds as a case."""
     span = source.span()
     assert span is not None
-    return Case(View(source, *span), None, Options(**options))  # type: ignore[arg-type]
+    return JobCase(View(source, *span), None, DiagnoseOptions(**options))  # type: ignore[arg-type]
 
 
-def diagnosed(name: str, seed: int, **how: object) -> tuple[World, Truth, Report]:
+def diagnosed(name: str, seed: int, **how: object) -> tuple[World, Truth, DiagnosisReport]:
     """A scenario, made and diagnosed."""
     world, truth = scenario(name).make(seed, **how)  # type: ignore[arg-type]
-    options = Options(**dict(truth.options))  # type: ignore[arg-type]
+    options = DiagnoseOptions(**dict(truth.options))  # type: ignore[arg-type]
     return world, truth, examine(source_of(world), options=options)
 
 

@@ -88,7 +88,7 @@ class RayCluster:
     @contextlib.contextmanager
     def connected(self) -> Iterator[Any]:
         """As a job of ours; yields ray."""
-        from ray_sentinel.actors import cluster
+        from ray_sentinel.actors.deployment import cluster
 
         with cluster.connect(self.address) as ray:
             yield ray
@@ -136,10 +136,10 @@ class Watched:
 
     def ask(self, method: str, kind: type[T], *arguments: Any) -> T:
         """A method's decoded answer."""
-        from ray_sentinel.actors import deployment
+        from ray_sentinel.actors.deployment import deploy
 
-        handle = deployment.find(self.ray)
-        raw = deployment.ask(self.ray, handle, method, *arguments, seconds=30.0)
+        handle = deploy.find(self.ray)
+        raw = deploy.ask(self.ray, handle, method, *arguments, seconds=30.0)
         return msgspec.msgpack.decode(raw, type=kind)
 
     def status(self) -> Status:

@@ -6,7 +6,8 @@ import re
 from functools import lru_cache
 from importlib import metadata
 
-from ray_sentinel.actors import metrics, servers
+from ray_sentinel.actors import metrics
+from ray_sentinel.actors.agent import servers
 from ray_sentinel.api import Collector
 from ray_sentinel.collect import selfmetrics
 from ray_sentinel.model.metrics import Metric

@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from ray_sentinel.actors.coordinator.ras_witness import RasWitness
 from ray_sentinel.actors.messages import pack
-from ray_sentinel.actors.ras import RasWitness
 from ray_sentinel.capture.ras import RasPolls
 from ray_sentinel.capture.ras_apart import SMALL, explain_apart
 from ray_sentinel.cli.collector_settings import settings
@@ -24,7 +24,7 @@ from ray_sentinel.config import load
 from ray_sentinel.doctor import nvidia_smi, yaml_text
 from ray_sentinel.engine.actions import AskRas
 from ray_sentinel.errors import ConfigError, InputError, SentinelError
-from ray_sentinel.evidence.checkpoints import Entry, read_listing
+from ray_sentinel.evidence.checkpoints import FolderEntry, read_listing
 from ray_sentinel.evidence.event_files.crc32c import masked
 from ray_sentinel.evidence.event_files.records import scan
 from ray_sentinel.evidence.flight_recorder.load import load as load_dump
@@ -70,9 +70,9 @@ def one_table_again_and_again(size: int) -> bytes:
     return bytes(header) + section * count + symbols
 
 
-def checkpoints(size: int) -> list[Entry]:
+def checkpoints(size: int) -> list[FolderEntry]:
     return [
-        Entry(path=f"run/checkpoint-{n}/model.safetensors", size=n, modified=float(n))
+        FolderEntry(path=f"run/checkpoint-{n}/model.safetensors", size=n, modified=float(n))
         for n in range(size // 16)
     ]
 
@@ -216,7 +216,7 @@ def test_a_large_answer_of_ras_is_explained_as_a_small_one() -> None:
 
 
 def test_answers_beyond_the_bound_are_left_out_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ray_sentinel.actors.ras.MOST_KEPT", 1000)
+    monkeypatch.setattr("ray_sentinel.actors.coordinator.ras_witness.MOST_KEPT", 1000)
     answer = pack(RasPolls(polls=(b"hello", b"x" * 2000, b"y")))
     event = RasWitness(lambda ranks, seconds: ([answer], []))(AskRas(incident="1", ranks=()))
     assert event is not None

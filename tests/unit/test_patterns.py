@@ -324,7 +324,7 @@ def test_a_users_expression_that_cannot_be_linear_is_refused(text: str) -> None:
 
 def test_a_training_process_does_not_load_re2() -> None:
     code = (
-        "import ray_sentinel.actors.deployer as deployer\n"
+        "import ray_sentinel.actors.deployment.deployer as deployer\n"
         "deployer.Deployer.start = lambda self: None\n"
         "import sys, ray_sentinel\n"
         "sentinel = ray_sentinel.attach(job='light', rank=0, world_size=1)\n"

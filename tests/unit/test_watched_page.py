@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.errors import UsageError
-from ray_sentinel.serving import page_client, page_file
-from ray_sentinel.serving.page_client import NoTokenError, split_link, token_in, without_token
-from ray_sentinel.serving.page_file import PageEntry
+from ray_sentinel.http import page_client, page_file
+from ray_sentinel.http.page_client import NoTokenError, split_link, token_in, without_token
+from ray_sentinel.http.page_file import PageEntry
 from ray_sentinel.watched_page import WatchedPage, best
 
 TOKEN = "x" * 43

@@ -18,7 +18,7 @@ AMD = "0x1002"
 MAX_GPUS = 256
 
 
-class Card(msgspec.Struct, frozen=True):
+class AmdCard(msgspec.Struct, frozen=True):
     """One GPU. ``device`` is its PCI device's folder."""
 
     gpu: str
@@ -26,7 +26,7 @@ class Card(msgspec.Struct, frozen=True):
     pci: str
 
 
-def find(files: Files, sys: Path) -> list[Card]:
+def find(files: Files, sys: Path) -> list[AmdCard]:
     """All AMD GPUs that the kernel's amdgpu driver shows."""
     root = sys / "class/drm"
     # card0-HDMI-A-1 is a connector, renderD128 the same device again.
@@ -43,7 +43,7 @@ def find(files: Files, sys: Path) -> list[Card]:
     else:
         found.sort(key=lambda card: natural(card[1]))
     listed = files.bounded(found, MAX_GPUS, str(root))
-    return [Card(str(index), device, pci) for index, (pci, _, device) in enumerate(listed)]
+    return [AmdCard(str(index), device, pci) for index, (pci, _, device) in enumerate(listed)]
 
 
 def _is_amd(vendor: str | None, uevent: str) -> bool:

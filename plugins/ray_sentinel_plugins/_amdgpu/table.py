@@ -44,7 +44,7 @@ _U32, _U64 = (1 << 32) - 1, (1 << 64) - 1
 _NEVER = 1 << 16
 
 
-class Table(msgspec.Struct, frozen=True, kw_only=True):
+class MetricsTable(msgspec.Struct, frozen=True, kw_only=True):
     """What was found in one table."""
 
     joules: float | None = None
@@ -54,7 +54,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
     """By reason, where it accumulates for how long it was."""
 
 
-def parse(data: bytes, device: str) -> Table | None:
+def parse(data: bytes, device: str) -> MetricsTable | None:
     """The table of a card with that device id (``0x740f``), or None where it is of a revision that
     we do not know, or not whole."""
     if len(data) < 4:
@@ -64,21 +64,21 @@ def parse(data: bytes, device: str) -> Table | None:
     if len(data) < size:
         return None
     if version in SILENT:
-        return Table()
+        return MetricsTable()
     if version == attributes.VERSION:
         return _described(data[:size])
     if size < LEAST.get(version, _NEVER):
         return None
     at = MI200_ENERGY_AT if version == (1, 3) and device in MI200 else ENERGY_AT.get(version)
     ticks = struct.unpack_from("<Q", data, at)[0] if at is not None else _U64
-    return Table(
+    return MetricsTable(
         joules=None if ticks == _U64 else ticks * ENERGY_UNIT,
         throttled=_status(data, STATUS_AT.get(version), device in MI100 | MI200),
         residency=_residency(data, RESIDENCY_AT.get(version)),
     )
 
 
-def _described(data: bytes) -> Table | None:
+def _described(data: bytes) -> MetricsTable | None:
     try:
         found = attributes.read(data)
     except ValueError:
@@ -93,7 +93,7 @@ def _described(data: bytes) -> Table | None:
             *attributes.THERMAL,
         )
     )
-    return Table(
+    return MetricsTable(
         joules=energy[0] * ENERGY_UNIT if energy else None,
         residency=_grown(looks, prochot, power, thermal),
     )
@@ -130,7 +130,7 @@ def _grown(
     }
 
 
-def samples(found: Table, before: Table | None, gpu: str) -> Iterator[Sample]:
+def samples(found: MetricsTable, before: MetricsTable | None, gpu: str) -> Iterator[Sample]:
     """The series of one GPU. Where the table only accumulates, a reason holds if it has grown since
     the collection ``before``."""
     if found.joules is not None:

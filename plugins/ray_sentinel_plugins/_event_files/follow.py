@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from ray_sentinel import regex as re
-from ray_sentinel.evidence.event_files.events import Event, MalformedEvent, parse_event
+from ray_sentinel.evidence.event_files.events import EventRecord, MalformedEvent, parse_event
 from ray_sentinel.evidence.event_files.records import HEADER, MAX_RECORD, scan
 
 CHUNK = 1 << 20
@@ -69,7 +69,7 @@ class FollowedFile:
         self._seen = (-1, -1)
         self._lost = False
 
-    def read(self) -> list[Event]:
+    def read(self) -> list[EventRecord]:
         """The next events, of a chunk at most; none where nothing is new. Raises OSError."""
         status = os.stat(self.path)
         seen = (status.st_size, status.st_mtime_ns)
@@ -85,7 +85,7 @@ class FollowedFile:
             return []
         return self._read(seen, status.st_size)
 
-    def _read(self, seen: tuple[int, int], size: int) -> list[Event]:
+    def _read(self, seen: tuple[int, int], size: int) -> list[EventRecord]:
         handle = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             data = os.pread(handle, CHUNK, self.offset)
@@ -114,7 +114,7 @@ class FollowedFile:
         self.offset += consumed
         return self._parse(found.records)
 
-    def _pass_over(self, length: int, size: int, seen: tuple[int, int]) -> list[Event]:
+    def _pass_over(self, length: int, size: int, seen: tuple[int, int]) -> list[EventRecord]:
         if self.offset + length > size:
             self._seen, self.caught_up = seen, True
         else:
@@ -122,7 +122,7 @@ class FollowedFile:
             self.oversize += 1
         return []
 
-    def _parse(self, records: list[bytes]) -> list[Event]:
+    def _parse(self, records: list[bytes]) -> list[EventRecord]:
         events = []
         for record in records:
             try:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from ray_sentinel.evidence.event_files.events import Event
+from ray_sentinel.evidence.event_files.events import EventRecord
 from ray_sentinel.evidence.event_files.state import RunState
 from ray_sentinel_plugins._event_files.follow import FollowedFile, FollowedFolder
 from ray_sentinel_plugins._files import Files, clean
@@ -36,7 +36,7 @@ MAX_TIME = 1e11
 Labels = tuple[tuple[str, str], ...]
 
 
-class Writer(msgspec.Struct, frozen=True):
+class FileAuthor(msgspec.Struct, frozen=True):
     """Who wrote an event file: the how-manieth process that did, and its host, if the file's name
     tells. The host is part of the series, so that they stay the same whichever agent reads."""
 
@@ -50,15 +50,15 @@ class Writer(msgspec.Struct, frozen=True):
         return (("host", clean(self.host.split(".")[0])), attempt) if self.host else (attempt,)
 
 
-class Run:
+class EventFileRun:
     """One folder of event files and what was read from it."""
 
     def __init__(self, folder: Path, begun: float = 0.0) -> None:
         self.followed = FollowedFolder(folder)
         self.state = RunState()
-        self.points: list[tuple[str, float, float, Writer]] = []
+        self.points: list[tuple[str, float, float, FileAuthor]] = []
         """(Tag, value, Unix seconds, writer) of each value that is handed on."""
-        self.steps: list[tuple[int, float, Writer]] = []
+        self.steps: list[tuple[int, float, FileAuthor]] = []
         """(Step, Unix seconds, writer) likewise."""
         self.too_old = 0
         """Values that no Prometheus would take."""
@@ -105,13 +105,13 @@ class Run:
 
     def _read_file(self, file: FollowedFile, until: float, history: bool) -> None:
         file.caught_up = False
-        writer = Writer(file.attempt, file.host)
+        writer = FileAuthor(file.attempt, file.host)
         while time.monotonic() < until and len(self.points) < MAX_POINTS and not file.caught_up:
             oldest = time.time() - OLDEST_SECONDS
             for event in file.read():
                 self._take(event, writer, oldest if history else math.inf)
 
-    def _take(self, event: Event, writer: Writer, oldest: float) -> None:
+    def _take(self, event: EventRecord, writer: FileAuthor, oldest: float) -> None:
         taken = self.state.take(event)
         if not taken or not 0 < event.wall_time < MAX_TIME or oldest == math.inf:
             return

@@ -27,7 +27,7 @@ IO_SECONDS = Metric(
 METRICS = (READ, WRITTEN, IO_SECONDS)
 
 
-class Disk(msgspec.Struct, frozen=True):
+class DiskCounters(msgspec.Struct, frozen=True):
     """One line: bytes and milliseconds since boot."""
 
     read: int
@@ -48,9 +48,9 @@ def read(files: Files, proc: Path) -> Iterator[Sample]:
         yield IO_SECONDS(disk.busy_ms / 1000, device)
 
 
-def parse_diskstats(text: str) -> dict[str, Disk]:
+def parse_diskstats(text: str) -> dict[str, DiskCounters]:
     """Whole disks by name. Lines of old kernels' partitions have 7 columns and fall out here."""
-    found: dict[str, Disk] = {}
+    found: dict[str, DiskCounters] = {}
     for line in text.splitlines():
         words = line.split()
         numbers = [counter(word) for word in words[3:14]]
@@ -59,7 +59,7 @@ def parse_diskstats(text: str) -> dict[str, Disk]:
         sectors_read, sectors_written, busy = numbers[2], numbers[6], numbers[9]
         if sectors_read is None or sectors_written is None or busy is None:
             continue
-        found[words[2]] = Disk(sectors_read * SECTOR, sectors_written * SECTOR, busy)
+        found[words[2]] = DiskCounters(sectors_read * SECTOR, sectors_written * SECTOR, busy)
     return {name: disk for name, disk in found.items() if whole_disk(name, found)}
 
 

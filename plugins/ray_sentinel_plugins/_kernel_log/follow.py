@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from ray_sentinel_plugins._kernel_log.records import Record, parse_kmsg
+from ray_sentinel_plugins._kernel_log.records import KernelRecord, parse_kmsg
 
 RECORD_BYTES = 1 << 14
 """The kernel's own limit is 8 kB; a smaller buffer than the record is an error (EINVAL)."""
@@ -22,7 +22,7 @@ MAX_READS = 100_000
 class Batch(msgspec.Struct, frozen=True):
     """What was read: new records, and how many were overwritten before they could be."""
 
-    records: list[Record]
+    records: list[KernelRecord]
     lost: int = 0
 
 
@@ -39,7 +39,7 @@ class KmsgFollower:
 
     def read(self) -> Batch:
         """All that is new. Raises OSError if the device fails."""
-        records: list[Record] = []
+        records: list[KernelRecord] = []
         lost = 0
         for _ in range(MAX_READS):
             try:

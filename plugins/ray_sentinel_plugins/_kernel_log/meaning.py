@@ -16,8 +16,8 @@ import msgspec
 from ray_sentinel import regex as re
 from ray_sentinel_plugins._kernel_log.gpu_patterns import AMD, LOST, NVIDIA, XID
 from ray_sentinel_plugins._kernel_log.host_patterns import NETWORK, OOM, STORAGE, TASKS
-from ray_sentinel_plugins._kernel_log.patterns import PCI, Fact, match, normal_pci
-from ray_sentinel_plugins._kernel_log.records import Record, lines
+from ray_sentinel_plugins._kernel_log.patterns import PCI, KernelFact, match, normal_pci
+from ray_sentinel_plugins._kernel_log.records import KernelRecord, lines
 
 SAME_FALL = 600.0
 """Seconds. The driver repeats the words at each attempt to reach the lost GPU."""
@@ -57,7 +57,7 @@ GPU_CLASSES = ("03", "12")
 """PCI base classes: display controller, processing accelerator."""
 
 
-class Memory(msgspec.Struct, kw_only=True):
+class KernelLogState(msgspec.Struct, kw_only=True):
     """What must be remembered from one batch to the next, across restarts too."""
 
     falls: dict[str, tuple[float, bool]] = {}
@@ -74,14 +74,14 @@ class Memory(msgspec.Struct, kw_only=True):
 class Happening(msgspec.Struct, frozen=True, kw_only=True):
     """A fact with its record and its words."""
 
-    record: Record
+    record: KernelRecord
     text: str
-    fact: Fact
+    fact: KernelFact
 
 
-def happenings(records: list[Record], memory: Memory) -> Iterator[Happening]:
+def happenings(records: list[KernelRecord], memory: KernelLogState) -> Iterator[Happening]:
     """Everything that the records tell, each thing once. Changes ``memory``."""
-    error: list[tuple[Record, str]] = []
+    error: list[tuple[KernelRecord, str]] = []
     for record, whole in lines(records):
         line = whole[:MAX_LINE]
         if found := _ERROR.search(line):
@@ -101,7 +101,7 @@ def happenings(records: list[Record], memory: Memory) -> Iterator[Happening]:
         yield _hardware(error)
 
 
-def _continues(found: re.Match[str], record: Record, memory: Memory) -> bool:
+def _continues(found: re.Match[str], record: KernelRecord, memory: KernelLogState) -> bool:
     """Whether a hardware-error line belongs to the error before it."""
     key = "|".join(found.group(name) or "" for name in ("source", "group", "edac"))
     now = _when(record)
@@ -112,7 +112,7 @@ def _continues(found: re.Match[str], record: Record, memory: Memory) -> bool:
     return same
 
 
-def _hardware(error: list[tuple[Record, str]]) -> Happening:
+def _hardware(error: list[tuple[KernelRecord, str]]) -> Happening:
     """The fact of one hardware error from all its lines."""
     record, first = error[0]
     found = _ERROR.search(first)
@@ -127,7 +127,7 @@ def _hardware(error: list[tuple[Record, str]]) -> Happening:
         attributes["pci"] = normal_pci(attributes["pci"])
     words = "\n".join(line for _, line in error)
     fatal = re.search(r"(?i)\bfatal|uncorrect|exception|\bUE\b", words) is not None
-    fact = Fact(
+    fact = KernelFact(
         kind="kernel.amdgpu.ras" if device else _hardware_kind(found),
         counted="gpu" if device else "mce",
         severity="critical" if fatal else "warning",
@@ -151,7 +151,7 @@ def _hardware_kind(found: re.Match[str] | None) -> str:
     return REPORT if found and found.group("group") else "kernel.mce"
 
 
-def _plain(record: Record, line: str, memory: Memory) -> Fact | None:
+def _plain(record: KernelRecord, line: str, memory: KernelLogState) -> KernelFact | None:
     """The fact of a single line, completed by what came before it."""
     if named := _NVRM_GPU.search(line):
         memory.gpu, memory.gpu_at = normal_pci(named.group("pci")), _when(record)
@@ -172,7 +172,7 @@ def _plain(record: Record, line: str, memory: Memory) -> Fact | None:
     return fact
 
 
-def _fall(fact: Fact, record: Record, memory: Memory) -> Fact | None:
+def _fall(fact: KernelFact, record: KernelRecord, memory: KernelLogState) -> KernelFact | None:
     by_xid = fact.kind == XID
     now = _when(record)
     if not by_xid and "pci" not in fact.attributes and now - memory.gpu_at <= SAME_ERROR:
@@ -187,7 +187,7 @@ def _fall(fact: Fact, record: Record, memory: Memory) -> Fact | None:
     if by_xid:
         return fact
     words = {**fact.attributes, "xid": XID_LOST, "inferred": "from the words, without an Xid"}
-    return Fact(kind=XID, counted="gpu", severity="critical", attributes=words)
+    return KernelFact(kind=XID, counted="gpu", severity="critical", attributes=words)
 
 
 def _oom_context(found: re.Match[str]) -> dict[str, str]:
@@ -201,7 +201,7 @@ def _oom_context(found: re.Match[str]) -> dict[str, str]:
     return known
 
 
-def _when(record: Record) -> float:
+def _when(record: KernelRecord) -> float:
     """Seconds on whatever clock the record has; only differences are used."""
     if record.monotonic is not None:
         return record.monotonic

@@ -42,7 +42,7 @@ class Pattern(msgspec.Struct, frozen=True, kw_only=True):
     """Only lines of at most this syslog level, where the level is known."""
 
 
-class Fact(msgspec.Struct, frozen=True, kw_only=True):
+class KernelFact(msgspec.Struct, frozen=True, kw_only=True):
     """What a line says."""
 
     kind: str
@@ -72,7 +72,7 @@ def row(
     )
 
 
-def match(table: Sequence[Pattern], text: str, level: int | None) -> Fact | None:
+def match(table: Sequence[Pattern], text: str, level: int | None) -> KernelFact | None:
     """What a line says by the table, or None."""
     for pattern in table:
         if pattern.needs not in text:
@@ -88,7 +88,7 @@ def match(table: Sequence[Pattern], text: str, level: int | None) -> Fact | None
                 for key, value in found.groupdict().items()
                 if value and not value.startswith("<")
             }
-            return Fact(
+            return KernelFact(
                 kind=pattern.kind,
                 counted=pattern.counted,
                 severity=_severity(pattern, attributes),

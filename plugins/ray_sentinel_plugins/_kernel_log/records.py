@@ -37,7 +37,7 @@ _PROGRAM = re.compile(r"\S+ [\w./@\-]+\[\d+\]: ")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
+class KernelRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One message. ``monotonic`` is seconds since boot, ``wall`` Unix seconds, as far as told."""
 
     text: str
@@ -47,14 +47,14 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     wall: float | None = None
 
 
-def parse_kmsg(data: str) -> Record | None:
+def parse_kmsg(data: str) -> KernelRecord | None:
     """One record as /dev/kmsg gives it, or None where it is none."""
     found = _KMSG.match(data)
     if found is None:
         return None
     priority, sequence, micros, rest = found.groups()
     message = rest.split("\n", 1)[0]
-    return Record(
+    return KernelRecord(
         text=_unescape(message)[:MAX_TEXT],
         level=int(priority) & 7,
         sequence=int(sequence),
@@ -68,13 +68,13 @@ def _unescape(text: str) -> str:
     return re.sub(r"\\x([0-9a-f]{2})", lambda found: chr(int(found.group(1), 16)), text)
 
 
-def parse_log(text: str, now: float = 0.0) -> list[Record]:
+def parse_log(text: str, now: float = 0.0) -> list[KernelRecord]:
     """A stored kernel log in any of the usual forms; lines of other programs are left out.
 
     Records get their line's number as sequence where they have none. ``now``: when the log was
     stored, to find the year that syslog leaves out. Times without a zone are taken as UTC.
     """
-    records: list[Record] = []
+    records: list[KernelRecord] = []
     clock = _Clock(now)
     for number, line in enumerate(text.splitlines()):
         if len(records) >= MAX_RECORDS:
@@ -90,7 +90,7 @@ def parse_log(text: str, now: float = 0.0) -> list[Record]:
     return records
 
 
-def _continue(records: list[Record], line: str) -> None:
+def _continue(records: list[KernelRecord], line: str) -> None:
     # A message of several lines; after a /dev/kmsg record these are its KEY=value lines.
     last = records[-1]
     if len(last.text) < MAX_TEXT and not re.match(r" [A-Z]+=", line):
@@ -129,7 +129,7 @@ def _utc(fields: tuple[int, int, int, int, int, int]) -> float | None:
         return None
 
 
-def _parse_line(line: str, number: int, clock: _Clock) -> Record | None:
+def _parse_line(line: str, number: int, clock: _Clock) -> KernelRecord | None:
     """A line of text with any of the prefixes, one after the other."""
     level, rest = _level(line)
     wall, rest, syslog = _stamp(rest, clock)
@@ -140,7 +140,7 @@ def _parse_line(line: str, number: int, clock: _Clock) -> Record | None:
         return None
     if monotonic is None:
         monotonic, rest = _uptime(rest)
-    return Record(
+    return KernelRecord(
         text=rest.rstrip()[:MAX_TEXT], level=level, sequence=number, monotonic=monotonic, wall=wall
     )
 
@@ -202,7 +202,7 @@ _STAMPS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str], _Clock], float | 
 )
 
 
-def lines(records: list[Record]) -> Iterator[tuple[Record, str]]:
+def lines(records: list[KernelRecord]) -> Iterator[tuple[KernelRecord, str]]:
     """Each line of each record: drivers print several in one call."""
     for record in records:
         for line in record.text.split("\n"):

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from ray_sentinel_plugins._files import clean
-from ray_sentinel_plugins._kernel_log.meaning import Happening, Memory
+from ray_sentinel_plugins._kernel_log.meaning import Happening, KernelLogState
 
 KINDS = ("oom", "gpu", "mce", "nvme", "net", "hung_task")
 MAX_XID_SERIES = 1024
@@ -29,7 +29,7 @@ class Tally(msgspec.Struct, kw_only=True):
     """PCI address → index, as it was first seen: a GPU that is lost keeps its label."""
     lost: int = 0
     """Records that were overwritten before they could be read."""
-    memory: Memory = msgspec.field(default_factory=Memory)
+    memory: KernelLogState = msgspec.field(default_factory=KernelLogState)
 
     def add(self, happening: Happening) -> None:
         """Count one happening."""

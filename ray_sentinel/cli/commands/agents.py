@@ -12,7 +12,7 @@ import time
 from ray_sentinel.actors.messages import AgentInfo
 from ray_sentinel.cli.output import print_json, speaker
 from ray_sentinel.cli.quantities import amount
-from ray_sentinel.cli.reach import Coordinator, add_common, coordinator
+from ray_sentinel.cli.reach import CoordinatorConnection, add_common, coordinator
 from ray_sentinel.errors import UsageError
 from ray_sentinel.model.status import NodeStatus, Status, Unwatched
 
@@ -64,12 +64,12 @@ def _choose(status: Status, name: str) -> NodeStatus | Unwatched:
     raise UsageError(f"{name!r} is {'ambiguous' if unique else 'no node'}; known: {known}")
 
 
-def _incarnation(found: Coordinator, node_id: str) -> str:
+def _incarnation(found: CoordinatorConnection, node_id: str) -> str:
     agents = found.ask("agents", tuple[AgentInfo, ...])
     return next((agent.incarnation for agent in agents if agent.node_id == node_id), "")
 
 
-def _wait(found: Coordinator, node_id: str, before: str, seconds: float) -> bool:
+def _wait(found: CoordinatorConnection, node_id: str, before: str, seconds: float) -> bool:
     """Until another process than before reports from the node."""
     begun = time.monotonic()
     while time.monotonic() - begun < seconds:

@@ -24,9 +24,9 @@ from ray_sentinel.cli.output import clean, print_json
 from ray_sentinel.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
-    from ray_sentinel.collect.once import Result, Roots
-    from ray_sentinel.collect.protocol import Source
-    from ray_sentinel.collect.wishes import Wishes
+    from ray_sentinel.collect.collector_config import CollectorConfig
+    from ray_sentinel.collect.once import CollectorResult, Roots
+    from ray_sentinel.collect.protocol import CollectorSource
     from ray_sentinel.model.ray_cluster import RayCluster
 
 _ROOTS = ("proc", "sys", "dev")
@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
 def _cluster() -> RayCluster | None:
     """What the control store of the Ray cluster of this machine says now; None where there is
     none."""
-    from ray_sentinel.actors.control_store import ask
+    from ray_sentinel.actors.coordinator.control_store import ask
     from ray_sentinel.actors.raylets import address_here
 
     address = address_here()
@@ -103,7 +103,7 @@ def _roots(args: argparse.Namespace, kind: type[Roots]) -> Roots:
     return kind(**{root: named.get(root, top / root) for root in _ROOTS})
 
 
-def _placed(result: Result, given: dict[str, Any], file: str | None) -> Result:
+def _placed(result: CollectorResult, given: dict[str, Any], file: str | None) -> CollectorResult:
     """The result, which says where a wrong setting stands."""
     if not result.misconfigured:
         return result
@@ -113,11 +113,13 @@ def _placed(result: Result, given: dict[str, Any], file: str | None) -> Result:
     return msgspec.structs.replace(result, problems=(placed(problem, given, file), *others))
 
 
-def _wanted(args: argparse.Namespace, given: dict[str, Any]) -> list[tuple[Source, Wishes]]:
+def _wanted(
+    args: argparse.Namespace, given: dict[str, Any]
+) -> list[tuple[CollectorSource, CollectorConfig]]:
     import msgspec
 
-    from ray_sentinel.collect.catalog import known_collectors, plugins_of
-    from ray_sentinel.collect.wishes import wishes_for
+    from ray_sentinel.collect.catalogue import known_collectors, plugins_of
+    from ray_sentinel.collect.collector_config import wishes_for
     from ray_sentinel.config import load
 
     if args.deadline is not None and not 0 < args.deadline <= 1e9:
@@ -144,7 +146,7 @@ def _wanted(args: argparse.Namespace, given: dict[str, Any]) -> list[tuple[Sourc
     return wanted
 
 
-def _print(results: list[Result], host: str) -> None:
+def _print(results: list[CollectorResult], host: str) -> None:
     from ray_sentinel.model.exposition import Renderer
 
     families = [family for result in results for family in result.families]
@@ -160,7 +162,7 @@ def _print(results: list[Result], host: str) -> None:
             sys.stderr.write(f"{result.collector}: {clean(problem)}\n")
 
 
-def _plain(result: Result, host: str) -> dict[str, Any]:
+def _plain(result: CollectorResult, host: str) -> dict[str, Any]:
     return {
         "collector": result.collector,
         "host": host,

@@ -18,13 +18,13 @@ from ray_sentinel.cli.diagnosis import progress_bar
 from ray_sentinel.cli.job_logs import gather
 from ray_sentinel.cli.output import clean, print_json, write_report
 from ray_sentinel.cli.terminal import Console
-from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.comparison import Comparison, Side, compare
 from ray_sentinel.diagnose.logs import LogFacts
 from ray_sentinel.diagnose.view import View
 from ray_sentinel.errors import InputError, UsageError
+from ray_sentinel.http.page_client import without_token
 from ray_sentinel.report.markdown_text import cell, escaped, table
-from ray_sentinel.serving.page_client import without_token
 from ray_sentinel.store.event_files import with_config, with_events, with_parameters
 from ray_sentinel.store.event_find import find_event_files
 from ray_sentinel.store.event_hparams import hparams_alone
@@ -93,7 +93,7 @@ def _side(
     logs = gather(opened.folder, progress)
     logs = with_parameters(with_config(logs, source), parameters)
     span = source.span()
-    case = Case(View(source, *span, progress=progress), logs) if span is not None else None
+    case = JobCase(View(source, *span, progress=progress), logs) if span is not None else None
     return Side(title=title, case=case, logs=logs, notes=tuple(notes))
 
 

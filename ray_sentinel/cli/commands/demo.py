@@ -21,8 +21,8 @@ from ray_sentinel.errors import MissingPartError
 from ray_sentinel.report.contract import incident_dict
 
 if TYPE_CHECKING:
-    from ray_sentinel.demo.plan import Plan
-    from ray_sentinel.demo.trial import Outcome
+    from ray_sentinel.demo.plan import TrialPlan
+    from ray_sentinel.demo.trial import TrialOutcome
 
 RANKS = 6
 HELP = "watch a real training job hang, and be told who did it"
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     return 0 if outcome.right else 1
 
 
-def _shown(args: argparse.Namespace, plan: Plan, folder: Path) -> Outcome:
+def _shown(args: argparse.Namespace, plan: TrialPlan, folder: Path) -> TrialOutcome:
     from rich.live import Live
 
     from ray_sentinel.cli.terminal import Console
@@ -75,7 +75,7 @@ def _shown(args: argparse.Namespace, plan: Plan, folder: Path) -> Outcome:
     return outcome
 
 
-def _quiet(args: argparse.Namespace, plan: Plan, folder: Path) -> Outcome:
+def _quiet(args: argparse.Namespace, plan: TrialPlan, folder: Path) -> TrialOutcome:
     from ray_sentinel.demo import story
 
     started = time.time()

@@ -26,16 +26,16 @@ from ray_sentinel.cli.diagnosis import progress_bar, summary
 from ray_sentinel.cli.job_logs import gather
 from ray_sentinel.cli.output import json_text, print_json, write_report
 from ray_sentinel.cli.quantities import amount, port, positive
-from ray_sentinel.diagnose.case import Options
+from ray_sentinel.diagnose.case import DiagnoseOptions
 from ray_sentinel.diagnose.examine import examine
 from ray_sentinel.diagnose.logs import LogFacts
 from ray_sentinel.diagnose.playbooks import named
 from ray_sentinel.errors import InputError
-from ray_sentinel.model.diagnosis import Report
+from ray_sentinel.http.page_client import without_token
+from ray_sentinel.model.diagnosis import DiagnosisReport
 from ray_sentinel.report.diagnosis_html import html
 from ray_sentinel.report.diagnosis_json import as_data
 from ray_sentinel.report.diagnosis_markdown import markdown
-from ray_sentinel.serving.page_client import without_token
 from ray_sentinel.store.event_files import with_config, with_events
 from ray_sentinel.store.incident_window import incident_window
 from ray_sentinel.store.open import Opened, open_source
@@ -115,14 +115,14 @@ def run(args: argparse.Namespace) -> int:
     return 0 if report.diagnosis.outcome in {"healthy", "not-this"} else 1
 
 
-def _options(args: argparse.Namespace, opened: Opened) -> Options:
+def _options(args: argparse.Namespace, opened: Opened) -> DiagnoseOptions:
     window = None
     if args.incident:
         window = incident_window(opened.folder, args.incident)
     elif args.window:
         window = parse_window(args.window, opened.source)
     crash = parse_window(args.crash_time, opened.source)[0] if args.crash_time else None
-    return Options(
+    return DiagnoseOptions(
         window=window,
         accused=tuple(filter(None, (args.accused or "").split(","))),
         coordinator=args.coordinator or "",
@@ -134,7 +134,7 @@ def _options(args: argparse.Namespace, opened: Opened) -> Options:
     )
 
 
-def _rendered(path: Path, report: Report) -> str:
+def _rendered(path: Path, report: DiagnosisReport) -> str:
     """The report in the format that the file's name tells. Raises InputError for another."""
     formats = {".md": markdown, ".html": html}
     suffix = path.suffix.lower()

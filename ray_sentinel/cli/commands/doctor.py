@@ -17,10 +17,10 @@ from ray_sentinel.cli.quantities import amount, positive
 from ray_sentinel.errors import UnreachableError, UsageError
 
 if TYPE_CHECKING:
-    from ray_sentinel.doctor.check import Check, Cluster, Visit
+    from ray_sentinel.doctor.check import Check, Cluster, ProbeResult
     from ray_sentinel.doctor.collective import Reduced
-    from ray_sentinel.doctor.examine import Look
-    from ray_sentinel.doctor.plan import Plan
+    from ray_sentinel.doctor.examine import CheckReading
+    from ray_sentinel.doctor.plan import RunPlan
 
 HELP = "check nodes, network, GPUs and settings before a run"
 
@@ -68,11 +68,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Examine, judge, print."""
     from ray_sentinel.cli.doctor_view import print_checks, print_results
-    from ray_sentinel.doctor import catalog
+    from ray_sentinel.doctor import catalogue
     from ray_sentinel.doctor.judge import judge, worst
 
     plan = plan_from(args)
-    checks = catalog.all_checks(plan.sources)
+    checks = catalogue.all_checks(plan.sources)
     _known(checks, (*plan.only, *plan.skip))
     if args.list:
         print_checks(checks, as_json=args.json)
@@ -98,10 +98,10 @@ def run(args: argparse.Namespace) -> int:
     return 1 if verdict in bad else 0
 
 
-def plan_from(args: argparse.Namespace) -> Plan:
-    """The arguments as a ``Plan``. Raises UsageError, InputError."""
-    from ray_sentinel.doctor.catalog import read_source
-    from ray_sentinel.doctor.plan import GIB, Plan
+def plan_from(args: argparse.Namespace) -> RunPlan:
+    """The arguments as a ``RunPlan``. Raises UsageError, InputError."""
+    from ray_sentinel.doctor.catalogue import read_source
+    from ray_sentinel.doctor.plan import GIB, RunPlan
 
     environ = {}
     for item in args.env:
@@ -116,7 +116,7 @@ def plan_from(args: argparse.Namespace) -> Plan:
         raise UsageError("--nodes must be at least 1")
     if args.gpus is not None and args.gpus < 0:
         raise UsageError("--gpus must be at least 0")
-    return Plan(
+    return RunPlan(
         nodes=args.nodes,
         gpus=args.gpus,
         environ=environ,
@@ -151,15 +151,15 @@ def _known(checks: Sequence[Check[Any]], names: Iterable[str]) -> None:
 
 
 class _Found(NamedTuple):
-    looks: dict[str, tuple[Look, ...]]
+    looks: dict[str, tuple[CheckReading, ...]]
     cluster: Cluster | None = None
     """None where only this machine was examined."""
-    visits: tuple[Visit, ...] = ()
+    visits: tuple[ProbeResult, ...] = ()
     reduced: tuple[Reduced, ...] = ()
     note: str = ""
 
 
-def _examine(args: argparse.Namespace, checks: Sequence[Check[Any]], plan: Plan) -> _Found:
+def _examine(args: argparse.Namespace, checks: Sequence[Check[Any]], plan: RunPlan) -> _Found:
     from ray_sentinel.doctor.examine import examine
     from ray_sentinel.doctor.machine import here
 
@@ -180,8 +180,8 @@ def _examine(args: argparse.Namespace, checks: Sequence[Check[Any]], plan: Plan)
     return _Found({place.host: examine(checks, plan, place)}, note=note)
 
 
-def _through_ray(address: str, plan: Plan) -> _Found:
-    from ray_sentinel.actors import cluster as clusters
+def _through_ray(address: str, plan: RunPlan) -> _Found:
+    from ray_sentinel.actors.deployment import cluster as clusters
     from ray_sentinel.doctor import cluster
 
     with clusters.connect(address, ship=True) as ray:

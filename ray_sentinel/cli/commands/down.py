@@ -21,11 +21,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Remove everything, and look whether it is gone."""
-    from ray_sentinel.actors import cluster, deployment
+    from ray_sentinel.actors.deployment import cluster, deploy
 
     told: list[str] = []
     with cluster.connect(args.address) as ray:
-        left = deployment.down(ray, told.append)
+        left = deploy.down(ray, told.append)
     if args.json:
         print_json({"left": left, "done": told})
         return 1 if left else 0

@@ -10,7 +10,7 @@ import time
 
 from ray_sentinel.cli.output import print_json, speaker
 from ray_sentinel.cli.quantities import amount
-from ray_sentinel.cli.reach import Coordinator, add_common, coordinator
+from ray_sentinel.cli.reach import CoordinatorConnection, add_common, coordinator
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.report.contract import incident_dict
 
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _wait(found: Coordinator, ids: set[str], seconds: float) -> list[Incident]:
+def _wait(found: CoordinatorConnection, ids: set[str], seconds: float) -> list[Incident]:
     deadline = time.monotonic() + seconds
     while True:
         mine = [i for i in found.ask("incidents", tuple[Incident, ...]) if i.id in ids]

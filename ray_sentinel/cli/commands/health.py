@@ -38,8 +38,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _cluster(address: str, checkpoints: Path | None) -> Health:
-    from ray_sentinel.actors import cluster
-    from ray_sentinel.actors.survey import survey
+    from ray_sentinel.actors.coordinator.survey import survey
+    from ray_sentinel.actors.deployment import cluster
 
     with cluster.connect(address) as ray:
         return survey(ray, checkpoints)

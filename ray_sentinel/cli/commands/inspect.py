@@ -44,7 +44,7 @@ def _here() -> NodeView:
 
 
 def _remote(address: str, name: str) -> NodeView:
-    from ray_sentinel.actors.survey import inspect
+    from ray_sentinel.actors.coordinator.survey import inspect
     from ray_sentinel.cli.reach import coordinator
 
     with coordinator(address) as found:

@@ -25,7 +25,7 @@ from ray_sentinel.errors import UnreachableError, UsageError
 
 if TYPE_CHECKING:
     from ray_sentinel.logs.follow import Shown
-    from ray_sentinel.logs.select import Described, Wanted
+    from ray_sentinel.logs.select import Described, LineFilter
 
 TAIL = 50
 """Lines of each file, where none are asked for."""
@@ -54,9 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """List, show or follow."""
     from ray_sentinel.logs.find import find_logs, live_session
-    from ray_sentinel.logs.select import Wanted, choose, describe
+    from ray_sentinel.logs.select import LineFilter, choose, describe
 
-    wanted = Wanted(
+    wanted = LineFilter(
         rank=args.rank, node=args.node, actor=args.actor, pid=args.pid, ip=args.ip, kind=args.kind
     )
     if args.path is None and args.node:
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
     return _show_files(choose(describe(find_logs(root)), wanted), wanted, args)
 
 
-def _of_node(args: argparse.Namespace, wanted: Wanted) -> int:
+def _of_node(args: argparse.Namespace, wanted: LineFilter) -> int:
     """A node of the cluster: this one's files as they are, another one's through Ray."""
     from ray_sentinel.actors.node_logs import fetched
     from ray_sentinel.logs.find import find_logs, live_session
@@ -88,7 +88,7 @@ def _of_node(args: argparse.Namespace, wanted: Wanted) -> int:
         return _show_files(choose(describe(find_logs(folder)), anywhere), anywhere, args)
 
 
-def _show_files(files: Sequence[Described], wanted: Wanted, args: argparse.Namespace) -> int:
+def _show_files(files: Sequence[Described], wanted: LineFilter, args: argparse.Namespace) -> int:
     from ray_sentinel.logs.catalogue import load_catalogue
     from ray_sentinel.logs.follow import last_lines
 

@@ -21,8 +21,8 @@ from ray_sentinel.cli.quantities import amount
 from ray_sentinel.errors import UsageError
 
 if TYPE_CHECKING:
-    from ray_sentinel.collect.once import Result
-    from ray_sentinel.collect.protocol import Source
+    from ray_sentinel.collect.once import CollectorResult
+    from ray_sentinel.collect.protocol import CollectorSource
     from ray_sentinel.config import Config
 
 HELP = "list and check collectors, installed or your own"
@@ -101,7 +101,7 @@ def _told(row: dict[str, Any]) -> str:
 
 
 def _list(config: Config, no_run: bool) -> list[dict[str, Any]]:
-    from ray_sentinel.collect.catalog import known_collectors, plugins_of
+    from ray_sentinel.collect.catalogue import known_collectors, plugins_of
 
     known = known_collectors(config)
     sources = [known[name] for name in sorted(known)]
@@ -126,9 +126,9 @@ def _check(files: list[Path], config: Config) -> list[dict[str, Any]]:
     return rows
 
 
-def _run_all(sources: list[Source], config: Config) -> list[dict[str, Any]]:
+def _run_all(sources: list[CollectorSource], config: Config) -> list[dict[str, Any]]:
+    from ray_sentinel.collect.collector_config import wishes_for
     from ray_sentinel.collect.once import Roots, collect_once, host_of
-    from ray_sentinel.collect.wishes import wishes_for
 
     wanted = [(source, wishes_for(source.name, config.collectors)) for source in sources]
     with tempfile.TemporaryDirectory(prefix="ray-sentinel-") as folder:
@@ -136,7 +136,7 @@ def _run_all(sources: list[Source], config: Config) -> list[dict[str, Any]]:
     return [_row(source, result) for source, result in zip(sources, results, strict=True)]
 
 
-def _row(source: Source, result: Result | None = None) -> dict[str, Any]:
+def _row(source: CollectorSource, result: CollectorResult | None = None) -> dict[str, Any]:
     row: dict[str, Any] = {
         "name": source.name,
         "kind": source.kind,

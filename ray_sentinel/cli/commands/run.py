@@ -24,7 +24,7 @@ from ray_sentinel.cli.output import clean, print_json
 from ray_sentinel.errors import UsageError
 
 if TYPE_CHECKING:
-    from ray_sentinel.supervise.actions import Result
+    from ray_sentinel.supervise.actions import RunResult
     from ray_sentinel.supervise.terminal import Terminal
 
 POLICY = (
@@ -113,13 +113,13 @@ def _supervise(
     notify: dict[str, str],
     shown: Terminal | None,
     say: Callable[[str], None],
-) -> Result:
-    from ray_sentinel import config, guardian
+) -> RunResult:
+    from ray_sentinel import config, supervised_run
 
     if args.max_output_mib < 1:
         raise UsageError(f"--max-output-mib must be at least 1, and is {args.max_output_mib}")
     command = args.cmd[1:] if args.cmd[:1] == ["--"] else args.cmd
-    return guardian.run(
+    return supervised_run.run(
         command,
         job=args.job,
         config=config.load(overrides={**({"job": args.job} if args.job else {}), "notify": notify}),
@@ -138,7 +138,7 @@ def _follow_job(
     policy: dict[str, Any],
     notify: dict[str, str],
     say: Callable[[str], None],
-) -> tuple[Result, dict[str, str]]:
+) -> tuple[RunResult, dict[str, str]]:
     from ray_sentinel import config, job_submission
 
     if args.cmd:

@@ -39,13 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Deploy, and wait until every node is watched."""
     config = absolute(load(args.config, overrides=_overrides(args)), Path.cwd())
-    from ray_sentinel.actors import cluster, deployment
-    from ray_sentinel.actors.deploy_helper import wait_until_watched
+    from ray_sentinel.actors.deployment import cluster, deploy
+    from ray_sentinel.actors.deployment.helper import wait_until_watched
 
     with cluster.connect(args.address, ship=True) as ray:
-        deployed = deployment.ensure(ray, config)
+        deployed = deploy.ensure(ray, config)
         status = wait_until_watched(ray, deployed.coordinator, args.timeout)
-        link = "" if args.json else deployment.page_link(ray, deployed.coordinator)
+        link = "" if args.json else deploy.page_link(ray, deployed.coordinator)
     notes = list(status.notes)
     if not deployed.created and _differs(config, deployed.description.config):
         notes.append(

@@ -10,8 +10,8 @@ from ray_sentinel.cli.output import print_json
 from ray_sentinel.errors import UnreachableError
 
 if TYPE_CHECKING:
-    from ray_sentinel.config import Scrape
-    from ray_sentinel.store.scrape_config import Discovery
+    from ray_sentinel.config import ScrapeConfig
+    from ray_sentinel.store.scrape_config import TargetDiscovery
 
 HELP = "print the scrape configuration for a Prometheus of your own"
 RAY_TEMP = "/tmp/ray"
@@ -65,12 +65,12 @@ def add_scrape_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def scrape_of(args: argparse.Namespace) -> Scrape:
+def scrape_of(args: argparse.Namespace) -> ScrapeConfig:
     """These options. Raises ConfigError where they do not go together."""
-    from ray_sentinel.config import Scrape
+    from ray_sentinel.config import ScrapeConfig
     from ray_sentinel.store.scrape_config import check_scrape
 
-    found = Scrape(**{name: getattr(args, name) for name in Scrape.__struct_fields__})
+    found = ScrapeConfig(**{name: getattr(args, name) for name in ScrapeConfig.__struct_fields__})
     check_scrape(found)
     return found
 
@@ -93,11 +93,11 @@ def _text(args: argparse.Namespace) -> str:
     return scrape_config(_discovery(args), rules=args.rules)
 
 
-def _discovery(args: argparse.Namespace) -> Discovery:
-    from ray_sentinel.store.scrape_config import RAY_FILE, Discovery
+def _discovery(args: argparse.Namespace) -> TargetDiscovery:
+    from ray_sentinel.store.scrape_config import RAY_FILE, TargetDiscovery
 
     url, hosts = (args.sd, {}) if args.sd else from_cluster(args.address)
-    return Discovery(
+    return TargetDiscovery(
         kind="http",
         agents=url,
         ray=f"{args.ray_temp_dir.rstrip('/')}/{RAY_FILE}",

@@ -11,7 +11,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.detect import candidates, pace
 from ray_sentinel.diagnose.detect.candidates import LEAST_EFFECT, Candidate
 from ray_sentinel.diagnose.series import Bools
@@ -47,7 +47,7 @@ class Attribution(msgspec.Struct, frozen=True, kw_only=True):
         return 1.0 / (1.0 / self.explained + 1.0 / self.precision - 1.0)
 
 
-def find(case: Case) -> tuple[Attribution, ...]:
+def find(case: JobCase) -> tuple[Attribution, ...]:
     """What fits, the root first; empty where nothing was slow or nothing fits."""
     tempo = case.once(pace.find)
     if not tempo.spells:
@@ -64,7 +64,7 @@ def find(case: Case) -> tuple[Attribution, ...]:
     return (root, *rest)
 
 
-def _fit(case: Case, candidate: Candidate) -> Attribution | None:
+def _fit(case: JobCase, candidate: Candidate) -> Attribution | None:
     tempo = case.once(pace.find)
     slow = tempo.cells(case.times) & case.steady
     cells = candidate.cells & case.steady
@@ -86,7 +86,7 @@ def _fit(case: Case, candidate: Candidate) -> Attribution | None:
     )
 
 
-def _in_time(case: Case, candidate: Candidate, tempo: pace.Pace) -> bool:
+def _in_time(case: JobCase, candidate: Candidate, tempo: pace.StepPace) -> bool:
     """It began no later than some slow spell (each may have a cause of its own).
 
     Only time in which steps were seen counts: in a checkpoint nothing can be said of either.
@@ -102,7 +102,7 @@ def _in_time(case: Case, candidate: Candidate, tempo: pace.Pace) -> bool:
     return False
 
 
-def _recovered(case: Case, cells: Bools, tempo: pace.Pace) -> bool:
+def _recovered(case: JobCase, cells: Bools, tempo: pace.StepPace) -> bool:
     last = np.flatnonzero(cells)[-1]
     after = case.steady & (np.arange(cells.size) > last) & np.isfinite(tempo.relative)
     return bool(after.sum() >= 3 and np.median(tempo.relative[after]) < 1.0 + pace.SLOWER)

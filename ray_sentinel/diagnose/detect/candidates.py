@@ -9,11 +9,11 @@ import numpy as np
 
 from ray_sentinel.diagnose import stats
 from ray_sentinel.diagnose.anomaly import Anomaly
-from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.detect import drift, learning, pace, pressure, rdma, sockets
 from ray_sentinel.diagnose.panel import listed
 from ray_sentinel.diagnose.series import Bools
-from ray_sentinel.model.diagnosis import Culprit
+from ray_sentinel.model.diagnosis import CauseLocation
 
 LEAST_EFFECT = 0.04
 """Steps must be so much slower while the disturbance is there."""
@@ -38,13 +38,13 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     at: float
     cells: Bools
-    culprits: tuple[Culprit, ...]
+    culprits: tuple[CauseLocation, ...]
     anomalies: tuple[Anomaly, ...]
     prior: float
     """How directly it can slow every step, 0..1."""
 
 
-def find(case: Case) -> list[Candidate]:
+def find(case: JobCase) -> list[Candidate]:
     """Every disturbance of the job that could slow its steps."""
     return [
         *_links(case),
@@ -56,7 +56,7 @@ def find(case: Case) -> list[Candidate]:
     ]
 
 
-def _links(case: Case) -> list[Candidate]:
+def _links(case: JobCase) -> list[Candidate]:
     """All ports in trouble as one disturbance, without the bystanders among them."""
     ports = case.once(rdma.find)
     if not ports:
@@ -80,7 +80,7 @@ def _links(case: Case) -> list[Candidate]:
     ]
 
 
-def _guilty(case: Case, ports: Sequence[rdma.PortTrouble]) -> tuple[rdma.PortTrouble, ...]:
+def _guilty(case: JobCase, ports: Sequence[rdma.PortTrouble]) -> tuple[rdma.PortTrouble, ...]:
     """Those that slow the steps; all, where that cannot be told of any of them."""
     effects = [_influence(case, port, ports) for port in ports]
     known = [effect for effect in effects if np.isfinite(effect)]
@@ -94,7 +94,7 @@ def _guilty(case: Case, ports: Sequence[rdma.PortTrouble]) -> tuple[rdma.PortTro
     )
 
 
-def _congestion(case: Case) -> list[Candidate]:
+def _congestion(case: JobCase) -> list[Candidate]:
     jammed = case.once(rdma.congested)
     hosts = {port.host for port in jammed}
     if not jammed or len(hosts) < max(2, len(case.hosts) // 2):
@@ -114,7 +114,7 @@ def _congestion(case: Case) -> list[Candidate]:
     ]
 
 
-def _sockets(case: Case) -> list[Candidate]:
+def _sockets(case: JobCase) -> list[Candidate]:
     """TCP and network cards where they carry the collectives, each kind as one disturbance."""
     found = []
     for kind in ("tcp-retransmits", "nic-errors"):
@@ -141,7 +141,9 @@ def _sockets(case: Case) -> list[Candidate]:
     return found
 
 
-def _with_the_slow(case: Case, troubles: Sequence[sockets.TcpTrouble]) -> list[sockets.TcpTrouble]:
+def _with_the_slow(
+    case: JobCase, troubles: Sequence[sockets.TcpTrouble]
+) -> list[sockets.TcpTrouble]:
     """Those that come and go with the slow steps as well as any; all, where no step was slow."""
     slow = case.once(pace.find).cells(case.times) & case.steady
     overlaps = [
@@ -156,14 +158,14 @@ def _with_the_slow(case: Case, troubles: Sequence[sockets.TcpTrouble]) -> list[s
     ]
 
 
-def tcp_culprit(one: sockets.TcpTrouble) -> Culprit:
+def tcp_culprit(one: sockets.TcpTrouble) -> CauseLocation:
     """The host, or its card, as a culprit."""
-    return Culprit(host=one.host, device=one.device, reason=one.anomaly.text)
+    return CauseLocation(host=one.host, device=one.device, reason=one.anomaly.text)
 
 
-def port_culprit(port: rdma.PortTrouble) -> Culprit:
+def port_culprit(port: rdma.PortTrouble) -> CauseLocation:
     """The port as a culprit."""
-    return Culprit(
+    return CauseLocation(
         host=port.host,
         device=port.device,
         port=port.port,
@@ -171,7 +173,7 @@ def port_culprit(port: rdma.PortTrouble) -> Culprit:
     )
 
 
-def _influence(case: Case, port: rdma.PortTrouble, ports: Sequence[rdma.PortTrouble]) -> float:
+def _influence(case: JobCase, port: rdma.PortTrouble, ports: Sequence[rdma.PortTrouble]) -> float:
     """How slow steps are while only this port is troubled, against no port at all."""
     tempo = case.once(pace.find)
     others = np.zeros_like(port.cells)
@@ -188,12 +190,12 @@ def _influence(case: Case, port: rdma.PortTrouble, ports: Sequence[rdma.PortTrou
     return float(np.median(tempo.relative[alone]) / np.median(tempo.relative[quiet]) - 1.0)
 
 
-def _heat(case: Case) -> list[Candidate]:
+def _heat(case: JobCase) -> list[Candidate]:
     shared = _shared_heat(case)
     return [shared] if shared is not None else _cards_heat(case)
 
 
-def _shared_heat(case: Case) -> Candidate | None:
+def _shared_heat(case: JobCase) -> Candidate | None:
     """Heat or held-down clocks on all hosts at once: no card, and no host, is to blame."""
     hot, clocks = case.once(drift.all_hot), case.once(drift.all_clocks)
     if hot is not None and clocks is None and hot.peak < drift.NEAR_THROTTLING:
@@ -216,7 +218,7 @@ def _shared_heat(case: Case) -> Candidate | None:
     )
 
 
-def _cards_heat(case: Case) -> list[Candidate]:
+def _cards_heat(case: JobCase) -> list[Candidate]:
     hot, clocks = list(case.once(drift.hot)), case.once(drift.clocks)
     weak = case.once(drift.power)
     found = []
@@ -253,14 +255,14 @@ def _of_gpus(
         at=min(one.at for one in guilty),
         cells=cells,
         culprits=tuple(
-            Culprit(host=one.host, gpu=one.gpu, reason=one.anomaly.text) for one in guilty
+            CauseLocation(host=one.host, gpu=one.gpu, reason=one.anomaly.text) for one in guilty
         ),
         anomalies=(*(one.anomaly for one in guilty), *follow),
         prior=prior,
     )
 
 
-def _pressures(case: Case) -> list[Candidate]:
+def _pressures(case: JobCase) -> list[Candidate]:
     found = []
     for one in case.once(pressure.find):
         hosts = one.hosts if one.uniform else _when_slow(case, one)
@@ -270,7 +272,7 @@ def _pressures(case: Case) -> list[Candidate]:
         shown = tuple(said[host] for host in hosts if host in said) or one.anomalies
         first = shown[0]
         culprits = () if one.uniform else tuple(
-            Culprit(host=host, reason=said[host].text if host in said
+            CauseLocation(host=host, reason=said[host].text if host in said
                     else f"{host}: as much as {first.host}")
             for host in hosts
         )  # fmt: skip
@@ -289,7 +291,7 @@ def _pressures(case: Case) -> list[Candidate]:
     return found
 
 
-def _when_slow(case: Case, one: pressure.Pressure) -> tuple[str, ...]:
+def _when_slow(case: JobCase, one: pressure.Pressure) -> tuple[str, ...]:
     """The hosts whose pressure while steps are slow is nothing that it wanders to while they are
     fast; all, where steps were never fast."""
     tempo = case.once(pace.find)
@@ -310,7 +312,7 @@ def _when_slow(case: Case, one: pressure.Pressure) -> tuple[str, ...]:
     return tuple(kept)
 
 
-def _routing(case: Case) -> list[Candidate]:
+def _routing(case: JobCase) -> list[Candidate]:
     return [
         Candidate(
             domain="training",

@@ -7,8 +7,8 @@ import numpy as np
 
 from ray_sentinel.diagnose import stats
 from ray_sentinel.diagnose.anomaly import Anomaly
-from ray_sentinel.diagnose.case import Case
-from ray_sentinel.diagnose.panel import Panel
+from ray_sentinel.diagnose.case import JobCase
+from ray_sentinel.diagnose.panel import SeriesPanel
 from ray_sentinel.diagnose.series import Bools, Floats
 
 LOCAL = 61
@@ -28,7 +28,7 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
     anomaly: Anomaly
 
 
-def joint(case: Case, panel: Panel, q: float = 0.5) -> Floats:
+def joint(case: JobCase, panel: SeriesPanel, q: float = 0.5) -> Floats:
     """(T,) one curve from all rows; a sample that is not finite in any of them stays so.
 
     What a restart has superseded is left out: it led nowhere, and is no level to fall back from.
@@ -40,7 +40,7 @@ def joint(case: Case, panel: Panel, q: float = 0.5) -> Floats:
     return np.where(case.superseded, np.nan, curve)
 
 
-def told(case: Case, panel: Panel, kind: str, text: str, cells: Bools, size: float,
+def told(case: JobCase, panel: SeriesPanel, kind: str, text: str, cells: Bools, size: float,
          at: float | None = None, lasting: bool = True) -> Curve:  # fmt: skip
     """What was seen in ``cells`` (T,), with the step at which it began."""
     first = int(np.flatnonzero(cells)[0])
@@ -60,7 +60,7 @@ def told(case: Case, panel: Panel, kind: str, text: str, cells: Bools, size: flo
     return Curve(kind=kind, at=moment, lasting=lasting, cells=cells, anomaly=anomaly)
 
 
-def broken(case: Case, panel: Panel, curve: Floats, name: str, title: str, last: int
+def broken(case: JobCase, panel: SeriesPanel, curve: Floats, name: str, title: str, last: int
            ) -> tuple[list[Curve], Floats]:  # fmt: skip
     """Where a curve is not finite, and the curve without that.
 

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ray_sentinel.diagnose import stats
-from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.detect import schedule
 from ray_sentinel.diagnose.detect.curve import LOCAL, Curve, broken, joint, told
-from ray_sentinel.diagnose.panel import Panel
+from ray_sentinel.diagnose.panel import SeriesPanel
 from ray_sentinel.diagnose.series import Bools, Floats
 
 LOSS_RISE = 0.05
@@ -24,14 +24,14 @@ LAST = 1
 """A loss that ends not finite has broken: what made it so is in the weights, or ended the job."""
 
 
-def find(case: Case) -> list[Curve]:
+def find(case: JobCase) -> list[Curve]:
     """What the loss did."""
     panel = case.view.panel("train.loss")
     found, loss = broken(case, panel, joint(case, panel), "loss", "loss", LAST)
     return [*found, *_rises(case, panel, loss)]
 
 
-def _rises(case: Case, panel: Panel, loss: Floats) -> list[Curve]:
+def _rises(case: JobCase, panel: SeriesPanel, loss: Floats) -> list[Curve]:
     known = np.flatnonzero(np.isfinite(loss))
     if known.size < 20:
         return []
@@ -74,7 +74,7 @@ def _noise(calm: Floats) -> float:
     return max(quick, slow) + 1e-12
 
 
-def _restarts(case: Case, known: NDArray[np.intp]) -> list[int]:
+def _restarts(case: JobCase, known: NDArray[np.intp]) -> list[int]:
     """Places among the known cells at which the schedule began another cycle."""
     cells = case.once(schedule.restarts)
     return sorted({int(np.searchsorted(known, cell)) for cell in cells} - {known.size})

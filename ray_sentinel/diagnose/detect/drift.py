@@ -18,8 +18,8 @@ import numpy as np
 
 from ray_sentinel.diagnose import stats
 from ray_sentinel.diagnose.anomaly import Anomaly
-from ray_sentinel.diagnose.case import Case
-from ray_sentinel.diagnose.panel import Panel
+from ray_sentinel.diagnose.case import JobCase
+from ray_sentinel.diagnose.panel import SeriesPanel
 from ray_sentinel.diagnose.series import Bools, Floats
 from ray_sentinel.diagnose.shifts import Shift, find_shifts
 
@@ -67,7 +67,7 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True):
         return self.host, self.gpu
 
 
-def residual(case: Case, panel: Panel, sign: float) -> Floats:
+def residual(case: JobCase, panel: SeriesPanel, sign: float) -> Floats:
     """(S, T) what is a card's own, in steady cells; NaN elsewhere."""
     values = np.where(case.steady, panel.values, np.nan)
     if len(panel.rows) < 2:
@@ -75,17 +75,17 @@ def residual(case: Case, panel: Panel, sign: float) -> Floats:
     return values - stats.quantile(values, 0.25 if sign > 0 else 0.75, axis=0)
 
 
-def hot(case: Case) -> tuple[Drift, ...]:
+def hot(case: JobCase) -> tuple[Drift, ...]:
     """GPUs that grew hotter than their load explains."""
     return _drifts(case, "gpu.temp", "hot", least=HOT_RISE, sign=1.0)
 
 
-def warm(case: Case) -> tuple[Drift, ...]:
+def warm(case: JobCase) -> tuple[Drift, ...]:
     """GPUs that grew a little hotter: news only where the clock fell at the same time."""
     return _drifts(case, "gpu.temp", "hot", least=WARM_RISE, sign=1.0)
 
 
-def clocks(case: Case) -> tuple[Drift, ...]:
+def clocks(case: JobCase) -> tuple[Drift, ...]:
     """GPUs whose core clock fell."""
     usual = stats.middle(case.view.panel("gpu.clock").values)
     least = CLOCK_DROP * usual if np.isfinite(usual) else 1e9
@@ -94,12 +94,12 @@ def clocks(case: Case) -> tuple[Drift, ...]:
     return tuple(one for one in found if not _rests(case, one))
 
 
-def all_hot(case: Case) -> Drift | None:
+def all_hot(case: JobCase) -> Drift | None:
     """The GPUs of nearly all hosts grew hotter together; ``host`` and ``gpu`` are empty."""
     return _together(case, "gpu.temp", "hot", least=HOT_RISE, sign=1.0)
 
 
-def all_clocks(case: Case) -> Drift | None:
+def all_clocks(case: JobCase) -> Drift | None:
     """The core clocks on nearly all hosts fell together; ``host`` and ``gpu`` are empty."""
     usual = stats.middle(np.where(case.steady, case.view.panel("gpu.clock").values, np.nan))
     if not np.isfinite(usual):
@@ -107,7 +107,7 @@ def all_clocks(case: Case) -> Drift | None:
     return _together(case, "gpu.clock", "clock", least=ALL_CLOCKS_DROP * usual, sign=-1.0)
 
 
-def _together(case: Case, key: str, kind: str, *, least: float, sign: float) -> Drift | None:
+def _together(case: JobCase, key: str, kind: str, *, least: float, sign: float) -> Drift | None:
     panel = case.view.panel(key)
     if len(panel.hosts) < 2 or case.steady.sum() < 8:
         return None
@@ -141,7 +141,7 @@ def _together(case: Case, key: str, kind: str, *, least: float, sign: float) -> 
                  peak=peak, cells=away.cells, anomaly=anomaly)  # fmt: skip
 
 
-def _rests(case: Case, drift: Drift) -> bool:
+def _rests(case: JobCase, drift: Drift) -> bool:
     """Whether the GPU had nothing to do for most of the time."""
     util = case.view.panel("gpu.util").pick(
         lambda row: row.host == drift.host and row.gpu in {drift.gpu, ""}
@@ -150,14 +150,14 @@ def _rests(case: Case, drift: Drift) -> bool:
     return bool(use < RESTING_UTILISATION)
 
 
-def power(case: Case) -> tuple[Drift, ...]:
+def power(case: JobCase) -> tuple[Drift, ...]:
     """GPUs whose power fell away from the others'."""
     usual = stats.middle(np.where(case.steady, case.view.panel("gpu.power").values, np.nan))
     least = POWER_DROP * usual if np.isfinite(usual) else 1e9
     return _drifts(case, "gpu.power", "power", least=least, sign=-1.0)
 
 
-def _drifts(case: Case, key: str, kind: str, *, least: float, sign: float) -> tuple[Drift, ...]:
+def _drifts(case: JobCase, key: str, kind: str, *, least: float, sign: float) -> tuple[Drift, ...]:
     panel = case.view.panel(key)
     if panel.empty or case.steady.sum() < 8:
         return ()
@@ -188,7 +188,7 @@ class _Away(msgspec.Struct, frozen=True, kw_only=True):
     """How far it went, unsigned."""
 
 
-def _away(case: Case, calm: Floats, least: float, sign: float) -> _Away | None:
+def _away(case: JobCase, calm: Floats, least: float, sign: float) -> _Away | None:
     """From the card's own (T,), smoothed; None where it stays, or is away throughout."""
     shifts = find_shifts(calm, case.times, least=0.5 * least)
     if not shifts:
@@ -218,7 +218,9 @@ def _start(shifts: list[Shift], cells: Bools, sign: float) -> tuple[int, float]:
     return first, doubt
 
 
-def _drift(case: Case, panel: Panel, index: int, kind: str, away: _Away, sign: float) -> Drift:
+def _drift(
+    case: JobCase, panel: SeriesPanel, index: int, kind: str, away: _Away, sign: float
+) -> Drift:
     row, values = panel.rows[index], panel.values[index]
     last = stats.last_index(away.cells) or away.first
     calm = ~away.cells & case.steady

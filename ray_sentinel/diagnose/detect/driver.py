@@ -11,7 +11,7 @@ import numpy as np
 
 from ray_sentinel.diagnose import stats
 from ray_sentinel.diagnose.anomaly import Anomaly, at_row
-from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.series import Bools
 
 SLOW_SECONDS = 5.0
@@ -40,7 +40,7 @@ class DriverTrouble(msgspec.Struct, frozen=True, kw_only=True):
     anomalies: tuple[Anomaly, ...]
 
 
-def find(case: Case) -> tuple[DriverTrouble, ...]:
+def find(case: JobCase) -> tuple[DriverTrouble, ...]:
     """Hosts with at least two of the three signs, or with D-state processes piling up."""
     found = []
     for host in case.hosts:
@@ -66,7 +66,7 @@ def find(case: Case) -> tuple[DriverTrouble, ...]:
     return tuple(sorted(found, key=lambda one: one.at))
 
 
-def _cycles(case: Case, host: str) -> Anomaly | None:
+def _cycles(case: JobCase, host: str) -> Anomaly | None:
     panel = case.view.panel("scrape.duration")
     own = panel.of(host)
     if own.empty:
@@ -93,7 +93,7 @@ def _cycles(case: Case, host: str) -> Anomaly | None:
     )
 
 
-def _holes(case: Case, host: str) -> Anomaly | None:
+def _holes(case: JobCase, host: str) -> Anomaly | None:
     panel = case.view.panel("gpu.power")
     own = panel.of(host)
     if own.empty or len(panel.hosts) < 2:
@@ -123,7 +123,7 @@ def _holes(case: Case, host: str) -> Anomaly | None:
     )
 
 
-def _dstate(case: Case, host: str) -> Anomaly | None:
+def _dstate(case: JobCase, host: str) -> Anomaly | None:
     own = case.view.panel("host.dstate").of(host)
     best: Anomaly | None = None
     for row, values in zip(own.rows, own.values, strict=True):

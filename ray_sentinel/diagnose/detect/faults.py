@@ -14,8 +14,8 @@ import numpy as np
 
 from ray_sentinel.diagnose import stats, wording
 from ray_sentinel.diagnose.anomaly import Anomaly, at_row
-from ray_sentinel.diagnose.case import Case
-from ray_sentinel.diagnose.panel import Panel, Row
+from ray_sentinel.diagnose.case import JobCase
+from ray_sentinel.diagnose.panel import SeriesOwner, SeriesPanel
 from ray_sentinel.diagnose.series import Floats
 from ray_sentinel.evidence import xids
 
@@ -57,7 +57,7 @@ KEYS = (*_FATAL, *DEGRADING, "err.xid", "err.xid_last", "err.dmesg_gpu", "err.dm
 """All quantities that count faults."""
 
 
-class Fault(msgspec.Struct, frozen=True, kw_only=True):
+class DeviceErrors(msgspec.Struct, frozen=True, kw_only=True):
     """Errors of one kind on one GPU or host."""
 
     kind: str
@@ -75,9 +75,9 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
         return self.anomaly.at
 
 
-def find(case: Case) -> tuple[Fault, ...]:
+def find(case: JobCase) -> tuple[DeviceErrors, ...]:
     """All faults of the job, fatal ones first, then by time."""
-    found: list[Fault] = []
+    found: list[DeviceErrors] = []
     for key, kind in _FATAL.items():
         found += _grown(case, key, kind, "fatal", least=1.0)
     for key, kind in DEGRADING.items():
@@ -88,7 +88,7 @@ def find(case: Case) -> tuple[Fault, ...]:
     return tuple(sorted(found, key=lambda fault: (order[fault.severity], fault.at)))
 
 
-def growth(case: Case, panel: Panel) -> Floats:
+def growth(case: JobCase, panel: SeriesPanel) -> Floats:
     """Errors by cell (S, T); a sparse family's late series begin at zero."""
     grown = panel.increases()
     if panel.quantity.key not in SPARSE or panel.empty:
@@ -107,8 +107,13 @@ def growth(case: Case, panel: Panel) -> Floats:
 
 
 def _grown(
-    case: Case, key: str, kind: str, severity: Severity, least: float, only: Panel | None = None
-) -> list[Fault]:
+    case: JobCase,
+    key: str,
+    kind: str,
+    severity: Severity,
+    least: float,
+    only: SeriesPanel | None = None,
+) -> list[DeviceErrors]:
     panel = only if only is not None else case.view.panel(key)
     if panel.empty:
         return []
@@ -122,8 +127,8 @@ def _grown(
 
 
 def _fault(
-    panel: Panel, row: Row, rises: Floats, kind: str, severity: Severity, count: float
-) -> Fault:
+    panel: SeriesPanel, row: SeriesOwner, rises: Floats, kind: str, severity: Severity, count: float
+) -> DeviceErrors:
     with np.errstate(invalid="ignore"):
         cells = np.flatnonzero(rises > 0)
     title = panel.quantity.title + (f" {row.unit}" if row.unit else "")
@@ -135,12 +140,12 @@ def _fault(
         at_row(panel, row, f"fault.{kind}", text, first, last, count),
         promql=panel.growth_promql(row) if counted else panel.promql(row),
     )
-    return Fault(
+    return DeviceErrors(
         kind=kind, severity=severity, host=row.host, gpu=row.gpu, count=count, anomaly=anomaly
     )
 
 
-def _degrading(case: Case, key: str, kind: str) -> list[Fault]:
+def _degrading(case: JobCase, key: str, kind: str) -> list[DeviceErrors]:
     """Correctable errors: a few are a note, many more than the peers have are a failing part."""
     panel = case.view.panel(key)
     if panel.empty:
@@ -157,14 +162,14 @@ def _degrading(case: Case, key: str, kind: str) -> list[Fault]:
     ]
 
 
-def _xids(case: Case) -> list[Fault]:
+def _xids(case: JobCase) -> list[DeviceErrors]:
     return [
         msgspec.structs.replace(fault, severity=_of_xid(fault.anomaly.unit))
         for fault in (*_grown(case, "err.xid", "xid", "fatal", least=1.0), *_last_xids(case))
     ]
 
 
-def _last_xids(case: Case) -> list[Fault]:
+def _last_xids(case: JobCase) -> list[DeviceErrors]:
     """Where only the number of a GPU's last Xid is told (dcgm-exporter): each change to another."""
     panel = case.view.panel("err.xid_last")
     found = []
@@ -186,7 +191,7 @@ def _of_xid(number: str) -> Severity:
     return "note" if known in xids.APPLICATION + xids.HANDLED else "degrading"
 
 
-def _kernel_log(case: Case) -> list[Fault]:
+def _kernel_log(case: JobCase) -> list[DeviceErrors]:
     """GPU errors in the kernel log, on the hosts that have clearly more than the others."""
     panel = case.view.panel("err.dmesg_gpu")
     if panel.empty:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ray_sentinel.diagnose import stats
-from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.detect import divergence, schedule
 from ray_sentinel.diagnose.detect.curve import LOCAL, Curve, broken, joint, told
 from ray_sentinel.diagnose.shifts import find_shifts
@@ -18,13 +18,13 @@ MOE_RISE = 0.25
 """Share of its level by which an imbalance of the experts must rise for good."""
 
 
-def find(case: Case) -> tuple[Curve, ...]:
+def find(case: JobCase) -> tuple[Curve, ...]:
     """All of them, in order of time."""
     found = [*divergence.find(case), *_gradients(case), *_moe(case), *schedule.find(case)]
     return tuple(sorted(found, key=lambda curve: curve.at))
 
 
-def _gradients(case: Case) -> list[Curve]:
+def _gradients(case: JobCase) -> list[Curve]:
     panel = case.view.panel("train.raw_grad_norm")
     if panel.empty:
         panel = case.view.panel("train.grad_norm")
@@ -48,7 +48,7 @@ def _gradients(case: Case) -> list[Curve]:
     return found
 
 
-def _moe(case: Case) -> list[Curve]:
+def _moe(case: JobCase) -> list[Curve]:
     panel = case.view.panel("train.moe")
     values = joint(case, panel)
     if np.isfinite(values).sum() < 12:

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from ray_sentinel.diagnose import stats
-from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.series import Floats
 
 State = Literal["working", "computing", "waiting", "resting", "gone", "unclear"]
@@ -34,7 +34,7 @@ LEAD_SECONDS = 3600.0
 """How far before the stall the power at work is learned."""
 
 
-class GpuState(msgspec.Struct, frozen=True, kw_only=True):
+class StalledGpu(msgspec.Struct, frozen=True, kw_only=True):
     """One GPU during the stall. Power in watts, utilisation in per cent; NaN where not known."""
 
     host: str
@@ -46,7 +46,7 @@ class GpuState(msgspec.Struct, frozen=True, kw_only=True):
     utilisation: float
 
 
-def states(case: Case, start: float, end: float) -> tuple[GpuState, ...]:
+def states(case: JobCase, start: float, end: float) -> tuple[StalledGpu, ...]:
     """Every GPU (or host, where utilisation is known per host only) in ``start`` to ``end``."""
     power, util = case.view.panel("gpu.power"), case.view.panel("gpu.util")
     # Power that a GPU drew just before the stall, else over the whole time that it trained.
@@ -74,7 +74,7 @@ def _state(
     util: Floats | None,
     before: np.ndarray[tuple[int, ...], np.dtype[np.bool_]],
     inside: np.ndarray[tuple[int, ...], np.dtype[np.bool_]],
-) -> GpuState:
+) -> StalledGpu:
     nan = float("nan")
     now = stats.middle(power[inside]) if power is not None else nan
     work = stats.middle(power[before]) if power is not None else nan
@@ -89,7 +89,7 @@ def _state(
     state = _judge(now, work, idle, use) if seen and known else "gone"
     if state == "waiting" and power is not None and not _steady(power[inside]):
         state = "computing"
-    return GpuState(host=host, gpu=gpu, state=state, power=now, working_power=work,
+    return StalledGpu(host=host, gpu=gpu, state=state, power=now, working_power=work,
                     idle_power=idle, utilisation=use)  # fmt: skip
 
 

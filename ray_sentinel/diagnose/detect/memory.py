@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ray_sentinel.diagnose import stats
 from ray_sentinel.diagnose.anomaly import Anomaly
-from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.detect import faults, usage
 from ray_sentinel.diagnose.detect.usage import Usage
 from ray_sentinel.diagnose.series import Floats
@@ -46,7 +46,7 @@ class HostMemory(msgspec.Struct, frozen=True, kw_only=True):
     anomaly: Anomaly
 
 
-def kills(case: Case) -> dict[str, tuple[float, float, Anomaly]]:
+def kills(case: JobCase) -> dict[str, tuple[float, float, Anomaly]]:
     """Host → OOM kills within the job, the first one's time, and the anomaly."""
     found: dict[str, tuple[float, float, Anomaly]] = {}
     for key in ("mem.oom", "mem.cgroup_oom", "err.dmesg"):
@@ -76,7 +76,7 @@ def kills(case: Case) -> dict[str, tuple[float, float, Anomaly]]:
     return found
 
 
-def find(case: Case) -> tuple[HostMemory, ...]:
+def find(case: JobCase) -> tuple[HostMemory, ...]:
     """Every host's memory, the fullest first."""
     killed = case.once(kills)
     found = []
@@ -87,7 +87,9 @@ def find(case: Case) -> tuple[HostMemory, ...]:
     return tuple(sorted(found, key=lambda one: -one.peak_share))
 
 
-def _host(case: Case, own: Usage, kill: tuple[float, float, Anomaly] | None) -> HostMemory | None:
+def _host(
+    case: JobCase, own: Usage, kill: tuple[float, float, Anomaly] | None
+) -> HostMemory | None:
     row, used, limits = own.row, own.used, own.limit
     whose = "memory of the container" if own.container else "host memory"
     until = _before_kill(case, used, kill[1]) if kill else used.size
@@ -124,7 +126,7 @@ def _host(case: Case, own: Usage, kill: tuple[float, float, Anomaly] | None) -> 
     )  # fmt: skip
 
 
-def _before_kill(case: Case, used: Floats, at: float) -> int:
+def _before_kill(case: JobCase, used: Floats, at: float) -> int:
     """The cell after the greatest use in the minutes before a kill: then memory is free again."""
     last = case.cell_of(at) + 1
     first = max(last - max(int(SPIKE_SECONDS / case.cell), 3), 0)
@@ -142,7 +144,7 @@ def _words(shape: Shape) -> str:
 
 
 def _shape(
-    case: Case, share: Floats, base: Floats, peak_cell: int, before: float
+    case: JobCase, share: Floats, base: Floats, peak_cell: int, before: float
 ) -> tuple[Shape, float, float]:
     """The shape of the way up to the peak, when it began, and its growth per hour."""
     part = base[: peak_cell + 1]
@@ -159,7 +161,7 @@ def _shape(
     return "flat", float(case.times[peak_cell]), ramp[0]
 
 
-def _baseline(case: Case, share: Floats) -> Floats:
+def _baseline(case: JobCase, share: Floats) -> Floats:
     """(T,) the level without short peaks: a low running quantile, carried over holes."""
     width = max(9, int(2 * SPIKE_SECONDS / case.cell) | 1)
     filled = stats.carried_both(share)
@@ -170,7 +172,7 @@ def _baseline(case: Case, share: Floats) -> Floats:
     return np.asarray(np.minimum(low, filled))
 
 
-def _lately(case: Case, base: Floats) -> float:
+def _lately(case: JobCase, base: Floats) -> float:
     """Growth per hour over the later half of the training, or of all where none was done."""
     at_work = case.steady[: base.size]
     known = np.flatnonzero(np.isfinite(base) & (at_work if at_work.any() else True))
@@ -178,7 +180,7 @@ def _lately(case: Case, base: Floats) -> float:
     return _slope(case, base, later) if later.size >= 6 else 0.0
 
 
-def _slope(case: Case, base: Floats, cells: NDArray[np.intp]) -> float:
+def _slope(case: JobCase, base: Floats, cells: NDArray[np.intp]) -> float:
     """Growth per hour: the median of the slopes between points half of the cells apart (Theil,
     Sen)."""
     half = cells.size // 2
@@ -187,7 +189,7 @@ def _slope(case: Case, base: Floats, cells: NDArray[np.intp]) -> float:
     return float(np.median((base[second] - base[first]) / hours))
 
 
-def _ramp(case: Case, base: Floats) -> tuple[float, float, float]:
+def _ramp(case: JobCase, base: Floats) -> tuple[float, float, float]:
     """Growth per hour, total growth, begin: of a steady rise that lasts to the end of ``base``."""
     known = np.flatnonzero(np.isfinite(base))
     if known.size < 8:
@@ -206,13 +208,13 @@ def _ramp(case: Case, base: Floats) -> tuple[float, float, float]:
     return (slope, total, float(case.times[start])) if slope > 0 else (0.0, 0.0, 0.0)
 
 
-def _peaks(case: Case, share: Floats, base: Floats) -> list[tuple[int, int]]:
+def _peaks(case: JobCase, share: Floats, base: Floats) -> list[tuple[int, int]]:
     with np.errstate(invalid="ignore"):
         high = share - base > max(RISE / 3, 0.3 * float(stats.largest(share - base)))
     return stats.runs(stats.joined(high, max(1, int(60.0 / case.cell))))
 
 
-def _spike_start(case: Case, share: Floats, peak_cell: int) -> float:
+def _spike_start(case: JobCase, share: Floats, peak_cell: int) -> float:
     first = max(peak_cell - int(SPIKE_SECONDS / case.cell), 0)
     part = share[first : peak_cell + 1]
     low = float(stats.smallest(part))

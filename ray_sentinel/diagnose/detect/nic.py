@@ -10,8 +10,8 @@ import numpy as np
 
 from ray_sentinel.diagnose import stats
 from ray_sentinel.diagnose.anomaly import Anomaly, at_row
-from ray_sentinel.diagnose.case import Case
-from ray_sentinel.diagnose.panel import Panel
+from ray_sentinel.diagnose.case import JobCase
+from ray_sentinel.diagnose.panel import SeriesPanel
 
 MANY = 10.0
 """Errors within the job: fewer are every card's ..."""
@@ -21,7 +21,7 @@ LASTING_SECONDS = 300.0
 """Errors in less time are an event (a link that was reset), no bad card."""
 
 
-def find(case: Case) -> tuple[Anomaly, ...]:
+def find(case: JobCase) -> tuple[Anomaly, ...]:
     """Cards whose errors went on for minutes and clearly exceed the others', the worst first."""
     found = [
         anomaly
@@ -31,7 +31,7 @@ def find(case: Case) -> tuple[Anomaly, ...]:
     return tuple(sorted(found, key=lambda anomaly: -anomaly.size))
 
 
-def _cards(case: Case, panel: Panel, key: str) -> list[Anomaly]:
+def _cards(case: JobCase, panel: SeriesPanel, key: str) -> list[Anomaly]:
     if panel.empty:
         return []
     grown = panel.increases()

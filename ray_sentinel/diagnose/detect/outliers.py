@@ -6,7 +6,7 @@ import numpy as np
 
 from ray_sentinel.diagnose import stats
 from ray_sentinel.diagnose.anomaly import Anomaly
-from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.case import JobCase
 
 LEAST_CARDS = 6
 """Fewer do not tell what is usual among them."""
@@ -14,7 +14,7 @@ STRENGTH = 6.0
 """So many times the cards' own spread (sigma) is too far."""
 
 
-def outliers(case: Case, key: str, *, least: float) -> tuple[Anomaly, ...]:
+def outliers(case: JobCase, key: str, *, least: float) -> tuple[Anomaly, ...]:
     """GPUs whose middle value lies ``least`` (in the quantity's unit) and far from the others'."""
     panel = case.view.panel(key)
     if len(panel.rows) < LEAST_CARDS or case.steady.sum() < 8:

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from ray_sentinel.diagnose import stats
-from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.series import Bools, Floats
 from ray_sentinel.diagnose.shifts import find_shifts
 
@@ -34,7 +34,7 @@ class Spell(msgspec.Struct, frozen=True, kw_only=True):
     """Steps had been faster before it; those of a job that settles down were not."""
 
 
-class Pace(msgspec.Struct, frozen=True, kw_only=True):
+class StepPace(msgspec.Struct, frozen=True, kw_only=True):
     """Step times over time. ``relative`` (T,) is the step time over the best lasting level."""
 
     known: bool
@@ -63,12 +63,12 @@ class Pace(msgspec.Struct, frozen=True, kw_only=True):
         return inside
 
 
-def find(case: Case) -> Pace:
+def find(case: JobCase) -> StepPace:
     """The pace of the steady part of the job."""
     values, metric, promql = _seconds(case)
     steady = np.where(case.steady, values, np.nan)
     if np.isfinite(steady).sum() < 8:
-        return Pace(known=False, relative=np.full(case.times.size, np.nan))
+        return StepPace(known=False, relative=np.full(case.times.size, np.nan))
     usual = stats.middle(steady)
     shifts = find_shifts(_fresh(case, steady), case.times, least=0.0, relative=0.03)
     edges = [0, *[shift.index for shift in shifts], case.times.size]
@@ -79,7 +79,7 @@ def find(case: Case) -> Pace:
     enough = max(LEAST_CELLS, LEAST_SHARE * int(np.isfinite(steady).sum()))
     lasting = [level for level, count, *_ in levels if count >= enough and np.isfinite(level)]
     best = min(lasting) if lasting else usual
-    return Pace(
+    return StepPace(
         known=True,
         best=best,
         relative=stats.carried(steady) / best,
@@ -89,7 +89,7 @@ def find(case: Case) -> Pace:
     )
 
 
-def _seconds(case: Case) -> tuple[Floats, str, str]:
+def _seconds(case: JobCase) -> tuple[Floats, str, str]:
     """Seconds a step (or something in proportion), by cell; with the metric it comes from."""
     for key in ("train.step_time", "train.step"):
         panel = case.view.panel(key)
@@ -103,7 +103,7 @@ def _seconds(case: Case) -> tuple[Floats, str, str]:
     return np.where(np.isfinite(values), values, np.nan), panel.metric, panel.promql()
 
 
-def _fresh(case: Case, steady: Floats) -> Floats:
+def _fresh(case: JobCase, steady: Floats) -> Floats:
     """Each step's time once: a value that is read again before the next step ends is no new one.
 
     It is not smoothed, either: what tells a new level from noise counts on independent values, and
@@ -115,7 +115,7 @@ def _fresh(case: Case, steady: Floats) -> Floats:
 
 
 def _spells(
-    case: Case, levels: list[tuple[float, int, int, int]], best: float
+    case: JobCase, levels: list[tuple[float, int, int, int]], best: float
 ) -> tuple[Spell, ...]:
     spells: list[Spell] = []
     before = np.inf
@@ -147,7 +147,7 @@ def _spells(
     return tuple(spells)
 
 
-def effect(case: Case, cells: Bools) -> float:
+def effect(case: JobCase, cells: Bools) -> float:
     """How much slower the job was in these cells (T,) than in the other steady ones: 0.2 is 20 %.
 
     NaN where one side has fewer than three known cells.
@@ -161,7 +161,7 @@ def effect(case: Case, cells: Bools) -> float:
     return stats.middle(pace.relative[inside]) / away - 1.0
 
 
-def explained(case: Case, cells: Bools) -> float:
+def explained(case: JobCase, cells: Bools) -> float:
     """The share of the slow time that lies in these cells (T,); NaN if nothing was slow."""
     slow = case.once(find).cells(case.times) & case.steady
     return float((slow & cells).sum() / slow.sum()) if slow.any() else float("nan")

@@ -7,14 +7,14 @@ import numpy as np
 
 from ray_sentinel.diagnose import stats
 from ray_sentinel.diagnose.anomaly import Anomaly
-from ray_sentinel.diagnose.case import Case
-from ray_sentinel.diagnose.panel import Panel, listed
+from ray_sentinel.diagnose.case import JobCase
+from ray_sentinel.diagnose.panel import SeriesPanel, listed
 from ray_sentinel.diagnose.series import Bools, Floats
 from ray_sentinel.diagnose.shifts import find_shifts
 from ray_sentinel.diagnose.wording import size
 
 
-class Measure(msgspec.Struct, frozen=True):
+class PressureMeasure(msgspec.Struct, frozen=True):
     """A host gauge that tells of contention; ``least`` and ``relative`` as in ``find_shifts``."""
 
     key: str
@@ -25,23 +25,23 @@ class Measure(msgspec.Struct, frozen=True):
 
 
 MEASURES = (
-    Measure("host.procs_running", "cpu", 8.0, 0.35),
-    Measure("host.load", "cpu", 8.0, 0.35),
-    Measure("host.cpu", "cpu", 15.0, 0.25),
-    Measure("host.cpu_pressure", "cpu", 10.0, 0.5),
-    Measure("io.full", "storage", 8.0, 0.5),
-    Measure("io.some", "storage", 12.0, 0.5),
-    Measure("host.procs_blocked", "storage", 5.0, 0.5),
-    Measure("mem.pressure", "memory", 5.0, 0.5),
+    PressureMeasure("host.procs_running", "cpu", 8.0, 0.35),
+    PressureMeasure("host.load", "cpu", 8.0, 0.35),
+    PressureMeasure("host.cpu", "cpu", 15.0, 0.25),
+    PressureMeasure("host.cpu_pressure", "cpu", 10.0, 0.5),
+    PressureMeasure("io.full", "storage", 8.0, 0.5),
+    PressureMeasure("io.some", "storage", 12.0, 0.5),
+    PressureMeasure("host.procs_blocked", "storage", 5.0, 0.5),
+    PressureMeasure("mem.pressure", "memory", 5.0, 0.5),
 )
 BESIDE = (
-    Measure("host.context_switches", "cpu", 50_000.0, 0.5),
-    Measure("gpu.processes", "cpu", 1.0, 0.1),
-    Measure("io.dirty", "storage", 4e9, 1.0),
-    Measure("io.writeback", "storage", 1e9, 1.0),
-    Measure("tcp.retx", "tcp", 10.0, 1.0),
-    Measure("tcp.resets", "tcp", 1.0, 1.0),
-    Measure("tcp.aborts", "tcp", 0.05, 1.0),
+    PressureMeasure("host.context_switches", "cpu", 50_000.0, 0.5),
+    PressureMeasure("gpu.processes", "cpu", 1.0, 0.1),
+    PressureMeasure("io.dirty", "storage", 4e9, 1.0),
+    PressureMeasure("io.writeback", "storage", 1e9, 1.0),
+    PressureMeasure("tcp.retx", "tcp", 10.0, 1.0),
+    PressureMeasure("tcp.resets", "tcp", 1.0, 1.0),
+    PressureMeasure("tcp.aborts", "tcp", 0.05, 1.0),
 )
 """What moves with contention, or beside it: told with the others, and no cause by itself. Of
 counters it is the rate that counts."""
@@ -74,17 +74,17 @@ class Pressure(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.anomalies[0].text.split(': ', 1)[1]} on {where}"
 
 
-def find(case: Case) -> tuple[Pressure, ...]:
+def find(case: JobCase) -> tuple[Pressure, ...]:
     """Lasting rises outside checkpoints, in order of time."""
     return _risen(case, MEASURES)
 
 
-def beside(case: Case) -> tuple[Pressure, ...]:
+def beside(case: JobCase) -> tuple[Pressure, ...]:
     """The same of what slows no step by itself."""
     return _risen(case, BESIDE)
 
 
-def _risen(case: Case, measures: tuple[Measure, ...]) -> tuple[Pressure, ...]:
+def _risen(case: JobCase, measures: tuple[PressureMeasure, ...]) -> tuple[Pressure, ...]:
     found: list[Pressure] = []
     for measure in measures:
         panel = case.view.panel(measure.key)
@@ -105,7 +105,7 @@ def _shared(one: Pressure, found: list[Pressure]) -> Pressure:
     return one
 
 
-def _of_measure(case: Case, measure: Measure, panel: Panel) -> list[Pressure]:
+def _of_measure(case: JobCase, measure: PressureMeasure, panel: SeriesPanel) -> list[Pressure]:
     hosts, values = panel.per_host(stats.largest)
     values = np.where(case.steady, values, np.nan)
     rises = [
@@ -122,7 +122,7 @@ def _of_measure(case: Case, measure: Measure, panel: Panel) -> list[Pressure]:
 
 
 def _rise(
-    case: Case, measure: Measure, panel: Panel, host: str, row: Floats
+    case: JobCase, measure: PressureMeasure, panel: SeriesPanel, host: str, row: Floats
 ) -> tuple[Anomaly, Bools] | None:
     width = max(1, int(SMOOTH_SECONDS / case.cell))
     calm = np.where(np.isfinite(row), stats.smoothed(row, width), np.nan)
@@ -153,7 +153,7 @@ def _rise(
     return anomaly, cells
 
 
-def _amount(panel: Panel, value: float, *, bare: bool = False) -> str:
+def _amount(panel: SeriesPanel, value: float, *, bare: bool = False) -> str:
     """A level in its unit, or without it; a counter's is so much a second."""
     if panel.quantity.unit == "B":
         return size(value)
@@ -163,7 +163,7 @@ def _amount(panel: Panel, value: float, *, bare: bool = False) -> str:
 
 
 def _pressure(
-    case: Case, measure: Measure, group: list[tuple[Anomaly, Bools]],
+    case: JobCase, measure: PressureMeasure, group: list[tuple[Anomaly, Bools]],
     hosts: tuple[str, ...], values: Floats,
 ) -> Pressure:  # fmt: skip
     """The hosts that rose alike: also those too noisy to be seen by themselves, and without those

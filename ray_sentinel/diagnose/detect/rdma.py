@@ -7,8 +7,8 @@ import numpy as np
 
 from ray_sentinel.diagnose import stats
 from ray_sentinel.diagnose.anomaly import Anomaly, at_row
-from ray_sentinel.diagnose.case import Case
-from ray_sentinel.diagnose.panel import Panel, Row
+from ray_sentinel.diagnose.case import JobCase
+from ray_sentinel.diagnose.panel import SeriesOwner, SeriesPanel
 from ray_sentinel.diagnose.series import Bools, Floats
 
 LEAST_RATE = 1.0
@@ -62,19 +62,19 @@ class PortTrouble(msgspec.Struct, frozen=True, kw_only=True):
         return min(anomaly.at for anomaly in self.anomalies)
 
 
-def find(case: Case) -> tuple[PortTrouble, ...]:
+def find(case: JobCase) -> tuple[PortTrouble, ...]:
     """Troubled ports, the worst first; congestion notices alone are in ``congested``."""
     found = [trouble for trouble in case.once(_all) if trouble.kinds != ("cnp",)]
     return tuple(found)
 
 
-def congested(case: Case) -> tuple[PortTrouble, ...]:
+def congested(case: JobCase) -> tuple[PortTrouble, ...]:
     """Ports with congestion notifications above background."""
     return tuple(trouble for trouble in case.once(_all) if "cnp" in trouble.kinds)
 
 
-def _all(case: Case) -> tuple[PortTrouble, ...]:
-    hot: dict[Row, dict[str, tuple[Bools, Anomaly]]] = {}
+def _all(case: JobCase) -> tuple[PortTrouble, ...]:
+    hot: dict[SeriesOwner, dict[str, tuple[Bools, Anomaly]]] = {}
     for key, title in _VOLUME.items():
         _volume(case, case.view.panel(f"rdma.{key}"), key, title, hot)
     for key, title in _ERRORS.items():
@@ -84,12 +84,16 @@ def _all(case: Case) -> tuple[PortTrouble, ...]:
     return tuple(sorted(troubles, key=lambda one: (one.priority, -one.peak, one.at)))
 
 
-def _key(row: Row) -> Row:
-    return Row(row.host, "", row.unit)
+def _key(row: SeriesOwner) -> SeriesOwner:
+    return SeriesOwner(row.host, "", row.unit)
 
 
 def _volume(
-    case: Case, panel: Panel, key: str, title: str, hot: dict[Row, dict[str, tuple[Bools, Anomaly]]]
+    case: JobCase,
+    panel: SeriesPanel,
+    key: str,
+    title: str,
+    hot: dict[SeriesOwner, dict[str, tuple[Bools, Anomaly]]],
 ) -> None:
     if panel.empty:
         return
@@ -116,7 +120,7 @@ def limits(rates: Floats, least: float) -> Floats:
     return np.maximum(least, OVER_PEERS * quiet)
 
 
-def lasting(case: Case, flags: Bools, rate: Floats, limit: float, step: float) -> Bools:
+def lasting(case: JobCase, flags: Bools, rate: Floats, limit: float, step: float) -> Bools:
     """Runs of ``flags`` (T,), rates above the limit, that last or that affect many packets."""
     out = np.zeros_like(flags)
     for left, right in stats.runs(stats.joined(flags, _cells(case, JOIN_SECONDS))):
@@ -128,7 +132,11 @@ def lasting(case: Case, flags: Bools, rate: Floats, limit: float, step: float) -
 
 
 def _errors(
-    case: Case, panel: Panel, key: str, title: str, hot: dict[Row, dict[str, tuple[Bools, Anomaly]]]
+    case: JobCase,
+    panel: SeriesPanel,
+    key: str,
+    title: str,
+    hot: dict[SeriesOwner, dict[str, tuple[Bools, Anomaly]]],
 ) -> None:
     if panel.empty:
         return
@@ -146,7 +154,7 @@ def _errors(
         hot.setdefault(_key(row), {})[key] = (cells, anomaly)
 
 
-def _ports(panel: Panel, hot: dict[Row, dict[str, tuple[Bools, Anomaly]]]) -> None:
+def _ports(panel: SeriesPanel, hot: dict[SeriesOwner, dict[str, tuple[Bools, Anomaly]]]) -> None:
     """Ports that went down; one that never was up is not in use."""
     for row, values in zip(panel.rows, panel.values, strict=True):
         with np.errstate(invalid="ignore"):
@@ -167,7 +175,9 @@ def _ports(panel: Panel, hot: dict[Row, dict[str, tuple[Bools, Anomaly]]]) -> No
         hot.setdefault(_key(row), {})["port"] = (down, anomaly)
 
 
-def _anomaly(panel: Panel, row: Row, kind: str, title: str, cells: Bools, rate: Floats) -> Anomaly:
+def _anomaly(
+    panel: SeriesPanel, row: SeriesOwner, kind: str, title: str, cells: Bools, rate: Floats
+) -> Anomaly:
     peak, total = float(np.nanmax(rate[cells])), float(np.nansum(rate[cells]) * panel.step)
     first = int(np.flatnonzero(cells)[0])
     text = (
@@ -177,7 +187,7 @@ def _anomaly(panel: Panel, row: Row, kind: str, title: str, cells: Bools, rate: 
     return at_row(panel, row, kind, text, first, stats.last_index(cells) or first, peak)
 
 
-def _trouble(row: Row, kinds: dict[str, tuple[Bools, Anomaly]]) -> PortTrouble:
+def _trouble(row: SeriesOwner, kinds: dict[str, tuple[Bools, Anomaly]]) -> PortTrouble:
     cells = np.zeros_like(next(iter(kinds.values()))[0])
     for flags, _ in kinds.values():
         cells = cells | flags
@@ -198,5 +208,5 @@ def _trouble(row: Row, kinds: dict[str, tuple[Bools, Anomaly]]) -> PortTrouble:
     )
 
 
-def _cells(case: Case, seconds: float) -> int:
+def _cells(case: JobCase, seconds: float) -> int:
     return max(int(np.ceil(seconds / case.cell)), 1)

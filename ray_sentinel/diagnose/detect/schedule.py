@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ray_sentinel.diagnose import stats
-from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.detect.curve import Curve, joint, told
 from ray_sentinel.diagnose.series import Floats
 
@@ -20,7 +20,7 @@ FIRST = 10
 """Known cells from which the schedule is learned before anything can be said of it."""
 
 
-def find(case: Case) -> list[Curve]:
+def find(case: JobCase) -> list[Curve]:
     """What the learning rate did."""
     panel = case.view.panel("train.lr")
     rate, known = _known(case)
@@ -47,7 +47,7 @@ def find(case: Case) -> list[Curve]:
     return found[:2]
 
 
-def restarts(case: Case) -> tuple[int, ...]:
+def restarts(case: JobCase) -> tuple[int, ...]:
     """The cells at which a schedule with warm restarts begins another cycle.
 
     The rate rises again, at once or over some steps, to no more than it has been before.
@@ -68,7 +68,7 @@ def restarts(case: Case) -> tuple[int, ...]:
     return tuple(found)
 
 
-def without_warm_up(case: Case) -> str | None:
+def without_warm_up(case: JobCase) -> str | None:
     """What is odd where the configuration speaks of a warm-up, and the rate was flat from the
     first step on; None where there is nothing odd."""
     steps = case.logs.warm_up_steps
@@ -86,7 +86,7 @@ def without_warm_up(case: Case) -> str | None:
     )
 
 
-def _known(case: Case) -> tuple[Floats, NDArray[np.intp]]:
+def _known(case: JobCase) -> tuple[Floats, NDArray[np.intp]]:
     """The rate (T,), and the cells in which it is known."""
     rate = joint(case, case.view.panel("train.lr"))
     return rate, np.flatnonzero(np.isfinite(rate))

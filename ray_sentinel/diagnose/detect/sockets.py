@@ -12,9 +12,9 @@ import numpy as np
 
 from ray_sentinel.diagnose import stats
 from ray_sentinel.diagnose.anomaly import Anomaly, at_row
-from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.detect import rdma
-from ray_sentinel.diagnose.panel import Panel
+from ray_sentinel.diagnose.panel import SeriesPanel
 from ray_sentinel.diagnose.series import Bools
 
 LEAST_RATE = 10.0
@@ -39,7 +39,7 @@ class TcpTrouble(msgspec.Struct, frozen=True, kw_only=True):
     anomaly: Anomaly
 
 
-def carry(case: Case) -> bool:
+def carry(case: JobCase) -> bool:
     """Whether the collectives run over TCP, as far as that can be known."""
     if case.logs.transport:
         return case.logs.transport == "socket"
@@ -52,7 +52,7 @@ def carry(case: Case) -> bool:
     return all(case.view.panel(key).empty for key in ("rdma.retx", "rdma.port", "rdma.ack_timeout"))
 
 
-def find(case: Case) -> tuple[TcpTrouble, ...]:
+def find(case: JobCase) -> tuple[TcpTrouble, ...]:
     """Hosts and cards in trouble outside checkpoints, the worst first; empty where RDMA carries
     the collectives."""
     if not carry(case):
@@ -67,7 +67,7 @@ def find(case: Case) -> tuple[TcpTrouble, ...]:
     return tuple(sorted(found, key=lambda one: -one.peak))
 
 
-def _of(case: Case, panel: Panel, kind: str, title: str, least: float) -> list[TcpTrouble]:
+def _of(case: JobCase, panel: SeriesPanel, kind: str, title: str, least: float) -> list[TcpTrouble]:
     if panel.empty:
         return []
     rates = np.where(case.checkpoint_cells, np.nan, panel.rates())

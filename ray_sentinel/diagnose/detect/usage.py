@@ -6,9 +6,9 @@ import msgspec
 import numpy as np
 
 from ray_sentinel.diagnose import stats
-from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.detect import faults
-from ray_sentinel.diagnose.panel import Panel, Row
+from ray_sentinel.diagnose.panel import SeriesOwner, SeriesPanel
 from ray_sentinel.diagnose.series import Floats
 
 FULL = 0.95
@@ -23,8 +23,8 @@ PRESSED_SECONDS = 60.0
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
     """One host's memory in bytes (T,), against the limit that it was nearest to."""
 
-    row: Row
-    panel: Panel
+    row: SeriesOwner
+    panel: SeriesPanel
     used: Floats
     limit: Floats
     container: bool = False
@@ -37,7 +37,7 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
         return self.row.host
 
 
-def find(case: Case) -> tuple[Usage, ...]:
+def find(case: JobCase) -> tuple[Usage, ...]:
     """One for each host whose memory is known, by host.
 
     Where the container's kills were counted it is the container's; else the one nearest to its
@@ -59,7 +59,7 @@ def _peak(one: Usage) -> float:
     return float(np.nanmax(np.nan_to_num(one.used / one.limit), initial=0.0))
 
 
-def _machines(case: Case) -> list[Usage]:
+def _machines(case: JobCase) -> list[Usage]:
     view = case.view
     total, available = view.panel("mem.total"), view.panel("mem.available")
     used = view.panel("mem.used")
@@ -69,7 +69,7 @@ def _machines(case: Case) -> list[Usage]:
     return _rows(used, used.values, _aligned(total, used))
 
 
-def _containers(case: Case) -> list[Usage]:
+def _containers(case: JobCase) -> list[Usage]:
     used = case.view.panel("mem.cgroup_used")
     found = _rows(used, used.values, _aligned(case.view.panel("mem.cgroup_limit"), used))
     return [
@@ -77,14 +77,14 @@ def _containers(case: Case) -> list[Usage]:
     ]
 
 
-def _rows(panel: Panel, used: Floats, limits: Floats) -> list[Usage]:
+def _rows(panel: SeriesPanel, used: Floats, limits: Floats) -> list[Usage]:
     return [
         Usage(row=row, panel=panel, used=mine, limit=limit)
         for row, mine, limit in zip(panel.rows, used, limits, strict=True)
     ]
 
 
-def _aligned(limit: Panel, panel: Panel) -> Floats:
+def _aligned(limit: SeriesPanel, panel: SeriesPanel) -> Floats:
     """The limit of each row's host, NaN where it is not known."""
     known = {row.host: values for row, values in zip(limit.rows, limit.values, strict=True)}
     out = np.full(panel.values.shape, np.nan)
@@ -94,7 +94,7 @@ def _aligned(limit: Panel, panel: Panel) -> Floats:
     return out
 
 
-def _pressed(case: Case, one: Usage) -> bool:
+def _pressed(case: JobCase, one: Usage) -> bool:
     """Whether its host waited for memory while it was full."""
     waits = case.view.panel("mem.some").of(one.host)
     if waits.empty:
@@ -104,7 +104,7 @@ def _pressed(case: Case, one: Usage) -> bool:
     return bool(tight.sum() * case.cell >= PRESSED_SECONDS)
 
 
-def _killed(case: Case) -> set[str]:
+def _killed(case: JobCase) -> set[str]:
     """Hosts whose container's own count of kills grew."""
     panel = case.view.panel("mem.cgroup_oom")
     grown = faults.growth(case, panel)

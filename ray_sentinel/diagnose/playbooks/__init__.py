@@ -12,7 +12,7 @@ import importlib
 import pkgutil
 from typing import Protocol, cast
 
-from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.errors import UsageError
 from ray_sentinel.model.diagnosis import Diagnosis
 
@@ -25,10 +25,10 @@ class Playbook(Protocol):
     ALIASES: tuple[str, ...]
     TITLE: str
 
-    def applies(self, case: Case) -> float:
+    def applies(self, case: JobCase) -> float:
         """0 where it has nothing to work on; 1 where its trigger is plainly there."""
 
-    def run(self, case: Case) -> Diagnosis:
+    def run(self, case: JobCase) -> Diagnosis:
         """The playbook's answer; "not this" and "unknown" are answers."""
 
 

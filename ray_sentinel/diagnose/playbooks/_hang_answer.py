@@ -6,23 +6,30 @@ import numpy as np
 
 from ray_sentinel.diagnose import wording
 from ray_sentinel.diagnose.anomaly import Anomaly
-from ray_sentinel.diagnose.case import Case
-from ray_sentinel.diagnose.playbooks._hang_scene import SETTLE_SECONDS, Scene
-from ray_sentinel.diagnose.stop import Stop
-from ray_sentinel.model.diagnosis import Culprit, Diagnosis, Fact, Link, Outcome, Table
+from ray_sentinel.diagnose.case import JobCase
+from ray_sentinel.diagnose.playbooks._hang_context import SETTLE_SECONDS, HangContext
+from ray_sentinel.diagnose.stop import ProgressStop
+from ray_sentinel.model.diagnosis import (
+    CauseLocation,
+    Diagnosis,
+    Figure,
+    FigureTable,
+    Link,
+    Outcome,
+)
 
 NAME = "collective-hang"
 ANALYSIS = "hang"
 
 
 def answer(
-    case: Case,
-    scene: Scene,
+    case: JobCase,
+    scene: HangContext,
     outcome: Outcome,
     cause: str,
     confidence: float,
     text: str,
-    culprits: tuple[Culprit, ...] = (),
+    culprits: tuple[CauseLocation, ...] = (),
     roots: list[Anomaly] | None = None,
 ) -> Diagnosis:
     """``text`` on ``scene``; ``roots`` are what set it off, in any order."""
@@ -52,7 +59,7 @@ def answer(
     )
 
 
-def _stop_link(case: Case, stop: Stop) -> Link:
+def _stop_link(case: JobCase, stop: ProgressStop) -> Link:
     text = f"progress stops at step {stop.step:.0f}" if stop.step is not None else "work stops"
     key = "train.step" if stop.by == "steps" else "gpu.power"
     panel = case.view.panel(key)
@@ -60,7 +67,7 @@ def _stop_link(case: Case, stop: Stop) -> Link:
                 metric=panel.metric, promql=panel.promql())  # fmt: skip
 
 
-def _wait_link(scene: Scene) -> Link:
+def _wait_link(scene: HangContext) -> Link:
     waiting = len(scene.of("waiting"))
     text = f"{waiting} of {len(scene.states)} GPUs wait busily: high utilisation, idle power"
     return Link(
@@ -73,11 +80,11 @@ def _wait_link(scene: Scene) -> Link:
     )
 
 
-def _facts(case: Case, scene: Scene) -> tuple[Fact, ...]:
+def _facts(case: JobCase, scene: HangContext) -> tuple[Figure, ...]:
     stop, facts = scene.stop, []
     until = "the data end" if stop.for_good else "it went on"
     facts.append(
-        Fact(
+        Figure(
             text=f"no step for {stop.seconds:.0f} s until {until}; a step usually took "
             f"{case.line.step_seconds:.1f} s",
             metric=case.line.metric,
@@ -91,7 +98,7 @@ def _facts(case: Case, scene: Scene) -> tuple[Fact, ...]:
         values = np.array([getattr(one, field) for one in scene.states])
         if np.isfinite(values).any():
             facts.append(
-                Fact(
+                Figure(
                     text=f"{case.view.panel(key).quantity.title} during the stop: "
                     f"{np.nanmin(values):.0f} to {np.nanmax(values):.0f} {unit}, "
                     f"median {np.nanmedian(values):.0f} {unit}",
@@ -103,12 +110,12 @@ def _facts(case: Case, scene: Scene) -> tuple[Fact, ...]:
                 )
             )
     if not case.view.panel("rdma.retx").empty and not scene.ports:
-        facts.append(Fact(text="no RDMA port had retransmits, errors or a link down before the "
+        facts.append(Figure(text="no RDMA port had retransmits, errors or a link down before the "
                           "stop", promql=case.promql("rdma.retx")))  # fmt: skip
     return tuple(facts)
 
 
-def _table(case: Case, scene: Scene) -> Table:
+def _table(case: JobCase, scene: HangContext) -> FigureTable:
     rows = []
     for host in sorted({one.host for one in scene.states}):
         own = [one for one in scene.states if one.host == host]
@@ -121,7 +128,7 @@ def _table(case: Case, scene: Scene) -> Table:
             wording.spread([one.working_power for one in own], "W"),
             ", ".join(f"{number} {state}" for state, number in count.items() if number),
         ))  # fmt: skip
-    return Table(
+    return FigureTable(
         title="GPUs during the stop",
         columns=("Host", "Utilisation", "Power", "Power at work", "Interpretation"),
         rows=tuple(rows),

@@ -12,11 +12,11 @@ import numpy as np
 from ray_sentinel.diagnose import stats, wording
 from ray_sentinel.diagnose import stop as stops
 from ray_sentinel.diagnose.anomaly import Anomaly
-from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.detect import levels
 from ray_sentinel.diagnose.panel import listed
 from ray_sentinel.diagnose.series import Floats
-from ray_sentinel.model.diagnosis import Culprit, Diagnosis, Link, Outcome, Table
+from ray_sentinel.model.diagnosis import CauseLocation, Diagnosis, FigureTable, Link, Outcome
 
 NAME = "checkpoint-fs-error"
 ANALYSIS = "checkpoint-fs-error"
@@ -70,7 +70,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
         return self.failed / self.earlier if self.earlier > 0 else float("inf")
 
 
-def applies(case: Case) -> float:
+def applies(case: JobCase) -> float:
     """A checkpoint is said to have failed, or the job stopped where one was due."""
     if case.options.failed_checkpoint is not None or case.logs.failed_checkpoint is not None:
         return 1.0
@@ -80,7 +80,7 @@ def applies(case: Case) -> float:
     return 0.5 if stop is not None and stop.for_good and case.once(_at_save) else 0.0
 
 
-def run(case: Case) -> Diagnosis:
+def run(case: JobCase) -> Diagnosis:
     """The failed checkpoint against the earlier ones."""
     failed = case.once(failed_checkpoint)
     if failed is None:
@@ -109,7 +109,7 @@ def run(case: Case) -> Diagnosis:
     )
 
 
-def _at_save(case: Case) -> bool:
+def _at_save(case: JobCase) -> bool:
     """The signature of a save shows right after the last step."""
     stop = case.once(stops.find)
     if stop is None:
@@ -124,7 +124,7 @@ def _at_save(case: Case) -> bool:
     return bool(stops.at_checkpoint(case) and case.saving[near].any())
 
 
-def failed_checkpoint(case: Case) -> Failed | None:
+def failed_checkpoint(case: JobCase) -> Failed | None:
     """Named by the user or the log, else the save in which the job stopped."""
     step = case.options.failed_checkpoint
     step = step if step is not None else case.logs.failed_checkpoint
@@ -146,7 +146,7 @@ def failed_checkpoint(case: Case) -> Failed | None:
     return Failed(start=stop.at, end=end, step=stop.step, said=said)
 
 
-def _changes(case: Case, failed: Failed, earlier: list[tuple[float, float]]) -> list[Change]:
+def _changes(case: JobCase, failed: Failed, earlier: list[tuple[float, float]]) -> list[Change]:
     found = []
     for key, title, unit, least in _MEASURES:
         panel = case.view.panel(key)
@@ -192,7 +192,7 @@ def _convincing(worse: list[Change]) -> list[Change]:
     ]
 
 
-def _peak(case: Case, values: Floats, start: float, end: float) -> float:
+def _peak(case: JobCase, values: Floats, start: float, end: float) -> float:
     inside = (case.times >= start) & (case.times <= end)
     return float(stats.largest(values[inside])) if inside.any() else float("nan")
 
@@ -204,7 +204,7 @@ def _value(value: float, unit: str) -> str:
 
 
 def _storage(
-    case: Case, failed: Failed, changes: list[Change], worse: list[Change], count: int
+    case: JobCase, failed: Failed, changes: list[Change], worse: list[Change], count: int
 ) -> Diagnosis:
     hosts = sorted({one.host for one in worse})
     anomalies = sorted((one.anomaly for one in worse if one.anomaly), key=lambda a: a.at)
@@ -230,7 +230,7 @@ def _storage(
         window=(failed.start, failed.end),
         onset=anomalies[0].at,
         culprits=tuple(
-            Culprit(host=host, reason=next(a.text for a in anomalies if a.host == host))
+            CauseLocation(host=host, reason=next(a.text for a in anomalies if a.host == host))
             for host in hosts
         ),
         chain=tuple(chain),
@@ -245,9 +245,9 @@ def _storage(
     )
 
 
-def _table(case: Case, changes: list[Change]) -> Table:
+def _table(case: JobCase, changes: list[Change]) -> FigureTable:
     ordered = sorted(changes, key=lambda one: (one.anomaly is None, one.host, one.key))
-    return Table(
+    return FigureTable(
         title="Peaks at the failed checkpoint against the earlier ones",
         columns=("Host", "Measure", "Failed", "Earlier at most", "Interpretation"),
         rows=tuple(

@@ -13,15 +13,15 @@ import numpy as np
 
 from ray_sentinel.diagnose import stop as stops
 from ray_sentinel.diagnose import wording
-from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.detect import faults, memory
 from ray_sentinel.diagnose.detect.candidates import tcp_culprit
-from ray_sentinel.diagnose.detect.levels import GpuState
+from ray_sentinel.diagnose.detect.levels import StalledGpu
 from ray_sentinel.diagnose.detect.pressure import UNIFORM
 from ray_sentinel.diagnose.panel import listed
 from ray_sentinel.diagnose.playbooks._hang_answer import ANALYSIS, NAME, answer
-from ray_sentinel.diagnose.playbooks._hang_scene import TRIGGER_SECONDS, Scene, look
-from ray_sentinel.model.diagnosis import Culprit, Diagnosis
+from ray_sentinel.diagnose.playbooks._hang_context import TRIGGER_SECONDS, HangContext, look
+from ray_sentinel.model.diagnosis import CauseLocation, Diagnosis
 
 ALIASES: tuple[str, ...] = ("nccl-hang", "rccl-hang", "1")
 TITLE = "Collective hang"
@@ -34,7 +34,7 @@ STILL_WORKING = 0.9
 """Share of the GPUs that draw the power of training: it is no hang then."""
 
 
-def applies(case: Case) -> float:
+def applies(case: JobCase) -> float:
     """It stopped while it was being watched."""
     stop = case.once(stops.find)
     if stop is None:
@@ -42,7 +42,7 @@ def applies(case: Case) -> float:
     return 1.0 if stop.for_good else 0.4
 
 
-def run(case: Case) -> Diagnosis:
+def run(case: JobCase) -> Diagnosis:
     """Which kind of hang it is, what set it off, and who."""
     stop = case.once(stops.find)
     if stop is None:
@@ -57,7 +57,7 @@ def run(case: Case) -> Diagnosis:
                   "a hang cannot be told from a job that ended.")  # fmt: skip
 
 
-def _not_stopped(case: Case) -> Diagnosis:
+def _not_stopped(case: JobCase) -> Diagnosis:
     if not case.line.trained:
         text = "No step was ever done and the GPUs never worked: the job hung before training, or "
         text += "its steps are not recorded."
@@ -66,7 +66,7 @@ def _not_stopped(case: Case) -> Diagnosis:
     return wording.plain(case, NAME, ANALYSIS, "not-this", "none", text, 0.9)
 
 
-def _completed(case: Case, scene: Scene) -> Diagnosis | None:
+def _completed(case: JobCase, scene: HangContext) -> Diagnosis | None:
     """Nobody waits for anybody after the end."""
     if case.logs.ended != "completed" or not scene.stop.for_good:
         return None
@@ -74,7 +74,7 @@ def _completed(case: Case, scene: Scene) -> Diagnosis | None:
     return answer(case, scene, "not-this", "completed", 0.9, text)
 
 
-def _still_working(case: Case, scene: Scene) -> Diagnosis | None:
+def _still_working(case: JobCase, scene: HangContext) -> Diagnosis | None:
     if scene.share("working") < STILL_WORKING:
         return None
     text = (
@@ -84,7 +84,7 @@ def _still_working(case: Case, scene: Scene) -> Diagnosis | None:
     return answer(case, scene, "not-this", "step-series-gap", 0.9, text)
 
 
-def _node_death(case: Case, scene: Scene) -> Diagnosis | None:
+def _node_death(case: JobCase, scene: HangContext) -> Diagnosis | None:
     dead = list(scene.dead)
     hosts = {one.host for one in dead}
     silent = scene.silent_hosts() - hosts
@@ -98,13 +98,13 @@ def _node_death(case: Case, scene: Scene) -> Diagnosis | None:
     why = f", after {errors[0].anomaly.text}" if errors else ""
     text = f"Node death: {listed(guilty)} went away, and the other nodes hung waiting for it{why}."
     culprits = tuple(
-        Culprit(host=host, reason="its series end; the others wait for it") for host in guilty
+        CauseLocation(host=host, reason="its series end; the others wait for it") for host in guilty
     )
     roots = [fault.anomaly for fault in errors[:1]] + [one.anomaly for one in named]
     return answer(case, scene, "found", "node-lost", 0.9, text, culprits, roots)
 
 
-def _killed(case: Case, scene: Scene) -> Diagnosis | None:
+def _killed(case: JobCase, scene: HangContext) -> Diagnosis | None:
     """The kernel killed a rank just before the stop: what follows is its echo."""
     near = {
         host: kill
@@ -121,7 +121,7 @@ def _killed(case: Case, scene: Scene) -> Diagnosis | None:
     return answer(case, scene, "not-this", "oom", 0.85, text, (), roots)
 
 
-def _device_fault(case: Case, scene: Scene) -> Diagnosis | None:
+def _device_fault(case: JobCase, scene: HangContext) -> Diagnosis | None:
     """A device failed just before the stop: the playbook for hardware answers for it."""
     found = [fault.anomaly for fault in scene.errors] + [one.anomaly for one in scene.off_bus]
     if not found:
@@ -136,14 +136,14 @@ def _device_fault(case: Case, scene: Scene) -> Diagnosis | None:
     return answer(case, scene, "not-this", "device-fault", 0.85, text, culprits, same)
 
 
-def _network(case: Case, scene: Scene) -> Diagnosis | None:
+def _network(case: JobCase, scene: HangContext) -> Diagnosis | None:
     if not scene.ports or scene.share("waiting") + scene.share("unclear") < 0.5:
         return None
     best = min(port.priority for port in scene.ports)
     top = max(port.peak for port in scene.ports)
     guilty = [p for p in scene.ports if p.priority == best and p.peak >= 0.2 * top * (best > 1)]
     culprits = tuple(
-        Culprit(
+        CauseLocation(
             host=port.host,
             device=port.device,
             port=port.port,
@@ -160,7 +160,7 @@ def _network(case: Case, scene: Scene) -> Diagnosis | None:
     return answer(case, scene, "found", "rdma-link", 0.88, text, culprits, roots)
 
 
-def _tcp(case: Case, scene: Scene) -> Diagnosis | None:
+def _tcp(case: JobCase, scene: HangContext) -> Diagnosis | None:
     """Collectives run over TCP, which was in trouble when they stopped."""
     if not scene.tcp or scene.share("waiting") + scene.share("unclear") < 0.5:
         return None
@@ -177,11 +177,11 @@ def _tcp(case: Case, scene: Scene) -> Diagnosis | None:
     return answer(case, scene, "found", kind, 0.75, text, culprits, roots)
 
 
-def _gpus(found: list[GpuState], why: Callable[[GpuState], str]) -> tuple[Culprit, ...]:
-    return tuple(Culprit(host=one.host, gpu=one.gpu, reason=why(one)) for one in found)
+def _gpus(found: list[StalledGpu], why: Callable[[StalledGpu], str]) -> tuple[CauseLocation, ...]:
+    return tuple(CauseLocation(host=one.host, gpu=one.gpu, reason=why(one)) for one in found)
 
 
-def _straggler(case: Case, scene: Scene) -> Diagnosis | None:
+def _straggler(case: JobCase, scene: HangContext) -> Diagnosis | None:
     working, waiting = scene.of("working"), scene.of("waiting") + scene.of("unclear")
     if not working or len(working) > len(waiting):
         return None
@@ -194,7 +194,7 @@ def _straggler(case: Case, scene: Scene) -> Diagnosis | None:
     return answer(case, scene, "found", "straggler", 0.8, text, culprits)
 
 
-def _absent(case: Case, scene: Scene) -> Diagnosis | None:
+def _absent(case: JobCase, scene: HangContext) -> Diagnosis | None:
     resting, waiting = scene.of("resting"), scene.of("waiting")
     if not resting or not waiting:
         return None
@@ -211,7 +211,7 @@ def _absent(case: Case, scene: Scene) -> Diagnosis | None:
     return answer(case, scene, "found", "rank-absent", 0.75, text, culprits)
 
 
-def _computing(case: Case, scene: Scene) -> Diagnosis | None:
+def _computing(case: JobCase, scene: HangContext) -> Diagnosis | None:
     """They do something else than training: an evaluation, a generation."""
     computing = scene.of("computing")
     if len(computing) <= len(scene.of("waiting")):
@@ -225,7 +225,7 @@ def _computing(case: Case, scene: Scene) -> Diagnosis | None:
     return answer(case, scene, "not-this", "other-work", 0.7, text)
 
 
-def _busy_wait(case: Case, scene: Scene) -> Diagnosis | None:
+def _busy_wait(case: JobCase, scene: HangContext) -> Diagnosis | None:
     waiting = scene.of("waiting")
     if not waiting:
         return None
@@ -251,7 +251,7 @@ def _busy_wait(case: Case, scene: Scene) -> Diagnosis | None:
     return answer(case, scene, "found", cause, 0.85, text)
 
 
-def _network_seen(case: Case, scene: Scene) -> str:
+def _network_seen(case: JobCase, scene: HangContext) -> str:
     """What can be said of the network, and no more."""
     looked = [key for key in ("rdma.retx", "rdma.ack_timeout", "rdma.port")
               if not case.view.panel(key).empty]  # fmt: skip
@@ -266,7 +266,7 @@ def _network_seen(case: Case, scene: Scene) -> str:
     return "nothing is recorded of its RDMA ports"
 
 
-def _resting(case: Case, scene: Scene) -> Diagnosis | None:
+def _resting(case: JobCase, scene: HangContext) -> Diagnosis | None:
     if scene.share("resting") < 0.5 and scene.share("unclear") < 0.5:
         return None
     if scene.share("unclear") >= 0.5:

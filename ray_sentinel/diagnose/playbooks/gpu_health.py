@@ -7,13 +7,13 @@ import numpy as np
 
 from ray_sentinel.diagnose import stats, wording
 from ray_sentinel.diagnose.anomaly import Anomaly, at_row
-from ray_sentinel.diagnose.case import TOP_LEVEL, Case
+from ray_sentinel.diagnose.case import TOP_LEVEL, JobCase
 from ray_sentinel.diagnose.detect import attribution, drift, faults, pace
 from ray_sentinel.diagnose.detect.attribution import Attribution
 from ray_sentinel.diagnose.detect.outliers import outliers
-from ray_sentinel.diagnose.panel import Panel, Row, listed
+from ray_sentinel.diagnose.panel import SeriesOwner, SeriesPanel, listed
 from ray_sentinel.diagnose.slowness import slow_link
-from ray_sentinel.model.diagnosis import Diagnosis, Fact, Table
+from ray_sentinel.model.diagnosis import Diagnosis, Figure, FigureTable
 
 NAME = "gpu-health"
 ANALYSIS = "gpu-health"
@@ -42,13 +42,13 @@ MOST = 0.5
 """Of the cards: where more are too hot, it is no card's own matter."""
 
 
-def applies(case: Case) -> float:
+def applies(case: JobCase) -> float:
     """There is anything that tells of GPUs."""
     keys = ("gpu.temp", "gpu.power", "gpu.clock", *faults.DEGRADING)
     return 0.6 if any(case.view.has(key) for key in keys) else 0.0
 
 
-def run(case: Case) -> Diagnosis:
+def run(case: JobCase) -> Diagnosis:
     """A GPU that slows the job, else one that is not well, else the all-clear; with the figures."""
     fits = case.once(attribution.find)
     if fits and fits[0].candidate.domain in {"thermal", "power"}:
@@ -75,7 +75,7 @@ def run(case: Case) -> Diagnosis:
     return _with_summary(case, msgspec.structs.replace(plain, anomalies=anomalies))
 
 
-def _few_errors(case: Case) -> str:
+def _few_errors(case: JobCase) -> str:
     """What was counted, where it is too little to be a fault."""
     found = [fault for fault in case.once(faults.find) if fault.gpu]
     if not found:
@@ -86,7 +86,7 @@ def _few_errors(case: Case) -> str:
     )
 
 
-def _slows(case: Case, fit: Attribution) -> Diagnosis:
+def _slows(case: JobCase, fit: Attribution) -> Diagnosis:
     candidate = fit.candidate
     text = (
         f"Thermal throttling or held-down clocks: {candidate.text} made every step "
@@ -120,7 +120,7 @@ def _slows(case: Case, fit: Attribution) -> Diagnosis:
     )
 
 
-def _unwell(case: Case) -> list[tuple[str, float, Anomaly]]:
+def _unwell(case: JobCase) -> list[tuple[str, float, Anomaly]]:
     """(cause, weight, anomaly) of every GPU that is not well, the gravest first."""
     found = [("overheating", 0.55, anomaly) for anomaly in _too_hot(case)]
     throttled = {one.card for one in case.once(drift.clocks)}
@@ -154,13 +154,13 @@ def _unwell(case: Case) -> list[tuple[str, float, Anomaly]]:
     return unique
 
 
-def _too_hot(case: Case) -> list[Anomaly]:
+def _too_hot(case: JobCase) -> list[Anomaly]:
     """Single cards above the limit; where most of them are, see ``_hot_room``."""
     found = case.once(_above_limit)
     return list(found) if len(found) <= MOST * len(case.view.panel("gpu.temp").rows) else []
 
 
-def _above_limit(case: Case) -> tuple[Anomaly, ...]:
+def _above_limit(case: JobCase) -> tuple[Anomaly, ...]:
     panel = case.view.panel("gpu.temp")
     cells = max(2, int(HOT_SECONDS / case.cell))
     found = []
@@ -178,7 +178,7 @@ def _above_limit(case: Case) -> tuple[Anomaly, ...]:
     return tuple(found)
 
 
-def _hot_room(case: Case) -> Diagnosis | None:
+def _hot_room(case: JobCase) -> Diagnosis | None:
     """Most cards of the job are above the limit: what cools them all fails, or one host's fans."""
     found = case.once(_above_limit)
     panel = case.view.panel("gpu.temp")
@@ -216,7 +216,7 @@ def _hot_room(case: Case) -> Diagnosis | None:
     )
 
 
-def _effect(case: Case) -> str:
+def _effect(case: JobCase) -> str:
     """What the steps did, in one sentence."""
     tempo = case.once(pace.find)
     if not tempo.known:
@@ -226,31 +226,33 @@ def _effect(case: Case) -> str:
     return "The step time did not change while it was watched."
 
 
-def _notes(case: Case) -> tuple[Fact, ...]:
+def _notes(case: JobCase) -> tuple[Figure, ...]:
     """What is within bounds for a job that goes on, and worth a look all the same."""
     found = []
     util = case.view.panel("gpu.util")
     use = stats.middle(np.where(case.steady, util.values, np.nan))
     if use < LOW_UTILISATION:
         text = f"GPU utilisation {use:.0f} % in training, below {LOW_UTILISATION:.0f} %"
-        found.append(Fact(text=text, metric=util.metric, promql=util.promql(), value=use, unit="%"))
+        found.append(
+            Figure(text=text, metric=util.metric, promql=util.promql(), value=use, unit="%")
+        )
     used = case.view.panel("gpu.vram_used")
     shares = [share for _, _, share in _vram(case) if share > VRAM_TIGHT]
     if shares:
         text = f"{len(shares)} GPUs use up to {max(shares):.0%} of their memory: the next "
         text += "allocation may fail"
-        found.append(Fact(text=text, metric=used.metric, promql=used.promql(), value=max(shares)))
+        found.append(Figure(text=text, metric=used.metric, promql=used.promql(), value=max(shares)))
     power = case.view.panel("gpu.power")
     levels = stats.median(np.where(case.steady, power.values, np.nan), axis=1)
     spread = float(stats.largest(levels) - stats.smallest(levels)) if levels.size else 0.0
     if spread > POWER_SPREAD:
         text = f"the GPUs' power differs by {spread:.0f} W, more than {POWER_SPREAD:.0f} W"
-        fact = Fact(text=text, metric=power.metric, promql=power.promql(), value=spread, unit="W")
+        fact = Figure(text=text, metric=power.metric, promql=power.promql(), value=spread, unit="W")
         found.append(fact)
     return tuple(found)
 
 
-def _vram(case: Case) -> list[tuple[int, Row, float]]:
+def _vram(case: JobCase) -> list[tuple[int, SeriesOwner, float]]:
     """Index, row and greatest share of its memory of each GPU whose memory is known."""
     used, total = case.view.panel("gpu.vram_used"), case.view.panel("gpu.vram_total")
     limits = {(row.host, row.gpu): stats.middle(values)
@@ -263,7 +265,7 @@ def _vram(case: Case) -> list[tuple[int, Row, float]]:
     return found
 
 
-def _full(case: Case) -> list[Anomaly]:
+def _full(case: JobCase) -> list[Anomaly]:
     used = case.view.panel("gpu.vram_used")
     found = []
     for index, row, share in _vram(case):
@@ -275,7 +277,7 @@ def _full(case: Case) -> list[Anomaly]:
     return found if len(found) <= 0.5 * max(len(used.rows), 1) else []
 
 
-def _present(case: Case, found: list[tuple[str, float, Anomaly]]) -> Diagnosis:
+def _present(case: JobCase, found: list[tuple[str, float, Anomaly]]) -> Diagnosis:
     cause, weight, first = found[0]
     same = [anomaly for other, _, anomaly in found if other == cause]
     names = [f"GPU {one.gpu} of {one.host}" if one.gpu else one.host for one in same]
@@ -338,9 +340,9 @@ def _next_steps(cause: str) -> tuple[str, ...]:
     return ("Compare the named GPU's limits and clocks with its neighbours'.",)
 
 
-def _with_summary(case: Case, diagnosis: Diagnosis) -> Diagnosis:
+def _with_summary(case: JobCase, diagnosis: Diagnosis) -> Diagnosis:
     rows, facts = _summary(case)
-    table = Table(
+    table = FigureTable(
         title=f"GPU health summary ({len(case.hosts)} nodes, "
         f"{len(case.view.panel('gpu.power').rows)} GPUs)",
         columns=("What", "Figures"),
@@ -354,7 +356,7 @@ def _with_summary(case: Case, diagnosis: Diagnosis) -> Diagnosis:
     )
 
 
-def _summary(case: Case) -> tuple[list[tuple[str, str]], list[Fact]]:
+def _summary(case: JobCase) -> tuple[list[tuple[str, str]], list[Figure]]:
     rows, facts = [], []
     for title, key, unit in (
         ("Temperature", "gpu.temp", "°C"), ("Power", "gpu.power", "W"),
@@ -368,7 +370,7 @@ def _summary(case: Case) -> tuple[list[tuple[str, str]], list[Fact]]:
         usual = float(stats.mean(values))
         text = f"min {low:.0f} {unit}, max {high:.0f} {unit}, avg {usual:.0f} {unit}"
         rows.append((title, f"{text} ({_beside(key, panel)})"))
-        fact = Fact(text=f"{title} in training: {text}", metric=panel.metric,
+        fact = Figure(text=f"{title} in training: {text}", metric=panel.metric,
                     promql=panel.promql(), value=usual, unit=unit)  # fmt: skip
         facts.append(fact)
     shares = _vram(case)
@@ -381,7 +383,7 @@ def _summary(case: Case) -> tuple[list[tuple[str, str]], list[Fact]]:
     return [*rows, *_error_rows(case)], facts
 
 
-def _beside(key: str, panel: Panel) -> str:
+def _beside(key: str, panel: SeriesPanel) -> str:
     """What a row of the summary is to be held against."""
     if key == "gpu.temp":
         return f"threshold {HOT:.0f} °C"
@@ -403,7 +405,7 @@ _COUNTED = (
 )  # fmt: skip
 
 
-def _error_rows(case: Case) -> list[tuple[str, str]]:
+def _error_rows(case: JobCase) -> list[tuple[str, str]]:
     """Errors by kind, and the GPUs that have any."""
     found = [fault for fault in case.once(faults.find) if fault.gpu]
     rows = []

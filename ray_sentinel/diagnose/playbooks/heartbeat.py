@@ -12,10 +12,10 @@ import numpy as np
 from ray_sentinel.diagnose import stats, wording
 from ray_sentinel.diagnose import stop as stops
 from ray_sentinel.diagnose.anomaly import Anomaly, at_row
-from ray_sentinel.diagnose.case import Case
-from ray_sentinel.diagnose.detect import faults, levels, lost, memory, rdma, rested
+from ray_sentinel.diagnose.case import JobCase
+from ray_sentinel.diagnose.detect import faults, idle_onset, levels, memory, rdma, series_end
 from ray_sentinel.diagnose.panel import listed
-from ray_sentinel.model.diagnosis import Culprit, Diagnosis, Fact, Link, Table
+from ray_sentinel.model.diagnosis import CauseLocation, Diagnosis, Figure, FigureTable, Link
 
 NAME = "heartbeat-false-positive"
 ANALYSIS = "heartbeat"
@@ -38,7 +38,7 @@ UNSAID = 0.3
 """How well a heartbeat timeout explains a job of which no log speaks."""
 
 
-class Moment(msgspec.Struct, frozen=True, kw_only=True):
+class HeartbeatLoss(msgspec.Struct, frozen=True, kw_only=True):
     """When the job was ended, when the heartbeats stopped, and who was accused."""
 
     crash: float
@@ -49,35 +49,35 @@ class Moment(msgspec.Struct, frozen=True, kw_only=True):
     """Somebody was accused by name."""
 
 
-def applies(case: Case) -> float:
+def applies(case: JobCase) -> float:
     """The log, or the user, speaks of a heartbeat; or nothing speaks, and the job ended at once."""
     if _spoken_of(case):
         return 1.0
     quiet = not case.logs.files
-    return UNSAID if quiet and (case.once(rested.first) or _ended_abruptly(case)) else 0.0
+    return UNSAID if quiet and (case.once(idle_onset.first) or _ended_abruptly(case)) else 0.0
 
 
-def _spoken_of(case: Case) -> bool:
+def _spoken_of(case: JobCase) -> bool:
     said = case.logs.failure == "heartbeat-timeout"
     return said or bool(case.options.accused or case.options.heartbeat_timeout)
 
 
-def run(case: Case) -> Diagnosis:
+def run(case: JobCase) -> Diagnosis:
     """The accused were alive, or were not."""
     if not _spoken_of(case) and case.options.crash_at is None:
-        if not case.logs.files and (early := case.once(rested.first)) is not None:
+        if not case.logs.files and (early := case.once(idle_onset.first)) is not None:
             return _unsaid(case, early)
         if not _ended_abruptly(case):
             return _not_this(case)
     return _judged(case)
 
 
-def _not_this(case: Case) -> Diagnosis:
+def _not_this(case: JobCase) -> Diagnosis:
     text = "Not a heartbeat timeout: nobody speaks of one, and the job did not end abruptly."
     return wording.plain(case, NAME, ANALYSIS, "not-this", "none", text, 0.85)
 
 
-def _judged(case: Case) -> Diagnosis:
+def _judged(case: JobCase) -> Diagnosis:
     moment = when(case)
     until = min(moment.stopped + AROUND, max(moment.crash - case.cell, moment.stopped + case.cell))
     states = levels.states(case, moment.stopped - case.cell / 2, until)
@@ -104,16 +104,16 @@ def _judged(case: Case) -> Diagnosis:
     return _false(case, moment, own)
 
 
-def _unsaid(case: Case, early: rested.Rested) -> Diagnosis:
+def _unsaid(case: JobCase, early: idle_onset.Rested) -> Diagnosis:
     """No log tells anything, but some hosts rested first."""
     fatal = any(one.severity == "fatal" for one in case.once(faults.find))
-    if fatal or case.once(lost.hosts) or case.once(memory.kills):
+    if fatal or case.once(series_end.hosts) or case.once(memory.kills):
         text = (
             f"{listed(early.hosts)} rested first; a fault, an OOM kill or a lost node explains it."
         )
         return wording.plain(case, NAME, ANALYSIS, "not-this", "none", text, 0.6)
     gap = early.others_at - early.at
-    moment = Moment(crash=early.others_at, stopped=early.at + case.cell, timeout=gap,
+    moment = HeartbeatLoss(crash=early.others_at, stopped=early.at + case.cell, timeout=gap,
                     accused=early.hosts, named=False)  # fmt: skip
     own = levels.states(case, moment.stopped, moment.crash)
     text = (
@@ -125,10 +125,10 @@ def _unsaid(case: Case, early: rested.Rested) -> Diagnosis:
     return _true(case, moment, mine, list(early.hosts), text, 0.55)
 
 
-def _ended_abruptly(case: Case) -> bool:
+def _ended_abruptly(case: JobCase) -> bool:
     """All GPUs worked to the last and then rest, or the data end with them at work."""
     stop = case.once(stops.find)
-    if stop is None or not stop.for_good or case.once(memory.kills) or case.once(lost.hosts):
+    if stop is None or not stop.for_good or case.once(memory.kills) or case.once(series_end.hosts):
         return False
     if any(fault.severity == "fatal" for fault in case.once(faults.find)):
         return False
@@ -139,7 +139,7 @@ def _ended_abruptly(case: Case) -> bool:
     return bool(tail) and all(one.state == "resting" for one in tail)
 
 
-def when(case: Case) -> Moment:
+def when(case: JobCase) -> HeartbeatLoss:
     """From the options, else the log, else what the series show."""
     options, logs = case.options, case.logs
     crash = options.crash_at if options.crash_at is not None else logs.crash_at
@@ -148,7 +148,7 @@ def when(case: Case) -> Moment:
         crash = stop.latest if stop is not None else case.line.end
     timeout = options.heartbeat_timeout or logs.heartbeat_timeout or DEFAULT_TIMEOUT
     accused = options.accused or logs.accused
-    return Moment(
+    return HeartbeatLoss(
         crash=crash,
         stopped=crash - timeout,
         timeout=timeout,
@@ -157,11 +157,11 @@ def when(case: Case) -> Moment:
     )
 
 
-def _dead(case: Case, moment: Moment, own: list[levels.GpuState]) -> list[str]:
+def _dead(case: JobCase, moment: HeartbeatLoss, own: list[levels.StalledGpu]) -> list[str]:
     """Accused hosts that did not work when their heartbeats stopped."""
     gone = {
         one.host
-        for one in case.once(lost.hosts)
+        for one in case.once(series_end.hosts)
         if one.host in moment.accused and one.at <= moment.stopped + AROUND
     }
     for host in moment.accused:
@@ -171,11 +171,11 @@ def _dead(case: Case, moment: Moment, own: list[levels.GpuState]) -> list[str]:
     if not case.checkpoint_cells[case.cell_of(moment.stopped)]:
         return sorted(gone)
     # In a checkpoint all rest: only who is really gone is dead.
-    return sorted({one.host for one in case.once(lost.hosts)} & gone)
+    return sorted({one.host for one in case.once(series_end.hosts)} & gone)
 
 
 def _true(
-    case: Case, moment: Moment, own: list[levels.GpuState], dead: list[str], text: str,
+    case: JobCase, moment: HeartbeatLoss, own: list[levels.StalledGpu], dead: list[str], text: str,
     confidence: float,
 ) -> Diagnosis:  # fmt: skip
     chain = (
@@ -183,11 +183,13 @@ def _true(
              uncertainty=AROUND, host=dead[0]),
         _crash_link(moment),
     )  # fmt: skip
-    culprits = tuple(Culprit(host=host, reason="no work at the heartbeat's stop") for host in dead)
+    culprits = tuple(
+        CauseLocation(host=host, reason="no work at the heartbeat's stop") for host in dead
+    )
     return _answer(case, moment, own, "heartbeat-true", text, confidence, chain, culprits, ())
 
 
-def _false(case: Case, moment: Moment, own: list[levels.GpuState]) -> Diagnosis:
+def _false(case: JobCase, moment: HeartbeatLoss, own: list[levels.StalledGpu]) -> Diagnosis:
     network, storage = _network(case, moment), _storage(case, moment)
     busy = [one.utilisation for one in own if np.isfinite(one.utilisation)]
     use = f" (GPU utilisation {np.median(busy):.0f} %)" if busy else ""
@@ -220,7 +222,7 @@ def _false(case: Case, moment: Moment, own: list[levels.GpuState]) -> Diagnosis:
     return _answer(case, moment, own, cause, text, confidence, chain, (), facts)
 
 
-def _looked_at(case: Case) -> str:
+def _looked_at(case: JobCase) -> str:
     """What was looked at and is no reason, and what is not recorded."""
     sources = (("TCP", ("tcp.retx",)), ("RDMA", ("rdma.retx", "rdma.port")),
                ("I/O pressure", ("io.full",)), ("dirty pages", ("io.dirty",)))  # fmt: skip
@@ -233,7 +235,7 @@ def _looked_at(case: Case) -> str:
     return text
 
 
-def _network(case: Case, moment: Moment) -> list[Anomaly]:
+def _network(case: JobCase, moment: HeartbeatLoss) -> list[Anomaly]:
     found = _spikes(case, moment, "tcp.retx", TCP_SPIKE, "TCP retransmits", moment.accused)
     near = _near(case, moment)
     for port in case.once(rdma.find):
@@ -245,7 +247,7 @@ def _network(case: Case, moment: Moment) -> list[Anomaly]:
     return sorted(found, key=lambda anomaly: anomaly.at)
 
 
-def _storage(case: Case, moment: Moment) -> list[Anomaly]:
+def _storage(case: JobCase, moment: HeartbeatLoss) -> list[Anomaly]:
     near, found = _near(case, moment), []
     panel = case.view.panel("io.full")
     for row, values in zip(panel.rows, panel.values, strict=True):
@@ -260,7 +262,7 @@ def _storage(case: Case, moment: Moment) -> list[Anomaly]:
     return sorted(found, key=lambda anomaly: anomaly.at)
 
 
-def _dirty(case: Case, moment: Moment) -> list[Anomaly]:
+def _dirty(case: JobCase, moment: HeartbeatLoss) -> list[Anomaly]:
     """Dirty pages far above what the host has otherwise: writeback that storage does not take."""
     panel, near, found = case.view.panel("io.dirty"), _near(case, moment), []
     for row, values in zip(panel.rows, panel.values, strict=True):
@@ -275,14 +277,14 @@ def _dirty(case: Case, moment: Moment) -> list[Anomaly]:
     return found
 
 
-def _near(case: Case, moment: Moment) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+def _near(case: JobCase, moment: HeartbeatLoss) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
     return np.asarray(
         (case.times >= moment.stopped - AROUND) & (case.times <= moment.stopped + AROUND)
     )
 
 
 def _spikes(
-    case: Case, moment: Moment, key: str, least: float, title: str, hosts: tuple[str, ...]
+    case: JobCase, moment: HeartbeatLoss, key: str, least: float, title: str, hosts: tuple[str, ...]
 ) -> list[Anomaly]:
     """Rates near the moment that stand above the host's usual ones."""
     panel = case.view.panel(key)
@@ -303,7 +305,7 @@ def _spikes(
     return found
 
 
-def _crash_link(moment: Moment) -> Link:
+def _crash_link(moment: HeartbeatLoss) -> Link:
     return Link(
         role="symptom",
         text=f"the job is ended, {moment.timeout:.0f} s after the last heartbeat",
@@ -312,9 +314,9 @@ def _crash_link(moment: Moment) -> Link:
 
 
 def _answer(
-    case: Case, moment: Moment, own: list[levels.GpuState], cause: str, text: str,
-    confidence: float, chain: tuple[Link, ...], culprits: tuple[Culprit, ...],
-    facts: tuple[Fact, ...],
+    case: JobCase, moment: HeartbeatLoss, own: list[levels.StalledGpu], cause: str, text: str,
+    confidence: float, chain: tuple[Link, ...], culprits: tuple[CauseLocation, ...],
+    facts: tuple[Figure, ...],
 ) -> Diagnosis:  # fmt: skip
     rows = []
     for host in moment.accused:
@@ -325,14 +327,14 @@ def _answer(
             wording.spread([one.power for one in states], "W"),
             ", ".join(sorted({one.state for one in states})) or "no data",
         ))  # fmt: skip
-    table = Table(
+    table = FigureTable(
         title="Accused hosts when the heartbeats stopped",
         columns=("Host", "Utilisation", "Power", "Interpretation"),
         rows=tuple(rows[:32]),
         promql=case.promql("gpu.util"),
     )
     panel = case.view.panel("gpu.util")
-    alive = Fact(
+    alive = Figure(
         text=f"GPU utilisation of {len(moment.accused)} accused hosts at the heartbeats' stop: "
         + wording.spread([one.utilisation for one in own], "%"),
         metric=panel.metric,
@@ -358,7 +360,7 @@ def _answer(
     )
 
 
-def _weight(case: Case, moment: Moment, culprits: tuple[Culprit, ...]) -> float:
+def _weight(case: JobCase, moment: HeartbeatLoss, culprits: tuple[CauseLocation, ...]) -> float:
     """Where nobody speaks of a heartbeat, hosts that were well explain no end of a job."""
     if _spoken_of(case):
         return 0.93

@@ -7,11 +7,11 @@ import numpy as np
 from ray_sentinel.diagnose import stats, wording
 from ray_sentinel.diagnose import stop as stops
 from ray_sentinel.diagnose.anomaly import Anomaly, at_row
-from ray_sentinel.diagnose.case import Case
-from ray_sentinel.diagnose.detect import lost, memory, usage
+from ray_sentinel.diagnose.case import JobCase
+from ray_sentinel.diagnose.detect import memory, series_end, usage
 from ray_sentinel.diagnose.detect.memory import HostMemory
 from ray_sentinel.diagnose.panel import listed
-from ray_sentinel.model.diagnosis import Culprit, Diagnosis, Fact, Link, Table
+from ray_sentinel.model.diagnosis import CauseLocation, Diagnosis, Figure, FigureTable, Link
 
 NAME = "host-oom"
 ANALYSIS = "oom"
@@ -30,12 +30,12 @@ STILL_GROWING = 0.2
 """Of the growth up to the peak: a leak goes on, what is filled once (caches, buffers) does not."""
 
 
-def applies(case: Case) -> float:
+def applies(case: JobCase) -> float:
     """Memory is recorded, or somebody was killed for it."""
     return 0.6 if case.view.has("mem.oom") or case.once(usage.find) else 0.0
 
 
-def run(case: Case) -> Diagnosis:
+def run(case: JobCase) -> Diagnosis:
     """The way to the kill, or how near it came."""
     kills, hosts = case.once(memory.kills), case.once(memory.find)
     if kills:
@@ -59,7 +59,7 @@ def run(case: Case) -> Diagnosis:
     return wording.plain(case, NAME, ANALYSIS, "not-this", "none", text, 0.92)
 
 
-def _died_full(case: Case, near: list[HostMemory]) -> bool:
+def _died_full(case: JobCase, near: list[HostMemory]) -> bool:
     """The data of the job end while memory is at its peak."""
     return any(case.line.end - one.peak_at <= 4 * case.cell for one in near)
 
@@ -71,7 +71,7 @@ def _soon_full(one: HostMemory) -> bool:
 
 
 def _killed(
-    case: Case, kills: dict[str, tuple[float, float, Anomaly]], hosts: tuple[HostMemory, ...]
+    case: JobCase, kills: dict[str, tuple[float, float, Anomaly]], hosts: tuple[HostMemory, ...]
 ) -> Diagnosis:
     first = min(at for _, at, _ in kills.values())
     named = sorted(host for host, (_, at, _) in kills.items() if at <= first + TOGETHER_SECONDS)
@@ -92,7 +92,7 @@ def _killed(
     return _answer(case, cause, text, 0.95, 0.97, named, own, tuple(chain), facts)
 
 
-def _beside(case: Case, named: list[str], at: float) -> tuple[Fact, ...]:
+def _beside(case: JobCase, named: list[str], at: float) -> tuple[Figure, ...]:
     """Storage and GPU memory of the named hosts in the minutes before, where they were unusual."""
     near = (case.times >= at - BESIDE_SECONDS) & (case.times <= at + case.cell)
     found = []
@@ -113,7 +113,7 @@ def _beside(case: Case, named: list[str], at: float) -> tuple[Fact, ...]:
     return tuple(found[:12])
 
 
-def _why(case: Case, named: list[str], own: list[HostMemory]) -> tuple[str, str]:
+def _why(case: JobCase, named: list[str], own: list[HostMemory]) -> tuple[str, str]:
     shapes = [one.shape for one in own]
     if not shapes:
         return "oom", "memory itself is not recorded"
@@ -137,12 +137,12 @@ def _why(case: Case, named: list[str], own: list[HostMemory]) -> tuple[str, str]
     return "oom", "memory was near the limit all the time"
 
 
-def _in_checkpoint(case: Case, at: float) -> bool:
+def _in_checkpoint(case: JobCase, at: float) -> bool:
     slack = 2 * case.cell + 30.0
     return any(one.start - slack <= at <= one.end + slack for one in case.checkpoints)
 
 
-def _suspected(case: Case, near: list[HostMemory]) -> Diagnosis:
+def _suspected(case: JobCase, near: list[HostMemory]) -> Diagnosis:
     named = [one.host for one in near]
     cause, why = _why(case, named, near)
     text = f"Probably out of memory on {listed(named)} (no kill was counted): {why}."
@@ -150,13 +150,13 @@ def _suspected(case: Case, near: list[HostMemory]) -> Diagnosis:
     chain = wording.linked(anomalies)
     chain += _stop_link(case, anomalies[0].at)
     # A host that vanished with its memory full most likely ran out of it.
-    gone = {one.host: one.at for one in case.once(lost.hosts)}
+    gone = {one.host: one.at for one in case.once(series_end.hosts)}
     died = any(abs(gone.get(one.host, -1e18) - one.peak_at) <= TOGETHER_SECONDS for one in near)
     facts = tuple(anomaly.fact() for anomaly in anomalies)
     return _answer(case, cause, text, 0.7, 0.9 if died else 0.78, named, near, tuple(chain), facts)
 
 
-def _leaking(case: Case, leaking: list[HostMemory]) -> Diagnosis:
+def _leaking(case: JobCase, leaking: list[HostMemory]) -> Diagnosis:
     named = [one.host for one in leaking]
     worst = max(leaking, key=lambda one: one.lately_per_hour)
     hours = (1.0 - worst.peak_share) / worst.lately_per_hour
@@ -170,7 +170,7 @@ def _leaking(case: Case, leaking: list[HostMemory]) -> Diagnosis:
                    tuple(anomaly.fact() for anomaly in anomalies))  # fmt: skip
 
 
-def _stop_link(case: Case, first: float) -> list[Link]:
+def _stop_link(case: JobCase, first: float) -> list[Link]:
     stop = case.once(stops.find)
     if stop is None or stop.end < first:
         return []
@@ -178,8 +178,8 @@ def _stop_link(case: Case, first: float) -> list[Link]:
 
 
 def _answer(
-    case: Case, cause: str, text: str, confidence: float, weight: float, named: list[str],
-    own: list[HostMemory], chain: tuple[Link, ...], facts: tuple[Fact, ...],
+    case: JobCase, cause: str, text: str, confidence: float, weight: float, named: list[str],
+    own: list[HostMemory], chain: tuple[Link, ...], facts: tuple[Figure, ...],
 ) -> Diagnosis:  # fmt: skip
     known = {one.host: one for one in own}
     return Diagnosis(
@@ -194,7 +194,9 @@ def _answer(
         window=(case.line.start, case.line.end),
         onset=chain[0].at if chain else None,
         culprits=tuple(
-            Culprit(host=host, reason=known[host].anomaly.text if host in known else "OOM kill")
+            CauseLocation(
+                host=host, reason=known[host].anomaly.text if host in known else "OOM kill"
+            )
             for host in named
         ),
         chain=chain,
@@ -205,13 +207,13 @@ def _answer(
     )
 
 
-def _table(case: Case) -> Table:
+def _table(case: JobCase) -> FigureTable:
     rows = [
         (one.host, one.shape, f"{one.start_share:.0%}", f"{one.peak_share:.0%}",
          f"{one.per_hour:+.1%}/h" if one.shape == "ramp" else "-", f"{one.kills:.0f}")
         for one in case.once(memory.find)[:24]
     ]  # fmt: skip
-    return Table(
+    return FigureTable(
         title="Host memory",
         columns=("Host", "Shape", "At the start", "Peak", "Growth", "OOM kills"),
         rows=tuple(rows),

@@ -11,13 +11,13 @@ import numpy as np
 
 from ray_sentinel.diagnose import stats, wording
 from ray_sentinel.diagnose.anomaly import Anomaly
-from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.detect import attribution, nic, pace, rdma, sockets
 from ray_sentinel.diagnose.detect.attribution import Attribution
 from ray_sentinel.diagnose.detect.candidates import port_culprit
 from ray_sentinel.diagnose.panel import listed
 from ray_sentinel.diagnose.slowness import slow_link
-from ray_sentinel.model.diagnosis import Culprit, Diagnosis, Fact, Link, Table
+from ray_sentinel.model.diagnosis import CauseLocation, Diagnosis, Figure, FigureTable, Link
 
 NAME = "network-health"
 ANALYSIS = "network-health"
@@ -43,14 +43,14 @@ _LOSSES = {"rdma.ack_timeout", "rdma.cqe_err"}
 """Kinds that no port should have: a link or a switch loses packets, or a peer does not answer."""
 
 
-def applies(case: Case) -> float:
+def applies(case: JobCase) -> float:
     """There is anything that tells of the network."""
     keys = ("rdma.retx", "rdma.port", "tcp.retx", "rdma.ack_timeout", "net.rx_errors",
             "net.tx_errors")  # fmt: skip
     return 0.6 if any(case.view.has(key) for key in keys) else 0.0
 
 
-def run(case: Case) -> Diagnosis:
+def run(case: JobCase) -> Diagnosis:
     """Bad ports first, with their effect on the steps; congestion; then TCP, which is cleared."""
     causes = [fit for fit in case.once(attribution.find) if fit.candidate.domain == "network"]
     root = case.once(attribution.find)[:1]
@@ -71,7 +71,7 @@ def run(case: Case) -> Diagnosis:
     return _clean(case)
 
 
-def _slowed(case: Case, fit: Attribution) -> Diagnosis:
+def _slowed(case: JobCase, fit: Attribution) -> Diagnosis:
     candidate, tempo = fit.candidate, case.once(pace.find)
     test = (
         "steps were fast again as soon as it ended" if fit.recovered
@@ -84,7 +84,7 @@ def _slowed(case: Case, fit: Attribution) -> Diagnosis:
     )
     facts = (
         *(anomaly.fact() for anomaly in candidate.anomalies),
-        Fact(
+        Figure(
             text=f"step time {tempo.best:.2f} s at its best level, {fit.effect:.0%} more while the "
             "trouble lasted",
             metric=tempo.metric,
@@ -108,7 +108,7 @@ def _slowed(case: Case, fit: Attribution) -> Diagnosis:
     )
 
 
-def _present(case: Case, ports: list[rdma.PortTrouble]) -> Diagnosis:
+def _present(case: JobCase, ports: list[rdma.PortTrouble]) -> Diagnosis:
     where = listed([f"{port.unit} of {port.host}" for port in ports])
     anomalies = sorted((a for port in ports for a in port.anomalies), key=lambda a: a.at)
     priority = min(port.priority for port in ports)
@@ -127,7 +127,7 @@ def _present(case: Case, ports: list[rdma.PortTrouble]) -> Diagnosis:
     )
 
 
-def _congested(case: Case, jammed: tuple[rdma.PortTrouble, ...]) -> Diagnosis:
+def _congested(case: JobCase, jammed: tuple[rdma.PortTrouble, ...]) -> Diagnosis:
     hosts = sorted({port.host for port in jammed})
     anomalies = sorted((a for port in jammed for a in port.anomalies if a.kind == "rdma.cnp"),
                        key=lambda a: a.at)  # fmt: skip
@@ -150,14 +150,14 @@ def _congested(case: Case, jammed: tuple[rdma.PortTrouble, ...]) -> Diagnosis:
     )
 
 
-def _cards(case: Case, cards: tuple[Anomaly, ...]) -> Diagnosis:
+def _cards(case: JobCase, cards: tuple[Anomaly, ...]) -> Diagnosis:
     where = listed(sorted({f"{card.unit} of {card.host}" for card in cards}))
     text = (
         f"Network cards count errors: {where}. They carry storage and control traffic; no effect "
         "on the step time is seen."
     )
     culprits = {
-        (card.host, card.unit): Culprit(host=card.host, device=card.unit, reason=card.text)
+        (card.host, card.unit): CauseLocation(host=card.host, device=card.unit, reason=card.text)
         for card in cards
     }
     return _answer(
@@ -174,7 +174,7 @@ def _cards(case: Case, cards: tuple[Anomaly, ...]) -> Diagnosis:
     )
 
 
-def _mild(case: Case, ports: tuple[rdma.PortTrouble, ...]) -> Diagnosis:
+def _mild(case: JobCase, ports: tuple[rdma.PortTrouble, ...]) -> Diagnosis:
     where = listed([f"{port.unit} of {port.host}" for port in ports])
     seen = {anomaly.kind for port in ports for anomaly in port.anomalies} & _KINDS.keys()
     what = listed(sorted(_KINDS[kind] for kind in seen))
@@ -196,7 +196,7 @@ def _mild(case: Case, ports: tuple[rdma.PortTrouble, ...]) -> Diagnosis:
     )
 
 
-def _clean(case: Case) -> Diagnosis:
+def _clean(case: JobCase) -> Diagnosis:
     seen = not case.view.panel("rdma.retx").empty or not case.view.panel("rdma.port").empty
     tcp = _tcp_facts(case)
     if not seen:
@@ -208,7 +208,7 @@ def _clean(case: Case) -> Diagnosis:
     return wording.plain(case, NAME, ANALYSIS, "healthy", "none", text, 0.9, tcp)
 
 
-def _counts(case: Case) -> str:
+def _counts(case: JobCase) -> str:
     """What the RDMA ports counted during the job, small numbers included."""
     said, quiet = [], []
     for key, one, none in (
@@ -234,16 +234,16 @@ def _counts(case: Case) -> str:
     return f"{text}{port}"
 
 
-def _tcp_facts(case: Case) -> tuple[Fact, ...]:
+def _tcp_facts(case: JobCase) -> tuple[Figure, ...]:
     """Hosts with many TCP retransmits outside checkpoints, and with connections that were given up:
     told, and cleared."""
     return (*_retransmits(case), *_aborts(case))
 
 
-def _aborts(case: Case) -> tuple[Fact, ...]:
+def _aborts(case: JobCase) -> tuple[Figure, ...]:
     panel = case.view.panel("tcp.aborts")
     return tuple(
-        Fact(
+        Figure(
             text=f"{row.host}: {count:,.0f} {panel.quantity.title} within the job: a peer of its "
             "storage or control traffic did not answer",
             metric=panel.metric,
@@ -256,14 +256,14 @@ def _aborts(case: Case) -> tuple[Fact, ...]:
     )[:6]
 
 
-def _retransmits(case: Case) -> tuple[Fact, ...]:
+def _retransmits(case: JobCase) -> tuple[Figure, ...]:
     panel = case.view.panel("tcp.retx")
     if panel.empty:
         return ()
     rates = np.where(case.checkpoint_cells, np.nan, panel.rates())
     high = stats.quantile(rates, 0.95, axis=1)
     return tuple(
-        Fact(
+        Figure(
             text=f"{row.host}: TCP retransmits up to {peak:,.0f}/s outside checkpoints: storage or "
             "control traffic, not the collectives' path",
             metric=panel.metric,
@@ -277,7 +277,7 @@ def _retransmits(case: Case) -> tuple[Fact, ...]:
     )[:6]
 
 
-def _tables(case: Case) -> tuple[Table, ...]:
+def _tables(case: JobCase) -> tuple[FigureTable, ...]:
     """The exclusion list, by priority."""
     rows = [
         (str(port.priority), port.host, port.unit, ", ".join(port.kinds),
@@ -288,7 +288,7 @@ def _tables(case: Case) -> tuple[Table, ...]:
     if not rows:
         return ()
     return (
-        Table(
+        FigureTable(
             title="Ports to exclude, by priority (4, TCP only, is never excluded)",
             columns=("Priority", "Host", "Device/port", "Kinds", "Peak retransmits", "Why"),
             rows=tuple(rows[:24]),
@@ -298,9 +298,9 @@ def _tables(case: Case) -> tuple[Table, ...]:
 
 
 def _answer(
-    case: Case, cause: str, text: str, *, confidence: float, weight: float, onset: float,
-    chain: tuple[Link, ...], facts: tuple[Fact, ...], anomalies: tuple[str, ...],
-    culprits: tuple[Culprit, ...] = (), passed: bool = False,
+    case: JobCase, cause: str, text: str, *, confidence: float, weight: float, onset: float,
+    chain: tuple[Link, ...], facts: tuple[Figure, ...], anomalies: tuple[str, ...],
+    culprits: tuple[CauseLocation, ...] = (), passed: bool = False,
 ) -> Diagnosis:  # fmt: skip
     return Diagnosis(
         analysis=ANALYSIS,
@@ -322,7 +322,7 @@ def _answer(
     )
 
 
-def _next_steps(case: Case, cause: str) -> tuple[str, ...]:
+def _next_steps(case: JobCase, cause: str) -> tuple[str, ...]:
     if cause == "congestion":
         return ("Have the fabric's switches checked: ECN and PFC settings, oversubscribed links.",
                 "Look for other jobs on the same leaf switches at that time.")  # fmt: skip

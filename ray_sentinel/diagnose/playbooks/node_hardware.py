@@ -7,13 +7,13 @@ import numpy as np
 from ray_sentinel.diagnose import administrator, stats, wording
 from ray_sentinel.diagnose import stop as stops
 from ray_sentinel.diagnose.anomaly import Anomaly, at_row
-from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.catalog import QUANTITIES
-from ray_sentinel.diagnose.detect import drift, driver, faults, lost, rdma
+from ray_sentinel.diagnose.detect import drift, driver, faults, rdma, series_end
 from ray_sentinel.diagnose.detect.driver import DriverTrouble
-from ray_sentinel.diagnose.detect.faults import Fault
+from ray_sentinel.diagnose.detect.faults import DeviceErrors
 from ray_sentinel.diagnose.panel import listed
-from ray_sentinel.model.diagnosis import Diagnosis, Fact
+from ray_sentinel.model.diagnosis import Diagnosis, Figure
 
 NAME = "node-hardware-failure"
 ANALYSIS = "hardware"
@@ -37,22 +37,22 @@ _CAUSES = {
 }
 
 
-def applies(case: Case) -> float:
+def applies(case: JobCase) -> float:
     """There are error counters, or somebody went away."""
-    seen = _counted(case) or any(map(case.once, (lost.hosts, lost.gpus, driver.find)))
+    seen = _counted(case) or any(map(case.once, (series_end.hosts, series_end.gpus, driver.find)))
     return 0.7 if case.hosts and seen else 0.0
 
 
-def _counted(case: Case) -> bool:
+def _counted(case: JobCase) -> bool:
     """Whether any error counter is recorded."""
     return any(case.view.has(key) for key in QUANTITIES if key.startswith("err."))
 
 
-def run(case: Case) -> Diagnosis:
+def run(case: JobCase) -> Diagnosis:
     """Fatal errors, lost GPUs, a hanging driver, nodes lost with errors; else the all-clear."""
     found = case.once(faults.find)
     fatal = [fault for fault in found if fault.severity == "fatal" or _ended(case, fault)]
-    gone = case.once(lost.gpus)
+    gone = case.once(series_end.gpus)
     if fatal:
         return _fatal(case, fatal, gone)
     if gone:
@@ -70,7 +70,7 @@ def run(case: Case) -> Diagnosis:
         )
         facts = tuple(fault.anomaly.fact() for fault in degrading)
         return wording.plain(case, NAME, ANALYSIS, "not-this", "degrading", text, 0.7, facts)
-    dead = case.once(lost.hosts)
+    dead = case.once(series_end.hosts)
     if dead:
         names = listed([one.host for one in dead])
         text = f"{names} went away without any hardware error having been counted."
@@ -88,13 +88,15 @@ def run(case: Case) -> Diagnosis:
     return wording.plain(case, NAME, ANALYSIS, "not-this", "none", text, 0.9)
 
 
-def _ended(case: Case, fault: Fault) -> bool:
+def _ended(case: JobCase, fault: DeviceErrors) -> bool:
     """An Xid that is in no class, after which the job stopped."""
     odd = fault.kind == "xid" and fault.severity == "degrading"
     return odd and _stop_after(case, fault.at) is not None
 
 
-def _fatal(case: Case, fatal: list[Fault], gone: tuple[lost.Lost, ...]) -> Diagnosis:
+def _fatal(
+    case: JobCase, fatal: list[DeviceErrors], gone: tuple[series_end.Lost, ...]
+) -> Diagnosis:
     first = min(fatal, key=lambda fault: fault.at)
     near = [fault for fault in fatal if fault.host == first.host or fault.at <= first.at + 60.0]
     cause = _CAUSES[first.kind]
@@ -107,7 +109,7 @@ def _fatal(case: Case, fatal: list[Fault], gone: tuple[lost.Lost, ...]) -> Diagn
     return _answer(case, cause, text, anomalies, stopped, 0.92 if stopped else 0.7)
 
 
-def _hot_before(case: Case, host: str, gpu: str, at: float) -> list[Anomaly]:
+def _hot_before(case: JobCase, host: str, gpu: str, at: float) -> list[Anomaly]:
     """The heat of a card, or of any card of its host, in the minutes before it failed."""
     panel = case.view.panel("gpu.temp").pick(
         lambda row: row.host == host and (not gpu or row.gpu == gpu)
@@ -128,7 +130,7 @@ def _hot_before(case: Case, host: str, gpu: str, at: float) -> list[Anomaly]:
     return found
 
 
-def _ports(case: Case, at: float) -> tuple[Fact, ...]:
+def _ports(case: JobCase, at: float) -> tuple[Figure, ...]:
     """RDMA ports that went down in the time before."""
     return tuple(
         anomaly.fact()
@@ -138,7 +140,7 @@ def _ports(case: Case, at: float) -> tuple[Fact, ...]:
     )
 
 
-def _gpu_lost(case: Case, gone: tuple[lost.Lost, ...]) -> Diagnosis:
+def _gpu_lost(case: JobCase, gone: tuple[series_end.Lost, ...]) -> Diagnosis:
     first = gone[0]
     near = [one for one in gone if one.at <= first.at + 60.0]
     lost_gpus = {(one.host, one.gpu) for one in near}
@@ -160,7 +162,7 @@ def _gpu_lost(case: Case, gone: tuple[lost.Lost, ...]) -> Diagnosis:
     return _answer(case, "gpu-lost", text, anomalies, stopped, 0.9 if stopped else 0.65)
 
 
-def _driver(case: Case, kernel: list[Fault], sick: list[DriverTrouble]) -> Diagnosis:
+def _driver(case: JobCase, kernel: list[DeviceErrors], sick: list[DriverTrouble]) -> Diagnosis:
     hosts = sorted({one.host for one in sick} | {fault.host for fault in kernel})
     anomalies = sorted(
         [a for one in sick for a in one.anomalies] + [fault.anomaly for fault in kernel],
@@ -179,12 +181,12 @@ def _driver(case: Case, kernel: list[Fault], sick: list[DriverTrouble]) -> Diagn
     return _answer(case, "driver-fault", text, anomalies, stopped, weight)
 
 
-def _stop_after(case: Case, at: float) -> stops.Stop | None:
+def _stop_after(case: JobCase, at: float) -> stops.ProgressStop | None:
     stop = stops.ended_by(case, at)
     return stop if stop is not None and at >= stop.at - LEAD_SECONDS else None
 
 
-def _effect(case: Case, at: float, stopped: stops.Stop | None) -> str:
+def _effect(case: JobCase, at: float, stopped: stops.ProgressStop | None) -> str:
     """What became of the job, as far as steps were recorded."""
     if stopped is not None:
         return "; the job stopped after it"
@@ -195,7 +197,7 @@ def _effect(case: Case, at: float, stopped: stops.Stop | None) -> str:
 
 
 def _answer(
-    case: Case, cause: str, text: str, anomalies: list[Anomaly], stopped: stops.Stop | None,
+    case: JobCase, cause: str, text: str, anomalies: list[Anomaly], stopped: stops.ProgressStop | None,
     weight: float,
 ) -> Diagnosis:  # fmt: skip
     culprits = wording.culprits_of(one for one in anomalies if one.host)

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from ray_sentinel.diagnose import stats, wording
-from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.detect import (
     attribution,
     drift,
@@ -23,7 +23,14 @@ from ray_sentinel.diagnose.detect.attribution import Attribution
 from ray_sentinel.diagnose.detect.curve import Curve
 from ray_sentinel.diagnose.panel import listed
 from ray_sentinel.diagnose.slowness import slow_link
-from ray_sentinel.model.diagnosis import Culprit, Diagnosis, Fact, Link, Outcome, Table
+from ray_sentinel.model.diagnosis import (
+    CauseLocation,
+    Diagnosis,
+    Figure,
+    FigureTable,
+    Link,
+    Outcome,
+)
 
 NAME = "training-stability"
 ANALYSIS = "training-stability"
@@ -41,13 +48,13 @@ _ROOTS = ("lr-jump", "grad-spike", "grad-nan", "moe-shift", "loss-nan", "loss-di
           "loss-setback")  # fmt: skip
 
 
-def applies(case: Case) -> float:
+def applies(case: JobCase) -> float:
     """Steps or curves are recorded."""
     keys = ("train.step", "train.loss", "train.step_time", "train.throughput")
     return 0.6 if any(case.view.has(key) for key in keys) else 0.0
 
 
-def run(case: Case) -> Diagnosis:
+def run(case: JobCase) -> Diagnosis:
     """Broken curves first, then a regression of the step time with its source of contention."""
     curves = case.once(learning.find)
     fits, tempo = case.once(attribution.find), case.once(pace.find)
@@ -82,7 +89,7 @@ def run(case: Case) -> Diagnosis:
     return msgspec.structs.replace(plain, anomalies=(*plain.anomalies, *odd))
 
 
-def _settings(case: Case) -> tuple[str, ...]:
+def _settings(case: JobCase) -> tuple[str, ...]:
     """Settings that the curves show, and that may not be what was meant."""
     found = []
     raw, cut = (stats.median(case.view.panel(key).values, 0)
@@ -98,16 +105,16 @@ def _settings(case: Case) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _matters(tempo: pace.Pace) -> bool:
+def _matters(tempo: pace.StepPace) -> bool:
     return tempo.worst >= 1.0 + pace.SLOWER
 
 
-def _plain(case: Case, outcome: Outcome, cause: str, text: str, confidence: float) -> Diagnosis:
+def _plain(case: JobCase, outcome: Outcome, cause: str, text: str, confidence: float) -> Diagnosis:
     plain = wording.plain(case, NAME, ANALYSIS, outcome, cause, text, confidence, _facts(case))
     return msgspec.structs.replace(plain, tables=(_checklist(case),))
 
 
-def _broken(case: Case, curves: tuple[Curve, ...], bad: list[Curve]) -> Diagnosis:
+def _broken(case: JobCase, curves: tuple[Curve, ...], bad: list[Curve]) -> Diagnosis:
     first_bad = min(bad, key=lambda curve: curve.at)
     before = [
         curve
@@ -140,7 +147,7 @@ def _broken(case: Case, curves: tuple[Curve, ...], bad: list[Curve]) -> Diagnosi
     )
 
 
-def _contended(case: Case, fits: tuple[Attribution, ...]) -> Diagnosis:
+def _contended(case: JobCase, fits: tuple[Attribution, ...]) -> Diagnosis:
     fit, tempo = fits[0], case.once(pace.find)
     candidate = fit.candidate
     text = (
@@ -168,7 +175,7 @@ def _contended(case: Case, fits: tuple[Attribution, ...]) -> Diagnosis:
     )
 
 
-def _unexplained(case: Case, tempo: pace.Pace) -> Diagnosis:
+def _unexplained(case: JobCase, tempo: pace.StepPace) -> Diagnosis:
     spell = max((one for one in tempo.spells if one.risen), key=lambda one: one.factor)
     how = "grew slowly" if spell.gradual else "rose"
     text = (
@@ -189,7 +196,7 @@ def _unexplained(case: Case, tempo: pace.Pace) -> Diagnosis:
     )
 
 
-def _routing(case: Case, curve: Curve) -> Diagnosis:
+def _routing(case: JobCase, curve: Curve) -> Diagnosis:
     text = f"Expert routing shifted: {curve.anomaly.text}; no effect on the step time is seen."
     return _found(
         case,
@@ -205,9 +212,9 @@ def _routing(case: Case, curve: Curve) -> Diagnosis:
 
 
 def _found(
-    case: Case, cause: str, text: str, *, confidence: float, weight: float, onset: float,
-    chain: tuple[Link, ...], facts: tuple[Fact, ...] = (), anomalies: tuple[str, ...] = (),
-    culprits: tuple[Culprit, ...] = (), passed: bool = False,
+    case: JobCase, cause: str, text: str, *, confidence: float, weight: float, onset: float,
+    chain: tuple[Link, ...], facts: tuple[Figure, ...] = (), anomalies: tuple[str, ...] = (),
+    culprits: tuple[CauseLocation, ...] = (), passed: bool = False,
 ) -> Diagnosis:  # fmt: skip
     return Diagnosis(
         analysis=ANALYSIS,
@@ -239,11 +246,11 @@ _TITLES = {
 }
 
 
-def _facts(case: Case) -> tuple[Fact, ...]:
+def _facts(case: JobCase) -> tuple[Figure, ...]:
     tempo, facts = case.once(pace.find), []
     if tempo.known:
         facts.append(
-            Fact(
+            Figure(
                 text=f"step time: {tempo.best:.3g} s at its best lasting level, "
                 f"{tempo.worst:.2f} times that at the worst, checkpoints left out",
                 metric=tempo.metric,
@@ -258,7 +265,7 @@ def _facts(case: Case) -> tuple[Fact, ...]:
         known = values[np.isfinite(values)]
         if known.size:
             facts.append(
-                Fact(
+                Figure(
                     text=f"loss from {known[0]:.4g} to {known[-1]:.4g}",
                     metric=loss.metric,
                     promql=loss.promql(),
@@ -267,13 +274,13 @@ def _facts(case: Case) -> tuple[Fact, ...]:
             )
     if case.checkpoints:
         facts.append(
-            Fact(text=f"{len(case.checkpoints)} checkpoints recognised and left out "
+            Figure(text=f"{len(case.checkpoints)} checkpoints recognised and left out "
                  f"(by {case.checkpoints[0].by})", promql=tempo.promql)
         )  # fmt: skip
     return tuple(facts)
 
 
-def _checklist(case: Case) -> Table:
+def _checklist(case: JobCase) -> FigureTable:
     """Every source of contention, and what was seen there."""
     pressures = (*case.once(pressure.find), *case.once(pressure.beside))
 
@@ -296,17 +303,17 @@ def _checklist(case: Case) -> Table:
         ("GPU hardware", listed([fault.anomaly.text for fault in errors], 2) or "quiet"),
         ("Training", listed([curve.anomaly.text for curve in curves], 3) or "quiet"),
     ]  # fmt: skip
-    return Table(title="Contention checklist", columns=("Source", "Seen"), rows=tuple(rows))
+    return FigureTable(title="Contention checklist", columns=("Source", "Seen"), rows=tuple(rows))
 
 
-def _tcp(case: Case, seen: str) -> str:
+def _tcp(case: JobCase, seen: str) -> str:
     """Where RDMA carries the collectives it slows none, whatever is seen on it."""
     if sockets.carry(case):
         return listed([one.anomaly.text for one in case.once(sockets.find)], 3) or seen
     return "does not carry the collectives" + ("" if seen == "quiet" else f": {seen}")
 
 
-def _memory(case: Case) -> list[str]:
+def _memory(case: JobCase) -> list[str]:
     """Hosts that came near to their limit, and kills."""
     found = []
     for one in case.once(usage.find):

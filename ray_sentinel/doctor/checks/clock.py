@@ -6,26 +6,35 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ray_sentinel.doctor.check import Case, Check, Here, Result, failure, ok, skipped, warning
-from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.doctor.check import (
+    Check,
+    CheckInput,
+    CheckResult,
+    Here,
+    failure,
+    ok,
+    skipped,
+    warning,
+)
+from ray_sentinel.doctor.plan import RunPlan
 
 
-class Facts(msgspec.Struct, frozen=True):
+class ClockFacts(msgspec.Struct, frozen=True):
     """Nothing of its own: the visits tell."""
 
 
-class Clock(Check[Facts]):
+class ClockCheck(Check[ClockFacts]):
     """Judges the difference of clocks that visitors measured."""
 
     name = "clock"
     about = "clocks agree"
-    facts = Facts
+    facts = ClockFacts
 
-    def look(self, plan: Plan, here: Here) -> None:
+    def look(self, plan: RunPlan, here: Here) -> None:
         """Nothing: visitors measure the clocks."""
         return
 
-    def judge(self, case: Case[Facts]) -> Iterable[Result]:
+    def judge(self, case: CheckInput[ClockFacts]) -> Iterable[CheckResult]:
         """Each node against the first, as all others see it."""
         measured = [visit for visit in case.visits if visit.ahead is not None]
         if not measured:

@@ -6,26 +6,26 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ray_sentinel.doctor.check import Case, Check, Here, Result, failure, ok, skipped
-from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.doctor.check import Check, CheckInput, CheckResult, Here, failure, ok, skipped
+from ray_sentinel.doctor.plan import RunPlan
 
 
-class Facts(msgspec.Struct, frozen=True):
+class CollectiveFacts(msgspec.Struct, frozen=True):
     """Nothing of its own: the sum over all nodes tells."""
 
 
-class Collective(Check[Facts]):
+class CollectiveCheck(Check[CollectiveFacts]):
     """Judges the sum, which is made only where it is asked for: it takes GPU memory."""
 
     name = "collective"
     about = "an all_reduce over the nodes works"
-    facts = Facts
+    facts = CollectiveFacts
 
-    def look(self, plan: Plan, here: Here) -> None:
+    def look(self, plan: RunPlan, here: Here) -> None:
         """Nothing: the nodes sum together after all looks."""
         return
 
-    def judge(self, case: Case[Facts]) -> Iterable[Result]:
+    def judge(self, case: CheckInput[CollectiveFacts]) -> Iterable[CheckResult]:
         """Each node whose part failed is named; backends must be equal."""
         if not case.plan.collective:
             yield skipped("--collective sums over all nodes, by NCCL where GPUs are, else by gloo")

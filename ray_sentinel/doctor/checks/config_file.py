@@ -8,12 +8,21 @@ from pathlib import Path
 import msgspec
 
 from ray_sentinel.doctor import config_rules, yaml_text
-from ray_sentinel.doctor.check import Case, Check, Here, Result, failure, ok, skipped, warning
-from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.doctor.check import (
+    Check,
+    CheckInput,
+    CheckResult,
+    Here,
+    failure,
+    ok,
+    skipped,
+    warning,
+)
+from ray_sentinel.doctor.plan import RunPlan
 from ray_sentinel.errors import InputError
 
 
-class Line(msgspec.Struct, frozen=True, kw_only=True):
+class ConfigProblem(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that is wrong."""
 
     text: str
@@ -21,37 +30,37 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     fatal: bool
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
+class ConfigFileFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What is wrong with the file."""
 
     path: str
-    wrong: tuple[Line, ...] = ()
+    wrong: tuple[ConfigProblem, ...] = ()
     needed_nodes: int | None = None
 
 
-class ConfigFile(Check[Facts]):
+class ConfigFileCheck(Check[ConfigFileFacts]):
     """Read where the doctor was called."""
 
     name = "config-file"
     about = "the training's configuration can work"
-    facts = Facts
+    facts = ConfigFileFacts
     everywhere = False
 
-    def look(self, plan: Plan, here: Here) -> Facts | None:
+    def look(self, plan: RunPlan, here: Here) -> ConfigFileFacts | None:
         """Parse and judge the file; nothing in it is executed."""
         if not plan.config_file:
             return None
         try:
             text = _text(Path(plan.config_file).expanduser())
         except InputError as error:
-            unread = Line(
+            unread = ConfigProblem(
                 text=str(error), remedy="give the file that the run will read", fatal=True
             )
-            return Facts(path=plan.config_file, wrong=(unread,))
+            return ConfigFileFacts(path=plan.config_file, wrong=(unread,))
         found = yaml_text.read(text)
         like = _like(plan.config_like) if plan.config_like else None
         wrong = [
-            Line(
+            ConfigProblem(
                 text=(f"line {one.line}: " if one.line else "") + one.text,
                 remedy=one.remedy,
                 fatal=one.fatal,
@@ -60,19 +69,21 @@ class ConfigFile(Check[Facts]):
         ]
         if not any(line.fatal for line in wrong) and not isinstance(found.data, dict):
             what = "is empty" if found.data is None else "holds no keys at its top level"
-            wrong.append(Line(text=what, remedy="write KEY: VALUE lines", fatal=True))
+            wrong.append(ConfigProblem(text=what, remedy="write KEY: VALUE lines", fatal=True))
         values = (
             *config_rules.check_values(found.data),
             *config_rules.check_keys(found.data, like),
         )
-        wrong += [Line(text=f"{v.key} {v.text}", remedy=v.remedy, fatal=v.fatal) for v in values]
-        return Facts(
+        wrong += [
+            ConfigProblem(text=f"{v.key} {v.text}", remedy=v.remedy, fatal=v.fatal) for v in values
+        ]
+        return ConfigFileFacts(
             path=plan.config_file,
             wrong=tuple(wrong),
             needed_nodes=config_rules.needed_nodes(found.data),
         )
 
-    def judge(self, case: Case[Facts]) -> Iterable[Result]:
+    def judge(self, case: CheckInput[ConfigFileFacts]) -> Iterable[CheckResult]:
         """Each mistake is a line of its own."""
         if not case.seen:
             yield skipped("no configuration file is given (--config-file)")

@@ -9,8 +9,17 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from ray_sentinel.doctor.check import Case, Check, Here, Result, failure, ok, skipped, warning
-from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.doctor.check import (
+    Check,
+    CheckInput,
+    CheckResult,
+    Here,
+    failure,
+    ok,
+    skipped,
+    warning,
+)
+from ray_sentinel.doctor.plan import RunPlan
 
 TEST_BYTES = 4 << 20
 """Written to each folder, and removed."""
@@ -20,7 +29,7 @@ FEW_FILES = 1000
 """Free inodes; a checkpoint of many shards may need more."""
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class FolderReading(msgspec.Struct, frozen=True, kw_only=True):
     """One folder as seen from one node."""
 
     path: str
@@ -33,25 +42,29 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     """For writing ``TEST_BYTES``."""
 
 
-class Facts(msgspec.Struct, frozen=True):
+class DiskFacts(msgspec.Struct, frozen=True):
     """All folders."""
 
-    places: tuple[Place, ...]
+    places: tuple[FolderReading, ...]
 
 
-class Disk(Check[Facts]):
+class DiskCheck(Check[DiskFacts]):
     """Writes a small file of its own, and removes it again."""
 
     name = "disk"
     about = "checkpoints can be written"
-    facts = Facts
+    facts = DiskFacts
 
-    def look(self, plan: Plan, here: Here) -> Facts | None:
+    def look(self, plan: RunPlan, here: Here) -> DiskFacts | None:
         """Try each folder that is no object store's."""
         folders = [path for path in plan.checkpoints if "://" not in path]
-        return Facts(tuple(_try(os.path.expanduser(path)) for path in folders)) if folders else None
+        return (
+            DiskFacts(tuple(_try(os.path.expanduser(path)) for path in folders))
+            if folders
+            else None
+        )
 
-    def judge(self, case: Case[Facts]) -> Iterable[Result]:
+    def judge(self, case: CheckInput[DiskFacts]) -> Iterable[CheckResult]:
         """Each place on each node."""
         if not case.seen:
             yield skipped("no checkpoint folder is given (--checkpoint-dir)")
@@ -69,7 +82,7 @@ class Disk(Check[Facts]):
         yield from found or [ok(f"written and removed; at least {_gib(least)} free")]
 
 
-def _of_place(host: str, place: Place, need: int) -> Iterator[Result]:
+def _of_place(host: str, place: FolderReading, need: int) -> Iterator[CheckResult]:
     if place.problem:
         yield failure(f"{place.path}: {place.problem}", place.remedy, host)
         return
@@ -93,10 +106,12 @@ def _of_place(host: str, place: Place, need: int) -> Iterator[Result]:
         )
 
 
-def _try(path: str) -> Place:
+def _try(path: str) -> FolderReading:
     if not os.path.isdir(path):
         what = "is no folder" if os.path.exists(path) else "is not there"
-        return Place(path=path, problem=what, remedy=f"mkdir -p {shlex.quote(path)}, or mount it")
+        return FolderReading(
+            path=path, problem=what, remedy=f"mkdir -p {shlex.quote(path)}, or mount it"
+        )
     name = os.path.join(path, f".ray_sentinel-write-test-{os.getpid()}-{time.monotonic_ns()}")
     begun = time.monotonic()
     try:
@@ -108,10 +123,12 @@ def _try(path: str) -> Place:
             if space.f_bavail * space.f_frsize < TEST_BYTES
             else f"ls -ld {shlex.quote(path)}: the user of the run must be allowed to write there"
         )
-        return Place(path=path, problem=f"cannot be written: {error.strerror}", remedy=remedy)
+        return FolderReading(
+            path=path, problem=f"cannot be written: {error.strerror}", remedy=remedy
+        )
     seconds = time.monotonic() - begun
     space = os.statvfs(path)
-    return Place(
+    return FolderReading(
         path=path,
         free_bytes=space.f_bavail * space.f_frsize,
         free_files=space.f_favail if space.f_files else None,

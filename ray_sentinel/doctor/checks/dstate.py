@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from ray_sentinel.doctor.check import Case, Check, Here, Result, ok, warning
-from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.doctor.check import Check, CheckInput, CheckResult, Here, ok, warning
+from ray_sentinel.doctor.plan import RunPlan
 from ray_sentinel.kernel_files import kernel_text
 from ray_sentinel.progress.proc_stat import all_stats
 
@@ -26,20 +26,20 @@ class Stuck(msgspec.Struct, frozen=True):
     waits_in: str
 
 
-class Facts(msgspec.Struct, frozen=True):
+class DstateFacts(msgspec.Struct, frozen=True):
     """All of them."""
 
     stuck: tuple[Stuck, ...]
 
 
-class DState(Check[Facts]):
+class DStateCheck(Check[DstateFacts]):
     """Looks several times; only who hangs all the time counts."""
 
     name = "d-state"
     about = "no process hangs in the kernel"
-    facts = Facts
+    facts = DstateFacts
 
-    def look(self, plan: Plan, here: Here) -> Facts:
+    def look(self, plan: RunPlan, here: Here) -> DstateFacts:
         """Three looks at /proc."""
         stuck = _in_d_state(here.proc)
         for _ in range(LOOKS - 1):
@@ -48,11 +48,11 @@ class DState(Check[Facts]):
             here.clock.sleep(BETWEEN)
             again = _in_d_state(here.proc)
             stuck = {key: name for key, name in stuck.items() if key in again}
-        return Facts(
+        return DstateFacts(
             tuple(Stuck(pid, name, _wchan(here.proc, pid)) for (pid, _), name in stuck.items())
         )
 
-    def judge(self, case: Case[Facts]) -> Iterable[Result]:
+    def judge(self, case: CheckInput[DstateFacts]) -> Iterable[CheckResult]:
         """Warnings: it may have nothing to do with the run."""
         found = [
             warning(

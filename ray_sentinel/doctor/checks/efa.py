@@ -7,8 +7,17 @@ from pathlib import Path
 
 import msgspec
 
-from ray_sentinel.doctor.check import Case, Check, Here, Result, failure, ok, skipped, warning
-from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.doctor.check import (
+    Check,
+    CheckInput,
+    CheckResult,
+    Here,
+    failure,
+    ok,
+    skipped,
+    warning,
+)
+from ray_sentinel.doctor.plan import RunPlan
 
 USUAL = (
     "/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu",
@@ -20,7 +29,7 @@ SYSTEM = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/lib")
 _PLUGINS = ("libnccl-net-ofi.so", "libnccl-net.so", "libnccl-net-aws-ofi.so")
 
 
-class Facts(msgspec.Struct, frozen=True):
+class EfaFacts(msgspec.Struct, frozen=True):
     """What a node has for EFA."""
 
     devices: tuple[str, ...]
@@ -32,24 +41,24 @@ class Facts(msgspec.Struct, frozen=True):
     """``NCCL_NET``."""
 
 
-class Efa(Check[Facts]):
+class EfaCheck(Check[EfaFacts]):
     """Looks for devices, the plugin, and the variable."""
 
     name = "efa"
     about = "NCCL finds the EFA plugin"
-    facts = Facts
+    facts = EfaFacts
 
-    def look(self, plan: Plan, here: Here) -> Facts:
+    def look(self, plan: RunPlan, here: Here) -> EfaFacts:
         """Devices in sysfs, libraries on LD_LIBRARY_PATH."""
         path = [item for item in here.environ.get("LD_LIBRARY_PATH", "").split(":") if item]
-        return Facts(
+        return EfaFacts(
             devices=tuple(_devices(here.sys)),
             plugin=_first((*path, *SYSTEM)),
             off_path=_first(USUAL),
             net=here.environ.get("NCCL_NET", ""),
         )
 
-    def judge(self, case: Case[Facts]) -> Iterable[Result]:
+    def judge(self, case: CheckInput[EfaFacts]) -> Iterable[CheckResult]:
         """A device without plugin, a plugin without device, nodes that differ."""
         wanting = [f for f in case.seen.values() if f.devices or _wants_ofi(f.net)]
         if not wanting:
@@ -61,7 +70,7 @@ class Efa(Check[Facts]):
         yield from found or [ok(f"{wanting[0].plugin} is found, NCCL_NET={wanting[0].net}")]
 
 
-def _of_node(host: str, facts: Facts, case: Case[Facts]) -> Iterator[Result]:
+def _of_node(host: str, facts: EfaFacts, case: CheckInput[EfaFacts]) -> Iterator[CheckResult]:
     others = any(other.devices for other in case.seen.values())
     if not facts.devices and (others or _wants_ofi(facts.net)):
         yield failure(

@@ -10,11 +10,20 @@ from typing import Any
 
 import msgspec
 
-from ray_sentinel.doctor.check import Case, Check, Here, Result, failure, ok, skipped, warning
+from ray_sentinel.doctor.check import (
+    Check,
+    CheckInput,
+    CheckResult,
+    Here,
+    failure,
+    ok,
+    skipped,
+    warning,
+)
 from ray_sentinel.doctor.endpoint import wish_of
-from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.doctor.plan import RunPlan
 from ray_sentinel.errors import UnreachableError
-from ray_sentinel.serving.client import RefusedError, get
+from ray_sentinel.http.client import RefusedError, get
 
 SECONDS = 4.0
 """For one answer."""
@@ -24,7 +33,7 @@ PREFIXES = ("/torch/elastic", "/torchelastic")
 """torch's ``etcd_rendezvous_backend`` and ``etcd_rendezvous``, in this order."""
 
 
-class Facts(msgspec.Struct, frozen=True):
+class EtcdFacts(msgspec.Struct, frozen=True):
     """What etcd answered."""
 
     url: str
@@ -39,15 +48,15 @@ class Facts(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-class Etcd(Check[Facts]):
+class EtcdCheck(Check[EtcdFacts]):
     """Asks ``/health``, ``/version`` and for keys below torch's prefixes; changes nothing."""
 
     name = "etcd"
     about = "etcd is healthy, and holds no stale rendezvous"
-    facts = Facts
+    facts = EtcdFacts
     everywhere = False
 
-    def look(self, plan: Plan, here: Here) -> Facts | None:
+    def look(self, plan: RunPlan, here: Here) -> EtcdFacts | None:
         """Ask it, where the rendezvous is an etcd."""
         wish = wish_of(plan, here.environ)
         if not wish.endpoint or not wish.is_etcd or wish.problem:
@@ -61,10 +70,10 @@ class Etcd(Check[Facts]):
             # An unhealthy etcd says why in the body, with status 503.
             health = _decoded(error.body) or {"reason": f"HTTP {error.status}"}
         except UnreachableError as error:
-            return Facts(url, wish.run_id, problem=str(error))
+            return EtcdFacts(url, wish.run_id, problem=str(error))
         version, v2, old_keys = _old_contents(url)
         why = str(health.get("reason", "")) or ("" if health else "what answers is no etcd")
-        return Facts(
+        return EtcdFacts(
             url,
             wish.run_id,
             healthy=str(health.get("health")).lower() == "true",
@@ -75,7 +84,7 @@ class Etcd(Check[Facts]):
             problem=why,
         )
 
-    def judge(self, case: Case[Facts]) -> Iterable[Result]:
+    def judge(self, case: CheckInput[EtcdFacts]) -> Iterable[CheckResult]:
         """Dead, unhealthy, or with a past."""
         if not case.seen:
             yield skipped("the rendezvous is no etcd")
@@ -83,7 +92,7 @@ class Etcd(Check[Facts]):
             yield from _of(facts, case.plan)
 
 
-def _of(facts: Facts, plan: Plan) -> Iterator[Result]:
+def _of(facts: EtcdFacts, plan: RunPlan) -> Iterator[CheckResult]:
     if not facts.healthy:
         yield failure(
             f"etcd at {facts.url} is not healthy: {facts.problem or 'it does not say why'}",
@@ -119,7 +128,7 @@ def _of(facts: Facts, plan: Plan) -> Iterator[Result]:
         )
 
 
-def _run(key: str, facts: Facts) -> tuple[str, str] | None:
+def _run(key: str, facts: EtcdFacts) -> tuple[str, str] | None:
     """(The path of the run that is to come, what follows it) where the key is one of its own."""
     words = key.split("/")
     for at, word in enumerate(words):

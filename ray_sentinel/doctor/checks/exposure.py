@@ -12,8 +12,8 @@ from collections.abc import Iterable
 import msgspec
 import psutil
 
-from ray_sentinel.doctor.check import Case, Check, Here, Result, failure, ok, skipped
-from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.doctor.check import Check, CheckInput, CheckResult, Here, failure, ok, skipped
+from ray_sentinel.doctor.plan import RunPlan
 from ray_sentinel.progress.process_memory import memory_file
 
 _SERVERS = (
@@ -32,21 +32,21 @@ class Offer(msgspec.Struct, frozen=True):
     port: int
 
 
-class Facts(msgspec.Struct, frozen=True):
+class ExposureFacts(msgspec.Struct, frozen=True):
     """Ray's servers on this node, and the node's public addresses."""
 
     offers: tuple[Offer, ...]
     public: tuple[str, ...] = ()
 
 
-class Exposure(Check[Facts]):
+class ExposureCheck(Check[ExposureFacts]):
     """Reads the kernel's table of listening sockets, and the interfaces' addresses."""
 
     name = "exposure"
     about = "Ray's own ports are private"
-    facts = Facts
+    facts = ExposureFacts
 
-    def look(self, plan: Plan, here: Here) -> Facts | None:
+    def look(self, plan: RunPlan, here: Here) -> ExposureFacts | None:
         """Who of Ray listens where; None on a node that runs neither server."""
         offers = set()
         for entry in psutil.net_connections("tcp"):
@@ -57,9 +57,9 @@ class Exposure(Check[Facts]):
         if not offers:
             return None
         found = tuple(Offer(what, address, port) for what, address, port in sorted(offers))
-        return Facts(found, tuple(sorted(public_addresses())))
+        return ExposureFacts(found, tuple(sorted(public_addresses())))
 
-    def judge(self, case: Case[Facts]) -> Iterable[Result]:
+    def judge(self, case: CheckInput[ExposureFacts]) -> Iterable[CheckResult]:
         """Who listens on a public address, or on all where one is public, is a failure."""
         if not case.seen:
             yield skipped("no control store or dashboard of Ray's is here")
@@ -82,7 +82,7 @@ def _is_public(address: str, public: tuple[str, ...]) -> bool:
     return bool(public) if address in _ANY else ipaddress.ip_address(address).is_global
 
 
-def _exposed(offer: Offer, public: tuple[str, ...], host: str) -> Result:
+def _exposed(offer: Offer, public: tuple[str, ...], host: str) -> CheckResult:
     where = f"all addresses, {', '.join(public)} among them," if offer.address in _ANY else (
         f"{offer.address}, a public address,"
     )  # fmt: skip

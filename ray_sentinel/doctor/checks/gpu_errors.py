@@ -7,30 +7,39 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from ray_sentinel.doctor import nvidia_smi
-from ray_sentinel.doctor.check import Case, Check, Here, Result, failure, ok, skipped, warning
-from ray_sentinel.doctor.nvidia_smi import Gpu
-from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.doctor.check import (
+    Check,
+    CheckInput,
+    CheckResult,
+    Here,
+    failure,
+    ok,
+    skipped,
+    warning,
+)
+from ray_sentinel.doctor.nvidia_smi import SmiGpu
+from ray_sentinel.doctor.plan import RunPlan
 
 
-class Facts(msgspec.Struct, frozen=True):
+class GpuErrorsFacts(msgspec.Struct, frozen=True):
     """The GPUs of a node."""
 
-    gpus: tuple[Gpu, ...]
+    gpus: tuple[SmiGpu, ...]
 
 
-class GpuErrors(Check[Facts]):
+class GpuErrorsCheck(Check[GpuErrorsFacts]):
     """Reads the driver's counters."""
 
     name = "gpu-errors"
     about = "no GPU has counted errors"
-    facts = Facts
+    facts = GpuErrorsFacts
 
-    def look(self, plan: Plan, here: Here) -> Facts | None:
+    def look(self, plan: RunPlan, here: Here) -> GpuErrorsFacts | None:
         """Ask nvidia-smi."""
         smi = nvidia_smi.read()
-        return Facts(smi.gpus) if smi else None
+        return GpuErrorsFacts(smi.gpus) if smi else None
 
-    def judge(self, case: Case[Facts]) -> Iterable[Result]:
+    def judge(self, case: CheckInput[GpuErrorsFacts]) -> Iterable[CheckResult]:
         """Each GPU for itself."""
         if not any(facts.gpus for facts in case.seen.values()):
             yield skipped("there is no NVIDIA GPU to ask")
@@ -44,7 +53,7 @@ class GpuErrors(Check[Facts]):
         yield from found or [ok("no GPU has uncorrected errors, or waits for a reset")]
 
 
-def _errors(host: str, gpu: Gpu) -> Iterator[Result]:
+def _errors(host: str, gpu: SmiGpu) -> Iterator[CheckResult]:
     named = f"{gpu.name} {gpu.uuid}"
     if gpu.remap_failed:
         yield failure(

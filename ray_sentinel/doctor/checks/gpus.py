@@ -8,15 +8,24 @@ from collections.abc import Iterable
 import msgspec
 
 from ray_sentinel.doctor import nvidia_smi
-from ray_sentinel.doctor.check import Case, Check, Here, Result, failure, ok, skipped, warning
-from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.doctor.check import (
+    Check,
+    CheckInput,
+    CheckResult,
+    Here,
+    failure,
+    ok,
+    skipped,
+    warning,
+)
+from ray_sentinel.doctor.plan import RunPlan
 
 BUSY_BYTES = 2 << 30
 """Used memory that means somebody computes; drivers and display servers take less."""
 _AMD = "0x1002"
 
 
-class Card(msgspec.Struct, frozen=True):
+class GpuCard(msgspec.Struct, frozen=True):
     """One GPU, of either maker."""
 
     name: str
@@ -24,27 +33,27 @@ class Card(msgspec.Struct, frozen=True):
     programs: tuple[str, ...] = ()
 
 
-class Facts(msgspec.Struct, frozen=True):
+class GpusFacts(msgspec.Struct, frozen=True):
     """The GPUs of a node."""
 
-    cards: tuple[Card, ...]
+    cards: tuple[GpuCard, ...]
 
 
-class Gpus(Check[Facts]):
+class GpusCheck(Check[GpusFacts]):
     """Counts what the driver shows, and compares it with Ray and with the plan."""
 
     name = "gpus"
     about = "GPUs are there, free, and equal on all nodes"
-    facts = Facts
+    facts = GpusFacts
 
-    def look(self, plan: Plan, here: Here) -> Facts:
+    def look(self, plan: RunPlan, here: Here) -> GpusFacts:
         """Ask nvidia-smi, and sysfs for AMD's."""
         smi = nvidia_smi.read()
         nvidia = smi.gpus if smi else ()
-        cards = [Card(f"{gpu.name} {gpu.uuid}", gpu.used_bytes, gpu.programs) for gpu in nvidia]
-        return Facts((*cards, *_amd(here)))
+        cards = [GpuCard(f"{gpu.name} {gpu.uuid}", gpu.used_bytes, gpu.programs) for gpu in nvidia]
+        return GpusFacts((*cards, *_amd(here)))
 
-    def judge(self, case: Case[Facts]) -> Iterable[Result]:
+    def judge(self, case: CheckInput[GpusFacts]) -> Iterable[CheckResult]:
         """Too few, lost to Ray, uneven, or in use."""
         counts = {host: len(facts.cards) for host, facts in case.seen.items()}
         total = sum(counts.values())
@@ -65,7 +74,7 @@ class Gpus(Check[Facts]):
             yield from _busy(host, facts)
 
 
-def _uneven(counts: dict[str, int]) -> Iterable[Result]:
+def _uneven(counts: dict[str, int]) -> Iterable[CheckResult]:
     usual = Counter(counts.values()).most_common(1)[0][0]
     for host, count in counts.items():
         if 0 < count < usual:
@@ -76,7 +85,7 @@ def _uneven(counts: dict[str, int]) -> Iterable[Result]:
             )
 
 
-def _ray(case: Case[Facts], counts: dict[str, int]) -> Iterable[Result]:
+def _ray(case: CheckInput[GpusFacts], counts: dict[str, int]) -> Iterable[CheckResult]:
     if case.cluster is None:
         return
     for node in case.cluster.joined:
@@ -95,7 +104,7 @@ def _ray(case: Case[Facts], counts: dict[str, int]) -> Iterable[Result]:
         )
 
 
-def _busy(host: str, facts: Facts) -> Iterable[Result]:
+def _busy(host: str, facts: GpusFacts) -> Iterable[CheckResult]:
     for card in facts.cards:
         who = ", ".join(card.programs)
         if who or (card.used_bytes or 0) > BUSY_BYTES:
@@ -107,7 +116,7 @@ def _busy(host: str, facts: Facts) -> Iterable[Result]:
             )
 
 
-def _amd(here: Here) -> Iterable[Card]:
+def _amd(here: Here) -> Iterable[GpuCard]:
     """amdgpu's files (kernel documentation, "AMDGPU memory usage information")."""
     for device in sorted((here.sys / "class/drm").glob("card[0-9]*/device")):
         vendor = device / "vendor"
@@ -115,7 +124,7 @@ def _amd(here: Here) -> Iterable[Card]:
         if "-" in device.parent.name or not vendor.is_file():
             continue
         if vendor.read_text().strip() == _AMD and (used := device / "mem_info_vram_used").is_file():
-            yield Card(f"AMD {device.resolve().name}", int(used.read_text()))
+            yield GpuCard(f"AMD {device.resolve().name}", int(used.read_text()))
 
 
 def _by_host(counts: dict[str, int]) -> str:

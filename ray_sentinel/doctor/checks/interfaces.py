@@ -6,37 +6,37 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from ray_sentinel.doctor.check import Case, Check, Here, Result, failure, ok, warning
+from ray_sentinel.doctor.check import Check, CheckInput, CheckResult, Here, failure, ok, warning
 from ray_sentinel.doctor.machine import Interface, interfaces
 from ray_sentinel.doctor.netnames import chosen, parse_wish
-from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.doctor.plan import RunPlan
 
 NCCL = "NCCL_SOCKET_IFNAME"
 VARIABLES = (NCCL, "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 
 
-class Facts(msgspec.Struct, frozen=True):
+class InterfacesFacts(msgspec.Struct, frozen=True):
     """What a node has, and what it is told to use."""
 
     have: tuple[Interface, ...]
     wishes: dict[str, str]
 
 
-class Interfaces(Check[Facts]):
+class InterfacesCheck(Check[InterfacesFacts]):
     """Judges each node for itself, then compares."""
 
     name = "interfaces"
     about = "NCCL_, GLOO_ and TP_SOCKET_IFNAME name interfaces that are there, and equal in kind"
-    facts = Facts
+    facts = InterfacesFacts
 
-    def look(self, plan: Plan, here: Here) -> Facts:
+    def look(self, plan: RunPlan, here: Here) -> InterfacesFacts:
         """List them."""
         wishes = {name: here.environ[name] for name in VARIABLES if here.environ.get(name)}
         if plan.interface:
             wishes[NCCL] = plan.interface
-        return Facts(interfaces(here.sys), wishes)
+        return InterfacesFacts(interfaces(here.sys), wishes)
 
-    def judge(self, case: Case[Facts]) -> Iterable[Result]:
+    def judge(self, case: CheckInput[InterfacesFacts]) -> Iterable[CheckResult]:
         """Missing, down, set on some nodes only, different in kind."""
         found = [
             result
@@ -49,7 +49,7 @@ class Interfaces(Check[Facts]):
         yield from found or [ok(_chosen_everywhere(case))]
 
 
-def _missing(host: str, name: str, wish: str, facts: Facts) -> Iterator[Result]:
+def _missing(host: str, name: str, wish: str, facts: InterfacesFacts) -> Iterator[CheckResult]:
     exclude, exact, names = parse_wish(wish)
     have = ", ".join(item.name for item in facts.have if item.kind != "loopback") or "none"
     # Gloo and TensorPipe take whole names only; NCCL takes prefixes.
@@ -82,7 +82,7 @@ def _missing(host: str, name: str, wish: str, facts: Facts) -> Iterator[Result]:
         )
 
 
-def _uneven(case: Case[Facts], name: str) -> Iterator[Result]:
+def _uneven(case: CheckInput[InterfacesFacts], name: str) -> Iterator[CheckResult]:
     wishes = {host: facts.wishes.get(name, "") for host, facts in case.seen.items()}
     unset = [host for host, wish in wishes.items() if not wish]
     if unset and len(unset) < len(wishes):
@@ -93,7 +93,7 @@ def _uneven(case: Case[Facts], name: str) -> Iterator[Result]:
         )
 
 
-def _kinds(case: Case[Facts]) -> list[Result]:
+def _kinds(case: CheckInput[InterfacesFacts]) -> list[CheckResult]:
     first = {
         host: taken[0]
         for host, facts in case.seen.items()
@@ -111,7 +111,7 @@ def _kinds(case: Case[Facts]) -> list[Result]:
     ]
 
 
-def _chosen_everywhere(case: Case[Facts]) -> str:
+def _chosen_everywhere(case: CheckInput[InterfacesFacts]) -> str:
     names = {
         taken[0].name
         for facts in case.seen.values()

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from ray_sentinel.doctor.check import Case, Check, Here, Result, failure, ok, warning
-from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.doctor.check import Check, CheckInput, CheckResult, Here, failure, ok, warning
+from ray_sentinel.doctor.plan import RunPlan
 from ray_sentinel.kernel_files import kernel_number
-from ray_sentinel.progress.cgroup import Groups
+from ray_sentinel.progress.cgroup import ControlGroups
 
 FILES = 65_536
 """Open files, sockets among them: with fewer than this there is a warning."""
@@ -20,7 +20,7 @@ PROCESSES = 16_384
 """Threads count too, and a rank has hundreds."""
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
+class LimitsFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Soft limits; None is unlimited."""
 
     files: int | None
@@ -32,16 +32,16 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """In this container; None where nothing limits it."""
 
 
-class Limits(Check[Facts]):
+class LimitsCheck(Check[LimitsFacts]):
     """Reads the limits that a process started here has."""
 
     name = "limits"
     about = "ulimits are high enough"
-    facts = Facts
+    facts = LimitsFacts
 
-    def look(self, plan: Plan, here: Here) -> Facts:
+    def look(self, plan: RunPlan, here: Here) -> LimitsFacts:
         """Our own are those of a rank: both descend from the raylet, or from the shell."""
-        return Facts(
+        return LimitsFacts(
             files=_soft(resource.RLIMIT_NOFILE),
             processes=_soft(resource.RLIMIT_NPROC),
             locked_bytes=_soft(resource.RLIMIT_MEMLOCK),
@@ -49,13 +49,13 @@ class Limits(Check[Facts]):
             pids_left=_pids_left(here),
         )
 
-    def judge(self, case: Case[Facts]) -> Iterable[Result]:
+    def judge(self, case: CheckInput[LimitsFacts]) -> Iterable[CheckResult]:
         """Each node for itself."""
         found = [r for host, facts in case.seen.items() for r in _of_node(host, facts)]
         yield from found or [ok("open files, processes and locked memory are high enough")]
 
 
-def _of_node(host: str, facts: Facts) -> Iterator[Result]:
+def _of_node(host: str, facts: LimitsFacts) -> Iterator[CheckResult]:
     if facts.files is not None and facts.files < FILES:
         tell = failure if facts.files < LEAST_FILES else warning
         yield tell(
@@ -89,7 +89,7 @@ def _soft(kind: int) -> int | None:
 def _pids_left(here: Here) -> int | None:
     """The least of our control group and all above it, as far as they are to be seen."""
     left = []
-    for group in Groups("pids", here.proc, here.sys.parent).up("self"):
+    for group in ControlGroups("pids", here.proc, here.sys.parent).up("self"):
         most, now = kernel_number(group / "pids.max"), kernel_number(group / "pids.current")
         if most is not None and now is not None:
             left.append(most - now)

@@ -6,28 +6,37 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ray_sentinel.doctor.check import Case, Check, Here, Result, failure, ok, skipped, warning
-from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.doctor.check import (
+    Check,
+    CheckInput,
+    CheckResult,
+    Here,
+    failure,
+    ok,
+    skipped,
+    warning,
+)
+from ray_sentinel.doctor.plan import RunPlan
 
 
-class Facts(msgspec.Struct, frozen=True):
+class NodesFacts(msgspec.Struct, frozen=True):
     """Proof that the node answered."""
 
     host: str
 
 
-class Nodes(Check[Facts]):
+class NodesCheck(Check[NodesFacts]):
     """Compares Ray's list with what the run needs."""
 
     name = "nodes"
     about = "the expected nodes have joined, and answer"
-    facts = Facts
+    facts = NodesFacts
 
-    def look(self, plan: Plan, here: Here) -> Facts:
+    def look(self, plan: RunPlan, here: Here) -> NodesFacts:
         """Being asked is enough."""
-        return Facts(here.host)
+        return NodesFacts(here.host)
 
-    def judge(self, case: Case[Facts]) -> Iterable[Result]:
+    def judge(self, case: CheckInput[NodesFacts]) -> Iterable[CheckResult]:
         """Too few is a failure, dead ones are a warning."""
         if case.cluster is None:
             if case.plan.nodes is not None and case.plan.nodes > 1:

@@ -9,8 +9,17 @@ from urllib.parse import urlsplit
 import msgspec
 
 from ray_sentinel import process
-from ray_sentinel.doctor.check import Case, Check, Here, Result, failure, ok, skipped, warning
-from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.doctor.check import (
+    Check,
+    CheckInput,
+    CheckResult,
+    Here,
+    failure,
+    ok,
+    skipped,
+    warning,
+)
+from ray_sentinel.doctor.plan import RunPlan
 
 SECONDS = 8.0
 """For a listing: the tools try for minutes where nobody answers."""
@@ -33,7 +42,7 @@ _REMEDIES = (
 )
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class StoreReading(msgspec.Struct, frozen=True, kw_only=True):
     """One place as seen from one node."""
 
     url: str
@@ -42,25 +51,25 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
-class Facts(msgspec.Struct, frozen=True):
+class ObjectStoreFacts(msgspec.Struct, frozen=True):
     """All places."""
 
-    places: tuple[Place, ...]
+    places: tuple[StoreReading, ...]
 
 
-class ObjectStore(Check[Facts]):
+class ObjectStoreCheck(Check[ObjectStoreFacts]):
     """Lists at most one object; writes nothing, so the right to write is not proven."""
 
     name = "object-store"
     about = "the checkpoint store lets us in"
-    facts = Facts
+    facts = ObjectStoreFacts
 
-    def look(self, plan: Plan, here: Here) -> Facts | None:
+    def look(self, plan: RunPlan, here: Here) -> ObjectStoreFacts | None:
         """Ask with the client that is installed, in the ranks' environment."""
         urls = [path for path in plan.checkpoints if urlsplit(path).scheme in _TOOLS]
-        return Facts(tuple(_try(url, here) for url in urls)) if urls else None
+        return ObjectStoreFacts(tuple(_try(url, here) for url in urls)) if urls else None
 
-    def judge(self, case: Case[Facts]) -> Iterable[Result]:
+    def judge(self, case: CheckInput[ObjectStoreFacts]) -> Iterable[CheckResult]:
         """No client is a warning, no entrance a failure."""
         if not case.seen:
             yield skipped("no checkpoint place is an object store")
@@ -79,15 +88,15 @@ class ObjectStore(Check[Facts]):
                     )
 
 
-def _try(url: str, here: Here) -> Place:
+def _try(url: str, here: Here) -> StoreReading:
     scheme = urlsplit(url).scheme
     program = next((name for name in _TOOLS[scheme] if shutil.which(name)), "")
     if not program:
-        return Place(url=url)
+        return StoreReading(url=url)
     done = process.run(_command(program, url), deadline=SECONDS, env=dict(here.environ))
     if done.ok:
-        return Place(url=url, tool=program)
-    return Place(url=url, tool=program, problem=done.explain())
+        return StoreReading(url=url, tool=program)
+    return StoreReading(url=url, tool=program, problem=done.explain())
 
 
 def _command(program: str, url: str) -> Sequence[str]:

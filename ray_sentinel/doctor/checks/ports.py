@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import msgspec
 import psutil
 
-from ray_sentinel.doctor.check import Case, Check, Here, Result, failure, ok, skipped
-from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.doctor.check import Check, CheckInput, CheckResult, Here, failure, ok, skipped
+from ray_sentinel.doctor.plan import RunPlan
 from ray_sentinel.progress.process_memory import memory_file
 from ray_sentinel.text import one_line, port_number
 
@@ -22,21 +22,21 @@ class Holder(msgspec.Struct, frozen=True):
     command: str = ""
 
 
-class Facts(msgspec.Struct, frozen=True):
+class PortsFacts(msgspec.Struct, frozen=True):
     """The ports that were asked for, and those of them that are held."""
 
     wanted: tuple[int, ...]
     held: tuple[Holder, ...] = ()
 
 
-class Ports(Check[Facts]):
+class PortsCheck(Check[PortsFacts]):
     """Reads the kernel's table of listening sockets."""
 
     name = "ports"
     about = "ports are free"
-    facts = Facts
+    facts = PortsFacts
 
-    def look(self, plan: Plan, here: Here) -> Facts | None:
+    def look(self, plan: RunPlan, here: Here) -> PortsFacts | None:
         """MASTER_PORT beside those of the plan."""
         wanted = set(plan.ports)
         if master := port_number(here.environ.get("MASTER_PORT", "")):
@@ -51,9 +51,9 @@ class Ports(Check[Facts]):
             address, port = entry.laddr
             if port in wanted:
                 held[port, address] = Holder(port, address, entry.pid, _command(entry.pid))
-        return Facts(tuple(sorted(wanted)), tuple(held.values()))
+        return PortsFacts(tuple(sorted(wanted)), tuple(held.values()))
 
-    def judge(self, case: Case[Facts]) -> Iterable[Result]:
+    def judge(self, case: CheckInput[PortsFacts]) -> Iterable[CheckResult]:
         """Each held port is a failure."""
         if not case.seen:
             yield skipped("no ports are given (--port, MASTER_PORT)")

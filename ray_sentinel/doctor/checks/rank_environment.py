@@ -7,15 +7,24 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from ray_sentinel.doctor.check import Case, Check, Here, Result, failure, ok, skipped, warning
+from ray_sentinel.doctor.check import (
+    Check,
+    CheckInput,
+    CheckResult,
+    Here,
+    failure,
+    ok,
+    skipped,
+    warning,
+)
 from ray_sentinel.doctor.machine import interfaces
-from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.doctor.plan import RunPlan
 
 NEEDED = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _FIRST = "use the address of rank 0's node (`hostname -I` there)"
 
 
-class Facts(msgspec.Struct, frozen=True):
+class RankEnvironmentFacts(msgspec.Struct, frozen=True):
     """What is set on a node, and who the node is."""
 
     variables: dict[str, str]
@@ -25,22 +34,24 @@ class Facts(msgspec.Struct, frozen=True):
     unresolved: str = ""
 
 
-class RankEnvironment(Check[Facts]):
+class RankEnvironmentCheck(Check[RankEnvironmentFacts]):
     """Judges what is set; where nothing is set, the launcher will."""
 
     name = "rank-environment"
     about = "ranks' variables are complete, and MASTER_ADDR is the node of rank 0"
-    facts = Facts
+    facts = RankEnvironmentFacts
 
-    def look(self, plan: Plan, here: Here) -> Facts:
+    def look(self, plan: RunPlan, here: Here) -> RankEnvironmentFacts:
         """The variables, this node's addresses, and a look-up of the master's name."""
         wanted = (*NEEDED, "NODE_RANK", "GROUP_RANK", "NNODES")
         variables = {name: here.environ[name] for name in wanted if here.environ.get(name)}
         own = {address for item in interfaces(here.sys) for address in item.addresses}
         master, unresolved = _resolve(variables.get("MASTER_ADDR", ""))
-        return Facts(variables, tuple(sorted({*own, here.address} - {""})), master, unresolved)
+        return RankEnvironmentFacts(
+            variables, tuple(sorted({*own, here.address} - {""})), master, unresolved
+        )
 
-    def judge(self, case: Case[Facts]) -> Iterable[Result]:
+    def judge(self, case: CheckInput[RankEnvironmentFacts]) -> Iterable[CheckResult]:
         """Nothing set is well; half is a failure."""
         if not any(set(NEEDED) & facts.variables.keys() for facts in case.seen.values()):
             yield skipped("no rank variables are set: the launcher will set them")
@@ -64,7 +75,7 @@ def _resolve(name: str) -> tuple[tuple[str, ...], str]:
     return tuple(sorted({str(entry[4][0]) for entry in found})), ""
 
 
-def _values(host: str, have: Mapping[str, str]) -> Iterator[Result]:
+def _values(host: str, have: Mapping[str, str]) -> Iterator[CheckResult]:
     """What is missing beside others on a node, or is impossible."""
     ranked = {"RANK", "LOCAL_RANK", "WORLD_SIZE"} & have.keys()
     missing = [name for name in NEEDED if name not in have]
@@ -86,7 +97,9 @@ def _values(host: str, have: Mapping[str, str]) -> Iterator[Result]:
             yield failure(f"RANK={rank} is not below WORLD_SIZE={size}", "ranks count from 0", host)
 
 
-def _master(host: str, facts: Facts, case: Case[Facts]) -> Iterator[Result]:
+def _master(
+    host: str, facts: RankEnvironmentFacts, case: CheckInput[RankEnvironmentFacts]
+) -> Iterator[CheckResult]:
     """What MASTER_ADDR means on a node."""
     told = f"MASTER_ADDR={facts.variables.get('MASTER_ADDR', '')}"
     if facts.unresolved:
@@ -101,7 +114,7 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 19
 
 
-def _between(case: Case[Facts]) -> Iterator[Result]:
+def _between(case: CheckInput[RankEnvironmentFacts]) -> Iterator[CheckResult]:
     for name in ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE"):
         values = {f.variables[name] for f in case.seen.values() if name in f.variables}
         if len(values) > 1:
@@ -121,7 +134,7 @@ def _between(case: Case[Facts]) -> Iterator[Result]:
         )
 
 
-def _first_node(case: Case[Facts]) -> tuple[str, Facts] | None:
+def _first_node(case: CheckInput[RankEnvironmentFacts]) -> tuple[str, RankEnvironmentFacts] | None:
     for name in ("RANK", "NODE_RANK", "GROUP_RANK"):
         for host, facts in case.seen.items():
             if facts.variables.get(name) == "0":

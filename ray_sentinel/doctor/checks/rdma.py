@@ -7,8 +7,17 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ray_sentinel.doctor.check import Case, Check, Here, Result, failure, ok, skipped, warning
-from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.doctor.check import (
+    Check,
+    CheckInput,
+    CheckResult,
+    Here,
+    failure,
+    ok,
+    skipped,
+    warning,
+)
+from ray_sentinel.doctor.plan import RunPlan
 from ray_sentinel.kernel_files import kernel_text
 
 
@@ -21,20 +30,20 @@ class Port(msgspec.Struct, frozen=True):
     rate: str
 
 
-class Facts(msgspec.Struct, frozen=True):
+class RdmaFacts(msgspec.Struct, frozen=True):
     """The ports of a node."""
 
     ports: tuple[Port, ...]
 
 
-class Rdma(Check[Facts]):
+class RdmaCheck(Check[RdmaFacts]):
     """Reads ``/sys/class/infiniband`` (kernel documentation, sysfs-class-infiniband)."""
 
     name = "rdma"
     about = "RDMA ports are up, and equal on all nodes"
-    facts = Facts
+    facts = RdmaFacts
 
-    def look(self, plan: Plan, here: Here) -> Facts:
+    def look(self, plan: RunPlan, here: Here) -> RdmaFacts:
         """All ports of all devices."""
         found = []
         for folder in sorted((here.sys / "class/infiniband").glob("*/ports/*")):
@@ -43,9 +52,9 @@ class Rdma(Check[Facts]):
                 kernel_text(folder / n) for n in ("state", "phys_state", "rate")
             )
             found.append(Port(name, state, physical, rate))
-        return Facts(tuple(found))
+        return RdmaFacts(tuple(found))
 
-    def judge(self, case: Case[Facts]) -> Iterable[Result]:
+    def judge(self, case: CheckInput[RdmaFacts]) -> Iterable[CheckResult]:
         """Down is a failure where others of the node are up: NCCL takes them all."""
         counts = Counter(len(facts.ports) for facts in case.seen.values())
         if not any(counts):
@@ -70,7 +79,7 @@ class Rdma(Check[Facts]):
         yield from found or [ok(f"{usual} ports per node are up")]
 
 
-def _rates(case: Case[Facts]) -> list[Result]:
+def _rates(case: CheckInput[RdmaFacts]) -> list[CheckResult]:
     rates = Counter(port.rate for facts in case.seen.values() for port in facts.ports if port.rate)
     usual = rates.most_common(1)[0][0] if rates else ""
     return [

@@ -8,17 +8,17 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from ray_sentinel.doctor.check import (
-    Case,
     Check,
+    CheckInput,
+    CheckResult,
     Here,
-    Result,
-    Visit,
+    ProbeResult,
     failure,
     ok,
     skipped,
     warning,
 )
-from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.doctor.plan import RunPlan
 
 SLOW_SECONDS = 0.05
 """There and back: nodes of one data centre take a hundredth of it."""
@@ -26,22 +26,22 @@ MOST_SLOW = 5
 """Pairs that are told; where all are slow, more of them tell nothing new."""
 
 
-class Facts(msgspec.Struct, frozen=True):
+class ReachabilityFacts(msgspec.Struct, frozen=True):
     """Nothing of its own: the visits tell."""
 
 
-class Reachability(Check[Facts]):
+class ReachabilityCheck(Check[ReachabilityFacts]):
     """Judges the visits."""
 
     name = "reachability"
     about = "nodes reach each other"
-    facts = Facts
+    facts = ReachabilityFacts
 
-    def look(self, plan: Plan, here: Here) -> None:
+    def look(self, plan: RunPlan, here: Here) -> None:
         """Nothing: nodes visit each other after all looks."""
         return
 
-    def judge(self, case: Case[Facts]) -> Iterable[Result]:
+    def judge(self, case: CheckInput[ReachabilityFacts]) -> Iterable[CheckResult]:
         """A node that nobody reaches is named once, not for every pair."""
         if case.cluster is None or len(case.cluster.joined) < 2:
             yield skipped("there is only one node")
@@ -54,7 +54,7 @@ class Reachability(Check[Facts]):
         yield from found or [ok(f"{len(case.visits)} connections, at most {slowest * 1000:.1f} ms")]
 
 
-def _failed(visits: Sequence[Visit]) -> Iterator[Result]:
+def _failed(visits: Sequence[ProbeResult]) -> Iterator[CheckResult]:
     bad = [visit for visit in visits if visit.problem]
     tried = Counter(visit.host for visit in visits)
     failed = Counter(visit.host for visit in bad)
@@ -76,7 +76,7 @@ def _failed(visits: Sequence[Visit]) -> Iterator[Result]:
             )
 
 
-def _slow(visits: Sequence[Visit]) -> Iterator[Result]:
+def _slow(visits: Sequence[ProbeResult]) -> Iterator[CheckResult]:
     slow = [(v, v.seconds) for v in visits if v.seconds is not None and v.seconds > SLOW_SECONDS]
     for visit, seconds in slow[:MOST_SLOW]:
         yield warning(

@@ -7,19 +7,28 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from ray_sentinel.doctor.check import Case, Check, Here, Result, failure, ok, skipped, warning
-from ray_sentinel.doctor.endpoint import Wish, wish_of
+from ray_sentinel.doctor.check import (
+    Check,
+    CheckInput,
+    CheckResult,
+    Here,
+    failure,
+    ok,
+    skipped,
+    warning,
+)
+from ray_sentinel.doctor.endpoint import MeetingPoint, wish_of
 from ray_sentinel.doctor.machine import interfaces
-from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.doctor.plan import RunPlan
 
 SECONDS = 3.0
 """For a connection within a cluster."""
 
 
-class Facts(msgspec.Struct, frozen=True):
+class RendezvousFacts(msgspec.Struct, frozen=True):
     """What a node was told, and how the endpoint looks from there."""
 
-    wish: Wish
+    wish: MeetingPoint
     resolves: bool = False
     own: bool = False
     """The endpoint is this node."""
@@ -27,37 +36,37 @@ class Facts(msgspec.Struct, frozen=True):
     problem: str = ""
 
 
-class Rendezvous(Check[Facts]):
+class RendezvousCheck(Check[RendezvousFacts]):
     """Connects once from each node."""
 
     name = "rendezvous"
     about = "the rendezvous endpoint is the same everywhere, and answers"
-    facts = Facts
+    facts = RendezvousFacts
 
-    def look(self, plan: Plan, here: Here) -> Facts | None:
+    def look(self, plan: RunPlan, here: Here) -> RendezvousFacts | None:
         """Look the name up and connect."""
         wish = wish_of(plan, here.environ)
         if not wish.endpoint:
-            return Facts(wish) if wish.run_id else None
+            return RendezvousFacts(wish) if wish.run_id else None
         if wish.problem:
-            return Facts(wish, problem=wish.problem)
+            return RendezvousFacts(wish, problem=wish.problem)
         own = {address for item in interfaces(here.sys) for address in item.addresses}
         try:
             found = socket.getaddrinfo(wish.host, wish.port, proto=socket.IPPROTO_TCP)
         except (OSError, UnicodeError) as error:
-            return Facts(wish, problem=f"{wish.host} cannot be looked up: {error}")
+            return RendezvousFacts(wish, problem=f"{wish.host} cannot be looked up: {error}")
         mine = any(str(entry[4][0]) in {*own, here.address} for entry in found)
         try:
             socket.create_connection((wish.host, wish.port), timeout=SECONDS).close()
         except TimeoutError:
             problem = f"no answer within {SECONDS:.0f} s"
-            return Facts(wish, resolves=True, own=mine, problem=problem)
+            return RendezvousFacts(wish, resolves=True, own=mine, problem=problem)
         except OSError as error:
             problem = error.strerror or str(error)
-            return Facts(wish, resolves=True, own=mine, problem=problem)
-        return Facts(wish, resolves=True, own=mine, answers=True)
+            return RendezvousFacts(wish, resolves=True, own=mine, problem=problem)
+        return RendezvousFacts(wish, resolves=True, own=mine, answers=True)
 
-    def judge(self, case: Case[Facts]) -> Iterable[Result]:
+    def judge(self, case: CheckInput[RendezvousFacts]) -> Iterable[CheckResult]:
         """An etcd must be up now; a c10d store is started by the run itself."""
         if not any(facts.wish.endpoint for facts in case.seen.values()):
             yield skipped("no rendezvous endpoint is given (--rdzv-endpoint, PET_RDZV_ENDPOINT)")
@@ -69,7 +78,7 @@ class Rendezvous(Check[Facts]):
         yield from found or [ok(f"{first.wish.endpoint} is the same everywhere, and in order")]
 
 
-def _differences(case: Case[Facts]) -> Iterator[Result]:
+def _differences(case: CheckInput[RendezvousFacts]) -> Iterator[CheckResult]:
     for what, flag in (("endpoint", "--rdzv-endpoint"), ("run_id", "--rdzv-id")):
         values = {host: getattr(facts.wish, what) for host, facts in case.seen.items()}
         if len(set(values.values())) > 1:
@@ -80,7 +89,9 @@ def _differences(case: Case[Facts]) -> Iterator[Result]:
             )
 
 
-def _of_node(host: str, facts: Facts, case: Case[Facts]) -> Iterator[Result]:
+def _of_node(
+    host: str, facts: RendezvousFacts, case: CheckInput[RendezvousFacts]
+) -> Iterator[CheckResult]:
     wish = facts.wish
     if facts.answers and facts.own and not wish.is_etcd:
         yield warning(

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ray_sentinel.doctor.check import Case, Check, Here, Result, failure, ok, warning
-from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.doctor.check import Check, CheckInput, CheckResult, Here, failure, ok, warning
+from ray_sentinel.doctor.plan import RunPlan
 
 LEAST = 256 << 20
 """Container runtimes give 64 MiB unless told otherwise."""
@@ -16,28 +16,28 @@ USUAL = 8 << 30
 """Bytes; with less, data loaders with workers may run short."""
 
 
-class Facts(msgspec.Struct, frozen=True):
+class SharedMemoryFacts(msgspec.Struct, frozen=True):
     """Bytes of /dev/shm; both None where there is none."""
 
     size: int | None
     free: int | None
 
 
-class SharedMemory(Check[Facts]):
+class SharedMemoryCheck(Check[SharedMemoryFacts]):
     """Looks at its file system."""
 
     name = "shared-memory"
     about = "/dev/shm is large enough"
-    facts = Facts
+    facts = SharedMemoryFacts
 
-    def look(self, plan: Plan, here: Here) -> Facts:
+    def look(self, plan: RunPlan, here: Here) -> SharedMemoryFacts:
         """Its size, and what is free."""
         if not here.shm.is_dir():
-            return Facts(None, None)
+            return SharedMemoryFacts(None, None)
         space = os.statvfs(here.shm)
-        return Facts(space.f_blocks * space.f_frsize, space.f_bavail * space.f_frsize)
+        return SharedMemoryFacts(space.f_blocks * space.f_frsize, space.f_bavail * space.f_frsize)
 
-    def judge(self, case: Case[Facts]) -> Iterable[Result]:
+    def judge(self, case: CheckInput[SharedMemoryFacts]) -> Iterable[CheckResult]:
         """Each node for itself."""
         remedy = (
             "docker run --shm-size=64g; in Kubernetes mount an emptyDir with medium: Memory at "

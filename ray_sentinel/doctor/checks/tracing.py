@@ -11,13 +11,13 @@ from pathlib import Path
 import msgspec
 
 from ray_sentinel import process
-from ray_sentinel.doctor.check import Case, Check, Here, Result, ok, warning
-from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.doctor.check import Check, CheckInput, CheckResult, Here, ok, warning
+from ray_sentinel.doctor.plan import RunPlan
 from ray_sentinel.kernel_files import yama_scope
 from ray_sentinel.progress.tracing import may_trace
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
+class TracingFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What a node can do."""
 
     py_spy: str
@@ -30,17 +30,17 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     gpus: bool
 
 
-class Tracing(Check[Facts]):
+class TracingCheck(Check[TracingFacts]):
     """Tries it on a child that sleeps."""
 
     name = "tracing"
     about = "stacks of a hanging rank can be taken"
-    facts = Facts
+    facts = TracingFacts
 
-    def look(self, plan: Plan, here: Here) -> Facts:
+    def look(self, plan: RunPlan, here: Here) -> TracingFacts:
         """Start a sleeping child, and ask the kernel whether we may look into it."""
         beside = Path(sys.executable).with_name("py-spy")
-        return Facts(
+        return TracingFacts(
             py_spy=str(beside) if beside.exists() else shutil.which("py-spy") or "",
             allowed=_try(here.proc),
             yama=yama_scope(here.proc),
@@ -48,13 +48,13 @@ class Tracing(Check[Facts]):
             gpus=shutil.which("nvidia-smi") is not None,
         )
 
-    def judge(self, case: Case[Facts]) -> Iterable[Result]:
+    def judge(self, case: CheckInput[TracingFacts]) -> Iterable[CheckResult]:
         """Warnings only: a run works without, and hangs without being explained."""
         found = [r for host, facts in case.seen.items() for r in _of_node(host, facts)]
         yield from found or [ok("py-spy may look into processes")]
 
 
-def _of_node(host: str, facts: Facts) -> Iterator[Result]:
+def _of_node(host: str, facts: TracingFacts) -> Iterator[CheckResult]:
     if not facts.py_spy:
         yield warning("py-spy is missing: no stacks", "pip install py-spy", host)
     if facts.allowed is False:

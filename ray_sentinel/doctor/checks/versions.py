@@ -10,8 +10,8 @@ from importlib.metadata import PackageNotFoundError, distributions, version
 import msgspec
 
 from ray_sentinel.doctor import nvidia_smi
-from ray_sentinel.doctor.check import Case, Check, Here, Result, failure, ok, warning
-from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.doctor.check import Check, CheckInput, CheckResult, Here, failure, ok, warning
+from ray_sentinel.doctor.plan import RunPlan
 
 PACKAGES = (
     "torch",
@@ -32,20 +32,20 @@ _FATAL = frozenset({"Python", "torch", "ray", "NCCL"})
 """What differs here breaks the run: pickles, collectives."""
 
 
-class Facts(msgspec.Struct, frozen=True):
+class VersionsFacts(msgspec.Struct, frozen=True):
     """Name → version; what is not there is absent."""
 
     versions: dict[str, str]
 
 
-class Versions(Check[Facts]):
+class VersionsCheck(Check[VersionsFacts]):
     """Compares; an absent package counts as a difference too."""
 
     name = "versions"
     about = "software is equal on all nodes"
-    facts = Facts
+    facts = VersionsFacts
 
-    def look(self, plan: Plan, here: Here) -> Facts:
+    def look(self, plan: RunPlan, here: Here) -> VersionsFacts:
         """Read what is installed; nothing is imported."""
         found = {"Python": platform.python_version(), "Linux": platform.release()}
         for name in (*PACKAGES, *plan.packages):
@@ -60,9 +60,9 @@ class Versions(Check[Facts]):
         smi = nvidia_smi.read()
         if smi is not None:
             found |= {"NVIDIA driver": smi.driver, "CUDA of the driver": smi.cuda}
-        return Facts(found)
+        return VersionsFacts(found)
 
-    def judge(self, case: Case[Facts]) -> Iterable[Result]:
+    def judge(self, case: CheckInput[VersionsFacts]) -> Iterable[CheckResult]:
         """One result for each that differs."""
         found = list(_differences(case))
         missing = [
@@ -77,7 +77,7 @@ class Versions(Check[Facts]):
             yield ok(_shown(case.seen))
 
 
-def _differences(case: Case[Facts]) -> Iterator[Result]:
+def _differences(case: CheckInput[VersionsFacts]) -> Iterator[CheckResult]:
     names = sorted({name for facts in case.seen.values() for name in facts.versions})
     for name in names:
         hosts: dict[str, list[str]] = defaultdict(list)
@@ -93,6 +93,6 @@ def _differences(case: Case[Facts]) -> Iterator[Result]:
         yield tell(f"{name} differs: {story}", "use one image, or one environment, on all nodes")
 
 
-def _shown(seen: Mapping[str, Facts]) -> str:
+def _shown(seen: Mapping[str, VersionsFacts]) -> str:
     shown = next((facts.versions for facts in seen.values()), {})
     return "equal: " + ", ".join(f"{name} {value}" for name, value in shown.items())

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ray_sentinel.engine.alerting import AlertRule
 from ray_sentinel.engine.cluster import ClusterView
-from ray_sentinel.engine.gpus import Gpu
+from ray_sentinel.engine.gpus import GpuReading
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.rule import Thresholds
 from ray_sentinel.model.alert import Alert
@@ -36,7 +36,12 @@ class GpuBusyWait(AlertRule):
                 yield from self._alerts(view, job, gpus, waiting, now)
 
     def _alerts(
-        self, view: ClusterView, job: JobView, gpus: list[Gpu], waiting: list[Gpu], now: float
+        self,
+        view: ClusterView,
+        job: JobView,
+        gpus: list[GpuReading],
+        waiting: list[GpuReading],
+        now: float,
     ) -> Iterator[Alert]:
         odd = [gpu for gpu in gpus if gpu.state in ("resting", "working")]
         power = sum(gpu.power or 0.0 for gpu in waiting) / len(waiting)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ray_sentinel.engine.alerting import AlertRule
 from ray_sentinel.engine.cluster import ClusterView
-from ray_sentinel.engine.gpus import IDLE, UTILISATION, Gpu
+from ray_sentinel.engine.gpus import IDLE, UTILISATION, GpuReading
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.rule import Thresholds
 from ray_sentinel.model.alert import Alert
@@ -48,14 +48,19 @@ class GpuIdle(AlertRule):
             if idle and (told or len(idle) == len(gpus)):
                 yield self._alert(view, job, gpus, idle, now)
 
-    def _idle(self, view: ClusterView, gpu: Gpu, now: float) -> bool:
+    def _idle(self, view: ClusterView, gpu: GpuReading, now: float) -> bool:
         series = view.telemetry.of(gpu.node).one(UTILISATION, now, gpu=gpu.index)
         if series is None or not series.covers(now, self.thresholds.seconds):
             return False
         return max(series.within(now, self.thresholds.seconds)) <= IDLE
 
     def _alert(
-        self, view: ClusterView, job: JobView, gpus: list[Gpu], idle: list[Gpu], now: float
+        self,
+        view: ClusterView,
+        job: JobView,
+        gpus: list[GpuReading],
+        idle: list[GpuReading],
+        now: float,
     ) -> Alert:
         one = idle[0] if len(idle) == 1 else None
         return Alert(
@@ -68,7 +73,7 @@ class GpuIdle(AlertRule):
             f"{self.thresholds.seconds:.0f} s: {self._why(view, job, idle, now)}",
         )
 
-    def _why(self, view: ClusterView, job: JobView, idle: list[Gpu], now: float) -> str:
+    def _why(self, view: ClusterView, job: JobView, idle: list[GpuReading], now: float) -> str:
         loaded = [
             series.last > self.thresholds.empty_bytes
             for gpu in idle

@@ -8,7 +8,7 @@ from itertools import pairwise
 from ray_sentinel.engine.alerting import AlertRule, watched
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.rule import Thresholds
-from ray_sentinel.engine.telemetry import Series
+from ray_sentinel.engine.telemetry import TelemetrySeries
 from ray_sentinel.model.alert import Alert
 
 PARTS = 6
@@ -49,7 +49,7 @@ class HostMemoryLow(AlertRule):
                     text=f"{share:.0%} of {total.last / 2**30:.0f} GiB are left{when}",
                 )
 
-    def _runs_out(self, left: Series, now: float) -> float | None:
+    def _runs_out(self, left: TelemetrySeries, now: float) -> float | None:
         """Seconds to the end, by the fall of the last while; None where it does not end soon."""
         if not left.covers(now, self.thresholds.seconds):
             return None

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ray_sentinel.engine.alerting import AlertRule, watched
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.rule import Thresholds
-from ray_sentinel.engine.telemetry import Series
+from ray_sentinel.engine.telemetry import TelemetrySeries
 from ray_sentinel.model.alert import Alert
 
 
@@ -39,7 +39,7 @@ class NetPortDown(AlertRule):
                         since=since,
                     )
 
-    def _down_since(self, series: Series) -> float | None:
+    def _down_since(self, series: TelemetrySeries) -> float | None:
         """When it went down; None where it is up, or never was."""
         since, count = None, 0
         for at, value in reversed(series.samples):

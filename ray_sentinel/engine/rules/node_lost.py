@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ray_sentinel.engine.cluster import ClusterView, NodeView
+from ray_sentinel.engine.cluster import ClusterView, NodeState
 from ray_sentinel.engine.rule import Rule
 from ray_sentinel.model.incident import EvidenceItem, Finding
 
@@ -38,7 +38,7 @@ class NodeLost(Rule):
                     )
 
     @staticmethod
-    def _lost(view: ClusterView, node: NodeView, now: float) -> bool:
+    def _lost(view: ClusterView, node: NodeState, now: float) -> bool:
         if node.leaving_since is not None or node.seen_at is None:
             return False
         if node.left_at is not None:
@@ -47,7 +47,7 @@ class NodeLost(Rule):
         return node.alive is False and node.silence(now) > limit
 
     @staticmethod
-    def _why(node: NodeView, now: float) -> str:
+    def _why(node: NodeState, now: float) -> str:
         said = f"; Ray: {node.leave_reason}" if node.leave_reason else ""
         probe = "its raylet does not answer" if node.alive is False else "Ray counts it as dead"
         return f"{node.node.host}: no snapshot for {node.silence(now):.1f} s and {probe}{said}"

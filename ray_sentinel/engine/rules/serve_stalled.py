@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from ray_sentinel.engine.alerting import AlertRule
 from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.inference import loads
 from ray_sentinel.engine.rule import Thresholds
-from ray_sentinel.engine.serving import loads
 from ray_sentinel.evidence.server_load import SERVE
 from ray_sentinel.model.alert import Alert
 

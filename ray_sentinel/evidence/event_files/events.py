@@ -1,4 +1,4 @@
-"""Scalars from TensorFlow's ``Event`` messages, read straight from the protobuf wire format.
+"""Scalars from TensorFlow's ``EventRecord`` messages, read straight from the protobuf wire format.
 
 Fields after ``tensorflow/core/util/event.proto``, ``framework/summary.proto`` and
 ``framework/tensor.proto``; encoding after https://protobuf.dev/programming-guides/encoding/.
@@ -34,7 +34,7 @@ MAX_TEXT = 1 << 20
 
 
 class MalformedEvent(ValueError):
-    """The bytes are no ``Event``, though their checksum holds."""
+    """The bytes are no ``EventRecord``, though their checksum holds."""
 
 
 class Scalar(msgspec.Struct, frozen=True, gc=False):
@@ -46,7 +46,7 @@ class Scalar(msgspec.Struct, frozen=True, gc=False):
     plugin: str = ""
 
 
-class Event(msgspec.Struct, frozen=True, gc=False):
+class EventRecord(msgspec.Struct, frozen=True, gc=False):
     """One record: ``wall_time`` in Unix seconds, ``others`` are tags that are no scalars, ``texts``
     the (tag, text) of those that are texts."""
 
@@ -57,14 +57,14 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     texts: tuple[tuple[str, str], ...] = ()
 
 
-def parse_event(data: bytes) -> Event:
+def parse_event(data: bytes) -> EventRecord:
     """The event of one record. Raises MalformedEvent."""
     at = _after_step(data)
     tag = _TAGS.get(data[at:-4]) if at else None
     if tag is not None:
         value = _float(data, len(data) - 4)[0]
         step = _varint(data, 10, at)[0]
-        return Event(_double(data, 1)[0], _signed(step), (Scalar(tag, value),))
+        return EventRecord(_double(data, 1)[0], _signed(step), (Scalar(tag, value),))
     event = _parse(data)
     if at and len(event.scalars) == 1 and len(_TAGS) < _MAX_TAGS:
         _remember(data, at, event)
@@ -89,7 +89,7 @@ def _after_step(data: bytes) -> int:
     return at + 1
 
 
-def _remember(data: bytes, at: int, event: Event) -> None:
+def _remember(data: bytes, at: int, event: EventRecord) -> None:
     """Note the tag of such events, if their value is indeed the last four bytes."""
     scalar = event.scalars[0]
     try:
@@ -100,7 +100,7 @@ def _remember(data: bytes, at: int, event: Event) -> None:
         _TAGS[data[at:-4]] = scalar.tag
 
 
-def _parse(data: bytes) -> Event:
+def _parse(data: bytes) -> EventRecord:
     wall_time, step = 0.0, 0
     scalars: list[Scalar] = []
     others: list[str] = []
@@ -117,7 +117,7 @@ def _parse(data: bytes) -> Event:
                         _value(data, begin, stop, scalars, others, texts)
     except (IndexError, struct.error, OverflowError, UnicodeDecodeError) as error:
         raise MalformedEvent(str(error)) from None
-    return Event(wall_time, step, tuple(scalars), tuple(others), tuple(texts))
+    return EventRecord(wall_time, step, tuple(scalars), tuple(others), tuple(texts))
 
 
 def _value(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ray_sentinel import regex as re
-from ray_sentinel.evidence.event_files.events import Event
+from ray_sentinel.evidence.event_files.events import EventRecord
 
 MAX_TAGS = 2000
 """Of one run; later ones are left out, and that is said."""
@@ -40,7 +40,7 @@ class RunState:
         self._others: set[str] = set()
         self._most: Latest | None = None
 
-    def take(self, event: Event) -> list[tuple[str, float]]:
+    def take(self, event: EventRecord) -> list[tuple[str, float]]:
         """Note an event; its scalars as (tag, value).
 
         TensorFlow says with the first value of a tag what kind it is: one that is no scalar stays

@@ -11,11 +11,11 @@ import msgspec
 
 from ray_sentinel.evidence.flight_recorder.dump import RankDump
 from ray_sentinel.evidence.flight_recorder.entry import Entry
-from ray_sentinel.evidence.flight_recorder.groups import Groups
-from ray_sentinel.evidence.flight_recorder.ties import Kind
+from ray_sentinel.evidence.flight_recorder.group_ids import Kind
+from ray_sentinel.evidence.flight_recorder.groups import ProcessGroups
 
 
-def settle(dumps: dict[int, RankDump], groups: Groups) -> dict[int, RankDump]:
+def settle(dumps: dict[int, RankDump], groups: ProcessGroups) -> dict[int, RankDump]:
     """The dumps, with the parts of finished batches taken out of what is pending."""
     batched = _batched_kinds(dumps, groups)
     finished = _finished_at_both_ends(dumps, groups)
@@ -39,7 +39,7 @@ def settle(dumps: dict[int, RankDump], groups: Groups) -> dict[int, RankDump]:
     return result
 
 
-def _batched_kinds(dumps: dict[int, RankDump], groups: Groups) -> set[Kind | None]:
+def _batched_kinds(dumps: dict[int, RankDump], groups: ProcessGroups) -> set[Kind | None]:
     """Kinds of groups in which sends and receives come in batches.
 
     Every transfer raises ``op_id``, a batch as a whole raises ``p2p_seq_id``.
@@ -53,7 +53,9 @@ def _batched_kinds(dumps: dict[int, RankDump], groups: Groups) -> set[Kind | Non
     } - {None}
 
 
-def _finished_at_both_ends(dumps: dict[int, RankDump], groups: Groups) -> set[tuple[int, int]]:
+def _finished_at_both_ends(
+    dumps: dict[int, RankDump], groups: ProcessGroups
+) -> set[tuple[int, int]]:
     """(Rank, record) of transfers that both ends have posted and both ends' counts have passed.
 
     Batches of one transfer look like single ones. But a transfer that both ends have posted moves,
@@ -90,7 +92,7 @@ def _passed(entry: Entry, dump: RankDump) -> bool:
     return completed <= entry.seq + _WINDOW and abs(completed - entry.collective_seq) > _WINDOW
 
 
-def _kind(rank: int, entry: Entry, groups: Groups) -> Kind | None:
+def _kind(rank: int, entry: Entry, groups: ProcessGroups) -> Kind | None:
     ident = groups.by_pg[rank].get(entry.pg)
     return None if ident is None else groups.groups[ident].kind
 

@@ -9,9 +9,9 @@ from itertools import islice
 import msgspec
 
 from ray_sentinel.evidence.flight_recorder.entry import Entry, Signature
-from ray_sentinel.evidence.flight_recorder.equals import Call, Counter, Equals
+from ray_sentinel.evidence.flight_recorder.group_ids import Kind
 from ray_sentinel.evidence.flight_recorder.groups import some_ranks
-from ray_sentinel.evidence.flight_recorder.ties import Kind
+from ray_sentinel.evidence.flight_recorder.peer_roles import Call, Counter, Equals
 from ray_sentinel.evidence.flight_recorder.waits import Operation, Waits, few
 from ray_sentinel.evidence.flight_recorder.world import World
 from ray_sentinel.model.recorder import RecorderKind
@@ -26,7 +26,7 @@ _MOST_VOTERS = 24
 """Most equals whose calls are compared: their whole dumps are read again for it."""
 
 
-class Judgement(msgspec.Struct, frozen=True):
+class CircleJudgement(msgspec.Struct, frozen=True):
     """Of one circle: who broke it, or why that cannot be told."""
 
     culprits: dict[int, str] = {}
@@ -47,7 +47,7 @@ class Circles:
         self._equals = equals
         self._calls: dict[int, dict[tuple[Kind, bool, int], Entry]] = {}
 
-    def judge(self, ranks: Sequence[int], operations: Sequence[Operation]) -> Judgement:
+    def judge(self, ranks: Sequence[int], operations: Sequence[Operation]) -> CircleJudgement:
         """Judge the ranks of a circle and the operations that they are held in."""
         remark = ""
         for operation in operations:
@@ -62,14 +62,14 @@ class Circles:
         within = set(ranks)
         odd = [r for r in self._equals.odd_ones(ranks, self._comes_first) if r in within]
         if odd and len(odd) * 2 < len(ranks) + 1:
-            return Judgement(self._say_odd(odd), mismatch=True)
+            return CircleJudgement(self._say_odd(odd), mismatch=True)
         if remark:
-            return Judgement(mismatch=True, remark=remark)
+            return CircleJudgement(mismatch=True, remark=remark)
         for operation in operations:
             if late := self._not_started(operation):
-                return Judgement(late, kind="device-stuck")
+                return CircleJudgement(late, kind="device-stuck")
         missing = any(operation.absent for operation in operations)
-        return Judgement(mismatch=missing, remark=self._say_unclear(ranks, operations))
+        return CircleJudgement(mismatch=missing, remark=self._say_unclear(ranks, operations))
 
     def _not_started(self, operation: Operation) -> dict[int, str]:
         """Members whose device has not begun what their peers' devices wait in.
@@ -100,12 +100,12 @@ class Circles:
         places = (self._world.place(rank, group.id) for group in self._world.groups.of(rank))
         return any(place.collective.evicted or place.p2p.evicted for place in places)
 
-    def odd_calls(self, ranks: Sequence[int], operations: Sequence[Operation]) -> Judgement:
+    def odd_calls(self, ranks: Sequence[int], operations: Sequence[Operation]) -> CircleJudgement:
         """Those of ``ranks`` whose call, or whose calls before it, differ from their equals'."""
         differing = self._differs_from_equals(ranks, operations)
         return differing if differing.culprits else self._strayed(ranks, operations)
 
-    def _compare(self, operation: Operation) -> Judgement:
+    def _compare(self, operation: Operation) -> CircleJudgement:
         """Compare the calls of all members that have this collective pending, or are done with it.
 
         A clear majority names the others.
@@ -121,12 +121,12 @@ class Circles:
         for rank, entry in calls.items():
             by_call.setdefault(entry.signature(), []).append(rank)
         if len(by_call) < 2:
-            return Judgement()
+            return CircleJudgement()
         what = f"number {operation.key[2]} in {group.label}"
         for call, ranks in by_call.items():
             if len(ranks) * 2 > len(calls):
                 usual = calls[ranks[0]].title
-                return Judgement(
+                return CircleJudgement(
                     {
                         rank: f"called {calls[rank].title} as {what}, where "
                         f"{len(ranks)} of {len(calls)} members called {usual}"
@@ -137,11 +137,11 @@ class Circles:
                 )
         voted = self._outvoted_by_same_kind(calls, group.kind)
         if voted := voted or self._outvoted_after_same_calls(operation, calls):
-            return Judgement(voted, mismatch=True)
+            return CircleJudgement(voted, mismatch=True)
         said = "; ".join(
             f"{some_ranks(ranks)} called {calls[ranks[0]].title}" for ranks in by_call.values()
         )
-        return Judgement(
+        return CircleJudgement(
             mismatch=True, remark=f"mismatch in {what}: {said}; the numbers do not say who is wrong"
         )
 
@@ -259,7 +259,7 @@ class Circles:
 
     def _differs_from_equals(
         self, ranks: Sequence[int], operations: Sequence[Operation]
-    ) -> Judgement:
+    ) -> CircleJudgement:
         """A rank held in another call than its equals made at the same place."""
         culprits: dict[int, str] = {}
         for operation in operations:
@@ -271,9 +271,9 @@ class Circles:
                     continue
                 if reason := self._outvoted(rank, entry, kind, members, 2):
                     culprits[rank] = reason
-        return Judgement(culprits if len(culprits) * 2 <= len(ranks) else {}, mismatch=True)
+        return CircleJudgement(culprits if len(culprits) * 2 <= len(ranks) else {}, mismatch=True)
 
-    def _strayed(self, ranks: Sequence[int], operations: Sequence[Operation]) -> Judgement:
+    def _strayed(self, ranks: Sequence[int], operations: Sequence[Operation]) -> CircleJudgement:
         """Ranks that came to a common call after more, or fewer, other calls than their equals."""
         culprits: dict[int, str] = {}
         for operation in operations:
@@ -293,7 +293,9 @@ class Circles:
                             "one too many, or made them in another order"
                             for rank in same
                         }
-        return Judgement({r: why for r, why in culprits.items() if r in set(ranks)}, mismatch=True)
+        return CircleJudgement(
+            {r: why for r, why in culprits.items() if r in set(ranks)}, mismatch=True
+        )
 
     def _paths(self, operation: Operation) -> list[dict[object, list[int]]]:
         """For each role: the members that made this call, by what they had made before it."""

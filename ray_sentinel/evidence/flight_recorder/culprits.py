@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import msgspec
 
-from ray_sentinel.evidence.flight_recorder.circles import Circles, Judgement
-from ray_sentinel.evidence.flight_recorder.equals import Equals
+from ray_sentinel.evidence.flight_recorder.call_order import out_of_turn
+from ray_sentinel.evidence.flight_recorder.circles import CircleJudgement, Circles
 from ray_sentinel.evidence.flight_recorder.graph import components
 from ray_sentinel.evidence.flight_recorder.groups import some_ranks
 from ray_sentinel.evidence.flight_recorder.hidden import Hidden
 from ray_sentinel.evidence.flight_recorder.lag import Lag
-from ray_sentinel.evidence.flight_recorder.turns import out_of_turn
+from ray_sentinel.evidence.flight_recorder.peer_roles import Equals
 from ray_sentinel.evidence.flight_recorder.waits import Key, Operation, Waits
 from ray_sentinel.evidence.flight_recorder.world import World
 from ray_sentinel.model.recorder import RecorderCulprit, RecorderKind
@@ -221,7 +221,7 @@ class Reasoning:
     def _circle(self, ranks: list[int], operations: list[Operation]) -> None:
         if len(ranks) == 1 and self._own_operation(ranks[0], operations):
             return
-        verdict: Judgement = self.circles.judge(ranks, operations)
+        verdict: CircleJudgement = self.circles.judge(ranks, operations)
         self.findings.mismatch |= verdict.mismatch
         for rank, reason in verdict.culprits.items():
             self.findings.blame(rank, verdict.kind, reason, _CERTAINTY[verdict.kind])

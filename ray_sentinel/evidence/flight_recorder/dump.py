@@ -15,7 +15,7 @@ from ray_sentinel.evidence.flight_recorder.entry import Entry, number, parse
 from ray_sentinel.evidence.flight_recorder.load import RawDump, load
 from ray_sentinel.evidence.flight_recorder.tables import (
     GroupConfig,
-    Status,
+    GroupStatus,
     read_configs,
     read_status,
 )
@@ -27,7 +27,7 @@ class RankDump(msgspec.Struct, kw_only=True):
 
     rank: int
     configs: dict[str, GroupConfig]
-    status: dict[int, Status]
+    status: dict[int, GroupStatus]
     """By the rank's own creation number of the group."""
     pending: list[Entry]
     """Not known to be done, in the order of issue."""

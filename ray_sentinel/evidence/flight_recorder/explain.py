@@ -13,11 +13,11 @@ from ray_sentinel.evidence.flight_recorder.entry import Entry
 from ray_sentinel.evidence.flight_recorder.groups import some_ranks
 from ray_sentinel.evidence.flight_recorder.motion import moved_since, moving
 from ray_sentinel.evidence.flight_recorder.reduced import history, read
-from ray_sentinel.evidence.flight_recorder.tell import tell_waits
-from ray_sentinel.evidence.flight_recorder.unlike import mismatch_facts, unlike
+from ray_sentinel.evidence.flight_recorder.signature_mismatch import mismatch_facts, unlike
+from ray_sentinel.evidence.flight_recorder.wait_age import too_young
+from ray_sentinel.evidence.flight_recorder.wait_report import tell_waits
 from ray_sentinel.evidence.flight_recorder.waits import Waits
 from ray_sentinel.evidence.flight_recorder.world import World
-from ray_sentinel.evidence.flight_recorder.young import too_young
 from ray_sentinel.model.recorder import RecorderCulprit, RecorderFacts, RecorderKind
 
 

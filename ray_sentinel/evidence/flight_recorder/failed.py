@@ -14,7 +14,11 @@ from ray_sentinel.evidence.flight_recorder.circles import HABIT
 from ray_sentinel.evidence.flight_recorder.entry import NEEDS_EVERYONE, Entry
 from ray_sentinel.evidence.flight_recorder.explain import explain, history_of, read_all
 from ray_sentinel.evidence.flight_recorder.groups import some_ranks
-from ray_sentinel.evidence.flight_recorder.unlike import collectives, mismatch_facts, unlike
+from ray_sentinel.evidence.flight_recorder.signature_mismatch import (
+    collectives,
+    mismatch_facts,
+    unlike,
+)
 from ray_sentinel.evidence.flight_recorder.world import World
 from ray_sentinel.model.recorder import RecorderFacts
 

@@ -13,19 +13,19 @@ from itertools import pairwise
 import msgspec
 
 from ray_sentinel.evidence.flight_recorder.dump import RankDump
-from ray_sentinel.evidence.flight_recorder.order import creation_order
-from ray_sentinel.evidence.flight_recorder.tables import GroupConfig
-from ray_sentinel.evidence.flight_recorder.ties import (
+from ray_sentinel.evidence.flight_recorder.group_ids import (
     Kind,
     Local,
     Ties,
     find,
     tie,
 )
+from ray_sentinel.evidence.flight_recorder.order import creation_order
+from ray_sentinel.evidence.flight_recorder.tables import GroupConfig
 from ray_sentinel.model.rank_names import runs
 
 
-class Group(msgspec.Struct, kw_only=True):
+class ProcessGroup(msgspec.Struct, kw_only=True):
     """One process group. ``members`` are global ranks in the order of the group."""
 
     id: int
@@ -44,17 +44,17 @@ class Group(msgspec.Struct, kw_only=True):
         return f"{name}[{say_ranks(self.members)}]"
 
 
-class Groups(msgspec.Struct, kw_only=True):
+class ProcessGroups(msgspec.Struct, kw_only=True):
     """All groups, and each rank's own numbers for them."""
 
-    groups: list[Group]
+    groups: list[ProcessGroup]
     by_pg: Ties
     """rank → its own creation number → group id."""
     world: tuple[int, ...]
     """Every rank that any dump mentions."""
     by_rank: dict[int, list[int]] = {}
 
-    def of(self, rank: int) -> list[Group]:
+    def of(self, rank: int) -> list[ProcessGroup]:
         """The groups that a rank is a member of."""
         return [self.groups[ident] for ident in self.by_rank.get(rank, ())]
 
@@ -90,10 +90,10 @@ class _Intern:
         return index
 
 
-def identify(dumps: Mapping[int, RankDump], world_size: int | None = None) -> Groups:
+def identify(dumps: Mapping[int, RankDump], world_size: int | None = None) -> ProcessGroups:
     """Find the groups, and tie every rank's own group numbers to them."""
     world = _world(dumps, world_size)
-    groups: list[Group] = []
+    groups: list[ProcessGroup] = []
     by_name = _configured(dumps, groups)
     _seen_only(dumps, groups, by_name, world)
     for group in groups:
@@ -104,7 +104,7 @@ def identify(dumps: Mapping[int, RankDump], world_size: int | None = None) -> Gr
     for group in groups:
         for rank in group.members:
             by_rank.setdefault(rank, []).append(group.id)
-    return Groups(groups=groups, by_pg=by_pg, world=world, by_rank=by_rank)
+    return ProcessGroups(groups=groups, by_pg=by_pg, world=world, by_rank=by_rank)
 
 
 def _world(dumps: Mapping[int, RankDump], world_size: int | None) -> tuple[int, ...]:
@@ -118,7 +118,7 @@ def _world(dumps: Mapping[int, RankDump], world_size: int | None) -> tuple[int, 
     return tuple(range(max(max(ranks, default=-1) + 1, world_size or 0)))
 
 
-def _configured(dumps: Mapping[int, RankDump], groups: list[Group]) -> dict[int, Local]:
+def _configured(dumps: Mapping[int, RankDump], groups: list[ProcessGroup]) -> dict[int, Local]:
     """Groups whose members are written down."""
     intern = _Intern()
     claims: dict[tuple[str, int], dict[int, list[GroupConfig]]] = {}
@@ -139,7 +139,7 @@ def _configured(dumps: Mapping[int, RankDump], groups: list[Group]) -> dict[int,
             if ident is None:
                 ident = len(groups)
                 ranks_of = next(iter(members.values())).ranks or ()
-                groups.append(Group(id=ident, name=name, desc=desc, members=ranks_of))
+                groups.append(ProcessGroup(id=ident, name=name, desc=desc, members=ranks_of))
             named.setdefault((name, ranks), ident)
             for rank, config in members.items():
                 by_name[rank][config.name, config.desc] = ident
@@ -170,7 +170,7 @@ def _same_group(
 
 def _seen_only(
     dumps: Mapping[int, RankDump],
-    groups: list[Group],
+    groups: list[ProcessGroup],
     by_name: dict[int, Local],
     world: tuple[int, ...],
 ) -> None:
@@ -184,7 +184,7 @@ def _seen_only(
         everyone = desc == "default_pg" or (name == "0" and desc in ("", "undefined"))
         ident = len(groups)
         groups.append(
-            Group(
+            ProcessGroup(
                 id=ident,
                 name=name,
                 desc=desc,
@@ -196,7 +196,7 @@ def _seen_only(
             by_name[rank].setdefault((name, desc), ident)
 
 
-def _name_kinds(groups: list[Group], by_name: dict[int, Local]) -> None:
+def _name_kinds(groups: list[ProcessGroup], by_name: dict[int, Local]) -> None:
     intern = _Intern()
     for group in groups:
         ranks = group.members

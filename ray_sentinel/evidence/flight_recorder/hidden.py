@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Container
 
 from ray_sentinel.evidence.flight_recorder.entry import Entry
-from ray_sentinel.evidence.flight_recorder.equals import Equals
 from ray_sentinel.evidence.flight_recorder.groups import some_ranks
+from ray_sentinel.evidence.flight_recorder.peer_roles import Equals
 from ray_sentinel.evidence.flight_recorder.waits import Waits
 from ray_sentinel.evidence.flight_recorder.world import World
 

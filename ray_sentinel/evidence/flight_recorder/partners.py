@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from ray_sentinel.evidence.flight_recorder.entry import Entry
-from ray_sentinel.evidence.flight_recorder.groups import Group
-from ray_sentinel.evidence.flight_recorder.ties import Kind
+from ray_sentinel.evidence.flight_recorder.group_ids import Kind
+from ray_sentinel.evidence.flight_recorder.groups import ProcessGroup
 from ray_sentinel.evidence.flight_recorder.world import State, World
 
 _OTHER = {"send": "recv", "recv": "send"}
@@ -45,7 +45,7 @@ class Partners:
                 result.append(self._partner(rank, entry, part, group, peer))
         return result
 
-    def peer(self, rank: int, entry: Entry, group: Group) -> int | None:
+    def peer(self, rank: int, entry: Entry, group: ProcessGroup) -> int | None:
         """The partner's global rank. Titles count within the group or globally, by version."""
         if entry.peer is None or entry.me is None:
             return None
@@ -68,7 +68,9 @@ class Partners:
                         within += part.me == group.positions.get(rank)
         return overall > within
 
-    def _partner(self, rank: int, entry: Entry, part: Entry, group: Group, peer: int) -> Partner:
+    def _partner(
+        self, rank: int, entry: Entry, part: Entry, group: ProcessGroup, peer: int
+    ) -> Partner:
         world = self._world
         if peer not in world.dumps:
             return Partner(peer, "no-dump")
@@ -86,7 +88,7 @@ class Partners:
         known = world.place(peer, group.id).p2p.enqueued is not None or world.dumps[peer].status
         return Partner(peer, "absent" if known else "unknown")
 
-    def _state_by_counts(self, entry: Entry, group: Group, peer: int) -> State:
+    def _state_by_counts(self, entry: Entry, group: ProcessGroup, peer: int) -> State:
         """Of a partner whose latest entries are lost: its counters must do, in a group of two."""
         progress = self._world.place(peer, group.id).p2p
         if len(group.members) == 2:
@@ -97,7 +99,7 @@ class Partners:
         return "unknown"
 
     def _by_sequence(
-        self, entry: Entry, theirs: list[tuple[Entry, Entry]], group: Group, peer: int
+        self, entry: Entry, theirs: list[tuple[Entry, Entry]], group: ProcessGroup, peer: int
     ) -> Partner:
         for whole, _ in theirs:
             if whole.seq == entry.seq:
@@ -115,7 +117,7 @@ class Partners:
             return Partner(peer, "unknown")
         return Partner(peer, "done" if self._mirrored(entry, peer, group) else "unknown")
 
-    def _mirrored(self, entry: Entry, peer: int, group: Group) -> bool:
+    def _mirrored(self, entry: Entry, peer: int, group: ProcessGroup) -> bool:
         """Whether what the partner did under this number is the counterpart, as far as its dump
         shows it. Else one of both left a transfer out or made one more, and numbers do not match.
         """
@@ -141,7 +143,7 @@ class Partners:
         self,
         rank: int,
         part: Entry,
-        group: Group,
+        group: ProcessGroup,
         peer: int,
         back: int,
         theirs: list[tuple[Entry, Entry]],
@@ -156,7 +158,7 @@ class Partners:
             return Partner(peer, "pending", theirs[index - done][0])
         return Partner(peer, "absent")
 
-    def _total(self, rank: int, group: Group, op: str, peer: int) -> int:
+    def _total(self, rank: int, group: ProcessGroup, op: str, peer: int) -> int:
         """How many sends to (receives from) a peer were enqueued in all."""
         by_pg = self._world.groups.by_pg[rank]
         numbers = {peer} if self._global_titles else {group.positions.get(peer)}
@@ -167,7 +169,7 @@ class Partners:
         )
         return recorded - self._launching(rank, group, op, peer)
 
-    def _launching(self, rank: int, group: Group, op: str, peer: int) -> int:
+    def _launching(self, rank: int, group: ProcessGroup, op: str, peer: int) -> int:
         launching = self._world.place(rank, group.id).p2p.launching
         return sum(
             part.op == op and self.peer(rank, part, group) == peer
@@ -178,7 +180,9 @@ class Partners:
             for part in entry.parts or (entry,)
         )
 
-    def _between(self, rank: int, group: Group, op: str, peer: int) -> list[tuple[Entry, Entry]]:
+    def _between(
+        self, rank: int, group: ProcessGroup, op: str, peer: int
+    ) -> list[tuple[Entry, Entry]]:
         """A rank's pending sends to (receives from) a peer, in order: (operation, part)."""
         key = (rank, group.id)
         if key not in self._pending:
@@ -194,7 +198,7 @@ class Partners:
             ]
         return [(whole, part) for o, p, whole, part in self._pending[key] if o == op and p == peer]
 
-    def _aligned(self, rank: int, peer: int, group: Group) -> bool:
+    def _aligned(self, rank: int, peer: int, group: ProcessGroup) -> bool:
         """Whether both ends count the same operations: they alone talk to each other here.
 
         Beyond groups of two this is believed only where numbers pending at both ends agree, for
@@ -208,7 +212,7 @@ class Partners:
         votes = self._pair_votes(group)
         return len(votes) >= _ENOUGH_PAIRS and all(votes)
 
-    def _common(self, rank: int, peer: int, group: Group) -> bool | None:
+    def _common(self, rank: int, peer: int, group: ProcessGroup) -> bool | None:
         """Whether numbers pending at both ends are each other's counterparts; None if there is
         none."""
         places = group.positions
@@ -225,7 +229,7 @@ class Partners:
             return None
         return all(_OTHER.get(mine[seq], mine[seq]) == theirs[seq] for seq in both)
 
-    def _pair_votes(self, group: Group) -> list[bool]:
+    def _pair_votes(self, group: ProcessGroup) -> list[bool]:
         if group.id not in self._votes:
             pairs = {
                 (min(rank, peer), max(rank, peer))
@@ -239,7 +243,7 @@ class Partners:
             self._votes[group.id] = [vote for vote in found if vote is not None]
         return self._votes[group.id]
 
-    def _all(self, rank: int, group: Group) -> list[tuple[Entry, Entry]]:
+    def _all(self, rank: int, group: ProcessGroup) -> list[tuple[Entry, Entry]]:
         self._between(rank, group, "", -1)
         return [(whole, part) for _, _, whole, part in self._pending[rank, group.id]]
 

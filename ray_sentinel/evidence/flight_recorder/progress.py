@@ -11,12 +11,12 @@ import msgspec
 
 from ray_sentinel.evidence.flight_recorder.dump import RankDump
 from ray_sentinel.evidence.flight_recorder.entry import Entry
-from ray_sentinel.evidence.flight_recorder.groups import Groups
-from ray_sentinel.evidence.flight_recorder.tables import Status
-from ray_sentinel.evidence.flight_recorder.ties import Kind
+from ray_sentinel.evidence.flight_recorder.group_ids import Kind
+from ray_sentinel.evidence.flight_recorder.groups import ProcessGroups
+from ray_sentinel.evidence.flight_recorder.tables import GroupStatus
 
 
-class Progress(msgspec.Struct, kw_only=True):
+class CounterProgress(msgspec.Struct, kw_only=True):
     """One rank in one group, one counter. None is unknown, never zero."""
 
     enqueued: int | None = None
@@ -29,13 +29,13 @@ class Progress(msgspec.Struct, kw_only=True):
     """Operations between done and enqueued have been overwritten in the ring."""
 
 
-class Place(msgspec.Struct):
+class GroupPosition(msgspec.Struct):
     """One rank in one group: both counters."""
 
-    collective: Progress
-    p2p: Progress
+    collective: CounterProgress
+    p2p: CounterProgress
 
-    def of(self, p2p: bool) -> Progress:
+    def of(self, p2p: bool) -> CounterProgress:
         return self.p2p if p2p else self.collective
 
 
@@ -60,15 +60,15 @@ def _widen(span: tuple[int, int] | None, value: int) -> tuple[int, int]:
     return (value, value) if span is None else (min(span[0], value), max(span[1], value))
 
 
-Table = dict[tuple[int, int], Place]
+Table = dict[tuple[int, int], GroupPosition]
 """(rank, group id) → how far."""
 
 
-def measure(dumps: dict[int, RankDump], groups: Groups) -> Table:
+def measure(dumps: dict[int, RankDump], groups: ProcessGroups) -> Table:
     """How far every rank came in every group that it knows."""
     entries: dict[tuple[int, int], list[Entry]] = {}
     seen: dict[Kind, _Seen] = {}
-    status: dict[tuple[int, int], Status] = {}
+    status: dict[tuple[int, int], GroupStatus] = {}
     for rank, dump in dumps.items():
         by_pg = groups.by_pg[rank]
         for entry in [*dump.last_done.values(), *dump.pending]:
@@ -100,7 +100,7 @@ def measure(dumps: dict[int, RankDump], groups: Groups) -> Table:
 def _find_first_launches(
     table: Table,
     entries: dict[tuple[int, int], list[Entry]],
-    status: dict[tuple[int, int], Status],
+    status: dict[tuple[int, int], GroupStatus],
 ) -> None:
     """A group's very first call that has not returned: nothing is counted as enqueued yet.
 
@@ -121,17 +121,17 @@ def _find_first_launches(
             progress.launching, progress.enqueued = 1, 0
 
 
-def _never_used(table: Table, rank: int, groups: Groups) -> None:
+def _never_used(table: Table, rank: int, groups: ProcessGroups) -> None:
     """A group that a gapless recording, or the status of all groups used, does not show."""
     for group in groups.of(rank):
         if (rank, group.id) not in table:
-            none, no_p2p = Progress(enqueued=0, done=0), Progress(enqueued=0, done=0)
-            table[rank, group.id] = Place(none, no_p2p)
+            none, no_p2p = CounterProgress(enqueued=0, done=0), CounterProgress(enqueued=0, done=0)
+            table[rank, group.id] = GroupPosition(none, no_p2p)
 
 
-def _from_entries(entries: list[Entry], dump: RankDump) -> Place:
+def _from_entries(entries: list[Entry], dump: RankDump) -> GroupPosition:
     """What the entries alone say."""
-    place = Place(Progress(), Progress())
+    place = GroupPosition(CounterProgress(), CounterProgress())
     for p2p in (False, True):
         mine = [entry for entry in entries if entry.p2p == p2p]
         progress = place.of(p2p)
@@ -155,7 +155,7 @@ def _from_entries(entries: list[Entry], dump: RankDump) -> Place:
 
 
 def _add_status(
-    place: Place, entries: list[Entry], status: Status, seen: _Seen, dump: RankDump
+    place: GroupPosition, entries: list[Entry], status: GroupStatus, seen: _Seen, dump: RankDump
 ) -> None:
     """Refine what the entries say by the group's status."""
     if seen.third or (entries and entries[-1].library == "gloo"):
@@ -186,14 +186,16 @@ def _launching(last: Entry, entries: list[Entry], enqueued: int) -> bool:
     return enqueued == last.seq - 1 or enqueued in (other or -1, before)
 
 
-def _raise_to(place: Place, enqueued: int, seen: _Seen) -> None:
+def _raise_to(place: GroupPosition, enqueued: int, seen: _Seen) -> None:
     p2p = _counter_of(enqueued, seen)
     if p2p is not None:
         progress = place.of(p2p)
         progress.enqueued = max(progress.enqueued or 0, enqueued)
 
 
-def _completed(place: Place, entries: list[Entry], value: int, seen: _Seen, *, lossy: bool) -> None:
+def _completed(
+    place: GroupPosition, entries: list[Entry], value: int, seen: _Seen, *, lossy: bool
+) -> None:
     p2p = _counter_of(value, seen)
     if p2p is None:
         return

@@ -29,7 +29,7 @@ from ray_sentinel.evidence.flight_recorder import dump as whole
 from ray_sentinel.evidence.flight_recorder.dump import RankDump
 from ray_sentinel.evidence.flight_recorder.entry import Entry, parse
 from ray_sentinel.evidence.flight_recorder.load import RawDump, load
-from ray_sentinel.evidence.flight_recorder.tables import GroupConfig, Status
+from ray_sentinel.evidence.flight_recorder.tables import GroupConfig, GroupStatus
 from ray_sentinel.evidence.flight_recorder.versions import modern
 
 VERSION = 1
@@ -133,7 +133,7 @@ def read(rank: int, data: bytes) -> RankDump:
     return RankDump(
         rank=rank,
         configs={key: GroupConfig(name, desc, _ranks(r)) for key, name, desc, r in head.configs},
-        status={pg: Status(enqueued, completed) for pg, enqueued, completed in head.status},
+        status={pg: GroupStatus(enqueued, completed) for pg, enqueued, completed in head.status},
         pending=head.pending,
         last_done={(entry.pg, entry.p2p): entry for entry in head.last_done},
         counts={(pg, op, peer): count for pg, op, peer, count in head.counts},

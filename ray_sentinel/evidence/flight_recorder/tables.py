@@ -23,7 +23,7 @@ class GroupConfig(msgspec.Struct, frozen=True):
     ranks: tuple[int, ...] | None
 
 
-class Status(msgspec.Struct, frozen=True):
+class GroupStatus(msgspec.Struct, frozen=True):
     """Last enqueued and last completed sequence number; None where unknown (written as -1)."""
 
     enqueued: int | None
@@ -68,7 +68,7 @@ def _plausible(ranks: list[int]) -> tuple[int, ...] | None:
     return tuple(dict.fromkeys(ranks)) or None
 
 
-def read_status(value: Any) -> dict[int, Status]:
+def read_status(value: Any) -> dict[int, GroupStatus]:
     """``pg_status``, by the rank's own number of the group; empty for anything else."""
     if not isinstance(value, Mapping):
         return {}
@@ -76,7 +76,7 @@ def read_status(value: Any) -> dict[int, Status]:
     for key, item in value.items():
         pg = number(key)
         if pg is not None and isinstance(item, Mapping):
-            result[pg] = Status(
+            result[pg] = GroupStatus(
                 _counter(item.get("last_enqueued_collective")),
                 _counter(item.get("last_completed_collective")),
             )

@@ -10,14 +10,19 @@ import msgspec
 from ray_sentinel.evidence.flight_recorder.batches import settle
 from ray_sentinel.evidence.flight_recorder.dump import RankDump
 from ray_sentinel.evidence.flight_recorder.entry import Entry
-from ray_sentinel.evidence.flight_recorder.groups import Group, Groups, identify
-from ray_sentinel.evidence.flight_recorder.progress import Place, Progress, Table, measure
+from ray_sentinel.evidence.flight_recorder.groups import ProcessGroup, ProcessGroups, identify
+from ray_sentinel.evidence.flight_recorder.progress import (
+    CounterProgress,
+    GroupPosition,
+    Table,
+    measure,
+)
 
 State = Literal["absent", "launching", "pending", "retired", "done", "unknown", "no-dump"]
 """``absent``: has not enqueued it. ``launching``: inside the call that would. ``retired``: off the
 watchdog's list without having been seen to complete."""
 
-_NOTHING = Place(Progress(), Progress())
+_NOTHING = GroupPosition(CounterProgress(), CounterProgress())
 
 
 class Members(msgspec.Struct):
@@ -40,7 +45,7 @@ class World:
     ) -> None:
         self._history = history
         ordered = dict(sorted(dumps.items()))
-        self.groups: Groups = identify(ordered, world_size)
+        self.groups: ProcessGroups = identify(ordered, world_size)
         self.dumps = settle(ordered, self.groups)
         self.table: Table = measure(self.dumps, self.groups)
         self._members: dict[tuple[int, int], Members] = {}
@@ -65,15 +70,15 @@ class World:
         dump = self.dumps.get(rank)
         return dump is None or not (dump.pending or dump.last_done or dump.status)
 
-    def group(self, ident: int) -> Group:
+    def group(self, ident: int) -> ProcessGroup:
         return self.groups.groups[ident]
 
-    def group_of(self, rank: int, entry: Entry) -> Group | None:
+    def group_of(self, rank: int, entry: Entry) -> ProcessGroup | None:
         """The group that a rank's entry belongs to."""
         ident = self.groups.by_pg[rank].get(entry.pg)
         return None if ident is None else self.group(ident)
 
-    def place(self, rank: int, ident: int) -> Place:
+    def place(self, rank: int, ident: int) -> GroupPosition:
         """How far a rank came in a group; all unknown where nothing says."""
         return self.table.get((rank, ident), _NOTHING)
 

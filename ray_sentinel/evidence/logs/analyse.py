@@ -8,21 +8,21 @@ from collections.abc import Sequence
 import msgspec
 
 from ray_sentinel.evidence.logs.answer import answer
-from ray_sentinel.evidence.logs.case import Case, LineNumber, Question
+from ray_sentinel.evidence.logs.case import LineNumber, LogAnalysis, Question
 from ray_sentinel.evidence.logs.catalogue import Catalogue
 from ray_sentinel.evidence.logs.causes import class_of, first_cause, is_trouble
 from ray_sentinel.evidence.logs.clocks import clock_shifts, shifted
-from ray_sentinel.evidence.logs.cut import as_cut, went_on
 from ray_sentinel.evidence.logs.launchers import ended_by_srun, without_tasks
 from ray_sentinel.evidence.logs.outcome import LAST_STEP, find_ending, of_the_job, silence
 from ray_sentinel.evidence.logs.records import FileFacts, Hit, StepSeen
+from ray_sentinel.evidence.logs.recovered_errors import lived_with, split_survived
 from ray_sentinel.evidence.logs.startup import StuckStart, stuck_start
-from ray_sentinel.evidence.logs.survived import lived_with, split_survived
 from ray_sentinel.evidence.logs.timeline import (
     find_training,
     last_phase,
     slowdown,
 )
+from ray_sentinel.evidence.logs.truncation import as_cut, went_on
 from ray_sentinel.model.triage import Outcome, Triage
 
 __all__ = ["LineNumber", "Question", "analyse"]
@@ -51,7 +51,7 @@ def analyse(
     fatal, survived = split_survived(before, moved, training, ending.completed)
     harmless = lived_with(after, survived)
     after = [hit for hit in after if hit not in harmless]
-    case = Case(
+    case = LogAnalysis(
         files=moved,
         catalogue=catalogue,
         question=question,
@@ -67,7 +67,7 @@ def analyse(
     return _unfinished(case)
 
 
-def _finished(case: Case, after: list[Hit]) -> Triage:
+def _finished(case: LogAnalysis, after: list[Hit]) -> Triage:
     """Training came to its end: what went wrong later is teardown, but for a lost last save."""
     lost = [h for h in (*case.fatal, *after) if h.signature.kind == "checkpoint-fs-error"]
     if lost and is_trouble(lost[0]):
@@ -92,7 +92,7 @@ def _is_bad_end(hit: Hit) -> bool:
     return is_trouble(hit) or hit.exit is not None or died
 
 
-def _unfinished(case: Case) -> Triage:
+def _unfinished(case: LogAnalysis) -> Triage:
     started = bool(case.training.steps)
     cause = first_cause(case.fatal, started)
     quiet = silence(
@@ -134,7 +134,7 @@ def _unfinished(case: Case) -> Triage:
     return as_cut(told, case) if went_on(case) else told
 
 
-def _nan_at_end(case: Case) -> Hit | None:
+def _nan_at_end(case: LogAnalysis) -> Hit | None:
     """The first step of the last run of steps without a number, as a hit.
 
     A norm that is no number beside a finite loss is usual now and then in mixed precision, where
@@ -173,14 +173,14 @@ def _last_run(values: Sequence[tuple[StepSeen, float | None]]) -> list[StepSeen]
     return run[::-1]
 
 
-def _stuck_start(case: Case) -> StuckStart | None:
+def _stuck_start(case: LogAnalysis) -> StuckStart | None:
     now, own = case.question.now, of_the_job(case.files)
     last = max((f.last_time for f in own if f.last_time is not None), default=None)
     end = now if case.question.live and case.ending.moving and now is not None else last
     return stuck_start(case.files, case.training, case.phase, case.catalogue, end)
 
 
-def _never_started(case: Case, stuck: StuckStart, ended: Hit | None) -> Triage:
+def _never_started(case: LogAnalysis, stuck: StuckStart, ended: Hit | None) -> Triage:
     """``ended``: how somebody ended it."""
     outcome: Outcome = "stopped" if ended else "running" if case.ending.moving else "unknown"
     underlying = class_of(ended, False) if ended else ""
@@ -208,7 +208,7 @@ def _never_started(case: Case, stuck: StuckStart, ended: Hit | None) -> Triage:
     )
 
 
-def _slow(case: Case, slow: tuple[float, float], outcome: Outcome) -> Triage:
+def _slow(case: LogAnalysis, slow: tuple[float, float], outcome: Outcome) -> Triage:
     before, after = slow
     told = answer(case, "throughput-degradation", outcome, None, confidence=0.7)
     summary = f"Steps became slower: {before:.3g} s before, {after:.3g} s at the end."

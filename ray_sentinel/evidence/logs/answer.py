@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from ray_sentinel.evidence.logs.case import Case
+from ray_sentinel.evidence.logs.case import LogAnalysis
 from ray_sentinel.evidence.logs.causes import in_order
 from ray_sentinel.evidence.logs.chunk import MAX_LINE
 from ray_sentinel.evidence.logs.culprits import name_culprits
@@ -26,7 +26,7 @@ from ray_sentinel.model.triage import (
 
 
 def answer(
-    case: Case,
+    case: LogAnalysis,
     kind: str,
     outcome: Outcome,
     cause: Hit | None,
@@ -70,7 +70,7 @@ def answer(
 
 
 def _culprits(
-    case: Case, kind: str, cause: Hit | None, everything: Sequence[Hit]
+    case: LogAnalysis, kind: str, cause: Hit | None, everything: Sequence[Hit]
 ) -> tuple[LogCulprit, ...]:
     """Nobody where the job did what it should."""
     if cause is None or kind in ("soft-success", "completed", "running"):
@@ -78,7 +78,7 @@ def _culprits(
     return name_culprits(cause, kind, everything, case.files, _world(case.files))
 
 
-def _with_job(case: Case, told: Triage) -> Triage:
+def _with_job(case: LogAnalysis, told: Triage) -> Triage:
     """``told`` with what does not depend on the verdict: times, header, how files were read."""
     files, end = case.files, case.end
     begins = [f.first_time for f in files if f.first_time is not None]
@@ -124,7 +124,7 @@ def _world(files: Sequence[FileFacts]) -> int | None:
     return max(sizes, default=None)
 
 
-def _progress(case: Case) -> StepProgress:
+def _progress(case: LogAnalysis) -> StepProgress:
     totals = [int(f.facts["total_steps"]) for f in case.files if "total_steps" in f.facts]
     saved, at = case.question.saved_step, case.question.saved_at
     for facts in case.files:

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from ray_sentinel import regex as re
 from ray_sentinel.evidence.logs.lines import parse_line
-from ray_sentinel.evidence.logs.steps import NOT_TRAINING, PLAIN, Step, parse_step, whole
+from ray_sentinel.evidence.logs.steps import NOT_TRAINING, PLAIN, ReportedStep, parse_step, whole
 
 Item = TypeVar("Item")
 
@@ -45,13 +45,13 @@ _OTHER = re.compile(
 _TOOK = re.compile(r"\b(?:took|in|after) (?P<seconds>\d+(?:\.\d+)?) ?(?P<unit>ms|s)", re.IGNORECASE)
 
 
-def parse_any_step(text: str) -> Step | None:
+def parse_any_step(text: str) -> ReportedStep | None:
     """The training step that ``text`` (one line without launcher prefixes) reports, or None; with
     ``bare`` set where it says little more than a number."""
     return parse_step(text) or _bare(text)
 
 
-def _bare(text: str) -> Step | None:
+def _bare(text: str) -> ReportedStep | None:
     if len(text) > _LONGEST:
         return None
     match = PLAIN.search(text)
@@ -66,7 +66,7 @@ def _bare(text: str) -> Step | None:
     seconds = float(took.group("seconds")) if took else None
     if took and seconds is not None and took.group("unit").lower() == "ms":
         seconds /= 1000
-    return Step(
+    return ReportedStep(
         step=whole(match.group("step")),
         total=whole(total) if total else None,
         seconds=seconds,
@@ -75,7 +75,7 @@ def _bare(text: str) -> Step | None:
     )
 
 
-def surest(seen: Sequence[Item], step_of: Callable[[Item], Step]) -> list[Item]:
+def surest(seen: Sequence[Item], step_of: Callable[[Item], ReportedStep]) -> list[Item]:
     """The steps of one log that count, in their order: those with a loss or a duration; where no
     line has one, the bare ones, if there are at least two and they grow."""
     measured = [item for item in seen if not step_of(item).bare]
@@ -88,13 +88,13 @@ class LastStep:
     """The last numbered step of a log that comes in pieces, by the rule of ``surest``."""
 
     def __init__(self) -> None:
-        self.step: Step | None = None
+        self.step: ReportedStep | None = None
         self._bare: list[int] = []
         """The number of the last bare line, once there was one."""
 
     def feed(self, lines: Sequence[str]) -> None:
         """Take the log's next lines."""
-        newest: Step | None = None
+        newest: ReportedStep | None = None
         numbers: list[int] = []
         for line in reversed(lines):
             step = parse_any_step(parse_line(line).text)

@@ -10,7 +10,7 @@ from ray_sentinel.evidence.logs.catalogue import Catalogue
 from ray_sentinel.evidence.logs.outcome import Ending
 from ray_sentinel.evidence.logs.phases import PhaseSeen
 from ray_sentinel.evidence.logs.records import FileFacts, Hit
-from ray_sentinel.evidence.logs.timeline import Training
+from ray_sentinel.evidence.logs.timeline import TrainingTimeline
 from ray_sentinel.masking import mask
 from ray_sentinel.model.triage import LogLine
 
@@ -32,13 +32,13 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     saved_at: float | None = None
 
 
-class Case(msgspec.Struct, kw_only=True):
+class LogAnalysis(msgspec.Struct, kw_only=True):
     """One analysis under way."""
 
     files: list[FileFacts]
     catalogue: Catalogue
     question: Question
-    training: Training
+    training: TrainingTimeline
     ending: Ending
     fatal: list[Hit]
     survived: list[Hit]

@@ -9,7 +9,7 @@ import msgspec
 from ray_sentinel.errors import ConfigError
 from ray_sentinel.evidence.logs.phases import PhaseMark, compile_marks
 from ray_sentinel.evidence.logs.search_lines import WordSearch
-from ray_sentinel.evidence.logs.signatures import Advice, Rule, Signature, compile_rule
+from ray_sentinel.evidence.logs.signatures import Advice, CompiledSignature, Signature, compile_rule
 
 _WORDS = (
     "error|exception|fail|timeout|timed out|time out|traceback|kill|signal|abort|died|dead|lost|"
@@ -34,7 +34,7 @@ entries add their own words where these do not cover them."""
 _ROLE_ORDER = {"cause": 1, "symptom": 2, "echo": 3, "note": 4}
 
 
-class Found(msgspec.Struct, frozen=True):
+class SignatureMatch(msgspec.Struct, frozen=True):
     """One entry that a line shows, with what its named groups caught."""
 
     signature: Signature
@@ -56,27 +56,27 @@ class Catalogue:
 
         Raises ConfigError for an entry that cannot be used.
         """
-        rules: dict[str, Rule] = {}
+        rules: dict[str, CompiledSignature] = {}
         own = tuple(own)
         for where, signature in signatures:
             rules[signature.id] = compile_rule(signature, where, check=False)
         for where, signature in own:
             rules[signature.id] = compile_rule(signature, where)
         self._own = {signature.id for _, signature in own}
-        self.rules: tuple[Rule, ...] = tuple(rules.values())
+        self.rules: tuple[CompiledSignature, ...] = tuple(rules.values())
         self.advice: tuple[Advice, ...] = tuple(advice)
         self.marks = compile_marks(marks)
         self._by_name = rules
         self.by_id = {rule.signature.id: rule.signature for rule in self.rules}
         self._harmless = tuple(r for r in self.rules if r.signature.harmless)
         self._frames = tuple(r for r in self.rules if r.signature.frames)
-        self._loose: dict[str, Rule] = {}
+        self._loose: dict[str, CompiledSignature] = {}
         self._by_word = self._index()
         self.triggers = WordSearch([word.encode() for word in self._by_word])
 
-    def _index(self) -> dict[str, tuple[Rule, ...]]:
+    def _index(self) -> dict[str, tuple[CompiledSignature, ...]]:
         """Trigger word → the rules that a line with it may show."""
-        words: dict[str, dict[str, Rule]] = {word: {} for word in TRIGGERS}
+        words: dict[str, dict[str, CompiledSignature]] = {word: {} for word in TRIGGERS}
         for rule in self.rules:
             name = rule.signature.id
             if rule.signature.harmless or rule.signature.frames:
@@ -98,15 +98,15 @@ class Catalogue:
         except KeyError:
             raise ConfigError(f"the log catalogue has no signature {name!r}") from None
 
-    def rule(self, name: str) -> Rule:
+    def rule(self, name: str) -> CompiledSignature:
         """The compiled entry called ``name``."""
         return self._by_name[name]
 
-    def search(self, text: str, file_kind: str = "") -> Found | None:
+    def search(self, text: str, file_kind: str = "") -> SignatureMatch | None:
         """The entry that says most about ``text``: by role, then by weight; a harmless one over
         all. None where no entry, or only a harmless one, knows the line: see ``is_harmless``."""
         lower = text.lower()
-        best: Found | None = None
+        best: SignatureMatch | None = None
         best_key = (9, 0)
         for rule in self._candidates(lower):
             signature = rule.signature
@@ -115,15 +115,15 @@ class Catalogue:
                 continue
             groups = rule.search(text, lower)
             if groups is not None:
-                best, best_key = Found(signature, groups), key
+                best, best_key = SignatureMatch(signature, groups), key
         if best is None:
             return None
         harmless = self.harmless(text, file_kind)
         if harmless is None or (best.signature.weight > harmless.weight and best_key[0] == 1):
             return best
-        return Found(harmless, {})
+        return SignatureMatch(harmless, {})
 
-    def _candidates(self, lower: str) -> Iterator[Rule]:
+    def _candidates(self, lower: str) -> Iterator[CompiledSignature]:
         for word, rules in self._by_word.items():
             if rules and word in lower:
                 yield from rules

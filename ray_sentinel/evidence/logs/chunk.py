@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from ray_sentinel import regex as re
-from ray_sentinel.evidence.logs.lines import Line, parse_line
+from ray_sentinel.evidence.logs.lines import ScannedLine, parse_line
 from ray_sentinel.evidence.logs.times import parse_time
 
 MAX_LINE = 6000
@@ -48,7 +48,7 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
         raw = self.data[start : len(self.data) if end < 0 else end]
         return raw[max(0, at - start - MAX_LINE // 2) :][:MAX_LINE] if len(raw) > MAX_LINE else raw
 
-    def window(self, start: int, reach: int = BLOCK) -> tuple[list[int], list[Line]]:
+    def window(self, start: int, reach: int = BLOCK) -> tuple[list[int], list[ScannedLine]]:
         """Offsets within ``data`` and lines of the text of ``reach`` bytes from ``start`` on."""
         offsets, lines = [], []
         for at, raw in split_lines(self.data[start : start + reach]):
@@ -56,18 +56,18 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
             lines.append(parse_line(raw[:MAX_LINE].decode("utf-8", "replace")))
         return offsets, lines
 
-    def lines_from(self, start: int, count: int) -> list[Line]:
+    def lines_from(self, start: int, count: int) -> list[ScannedLine]:
         """At most ``count`` lines from ``start`` on."""
         part = self.data[start : start + count * MAX_LINE].split(b"\n", count)[:count]
         return [parse_line(raw[:MAX_LINE].decode("utf-8", "replace")) for raw in part]
 
-    def line_before(self, start: int) -> Line:
+    def line_before(self, start: int) -> ScannedLine:
         """The line before the one that begins at ``start``; an empty one at the front."""
         end = max(0, start - 1)
         begin = self.data.rfind(b"\n", 0, end) + 1
         return parse_line(self.data[begin:end][:MAX_LINE].decode("utf-8", "replace"))
 
-    def around(self, start: int, reach: int) -> list[Line]:
+    def around(self, start: int, reach: int) -> list[ScannedLine]:
         """The lines up to ``reach`` bytes before and after ``start``."""
         part = self.data[max(0, start - reach) : start + reach].decode("utf-8", "replace")
         return [parse_line(raw) for raw in part.split("\n")]

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from ray_sentinel.evidence.logs.causes import ended_by_signal
 from ray_sentinel.evidence.logs.launchers import TORCHRUN, is_of_srun
 from ray_sentinel.evidence.logs.lines import NOBODY, Origin
-from ray_sentinel.evidence.logs.people import People, may_be, named_by, same_place
+from ray_sentinel.evidence.logs.process_index import People, may_be, named_by, same_place
 from ray_sentinel.evidence.logs.records import FileFacts, Hit
 from ray_sentinel.evidence.logs.watchdog import laggards
 from ray_sentinel.masking import mask

@@ -6,7 +6,7 @@ Google Cloud, Ray's JSON encoding and many others print it.
 
 from __future__ import annotations
 
-from ray_sentinel.evidence.logs.lines import Line, Origin
+from ray_sentinel.evidence.logs.lines import Origin, ScannedLine
 
 _BREAK = "\\n"
 _LEAST = 2
@@ -15,7 +15,7 @@ _SOON = 8
 """So near after the text that is looked for the first escaped line end must stand."""
 
 
-def escaped_lines(text: str, head: str, origin: Origin) -> list[Line]:
+def escaped_lines(text: str, head: str, origin: Origin) -> list[ScannedLine]:
     """The lines of the value that begins with ``head``; empty where none is escaped in ``text``."""
     start = text.find(head)
     if start < 0 or _BREAK not in text[start + len(head) : start + len(head) + _SOON]:
@@ -25,7 +25,7 @@ def escaped_lines(text: str, head: str, origin: Origin) -> list[Line]:
         return []
     value = value.replace("\\\\n", _BREAK)  # an object within an object
     return [
-        Line(part.replace('\\"', '"').replace("\\t", "\t").rstrip("\\"), origin)
+        ScannedLine(part.replace('\\"', '"').replace("\\t", "\t").rstrip("\\"), origin)
         for part in value.split(_BREAK)
     ]
 

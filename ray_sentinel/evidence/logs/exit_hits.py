@@ -6,7 +6,7 @@ from ray_sentinel.evidence.logs.catalogue import Catalogue
 from ray_sentinel.evidence.logs.chunk import Chunk, When
 from ray_sentinel.evidence.logs.exits import (
     TABLE_MARKS,
-    Exit,
+    ProcessExit,
     exit_signature,
     killed_by_launcher,
     read_row,
@@ -15,7 +15,7 @@ from ray_sentinel.evidence.logs.exits import (
     table_end,
 )
 from ray_sentinel.evidence.logs.hitlist import HitList
-from ray_sentinel.evidence.logs.lines import Line, Origin
+from ray_sentinel.evidence.logs.lines import Origin, ScannedLine
 from ray_sentinel.evidence.logs.records import FileFacts, Hit
 
 
@@ -38,7 +38,7 @@ class ExitHits:
         last = table_end(lines, max(row.index for row in rows))
         return [chunk.base + offset for offset in offsets[: last + 1]]
 
-    def folded_row(self, line: Line, chunk: Chunk, start: int) -> bool:
+    def folded_row(self, line: ScannedLine, chunk: Chunk, start: int) -> bool:
         """Whether ``line`` is a row of the table that a log service wrote onto one line."""
         root = TABLE_MARKS[0] in chunk.line_before(start).text
         row = read_row(line.text, chunk.year, root=root)
@@ -46,7 +46,9 @@ class ExitHits:
             self._add(row, exit_signature(row.code), line, chunk, start)
         return row is not None
 
-    def _add(self, row: Exit, name: str, line: Line, chunk: Chunk, start: int) -> None:
+    def _add(
+        self, row: ProcessExit, name: str, line: ScannedLine, chunk: Chunk, start: int
+    ) -> None:
         origin = Origin(
             rank=row.rank,
             local_rank=row.local_rank,

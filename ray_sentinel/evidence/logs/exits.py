@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ray_sentinel import regex as re
-from ray_sentinel.evidence.logs.lines import Line
+from ray_sentinel.evidence.logs.lines import ScannedLine
 from ray_sentinel.evidence.logs.times import parse_time
 
 SIGNALS = {
@@ -45,7 +45,7 @@ _GRACE = 20.0
 TABLE_MARKS = ("Root Cause (first observed failure)", "Failures:")
 
 
-class Exit(msgspec.Struct, frozen=True, kw_only=True):
+class ProcessExit(msgspec.Struct, frozen=True, kw_only=True):
     """One process's end. ``code`` below zero is a signal's number, negated."""
 
     code: int | None = None
@@ -81,7 +81,7 @@ def exit_signature(code: int | None) -> str:
     return "exit-code"
 
 
-def killed_by_launcher(row: Exit, rows: Sequence[Exit]) -> bool:
+def killed_by_launcher(row: ProcessExit, rows: Sequence[ProcessExit]) -> bool:
     """Whether torchrun itself ended the rank by SIGKILL, long after the first one had failed."""
     root = next((other for other in rows if other.root), None)
     if row.root or root is None or row.time is None or root.time is None:
@@ -89,9 +89,9 @@ def killed_by_launcher(row: Exit, rows: Sequence[Exit]) -> bool:
     return signal_name(row.code) == "SIGKILL" and row.time - root.time >= _GRACE
 
 
-def read_table(lines: Sequence[Line], start: int, year: int) -> tuple[Exit, ...]:
+def read_table(lines: Sequence[ScannedLine], start: int, year: int) -> tuple[ProcessExit, ...]:
     """The rows of torchrun's failure table from ``lines[start]`` on."""
-    rows: list[Exit] = []
+    rows: list[ProcessExit] = []
     current: dict[str, str] = {}
     root = False
     where = start
@@ -113,7 +113,7 @@ def read_table(lines: Sequence[Line], start: int, year: int) -> tuple[Exit, ...]
     return tuple(rows)
 
 
-def read_row(text: str, year: int, *, root: bool) -> Exit | None:
+def read_row(text: str, year: int, *, root: bool) -> ProcessExit | None:
     """A row of torchrun's table that stands on one line: log services fold the paragraphs.
 
     ``root``: the line before it announces the root cause.
@@ -121,7 +121,7 @@ def read_row(text: str, year: int, *, root: bool) -> Exit | None:
     match = _FOLDED.search(text)
     if match is None:
         return None
-    return Exit(
+    return ProcessExit(
         code=int(match["code"]),
         pid=int(match["pid"]),
         rank=int(match["rank"]),
@@ -133,7 +133,7 @@ def read_row(text: str, year: int, *, root: bool) -> Exit | None:
     )
 
 
-def table_end(lines: Sequence[Line], index: int) -> int:
+def table_end(lines: Sequence[ScannedLine], index: int) -> int:
     """The last line of the paragraph that ``lines[index]`` belongs to."""
     end = index
     while end + 1 < len(lines) and _ROW.match(lines[end + 1].text):
@@ -141,13 +141,15 @@ def table_end(lines: Sequence[Line], index: int) -> int:
     return end
 
 
-def _close(rows: list[Exit], found: dict[str, str], root: bool, index: int, year: int) -> None:
+def _close(
+    rows: list[ProcessExit], found: dict[str, str], root: bool, index: int, year: int
+) -> None:
     if "exitcode" not in found and "rank" not in found:
         return
     rank = _RANK.match(found.get("rank", ""))
     code = _EXIT.match(found.get("exitcode", ""))
     rows.append(
-        Exit(
+        ProcessExit(
             code=int(code["code"]) if code else None,
             pid=int(code["pid"]) if code and code["pid"] else None,
             rank=int(rank["rank"]) if rank else None,

@@ -112,7 +112,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 NOBODY = Origin()
 
 
-class Line(msgspec.Struct, frozen=True):
+class ScannedLine(msgspec.Struct, frozen=True):
     """``text`` without prefixes; ``repeated`` is 1 for a line that stands for itself."""
 
     text: str
@@ -122,7 +122,7 @@ class Line(msgspec.Struct, frozen=True):
     """What was taken off the front: lines of one block have the same."""
 
 
-def is_streamed(line: Line) -> bool:
+def is_streamed(line: ScannedLine) -> bool:
     """Whether the line bears Ray's prefix ``(Actor pid=...)``."""
     return bool(line.origin.actor and line.origin.pid)
 
@@ -134,7 +134,7 @@ def strip_escapes(text: str) -> str:
     return text.rstrip("\r\n")
 
 
-def parse_line(raw: str) -> Line:
+def parse_line(raw: str) -> ScannedLine:
     """Take one line apart.
 
     >>> parse_line("(Trainer pid=7, ip=10.0.0.2) [rank3]: boom [repeated 7x across cluster]").text
@@ -170,7 +170,7 @@ def parse_line(raw: str) -> Line:
         found["rank"] = rank
     if "task" in found and "local" not in found:
         found.setdefault("rank", found["task"])
-    return Line(body, _origin(found), repeated, text[:start])
+    return ScannedLine(body, _origin(found), repeated, text[:start])
 
 
 def _rank_in(body: str, numbered: bool) -> str | None:

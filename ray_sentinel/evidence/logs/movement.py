@@ -7,11 +7,11 @@ import msgspec
 from ray_sentinel import regex as re
 from ray_sentinel.evidence.logs.bare_steps import parse_any_step
 from ray_sentinel.evidence.logs.chunk import MAX_LINE, Chunk, split_lines
-from ray_sentinel.evidence.logs.lines import Line, is_streamed, parse_line
+from ray_sentinel.evidence.logs.lines import ScannedLine, is_streamed, parse_line
 from ray_sentinel.evidence.logs.phases import CompiledMark, PhaseSeen, find_phase
 from ray_sentinel.evidence.logs.records import FileFacts, StepSeen
 from ray_sentinel.evidence.logs.shapes import MOST_SHAPES, shape_of
-from ray_sentinel.evidence.logs.steps import HINTS, Step, parse_number
+from ray_sentinel.evidence.logs.steps import HINTS, ReportedStep, parse_number
 
 _MOST_STEPS, _MOST_MARKS = 60_000, 2000
 _DULL_AFTER = 3
@@ -35,8 +35,8 @@ class _TimedSteps:
     """The steps of a log that says on lines of their own how long they took."""
 
     def __init__(self) -> None:
-        self._begun: Step | None = None
-        self._bar: Step | None = None
+        self._begun: ReportedStep | None = None
+        self._bar: ReportedStep | None = None
         self._finished = 0
         self._results: dict[str, float] = {}
 
@@ -45,14 +45,14 @@ class _TimedSteps:
         """Whether the log tells the ends of its steps so."""
         return self._finished > 0
 
-    def note(self, step: Step, text: str) -> None:
+    def note(self, step: ReportedStep, text: str) -> None:
         """A line gave this step's number."""
         if step.bare:
             self._begun, self._results = step, {}
         elif _LOOP_BAR in text:
             self._bar = step
 
-    def read(self, text: str) -> tuple[bool, Step | None]:
+    def read(self, text: str) -> tuple[bool, ReportedStep | None]:
         """(whether the line is of a step's end, the step that it ends)."""
         if match := _TOTAL_TIME.match(text):
             return True, self._ended(float(match["seconds"]))
@@ -61,7 +61,7 @@ class _TimedSteps:
             bar = self._bar
             number = self._finished if bar is None or bar.step is None else bar.step + 1
             total = bar.total if bar is not None else None
-            return True, Step(step=number, total=total, seconds=float(match["seconds"]))
+            return True, ReportedStep(step=number, total=total, seconds=float(match["seconds"]))
         match = _RESULT.match(text) if self._begun is not None else None
         if match is None:
             return False, None
@@ -70,17 +70,17 @@ class _TimedSteps:
             self._results["loss" if match["name"].lower() == "loss" else "norm"] = value
         return True, None
 
-    def _ended(self, seconds: float) -> Step:
+    def _ended(self, seconds: float) -> ReportedStep:
         self._finished += 1
         begun, results = self._begun, self._results
         self._begun, self._results = None, {}
-        step = begun or Step(step=self._finished)
+        step = begun or ReportedStep(step=self._finished)
         return msgspec.structs.replace(
             step, seconds=seconds, loss=results.get("loss"), norm=results.get("norm"), bare=False
         )
 
 
-class Movement:
+class MovementReader:
     """Reads windows of a file into its facts."""
 
     def __init__(self, out: FileFacts, marks: tuple[CompiledMark, ...]) -> None:
@@ -108,7 +108,7 @@ class Movement:
             if not self._phase(line, chunk, start) and len(self._dull) < MOST_SHAPES:
                 self._dull[shape] = dull + 1
 
-    def _step(self, line: Line, chunk: Chunk, start: int) -> bool:
+    def _step(self, line: ScannedLine, chunk: Chunk, start: int) -> bool:
         step = parse_any_step(line.text)
         if step is None:
             return False
@@ -116,13 +116,13 @@ class Movement:
         self._keep(step, line, chunk, start)
         return True
 
-    def _step_end(self, line: Line, chunk: Chunk, start: int) -> bool:
+    def _step_end(self, line: ScannedLine, chunk: Chunk, start: int) -> bool:
         ends, step = self._timed.read(line.text)
         if step is not None:
             self._keep(step, line, chunk, start)
         return ends
 
-    def _keep(self, step: Step, line: Line, chunk: Chunk, start: int) -> None:
+    def _keep(self, step: ReportedStep, line: ScannedLine, chunk: Chunk, start: int) -> None:
         if len(self._out.steps) < _MOST_STEPS:
             own = line.origin.rank
             when = chunk.when(line.prefix + line.text, start)
@@ -138,7 +138,7 @@ class Movement:
             )
             self._out.steps.append(seen)
 
-    def _phase(self, line: Line, chunk: Chunk, start: int) -> bool:
+    def _phase(self, line: ScannedLine, chunk: Chunk, start: int) -> bool:
         mark = find_phase(self._marks, line.text)
         if mark is None:
             return False

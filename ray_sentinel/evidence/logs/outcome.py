@@ -10,8 +10,8 @@ from ray_sentinel.evidence.logs.clocks import FARTHEST_ZONE, round_zone
 from ray_sentinel.evidence.logs.phases import PhaseSeen
 from ray_sentinel.evidence.logs.records import FileFacts, Hit
 from ray_sentinel.evidence.logs.signatures import Signature
-from ray_sentinel.evidence.logs.steps import Step
-from ray_sentinel.evidence.logs.timeline import Training
+from ray_sentinel.evidence.logs.steps import ReportedStep
+from ray_sentinel.evidence.logs.timeline import TrainingTimeline
 
 _STARTING = frozenset(
     {"import", "dataset", "placement", "process-group", "model-load", "queue-wiring"}
@@ -56,7 +56,7 @@ class Silence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_ending(
-    files: Sequence[FileFacts], training: Training, now: float | None, *, live: bool
+    files: Sequence[FileFacts], training: TrainingTimeline, now: float | None, *, live: bool
 ) -> Ending:
     """Look for a line that says that training ended well, and that no later step belies."""
     markers = [h for f in files for h in f.hits if h.signature.kind == "completed"]
@@ -69,7 +69,7 @@ def find_ending(
     return Ending(moving=_moving(files, training, now, live=live))
 
 
-def _last_of_all(files: Sequence[FileFacts], training: Training) -> Hit | None:
+def _last_of_all(files: Sequence[FileFacts], training: TrainingTimeline) -> Hit | None:
     """The last step of as many as were planned, where only a teardown may have followed it."""
     if not training.steps or training.file is None:
         return None
@@ -102,7 +102,7 @@ def _same_line(one: Hit, other: Hit) -> bool:
     return (one.file, one.offset) == (other.file, other.offset)
 
 
-def _is_last(step: Step, files: Sequence[FileFacts]) -> bool:
+def _is_last(step: ReportedStep, files: Sequence[FileFacts]) -> bool:
     if step.per_epoch:
         return False
     if step.total is not None:
@@ -112,7 +112,7 @@ def _is_last(step: Step, files: Sequence[FileFacts]) -> bool:
     return any(total > 1 and step.step in (total - 1, total) for total in planned)
 
 
-def _goes_on(marker: Hit, files: Sequence[FileFacts], training: Training) -> bool:
+def _goes_on(marker: Hit, files: Sequence[FileFacts], training: TrainingTimeline) -> bool:
     """Training steps or a new start follow the marker."""
     facts = files[marker.file]
     steps = {s.step.step for s in facts.steps if s.offset > marker.offset and not s.step.left}
@@ -136,7 +136,7 @@ def _after(hit: Hit, marker: Hit) -> bool:
 
 
 def _moving(
-    files: Sequence[FileFacts], training: Training, now: float | None, *, live: bool
+    files: Sequence[FileFacts], training: TrainingTimeline, now: float | None, *, live: bool
 ) -> bool:
     """The newest sign of life is fresh: the lines' own times if they have any, else the files'."""
     if now is None or _session_ended(files, training):
@@ -174,7 +174,7 @@ def _just_written(facts: FileFacts, now: float, fresh: float) -> bool:
     return abs(zone) <= FARTHEST_ZONE and abs(modified - last - zone) < _PROMPT
 
 
-def _session_ended(files: Sequence[FileFacts], training: Training) -> bool:
+def _session_ended(files: Sequence[FileFacts], training: TrainingTimeline) -> bool:
     """Ray's own processes have said that they stop, and no step came after."""
     ends = [h.time for f in files for h in f.hits if h.signature.id == "ray-session-ended"]
     last = max((when for when in ends if when is not None), default=None)
@@ -183,7 +183,7 @@ def _session_ended(files: Sequence[FileFacts], training: Training) -> bool:
 
 def silence(
     files: Sequence[FileFacts],
-    training: Training,
+    training: TrainingTimeline,
     phase: PhaseSeen | None,
     now: float | None,
     *,

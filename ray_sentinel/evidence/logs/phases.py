@@ -14,7 +14,7 @@ import msgspec
 
 from ray_sentinel import regex as re
 from ray_sentinel.errors import ConfigError
-from ray_sentinel.evidence.logs.signatures import Source
+from ray_sentinel.evidence.logs.signatures import Citation
 
 
 class PhaseMark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -29,7 +29,7 @@ class PhaseMark(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     quiet: bool = False
     """The phase prints nothing while it works."""
     note: str = ""
-    source: tuple[Source, ...] = ()
+    source: tuple[Citation, ...] = ()
 
 
 class CompiledMark(msgspec.Struct, frozen=True):

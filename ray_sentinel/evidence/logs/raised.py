@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from ray_sentinel import regex as re
-from ray_sentinel.evidence.logs.catalogue import Catalogue, Found
+from ray_sentinel.evidence.logs.catalogue import Catalogue, SignatureMatch
 from ray_sentinel.evidence.logs.levels import level
-from ray_sentinel.evidence.logs.lines import Line
+from ray_sentinel.evidence.logs.lines import ScannedLine
 from ray_sentinel.evidence.logs.tracebacks import (
     Raised,
     Traceback,
@@ -39,9 +39,11 @@ class ChainJudge:
     def __init__(self, catalogue: Catalogue, file_kind: str) -> None:
         self._catalogue, self._kind = catalogue, file_kind
 
-    def judge(self, block: Traceback, lines: Sequence[Line]) -> tuple[Raised, Found]:
+    def judge(
+        self, block: Traceback, lines: Sequence[ScannedLine]
+    ) -> tuple[Raised, SignatureMatch]:
         """The exception of the chain that says most, and its signature; ``block`` has one."""
-        fallback: tuple[Raised, Found] | None = None
+        fallback: tuple[Raised, SignatureMatch] | None = None
         for raised in first_cause(block):
             found = self._at_its_place(raised, self._search(raised, lines))
             if found is not None and found.signature.role in ("cause", "harmless"):
@@ -57,12 +59,14 @@ class ChainJudge:
             return last[-1], self._by_place(last[-1])
         return fallback
 
-    def bare(self, kind: str) -> Found:
+    def bare(self, kind: str) -> SignatureMatch:
         """The entry for an exception's line whose traceback is not there."""
         name = "python-wrapper" if is_wrapper(kind) else "python-exception"
-        return Found(self._catalogue.get(name), {})
+        return SignatureMatch(self._catalogue.get(name), {})
 
-    def groups(self, found: Found, chosen: Raised, lines: Sequence[Line]) -> dict[str, str]:
+    def groups(
+        self, found: SignatureMatch, chosen: Raised, lines: Sequence[ScannedLine]
+    ) -> dict[str, str]:
         """Facts that stand on the lines after the exception's own too, in a message of several."""
         groups = dict(found.groups)
         rule = self._catalogue.rule(found.signature.id)
@@ -71,7 +75,7 @@ class ChainJudge:
                 groups.setdefault(key, value)
         return groups
 
-    def _search(self, raised: Raised, lines: Sequence[Line]) -> Found | None:
+    def _search(self, raised: Raised, lines: Sequence[ScannedLine]) -> SignatureMatch | None:
         """By the exception's own line, else with the lines of its message that follow it."""
         found = self._catalogue.search(raised.text, self._kind)
         if found is not None and found.signature.role in ("cause", "harmless"):
@@ -80,27 +84,27 @@ class ChainJudge:
         wider = self._catalogue.search(f"{raised.text} {tail}"[:2000], self._kind)
         return wider if wider is not None and wider.signature.role == "cause" else found
 
-    def _at_its_place(self, raised: Raised, found: Found | None) -> Found | None:
+    def _at_its_place(self, raised: Raised, found: SignatureMatch | None) -> SignatureMatch | None:
         """A full or broken disk that a checkpoint was written to cost the checkpoint; a host that
         was not reached while the model hub was asked is the hub."""
         if _hub_not_reached(raised, found):
-            return Found(self._catalogue.get("hub-unreachable"), {})
+            return SignatureMatch(self._catalogue.get("hub-unreachable"), {})
         if found is None or found.signature.kind != "storage":
             return found
         if self._by_place(raised).signature.kind != "checkpoint-fs-error":
             return found
         lost = msgspec.structs.replace(found.signature, kind="checkpoint-fs-error")
-        return Found(lost, found.groups)
+        return SignatureMatch(lost, found.groups)
 
-    def _by_place(self, raised: Raised) -> Found:
+    def _by_place(self, raised: Raised) -> SignatureMatch:
         """What the frames of an exception that no entry knows tell."""
         if is_wrapper(raised.kind) or _torn_while_waiting(raised):
-            return Found(self._catalogue.get("python-wrapper"), {})
+            return SignatureMatch(self._catalogue.get("python-wrapper"), {})
         place = self._catalogue.search_frames(raised.frames)
-        return Found(place or self._catalogue.get("python-exception"), {})
+        return SignatureMatch(place or self._catalogue.get("python-exception"), {})
 
 
-def _hub_not_reached(raised: Raised, found: Found | None) -> bool:
+def _hub_not_reached(raised: Raised, found: SignatureMatch | None) -> bool:
     """The exception's own words name no address: httpx, which the hub's library uses, says none."""
     vague = (
         found is None
@@ -119,7 +123,7 @@ def _torn_while_waiting(raised: Raised) -> bool:
     return parse_exception(raised.text) is None and bool(_WAITS_FOR_OTHERS.search(raised.frame))
 
 
-def _message_after(raised: Raised, lines: Sequence[Line]) -> Iterator[Line]:
+def _message_after(raised: Raised, lines: Sequence[ScannedLine]) -> Iterator[ScannedLine]:
     """The lines that may belong to the exception's message: of the same process, and none that
     begins an entry of the log by itself."""
     own = lines[raised.index]

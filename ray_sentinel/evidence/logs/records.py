@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from ray_sentinel.evidence.logs.exits import Exit
+from ray_sentinel.evidence.logs.exits import ProcessExit
 from ray_sentinel.evidence.logs.lines import NOBODY, Origin
 from ray_sentinel.evidence.logs.phases import PhaseSeen
 from ray_sentinel.evidence.logs.signatures import Signature
-from ray_sentinel.evidence.logs.steps import Step
+from ray_sentinel.evidence.logs.steps import ReportedStep
 from ray_sentinel.evidence.logs.watchdog import RankWork
 from ray_sentinel.model.triage import LogException
 
@@ -47,13 +47,13 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     """The line bears Ray's prefix: another process printed it, and it came here late."""
     repeated: int = 1
     exception: LogException | None = None
-    exit: Exit | None = None
+    exit: ProcessExit | None = None
 
 
 class StepSeen(msgspec.Struct, frozen=True, kw_only=True):
     """A step line found in a file."""
 
-    step: Step
+    step: ReportedStep
     offset: int
     time: float | None = None
     own_time: bool = False

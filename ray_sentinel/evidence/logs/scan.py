@@ -20,10 +20,10 @@ from ray_sentinel.evidence.logs.chunk import (
     one_a_line,
     split_lines,
 )
+from ray_sentinel.evidence.logs.error_scanner import Trouble
 from ray_sentinel.evidence.logs.lines import parse_line
-from ray_sentinel.evidence.logs.movement import Movement
+from ray_sentinel.evidence.logs.movement import MovementReader
 from ray_sentinel.evidence.logs.records import FileFacts, LogFile
-from ray_sentinel.evidence.logs.trouble import Trouble
 from ray_sentinel.evidence.logs.workers import listed_workers
 
 _MOST_LINES, _MOST_SWIFT = 20_000, 50
@@ -41,7 +41,7 @@ class Scanner:
         self.catalogue, self.year = catalogue, year
         self.out = FileFacts(file=file)
         self._trouble = Trouble(self.out, index, catalogue)
-        self._movement = Movement(self.out, catalogue.marks)
+        self._movement = MovementReader(self.out, catalogue.marks)
 
     def feed(self, data: bytes, base: int, limit: int, *, thorough: bool = True) -> None:
         """Look at the lines of ``data`` that begin before ``limit``; what follows is only context.

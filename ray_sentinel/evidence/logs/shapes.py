@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ray_sentinel.evidence.logs.catalogue import Catalogue, Found
-from ray_sentinel.evidence.logs.signatures import Rule
+from ray_sentinel.evidence.logs.catalogue import Catalogue, SignatureMatch
+from ray_sentinel.evidence.logs.signatures import CompiledSignature
 
 MOST_SHAPES = 20_000
 _PATIENCE = 40
@@ -24,7 +24,7 @@ class KnownShapes:
     def __init__(self, catalogue: Catalogue, file_kind: str) -> None:
         self._catalogue, self._kind = catalogue, file_kind
         self._unknown: dict[bytes, int] = {}
-        self._known: dict[bytes, tuple[Rule, int]] = {}
+        self._known: dict[bytes, tuple[CompiledSignature, int]] = {}
 
     def is_tiresome(self, shape: bytes) -> bool:
         """Whether lines of this shape matched nothing often enough."""
@@ -42,16 +42,16 @@ class KnownShapes:
             return ""
         return known[0].signature.id
 
-    def search(self, text: str, shape: bytes) -> Found | None:
+    def search(self, text: str, shape: bytes) -> SignatureMatch | None:
         """The catalogue's answer; for a shape that got the same one often, only that is tried."""
         known = self._known.get(shape)
         if known is not None and known[1] >= _KNOWN_AFTER:
             groups = known[0].search(text, text.lower())
             if groups is not None:
-                return Found(known[0].signature, groups)
+                return SignatureMatch(known[0].signature, groups)
         found = self._catalogue.search(text, self._kind)
         if found is None and (harmless := self._catalogue.harmless(text, self._kind)) is not None:
-            found = Found(harmless, {})
+            found = SignatureMatch(harmless, {})
         if found is not None and len(self._known) < MOST_SHAPES:
             rule = self._catalogue.rule(found.signature.id)
             same = known is not None and known[0] is rule

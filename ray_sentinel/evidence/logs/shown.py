@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ray_sentinel.evidence.logs.case import SHOWN, Case
+from ray_sentinel.evidence.logs.case import SHOWN, LogAnalysis
 from ray_sentinel.evidence.logs.causes import in_order, tier
 from ray_sentinel.evidence.logs.records import Hit
 from ray_sentinel.masking import mask
@@ -16,7 +16,7 @@ _RANKS = 64
 
 
 def evidence(
-    case: Case, cause: Hit | None, hits: Sequence[Hit], ranks: Sequence[int | None]
+    case: LogAnalysis, cause: Hit | None, hits: Sequence[Hit], ranks: Sequence[int | None]
 ) -> tuple[LogLine, ...]:
     """The first cause, what the culprits said, then one line of each other signature."""
     if cause is None:
@@ -44,7 +44,7 @@ def _one_each(hits: Sequence[Hit], seen: set[str]) -> list[Hit]:
     return first
 
 
-def _last_signs(case: Case) -> list[LogLine]:
+def _last_signs(case: LogAnalysis) -> list[LogLine]:
     """Where nothing went wrong on paper: the last step and the last line."""
     lines = []
     if case.ending.marker is not None:
@@ -77,7 +77,7 @@ def _last_signs(case: Case) -> list[LogLine]:
     return lines
 
 
-def echoes(case: Case, cause: Hit | None, hits: Sequence[Hit]) -> tuple[Echo, ...]:
+def echoes(case: LogAnalysis, cause: Hit | None, hits: Sequence[Hit]) -> tuple[Echo, ...]:
     groups: dict[tuple[str, str], list[Hit]] = {}
     for hit in hits:
         if cause is None or hit.signature.id != cause.signature.id:
@@ -102,7 +102,7 @@ def echoes(case: Case, cause: Hit | None, hits: Sequence[Hit]) -> tuple[Echo, ..
     )[:_ECHOES]
 
 
-def _count(case: Case, kind: str, name: str, found: Sequence[Hit]) -> int:
+def _count(case: LogAnalysis, kind: str, name: str, found: Sequence[Hit]) -> int:
     if kind == "survived":
         return sum(hit.repeated for hit in found)
     return sum(f.counts.get(name, 0) for f in case.files)

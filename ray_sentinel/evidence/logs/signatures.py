@@ -29,7 +29,7 @@ Accuses = Literal["self", "named", "nobody"]
 CLASSES = frozenset(get_args(FailureClass))
 
 
-class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Citation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where an entry comes from: a document's title and the section or table row in it."""
 
     document: str
@@ -71,7 +71,7 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """0..100: how specific it is, where several entries match one line."""
     cause: str = ""
     remedy: tuple[str, ...] = ()
-    source: tuple[Source, ...] = ()
+    source: tuple[Citation, ...] = ()
 
     @property
     def harmless(self) -> bool:
@@ -90,10 +90,10 @@ class Advice(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     cause: str = ""
     remedy: tuple[str, ...] = ()
     playbook: str = ""
-    source: tuple[Source, ...] = ()
+    source: tuple[Citation, ...] = ()
 
 
-class Rule(msgspec.Struct, frozen=True):
+class CompiledSignature(msgspec.Struct, frozen=True):
     """A signature ready to match."""
 
     signature: Signature
@@ -119,7 +119,7 @@ class Rule(msgspec.Struct, frozen=True):
         return groups
 
 
-def compile_rule(signature: Signature, where: str, *, check: bool = True) -> Rule:
+def compile_rule(signature: Signature, where: str, *, check: bool = True) -> CompiledSignature:
     """Check and compile one entry. Raises ConfigError that names ``where`` and what is wrong.
 
     ``check``: its expressions are compiled now; else at the first line that they are tried on.
@@ -142,7 +142,7 @@ def compile_rule(signature: Signature, where: str, *, check: bool = True) -> Rul
         )
     if "\n" in "".join(signature.match):
         raise ConfigError(f"{place}: match words cannot span lines")
-    return Rule(
+    return CompiledSignature(
         signature,
         tuple(word.lower() for word in signature.match),
         tuple(_compiled(text, place, "pattern", check) for text in signature.pattern),

@@ -15,7 +15,7 @@ from ray_sentinel.evidence.logs.catalogue import Catalogue
 from ray_sentinel.evidence.logs.outcome import of_the_job
 from ray_sentinel.evidence.logs.phases import PhaseSeen
 from ray_sentinel.evidence.logs.records import FileFacts
-from ray_sentinel.evidence.logs.timeline import Training
+from ray_sentinel.evidence.logs.timeline import TrainingTimeline
 
 _STARTED = frozenset({"train", "teardown", "evaluate", "checkpoint"})
 _LEAST = 900.0
@@ -41,7 +41,7 @@ class StuckStart(msgspec.Struct, frozen=True, kw_only=True):
 
 def stuck_start(
     files: Sequence[FileFacts],
-    training: Training,
+    training: TrainingTimeline,
     phase: PhaseSeen | None,
     catalogue: Catalogue,
     end: float | None,

@@ -108,7 +108,7 @@ _FAR = 1e18
 """No step has a higher number."""
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class ReportedStep(msgspec.Struct, frozen=True, kw_only=True):
     """One step as a log line reports it. ``step`` counts as the framework counts."""
 
     step: int | None = None
@@ -129,7 +129,7 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     """The line says little more than a number, as other counters do too."""
 
 
-def parse_step(text: str) -> Step | None:
+def parse_step(text: str) -> ReportedStep | None:
     """The training step that ``text`` (one line without launcher prefixes) reports, or None.
 
     Evaluation, loading and data-preparation bars are no training steps.
@@ -155,7 +155,7 @@ def parse_step(text: str) -> Step | None:
             return _made(text, match, _seconds(text))
     if match := _HF.search(text):
         loss = _trained(text, match)
-        return Step(loss=loss, norm=_norm(text), epoch=parse_number(match.group("epoch")))
+        return ReportedStep(loss=loss, norm=_norm(text), epoch=parse_number(match.group("epoch")))
     return _plain(text)
 
 
@@ -171,7 +171,7 @@ def _norm(text: str) -> float | None:
     return parse_number(match.group("norm")) if match is not None else None
 
 
-def _plain(text: str) -> Step | None:
+def _plain(text: str) -> ReportedStep | None:
     match = _DEEPSPEED.search(text) or PLAIN.search(text)
     if match is None or not _MEASURES.search(text):
         return None
@@ -185,7 +185,7 @@ def _plain(text: str) -> Step | None:
     return _made(text, match, seconds)
 
 
-def _made(text: str, match: re.Match[str], seconds: float | None) -> Step:
+def _made(text: str, match: re.Match[str], seconds: float | None) -> ReportedStep:
     found = match.groupdict()
     stated = _LOSS.search(text)
     loss = parse_number(stated.group("loss")) if stated else None
@@ -193,7 +193,7 @@ def _made(text: str, match: re.Match[str], seconds: float | None) -> Step:
     instead = stated is None and norm is not None and math.isnan(norm)
     tokens = _TOKENS.search(text)
     total = found.get("total")
-    return Step(
+    return ReportedStep(
         step=whole(found["step"] or "0"),
         total=whole(total) if total else None,
         seconds=seconds,
@@ -205,7 +205,7 @@ def _made(text: str, match: re.Match[str], seconds: float | None) -> Step:
     )
 
 
-def _bar(text: str, match: re.Match[str]) -> Step | None:
+def _bar(text: str, match: re.Match[str]) -> ReportedStep | None:
     title = match.group("title")
     if NOT_TRAINING.search(title) and not _TRAINED_BAR.search(title):
         return None
@@ -220,7 +220,7 @@ def _bar(text: str, match: re.Match[str]) -> Step | None:
     if speed:
         seconds = speed if unit.startswith("s/") else 1 / speed
     loss = _LOSS.search(text, match.end())
-    return Step(
+    return ReportedStep(
         step=step,
         total=total,
         seconds=seconds,

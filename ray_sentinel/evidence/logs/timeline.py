@@ -27,7 +27,7 @@ SURVIVED_STEPS = 3
 """So many different steps after an error mean that training went on."""
 
 
-class Training(msgspec.Struct, frozen=True, kw_only=True):
+class TrainingTimeline(msgspec.Struct, frozen=True, kw_only=True):
     """How training moved: the file that tells best, and the steps in it."""
 
     file: int | None = None
@@ -40,17 +40,17 @@ class Training(msgspec.Struct, frozen=True, kw_only=True):
     """No step came after this; None where nothing tells."""
 
 
-def find_training(files: Sequence[FileFacts]) -> Training:
+def find_training(files: Sequence[FileFacts]) -> TrainingTimeline:
     """Choose the series of steps that tells most, and learn the usual step."""
     series = [(i, tuple(_moving(f.steps))) for i, f in enumerate(files) if f.steps]
     series = [(i, steps) for i, steps in series if steps]
     if not series:
-        return Training()
+        return TrainingTimeline()
     best = max(
         series, key=lambda item: (len({s.step.step for s in item[1]}), item[1][-1].time or 0)
     )
     times = [s.time for _, steps in series for s in steps if s.time is not None]
-    return Training(
+    return TrainingTimeline(
         file=best[0],
         steps=best[1],
         others=tuple(item for item in series if item[0] != best[0]),
@@ -126,7 +126,7 @@ def usual_seconds(steps: Sequence[StepSeen]) -> float | None:
     return statistics.median(gaps) if gaps else None
 
 
-def steps_after(hit: Hit, files: Sequence[FileFacts], training: Training) -> int:
+def steps_after(hit: Hit, files: Sequence[FileFacts], training: TrainingTimeline) -> int:
     """How many different steps were made after ``hit``, as far as order can be told."""
     own = _later_steps(files[hit.file].steps, hit.offset)
     if own and _streamed(files[hit.file], hit):
@@ -141,7 +141,7 @@ def steps_after(hit: Hit, files: Sequence[FileFacts], training: Training) -> int
     return steps_between(known, math.inf, training, beside=hit.file)
 
 
-def _steps_since_end(file: int, files: Sequence[FileFacts], training: Training) -> int:
+def _steps_since_end(file: int, files: Sequence[FileFacts], training: TrainingTimeline) -> int:
     """Different steps in the files that begin after this one's end: those of a later attempt."""
     end = files[file].last_time
     made: set[float | int | None] = set()
@@ -152,7 +152,9 @@ def _steps_since_end(file: int, files: Sequence[FileFacts], training: Training) 
     return len(made)
 
 
-def steps_between(since: float, until: float, training: Training, beside: int | None = None) -> int:
+def steps_between(
+    since: float, until: float, training: TrainingTimeline, beside: int | None = None
+) -> int:
     """How many different steps were made in that time, in all files but ``beside``."""
     margin = 2 * (training.step_seconds or 1.0) + 1.0
     made: set[float | int | None] = set()
@@ -185,7 +187,7 @@ def _later_steps(steps: Sequence[StepSeen], offset: int) -> set[float | int | No
 
 
 def progress(
-    training: Training,
+    training: TrainingTimeline,
     saved: int | None,
     saved_at: float | None,
     end: float | None,
@@ -241,7 +243,7 @@ def _lost_seconds(
     return None
 
 
-def last_phase(files: Sequence[FileFacts], training: Training) -> PhaseSeen | None:
+def last_phase(files: Sequence[FileFacts], training: TrainingTimeline) -> PhaseSeen | None:
     """The phase reached: the latest mark, or training where steps came after it."""
     marks = [
         (seen.time if seen.time is not None else -1.0, index, seen.offset, seen)

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from ray_sentinel import regex as re
-from ray_sentinel.evidence.logs.lines import NOBODY, Line, Origin, named_process
+from ray_sentinel.evidence.logs.lines import NOBODY, Origin, ScannedLine, named_process
 
 HEADER = "Traceback (most recent call last)"
 REMOTE = "): ray::"
@@ -101,7 +101,7 @@ def logged_exception(text: str) -> tuple[str, str] | None:
     return parse_exception(text[front.end() :] if front else text)
 
 
-def read_traceback(lines: Sequence[Line], start: int) -> Traceback | None:
+def read_traceback(lines: Sequence[ScannedLine], start: int) -> Traceback | None:
     """Read the block whose header stands on ``lines[start]``; None if there is none.
 
     ``lines`` may hold other processes' lines in between: only those of the same origin count.

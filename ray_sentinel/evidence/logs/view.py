@@ -6,7 +6,7 @@ import msgspec
 
 from ray_sentinel.evidence.logs.catalogue import Catalogue
 from ray_sentinel.evidence.logs.levels import is_quiet, level
-from ray_sentinel.evidence.logs.lines import Line, Origin, parse_line
+from ray_sentinel.evidence.logs.lines import Origin, ScannedLine, parse_line
 from ray_sentinel.evidence.logs.tracebacks import HEADER, parse_exception
 from ray_sentinel.masking import mask
 
@@ -31,7 +31,7 @@ def view_line(raw: str, catalogue: Catalogue, file_kind: str = "") -> ViewLine:
     )
 
 
-def _judged(line: Line, catalogue: Catalogue, file_kind: str) -> tuple[str, str]:
+def _judged(line: ScannedLine, catalogue: Catalogue, file_kind: str) -> tuple[str, str]:
     text = line.text
     found = catalogue.search(text, file_kind)
     if found is not None:

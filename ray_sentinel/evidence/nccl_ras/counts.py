@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from ray_sentinel.evidence.nccl_ras.meshes import Look
+from ray_sentinel.evidence.nccl_ras.meshes import CommunicatorView
 from ray_sentinel.evidence.nccl_ras.poll import Member
 
 Vector = tuple[int, ...]
@@ -26,7 +26,7 @@ OUTLIERS = 4
 class Split:
     """A communicator whose ranks have launched different numbers of collectives."""
 
-    look: Look
+    look: CommunicatorView
     kind: Literal["behind", "order"]
     """"order": they called different collectives, not only fewer."""
     odd: tuple[Member, ...]
@@ -45,7 +45,7 @@ def most_odd(size: int) -> int:
     return max(1, size // OUTLIERS)
 
 
-def split(look: Look) -> Split | None:
+def split(look: CommunicatorView) -> Split | None:
     """How the ranks of a communicator differ; None where they do not, or nothing is known."""
     members = [m for m in look.last.members if m.counts and m.state in ("RUNNING", "", "INIT")]
     if len(members) < 2:
@@ -69,7 +69,7 @@ def _ordered(vectors: list[Vector]) -> bool:
 
 
 def _behind(
-    look: Look, members: list[Member], vectors: dict[int, Vector], names: list[str]
+    look: CommunicatorView, members: list[Member], vectors: dict[int, Vector], names: list[str]
 ) -> Split:
     sums = {rank: sum(vector) for rank, vector in vectors.items()}
     least = min(sums.values())
@@ -94,7 +94,7 @@ def _behind(
 
 
 def _order(
-    look: Look, members: list[Member], vectors: dict[int, Vector], names: list[str]
+    look: CommunicatorView, members: list[Member], vectors: dict[int, Vector], names: list[str]
 ) -> Split:
     """The largest class is taken to be right; who cannot be brought into line with it is odd."""
     usual, count = Counter(vectors.values()).most_common(1)[0]

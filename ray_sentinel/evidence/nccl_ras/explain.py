@@ -8,15 +8,15 @@ import msgspec
 
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.logs.watchdog import read_work
-from ray_sentinel.evidence.nccl_ras.behind import judge_counts
+from ray_sentinel.evidence.nccl_ras.context import RasContext
+from ray_sentinel.evidence.nccl_ras.dead_ranks import judge_gone
 from ray_sentinel.evidence.nccl_ras.failed import judge_errors
-from ray_sentinel.evidence.nccl_ras.gone import judge_gone
+from ray_sentinel.evidence.nccl_ras.laggards import judge_counts
 from ray_sentinel.evidence.nccl_ras.load import in_order, read
 from ray_sentinel.evidence.nccl_ras.memberships import judge_memberships
 from ray_sentinel.evidence.nccl_ras.meshes import looks
 from ray_sentinel.evidence.nccl_ras.movement import judge_movement, judge_table
 from ray_sentinel.evidence.nccl_ras.poll import Poll
-from ray_sentinel.evidence.nccl_ras.scene import Scene
 from ray_sentinel.evidence.nccl_ras.world import Known, Names
 from ray_sentinel.model.ras import RasFacts
 
@@ -83,7 +83,7 @@ def reason(
     ordered = in_order(polls)
     found = looks(ordered)
     names = Names(ordered, ranks)
-    result = Scene(ordered, found, names)
+    result = RasContext(ordered, found, names)
     for judge in EVIDENCE:
         judge(result)
     evidence = [*result.evidence]

@@ -5,14 +5,14 @@ A "remote process error" says that somebody else has gone. Any other is the rank
 
 from __future__ import annotations
 
+from ray_sentinel.evidence.nccl_ras.context import RasContext, minority
 from ray_sentinel.evidence.nccl_ras.poll import ERRORS, REMOTE_ERROR
-from ray_sentinel.evidence.nccl_ras.scene import Scene, minority
 
 MOST_TOLD = 16
 """Errors in the answer."""
 
 
-def judge_errors(scene: Scene) -> None:
+def judge_errors(scene: RasContext) -> None:
     """Name the few ranks that report an error of their own."""
     failed = [(look, m) for look in scene.looks for m in look.last.members if m.error]
     if not failed:

@@ -17,7 +17,7 @@ from ray_sentinel.evidence.nccl_ras.poll import (
     Communicator,
     Member,
     Poll,
-    Process,
+    RasProcess,
     State,
     bare_hash,
 )
@@ -79,7 +79,7 @@ def poll_of(document: Document, name: str = "") -> Poll:
     )
 
 
-def death_of(value: dict[str, Any]) -> Process | None:
+def death_of(value: dict[str, Any]) -> RasProcess | None:
     """The process that an event of monitoring mode says is dead; None for other events."""
     peer = value["peer"]
     host, pid = peer.get("host"), _count(peer.get("pid"))
@@ -87,7 +87,7 @@ def death_of(value: dict[str, Any]) -> Process | None:
         return None
     devices = peer.get("nvml_devs")
     gpus = tuple(d for d in devices if isinstance(d, int)) if isinstance(devices, list) else ()
-    return Process(host=host, pid=pid, gpus=gpus)
+    return RasProcess(host=host, pid=pid, gpus=gpus)
 
 
 def _communicator(raw: dict[str, Any], number: int, problems: list[str]) -> Communicator | None:
@@ -188,7 +188,7 @@ def _counts(raw: dict[str, Any]) -> dict[str, int]:
     return {name: value for name, value in found.items() if value is not None}
 
 
-def _processes(communicators: list[Communicator], state: State) -> tuple[Process, ...]:
+def _processes(communicators: list[Communicator], state: State) -> tuple[RasProcess, ...]:
     gpus: dict[tuple[str, int], set[int]] = {}
     for communicator in communicators:
         for member in communicator.members:
@@ -196,7 +196,7 @@ def _processes(communicators: list[Communicator], state: State) -> tuple[Process
                 host, pid, gpu = member.place
                 gpus.setdefault((host, pid), set()).update({gpu} - {-1})
     return tuple(
-        Process(host=host, pid=pid, gpus=tuple(sorted(found)))
+        RasProcess(host=host, pid=pid, gpus=tuple(sorted(found)))
         for (host, pid), found in sorted(gpus.items())
     )
 

@@ -10,7 +10,7 @@ from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.nccl_ras import text_format
 from ray_sentinel.evidence.nccl_ras.json_format import death_of, is_event, is_status, poll_of
 from ray_sentinel.evidence.nccl_ras.lenient_json import documents
-from ray_sentinel.evidence.nccl_ras.poll import Poll, Process
+from ray_sentinel.evidence.nccl_ras.poll import Poll, RasProcess
 
 MOST_BYTES = 256 << 20
 """Read of one file, which may hold many polls."""
@@ -35,10 +35,10 @@ def read(data: bytes, name: str = "") -> list[Poll]:
     return found
 
 
-def _json(text: str, name: str) -> tuple[list[Poll], dict[tuple[str, int], Process]]:
+def _json(text: str, name: str) -> tuple[list[Poll], dict[tuple[str, int], RasProcess]]:
     """Answers to STATUS, and the processes that monitoring mode has seen die."""
     polls: list[Poll] = []
-    dead: dict[tuple[str, int], Process] = {}
+    dead: dict[tuple[str, int], RasProcess] = {}
     if "{" not in text:
         return polls, dead
     for document in documents(text):
@@ -49,7 +49,7 @@ def _json(text: str, name: str) -> tuple[list[Poll], dict[tuple[str, int], Proce
     return polls, dead
 
 
-def _with_dead(poll: Poll, dead: dict[tuple[str, int], Process]) -> Poll:
+def _with_dead(poll: Poll, dead: dict[tuple[str, int], RasProcess]) -> Poll:
     known = {(process.host, process.pid) for process in poll.dead}
     added = tuple(process for key, process in dead.items() if key not in known)
     return msgspec.structs.replace(

@@ -6,9 +6,9 @@ what two polls show alike means something.
 
 from __future__ import annotations
 
-from ray_sentinel.evidence.nccl_ras.meshes import Look
+from ray_sentinel.evidence.nccl_ras.context import RasContext, minority
+from ray_sentinel.evidence.nccl_ras.meshes import CommunicatorView
 from ray_sentinel.evidence.nccl_ras.poll import LIVE, Member
-from ray_sentinel.evidence.nccl_ras.scene import Scene, minority
 from ray_sentinel.model.ras import RasKind
 
 LEFT = ("NOCOMM", "FINALIZE", "ABORT")
@@ -18,7 +18,7 @@ _WORDS: dict[RasKind, str] = {
 }
 
 
-def judge_memberships(scene: Scene) -> None:
+def judge_memberships(scene: RasContext) -> None:
     """Name the few that stay out of step with the others' states."""
     for look in scene.looks:
         by_state: dict[str, list[Member]] = {}
@@ -39,7 +39,7 @@ def judge_memberships(scene: Scene) -> None:
             _judge(scene, look, by_state)
 
 
-def _judge(scene: Scene, look: Look, by_state: dict[str, list[Member]]) -> None:
+def _judge(scene: RasContext, look: CommunicatorView, by_state: dict[str, list[Member]]) -> None:
     left = [member for state in LEFT for member in by_state.get(state, [])]
     init, running = by_state.get("INIT", []), by_state.get("RUNNING", [])
     kind: RasKind = "startup-stuck" if init else "left-communicator"
@@ -54,6 +54,6 @@ def _judge(scene: Scene, look: Look, by_state: dict[str, list[Member]]) -> None:
         scene.say("no few ranks stand out")
 
 
-def _unchanged(look: Look) -> bool:
+def _unchanged(look: CommunicatorView) -> bool:
     pairs = [(member, look.before(member.rank)) for member in look.last.members]
     return all(old is not None and old.state == new.state for new, old in pairs)

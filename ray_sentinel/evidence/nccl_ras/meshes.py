@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from ray_sentinel.evidence.nccl_ras.poll import Communicator, Member, Poll
 
 
-class Look:
+class CommunicatorView:
     """A communicator in the last poll that has it, and in the first (None where it was seen once).
 
     ``apart``: seconds between the two, where the answers tell their time.
@@ -39,7 +39,7 @@ class Look:
         return any(member.counts[name] != old.counts[name] for name in shared) if shared else None
 
 
-def looks(polls: Sequence[Poll]) -> list[Look]:
+def looks(polls: Sequence[Poll]) -> list[CommunicatorView]:
     """All communicators that still exist, from polls in the order of their time."""
     seen: dict[str, list[tuple[int, Communicator]]] = {}
     for index, poll in enumerate(polls):
@@ -53,9 +53,9 @@ def looks(polls: Sequence[Poll]) -> list[Look]:
         begun, first = found[0]
         once = begun == index
         if once:
-            result.append(Look(last))
+            result.append(CommunicatorView(last))
         else:
-            result.append(Look(last, first, _apart(polls[begun], polls[index])))
+            result.append(CommunicatorView(last, first, _apart(polls[begun], polls[index])))
     return result
 
 

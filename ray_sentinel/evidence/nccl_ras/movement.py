@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ray_sentinel.evidence.nccl_ras.scene import Scene
+from ray_sentinel.evidence.nccl_ras.context import RasContext
 
 
-def judge_table(scene: Scene) -> None:
+def judge_table(scene: RasContext) -> None:
     """What the table says of communicators that the output does not describe."""
     last = scene.polls[-1]
     bad = sum(row.communicators for row in last.rows if row.errors)
@@ -19,7 +19,7 @@ def judge_table(scene: Scene) -> None:
         scene.say("communicators are being initialized")
 
 
-def judge_movement(scene: Scene) -> None:
+def judge_movement(scene: RasContext) -> None:
     """Compare the counts of the polls, if there are two."""
     changes = [look.moved(member) for look in scene.looks for member in look.last.members]
     moved, still = changes.count(True), changes.count(False)

@@ -27,7 +27,7 @@ Place = tuple[str, int, int]
 """(host, pid, NVML index; -1 unknown): what is the same rank in every communicator."""
 
 
-class Process(msgspec.Struct, frozen=True, kw_only=True):
+class RasProcess(msgspec.Struct, frozen=True, kw_only=True):
     """A process that RAS names as a whole."""
 
     host: str
@@ -82,7 +82,7 @@ class Communicator(msgspec.Struct, frozen=True, kw_only=True):
         return f"communicator {self.hash or '?'} of {self.size} ranks"
 
 
-class Row(msgspec.Struct, frozen=True, kw_only=True):
+class TableRow(msgspec.Struct, frozen=True, kw_only=True):
     """A row of the text output's table: communicators that look alike."""
 
     communicators: int
@@ -104,9 +104,9 @@ class Poll(msgspec.Struct, frozen=True, kw_only=True):
     timestamp: str = ""
     """Local time of the answering process, "YYYY-MM-DD hh:mm:ss"; only JSON has it."""
     communicators: tuple[Communicator, ...] = ()
-    rows: tuple[Row, ...] = ()
-    dead: tuple[Process, ...] = ()
-    missing: tuple[Process, ...] = ()
+    rows: tuple[TableRow, ...] = ()
+    dead: tuple[RasProcess, ...] = ()
+    missing: tuple[RasProcess, ...] = ()
     """Processes that did not answer, and are not yet taken for dead."""
     dead_count: int = 0
     missing_count: int = 0

@@ -8,7 +8,7 @@ from ray_sentinel.evidence.nccl_ras.json_format import MOST_RANKS
 from ray_sentinel.evidence.nccl_ras.poll import Communicator, Member, State, bare_hash
 
 
-class Group:
+class RankSet:
     """Ranks that share one value: a count, a status, an error. Not all need be named."""
 
     def __init__(self, count: int, value: int | str) -> None:
@@ -17,7 +17,7 @@ class Group:
         self.named: set[int] = set()
         self._places: dict[int, tuple[str, int | None, int | None]]
 
-    def bind(self, places: dict[int, tuple[str, int | None, int | None]]) -> Group:
+    def bind(self, places: dict[int, tuple[str, int | None, int | None]]) -> RankSet:
         """Let it note where ranks are."""
         self._places = places
         return self
@@ -38,16 +38,16 @@ class Draft:
         self.hash = hash_
         self.subject = ""
         """What the lines that follow are about: "missing", "status", "error", "count AllReduce"."""
-        self.groups: dict[str, list[Group]] = {}
+        self.groups: dict[str, list[RankSet]] = {}
         self._places: dict[int, tuple[str, int | None, int | None]] = {}
 
     def takes(self, value: int | str) -> bool:
         """Whether that can be said of the subject: a damaged answer has states among the counts."""
         return self.subject.startswith("count ") == isinstance(value, int)
 
-    def group(self, subject: str, count: int, value: int | str) -> Group:
+    def group(self, subject: str, count: int, value: int | str) -> RankSet:
         """A new group of ranks."""
-        made = Group(count, value).bind(self._places)
+        made = RankSet(count, value).bind(self._places)
         self.groups.setdefault(subject, []).append(made)
         return made
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from ray_sentinel import regex as re
 from ray_sentinel.evidence.nccl_ras.poll import Poll
 from ray_sentinel.evidence.nccl_ras.text_phrases import EVENT
-from ray_sentinel.evidence.nccl_ras.text_reader import Reader
+from ray_sentinel.evidence.nccl_ras.text_reader import RasTextReader
 
 MARKS = (
     "Job summary",
@@ -47,5 +47,5 @@ def polls_of(text: str, name: str = "") -> list[Poll]:
                 pieces.append([])
             stage = order
         pieces[-1].append(line)
-    polls = [Reader(name).read(lines) for lines in pieces if is_output("\n".join(lines))]
+    polls = [RasTextReader(name).read(lines) for lines in pieces if is_output("\n".join(lines))]
     return [poll for poll in polls if poll is not None]

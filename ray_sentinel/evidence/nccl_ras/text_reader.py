@@ -8,27 +8,27 @@ import msgspec
 
 from ray_sentinel import regex as re
 from ray_sentinel.evidence.nccl_ras import text_phrases as phrases
-from ray_sentinel.evidence.nccl_ras.poll import Communicator, Poll, Process, Row
-from ray_sentinel.evidence.nccl_ras.text_communicator import Draft, Group
+from ray_sentinel.evidence.nccl_ras.poll import Communicator, Poll, RasProcess, TableRow
+from ray_sentinel.evidence.nccl_ras.text_communicator import Draft, RankSet
 
 
-class Reader:
+class RasTextReader:
     """What the lines so far have said."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.library = self.version = ""
         self.seconds: float | None = None
-        self.rows: list[Row] = []
+        self.rows: list[TableRow] = []
         self.drafts: dict[tuple[int, int, str], Draft] = {}
-        self.dead: dict[tuple[str, int], Process] = {}
-        self.missing: dict[tuple[str, int], Process] = {}
+        self.dead: dict[tuple[str, int], RasProcess] = {}
+        self.missing: dict[tuple[str, int], RasProcess] = {}
         self.dead_count = self.missing_count = self.timeouts = 0
         self.processes: int | None = None
         self.gpus: int | None = None
         self.section = ""
         self.draft: Draft | None = None
-        self.group: Group | None = None
+        self.group: RankSet | None = None
         self.summary = False
         self.problems: list[str] = []
         self.handlers: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], None]], ...] = (
@@ -113,7 +113,7 @@ class Reader:
 
     def _row(self, found: re.Match[str]) -> None:
         self.rows.append(
-            Row(
+            TableRow(
                 communicators=int(found[2]),
                 size=int(found[5]),
                 ranks=int(found[6]),
@@ -143,14 +143,14 @@ class Reader:
         if self.section not in ("DEAD", "INCOMPLETE"):
             return  # the "outlier node" of the job summary, or of another tool
         gpus = tuple(int(text) for text in (found[4] or found[3]).split(",") if text)
-        process = Process(host=found[2], pid=int(found[1]), gpus=gpus)
+        process = RasProcess(host=found[2], pid=int(found[1]), gpus=gpus)
         where = self.dead if self.section == "DEAD" else self.missing
         where[process.host, process.pid] = process
 
     def _event(self, found: re.Match[str]) -> None:
         if found[1] == "PEER_DEAD":
             gpus = tuple(int(text) for text in (found[4] or "").split(",") if text)
-            process = Process(host=found[3], pid=int(found[2]), gpus=gpus)
+            process = RasProcess(host=found[3], pid=int(found[2]), gpus=gpus)
             self.dead[process.host, process.pid] = process
 
     def _ranks_missing(self, found: re.Match[str]) -> None:
@@ -196,7 +196,7 @@ class Reader:
         self.timeouts = int(found[1])
 
 
-def _placed(communicator: Communicator, gone: list[Process]) -> Communicator:
+def _placed(communicator: Communicator, gone: list[RasProcess]) -> Communicator:
     """2.24 and 2.25 give the numbers of missing ranks only; with one of each it is clear who."""
     mute = [m for m in communicator.members if m.state == "UNRESPONSIVE" and m.place is None]
     if len(mute) != 1 or len(gone) != 1 or len(gone[0].gpus) > 1:

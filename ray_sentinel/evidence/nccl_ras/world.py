@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ray_sentinel.evidence.nccl_ras.poll import Communicator, Member, Place, Poll, Process
+from ray_sentinel.evidence.nccl_ras.poll import Communicator, Member, Place, Poll, RasProcess
 
 Known = Mapping[tuple[str, int], int]
 """(host or address, pid) → world rank."""
@@ -54,7 +54,7 @@ class Names:
             return member.rank
         return self._places.get(member.place) if member.place is not None else None
 
-    def of_process(self, process: Process) -> list[int]:
+    def of_process(self, process: RasProcess) -> list[int]:
         """The world ranks of a process, one for each of its GPUs."""
         if self._known:
             rank = self._given(process.host, process.pid)

@@ -9,14 +9,14 @@ from ray_sentinel.evidence.stacks.classify import by_process, classify, classify
 from ray_sentinel.evidence.stacks.compare import Movement, movement, movements
 from ray_sentinel.evidence.stacks.explain import Explanation, explain
 from ray_sentinel.evidence.stacks.formats import parse
-from ray_sentinel.evidence.stacks.telling import Reader
+from ray_sentinel.evidence.stacks.informative_threads import StackReader
 from ray_sentinel.evidence.stacks.tree import StackClass, classes, merge, render, who
 
 __all__ = [
     "Explanation",
     "Movement",
-    "Reader",
     "StackClass",
+    "StackReader",
     "by_process",
     "classes",
     "classify",

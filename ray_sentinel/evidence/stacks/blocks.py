@@ -23,7 +23,7 @@ _TRIES = (ast.Try, getattr(ast, "TryStar", ast.Try))
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-class Source:
+class PythonSource:
     """One file of Python. Raises ValueError where the text is none that this Python can read."""
 
     def __init__(self, text: bytes | str) -> None:

@@ -8,9 +8,13 @@ from typing import TypeVar
 import msgspec
 
 from ray_sentinel.evidence.stacks import reading as rd
+from ray_sentinel.evidence.stacks.informative_threads import (
+    StackReader,
+    telling_thread,
+    training_tid,
+)
 from ray_sentinel.evidence.stacks.names import is_eval_loop
 from ray_sentinel.evidence.stacks.roles import helper_process
-from ray_sentinel.evidence.stacks.telling import Reader, telling_thread, training_tid
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import Frame, StackFact, StackTrace, ThreadStack, Tool
 
@@ -31,9 +35,11 @@ _ONLY_HELPERS = "only libraries' own threads are there: the thread that trains i
 _COLLECTIVE_KERNEL = ("nccl", "rccl", "msccl", "deep_ep", "nvshmem", "symm_mem", "multimem")
 
 
-def classify(trace: StackTrace, reader: Reader | None = None, tid: int | None = None) -> StackFact:
+def classify(
+    trace: StackTrace, reader: StackReader | None = None, tid: int | None = None
+) -> StackFact:
     """What one tool's stacks of one process say; ``tid`` is the thread that trains, if known."""
-    reader = reader or Reader()
+    reader = reader or StackReader()
     fact = StackFact(
         process=trace.process,
         rank=trace.rank,
@@ -77,7 +83,7 @@ def classify(trace: StackTrace, reader: Reader | None = None, tid: int | None = 
     return _with_device(fact)
 
 
-def classify_process(traces: Sequence[StackTrace], reader: Reader | None = None) -> StackFact:
+def classify_process(traces: Sequence[StackTrace], reader: StackReader | None = None) -> StackFact:
     """What several tools' stacks of one process, of one round, say together.
 
     The tool that explains most decides what the process does; its place in the code is taken from
@@ -86,7 +92,7 @@ def classify_process(traces: Sequence[StackTrace], reader: Reader | None = None)
     """
     if not traces:
         raise ValueError("no traces of the process")
-    reader = reader or Reader()
+    reader = reader or StackReader()
     ordered = sorted(traces, key=lambda trace: _PREFERRED.index(trace.tool))
     tid = training_tid(ordered, reader)
     facts = [classify(trace, reader, tid) for trace in ordered]
@@ -101,7 +107,7 @@ def _state(trace: StackTrace, thread: ThreadStack) -> str:
 
 
 def _combined(
-    traces: Sequence[StackTrace], facts: Sequence[StackFact], reader: Reader, tid: int | None
+    traces: Sequence[StackTrace], facts: Sequence[StackFact], reader: StackReader, tid: int | None
 ) -> StackFact:
     levels = [_level(trace, reader, tid) for trace in traces]
     best = max(range(len(facts)), key=lambda i: (levels[i], -i))
@@ -142,7 +148,7 @@ def _of_places(
     return {place: known[place] for place in signature if place in known}
 
 
-def _gil_waiters(trace: StackTrace, reader: Reader) -> int:
+def _gil_waiters(trace: StackTrace, reader: StackReader) -> int:
     if trace.tool in ("py-spy", "companion", "faulthandler", "kernel"):
         return 0  # without native frames nobody is seen to wait for it
     return reader.gil_waiters(trace.threads)
@@ -157,7 +163,7 @@ def _aborts(trace: StackTrace) -> bool:
     )
 
 
-def _keeps_gil(thread: ThreadStack, reading: rd.Reading, waiters: int) -> bool:
+def _keeps_gil(thread: ThreadStack, reading: rd.StackReading, waiters: int) -> bool:
     """Whether a thread has the GIL without running Python.
 
     Told by py-spy (it owns the GIL and is idle), or by others that wait for the GIL while this one
@@ -172,7 +178,7 @@ def _keeps_gil(thread: ThreadStack, reading: rd.Reading, waiters: int) -> bool:
     return waiters > 0 and thread.holds_gil is not False and reading.native_leaf
 
 
-def _level(trace: StackTrace, reader: Reader, tid: int | None) -> int:
+def _level(trace: StackTrace, reader: StackReader, tid: int | None) -> int:
     thread = telling_thread(trace.threads, reader, tid)
     return reader.read(thread.frames).level if thread else -1
 

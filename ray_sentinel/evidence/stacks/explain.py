@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from ray_sentinel.evidence.stacks.compare import Movement, movements
-from ray_sentinel.evidence.stacks.scene import Judgement, Scene, fault_kind, scene
+from ray_sentinel.evidence.stacks.context import RuleAnswer, StacksContext, fault_kind, scene
 from ray_sentinel.evidence.stacks.tree import StackClass, classes, place_of, who
 from ray_sentinel.evidence.stacks.verdict import judge
 from ray_sentinel.model.identity import ProcessId
@@ -94,7 +94,7 @@ def _is_helper(fact: StackFact) -> bool:
     return bool(fact.helper) or (fact.activity == "idle" and fact.rank is None)
 
 
-def _culprit(view: Scene, fact: StackFact) -> Culprit:
+def _culprit(view: StacksContext, fact: StackFact) -> Culprit:
     movement = view.movements.get(fact.process, "unknown")
     reason = fact.label or fact.error or "in code that no table knows"
     spot = place_of(fact)
@@ -109,7 +109,7 @@ def _culprit(view: Scene, fact: StackFact) -> Culprit:
 
 
 def _evidence(
-    view: Scene, judgement: Judgement, helpers: Sequence[StackFact]
+    view: StacksContext, judgement: RuleAnswer, helpers: Sequence[StackFact]
 ) -> tuple[EvidenceItem, ...]:
     items = [EvidenceItem(source=SOURCE, text=text) for text in judgement.reasons]
     for index, fact in enumerate(judgement.culprits):

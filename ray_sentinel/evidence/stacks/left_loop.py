@@ -21,7 +21,12 @@ from ray_sentinel.evidence.stacks.blocks import (
     is_loop,
     same_statement,
 )
-from ray_sentinel.evidence.stacks.scene import Judgement, Scene, collectives, wait_sentence
+from ray_sentinel.evidence.stacks.context import (
+    RuleAnswer,
+    StacksContext,
+    collectives,
+    wait_sentence,
+)
 from ray_sentinel.evidence.stacks.tree import place_of, who
 from ray_sentinel.model.stacks import StackFact
 
@@ -32,14 +37,14 @@ _ONCE = re.compile(r"<module> \(.*\)|.* \((.*/)?ray/train/\S+\)")
 """Below it runs a whole program: a script, or the function that Ray Train was given."""
 
 
-def left_the_loop(view: Scene) -> Judgement | None:
+def left_the_loop(view: StacksContext) -> RuleAnswer | None:
     """The one rank that is past all others."""
     if len(view.waiting) < 3 or len(view.waiting) < len(view.facts) or view.missing:
         return None
     for fact in view.waiting:
         past = [_past(fact, other) for other in view.waiting if other is not fact]
         if all(past):
-            return Judgement(
+            return RuleAnswer(
                 kind="collective-mismatch",
                 confidence=0.6 if view.still(fact) else 0.5,
                 culprits=(fact,),

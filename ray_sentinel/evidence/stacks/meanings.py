@@ -35,7 +35,7 @@ class Meaning(msgspec.Struct, frozen=True, kw_only=True):
     the autograd engine, of a pool, of an actor's, or for some thread that cannot be told."""
 
 
-class Row(msgspec.Struct, frozen=True):
+class FramePattern(msgspec.Struct, frozen=True):
     """Patterns and what they mean. ``file`` is searched in the path, and makes the row Python's."""
 
     meaning: Meaning

@@ -34,7 +34,7 @@ _SHORTEST = 2
 """Lines of a stack at least: numbers that change with each line are the lines' own."""
 
 
-class Part(msgspec.Struct, frozen=True):
+class TextPart(msgspec.Struct, frozen=True):
     """What one process, or one node, wrote of a text; where nothing is said, the whole text."""
 
     text: str
@@ -46,7 +46,7 @@ class Part(msgspec.Struct, frozen=True):
     """What tells it from the other parts, for people: ``local rank 3``."""
 
 
-def parts(text: str, holds_stacks: Callable[[str], bool]) -> tuple[Part, ...]:
+def parts(text: str, holds_stacks: Callable[[str], bool]) -> tuple[TextPart, ...]:
     """The parts of ``text`` that hold stacks; the text itself where no two do."""
     plain = without_prefixes(text)
     splits = [_by_heads(plain)] if plain is text else [_by_prefix(text), _by_heads(plain)]
@@ -54,10 +54,10 @@ def parts(text: str, holds_stacks: Callable[[str], bool]) -> tuple[Part, ...]:
         found = [part for part in split if holds_stacks(part.text)] if len(split) > 1 else []
         if len(found) > 1 and all(part.text.count("\n") + 1 >= _SHORTEST for part in found):
             return tuple(found)
-    return (Part(text),)
+    return (TextPart(text),)
 
 
-def _by_prefix(text: str) -> list[Part]:
+def _by_prefix(text: str) -> list[TextPart]:
     lines: dict[tuple[str, ...], list[str]] = {}
     said: dict[tuple[str, ...], dict[str, str]] = {}
     ranks: dict[tuple[str, ...], set[str]] = {}
@@ -84,15 +84,15 @@ def _place(words: dict[str, str]) -> str:
     return next((words[key] for key in _PLACES if key in words), "")
 
 
-def _part(text: str, words: dict[str, str], ranks: set[str]) -> Part:
+def _part(text: str, words: dict[str, str], ranks: set[str]) -> TextPart:
     rank = tx.number(next(iter(ranks))) if len(ranks) == 1 else None
     names = [f"{word} {words[key]}" for key, word in _WORDS.items() if key in words]
     if rank is not None:
         names = [f"rank {rank}"]
-    return Part(text, rank, _place(words), tx.number(words.get("pid")), ", ".join(names))
+    return TextPart(text, rank, _place(words), tx.number(words.get("pid")), ", ".join(names))
 
 
-def _by_heads(text: str) -> list[Part]:
+def _by_heads(text: str) -> list[TextPart]:
     lines: dict[int | None, list[str]] = {}
     rank: int | None = None
     for line in text.split("\n"):
@@ -100,7 +100,7 @@ def _by_heads(text: str) -> list[Part]:
             rank = head
         lines.setdefault(rank, []).append(line)
     return [
-        Part("\n".join(own), rank, name="" if rank is None else f"rank {rank}")
+        TextPart("\n".join(own), rank, name="" if rank is None else f"rank {rank}")
         for rank, own in lines.items()
     ]
 

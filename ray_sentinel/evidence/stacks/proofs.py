@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+from ray_sentinel.evidence.stacks.context import RuleAnswer, StacksContext, half, wait_sentence
 from ray_sentinel.evidence.stacks.problems import process_gone
-from ray_sentinel.evidence.stacks.scene import Judgement, Scene, half, wait_sentence
 from ray_sentinel.evidence.stacks.tree import who
 from ray_sentinel.model.stacks import StackFact
 
 
-def stopped(view: Scene) -> Judgement | None:
+def stopped(view: StacksContext) -> RuleAnswer | None:
     # "t" is a debugger's, perhaps only for a moment; "T" is a signal's.
     found = [f for f in view.facts if f.state == "T" or (f.state == "t" and view.still(f))]
     if not found:
         return None
     if len(found) == len(view.facts) and len(found) > 1:
         reason = "all processes are stopped by a signal: the job is paused"
-        return Judgement(kind="paused", confidence=0.7, reasons=(reason,))
+        return RuleAnswer(kind="paused", confidence=0.7, reasons=(reason,))
     if len(found) > half(view):
         return None
     reasons = tuple(f"{who([fact])} is stopped by a signal (state {fact.state})" for fact in found)
-    return Judgement(kind="rank-stopped", confidence=0.9, culprits=tuple(found), reasons=reasons)
+    return RuleAnswer(kind="rank-stopped", confidence=0.9, culprits=tuple(found), reasons=reasons)
 
 
-def gil(view: Scene) -> Judgement | None:
+def gil(view: StacksContext) -> RuleAnswer | None:
     found = [fact for fact in view.elsewhere + view.doubtful if fact.keeps_gil]
     if not found or len(found) > max(1, half(view)):
         return None
@@ -36,7 +36,7 @@ def gil(view: Scene) -> Judgement | None:
         + (f"; {fact.gil_waiters} of its threads wait for the GIL" if fact.gil_waiters else "")
         for fact in sure
     )
-    return Judgement(
+    return RuleAnswer(
         kind="gil-held",
         confidence=0.85 if twice else 0.7,
         culprits=tuple(sure),
@@ -51,7 +51,7 @@ def _asleep(fact: StackFact) -> bool:
     return fact.activity in ("sleep", "lock-wait", "input-wait", "storage-wait", "network-wait")
 
 
-def blocked(view: Scene) -> Judgement | None:
+def blocked(view: StacksContext) -> RuleAnswer | None:
     found = [fact for fact in view.facts if fact.state == "D" and not fact.waits_for_others]
     if not found or len(found) > max(1, half(view)) or any(view.moved(f) for f in found):
         return None
@@ -61,7 +61,7 @@ def blocked(view: Scene) -> Judgement | None:
         + f"): {fact.label or 'the reason is not known'}"
         for fact in found
     )
-    return Judgement(
+    return RuleAnswer(
         kind="kernel-blocked",
         confidence=0.85 if all(view.still(fact) for fact in found) else 0.7,
         culprits=tuple(found),
@@ -69,12 +69,12 @@ def blocked(view: Scene) -> Judgement | None:
     )
 
 
-def gone(view: Scene) -> Judgement | None:
+def gone(view: StacksContext) -> RuleAnswer | None:
     found = [fact for fact in view.unread if process_gone(fact.error)]
     if not found or len(found) > half(view) or not view.waiting or view.elsewhere:
         return None
     reasons = tuple(f"{who([fact])}: the process was gone" for fact in found)
-    return Judgement(
+    return RuleAnswer(
         kind="rank-dead",
         confidence=0.6,
         culprits=tuple(found),

@@ -18,12 +18,12 @@ from ray_sentinel.evidence.stacks import meanings as m
 from ray_sentinel.evidence.stacks.known_kernel import KERNEL
 from ray_sentinel.evidence.stacks.known_native import DRIVERS, NATIVE
 from ray_sentinel.evidence.stacks.known_python import PYTHON
-from ray_sentinel.evidence.stacks.meanings import Meaning, Row
+from ray_sentinel.evidence.stacks.meanings import FramePattern, Meaning
 from ray_sentinel.evidence.stacks.names import is_address, is_interpreter, last_name, place, plain
 from ray_sentinel.model.stacks import Frame
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True):
+class StackReading(msgspec.Struct, frozen=True, kw_only=True):
     """What one stack says."""
 
     meaning: Meaning | None = None
@@ -45,7 +45,7 @@ _NATIVE = tuple((re.compile(row.function), row) for row in NATIVE)
 _KERNEL = tuple((re.compile(row.function), row) for row in KERNEL)
 _PYTHON = tuple((re.compile(row.function), re.compile(row.file), row) for row in PYTHON)
 _DRIVERS = re.compile(DRIVERS)
-_UNNAMED_DRIVER = Row(m.DRIVER, "")
+_UNNAMED_DRIVER = FramePattern(m.DRIVER, "")
 _OPERATION = re.compile(m.OPERATIONS, re.IGNORECASE)
 _CANONICAL = {
     "allreduce": "all_reduce",
@@ -67,7 +67,7 @@ _STANDARD = frozenset(sys.stdlib_module_names)
 
 
 @lru_cache(maxsize=65_536)
-def match(frame: Frame) -> Row | None:
+def match(frame: Frame) -> FramePattern | None:
     """The row that knows ``frame``, or None."""
     if not frame.native:
         if frame.function == "<module>":
@@ -88,15 +88,15 @@ def match(frame: Frame) -> Row | None:
     return None
 
 
-def read(frames: tuple[Frame, ...]) -> Reading:
+def read(frames: tuple[Frame, ...]) -> StackReading:
     """What ``frames`` (innermost first) say."""
     decided = _decide(frames)
     if decided is None:
-        return Reading(signature=_signature(frames, 0), native_leaf=_native_leaf(frames))
+        return StackReading(signature=_signature(frames, 0), native_leaf=_native_leaf(frames))
     index, meaning = decided
     operation = _operation(frames, index) if "{op}" in meaning.label else ""
     label = meaning.label.replace("{op}", operation or _UNNAMED)
-    return Reading(
+    return StackReading(
         meaning=meaning,
         label=label,
         operation=operation,

@@ -32,7 +32,7 @@ _TITLE = re.compile(r"(?<![A-Za-z])(TP|PP|DP|EP|CP)_?(\d{1,5})(?!\d)")
 _ENGINE = re.compile(r"sglang::scheduler|VLLM::Worker|vllm.*Worker_TP", re.IGNORECASE)
 
 
-class Source(msgspec.Struct, frozen=True, kw_only=True):
+class SourceLocation(msgspec.Struct, frozen=True, kw_only=True):
     """What a file's path tells."""
 
     tool: str = ""
@@ -41,16 +41,16 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     rank: int | None = None
 
 
-def from_path(path: str) -> Source:
+def from_path(path: str) -> SourceLocation:
     """The tool, host, pid and rank that ``path`` names, as far as it does."""
     name = path.replace("\\", "/").rsplit("/", 1)[-1]
     rank = _RANK_IN_PATH.findall(OTHER_RANK.sub("", path))
     known_rank = int(rank[-1]) if rank else None
     match = _NAMED.match(name)
     if match is None or _NO_HOST.match(name, match.start("host")):
-        return Source(tool=re.split(r"[_.]", name, maxsplit=1)[0].lower(), rank=known_rank)
+        return SourceLocation(tool=re.split(r"[_.]", name, maxsplit=1)[0].lower(), rank=known_rank)
     tool = match["tool"].lower().replace("-", "").replace("_", "")
-    return Source(
+    return SourceLocation(
         tool=tool.removesuffix("native"),
         host=match["host"],
         pid=tx.number(match["pid"]),

@@ -30,14 +30,14 @@ class StackClass(msgspec.Struct, frozen=True, kw_only=True):
         return len(self.members)
 
 
-class Node(msgspec.Struct, kw_only=True):
+class TreeNode(msgspec.Struct, kw_only=True):
     """A place in the merged tree, with how many processes pass through it."""
 
     place: str
     count: int = 0
     classes: tuple[int, ...] = ()
     """Indices of the classes that end here."""
-    children: list[Node] = []
+    children: list[TreeNode] = []
 
 
 def classes(facts: Iterable[StackFact]) -> tuple[StackClass, ...]:
@@ -73,16 +73,16 @@ def classes(facts: Iterable[StackFact]) -> tuple[StackClass, ...]:
     )
 
 
-def merge(stack_classes: Sequence[StackClass]) -> Node:
+def merge(stack_classes: Sequence[StackClass]) -> TreeNode:
     """The prefix tree over the classes' signatures; its root passes every process."""
-    root = Node(place="")
+    root = TreeNode(place="")
     for index, item in enumerate(stack_classes):
         root.count += item.count
         node = root
         for place in item.signature:
             child = next((known for known in node.children if known.place == place), None)
             if child is None:
-                child = Node(place=place, children=[])
+                child = TreeNode(place=place, children=[])
                 node.children.append(child)
             child.count += item.count
             node = child
@@ -90,7 +90,7 @@ def merge(stack_classes: Sequence[StackClass]) -> Node:
     return root
 
 
-def render(root: Node, stack_classes: Sequence[StackClass], width: int = 110) -> str:
+def render(root: TreeNode, stack_classes: Sequence[StackClass], width: int = 110) -> str:
     """The tree as text: unbranched runs on one level, each branch with its count and ranks."""
     lines: list[str] = []
     # A list of what is left to draw, not recursion: stacks may be thousands of frames deep.
@@ -108,7 +108,7 @@ def render(root: Node, stack_classes: Sequence[StackClass], width: int = 110) ->
     return "\n".join(lines)
 
 
-def _rarest_first(node: Node) -> list[Node]:
+def _rarest_first(node: TreeNode) -> list[TreeNode]:
     return sorted(node.children, key=lambda child: (child.count, child.place))
 
 

@@ -24,7 +24,7 @@ MOST_NANOSECONDS = 2**63
 """Of the recorder's clock, a signed number of 64 bits: more is damage."""
 
 
-class Table(msgspec.Struct, kw_only=True, eq=False):
+class ArrivalTable(msgspec.Struct, kw_only=True, eq=False):
     """The collectives of one group that all of its ranks have recorded."""
 
     group: str
@@ -64,7 +64,7 @@ def read(dumps: Mapping[int, bytes], names: Mapping[int, str]) -> tuple[Calls, l
     return calls, problems
 
 
-def tables(calls: Calls) -> list[Table]:
+def tables(calls: Calls) -> list[ArrivalTable]:
     """Every group that has enough in common; the one that tells most comes first."""
     found = [table for group, of in calls.items() if (table := _table(group, of)) is not None]
     return sorted(found, key=lambda t: (-len(t.ranks), -len(t.created), t.group))
@@ -87,7 +87,7 @@ def _duration(milliseconds: float) -> float:
     return milliseconds / 1000.0 if 0 < milliseconds < MOST_NANOSECONDS else float("nan")
 
 
-def _table(group: str, of: dict[int, dict[int, Call]]) -> Table | None:
+def _table(group: str, of: dict[int, dict[int, Call]]) -> ArrivalTable | None:
     if len(of) < 2:
         return None
     ranks = tuple(sorted(of))
@@ -98,4 +98,4 @@ def _table(group: str, of: dict[int, dict[int, Call]]) -> Table | None:
     # A rank that alone was not measured would seem never to wait.
     measured = np.asarray(np.isfinite(both[:, :, 1]).all(axis=1))
     durations = np.where(measured[:, None], both[:, :, 1], 0.0) if measured.mean() > 0.8 else None
-    return Table(group=group, ranks=ranks, created=both[:, :, 0], durations=durations)
+    return ArrivalTable(group=group, ranks=ranks, created=both[:, :, 0], durations=durations)

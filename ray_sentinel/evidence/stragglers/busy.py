@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
-from ray_sentinel.evidence.stragglers.arrivals import Floats, Table
+from ray_sentinel.evidence.stragglers.arrivals import ArrivalTable, Floats
 
 
 class Times(msgspec.Struct, frozen=True, kw_only=True, eq=False):
@@ -38,7 +38,9 @@ class Times(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 def times(
-    table: Table, others: Sequence[Table] = (), offsets: Mapping[int, float] | None = None
+    table: ArrivalTable,
+    others: Sequence[ArrivalTable] = (),
+    offsets: Mapping[int, float] | None = None,
 ) -> Times:
     """Busy and waiting times, from one group's collectives.
 
@@ -59,7 +61,7 @@ def times(
     return Times(busy=wall[:, None] - waits - elsewhere, waits=waits, wall=wall)
 
 
-def _on_one_clock(table: Table, offsets: Mapping[int, float] | None) -> Floats:
+def _on_one_clock(table: ArrivalTable, offsets: Mapping[int, float] | None) -> Floats:
     shifts: Floats = np.array([(offsets or {}).get(rank, 0.0) for rank in table.ranks])
     return np.asarray(table.created + shifts)
 
@@ -70,7 +72,10 @@ def _device_waits(durations: Floats) -> Floats:
 
 
 def _waits_elsewhere(
-    table: Table, created: Floats, others: Sequence[Table], offsets: Mapping[int, float] | None
+    table: ArrivalTable,
+    created: Floats,
+    others: Sequence[ArrivalTable],
+    offsets: Mapping[int, float] | None,
 ) -> Floats:
     """Seconds in the other groups' collectives, for their last ranks: intervals × ranks."""
     calls = [(other, _on_one_clock(other, offsets)) for other in others]

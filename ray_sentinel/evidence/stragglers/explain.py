@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
-from ray_sentinel.evidence.stragglers.arrivals import Floats, Table, read, tables
+from ray_sentinel.evidence.stragglers.arrivals import ArrivalTable, Floats, read, tables
 from ray_sentinel.evidence.stragglers.busy import Times, blocks, times
 from ray_sentinel.evidence.stragglers.links import SlowLink, slow_link
 from ray_sentinel.model.straggler import Busy, StragglerFacts, StragglerKind
@@ -68,8 +68,8 @@ def explain(
 
 
 def judge(
-    table: Table,
-    others: Sequence[Table] = (),
+    table: ArrivalTable,
+    others: Sequence[ArrivalTable] = (),
     *,
     hosts: Mapping[int, str],
     offsets: Mapping[int, float] | None = None,
@@ -116,7 +116,9 @@ def _with_link(found: StragglerFacts, link: SlowLink) -> StragglerFacts:
     )
 
 
-def _lines(table: Table, seen: Times, seconds: float, hosts: Mapping[int, str]) -> list[Busy]:
+def _lines(
+    table: ArrivalTable, seen: Times, seconds: float, hosts: Mapping[int, str]
+) -> list[Busy]:
     sums = blocks(seen.busy, BLOCKS)
     # What delays all ranks alike (the machine, the network) is nobody's, and no noise either.
     above = sums - np.median(sums, axis=1, keepdims=True)
@@ -185,7 +187,7 @@ def _evidence(
     named: list[Busy],
     host: str,
     cost: float,
-    table: Table,
+    table: ArrivalTable,
     rounds: int,
     seconds: float,
 ) -> list[str]:

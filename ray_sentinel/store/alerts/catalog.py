@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from ray_sentinel.store.alerts.gpu import GPU
 from ray_sentinel.store.alerts.host import HOST
-from ray_sentinel.store.alerts.model import Alert, AlertGroup
+from ray_sentinel.store.alerts.model import AlertGroup, AlertingRule
 from ray_sentinel.store.alerts.network import NETWORK
 from ray_sentinel.store.alerts.sentinel import SENTINEL
 from ray_sentinel.store.alerts.training import TRAINING
@@ -17,7 +17,7 @@ RULES_FILE = "ray_sentinel.rules.yml"
 _PREFIX = "ray_sentinel_"
 
 
-def alerts() -> tuple[Alert, ...]:
+def alerts() -> tuple[AlertingRule, ...]:
     """Every rule."""
     return tuple(alert for group in GROUPS for alert in group.alerts)
 

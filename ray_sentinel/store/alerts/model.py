@@ -15,7 +15,7 @@ WATCHED = "ray_sentinel_build_info"
 """Served by every agent: a host that has it is watched."""
 
 
-class Alert(msgspec.Struct, frozen=True):
+class AlertingRule(msgspec.Struct, frozen=True):
     """One alerting rule. ``summary`` and ``action`` may use ``{{ $labels.NAME }}``."""
 
     name: str
@@ -31,26 +31,26 @@ class Alert(msgspec.Struct, frozen=True):
     """How long the expression must hold (``for``)."""
 
 
-def critical(name: str, expr: str, summary: str, action: str, wait: str = "0s") -> Alert:
+def critical(name: str, expr: str, summary: str, action: str, wait: str = "0s") -> AlertingRule:
     """A rule of what stops the job, or lets it compute nonsense."""
-    return Alert(name, expr, "critical", summary, action, wait)
+    return AlertingRule(name, expr, "critical", summary, action, wait)
 
 
-def warning(name: str, expr: str, summary: str, action: str, wait: str = "0s") -> Alert:
+def warning(name: str, expr: str, summary: str, action: str, wait: str = "0s") -> AlertingRule:
     """A rule of what should be looked at today."""
-    return Alert(name, expr, "warning", summary, action, wait)
+    return AlertingRule(name, expr, "warning", summary, action, wait)
 
 
-def info(name: str, expr: str, summary: str, action: str, wait: str = "0s") -> Alert:
+def info(name: str, expr: str, summary: str, action: str, wait: str = "0s") -> AlertingRule:
     """A rule of what is good to know."""
-    return Alert(name, expr, "info", summary, action, wait)
+    return AlertingRule(name, expr, "info", summary, action, wait)
 
 
 class AlertGroup(msgspec.Struct, frozen=True):
     """Rules about one subject."""
 
     name: str
-    alerts: tuple[Alert, ...]
+    alerts: tuple[AlertingRule, ...]
 
 
 def grew(series: str, window: str = "10m") -> str:

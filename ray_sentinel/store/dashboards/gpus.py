@@ -7,7 +7,7 @@ from ray_sentinel.store.dashboards.model import (
     HOST,
     Dashboard,
     Panel,
-    Row,
+    PanelRow,
     Variable,
     graph,
     states,
@@ -37,7 +37,7 @@ def _grown(title: str, name: str, legend: str = EACH, hardware: str = ANY) -> Pa
     return graph(title, "none", (expr, legend), steps=BAD_FROM_ONE, hardware=hardware)
 
 
-WORK = Row(
+WORK = PanelRow(
     "Work",
     (
         graph(
@@ -98,7 +98,7 @@ WORK = Row(
         ),
     ),
 )
-CLOCKS = Row(
+CLOCKS = PanelRow(
     "Heat and clocks",
     (
         graph(
@@ -140,7 +140,7 @@ CLOCKS = Row(
         table("Devices", 'hw_gpu_info{host=~"$host",gpu=~"$gpu"}', hardware=ANY),
     ),
 )
-ERRORS = Row(
+ERRORS = PanelRow(
     "Errors",
     (
         table(
@@ -202,7 +202,7 @@ def _ras(kind: str, title: str, **more: object) -> Panel:
     return graph(title, "none", *queries, width=12, hardware=AMD, **more)
 
 
-RAS = Row(
+RAS = PanelRow(
     "AMD: errors by block",
     (_ras("ue", "Uncorrected", steps=BAD_FROM_ONE), _ras("ce", "Corrected")),
 )

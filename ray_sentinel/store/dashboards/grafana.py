@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from ray_sentinel.store.dashboards.model import COLUMNS, Dashboard, Panel, Row, Steps, Variable
+from ray_sentinel.store.dashboards.model import COLUMNS, Dashboard, Panel, PanelRow, Steps, Variable
 
 SCHEMA_VERSION = 41
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
@@ -108,7 +108,7 @@ def _panels(dashboard: Dashboard) -> Iterator[dict[str, Any]]:
         y += _depth(row)
 
 
-def places(row: Row) -> list[tuple[int, int]]:
+def places(row: PanelRow) -> list[tuple[int, int]]:
     """Left upper corners of a row's panels: side by side, in a new line where one does not fit."""
     found, left, top, line = [], 0, 0, 0
     for panel in row.panels:
@@ -119,7 +119,7 @@ def places(row: Row) -> list[tuple[int, int]]:
     return found
 
 
-def _depth(row: Row) -> int:
+def _depth(row: PanelRow) -> int:
     return max(
         (top + panel.height for panel, (_, top) in zip(row.panels, places(row), strict=True)),
         default=0,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ray_sentinel.store.dashboards.model import (
     BAD_FROM_ONE,
     Dashboard,
-    Row,
+    PanelRow,
     graph,
     table,
 )
@@ -17,7 +17,7 @@ OF = '{host=~"$host"}'
 RATE = "[$__rate_interval]"
 BUSY = 'host=~"$host",mode!="idle"'
 
-CPU = Row(
+CPU = PanelRow(
     "Processors",
     (
         graph(
@@ -53,7 +53,7 @@ CPU = Row(
         ),
     ),
 )
-MEMORY = Row(
+MEMORY = PanelRow(
     "Memory",
     (
         graph("Available", "bytes", (f"hw_mem_available_bytes{OF}", "{{host}}")),
@@ -94,7 +94,7 @@ MEMORY = Row(
         ),
     ),
 )
-STORAGE = Row(
+STORAGE = PanelRow(
     "Storage",
     (
         graph(
@@ -140,7 +140,7 @@ STORAGE = Row(
         ),
     ),
 )
-KERNEL = Row(
+KERNEL = PanelRow(
     "Kernel",
     (
         graph(

@@ -41,7 +41,7 @@ class Panel(msgspec.Struct, frozen=True, kw_only=True):
     """What a node must have for it to show anything; empty where every node has it."""
 
 
-class Row(msgspec.Struct, frozen=True):
+class PanelRow(msgspec.Struct, frozen=True):
     """Panels under a heading."""
 
     title: str
@@ -64,7 +64,7 @@ class Dashboard(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     title: str
     about: str
-    rows: tuple[Row, ...]
+    rows: tuple[PanelRow, ...]
     variables: tuple[Variable, ...] = ()
 
     @property

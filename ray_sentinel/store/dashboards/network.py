@@ -7,7 +7,7 @@ from ray_sentinel.store.dashboards.model import (
     HOST,
     Dashboard,
     Panel,
-    Row,
+    PanelRow,
     Variable,
     graph,
     states,
@@ -53,7 +53,7 @@ def _tcp(title: str, *counters: tuple[str, str], **more: object) -> Panel:
     return graph(title, "cps", *queries, **more)
 
 
-PORTS = Row(
+PORTS = PanelRow(
     "RDMA",
     (
         _rdma("Received", "Bps", ("rx_bytes", "")),
@@ -97,7 +97,7 @@ PORTS = Row(
         ),
     ),
 )
-INTERFACES = Row(
+INTERFACES = PanelRow(
     "Interfaces",
     (
         _net("Traffic", "Bps", "bytes"),
@@ -105,7 +105,7 @@ INTERFACES = Row(
         _net("Dropped", "pps", "drop"),
     ),
 )
-TCP = Row(
+TCP = PanelRow(
     "TCP",
     (
         _tcp(

@@ -7,14 +7,14 @@ from ray_sentinel.store.dashboards.model import (
     HOST,
     JOB,
     Dashboard,
-    Row,
+    PanelRow,
     graph,
     stat,
     states,
     table,
 )
 
-NOW = Row(
+NOW = PanelRow(
     "Now",
     (
         stat("Step", "none", 'max(train_step{job=~"$job"})'),
@@ -47,7 +47,7 @@ NOW = Row(
         ),
     ),
 )
-PROGRESS = Row(
+PROGRESS = PanelRow(
     "Progress",
     (
         graph("Step over time", "none", ('max by (job) (train_step{job=~"$job"})', "{{job}}")),
@@ -81,7 +81,7 @@ PROGRESS = Row(
         ),
     ),
 )
-MACHINES = Row(
+MACHINES = PanelRow(
     "Machines",
     (
         graph(
@@ -135,7 +135,7 @@ MACHINES = Row(
         ),
     ),
 )
-RAY = Row(
+RAY = PanelRow(
     "Ray",
     (
         graph(

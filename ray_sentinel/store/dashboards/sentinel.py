@@ -6,7 +6,7 @@ from ray_sentinel.store.dashboards.model import (
     BAD_FROM_ONE,
     HOST,
     Dashboard,
-    Row,
+    PanelRow,
     graph,
     stat,
     states,
@@ -17,7 +17,7 @@ OF = '{host=~"$host"}'
 EACH = "{{host}} {{collector}}"
 RATE = "[$__rate_interval]"
 
-NOW = Row(
+NOW = PanelRow(
     "Now",
     (
         stat("Nodes watched", "none", "max(ray_sentinel_agent_nodes)"),
@@ -54,7 +54,7 @@ NOW = Row(
         ),
     ),
 )
-COLLECTORS = Row(
+COLLECTORS = PanelRow(
     "Collectors",
     (
         states(
@@ -107,7 +107,7 @@ COLLECTORS = Row(
         ),
     ),
 )
-COORDINATOR = Row(
+COORDINATOR = PanelRow(
     "Coordinator",
     (
         graph("Time of a cycle", "s", ("ray_sentinel_coordinator_cycle_seconds", "{{host}}")),

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from ray_sentinel.store.dashboards.model import JOB, Dashboard, Row, Variable, graph, stat, table
+from ray_sentinel.store.dashboards.model import (
+    JOB,
+    Dashboard,
+    PanelRow,
+    Variable,
+    graph,
+    stat,
+    table,
+)
 
 SCALAR = Variable(
     name="tag",
@@ -12,7 +20,7 @@ SCALAR = Variable(
 )
 OF = '{job=~"$job"}'
 
-PACE = Row(
+PACE = PanelRow(
     "Steps",
     (
         stat("Step of the first rank", "none", f"max(train_step{OF})", width=6),
@@ -50,7 +58,7 @@ PACE = Row(
         ),
     ),
 )
-RANKS = Row(
+RANKS = PanelRow(
     "Ranks",
     (
         graph(
@@ -68,7 +76,7 @@ RANKS = Row(
         ),
     ),
 )
-ENGINES = Row(
+ENGINES = PanelRow(
     "Inference engines",
     (
         graph(
@@ -87,7 +95,7 @@ ENGINES = Row(
         ),
     ),
 )
-SCALARS = Row(
+SCALARS = PanelRow(
     "Values",
     (
         graph(

@@ -28,7 +28,7 @@ with cluster.connect(ship=True) as ray:
 
 
 def _groups(ray: object) -> dict[str, str]:
-    from ray_sentinel.actors import placement
+    from ray_sentinel.actors.deployment import placement
 
     return {node_id: group.state for node_id, group in placement.groups().items()}
 
@@ -84,7 +84,7 @@ def test_a_killed_agent_answers_again(watched: Watched) -> None:
 def test_a_killed_coordinator_comes_back_and_finds_the_agents(
     watched: Watched, tmp_path: Path
 ) -> None:
-    from ray_sentinel.actors import deployment
+    from ray_sentinel.actors.deployment import deploy
     from ray_sentinel.actors.messages import Description
 
     before = watched.ask("describe", Description)
@@ -102,7 +102,7 @@ def test_a_killed_coordinator_comes_back_and_finds_the_agents(
         "the same agents report to it",
     )
     assert not watched.status().unwatched
-    assert deployment.find(watched.ray) is not None
+    assert deploy.find(watched.ray) is not None
 
 
 def test_nodes_that_join_and_leave(watched: Watched, ray_cluster: RayCluster) -> None:

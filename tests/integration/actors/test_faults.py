@@ -274,7 +274,7 @@ def test_a_node_without_the_package_is_watched_all_the_same(
 
 
 def test_metrics_of_a_public_address_are_not_served() -> None:
-    from ray_sentinel.actors.exporting import Exporting
+    from ray_sentinel.actors.agent.exporting import Exporting
     from ray_sentinel.config import Config
 
     exporting = Exporting(Config(), "h", "8.8.8.8")

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.actors import bundle, eventlog
-from ray_sentinel.actors.log_writer import LogWriter
+from ray_sentinel.actors.bundles import bundle
+from ray_sentinel.actors.coordinator import event_log
+from ray_sentinel.actors.coordinator.log_writer import LogWriter
 from ray_sentinel.clock import FakeClock
 from ray_sentinel.engine.events import Tick
 from tests.support.incidents import an_incident
@@ -40,15 +41,15 @@ def test_the_event_log_goes_on_when_there_is_room_again(small: Path) -> None:
         number = writer.put(Tick(time=float(moment)))
     until_done(writer, number)
     assert "No space left" in writer.problem
-    kept = [event.time for event in eventlog.read(small / "events")[1]]
+    kept = [event.time for event in event_log.read(small / "events")[1]]
     assert kept == [float(n) for n in range(len(kept))], "what fitted is whole and in order"
     assert len(kept) > 500
 
-    eventlog.segments(small / "events")[0].unlink()
+    event_log.segments(small / "events")[0].unlink()
     clock.advance(60)
     until_done(writer, writer.put(Tick(time=9999.0)))
     assert writer.problem == ""
-    assert eventlog.read(small / "events")[1] == [Tick(time=9999.0)]
+    assert event_log.read(small / "events")[1] == [Tick(time=9999.0)]
     writer.close()
 
 

@@ -89,9 +89,9 @@ def _last(path: Path) -> float:
 
 
 def _coordinator(ray: object) -> object:
-    from ray_sentinel.actors import deployment
+    from ray_sentinel.actors.deployment import deploy
 
-    return deployment.find(ray)
+    return deploy.find(ray)
 
 
 def _described(watched: Watched) -> str:

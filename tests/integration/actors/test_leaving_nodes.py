@@ -123,7 +123,7 @@ def living(watched: Watched) -> set[str]:
 
 
 def nothing_of_ours_is_left_there(watched: Watched, node_id: str) -> bool:
-    from ray_sentinel.actors import placement
+    from ray_sentinel.actors.deployment import placement
 
     status = watched.status()
     shown = {node.address for node in status.nodes} | {node.host for node in status.unwatched}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.actors import eventlog
+from ray_sentinel.actors.coordinator import event_log
 from ray_sentinel.engine.events import SnapshotReceived, StacksTaken
 from tests.support.found_job import named
 from tests.support.ray_cluster import RayCluster, Watched
@@ -94,8 +94,8 @@ def test_nobody_is_accused_and_a_hang_is_found_at_once(
     assert incident.kind == "rank-stopped"
     assert incident.suspected_at == pytest.approx(stopped - HOUR, abs=15), "as the wall clock says"
     folders = (tmp_path / "log" / "events").iterdir()
-    (log,) = [path for path in folders if path.is_dir() and eventlog.segments(path)]
-    _, events = eventlog.read(log)
+    (log,) = [path for path in folders if path.is_dir() and event_log.segments(path)]
+    _, events = event_log.read(log)
     times = [event.time for event in events]
     assert times == sorted(times)
     assert times[-1] - times[0] < 120, "the engine's time has not jumped"

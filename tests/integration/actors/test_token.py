@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.actors.cluster import answers
+from ray_sentinel.actors.deployment.cluster import answers
 from tests.support.living import alive, descendants
 from tests.support.waiting import eventually
 

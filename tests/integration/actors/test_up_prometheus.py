@@ -13,7 +13,7 @@ from typing import Any
 import bcrypt
 import pytest
 
-from ray_sentinel.config import Scrape
+from ray_sentinel.config import ScrapeConfig
 from ray_sentinel.store.readonly import read_only_prometheus
 from ray_sentinel.store.targets import Targets
 from ray_sentinel.store.tsdb import lock_holder
@@ -115,7 +115,7 @@ def test_it_reads_agents_that_ask_for_tls_and_a_password(
                 SECONDS,
             )
             known = {str(node.metrics_url.removesuffix("/metrics")) for node in status.nodes}
-            scrape_all = Scrape(
+            scrape_all = ScrapeConfig(
                 ca_file=environ["RAY_SENTINEL_SCRAPE__CA_FILE"],
                 username="prom",
                 password_file=environ["RAY_SENTINEL_SCRAPE__PASSWORD_FILE"],

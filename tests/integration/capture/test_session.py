@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.capture import guard
-from ray_sentinel.capture.session import Plan, capture, sample
+from ray_sentinel.capture.session import CapturePlan, capture, sample
 from ray_sentinel.capture.tracer import Traced, Tracer
 from ray_sentinel.capture.tracers import cuda_gdb
 from ray_sentinel.evidence.stacks import explain
@@ -41,7 +41,10 @@ def test_one_look_at_many_processes(processes: Processes) -> None:
 def test_a_capture_looks_deeper_at_suspects_only(processes: Processes) -> None:
     suspect, waiter, other = (processes.start(kind) for kind in ("fifo", "asleep", "spinning"))
     outcome = capture(
-        [rank(3, suspect)], [rank(1, waiter)], [rank(2, other)], Plan(deadline=30.0, cuda_gdb=False)
+        [rank(3, suspect)],
+        [rank(1, waiter)],
+        [rank(2, other)],
+        CapturePlan(deadline=30.0, cuda_gdb=False),
     )
     names = set(outcome.files)
     assert f"pyspy_node1_{suspect.pid}.txt" in names
@@ -63,7 +66,7 @@ def test_a_tool_that_is_not_installed_is_one_problem_of_the_node(
 ) -> None:
     monkeypatch.setattr(cuda_gdb, "find_cuda_gdb", lambda: None)
     found = [rank(i, processes.start("asleep")) for i in range(2)]
-    outcome = capture(found, plan=Plan(native=False))
+    outcome = capture(found, plan=CapturePlan(native=False))
     (problem,) = outcome.problems
     assert "CUDA toolkit" in problem
 
@@ -92,7 +95,7 @@ def test_as_many_processes_are_stopped_at_one_time_as_is_allowed(
 
     monkeypatch.setattr(guard, "trace", counted)
     suspects = [rank(n, processes.start("asleep")) for n in range(4)]
-    plan = Plan(deadline=60.0, cuda_gdb=False, intrusive_at_once=at_once)
+    plan = CapturePlan(deadline=60.0, cuda_gdb=False, intrusive_at_once=at_once)
     outcome = capture(suspects, plan=plan)
     assert most == at_once
     assert len(outcome.pauses) == (4 if at_once else 0)
@@ -101,7 +104,7 @@ def test_as_many_processes_are_stopped_at_one_time_as_is_allowed(
 
 def test_when_the_time_of_the_node_is_up_the_rest_is_not_run(processes: Processes) -> None:
     found = [rank(i, processes.start("asleep")) for i in range(2)]
-    outcome = capture(found, plan=Plan(deadline=0.5, cuda_gdb=False))
+    outcome = capture(found, plan=CapturePlan(deadline=0.5, cuda_gdb=False))
     assert len(outcome.problems) == 2
     assert all("used up" in problem for problem in outcome.problems)
     assert all(fact.signature for fact in outcome.facts)
@@ -150,7 +153,9 @@ def test_the_odd_rank_of_a_real_job_is_named(tmp_path: Path) -> None:
         assert [culprit.rank for culprit in found.culprits] == [odd]
         assert found.kind == "host-stuck"
         assert found.confidence >= 0.7
-        deeper = capture([ranks[odd]], [ranks[0]], [ranks[2]], Plan(cuda_gdb=False, deadline=30.0))
+        deeper = capture(
+            [ranks[odd]], [ranks[0]], [ranks[2]], CapturePlan(cuda_gdb=False, deadline=30.0)
+        )
         facts = {fact.rank.rank: fact for fact in deeper.facts if fact.rank}
         assert facts[0].waits_for_others is True
         assert facts[odd].activity == "sleep"

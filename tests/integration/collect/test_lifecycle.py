@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel import signals
-from ray_sentinel.collect import ledger
+from ray_sentinel.collect import child_registry
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.model.metrics import Family
 from tests.support.collecting import CollectingNode, alive, stop
@@ -266,15 +266,15 @@ def test_a_log_folder_that_cannot_be_written_costs_nothing_else(
 def test_a_process_of_the_same_number_is_not_taken_for_ours(tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "1000"], start_new_session=True) as other:
         try:
-            group = ledger.group_of(other.pid)
-            book = ledger.Ledger(tmp_path / "children")
-            book.write("c", ledger.Group(group.pid, group.start - 1))
+            group = child_registry.group_of(other.pid)
+            book = child_registry.ChildRegistry(tmp_path / "children")
+            book.write("c", child_registry.SpawnedGroup(group.pid, group.start - 1))
             assert book.leftovers() == []
-            ledger.kill(ledger.Group(group.pid, group.start - 1))
+            child_registry.kill(child_registry.SpawnedGroup(group.pid, group.start - 1))
             assert other.poll() is None
             book.write("c", group)
             assert [record.name for record in book.leftovers()] == ["c"]
-            ledger.kill(group)
+            child_registry.kill(group)
             other.wait(timeout=10)
             assert book.leftovers() == []
         finally:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.clock import FakeClock, SystemClock
-from ray_sentinel.doctor.meeting import Meeting, visit
+from ray_sentinel.doctor.peer_probe import PeerProbe, visit
 from tests.support.doctor import Doctor, run_doctor
 from tests.support.small_disk import small_disk as mounted
 
@@ -78,7 +78,7 @@ def test_a_clock_that_is_wrong() -> None:
         def now(self) -> float:
             return time.time() + 90.0
 
-    meeting = Meeting("127.0.0.1", Wrong())
+    meeting = PeerProbe("127.0.0.1", Wrong())
     try:
         seen = visit("a", "b", meeting.address, meeting.port, SystemClock())
     finally:

@@ -17,8 +17,8 @@ from prometheus_client.openmetrics.parser import (
 
 from ray_sentinel.clock import FakeClock
 from ray_sentinel.errors import UnreachableError
+from ray_sentinel.http import server
 from ray_sentinel.model.metrics import Family, Metric
-from ray_sentinel.serving import server
 from ray_sentinel_exporters.prometheus import PrometheusExporter
 
 pytestmark = pytest.mark.integration

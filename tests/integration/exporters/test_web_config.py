@@ -18,12 +18,17 @@ from pathlib import Path
 import bcrypt
 import pytest
 
-from ray_sentinel.config import Scrape
+from ray_sentinel.config import ScrapeConfig
 from ray_sentinel.errors import ConfigError, UnreachableError
+from ray_sentinel.http import web_access
 from ray_sentinel.model.metrics import Family, Metric
-from ray_sentinel.serving import web_access
 from ray_sentinel.store.job_prometheus import JobPrometheus
-from ray_sentinel.store.scrape_config import Discovery, scrape_config, scrape_target, target_groups
+from ray_sentinel.store.scrape_config import (
+    TargetDiscovery,
+    scrape_config,
+    scrape_target,
+    target_groups,
+)
 from ray_sentinel.store.targets import Targets
 from ray_sentinel_exporters.prometheus import PrometheusExporter
 from tests.support.certificates import Authority
@@ -264,12 +269,12 @@ def test_a_wrong_file_serves_nothing(tmp_path: Path) -> None:
             PrometheusExporter("n", "127.0.0.1", options).start()
 
 
-def scrapes(folder: Path) -> list[Scrape]:
+def scrapes(folder: Path) -> list[ScrapeConfig]:
     """The ways in."""
     ca = str(folder / "ca.crt")
     return [
-        Scrape(ca_file=ca, username="prom", password_file=str(folder / "password")),
-        Scrape(ca_file=ca, bearer_token_file=str(folder / "token")),
+        ScrapeConfig(ca_file=ca, username="prom", password_file=str(folder / "password")),
+        ScrapeConfig(ca_file=ca, bearer_token_file=str(folder / "token")),
     ]
 
 
@@ -300,8 +305,8 @@ def test_the_configuration_for_a_prometheus_of_ones_own_is_valid(
     authority: Authority, exporter: PrometheusExporter, tmp_path: Path
 ) -> None:
     sd = exporter.url.replace("/metrics", "/sd")
-    for scrape in (*scrapes(tmp_path), Scrape(insecure_skip_verify=True, server_name="a'b")):
-        where = Discovery(kind="http", agents=sd, ray="/tmp/ray.json", scrape=scrape)
+    for scrape in (*scrapes(tmp_path), ScrapeConfig(insecure_skip_verify=True, server_name="a'b")):
+        where = TargetDiscovery(kind="http", agents=sd, ray="/tmp/ray.json", scrape=scrape)
         (tmp_path / "prometheus.yml").write_text(scrape_config(where))
         command = [require("promtool"), "check", "config", str(tmp_path / "prometheus.yml")]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
@@ -323,13 +328,13 @@ def test_without_the_right_settings_nothing_is_learned(
     with pytest.raises(UnreachableError, match="certificate"):
         Targets(sd)
     with pytest.raises(UnreachableError, match="401"):
-        Targets(sd, Scrape(ca_file=str(tmp_path / "ca.crt")))
+        Targets(sd, ScrapeConfig(ca_file=str(tmp_path / "ca.crt")))
     for wrong in (
-        Scrape(username="prom"),
-        Scrape(cert_file="/x"),
-        Scrape(username="a", password_file="/b", bearer_token_file="/c"),
-        Scrape(ca_file="relative"),
-        Scrape(ca_file="/nowhere.crt"),
+        ScrapeConfig(username="prom"),
+        ScrapeConfig(cert_file="/x"),
+        ScrapeConfig(username="a", password_file="/b", bearer_token_file="/c"),
+        ScrapeConfig(ca_file="relative"),
+        ScrapeConfig(ca_file="/nowhere.crt"),
     ):
         with pytest.raises(ConfigError, match=r"\[scrape\]"):
             Targets(sd, wrong)

@@ -13,7 +13,7 @@ import pytest
 from ray_sentinel.progress import record, who
 from ray_sentinel.progress.companion import Companion
 from ray_sentinel.progress.identity import RankIdentity
-from ray_sentinel.progress.requests import Wish, pack_request
+from ray_sentinel.progress.requests import ProgressRequest, pack_request
 from ray_sentinel.progress.writer import ProgressWriter
 
 pytestmark = pytest.mark.integration
@@ -50,7 +50,7 @@ def test_an_old_answer_that_cannot_be_deleted_withholds_no_new_one(
     monkeypatch.setattr(os, "unlink", refuse)
     companion = Companion(writer, interval=0.01)
     companion.start()
-    word = pack_request(1, Wish.STACKS)
+    word = pack_request(1, ProgressRequest.STACKS)
     writer.set_number(record.REQUEST_OFFSET, word)
     assert until(lambda: writer.number(record.ANSWER_OFFSET) == word)
     companion.stop()

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from ray_sentinel.serving import server
-from ray_sentinel.serving.address import listen
-from ray_sentinel.serving.server import Request, Response, Server
+from ray_sentinel.http import server
+from ray_sentinel.http.address import listen
+from ray_sentinel.http.server import Request, Response, Server
 from tests.support.certificates import Authority, server_context
 from tests.support.parts import require
 from tests.support.waiting import eventually

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.actors.history import HistoryKeeper
+from ray_sentinel.actors.coordinator.history import HistoryKeeper
 from ray_sentinel.cli.main import main
 from ray_sentinel.clock import FakeClock
 from ray_sentinel.diagnose.series import Selector
 from ray_sentinel.model.status import Status
 from ray_sentinel.store.history_file import HistoryFile
 from ray_sentinel.web.page import Page
-from ray_sentinel.web.routes import Source
+from ray_sentinel.web.routes import PageSource
 from tests.support.small_disk import small_disk as mounted
 from tests.support.tsdb_scenarios import ranges
 from tests.support.tsdb_scenarios.catalogue import scenario
@@ -80,7 +80,7 @@ def test_the_page_gives_the_whole_job(
     assert file.path is not None
     assert file.history is not None
     now = file.path.stat().st_mtime
-    source = Source(lambda: status(file, now, here=here), lambda: (), file.history.image)
+    source = PageSource(lambda: status(file, now, here=here), lambda: (), file.history.image)
     page = Page(source, 0)
     try:
         assert right(asked(capsys, page.url), truth)

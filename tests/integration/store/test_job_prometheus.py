@@ -17,7 +17,7 @@ from ray_sentinel.errors import ConfigError, MissingPartError
 from ray_sentinel.store.alerts.catalog import rules_file
 from ray_sentinel.store.job_prometheus import JobPrometheus
 from ray_sentinel.store.readonly import read_only_prometheus
-from ray_sentinel.store.scrape_config import Discovery, scrape_config
+from ray_sentinel.store.scrape_config import TargetDiscovery, scrape_config
 from tests.support.parts import require
 from tests.support.scraped import Agent, until, values
 
@@ -143,7 +143,7 @@ def test_what_is_wrong_is_said_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["http", "file"])
 def test_promtool_takes_the_configuration(kind: Any, dashboard: str, tmp_path: Path) -> None:
     (tmp_path / "agents.json").write_text("[]")
-    where = Discovery(
+    where = TargetDiscovery(
         kind=kind,
         agents=str(tmp_path / "agents.json") if kind == "file" else "http://node1:9400/sd",
         ray=str(tmp_path / "ray.json"),

@@ -17,11 +17,11 @@ import pytest
 from ray_sentinel.model.incident import Culprit, Incident, Verdict
 from ray_sentinel.report.contract import incident_dict
 from ray_sentinel.supervise.bad_nodes import BadNode
-from ray_sentinel.supervise.folder import State
 from ray_sentinel.supervise.parts import Parts, Sighting
 from ray_sentinel.supervise.policy import Failure, Policy
+from ray_sentinel.supervise.run_folder import State
 from ray_sentinel.supervise.supervisor import Supervisor
-from ray_sentinel.supervise.task import Task
+from ray_sentinel.supervise.task import RunTask
 from tests.support.coordinator_page import Page
 from tests.support.ray_cluster import RayCluster
 from tests.support.waiting import eventually
@@ -79,7 +79,7 @@ def test_two_attempts_with_what_is_seen_and_what_the_output_says(
     end(tmp_path, 0, "GPU lost on n7")
     end(tmp_path, 1, "")
     result = Supervisor(
-        Task(
+        RunTask(
             argv=tuple(script),
             job="job",
             folder=tmp_path / "run",
@@ -194,7 +194,7 @@ def test_a_drained_ray_node_leaves_the_cluster_and_the_head_is_spared() -> None:
 
         def drain(host: str) -> subprocess.CompletedProcess[str]:
             return subprocess.run(
-                [sys.executable, "-m", "ray_sentinel.actors.draining", host, "Xid 79"],
+                [sys.executable, "-m", "ray_sentinel.actors.deployment.draining", host, "Xid 79"],
                 capture_output=True,
                 text=True,
                 timeout=SECONDS,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.clearance import Clearance
-from ray_sentinel.supervise.folder import State
+from ray_sentinel.cleanup_check import CleanupCheck
+from ray_sentinel.supervise.run_folder import State
 from ray_sentinel.watched_page import WatchedPage
 from tests.support.coordinator_page import Page, a_job, a_rank
 
@@ -21,9 +21,9 @@ GONE = State(keeper=2**22 + 1, keeper_start=1)
 def test_a_port_that_the_old_attempt_left_open() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = str(server.getsockname()[1])
-        before = Clearance([], {"MASTER_PORT": port}, lambda: "job", None)
+        before = CleanupCheck([], {"MASTER_PORT": port}, lambda: "job", None)
         assert before.problem(GONE) == "", "it was held before the run: waiting would not help"
-    clear = Clearance([], {"MASTER_PORT": port}, lambda: "job", None)
+    clear = CleanupCheck([], {"MASTER_PORT": port}, lambda: "job", None)
     assert clear.problem(GONE) == ""
     with socket.create_server(("127.0.0.1", int(port))):
         assert clear.problem(GONE) == f"port {port} is still held by pid {os.getpid()}"
@@ -43,7 +43,7 @@ def test_gpu_memory_that_has_not_come_back(tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     use(20_000)
-    clear = Clearance([], {}, lambda: "job", None)
+    clear = CleanupCheck([], {}, lambda: "job", None)
     assert clear.problem(GONE) == "", "what others used before the run is theirs"
     use(60_000)
     assert "H100 GPU-1 has 39.1 GiB more in use" in clear.problem(GONE)
@@ -54,13 +54,13 @@ def test_gpu_memory_that_has_not_come_back(tmp_path: Path, monkeypatch: pytest.M
 def test_ranks_that_still_run_on_other_nodes(page: Page) -> None:
     ranks = (a_rank(0, "exited"), a_rank(3))
     page.answer = [a_job("job", *ranks)]
-    clear = Clearance([], {}, lambda: "job", page.watched())
+    clear = CleanupCheck([], {}, lambda: "job", page.watched())
     assert "rank 3 of the old attempt still runs on n2" in clear.problem(GONE)
-    assert Clearance([], {}, lambda: "another", page.watched()).problem(GONE) == ""
+    assert CleanupCheck([], {}, lambda: "another", page.watched()).problem(GONE) == ""
     page.answer = [a_job("job", *ranks, ended=True)]
     assert clear.problem(GONE) == ""
 
 
 def test_nobody_who_could_tell_of_other_nodes() -> None:
     nobody = WatchedPage("http://127.0.0.1:9/?token=" + "x" * 43)
-    assert Clearance([], {}, lambda: "job", nobody).problem(GONE) == ""
+    assert CleanupCheck([], {}, lambda: "job", nobody).problem(GONE) == ""

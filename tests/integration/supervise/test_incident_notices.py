@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from ray_sentinel.actors.execute import Executor
-from ray_sentinel.actors.storage import Storage
-from ray_sentinel.config import Config, Notify
+from ray_sentinel.actors.coordinator.executor import Executor
+from ray_sentinel.actors.storage import DeploymentStorage
+from ray_sentinel.config import Config, NotifyConfig
 from ray_sentinel.engine.actions import Publish
 from ray_sentinel.model.incident import Incident, Transition
 from tests.support.incidents import an_incident
@@ -40,8 +40,8 @@ def test_each_state_is_told_once(tmp_path: Path) -> None:
     script = tmp_path / "tell.sh"
     script.write_text(f'#!/bin/sh\ndata=$(cat)\nprintf "%s\\n" "$data" >> {out}\n')
     script.chmod(0o755)
-    config = Config(log_dir=str(tmp_path / "log"), notify=Notify(command=str(script)))
-    storage = Storage(config)
+    config = Config(log_dir=str(tmp_path / "log"), notify=NotifyConfig(command=str(script)))
+    storage = DeploymentStorage(config)
     executor = Executor(config, cast(Any, None), storage)
     confirmed = incident("suspected", "confirmed")
     for one in (
@@ -70,6 +70,6 @@ def test_each_state_is_told_once(tmp_path: Path) -> None:
 def test_wrong_settings_do_not_end_the_watch(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    config = Config(log_dir=str(tmp_path / "log"), notify=Notify(webhook="nonsense"))
-    Executor(config, cast(Any, None), Storage(config))
+    config = Config(log_dir=str(tmp_path / "log"), notify=NotifyConfig(webhook="nonsense"))
+    Executor(config, cast(Any, None), DeploymentStorage(config))
     assert "nobody will be notified: 'nonsense' is no webhook" in caplog.text

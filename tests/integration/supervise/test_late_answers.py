@@ -10,11 +10,11 @@ import pytest
 
 from ray_sentinel.logs.checkpoints import scan_checkpoints
 from ray_sentinel.supervise import supervisor
-from ray_sentinel.supervise.folder import State
 from ray_sentinel.supervise.parts import Parts
 from ray_sentinel.supervise.policy import Failure, Policy
+from ray_sentinel.supervise.run_folder import State
 from ray_sentinel.supervise.supervisor import Supervisor
-from ray_sentinel.supervise.task import Task
+from ray_sentinel.supervise.task import RunTask
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.integration
@@ -43,7 +43,7 @@ def test_why_an_attempt_ended_is_known_when_the_next_one_runs(
         eventually((tmp_path / "again").exists, "the next attempt runs")
         late.set()
 
-    task = Task(
+    task = RunTask(
         argv=("sh", "-c", TRAIN),
         job="late",
         folder=tmp_path / "log",

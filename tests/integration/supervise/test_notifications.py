@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ray_sentinel.supervise.notices import Notice
-from ray_sentinel.supervise.notifier import Notifier, Settings
+from ray_sentinel.supervise.notifier import Notifier, NotifierSettings
 
 pytestmark = pytest.mark.integration
 
@@ -59,7 +59,7 @@ def notice(key: str = "1", event: str = "hang") -> Notice:
 
 
 def notifier(**settings: Any) -> Notifier:
-    return Notifier(Settings(**settings), delays=(0.05, 0.05, 0.05))
+    return Notifier(NotifierSettings(**settings), delays=(0.05, 0.05, 0.05))
 
 
 def eventually(look: Callable[[], Any]) -> None:
@@ -73,7 +73,9 @@ def test_who_asked_learns_what_was_delivered(hook: Hook) -> None:
     hook.answers = [500, 200, 404]
     heard: list[str] = []
     tells = Notifier(
-        Settings(webhooks=(hook.url,)), delays=(0.05,), sent=lambda told: heard.append(told.key)
+        NotifierSettings(webhooks=(hook.url,)),
+        delays=(0.05,),
+        sent=lambda told: heard.append(told.key),
     )
     tells.tell(notice("delivered"))
     tells.tell(notice("refused"))
@@ -160,7 +162,7 @@ def test_a_command_that_fails_or_is_missing(tmp_path: Path) -> None:
 
 def test_a_redirect_is_no_receipt(hook: Hook) -> None:
     hook.answers = [302]
-    notifier = Notifier(Settings(webhooks=(hook.url,)), delays=())
+    notifier = Notifier(NotifierSettings(webhooks=(hook.url,)), delays=())
     assert notifier.tell(notice())
     assert notifier.close(SECONDS)
     assert (notifier.dropped, notifier.problem) == (1, "http://127.0.0.1/... answered 302")
@@ -177,7 +179,7 @@ def test_who_speaks_no_http_stops_nobody(hook: Hook) -> None:
         thread = threading.Thread(target=answer, daemon=True)
         thread.start()
         odd = f"http://127.0.0.1:{other.getsockname()[1]}/"
-        notifier = Notifier(Settings(webhooks=(odd, hook.url)), delays=())
+        notifier = Notifier(NotifierSettings(webhooks=(odd, hook.url)), delays=())
         assert notifier.tell(notice())
         thread.join(SECONDS)
         assert notifier.close(SECONDS)

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from ray_sentinel.guardian import PATIENCE, look_at_page
-from ray_sentinel.serving.server import Response
+from ray_sentinel.http.server import Response
+from ray_sentinel.supervised_run import PATIENCE, look_at_page
 from ray_sentinel.watched_page import WatchedPage
 from tests.support.coordinator_page import Page
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ray_sentinel import page_name
-from ray_sentinel.page_name import PageName
+from ray_sentinel import job_name
+from ray_sentinel.job_name import JobName
 from ray_sentinel.watched_page import WatchedPage
 from tests.support.coordinator_page import Page, a_job, a_rank
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.integration
 
 @pytest.fixture(autouse=True)
 def _ask_every_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(page_name, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(job_name, "LOOK_SECONDS", 0.0)
 
 
 class Run:
@@ -25,7 +25,7 @@ class Run:
 
     def __init__(self, page: WatchedPage | None, folder: Path) -> None:
         self.said: list[str] = []
-        self.name = PageName("run", page, self.said.append, folder / "page_name")
+        self.name = JobName("run", page, self.said.append, folder / "page_name")
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ import pytest
 
 from ray_sentinel.model.status import Status
 from ray_sentinel.web.page import Page
-from ray_sentinel.web.routes import Source
+from ray_sentinel.web.routes import PageSource
 from tests.support.browser import rendered
 from tests.support.page_data import HOSTILE, incident, status
 
@@ -28,7 +28,7 @@ def serve() -> Iterator[Serve]:
     pages: list[Page] = []
 
     def start(ask: Callable[[], Status]) -> Page:
-        pages.append(Page(Source(ask, lambda: (incident(hostile=HOSTILE),)), port=0))
+        pages.append(Page(PageSource(ask, lambda: (incident(hostile=HOSTILE),)), port=0))
         return pages[-1]
 
     yield start
@@ -89,7 +89,7 @@ def test_a_taken_port_is_said_and_the_next_is_used() -> None:
         other.bind(("127.0.0.1", 0))
         other.listen()
         taken = other.getsockname()[1]
-        page = Page(Source(status, tuple), port=taken)
+        page = Page(PageSource(status, tuple), port=taken)
         try:
             assert page.url
             assert f":{taken}/" not in page.url

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ray_sentinel.store.alerts.model import Alert
+from ray_sentinel.store.alerts.model import AlertingRule
 
 INTERVAL = "30s"
 """Between two values of a series."""
@@ -25,7 +25,7 @@ class Case(msgspec.Struct, frozen=True):
     """The labels of each alert that must fire; empty where none may."""
     at: str
 
-    def as_test(self, rule: Alert) -> dict[str, Any]:
+    def as_test(self, rule: AlertingRule) -> dict[str, Any]:
         """The case as an entry of a file for ``promtool test rules``."""
         expected = [
             {

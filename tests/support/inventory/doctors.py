@@ -9,30 +9,30 @@ from typing import Any
 import msgspec
 
 from ray_sentinel.doctor.check import Check as DoctorCheck
-from ray_sentinel.doctor.check import Cluster, Here, Result
-from ray_sentinel.doctor.checks.config_file import ConfigFile
-from ray_sentinel.doctor.examine import Look
+from ray_sentinel.doctor.check import CheckResult, Cluster, Here
+from ray_sentinel.doctor.checks.config_file import ConfigFileCheck
+from ray_sentinel.doctor.examine import CheckReading
 from ray_sentinel.doctor.judge import judge
-from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.doctor.plan import RunPlan
 from tests.support.inventory.row import Check
 
 Seen = Mapping[str, Any]
 
 
 def judged(
-    check: DoctorCheck[Any], seen: Seen, plan: Plan | None = None, cluster: Cluster | None = None
-) -> list[Result]:
+    check: DoctorCheck[Any], seen: Seen, plan: RunPlan | None = None, cluster: Cluster | None = None
+) -> list[CheckResult]:
     """What the doctor says of nodes: host → facts."""
     looks = {
-        host: (Look(check=check.name, facts=msgspec.msgpack.encode(facts)),)
+        host: (CheckReading(check=check.name, facts=msgspec.msgpack.encode(facts)),)
         for host, facts in seen.items()
         if facts is not None
     }
-    return list(judge([check], plan or Plan(), looks, cluster, ()))
+    return list(judge([check], plan or RunPlan(), looks, cluster, ()))
 
 
 def doctor(
-    check: DoctorCheck[Any], bad: Seen, good: Seen, *says: str, plan: Plan | None = None
+    check: DoctorCheck[Any], bad: Seen, good: Seen, *says: str, plan: RunPlan | None = None
 ) -> Check:
     """Of ``bad`` nodes it complains with ``says``; of ``good`` ones it does not."""
 
@@ -48,7 +48,7 @@ def doctor(
 
 def looked(
     check: DoctorCheck[Any],
-    plan: Callable[[Path], Plan],
+    plan: Callable[[Path], RunPlan],
     spoil: Callable[[Path], object],
     *says: str,
 ) -> Check:
@@ -57,7 +57,7 @@ def looked(
     def run(folder: Path) -> None:
         wanted = plan(folder)
 
-        def results() -> list[Result]:
+        def results() -> list[CheckResult]:
             return judged(check, {"here": check.look(wanted, Here(host="here"))}, wanted)
 
         assert [one.outcome for one in results()] == ["ok"]
@@ -83,10 +83,12 @@ rdzv_id: "my-job: 123"
 def config(good: str, bad: str, *says: str) -> Check:
     """A training's YAML file with ``bad`` in place of ``good``."""
 
-    def results(folder: Path, text: str) -> list[Result]:
+    def results(folder: Path, text: str) -> list[CheckResult]:
         (folder / "train.yaml").write_text(text)
-        plan = Plan(config_file=str(folder / "train.yaml"))
-        return judged(ConfigFile(), {"here": ConfigFile().look(plan, Here(host="here"))}, plan)
+        plan = RunPlan(config_file=str(folder / "train.yaml"))
+        return judged(
+            ConfigFileCheck(), {"here": ConfigFileCheck().look(plan, Here(host="here"))}, plan
+        )
 
     def run(folder: Path) -> None:
         assert good in GOOD_YAML

@@ -7,25 +7,25 @@ import socket
 from pathlib import Path
 
 from ray_sentinel.doctor.check import Here
-from ray_sentinel.doctor.checks.disk import Disk
-from ray_sentinel.doctor.checks.etcd import Etcd
-from ray_sentinel.doctor.checks.etcd import Facts as Store
-from ray_sentinel.doctor.checks.gpus import Card, Gpus
-from ray_sentinel.doctor.checks.gpus import Facts as Cards
-from ray_sentinel.doctor.checks.interfaces import Facts as Have
-from ray_sentinel.doctor.checks.interfaces import Interfaces
-from ray_sentinel.doctor.checks.object_store import Facts as Places
-from ray_sentinel.doctor.checks.object_store import ObjectStore, Place
-from ray_sentinel.doctor.checks.ports import Ports
-from ray_sentinel.doctor.checks.rank_environment import Facts as Ranks
-from ray_sentinel.doctor.checks.rank_environment import RankEnvironment
-from ray_sentinel.doctor.checks.rendezvous import Facts as Met
-from ray_sentinel.doctor.checks.rendezvous import Rendezvous
-from ray_sentinel.doctor.checks.versions import Facts as Software
-from ray_sentinel.doctor.checks.versions import Versions
+from ray_sentinel.doctor.checks.disk import DiskCheck
+from ray_sentinel.doctor.checks.etcd import EtcdCheck
+from ray_sentinel.doctor.checks.etcd import EtcdFacts as Store
+from ray_sentinel.doctor.checks.gpus import GpuCard, GpusCheck
+from ray_sentinel.doctor.checks.gpus import GpusFacts as Cards
+from ray_sentinel.doctor.checks.interfaces import InterfacesCheck
+from ray_sentinel.doctor.checks.interfaces import InterfacesFacts as Have
+from ray_sentinel.doctor.checks.object_store import ObjectStoreCheck, StoreReading
+from ray_sentinel.doctor.checks.object_store import ObjectStoreFacts as Places
+from ray_sentinel.doctor.checks.ports import PortsCheck
+from ray_sentinel.doctor.checks.rank_environment import RankEnvironmentCheck
+from ray_sentinel.doctor.checks.rank_environment import RankEnvironmentFacts as Ranks
+from ray_sentinel.doctor.checks.rendezvous import RendezvousCheck
+from ray_sentinel.doctor.checks.rendezvous import RendezvousFacts as Met
+from ray_sentinel.doctor.checks.versions import VersionsCheck
+from ray_sentinel.doctor.checks.versions import VersionsFacts as Software
 from ray_sentinel.doctor.endpoint import wish_of
 from ray_sentinel.doctor.machine import Interface
-from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.doctor.plan import RunPlan
 from ray_sentinel.logs.checkpoints import scan_checkpoints
 from tests.support.inventory.commands import command
 from tests.support.inventory.doctors import config, doctor, judged, looked
@@ -74,7 +74,7 @@ FIRST = Ranks(RANK, ("10.0.0.1",), ("10.0.0.1",))
 
 def met(run: str = "x", endpoint: str = "a:29400", **facts: object) -> Met:
     """What a node found of the rendezvous."""
-    wish = wish_of(Plan(rdzv_endpoint=endpoint, rdzv_id=run), {})
+    wish = wish_of(RunPlan(rdzv_endpoint=endpoint, rdzv_id=run), {})
     return Met(wish, **{"resolves": True, "answers": True, **facts})  # type: ignore[arg-type]
 
 
@@ -86,17 +86,20 @@ def store(**facts: object) -> Store:
 def _held(folder: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        plan = Plan(ports=(port,))
-        (found,) = judged(Ports(), {"a": Ports().look(plan, Here(host="a"))}, plan)
+        plan = RunPlan(ports=(port,))
+        (found,) = judged(PortsCheck(), {"a": PortsCheck().look(plan, Here(host="a"))}, plan)
         assert (found.outcome, str(port) in found.seen) == ("failure", True)
-    (found,) = judged(Ports(), {"a": Ports().look(plan, Here(host="a"))}, plan)
+    (found,) = judged(PortsCheck(), {"a": PortsCheck().look(plan, Here(host="a"))}, plan)
     assert found.outcome == "ok"
 
 
 def _refused(says: str, problem: str) -> Check:
-    bad = Places((Place(url="s3://b/c", tool="aws", problem=problem),))
+    bad = Places((StoreReading(url="s3://b/c", tool="aws", problem=problem),))
     return doctor(
-        ObjectStore(), {"a": bad}, {"a": Places((Place(url="s3://b/c", tool="aws"),))}, says
+        ObjectStoreCheck(),
+        {"a": bad},
+        {"a": Places((StoreReading(url="s3://b/c", tool="aws"),))},
+        says,
     )
 
 
@@ -121,12 +124,12 @@ def _tell_more(folder: Path) -> None:
     assert "LOGLEVEL" not in " ".join(triaged(folder / "clear", OOM).next_steps)
 
 
-def _room(folder: Path) -> Plan:
+def _room(folder: Path) -> RunPlan:
     (folder / "ckpt").mkdir()
-    return Plan(checkpoints=(str(folder / "ckpt"),), need_bytes=1)
+    return RunPlan(checkpoints=(str(folder / "ckpt"),), need_bytes=1)
 
 
-CARDS = Cards((Card("NVIDIA H100"),))
+CARDS = Cards((GpuCard("NVIDIA H100"),))
 DOCTOR_CONFIG = ("doctor", "--local", "--config-file", "train.yaml")
 
 ROWS = [
@@ -135,13 +138,17 @@ ROWS = [
         "look.gpus",
         "are the GPUs there",
         doctor(
-            Gpus(), {"a": CARDS, "b": Cards(())}, {"a": CARDS, "b": CARDS}, "GPU", plan=Plan(gpus=2)
+            GpusCheck(),
+            {"a": CARDS, "b": Cards(())},
+            {"a": CARDS, "b": CARDS},
+            "GPU",
+            plan=RunPlan(gpus=2),
         ),
     ),
     Row(
         "look.etcd",
         "does etcd say that it is healthy",
-        doctor(Etcd(), {"a": store(healthy=False)}, {"a": store()}, "/health"),
+        doctor(EtcdCheck(), {"a": store(healthy=False)}, {"a": store()}, "/health"),
     ),
     Row(
         "look.nccl",
@@ -156,14 +163,14 @@ ROWS = [
     Row(
         "look.disk",
         "room for checkpoints on local disk",
-        looked(Disk(), _room, lambda folder: (folder / "ckpt").rmdir(), "mkdir -p"),
+        looked(DiskCheck(), _room, lambda folder: (folder / "ckpt").rmdir(), "mkdir -p"),
     ),
     Row("look.port", "who holds the launcher's port", Check("doctor: ports", _held)),
     Row(
         "look.environment",
         "which variables the launcher set",
         doctor(
-            RankEnvironment(),
+            RankEnvironmentCheck(),
             {"a": Ranks({"RANK": "0"}, ("10.0.0.1",))},
             {"a": FIRST},
             "WORLD_SIZE",
@@ -189,7 +196,7 @@ ROWS = [
         "nccl.versions",
         "NCCL differs between nodes",
         doctor(
-            Versions(),
+            VersionsCheck(),
             {"a": Software({"NCCL": "2.20"}), "b": Software({"NCCL": "2.21"})},
             {"a": Software({"NCCL": "2.20"}), "b": Software({"NCCL": "2.20"})},
             "NCCL",
@@ -201,7 +208,7 @@ ROWS = [
         "nccl.interface-missing",
         "the chosen interface is not there",
         doctor(
-            Interfaces(),
+            InterfacesCheck(),
             {"a": Have((LO, ETH), {"NCCL_SOCKET_IFNAME": "ib9"})},
             {"a": Have((LO, ETH), {"NCCL_SOCKET_IFNAME": "eth0"})},
             "no interface ib9",
@@ -218,7 +225,7 @@ ROWS = [
         "init.address-checked",
         "MASTER_ADDR is compared with the node of rank 0",
         doctor(
-            RankEnvironment(),
+            RankEnvironmentCheck(),
             {
                 "a": Ranks(RANK, ("10.0.0.1",), ("10.0.0.2",)),
                 "b": Ranks({**RANK, "RANK": "1"}, ("10.0.0.2",), ("10.0.0.2",)),
@@ -233,7 +240,7 @@ ROWS = [
         "init.single-node",
         "localhost is for a single node",
         doctor(
-            RankEnvironment(),
+            RankEnvironmentCheck(),
             {
                 h: Ranks(
                     {**RANK, "MASTER_ADDR": "localhost", "RANK": h},
@@ -277,7 +284,7 @@ ROWS = [
         "rdzv.same-id",
         "one id for all",
         doctor(
-            Rendezvous(),
+            RendezvousCheck(),
             {"a": met("x"), "b": met("y")},
             {"a": met("x"), "b": met("x")},
             "--rdzv-id differs",
@@ -292,7 +299,7 @@ ROWS = [
         "stale.found",
         "its keys are found before the run, with the command that deletes them",
         doctor(
-            Etcd(),
+            EtcdCheck(),
             {"a": store(keys=("/torch/elastic/rendezvous/mine",))},
             {"a": store()},
             "etcdctl",

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.actors.bundles import Storage, backtraces_root
-from ray_sentinel.actors.timed import TimedCapture
+from ray_sentinel.actors.bundles.index import DeploymentStorage, backtraces_root
+from ray_sentinel.actors.coordinator.timed_capture import TimedCapture
 from ray_sentinel.capture import guard, session
 from ray_sentinel.capture.refusal import why_refused
-from ray_sentinel.capture.session import PROCESS_SECONDS, Plan, capture
+from ray_sentinel.capture.session import PROCESS_SECONDS, CapturePlan, capture
 from ray_sentinel.capture.tracer import Traced, Tracer, all_tracers
-from ray_sentinel.config import Capture, Config
-from ray_sentinel.doctor.checks.tracing import Facts as Tools
-from ray_sentinel.doctor.checks.tracing import Tracing
+from ray_sentinel.config import CaptureConfig, Config
+from ray_sentinel.doctor.checks.tracing import TracingCheck
+from ray_sentinel.doctor.checks.tracing import TracingFacts as Tools
 from ray_sentinel.evidence.stacks import classify, parse
 from ray_sentinel.evidence.stacks.problems import explain_output
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
@@ -112,7 +112,7 @@ def _ranks(count: int) -> list[Rank]:
 
 
 def _ran(
-    plan: Plan, *, thorough: bool = True, gpu: bool = True
+    plan: CapturePlan, *, thorough: bool = True, gpu: bool = True
 ) -> tuple[list[tuple[str, int, float]], dict[str, bytes]]:
     """(tool, pid, deadline) of what a capture of three ranks runs, and its files."""
     ran: list[tuple[str, int, float]] = []
@@ -130,30 +130,30 @@ def _ran(
 
 def _every_rank(folder: Path) -> None:
     pids = [rank.process.pid for rank in _ranks(3)]
-    ran, _ = _ran(Plan(native=False))
+    ran, _ = _ran(CapturePlan(native=False))
     assert sorted(pid for tool, pid, _ in ran if tool == "cuda-gdb") == pids
-    ran, _ = _ran(Plan(native=False), thorough=False)
+    ran, _ = _ran(CapturePlan(native=False), thorough=False)
     assert not [pid for tool, pid, _ in ran if tool == "cuda-gdb"]
 
 
 def _both_tools(folder: Path) -> None:
-    ran, _ = _ran(Plan(native=False))
+    ran, _ = _ran(CapturePlan(native=False))
     assert {"py-spy", "cuda-gdb"} <= {tool for tool, _, _ in ran}
-    ran, _ = _ran(Plan.from_config(Capture(enabled=False)))
+    ran, _ = _ran(CapturePlan.from_config(CaptureConfig(enabled=False)))
     assert "cuda-gdb" not in {tool for tool, _, _ in ran}
 
 
 def _a_minute(folder: Path) -> None:
-    ran, _ = _ran(Plan(deadline=3.0, native=False))
+    ran, _ = _ran(CapturePlan(deadline=3.0, native=False))
     assert {seconds for tool, _, seconds in ran if tool == "cuda-gdb"} == {60.0}
     assert PROCESS_SECONDS == 60.0
 
 
 def _file(prefix: str) -> Callable[[Path], None]:
     def run(folder: Path) -> None:
-        _, files = _ran(Plan(native=False), gpu=False)
+        _, files = _ran(CapturePlan(native=False), gpu=False)
         assert f"{prefix}_h_{os.getpid()}.txt" in files
-        _, files = _ran(Plan(native=False), gpu=False, thorough=False)
+        _, files = _ran(CapturePlan(native=False), gpu=False, thorough=False)
         assert not [name for name in files if name.startswith("cudagdb")]
 
     return run
@@ -162,9 +162,9 @@ def _file(prefix: str) -> Callable[[Path], None]:
 def _folder(folder: Path) -> None:
     ours, theirs = folder / "ours", folder / "theirs"
     (ours / "backtraces").mkdir(parents=True)
-    storage = Storage(Config(log_dir=str(ours)))
+    storage = DeploymentStorage(Config(log_dir=str(ours)))
     assert backtraces_root(storage, Config(log_dir=str(ours))) == ours / "backtraces"
-    config = Config(log_dir=str(ours), capture=Capture(output_dir=str(theirs)))
+    config = Config(log_dir=str(ours), capture=CaptureConfig(output_dir=str(theirs)))
     assert backtraces_root(storage, config) == theirs
 
 
@@ -178,7 +178,7 @@ def _waits(folder: Path) -> None:
 
 
 def _off(folder: Path) -> None:
-    assert not TimedCapture(Capture().wait_seconds).wanted
+    assert not TimedCapture(CaptureConfig().wait_seconds).wanted
     assert TimedCapture(1.0).wanted
 
 
@@ -385,7 +385,7 @@ ROWS = [
     Row(
         "none.tools-before",
         "that is told before the run",
-        doctor(Tracing(), {"a": BARE}, {"a": WELL}, "py-spy", "pip install"),
+        doctor(TracingCheck(), {"a": BARE}, {"a": WELL}, "py-spy", "pip install"),
     ),
     Row("none.gone", "the process had ended", complaint("ptrace: No such process.", "gone")),
     Row(
@@ -396,7 +396,7 @@ ROWS = [
     Row(
         "none.refused-before",
         "that is tried before the run",
-        doctor(Tracing(), {"a": SHUT}, {"a": WELL}, "SYS_PTRACE"),
+        doctor(TracingCheck(), {"a": SHUT}, {"a": WELL}, "SYS_PTRACE"),
     ),
     Row(
         "none.timeout",

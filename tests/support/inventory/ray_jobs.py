@@ -10,16 +10,16 @@ import pytest
 
 from ray_sentinel import monitor
 from ray_sentinel.doctor.check import Cluster, Joined
-from ray_sentinel.doctor.checks.interfaces import Facts as Have
-from ray_sentinel.doctor.checks.interfaces import Interfaces
-from ray_sentinel.doctor.checks.nodes import Facts as Answered
-from ray_sentinel.doctor.checks.nodes import Nodes
-from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.doctor.checks.interfaces import InterfacesCheck
+from ray_sentinel.doctor.checks.interfaces import InterfacesFacts as Have
+from ray_sentinel.doctor.checks.nodes import NodesCheck
+from ray_sentinel.doctor.checks.nodes import NodesFacts as Answered
+from ray_sentinel.doctor.plan import RunPlan
 from ray_sentinel.evidence.logs.lines import parse_line
 from ray_sentinel.evidence.node.ray_status import read_status
 from ray_sentinel.inspection.session_logs import last_errors
 from ray_sentinel.logs.find import find_logs, live_session
-from ray_sentinel.logs.select import Wanted, choose, describe
+from ray_sentinel.logs.select import LineFilter, choose, describe
 from tests.support.inventory.commands import answers, command
 from tests.support.inventory.doctors import doctor, judged
 from tests.support.inventory.elastic_training import ETH, LO, OOM
@@ -82,9 +82,9 @@ def _actors(folder: Path) -> None:
     described = describe(find_logs(_session(folder)))
     assert len(described) == 3
     for actor in ("TrainerActor", "SglEngine", "MooncakeMaster"):
-        (one,) = choose(described, Wanted(actor=actor))
+        (one,) = choose(described, LineFilter(actor=actor))
         assert one.origin.actor == actor
-    assert choose(described, Wanted(actor="Router")) == ()
+    assert choose(described, LineFilter(actor="Router")) == ()
 
 
 def _errors(folder: Path) -> None:
@@ -124,8 +124,8 @@ def _whose(folder: Path) -> None:
 
 def _by_pid(folder: Path) -> None:
     described = describe(find_logs(_session(folder)))
-    assert [one.origin.pid for one in choose(described, Wanted(pid=101))] == [101]
-    assert choose(described, Wanted(pid=9)) == ()
+    assert [one.origin.pid for one in choose(described, LineFilter(pid=101))] == [101]
+    assert choose(described, LineFilter(pid=9)) == ()
 
 
 def _nan(folder: Path) -> None:
@@ -149,7 +149,9 @@ def _joined(folder: Path) -> None:
         )
         cluster = Cluster(address="10.0.0.1:6379", joined=joined)
         seen = {host: Answered(host) for host in hosts}
-        return [(one.outcome, one.seen) for one in judged(Nodes(), seen, Plan(nodes=2), cluster)]
+        return [
+            (one.outcome, one.seen) for one in judged(NodesCheck(), seen, RunPlan(nodes=2), cluster)
+        ]
 
     assert [outcome for outcome, _ in told("a", "b")] == ["ok"]
     ((outcome, seen),) = told("a")
@@ -163,8 +165,8 @@ def _far(folder: Path) -> None:
         (folder / node).mkdir(parents=True)
         (folder / node / f"{WORKER}.err").write_text("2025-01-02 10:00:00 INFO up\n")
     described = describe(find_logs(folder.parent))
-    assert [one.origin.host for one in choose(described, Wanted(node="node002"))] == ["node002"]
-    assert choose(described, Wanted(node="node009")) == ()
+    assert [one.origin.host for one in choose(described, LineFilter(node="node002"))] == ["node002"]
+    assert choose(described, LineFilter(node="node009")) == ()
 
 
 def _says(folder: Path, word: str) -> None:
@@ -353,7 +355,7 @@ ROWS = [
         "fail.interfaces",
         "the three variables must be alike on all nodes",
         doctor(
-            Interfaces(),
+            InterfacesCheck(),
             {"a": Have((LO, ETH), {"TP_SOCKET_IFNAME": "eth0"}), "b": Have((LO, ETH), {})},
             {
                 "a": Have((LO, ETH), {"TP_SOCKET_IFNAME": "eth0"}),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ray_sentinel.diagnose.case import Case, Options
+from ray_sentinel.diagnose.case import DiagnoseOptions, JobCase
 from ray_sentinel.diagnose.examine import examine
 from ray_sentinel.diagnose.playbooks import named
 from ray_sentinel.diagnose.series import Grid, Reduce, Samples, Selector
@@ -47,14 +47,14 @@ def played(plant: Plant = nothing, *, style: str = "ours", model: str = "MI355X"
     return world
 
 
-def case(plant: Plant = nothing, source: MemorySource | None = None, **options: object) -> Case:
+def case(plant: Plant = nothing, source: MemorySource | None = None, **options: object) -> JobCase:
     """The job as a case."""
     held = source or MemorySource()
     for name, labels, times, values in played(plant).series():
         held.add(name, labels, times, values)
     span = held.span()
     assert span is not None
-    return Case(View(held, *span), None, Options(**options))  # type: ignore[arg-type]
+    return JobCase(View(held, *span), None, DiagnoseOptions(**options))  # type: ignore[arg-type]
 
 
 @lru_cache(maxsize=64)

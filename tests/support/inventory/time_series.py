@@ -30,10 +30,10 @@ from ray_sentinel.diagnose.logtext import (
 )
 from ray_sentinel.diagnose.series import Selector
 from ray_sentinel.diagnose.view import View
-from ray_sentinel.doctor.check import Case as DoctorCase
-from ray_sentinel.doctor.checks.exposure import Exposure, Offer
-from ray_sentinel.doctor.checks.exposure import Facts as Offers
-from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.doctor.check import CheckInput as DoctorCase
+from ray_sentinel.doctor.checks.exposure import ExposureCheck, Offer
+from ray_sentinel.doctor.checks.exposure import ExposureFacts as Offers
+from ray_sentinel.doctor.plan import RunPlan
 from ray_sentinel.errors import InputError
 from ray_sentinel.report.diagnosis_json import as_data
 from ray_sentinel.store.memory import MemorySource
@@ -327,7 +327,7 @@ def _plugin(folder: Path) -> None:
 def _private(folder: Path, what: str, remedy: str) -> None:
     def told(address: str) -> tuple[str, str]:
         facts = Offers((Offer(what, address, 8265),), ("8.8.4.4",))
-        (one,) = Exposure().judge(DoctorCase(plan=Plan(), seen={"head": facts}))
+        (one,) = ExposureCheck().judge(DoctorCase(plan=RunPlan(), seen={"head": facts}))
         return one.outcome, one.remedy
 
     assert told("10.0.0.1")[0] == "ok"

@@ -22,12 +22,12 @@ from ray_sentinel.logs.checkpoints import scan_checkpoints
 from ray_sentinel.model.ray_job import JobState
 from ray_sentinel.monitor import activity, jobs
 from ray_sentinel.monitor.activity import JobLog, told
-from ray_sentinel.monitor.jobs import StallWatch, Tail, read_progress
+from ray_sentinel.monitor.jobs import JobLogTail, StallWatch, read_progress
 from ray_sentinel.monitor.shell import Shell
 from ray_sentinel.supervise import actions, events
 from ray_sentinel.supervise.choose import choose
-from ray_sentinel.supervise.course import Course
-from ray_sentinel.supervise.policy import Checkpoint, Failure, Policy
+from ray_sentinel.supervise.policy import Failure, Policy, ResumePoint
+from ray_sentinel.supervise.restart_state_machine import RestartStateMachine
 from tests.support import kubectl
 from tests.support.inventory.commands import answers, call, command
 from tests.support.inventory.logs import log, note
@@ -91,14 +91,14 @@ def _throughput(folder: Path) -> None:
 
 def _stall(folder: Path) -> None:
     watch = StallWatch(FakeClock())
-    assert not watch.stalled(("h", "a"), Tail(DATED), 300, now=END + 299)
-    assert watch.stalled(("h", "a"), Tail(DATED), 300, now=END + 301)
+    assert not watch.stalled(("h", "a"), JobLogTail(DATED), 300, now=END + 299)
+    assert watch.stalled(("h", "a"), JobLogTail(DATED), 300, now=END + 301)
 
 
 def _stall_other(folder: Path) -> None:
     watch = StallWatch(FakeClock())
-    assert not watch.stalled(("h", "a"), Tail(DATED), 600, now=END + 301)
-    assert watch.stalled(("h", "a"), Tail(DATED), 600, now=END + 601)
+    assert not watch.stalled(("h", "a"), JobLogTail(DATED), 600, now=END + 301)
+    assert watch.stalled(("h", "a"), JobLogTail(DATED), 600, now=END + 601)
 
 
 def _not_running(folder: Path) -> None:
@@ -115,30 +115,32 @@ class Play:
         self.clock = FakeClock()
         self.saved = saved
         self.starts: list[tuple[float, int | None]] = []
-        self.result: actions.Result | None = None
-        self.course = Course(Policy(**{"jitter": 0.0, **policy}), None, draw=lambda: 0.5)  # type: ignore[arg-type]
+        self.result: actions.RunResult | None = None
+        self.course = RestartStateMachine(
+            Policy(**{"jitter": 0.0, **policy}), None, draw=lambda: 0.5
+        )  # type: ignore[arg-type]
         self._do(self.course.begin())
 
-    def feed(self, kind: type[events.Event], **fields: Any) -> None:
+    def feed(self, kind: type[events.SupervisorEvent], **fields: Any) -> None:
         """An event, now."""
         self._do(self.course.handle(kind(time=moment(self.clock), **fields)))
 
-    def _do(self, asked: list[actions.Action]) -> None:
+    def _do(self, asked: list[actions.SupervisorAction]) -> None:
         for action in asked:
             match action:
                 case actions.Choose():
                     step = max(self.saved, default=None)
-                    found = None if step is None else Checkpoint(path=f"/c/{step}", step=step)
+                    found = None if step is None else ResumePoint(path=f"/c/{step}", step=step)
                     self.feed(events.Offered, checkpoint=found)
                 case actions.Launch():
                     start = action.checkpoint.step if action.checkpoint else None
                     self.starts.append((self.clock.monotonic(), start))
-                    self.feed(events.Started)
+                    self.feed(events.AttemptStarted)
                 case actions.Clear():
                     self.feed(events.Cleared)
-                case actions.Capture():
-                    self.feed(events.Captured)
-                case actions.End():
+                case actions.SecureEvidence():
+                    self.feed(events.EvidenceSecured)
+                case actions.EndAttempt():
                     self.fail("hang")
                 case actions.Finish():
                     self.result = action.result
@@ -149,7 +151,7 @@ class Play:
         starts = len(self.starts)
         while self.result is None and len(self.starts) == starts:
             self.clock.advance(1.0)
-            self.feed(events.Tick)
+            self.feed(events.TimePassed)
 
 
 def _delays(folder: Path) -> None:

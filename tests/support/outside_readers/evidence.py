@@ -25,7 +25,7 @@ from ray_sentinel.evidence.stacks import (
     same,
     sources,
 )
-from ray_sentinel.evidence.stacks.blocks import Source
+from ray_sentinel.evidence.stacks.blocks import PythonSource
 from tests.support.outside_readers.reader import PROCESS, Reader, of_lines, of_text
 from tests.support.outside_readers.samples import reduced_dumps
 from tests.support.outside_readers.words import (
@@ -152,7 +152,7 @@ EVIDENCE = (
     ),
     Reader(
         name="stacks: program text",
-        read=Source,
+        read=PythonSource,
         errors=(ValueError,),
         words=(b"def f():\n  for x in y:\n    pass", b"-", b"x.", b"a=", b"if 1:"),
         memory=1500.0,

@@ -11,15 +11,15 @@ from ray_sentinel.collect import exposition_text
 from ray_sentinel.collect.discovery import sources_in
 from ray_sentinel.doctor import netnames, nvidia_smi, yaml_text
 from ray_sentinel.evidence import server_load
-from ray_sentinel.evidence.checkpoints import Entry, read_listing
+from ray_sentinel.evidence.checkpoints import FolderEntry, read_listing
 from ray_sentinel.evidence.event_files import events, records
 from ray_sentinel.evidence.node import gpu_table, ray_status
+from ray_sentinel.http import server
 from ray_sentinel.kernel_files import parse_environ
 from ray_sentinel.progress import cgroup as groups
 from ray_sentinel.progress import mounts, proc_stat
 from ray_sentinel.progress.environment import job_from, launch_variables, rank_from
 from ray_sentinel.progress.live_environ import find_symbol
-from ray_sentinel.serving import server
 from ray_sentinel.store.event_config import parameters
 from ray_sentinel.store.event_hparams import parse_hparams
 from ray_sentinel.store.keys import parse_key
@@ -31,7 +31,7 @@ from ray_sentinel_plugins._amdgpu import attributes, ras, sensors, table
 from ray_sentinel_plugins._event_files.follow import parse_name
 from ray_sentinel_plugins._host import cgroup, disks, dstate, identity, network, pressure
 from ray_sentinel_plugins._host import kernel as host_kernel
-from ray_sentinel_plugins._kernel_log.meaning import Memory, happenings
+from ray_sentinel_plugins._kernel_log.meaning import KernelLogState, happenings
 from ray_sentinel_plugins._kernel_log.records import parse_kmsg, parse_log
 from ray_sentinel_plugins._nvml import tree
 from tests.support.outside_readers.reader import Reader, of_text
@@ -55,7 +55,7 @@ def _event_file(data: bytes) -> object:
 def _listing(data: bytes) -> object:
     paths = data.decode("utf-8", "replace").split("\n")
     entries = [
-        Entry(path=path[:4096], size=number % 7, modified=float(number))
+        FolderEntry(path=path[:4096], size=number % 7, modified=float(number))
         for number, path in enumerate(paths)
     ]
     return read_listing(entries, {}, dict.fromkeys(paths[:1000], "100"), 1e9)
@@ -233,7 +233,7 @@ TOOLS = (
             "trees/*/dev/kmsg",
             "trees/*/dev/dmesg",
         ),
-        read=of_text(lambda text: list(happenings(parse_log(text, 1e9), Memory()))),
+        read=of_text(lambda text: list(happenings(parse_log(text, 1e9), KernelLogState()))),
         words=KMSG_WORDS,
         memory=150.0,
         seconds=6.0,

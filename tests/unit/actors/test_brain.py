@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.actors import eventlog
-from ray_sentinel.actors.brain import Brain
+from ray_sentinel.actors.coordinator import event_log
+from ray_sentinel.actors.coordinator.engine_loop import EngineLoop
 from ray_sentinel.clock import FakeClock, SteadyClock
 from ray_sentinel.engine.actions import AnyAction
 from ray_sentinel.engine.engine import Engine
@@ -15,13 +15,13 @@ from ray_sentinel.engine.events import AnyEvent, DumpAsked, Tick
 from ray_sentinel.progress.own_process import boot_number
 
 
-def brain(folder: Path | None, engine: Engine | None = None) -> tuple[Brain, list[AnyAction]]:
+def brain(folder: Path | None, engine: Engine | None = None) -> tuple[EngineLoop, list[AnyAction]]:
     acts: list[AnyAction] = []
     clock = SteadyClock(FakeClock())
-    return Brain(engine or Engine(), clock, acts.append, folder, 1 << 20), acts
+    return EngineLoop(engine or Engine(), clock, acts.append, folder, 1 << 20), acts
 
 
-def feed_last(subject: Brain, event: AnyEvent) -> None:
+def feed_last(subject: EngineLoop, event: AnyEvent) -> None:
     """Feed an event after which no other comes, and let the log's thread write it."""
     number = subject.feed(event)
     subject.close()
@@ -30,11 +30,11 @@ def feed_last(subject: Brain, event: AnyEvent) -> None:
 
 def test_events_have_the_time_when_they_are_fed(tmp_path: Path) -> None:
     wall = FakeClock(100.0)
-    subject = Brain(Engine(), SteadyClock(wall), lambda action: None, tmp_path, 1 << 20)
+    subject = EngineLoop(Engine(), SteadyClock(wall), lambda action: None, tmp_path, 1 << 20)
     subject.feed(Tick(time=500.0))
     wall.advance(1.0)
     feed_last(subject, Tick(time=90.0))
-    assert [event.time for event in eventlog.read(tmp_path)[1]] == [100.0, 101.0]
+    assert [event.time for event in event_log.read(tmp_path)[1]] == [100.0, 101.0]
 
 
 def test_an_engine_that_fails_is_said_and_goes_on(
@@ -51,7 +51,7 @@ def test_an_engine_that_fails_is_said_and_goes_on(
         subject.feed(Tick(time=1.0))
     assert "ZeroDivisionError: a rule divided" in subject.notes()[0]
     feed_last(subject, DumpAsked(time=2.0))
-    assert len(eventlog.read(tmp_path)[1]) == 2, "the event that broke it is in the log too"
+    assert len(event_log.read(tmp_path)[1]) == 2, "the event that broke it is in the log too"
 
 
 def test_a_log_that_cannot_be_written_is_said_and_nothing_waits(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_an_event_that_cannot_be_written_costs_itself_alone(tmp_path: Path) -> N
     subject, _ = brain(tmp_path)
     subject.feed(DumpAsked(time=1.0, job="\udcff"))
     feed_last(subject, Tick(time=2.0))
-    assert [type(event) for event in eventlog.read(tmp_path)[1]] == [Tick]
+    assert [type(event) for event in event_log.read(tmp_path)[1]] == [Tick]
     (note,) = subject.notes()
     assert "DumpAsked" in note
 
@@ -83,21 +83,21 @@ def test_an_event_that_cannot_be_written_costs_itself_alone(tmp_path: Path) -> N
 @pytest.mark.parametrize("step", [-86_400.0, -3600.0, 3600.0, 86_400.0])
 def test_a_wall_clock_that_is_set_changes_no_time_of_an_event(tmp_path: Path, step: float) -> None:
     wall = FakeClock(10_000_000.0)
-    subject = Brain(Engine(), SteadyClock(wall), lambda action: None, tmp_path, 1 << 20)
+    subject = EngineLoop(Engine(), SteadyClock(wall), lambda action: None, tmp_path, 1 << 20)
     for number in range(10):
         wall.advance(1.0)
         if number == 5:
             wall.step(step)
         subject.feed(Tick(time=wall.now()))
     feed_last(subject, Tick(time=wall.now()))
-    times = [event.time for event in eventlog.read(tmp_path)[1]]
+    times = [event.time for event in event_log.read(tmp_path)[1]]
     assert times == [*(10_000_001.0 + second for second in range(10)), 10_000_010.0]
 
 
 def test_the_log_says_by_which_clock_its_times_go_on(tmp_path: Path) -> None:
     wall = FakeClock(10_000.0)
     wall.advance(7.0)
-    subject = Brain(Engine(), SteadyClock(wall), lambda action: None, tmp_path, 1 << 20)
+    subject = EngineLoop(Engine(), SteadyClock(wall), lambda action: None, tmp_path, 1 << 20)
     feed_last(subject, Tick(time=0.0))
-    header, _ = eventlog.read(tmp_path)
+    header, _ = event_log.read(tmp_path)
     assert (header.clock_offset, header.boot) == (10_000.0, boot_number())

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ray_sentinel.actors import bundle
-from ray_sentinel.actors.bundles import link_backtraces
+from ray_sentinel.actors.bundles import bundle
+from ray_sentinel.actors.bundles.index import link_backtraces
 from ray_sentinel.model.incident import Incident
 from tests.support.incidents import an_incident
 

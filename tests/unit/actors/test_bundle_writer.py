@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ray_sentinel.actors.bundle_writer import BundleWriter
-from ray_sentinel.actors.bundles import Bundles
+from ray_sentinel.actors.bundles.index import Bundles
+from ray_sentinel.actors.bundles.writer import BundleWriter
 from ray_sentinel.model.incident import Incident
 from tests.support.incidents import an_incident
 from tests.support.waiting import eventually

@@ -7,8 +7,8 @@ from typing import Any, cast
 import msgspec
 
 from ray_sentinel.actors import cluster_outputs
-from ray_sentinel.actors.asking import Agents
 from ray_sentinel.actors.cluster_outputs import ClusterOutputs
+from ray_sentinel.actors.coordinator.asking import Agents
 from ray_sentinel.actors.messages import OutputRequest, Outputs, pack
 from ray_sentinel.engine.actions import Capture
 from ray_sentinel.model.identity import ProcessId, Rank, RankId

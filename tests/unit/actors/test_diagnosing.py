@@ -6,8 +6,8 @@ import queue
 
 import pytest
 
-from ray_sentinel.actors import diagnosing
-from ray_sentinel.actors.diagnosing import SeriesDiagnoser, diagnosed
+from ray_sentinel.actors.coordinator import diagnosing
+from ray_sentinel.actors.coordinator.diagnosing import SeriesDiagnoser, diagnosed
 from ray_sentinel.model.incident import FaultKind, Incident
 from tests.support.incidents import an_incident
 

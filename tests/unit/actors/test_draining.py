@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from ray.core.generated import autoscaler_pb2
 
-from ray_sentinel.actors.control_store import ControlStore
-from ray_sentinel.actors.draining import node_called
+from ray_sentinel.actors.coordinator.control_store import ControlStore
+from ray_sentinel.actors.deployment.draining import node_called
 from ray_sentinel.actors.hosts import RayNode
 from ray_sentinel.errors import UsageError
 

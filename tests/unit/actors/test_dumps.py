@@ -11,11 +11,12 @@ from typing import Any, cast
 import pytest
 
 from bench.flight_recorder import large_job
-from ray_sentinel.actors import cluster_dumps, node_dumps
-from ray_sentinel.actors.asking import Agents
-from ray_sentinel.actors.cluster_dumps import ClusterDumps
+from ray_sentinel.actors.agent import node_dumps
+from ray_sentinel.actors.agent.node_dumps import NodeDumps
+from ray_sentinel.actors.coordinator import cluster_dumps
+from ray_sentinel.actors.coordinator.asking import Agents
+from ray_sentinel.actors.coordinator.cluster_dumps import ClusterDumps
 from ray_sentinel.actors.messages import DumpRequest, Dumps, pack, unpack
-from ray_sentinel.actors.node_dumps import NodeDumps
 from ray_sentinel.cli.recorder_files import find
 from ray_sentinel.evidence.flight_recorder import explain
 from ray_sentinel.evidence.flight_recorder.reduced import history, reduce

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.actors import eventlog
-from ray_sentinel.actors.eventlog import EventLog
+from ray_sentinel.actors.coordinator import event_log
+from ray_sentinel.actors.coordinator.event_log import EventLog
 from ray_sentinel.engine.events import DumpAsked, Tick
 from ray_sentinel.errors import InputError
 
@@ -22,7 +22,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     log.append(Tick(time=1.0))
     log.append(DumpAsked(time=2.0, job="j"), ())
     log.close()
-    header, events = eventlog.read(tmp_path)
+    header, events = event_log.read(tmp_path)
     assert header.started_at == 1.0
     assert events == [Tick(time=1.0), DumpAsked(time=2.0, job="j")]
 
@@ -31,27 +31,27 @@ def test_full_segments_are_compressed_and_the_oldest_go(tmp_path: Path) -> None:
     log = EventLog(tmp_path, max_bytes=900, segment_bytes=1000)
     ticks(log, 0, 400)
     log.close()
-    found = eventlog.segments(tmp_path)
+    found = event_log.segments(tmp_path)
     assert [path.suffix for path in found[:-1]] == [".gz"] * (len(found) - 1)
     assert found[-1].suffix == ".jsonl"
     assert found[0].name != "000001.jsonl.gz", "the first segment is gone"
-    times = [event.time for event in eventlog.read(tmp_path)[1]]
+    times = [event.time for event in event_log.read(tmp_path)[1]]
     assert times == [float(n) for n in range(int(times[0]), 400)], "without a gap to the end"
 
 
 def test_a_torn_line_is_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     ticks(EventLog(tmp_path), 0, 3)
-    (segment,) = eventlog.segments(tmp_path)
+    (segment,) = event_log.segments(tmp_path)
     segment.write_bytes(segment.read_bytes()[:-5])
-    assert [event.time for event in eventlog.read(tmp_path)[1]] == [0.0, 1.0]
+    assert [event.time for event in event_log.read(tmp_path)[1]] == [0.0, 1.0]
     assert "left out" in caplog.text
 
 
 def test_a_later_writer_goes_on_in_a_segment_of_its_own(tmp_path: Path) -> None:
     ticks(EventLog(tmp_path), 0, 2)
     ticks(EventLog(tmp_path), 2, 4)
-    assert len(eventlog.segments(tmp_path)) == 2
-    assert [event.time for event in eventlog.read(tmp_path)[1]] == [0.0, 1.0, 2.0, 3.0]
+    assert len(event_log.segments(tmp_path)) == 2
+    assert [event.time for event in event_log.read(tmp_path)[1]] == [0.0, 1.0, 2.0, 3.0]
 
 
 @pytest.mark.parametrize("content", [b"", b"hello\n", b"\x1f\x8b garbage", b"{}\n[]\n"])
@@ -59,27 +59,27 @@ def test_what_is_no_log_is_named(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / ("000001.jsonl.gz" if content[:1] == b"\x1f" else "000001.jsonl")
     path.write_bytes(content)
     if content == b"{}\n[]\n":
-        assert eventlog.read(tmp_path)[1] == []  # a header of defaults, and a line of no event
+        assert event_log.read(tmp_path)[1] == []  # a header of defaults, and a line of no event
         return
     with pytest.raises(InputError, match="000001"):
-        eventlog.read(tmp_path)
+        event_log.read(tmp_path)
 
 
 def test_a_newer_log_is_refused(tmp_path: Path) -> None:
     (tmp_path / "000001.jsonl").write_bytes(b'{"log": "ray_sentinel events", "version": 99}\n')
     with pytest.raises(InputError, match="newer"):
-        eventlog.read(tmp_path)
+        event_log.read(tmp_path)
 
 
 def test_an_empty_folder_is_no_log(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no event log"):
-        eventlog.read(tmp_path)
+        event_log.read(tmp_path)
 
 
 def packed(folder: Path) -> bytes:
     """A segment that was compressed."""
     ticks(EventLog(folder, segment_bytes=500), 0, 40)
-    (first, *_) = eventlog.segments(folder)
+    (first, *_) = event_log.segments(folder)
     assert first.suffix == ".gz"
     return first.read_bytes()
 
@@ -89,7 +89,7 @@ def test_a_damaged_segment_is_named(tmp_path: Path) -> None:
     data[20] ^= 0xFF
     (tmp_path / "000001.jsonl.gz").write_bytes(bytes(data))
     with pytest.raises(InputError, match="000001"):
-        eventlog.read_segment(tmp_path / "000001.jsonl.gz")
+        event_log.read_segment(tmp_path / "000001.jsonl.gz")
 
 
 def test_bytes_that_are_no_text_cost_their_line(
@@ -98,13 +98,13 @@ def test_bytes_that_are_no_text_cost_their_line(
     log = EventLog(tmp_path)
     log.append(DumpAsked(time=1.0, job="spoilt"), ())
     log.append(Tick(time=2.0))
-    (segment,) = eventlog.segments(tmp_path)
+    (segment,) = event_log.segments(tmp_path)
     segment.write_bytes(segment.read_bytes().replace(b"spoilt", b"\xff\xfe\xfd!!!"))
-    assert [event.time for event in eventlog.read(tmp_path)[1]] == [2.0]
+    assert [event.time for event in event_log.read(tmp_path)[1]] == [2.0]
     assert "left out" in caplog.text
 
 
 def test_a_header_that_is_no_text_is_named(tmp_path: Path) -> None:
     (tmp_path / "000001.jsonl").write_bytes(b'{"log": "\xff\xfe"}\n')
     with pytest.raises(InputError, match="000001"):
-        eventlog.read(tmp_path)
+        event_log.read(tmp_path)

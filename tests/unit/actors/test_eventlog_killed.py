@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from ray_sentinel.actors import eventlog
-from ray_sentinel.actors.eventlog import EventLog, read, read_segment, segments
+from ray_sentinel.actors.coordinator import event_log
+from ray_sentinel.actors.coordinator.event_log import EventLog, read, read_segment, segments
 from ray_sentinel.engine.events import Tick
 from ray_sentinel.errors import InputError
 
@@ -98,7 +98,7 @@ def test_what_is_no_segment_is_left_alone(tmp_path: Path) -> None:
 def test_a_segment_that_unpacks_without_end_costs_bounded_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(eventlog, "MOST_UNPACKED", 8 << 20)
+    monkeypatch.setattr(event_log, "MOST_UNPACKED", 8 << 20)
     path = tmp_path / "000001.jsonl.gz"
     with gzip.open(path, "wb") as file:
         for _ in range(64):

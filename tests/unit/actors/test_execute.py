@@ -12,12 +12,12 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from ray_sentinel.actors import diagnosing
-from ray_sentinel.actors.execute import LATE_SECONDS, Executor
+from ray_sentinel.actors.coordinator import diagnosing
+from ray_sentinel.actors.coordinator.executor import LATE_SECONDS, Executor
 from ray_sentinel.actors.messages import Sampled, pack
-from ray_sentinel.actors.storage import Storage
+from ray_sentinel.actors.storage import DeploymentStorage
 from ray_sentinel.clock import Clock
-from ray_sentinel.config import Capture as CaptureSettings
+from ray_sentinel.config import CaptureConfig as CaptureSettings
 from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import Capture, TakeStacks
 from ray_sentinel.engine.events import AnyEvent, CaptureDone, StacksTaken
@@ -30,7 +30,7 @@ from tests.support.waiting import eventually
 
 def executor(folder: Path, clock: Clock | None = None) -> Executor:
     config = Config(log_dir=str(folder), capture=CaptureSettings(series_seconds=0.001))
-    return Executor(config, cast(Any, None), Storage(config), clock=clock)
+    return Executor(config, cast(Any, None), DeploymentStorage(config), clock=clock)
 
 
 def publish(executor: Executor, incident: Incident, *states: IncidentState) -> None:

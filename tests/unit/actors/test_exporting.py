@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import msgspec
 import pytest
 
-from ray_sentinel.actors.exporting import Exporting
+from ray_sentinel.actors.agent.exporting import Exporting
 from ray_sentinel.config import Config
 from ray_sentinel.model.metrics import Family
 from tests.support.waiting import eventually

@@ -9,12 +9,13 @@ import pytest
 import ray
 from ray.exceptions import RayError
 
-from ray_sentinel.actors import link, placement
-from ray_sentinel.actors.execute import Executor
-from ray_sentinel.actors.fleet import Fleet
-from ray_sentinel.actors.link import CoordinatorLink
-from ray_sentinel.actors.messages import Report
-from ray_sentinel.actors.storage import Storage
+from ray_sentinel.actors.agent import coordinator_link
+from ray_sentinel.actors.agent.coordinator_link import CoordinatorLink
+from ray_sentinel.actors.coordinator.executor import Executor
+from ray_sentinel.actors.coordinator.fleet import Fleet
+from ray_sentinel.actors.deployment import placement
+from ray_sentinel.actors.messages import AgentReport
+from ray_sentinel.actors.storage import DeploymentStorage
 from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import ProbeNode
 from ray_sentinel.engine.events import NodeDraining, NodeLeft
@@ -63,9 +64,9 @@ def test_an_error_without_a_word_is_said_by_its_kind(
     def gone(*_: object, **__: object) -> None:
         raise RayError
 
-    monkeypatch.setattr(link.ray, "get_actor", gone)
+    monkeypatch.setattr(coordinator_link.ray, "get_actor", gone)
     snapshot = Snapshot(node=Node(id="n", host="h", address="10.0.0.1"), time=0.0, sequence=1)
-    assert CoordinatorLink().send(Report(snapshot=snapshot, incarnation="one")) is None
+    assert CoordinatorLink().send(AgentReport(snapshot=snapshot, incarnation="one")) is None
     assert "RayError" in caplog.text
 
 
@@ -95,7 +96,7 @@ def test_a_node_that_died_while_no_coordinator_was_there_has_left(
     )
     assert fleet.departed("x", 100.0) == NodeLeft(time=100.0, node_id="x", reason="Ray forgot it")
     config = Config(log_dir=str(tmp_path))
-    executing = Executor(config, fleet, Storage(config))
+    executing = Executor(config, fleet, DeploymentStorage(config))
     told = executing._probe(ProbeNode(node_id="c"))
     assert isinstance(told, NodeLeft)
     assert told.reason == "unexpectedly: gone"

@@ -11,7 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.actors.history import MEMORY_BYTES, RETRY_SECONDS, HistoryKeeper, wanted
+from ray_sentinel.actors.coordinator.history import (
+    MEMORY_BYTES,
+    RETRY_SECONDS,
+    HistoryKeeper,
+    wanted,
+)
 from ray_sentinel.actors.metrics import KEY_SERIES, history_series
 from ray_sentinel.clock import FakeClock
 from ray_sentinel.diagnose.series import Selector

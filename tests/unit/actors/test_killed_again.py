@@ -10,15 +10,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ray_sentinel.actors.brain import Brain
-from ray_sentinel.actors.eventlog import (
-    Header,
+from ray_sentinel.actors.coordinator.engine_loop import EngineLoop
+from ray_sentinel.actors.coordinator.event_log import (
+    SegmentHeader,
     packed_state,
     read_segment,
     segments,
     unpacked_state,
 )
-from ray_sentinel.actors.recovery import Restored, restore
+from ray_sentinel.actors.coordinator.recovery import Restored, restore
 from ray_sentinel.clock import FakeClock, SteadyClock
 from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import AnyAction, Capture
@@ -53,9 +53,9 @@ class Killed(Sim):
         self.folder = folder
         self.brain = self._begin(self.engine)
 
-    def _begin(self, engine: Engine) -> Brain:
+    def _begin(self, engine: Engine) -> EngineLoop:
         clock = SteadyClock(SimClock(self))
-        return Brain(engine, clock, self._act, self.folder, 1 << 30)
+        return EngineLoop(engine, clock, self._act, self.folder, 1 << 30)
 
     def _act(self, action: AnyAction) -> None:
         self.actions.append(action)
@@ -286,7 +286,7 @@ def begin_with(folder: Path, change: Callable[[bytes], bytes]) -> None:
     """Change the state with which the newest segment begins."""
     path = segments(folder)[-1]
     line, *events = path.read_bytes().splitlines(keepends=True)
-    header = msgspec.json.decode(line, type=Header)
+    header = msgspec.json.decode(line, type=SegmentHeader)
     header = msgspec.structs.replace(header, state=change(unpacked_state(header)))
     path.write_bytes(b"\n".join([msgspec.json.encode(header), b"".join(events)]))
 

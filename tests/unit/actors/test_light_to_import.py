@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from ray_sentinel.actors.agent import Agent
-from ray_sentinel.actors.coordination import Coordination
-from ray_sentinel.actors.coordinator import Coordinator
-from ray_sentinel.actors.node_agent import NodeAgent
+from ray_sentinel.actors.agent.actor import Agent
+from ray_sentinel.actors.agent.node_agent import NodeAgent
+from ray_sentinel.actors.coordinator.actor import Coordinator
+from ray_sentinel.actors.coordinator.coordination import Coordination
 
 
 def loaded_by(code: str) -> set[str]:
@@ -35,7 +35,7 @@ def test_who_looks_an_actor_up_does_not_import_what_it_does(name: str) -> None:
     assert ours == {
         "ray_sentinel",
         "ray_sentinel.actors",
-        "ray_sentinel.actors.vendor",
+        "ray_sentinel.actors.deployment.vendor",
         f"ray_sentinel.actors.{name}",
     }
 
@@ -43,7 +43,7 @@ def test_who_looks_an_actor_up_does_not_import_what_it_does(name: str) -> None:
 def test_attach_waits_for_neither_ray_nor_the_engine() -> None:
     # The thread that deploys imports more, after attach() has returned.
     loaded = loaded_by(
-        "import ray_sentinel.actors.deployer as deployer\n"
+        "import ray_sentinel.actors.deployment.deployer as deployer\n"
         "deployer.Deployer.start = lambda self: None\n"
         "import ray_sentinel\n"
         "ray_sentinel.attach(job='light', rank=0, world_size=1).detach()"

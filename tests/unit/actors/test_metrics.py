@@ -109,7 +109,7 @@ def test_a_name_that_utf_8_cannot_say_can_be_sent() -> None:
 
 
 def test_what_is_no_number_stays_out_of_the_log() -> None:
-    from ray_sentinel.actors.station import finite
+    from ray_sentinel.actors.agent.node_monitor import finite
 
     progress = Progress(step=1, scalars={"loss": float("nan"), "lr": 0.1})
     kept = finite(seen(0, progress)).progress

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ray_sentinel.actors.outbox import MOST_EVENTS, MOST_EXITS, Outbox
-from ray_sentinel.actors.station import Station
+from ray_sentinel.actors.agent.node_monitor import NodeMonitor
+from ray_sentinel.actors.agent.outbox import MOST_EVENTS, MOST_EXITS, Outbox
 from ray_sentinel.clock import FakeClock, SteadyClock
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.model.metrics import Event
@@ -78,7 +78,7 @@ def test_what_there_is_no_room_for_is_counted_and_said() -> None:
 
 def test_events_are_told_on_the_agents_clock_after_the_wall_clock_was_set() -> None:
     wall = FakeClock()
-    subject: Any = Station.__new__(Station)
+    subject: Any = NodeMonitor.__new__(NodeMonitor)
     subject._clock, subject._outbox = SteadyClock(wall), Outbox()
     wall.advance(10.0)
     wall.step(-3600.0)

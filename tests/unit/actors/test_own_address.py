@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ray_sentinel.actors import background
+from ray_sentinel.actors.deployment import background
 
 
 class Client:

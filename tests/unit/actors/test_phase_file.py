@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ray_sentinel.actors.phase_file import MOST_JOBS, NAME, PhaseFile
+from ray_sentinel.actors.coordinator.phase_file import MOST_JOBS, NAME, PhaseFile
 
 
 def test_what_is_saved_is_loaded_by_the_next_run(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.actors.prometheus import AGAIN_SECONDS, PrometheusKeeper
-from ray_sentinel.actors.storage import Storage
+from ray_sentinel.actors.coordinator.prometheus import AGAIN_SECONDS, PrometheusKeeper
+from ray_sentinel.actors.storage import DeploymentStorage
 from ray_sentinel.clock import FakeClock
 from ray_sentinel.config import Config, load
 
@@ -29,7 +29,7 @@ def pretender(folder: Path) -> None:
 
 def test_one_that_is_not_asked_for_is_not_looked_for(tmp_path: Path) -> None:
     settings = config(tmp_path, enabled=False)
-    keeper = PrometheusKeeper(settings, Storage(settings))
+    keeper = PrometheusKeeper(settings, DeploymentStorage(settings))
     assert not keeper.wanted
     keeper.step((), ())
     assert keeper.url == ""
@@ -39,7 +39,7 @@ def test_one_that_is_not_asked_for_is_not_looked_for(tmp_path: Path) -> None:
 def test_a_program_that_comes_later_is_found(tmp_path: Path) -> None:
     clock = FakeClock()
     settings = config(tmp_path, binary=str(tmp_path / "prometheus"))
-    keeper = PrometheusKeeper(settings, Storage(settings), clock)
+    keeper = PrometheusKeeper(settings, DeploymentStorage(settings), clock)
     assert keeper.wanted
     keeper.step((), ())
     (note,) = keeper.notes
@@ -58,7 +58,7 @@ def test_a_program_that_comes_later_is_found(tmp_path: Path) -> None:
 def test_a_closed_one_is_not_begun(tmp_path: Path) -> None:
     pretender(tmp_path)
     settings = config(tmp_path, binary=str(tmp_path / "prometheus"))
-    keeper = PrometheusKeeper(settings, Storage(settings))
+    keeper = PrometheusKeeper(settings, DeploymentStorage(settings))
     keeper.close()
     keeper.step((), ())
     assert keeper.url == ""
@@ -67,6 +67,6 @@ def test_a_closed_one_is_not_begun(tmp_path: Path) -> None:
 @pytest.mark.parametrize("retention", ["forever", ""])
 def test_a_wrong_setting_is_said(retention: str, tmp_path: Path) -> None:
     settings = config(tmp_path, retention=retention)
-    keeper = PrometheusKeeper(settings, Storage(settings))
+    keeper = PrometheusKeeper(settings, DeploymentStorage(settings))
     keeper.step((), ())
     assert any("prometheus.retention" in note for note in keeper.notes)

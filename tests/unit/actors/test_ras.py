@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ray_sentinel.actors.coordinator.ras_witness import RasWitness, known_ranks
 from ray_sentinel.actors.messages import pack
-from ray_sentinel.actors.ras import RasWitness, known_ranks
 from ray_sentinel.capture.ras import RasPolls
 from ray_sentinel.engine.actions import AskRas
 from ray_sentinel.model.identity import ProcessId, Rank, RankId

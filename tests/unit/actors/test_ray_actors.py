@@ -1,9 +1,9 @@
-from ray_sentinel.actors.ray_actors import (
+from ray_sentinel.actors.coordinator.ray_actors import (
     LOOK_SECONDS,
     MOST_RUNS,
     Actor,
-    Attempts,
     RayActors,
+    TrainRunAttempts,
     script,
     workers,
 )
@@ -19,7 +19,7 @@ def actor(pid: int, started: float, **more: object) -> Actor:
 
 
 def orders(*actors: Actor, entry=ENTRY) -> dict[int, tuple[str, int, int]]:
-    found = workers(actors, entry, Attempts())
+    found = workers(actors, entry, TrainRunAttempts())
     return {w.pid: (w.group, w.order, w.size) for some in found.values() for w in some}
 
 
@@ -58,14 +58,14 @@ def test_the_attempts_of_ray_train_are_counted_over_the_dead():
     train = {"kind": "RayTrainWorker"}
     old = [actor(p, p, group="g1", alive=False, **train) for p in (1, 2)]
     new = [actor(p, p, group="g2", **train) for p in (3, 4)]
-    (found,) = workers([*new, *old], ENTRY, Attempts()).values()
+    (found,) = workers([*new, *old], ENTRY, TrainRunAttempts()).values()
     assert [(w.pid, w.attempt, w.order, w.size) for w in found] == [(3, 1, 0, 2), (4, 1, 1, 2)]
     own_groups = [actor(p, p, group=f"g{p}") for p in (5, 6)]
-    assert {w.attempt for w in workers(own_groups, ENTRY, Attempts())["n1"]} == {0}
+    assert {w.attempt for w in workers(own_groups, ENTRY, TrainRunAttempts())["n1"]} == {0}
 
 
 def test_the_runs_whose_attempts_are_counted_are_bounded():
-    attempts = Attempts()
+    attempts = TrainRunAttempts()
     train = {"kind": "RayTrainWorker"}
     for number in range(2 * MOST_RUNS):
         ended = actor(9, 1.0, group=f"g{number}", owner=f"10.0.0.1:{number}", **train)
@@ -77,7 +77,7 @@ def test_the_runs_whose_attempts_are_counted_are_bounded():
 
 
 def test_actors_that_have_not_started_have_no_process():
-    assert workers([actor(0, 0.0), actor(5, 1.0, node="")], ENTRY, Attempts()) == {}
+    assert workers([actor(0, 0.0), actor(5, 1.0, node="")], ENTRY, TrainRunAttempts()) == {}
 
 
 def test_asked_now_and_then_and_sent_when_new():

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.actors import bundle, recovery
-from ray_sentinel.actors.brain import Brain
-from ray_sentinel.actors.recovery import resumed_clock
-from ray_sentinel.actors.shown import shown_incident, shown_job
+from ray_sentinel.actors.bundles import bundle
+from ray_sentinel.actors.coordinator import recovery
+from ray_sentinel.actors.coordinator.engine_loop import EngineLoop
+from ray_sentinel.actors.coordinator.recovery import resumed_clock
+from ray_sentinel.actors.coordinator.shown import shown_incident, shown_job
 from ray_sentinel.clock import FakeClock, SteadyClock
 from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import AnyAction, Publish
@@ -30,7 +31,7 @@ STEPS = pytest.mark.parametrize("step", [-86_400.0, -3600.0, 3600.0, 86_400.0])
 def logged(folder: Path, wall: FakeClock) -> float:
     """A coordinator that ticked for ten seconds and was killed; the time of its last event."""
     clock = SteadyClock(wall)
-    brain = Brain(Engine(), clock, lambda action: None, folder, 1 << 20)
+    brain = EngineLoop(Engine(), clock, lambda action: None, folder, 1 << 20)
     for _ in range(10):
         wall.advance(1.0)
         brain.feed(Tick(time=0.0))
@@ -145,7 +146,7 @@ def test_an_incident_is_published_with_the_time_of_the_wall_clock(tmp_path: Path
     acts: list[AnyAction] = []
     sim = Sim()
     wall = FakeClock(sim.now)
-    brain = Brain(sim.engine, SteadyClock(wall), acts.append, None, 1 << 20)
+    brain = EngineLoop(sim.engine, SteadyClock(wall), acts.append, None, 1 << 20)
 
     def feed(event: object) -> None:
         wall.advance(sim.now - begun - wall.monotonic())

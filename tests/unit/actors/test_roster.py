@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ray_sentinel.actors.coordinator.roster import Roster
 from ray_sentinel.actors.hosts import RayNode
-from ray_sentinel.actors.messages import Report
-from ray_sentinel.actors.roster import Roster
+from ray_sentinel.actors.messages import AgentReport
 from ray_sentinel.config import Config
 from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
 from ray_sentinel.model.progress import Exit, Snapshot
@@ -16,9 +16,9 @@ def report(
     exits: tuple[int, ...] = (),
     boot: str = "b",
     raylet: int = 0,
-) -> Report:
+) -> AgentReport:
     rank = Rank(id=RankId("j", 0, 0), process=ProcessId("h", 1), node=node)
-    return Report(
+    return AgentReport(
         snapshot=Snapshot(
             node=Node(id=node, host=f"host-{node}", address=f"10.0.0.{node}", boot_id=boot),
             time=0.0,

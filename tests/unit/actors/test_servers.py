@@ -12,9 +12,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from ray_sentinel.actors import servers
+from ray_sentinel.actors.agent import servers
+from ray_sentinel.actors.agent.servers import ServerLook
 from ray_sentinel.actors.metrics import key_gauges
-from ray_sentinel.actors.servers import ServerLook
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.progress.front_end import metrics_url
 

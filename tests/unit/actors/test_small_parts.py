@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.actors import cluster, environment, idle
-from ray_sentinel.actors.execute import limited
+from ray_sentinel.actors.coordinator import idle_nodes
+from ray_sentinel.actors.coordinator.executor import limited
+from ray_sentinel.actors.coordinator.probe import raylet_answers
+from ray_sentinel.actors.deployment import cluster, environment
 from ray_sentinel.actors.hosts import RayNode, host_label, ray_nodes
-from ray_sentinel.actors.probe import raylet_answers
-from ray_sentinel.actors.storage import Storage
-from ray_sentinel.config import Agent, Config, absolute
-from ray_sentinel.config import Capture as CaptureTable
+from ray_sentinel.actors.storage import DeploymentStorage
+from ray_sentinel.config import AgentConfig, Config, absolute
+from ray_sentinel.config import CaptureConfig as CaptureTable
 from ray_sentinel.engine.actions import Capture
 from ray_sentinel.errors import UnreachableError
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
@@ -45,30 +46,30 @@ def test_ray_nodes_reads_what_old_versions_leave_out() -> None:
 def test_a_node_is_left_when_idle_free_and_not_the_head() -> None:
     seconds = {"head": 700.0, "busy": 700.0, "free": 700.0, "young": 10.0}
     free = {"head", "free", "young"}
-    assert idle.to_release(seconds, free, {"head"}, 600.0) == {"free"}
-    assert idle.to_release(seconds, free, {"head"}, 0.0) == frozenset()
+    assert idle_nodes.to_release(seconds, free, {"head"}, 600.0) == {"free"}
+    assert idle_nodes.to_release(seconds, free, {"head"}, 0.0) == frozenset()
 
 
 def test_our_own_group_is_no_work() -> None:
     total = {"a": {"CPU": 8.0, "node:10.0.0.1": 1.0, "bundle_group_0_x": 1000.0}}
     available = {"a": {"CPU": 8.0, "node:10.0.0.1": 0.999}}
-    assert idle.unused(total, available) == {"a"}
+    assert idle_nodes.unused(total, available) == {"a"}
 
 
 def test_an_autoscaler_is_seen(tmp_path: Path) -> None:
     (tmp_path / "7").mkdir()
     (tmp_path / "7/cmdline").write_bytes(b"python\0monitor.py\0--logs-dir=/x\0")
-    assert not idle.autoscales({}, tmp_path)
+    assert not idle_nodes.autoscales({}, tmp_path)
     (tmp_path / "7/cmdline").write_bytes(b"python\0monitor.py\0--autoscaling-config=/c.yaml\0")
-    assert idle.autoscales({}, tmp_path)
-    assert idle.autoscales({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, tmp_path)
+    assert idle_nodes.autoscales({}, tmp_path)
+    assert idle_nodes.autoscales({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, tmp_path)
 
 
 def test_storage_falls_back_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(tmp_path))
     blocked = tmp_path / "file"
     blocked.write_text("")
-    storage = Storage(Config(log_dir=str(blocked / "below"), job="j"), {})
+    storage = DeploymentStorage(Config(log_dir=str(blocked / "below"), job="j"), {})
     assert storage.root == tmp_path / f"ray_sentinel-{os.getuid()}" / "j"
     assert str(blocked / "below") in storage.notes[0]
     assert "RAY_SENTINEL_LOG_DIR" in storage.notes[0]
@@ -82,23 +83,23 @@ def test_a_deployment_that_fell_back_stays_there_until_it_ends(
     wanted = tmp_path / "wanted"
     wanted.write_text("")
     config = Config(log_dir=str(wanted), job="j")
-    fell_back = Storage(config, {}, deployment="d")
+    fell_back = DeploymentStorage(config, {}, deployment="d")
     assert fell_back.root == tmp_path / f"ray_sentinel-{os.getuid()}" / "j"
     assert "until `ray-sentinel down` and `up`" in fell_back.notes[-1]
-    assert "until the agent is restarted" in Storage(config, {}).notes[-1]
+    assert "until the agent is restarted" in DeploymentStorage(config, {}).notes[-1]
     events = fell_back.folder("events")
     assert events is not None
     (events / "d").mkdir()
     wanted.unlink()
 
-    again = Storage(config, {}, deployment="d")
+    again = DeploymentStorage(config, {}, deployment="d")
     assert again.root == fell_back.root
     assert again.folder("events") == events
     assert "now it can: `ray-sentinel down` and `up`" in again.notes[0]
-    assert Storage(config, {}, deployment="next").root == wanted
-    assert Storage(config, {}).root == wanted, "an agent, which has no past"
+    assert DeploymentStorage(config, {}, deployment="next").root == wanted
+    assert DeploymentStorage(config, {}).root == wanted, "an agent, which has no past"
     (wanted / "events" / "d").mkdir(parents=True)
-    assert Storage(config, {}, deployment="d").root == wanted, "where it began"
+    assert DeploymentStorage(config, {}, deployment="d").root == wanted, "where it began"
 
 
 def test_storage_without_any_place_keeps_nothing(
@@ -107,14 +108,14 @@ def test_storage_without_any_place_keeps_nothing(
     blocked = tmp_path / "file"
     blocked.write_text("")
     monkeypatch.setattr("tempfile.gettempdir", lambda: str(blocked))
-    storage = Storage(Config(log_dir=str(blocked)), {})
+    storage = DeploymentStorage(Config(log_dir=str(blocked)), {})
     assert storage.root is None
     assert storage.folder("incidents") is None
     assert "memory only" in storage.notes[-1]
 
 
 def test_storage_warns_of_a_folder_that_goes_with_the_pod(tmp_path: Path) -> None:
-    storage = Storage(Config(log_dir=str(tmp_path)), {"KUBERNETES_SERVICE_HOST": "1"})
+    storage = DeploymentStorage(Config(log_dir=str(tmp_path)), {"KUBERNETES_SERVICE_HOST": "1"})
     same = tmp_path.stat().st_dev == Path("/").stat().st_dev
     assert any("goes with the pod" in note for note in storage.notes) is same
 
@@ -250,7 +251,7 @@ def test_no_more_processes_are_paused_than_allowed() -> None:
 
 
 def test_relative_paths_mean_the_callers_folder() -> None:
-    given = Config(log_dir="logs", agent=Agent(plugin_dir="~/p"), capture=CaptureTable())
+    given = Config(log_dir="logs", agent=AgentConfig(plugin_dir="~/p"), capture=CaptureTable())
     found = absolute(given, Path("/home/me"))
     assert found.log_dir == "/home/me/logs"
     assert found.agent.plugin_dir == "~/p"

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from ray_sentinel.actors.messages import Receipt, Report
-from ray_sentinel.actors.station import Station
-from ray_sentinel.actors.storage import Storage
-from ray_sentinel.config import Agent, Config
+from ray_sentinel.actors.agent.node_monitor import NodeMonitor
+from ray_sentinel.actors.messages import AgentReport, Receipt
+from ray_sentinel.actors.storage import DeploymentStorage
+from ray_sentinel.config import AgentConfig, Config
 from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
 from ray_sentinel.model.progress import Exit
 from tests.support.waiting import eventually
@@ -28,9 +28,9 @@ class Coordinator:
     def __init__(self) -> None:
         self.answers = threading.Event()
         self.asked = threading.Event()
-        self.reports: list[Report] = []
+        self.reports: list[AgentReport] = []
 
-    def take(self, report: Report) -> Receipt | None:
+    def take(self, report: AgentReport) -> Receipt | None:
         self.asked.set()
         assert self.answers.wait(LONG)
         self.reports.append(report)
@@ -47,12 +47,14 @@ def coordinator() -> Iterator[Coordinator]:
 @pytest.fixture
 def station(
     coordinator: Coordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Station]:
+) -> Iterator[NodeMonitor]:
     monkeypatch.setenv("RAY_SENTINEL_RECORD_DIR", str(tmp_path / "records"))
-    monkeypatch.setattr("ray_sentinel.actors.station.COLLECT_AFTER", 1000.0)
-    config = Config(log_dir=str(tmp_path / "log"), agent=Agent(port=0, snapshot_interval=0.05))
+    monkeypatch.setattr("ray_sentinel.actors.agent.node_monitor.COLLECT_AFTER", 1000.0)
+    config = Config(
+        log_dir=str(tmp_path / "log"), agent=AgentConfig(port=0, snapshot_interval=0.05)
+    )
     node = Node(id="n" * 56, host="h", address="127.0.0.1")
-    made = Station(node, config, Storage(config, {}), coordinator.take, lambda: "")
+    made = NodeMonitor(node, config, DeploymentStorage(config, {}), coordinator.take, lambda: "")
     yield made
     made.close()
 
@@ -62,7 +64,7 @@ def an_exit(order: int) -> Exit:
     return Exit(rank=rank, at=time.time(), order=order)
 
 
-def looks(station: Station, monkeypatch: pytest.MonkeyPatch, exits: list[Exit]) -> list[int]:
+def looks(station: NodeMonitor, monkeypatch: pytest.MonkeyPatch, exits: list[Exit]) -> list[int]:
     """Counts the station's looks at its ranks, and has it see these exits, one a look."""
     counted: list[int] = []
 
@@ -75,7 +77,7 @@ def looks(station: Station, monkeypatch: pytest.MonkeyPatch, exits: list[Exit]) 
 
 
 def test_the_watch_and_the_metrics_go_on_while_a_report_is_not_taken(
-    station: Station, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+    station: NodeMonitor, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counted = looks(station, monkeypatch, [an_exit(order) for order in range(5)])
     station.start()
@@ -96,7 +98,7 @@ def test_the_watch_and_the_metrics_go_on_while_a_report_is_not_taken(
 
 
 def test_closing_does_not_wait_for_a_report_that_is_not_taken(
-    station: Station, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+    station: NodeMonitor, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counted = looks(station, monkeypatch, [])
     station.start()
@@ -124,7 +126,7 @@ def test_closing_does_not_wait_for_a_report_that_is_not_taken(
 
 
 def test_a_clock_that_is_set_is_seen_while_nobody_asks_for_dumps(
-    station: Station, monkeypatch: pytest.MonkeyPatch
+    station: NodeMonitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert station.evidence.dumps._recorders._wall is station._wall
     looked: list[int] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from ray_sentinel.actors.coordination import Coordination
+from ray_sentinel.actors.coordinator.coordination import Coordination
 from ray_sentinel.clock import FakeClock
 from ray_sentinel.engine.events import Tick
 

@@ -9,10 +9,10 @@ import pytest
 
 from ray_sentinel.capture import guard
 from ray_sentinel.capture.environment import clean_environment, find_program
-from ray_sentinel.capture.session import Plan, _look_deeper, capture, sample
+from ray_sentinel.capture.session import CapturePlan, _look_deeper, capture, sample
 from ray_sentinel.capture.states import uses_cuda
 from ray_sentinel.capture.tracer import Traced, Tracer, all_tracers
-from ray_sentinel.config import Capture
+from ray_sentinel.config import CaptureConfig
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 
 
@@ -25,12 +25,14 @@ def test_tracers_are_found_by_looking_and_the_harmless_come_first() -> None:
 
 
 def test_the_plan_follows_the_configuration() -> None:
-    plan = Plan.from_config(Capture(deadline=9.0, max_stacks_per_node=0, gdb=True, cuda_gdb=False))
+    plan = CapturePlan.from_config(
+        CaptureConfig(deadline=9.0, max_stacks_per_node=0, gdb=True, cuda_gdb=False)
+    )
     assert (plan.deadline, plan.parallel) == (9.0, 1)
     assert plan.intrusive() == ["py-spy-native", "gdb"]
     assert plan.intrusive_at_once == 1
-    assert Plan.from_config(Capture(max_intrusive_per_node=3)).intrusive_at_once == 3
-    assert Plan.from_config(Capture()).intrusive() == ["py-spy-native", "cuda-gdb"]
+    assert CapturePlan.from_config(CaptureConfig(max_intrusive_per_node=3)).intrusive_at_once == 3
+    assert CapturePlan.from_config(CaptureConfig()).intrusive() == ["py-spy-native", "cuda-gdb"]
 
 
 @pytest.mark.parametrize(("deadline", "given"), [(60.0, 20.0), (18.0, 10.0), (6.0, 6.0)])
@@ -47,9 +49,9 @@ def test_one_tool_gets_a_third_of_the_node_s_time_at_least_ten_seconds(
     process = ProcessId("h", os.getpid())
     rank = Rank(id=RankId(job="j", attempt=0, rank=0), process=process, node="n")
     tool = Always()
-    _look_deeper([rank], [tool], Plan(deadline=deadline))
+    _look_deeper([rank], [tool], CapturePlan(deadline=deadline))
     assert found == [pytest.approx(given, abs=1.0)]
-    assert _look_deeper([rank], [tool], Plan(deadline=0.5))[process][0].skipped
+    assert _look_deeper([rank], [tool], CapturePlan(deadline=0.5))[process][0].skipped
     assert len(found) == 1, "nothing is left of the node's time"
 
 

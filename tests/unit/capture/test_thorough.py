@@ -7,9 +7,9 @@ import os
 import pytest
 
 from ray_sentinel.capture import guard, session
-from ray_sentinel.capture.session import Plan, capture
+from ray_sentinel.capture.session import CapturePlan, capture
 from ray_sentinel.capture.tracer import Traced, Tracer
-from ray_sentinel.config import Capture
+from ray_sentinel.config import CaptureConfig
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 
 RANKS = [
@@ -42,29 +42,39 @@ def of_cuda_gdb(ran: list[tuple[str, int, float]]) -> list[tuple[int, float]]:
 
 
 def test_every_rank_is_looked_at_once_for_a_minute(ran: list[tuple[str, int, float]]) -> None:
-    plan = Plan(deadline=3.0, native=False)
+    plan = CapturePlan(deadline=3.0, native=False)
     capture(RANKS[:1], RANKS[1:2], RANKS[2:], plan, thorough=True)
     assert of_cuda_gdb(ran) == [(rank.process.pid, 60.0) for rank in RANKS]
 
 
 def test_an_ordinary_capture_spares_the_others(ran: list[tuple[str, int, float]]) -> None:
-    capture(RANKS[:1], RANKS[1:2], RANKS[2:], Plan(native=False))
+    capture(RANKS[:1], RANKS[1:2], RANKS[2:], CapturePlan(native=False))
     assert [pid for pid, _ in of_cuda_gdb(ran)] == [rank.process.pid for rank in RANKS[:2]]
 
 
 @pytest.mark.parametrize(
     "settings",
-    [Capture(enabled=False), Capture(max_intrusive_per_node=0), Capture(cuda_gdb=False)],
+    [
+        CaptureConfig(enabled=False),
+        CaptureConfig(max_intrusive_per_node=0),
+        CaptureConfig(cuda_gdb=False),
+    ],
 )
 def test_what_is_switched_off_is_never_run(
-    settings: Capture, ran: list[tuple[str, int, float]]
+    settings: CaptureConfig, ran: list[tuple[str, int, float]]
 ) -> None:
-    capture(RANKS[:1], RANKS[1:2], RANKS[2:], Plan.from_config(settings), thorough=True)
+    capture(RANKS[:1], RANKS[1:2], RANKS[2:], CapturePlan.from_config(settings), thorough=True)
     assert of_cuda_gdb(ran) == []
 
 
 def test_without_capture_the_harmless_looks_stay(ran: list[tuple[str, int, float]]) -> None:
-    capture(RANKS[:1], (), RANKS[1:], Plan.from_config(Capture(enabled=False)), thorough=True)
+    capture(
+        RANKS[:1],
+        (),
+        RANKS[1:],
+        CapturePlan.from_config(CaptureConfig(enabled=False)),
+        thorough=True,
+    )
     assert {tool for tool, _, _ in ran} == {"py-spy", "kernel"}
 
 
@@ -72,7 +82,9 @@ def test_each_process_has_a_file_that_says_why_where_nothing_was_run(
     ran: list[tuple[str, int, float]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "uses_cuda", lambda pid: False)
-    files = capture((), (), RANKS, Plan(), thorough=True).files
+    files = capture((), (), RANKS, CapturePlan(), thorough=True).files
     for rank in RANKS:
         assert b"no NVIDIA device" in files[f"cudagdb_h_{rank.process.pid}.txt"]
-    assert not any(name.startswith("cudagdb") for name in capture((), (), RANKS, Plan()).files)
+    assert not any(
+        name.startswith("cudagdb") for name in capture((), (), RANKS, CapturePlan()).files
+    )

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from ray_sentinel.api import Collector, Context, Metric, Sample
-from ray_sentinel.collect.child import Worker
-from ray_sentinel.collect.protocol import Ask, FromChild, Setup, Source
+from ray_sentinel.collect.child import CollectorLoop
+from ray_sentinel.collect.protocol import Ask, CollectorSource, FromChild, Setup
 
 LOAD = Metric("mine_load", "gauge", "Load.")
 
@@ -56,8 +56,8 @@ def test_what_it_could_not_read_is_told_whatever_it_is_kept_in(
 ) -> None:
     collector = Mine(Context())
     collector.problems = held
-    setup = Setup(source=Source(name="mine", kind="python", target="mine.py"), host="h")
-    worker = Worker(Told(), setup, collector, Quiet())  # type: ignore[arg-type]
+    setup = Setup(source=CollectorSource(name="mine", kind="python", target="mine.py"), host="h")
+    worker = CollectorLoop(Told(), setup, collector, Quiet())  # type: ignore[arg-type]
     answer = worker.run(Ask(sequence=1, deadline=60.0))
     assert answer.outcome == "ok"
     assert answer.problems == told
@@ -78,8 +78,8 @@ class Pausing(Mine):
 def test_a_pause_is_told_whatever_it_was_set_to(wanted: object, told: float) -> None:
     collector = Pausing(Context())
     collector.wanted = wanted
-    setup = Setup(source=Source(name="mine", kind="python", target="mine.py"), host="h")
-    worker = Worker(Told(), setup, collector, Quiet())  # type: ignore[arg-type]
+    setup = Setup(source=CollectorSource(name="mine", kind="python", target="mine.py"), host="h")
+    worker = CollectorLoop(Told(), setup, collector, Quiet())  # type: ignore[arg-type]
     assert worker.run(Ask(sequence=1, deadline=60.0)).pause == told
 
 
@@ -93,7 +93,7 @@ def test_a_pause_holds_once() -> None:
                 self.pause_seconds = 30.0
             yield LOAD(1.0)
 
-    setup = Setup(source=Source(name="mine", kind="python", target="mine.py"), host="h")
-    worker = Worker(Told(), setup, First(Context()), Quiet())  # type: ignore[arg-type]
+    setup = Setup(source=CollectorSource(name="mine", kind="python", target="mine.py"), host="h")
+    worker = CollectorLoop(Told(), setup, First(Context()), Quiet())  # type: ignore[arg-type]
     asked = [worker.run(Ask(sequence=number, deadline=60.0)).pause for number in (1, 2)]
     assert asked == [30.0, 0.0]

@@ -9,17 +9,17 @@ import pytest
 
 from ray_sentinel.api import Event, Family, Metric, Sample
 from ray_sentinel.collect.gather import Gathering, declared
-from ray_sentinel.collect.protocol import Limits
+from ray_sentinel.collect.protocol import OutputLimits
 
 LOAD = Metric("hw_load1", "gauge", "Load.")
 ERRORS = Metric("hw_errors_total", "counter", "Errors.", ("device",))
 IN_A_TABLE = {"bytes": Metric("hw_bytes_total", "counter", "Bytes.")}
 
 
-def gather(*items: Any, limits: Limits | None = None) -> tuple[Gathering, list[Event]]:
+def gather(*items: Any, limits: OutputLimits | None = None) -> tuple[Gathering, list[Event]]:
     events: list[Event] = []
     metrics = {metric.name: metric for metric in (LOAD, ERRORS)}
-    gathering = Gathering(metrics, limits or Limits(), events.append)
+    gathering = Gathering(metrics, limits or OutputLimits(), events.append)
     gathering.take(iter(items))
     return gathering, events
 
@@ -54,7 +54,7 @@ def test_a_million_series_are_bounded_and_the_rest_is_never_asked_for() -> None:
             asked += 1
             yield ERRORS(1, str(asked))
 
-    gathering = Gathering({ERRORS.name: ERRORS}, Limits(series=100), lambda event: None)
+    gathering = Gathering({ERRORS.name: ERRORS}, OutputLimits(series=100), lambda event: None)
     gathering.take(endless())
     assert asked == 100
     assert len(gathering.families()[0].samples) == 100
@@ -64,13 +64,13 @@ def test_a_million_series_are_bounded_and_the_rest_is_never_asked_for() -> None:
 def test_a_family_of_a_million_samples_is_bounded() -> None:
     metric = Metric("tb_x", "gauge", "X.", ("i",))
     big = Family(metric, tuple(metric(1, str(i)) for i in range(1000)))
-    gathering, _ = gather(big, LOAD(1.0), limits=Limits(series=10))
+    gathering, _ = gather(big, LOAD(1.0), limits=OutputLimits(series=10))
     assert len(gathering.families()[0].samples) == 10
 
 
 def test_history_counts_as_samples_not_as_series() -> None:
     samples = [LOAD(i, timestamp=float(i)) for i in range(50)]
-    gathering, _ = gather(*samples, limits=Limits(series=10, samples=40))
+    gathering, _ = gather(*samples, limits=OutputLimits(series=10, samples=40))
     assert len(gathering.families()[0].samples) == 40
 
 
@@ -134,12 +134,12 @@ def test_other_things_are_told(thing: Any) -> None:
 
 def test_problems_are_told_once_each_and_bounded() -> None:
     gathering, _ = gather(*[Sample(f"hw_{i % 50}", (), 1.0) for i in range(1000)])
-    assert len(gathering.problems) == Limits().problems
+    assert len(gathering.problems) == OutputLimits().problems
 
 
 def test_events_are_passed_on_at_once_bounded_and_cleaned() -> None:
     event = Event(time=1.0, kind="kernel.xid", message="x\udcff" * 10_000, attributes={"a": "b"})
-    gathering, events = gather(event, event, event, limits=Limits(events=2))
+    gathering, events = gather(event, event, event, limits=OutputLimits(events=2))
     assert len(events) == 2
     events[0].message.encode()
     assert len(events[0].message) <= 4000

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from ray_sentinel import process
-from ray_sentinel.collect.ledger import FAMILY_VARIABLE, group_of, members
+from ray_sentinel.collect.child_registry import FAMILY_VARIABLE, group_of, members
 from tests.support.waiting import eventually
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from ray_sentinel.collect.owners import Owners
-from ray_sentinel.collect.protocol import Source
+from ray_sentinel.collect.protocol import CollectorSource
 
-HOST = Source(name="host", kind="entry-point", target="a:B", origin="ray-sentinel")
-NVML = Source(name="nvml", kind="entry-point", target="a:C", origin="ray-sentinel")
-OTHER = Source(name="other", kind="entry-point", target="b:D", origin="another-package")
-MINE = Source(name="mine", kind="python", target="/p/mine.py", origin="/p/mine.py")
-YOURS = Source(name="yours", kind="script", target="/p/yours", origin="/p/yours")
+HOST = CollectorSource(name="host", kind="entry-point", target="a:B", origin="ray-sentinel")
+NVML = CollectorSource(name="nvml", kind="entry-point", target="a:C", origin="ray-sentinel")
+OTHER = CollectorSource(name="other", kind="entry-point", target="b:D", origin="another-package")
+MINE = CollectorSource(name="mine", kind="python", target="/p/mine.py", origin="/p/mine.py")
+YOURS = CollectorSource(name="yours", kind="script", target="/p/yours", origin="/p/yours")
 
 
 def test_the_first_owner_keeps_it() -> None:

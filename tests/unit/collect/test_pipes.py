@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ray_sentinel.collect.pipes import LOG_LIMIT, End, Log
+from ray_sentinel.collect.pipes import LOG_LIMIT, PipeEnd, StderrLog
 
 DUMP = b"""Timeout (0:00:00.500000)!
 Thread 0x00007fac979396c0 (most recent call first):
@@ -30,7 +30,7 @@ class Pipe:
         os.set_blocking(self.writing, False)
         self.lines: list[str] = []
         self.file = os.fdopen(reading, "rb", 0)
-        self.log = Log(self.selector, self.file, self.lines.append)
+        self.log = StderrLog(self.selector, self.file, self.lines.append)
 
     def write(self, data: bytes) -> None:
         os.write(self.writing, data)
@@ -88,7 +88,7 @@ def test_a_closed_end_is_quiet() -> None:
     reading, writing = os.pipe()
     with selectors.DefaultSelector() as selector:
         file = os.fdopen(reading, "rb", 0)
-        end = End(selector, file, selectors.EVENT_READ, lambda: None)
+        end = PipeEnd(selector, file, selectors.EVENT_READ, lambda: None)
         end.watch()
         end.close()
         end.watch()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.collect.plugins import PluginFolders, install_plugin, plugin_folder
-from ray_sentinel.config import Agent, Config
+from ray_sentinel.config import AgentConfig, Config
 from ray_sentinel.errors import InputError
 
 SCRIPT = b"#!/bin/sh\necho x 1\n"
@@ -103,4 +103,4 @@ def test_a_name_must_be_a_plain_file_name(tmp_path: Path, name: str) -> None:
 
 def test_the_folder_is_configured_or_lies_with_the_logs(tmp_path: Path) -> None:
     assert plugin_folder(Config(log_dir=str(tmp_path))) == tmp_path / "plugins"
-    assert plugin_folder(Config(agent=Agent(plugin_dir="/x"))) == Path("/x")
+    assert plugin_folder(Config(agent=AgentConfig(plugin_dir="/x"))) == Path("/x")

@@ -10,21 +10,21 @@ from hypothesis import strategies as st
 
 from ray_sentinel.collect.protocol import (
     MAX_FRAME,
-    Answer,
     Ask,
+    CollectorSource,
     FrameError,
     Frames,
     FromChild,
     Hello,
+    RunAnswer,
     Setup,
-    Source,
     ToChild,
     encode,
 )
 from ray_sentinel.model.metrics import Family, Metric
 
 LOAD = Metric("hw_load1", "gauge", "Load.")
-ANSWER = Answer(sequence=3, outcome="ok", families=(Family(LOAD, (LOAD(1.5),)),))
+ANSWER = RunAnswer(sequence=3, outcome="ok", families=(Family(LOAD, (LOAD(1.5),)),))
 
 
 @given(st.lists(st.integers(1, 50), max_size=20))
@@ -39,7 +39,7 @@ def test_any_cut_gives_the_same_messages(cuts: list[int]) -> None:
 
 
 def test_paths_and_options_survive() -> None:
-    source = Source(name="a", kind="script", target="/x")
+    source = CollectorSource(name="a", kind="script", target="/x")
     setup = Setup(source=source, host="h", proc=Path("/captured"), options={"a": [1, "b"]})
     frames: Frames[ToChild] = Frames(ToChild)
     assert list(frames.feed(encode(setup))) == [setup]

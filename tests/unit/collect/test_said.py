@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from ray_sentinel.collect.protocol import Answer
-from ray_sentinel.collect.said import KEPT_INTERVALS, Said
+from ray_sentinel.collect.last_result import KEPT_INTERVALS, LastResult
+from ray_sentinel.collect.protocol import RunAnswer
 from ray_sentinel.model.metrics import Family, Metric
 
 LOAD = Metric("load", "gauge", "Load.")
@@ -13,63 +13,65 @@ FAMILIES = (Family(LOAD, (LOAD(1.0),)),)
 
 
 def test_a_good_run_is_served_until_it_is_old() -> None:
-    said = Said()
+    said = LastResult()
     assert said.expiry(10.0) == math.inf
-    said.answered(Answer(sequence=1, outcome="ok", families=FAMILIES), 100.0, 1.7e9)
+    said.answered(RunAnswer(sequence=1, outcome="ok", families=FAMILIES), 100.0, 1.7e9)
     assert (said.success, said.families, said.last_success) == (True, FAMILIES, 1.7e9)
     assert said.expiry(10.0) == 100.0 + KEPT_INTERVALS * 10.0
 
 
 def test_nothing_new_keeps_what_was_there_even_after_it_was_dropped() -> None:
-    said = Said()
-    said.answered(Answer(sequence=1, outcome="ok", families=FAMILIES), 100.0, 1.7e9)
+    said = LastResult()
+    said.answered(RunAnswer(sequence=1, outcome="ok", families=FAMILIES), 100.0, 1.7e9)
     said.families = ()
-    said.answered(Answer(sequence=2, outcome="nodata"), 200.0, 1.7e9 + 100.0)
+    said.answered(RunAnswer(sequence=2, outcome="nodata"), 200.0, 1.7e9 + 100.0)
     assert said.families == FAMILIES
     assert said.expiry(10.0) == 200.0 + KEPT_INTERVALS * 10.0
 
 
 def test_what_is_not_there_any_more_is_dropped() -> None:
-    said = Said()
-    said.answered(Answer(sequence=1, outcome="ok", families=FAMILIES), 100.0, 1.7e9)
-    said.answered(Answer(sequence=2, outcome="absent"), 110.0, 1.7e9 + 10.0)
+    said = LastResult()
+    said.answered(RunAnswer(sequence=1, outcome="ok", families=FAMILIES), 100.0, 1.7e9)
+    said.answered(RunAnswer(sequence=2, outcome="absent"), 110.0, 1.7e9 + 10.0)
     assert (said.success, said.families) == (True, ())
-    said.answered(Answer(sequence=3, outcome="nodata"), 120.0, 1.7e9 + 20.0)
+    said.answered(RunAnswer(sequence=3, outcome="nodata"), 120.0, 1.7e9 + 20.0)
     assert said.families == ()
 
 
 def test_a_failure_keeps_the_families_and_their_age() -> None:
-    said = Said()
-    said.answered(Answer(sequence=1, outcome="ok", families=FAMILIES), 100.0, 1.7e9)
-    said.answered(Answer(sequence=2, outcome="error", message="no such file"), 105.0, 1.7e9 + 5.0)
+    said = LastResult()
+    said.answered(RunAnswer(sequence=1, outcome="ok", families=FAMILIES), 100.0, 1.7e9)
+    said.answered(
+        RunAnswer(sequence=2, outcome="error", message="no such file"), 105.0, 1.7e9 + 5.0
+    )
     assert (said.success, said.families, said.complaint()) == (False, FAMILIES, "no such file")
     assert said.expiry(10.0) == 100.0 + KEPT_INTERVALS * 10.0
 
 
 def test_left_out_is_no_failure_and_serves_nothing() -> None:
-    said = Said()
-    said.answered(Answer(sequence=1, outcome="skip", message="no GPU"), 100.0, 1.7e9)
+    said = LastResult()
+    said.answered(RunAnswer(sequence=1, outcome="skip", message="no GPU"), 100.0, 1.7e9)
     assert (said.tried, said.success, said.families, said.complaint()) == (True, None, (), "")
 
 
 def test_a_new_version_with_nothing_new_takes_over_what_the_old_one_said() -> None:
-    old, new = Said(), Said()
-    old.answered(Answer(sequence=1, outcome="ok", families=FAMILIES), 100.0, 1.7e9)
-    new.answered(Answer(sequence=1, outcome="nodata"), 110.0, 1.7e9 + 10.0)
+    old, new = LastResult(), LastResult()
+    old.answered(RunAnswer(sequence=1, outcome="ok", families=FAMILIES), 100.0, 1.7e9)
+    new.answered(RunAnswer(sequence=1, outcome="nodata"), 110.0, 1.7e9 + 10.0)
     new.inherit(old)
     assert new.families == FAMILIES
-    new.answered(Answer(sequence=2, outcome="ok"), 120.0, 1.7e9 + 20.0)
+    new.answered(RunAnswer(sequence=2, outcome="ok"), 120.0, 1.7e9 + 20.0)
     new.inherit(old)
     assert new.families == ()
 
 
 def test_the_first_problem_stands_for_all() -> None:
-    said = Said()
-    said.answered(Answer(sequence=1, outcome="ok", problems=("a", "b", "c")), 100.0, 1.7e9)
+    said = LastResult()
+    said.answered(RunAnswer(sequence=1, outcome="ok", problems=("a", "b", "c")), 100.0, 1.7e9)
     assert said.complaint() == "a (and 2 more)"
 
 
 def test_what_was_told_holds_through_a_pause() -> None:
-    said = Said()
-    said.answered(Answer(sequence=1, outcome="ok", families=FAMILIES, pause=10.0), 100.0, 1.7e9)
+    said = LastResult()
+    said.answered(RunAnswer(sequence=1, outcome="ok", families=FAMILIES, pause=10.0), 100.0, 1.7e9)
     assert said.expiry(2.0) == 100.0 + 10.0 + 3 * 2.0

@@ -8,25 +8,27 @@ from collections.abc import Iterator
 import pytest
 
 from ray_sentinel.clock import FakeClock
-from ray_sentinel.collect.ledger import Ledger
-from ray_sentinel.collect.protocol import Source
-from ray_sentinel.collect.slot import Slot
-from ray_sentinel.collect.surroundings import Surroundings
-from ray_sentinel.collect.wishes import Wishes
+from ray_sentinel.collect.child_registry import ChildRegistry
+from ray_sentinel.collect.collector_config import CollectorConfig
+from ray_sentinel.collect.protocol import CollectorSource
+from ray_sentinel.collect.runner_context import RunnerContext
+from ray_sentinel.collect.slot import CollectorSlot
 
 
-def source(digest: str) -> Source:
-    return Source(name="mine", kind="python", target=f"/copies/{digest}/mine.py", digest=digest)
+def source(digest: str) -> CollectorSource:
+    return CollectorSource(
+        name="mine", kind="python", target=f"/copies/{digest}/mine.py", digest=digest
+    )
 
 
 @pytest.fixture
-def around() -> Iterator[Surroundings]:
+def around() -> Iterator[RunnerContext]:
     with selectors.DefaultSelector() as selector:
-        yield Surroundings(
+        yield RunnerContext(
             host="h",
             clock=FakeClock(),
             selector=selector,
-            ledger=Ledger(None),
+            ledger=ChildRegistry(None),
             environ={},
             write_log=lambda name, line: None,
             on_events=lambda events: None,
@@ -34,9 +36,9 @@ def around() -> Iterator[Surroundings]:
 
 
 def test_a_version_that_waits_for_a_stuck_process_is_tried_when_that_has_gone(
-    around: Surroundings,
+    around: RunnerContext,
 ) -> None:
-    slot = Slot(source("old"), Wishes(), around)
+    slot = CollectorSlot(source("old"), CollectorConfig(), around)
     stuck = slot.current.schedule
     stuck.phase, stuck.unkillable = "stuck", 1
     slot.reload(source("new"), 0.0)
@@ -48,8 +50,8 @@ def test_a_version_that_waits_for_a_stuck_process_is_tried_when_that_has_gone(
     assert "waits" not in slot.status().message
 
 
-def test_the_newest_of_those_that_wait_is_tried(around: Surroundings) -> None:
-    slot = Slot(source("old"), Wishes(), around)
+def test_the_newest_of_those_that_wait_is_tried(around: RunnerContext) -> None:
+    slot = CollectorSlot(source("old"), CollectorConfig(), around)
     slot.current.schedule.phase, slot.current.schedule.unkillable = "stuck", 1
     for digest in ("new", "newer", "old"):
         slot.reload(source(digest), 0.0)
@@ -57,8 +59,8 @@ def test_the_newest_of_those_that_wait_is_tried(around: Surroundings) -> None:
     assert slot.current.source.digest == "old", "the file is as it was"
 
 
-def test_a_collector_that_is_to_wait_is_not_started_before(around: Surroundings) -> None:
-    slot = Slot(source("old"), Wishes(), around, wait=2.0)
+def test_a_collector_that_is_to_wait_is_not_started_before(around: RunnerContext) -> None:
+    slot = CollectorSlot(source("old"), CollectorConfig(), around, wait=2.0)
     begun = around.clock.monotonic()
     assert slot.at == begun + 2.0
     assert not slot.step(begun + 1.9)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ray_sentinel.collect.wishes import wishes_for
+from ray_sentinel.collect.collector_config import wishes_for
 from ray_sentinel.errors import ConfigError
 
 

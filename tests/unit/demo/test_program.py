@@ -11,7 +11,7 @@ import pytest
 
 from ray_sentinel.demo.catalogue import ALL, FAULTS, HEALTHY, LAYOUTS
 from ray_sentinel.demo.plan import draw
-from ray_sentinel.demo.program import Words, write_scripts
+from ray_sentinel.demo.program import MadeUpNames, write_scripts
 from ray_sentinel.errors import UsageError
 from ray_sentinel.evidence.stacks.reading import match
 from ray_sentinel.model.stacks import Frame
@@ -56,7 +56,7 @@ def test_other_seeds_give_other_names(tmp_path: Path) -> None:
 def test_a_word_is_never_given_twice() -> None:
     import random
 
-    words = Words(random.Random(3))
+    words = MadeUpNames(random.Random(3))
     given = [words.of(f"x_{number}") for number in range(300)]
     assert len(set(given)) == 300
     assert words.of("x_7") == given[7]

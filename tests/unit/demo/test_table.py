@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ray_sentinel.demo.catalogue import ALL
-from ray_sentinel.demo.plan import Plan, draw
+from ray_sentinel.demo.plan import TrialPlan, draw
 from ray_sentinel.demo.suite import line, plans
 from ray_sentinel.demo.table import markdown, missed
-from ray_sentinel.demo.trial import Outcome, conclude
+from ray_sentinel.demo.trial import TrialOutcome, conclude
 from ray_sentinel.model.incident import Culprit, FaultKind, Incident, Verdict
 from tests.support.incidents import an_incident
 
@@ -24,7 +24,7 @@ def incident(named: list[int], kind: FaultKind, at: float) -> Incident:
     )
 
 
-def outcome(plan: Plan, *incidents: Incident) -> Outcome:
+def outcome(plan: TrialPlan, *incidents: Incident) -> TrialOutcome:
     return conclude(plan, list(incidents), BEGAN)
 
 
@@ -71,7 +71,7 @@ def test_nobody_is_the_right_answer_where_all_wait_outside() -> None:
 
 def test_broken_trials_count_for_nothing() -> None:
     plan = draw("sleep", seed=1)
-    told = line(Outcome(plan=plan, broken="no port"))
+    told = line(TrialOutcome(plan=plan, broken="no port"))
     assert "1 trials did not come to their trouble" in markdown([told])
     assert "`sleep` | " not in markdown([told])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.comparison import Comparison, Side, compare
 from ray_sentinel.diagnose.logs import LogFacts
 from ray_sentinel.diagnose.series import Floats
@@ -25,7 +25,7 @@ def job(title: str, seconds: Floats, loss: Floats, seed: int = 0) -> Side:
     source.add("tb_learning_loss", {}, times, loss * noise)
     span = source.span()
     assert span is not None
-    return Side(title=title, case=Case(View(source, *span)), logs=LogFacts())
+    return Side(title=title, case=JobCase(View(source, *span)), logs=LogFacts())
 
 
 def loss_of(found: Comparison) -> tuple[bool, float]:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ray_sentinel.cli.commands.compare import markdown
-from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.comparison import (
     Side,
     compare,
@@ -73,7 +73,7 @@ def attempts(*series: tuple[float, range, float], seconds: float = 10.0) -> Side
     source.add("tb_learning_loss", {}, times, losses)
     span = source.span()
     assert span is not None
-    return Side(title="job", case=Case(View(source, *span)), logs=LogFacts())
+    return Side(title="job", case=JobCase(View(source, *span)), logs=LogFacts())
 
 
 def test_steps_that_were_done_again_count_by_the_later_attempt() -> None:
@@ -109,7 +109,7 @@ def test_throughputs_that_count_different_things_are_not_compared() -> None:
         times = [1e6 + 10.0 * place for place in range(200)]
         source.add("tb_step", {}, times, range(200))
         source.add(metric, {}, times, [value] * 200)
-        return Side(title=metric, case=Case(View(source, 1e6, times[-1])), logs=LogFacts())
+        return Side(title=metric, case=JobCase(View(source, 1e6, times[-1])), logs=LogFacts())
 
     tokens = counted("tb_tokens_per_sec", 5e4)
     found = compare(tokens, counted("tb_perf_per_device_tflops", 400.0))
@@ -172,7 +172,7 @@ def test_the_log_gives_the_pace_where_the_series_hold_none() -> None:
         source.add("tb_step", {}, times, range(90))
         source.add("tb_loss", {}, times, [1.0] * 90)
         steps = tuple(LoggedStep(step=n, seconds=seconds + n % 3 / 100) for n in range(90))
-        case = Case(View(source, times[0], times[-1]), LogFacts(steps=steps))
+        case = JobCase(View(source, times[0], times[-1]), LogFacts(steps=steps))
         return Side(title=str(seconds), case=case, logs=case.logs)
 
     found = compare(of(5.0), of(6.0))
@@ -185,7 +185,7 @@ def test_the_log_gives_the_pace_where_the_series_hold_none() -> None:
 def test_what_could_not_be_read_of_a_job_is_said() -> None:
     source = MemorySource(notes=["one file is damaged"])
     source.add("tb_step", {}, [1e9, 1e9 + 60], [1, 9])
-    case = Case(View(source, 1e9, 1e9 + 60), LogFacts())
+    case = JobCase(View(source, 1e9, 1e9 + 60), LogFacts())
     damaged = Side(title="b", case=case, logs=LogFacts())
     assert "b: one file is damaged" in compare(side(1), damaged).notes
 

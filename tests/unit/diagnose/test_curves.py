@@ -7,7 +7,7 @@ import pytest
 
 from ray_sentinel.diagnose.examine import examine
 from ray_sentinel.diagnose.series import Floats
-from ray_sentinel.model.diagnosis import Diagnosis, Report
+from ray_sentinel.model.diagnosis import Diagnosis, DiagnosisReport
 from ray_sentinel.store.memory import MemorySource
 
 BEGIN, STEPS = 1.7e9, 1000
@@ -26,7 +26,7 @@ def told(
     loss: Floats | None = None,
     grad: Floats | None = None,
     rate: Floats | None = None,
-) -> Report:
+) -> DiagnosisReport:
     """A step every ten seconds; ``steps`` in the order in which they were done."""
     rng = np.random.default_rng(0)
     times = BEGIN + 10.0 * np.arange(steps.size)

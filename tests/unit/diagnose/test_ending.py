@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ray_sentinel.diagnose.case import Options
+from ray_sentinel.diagnose.case import DiagnoseOptions
 from ray_sentinel.diagnose.examine import examine
 from ray_sentinel.diagnose.logs import LogFacts
 from ray_sentinel.model.diagnosis import Diagnosis
@@ -22,7 +22,7 @@ def diagnosed(logs: LogFacts, now: float | None, **more: float) -> Diagnosis:
     source.add("tb_loss", {}, times, [2.0 - place / STEPS for place in range(STEPS)])
     for name, value in more.items():
         source.add(name, {}, [LAST], [value])
-    return examine(source, logs=logs, options=Options(now=now)).diagnosis
+    return examine(source, logs=logs, options=DiagnoseOptions(now=now)).diagnosis
 
 
 def planned(steps: int) -> LogFacts:

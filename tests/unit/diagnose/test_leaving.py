@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ray_sentinel.diagnose.detect import lost
+from ray_sentinel.diagnose.detect import series_end
 from ray_sentinel.diagnose.examine import examine
 from tests.support.diagnosis import case_of_source
 from tests.support.plain_job import Phase, watched
@@ -41,11 +41,11 @@ def test_who_leaves_as_it_stops_is_named() -> None:
 def test_a_host_that_is_read_more_rarely_is_not_lost() -> None:
     phases = (Phase(3600), Phase(1870, steps=False, **POLLING))
     source = watched(phases, every={1: 120.0}, hosts=8)
-    assert lost.hosts(case_of_source(source)) == ()
+    assert series_end.hosts(case_of_source(source)) == ()
     assert examine(source).diagnosis.cause == "busy-wait"
 
 
 def test_one_that_is_read_rarely_can_be_lost_too() -> None:
     phases = (Phase(3600), Phase(1870, steps=False, **POLLING))
     source = watched(phases, every={1: 120.0}, until={1: 3600.0}, hosts=8)
-    assert [one.host for one in lost.hosts(case_of_source(source))] == ["n1"]
+    assert [one.host for one in series_end.hosts(case_of_source(source))] == ["n1"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.detect import pace
 from ray_sentinel.diagnose.series import Floats
 from ray_sentinel.diagnose.view import View
@@ -32,7 +32,7 @@ def slowed(seconds: float, factor: Floats | float, noise: float, seed: int, ever
     source.add("tb_perf_step_time_seconds", {"host": "n0"}, times, lasted[done])
     span = source.span()
     assert span is not None
-    return pace.find(Case(View(source, *span))).regressed
+    return pace.find(JobCase(View(source, *span))).regressed
 
 
 READ = pytest.mark.parametrize(("seconds", "every"), [(10.0, 0.0), (24.0, 10.0), (3.0, 10.0)])

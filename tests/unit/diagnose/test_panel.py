@@ -5,16 +5,18 @@ import pytest
 
 from ray_sentinel.diagnose.catalog import QUANTITIES
 from ray_sentinel.diagnose.hosts import aliases, gpu_of, host_of
-from ray_sentinel.diagnose.panel import Panel, Row, listed
+from ray_sentinel.diagnose.panel import SeriesOwner, SeriesPanel, listed
 from ray_sentinel.diagnose.series import Samples, Selector, bucketed
 
 NAN = float("nan")
 
 
-def counter(*values: float) -> Panel:
+def counter(*values: float) -> SeriesPanel:
     times = 10.0 * np.arange(len(values))
-    row = Row("n1", "", "", (("host", "n1"),))
-    return Panel(QUANTITIES["mem.oom"], "hw_oom_kills_total", (row,), times, np.array([values]))
+    row = SeriesOwner("n1", "", "", (("host", "n1"),))
+    return SeriesPanel(
+        QUANTITIES["mem.oom"], "hw_oom_kills_total", (row,), times, np.array([values])
+    )
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import random
 import numpy as np
 import pytest
 
-from ray_sentinel.diagnose.case import Options
+from ray_sentinel.diagnose.case import DiagnoseOptions
 from ray_sentinel.diagnose.examine import examine
 from ray_sentinel.errors import InputError
 from ray_sentinel.store.memory import MemorySource
@@ -45,6 +45,6 @@ def test_any_piece_of_a_job_gets_an_answer(name: str) -> None:
         span = piece.span()
         assert span is not None
         window = (span[0] - 1.0, span[1]) if dice.random() < 0.5 else None
-        answer = examine(piece, options=Options(window=window)).diagnosis
+        answer = examine(piece, options=DiagnoseOptions(window=window)).diagnosis
         assert answer.root_cause
         assert 0.0 <= answer.confidence <= 1.0

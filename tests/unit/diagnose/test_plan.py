@@ -7,11 +7,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from ray_sentinel.diagnose.case import Case, Options
+from ray_sentinel.diagnose.case import DiagnoseOptions, JobCase
 from ray_sentinel.diagnose.examine import examine
 from ray_sentinel.diagnose.logs import LogFacts, Total
 from ray_sentinel.diagnose.logtext import MainLog
-from ray_sentinel.diagnose.plan import Plan, plan_of
+from ray_sentinel.diagnose.plan import PlannedSteps, plan_of
 from ray_sentinel.diagnose.view import View
 from ray_sentinel.model.diagnosis import Diagnosis
 from ray_sentinel.store.memory import MemorySource
@@ -33,15 +33,15 @@ def source_of(
     return source
 
 
-def planned(source: MemorySource, **facts: object) -> Plan | None:
+def planned(source: MemorySource, **facts: object) -> PlannedSteps | None:
     span = source.span()
     assert span is not None
-    return plan_of(Case(View(source, *span), LogFacts(**facts)))
+    return plan_of(JobCase(View(source, *span), LogFacts(**facts)))
 
 
 def ended(source: MemorySource, **facts: object) -> Diagnosis:
     logs = LogFacts(**facts)
-    return examine(source, logs=logs, options=Options(now=BEGIN + 1e7)).diagnosis
+    return examine(source, logs=logs, options=DiagnoseOptions(now=BEGIN + 1e7)).diagnosis
 
 
 def fraction(step: int) -> float:
@@ -158,7 +158,7 @@ def test_the_bar_that_stands_at_the_last_step_tells_the_end() -> None:
 
 def test_a_saved_state_tells_the_end() -> None:
     source = source_of(range(10, 700, 10))
-    assert planned(source, totals=(Total(900, 500, saved=True),)) == Plan(
+    assert planned(source, totals=(Total(900, 500, saved=True),)) == PlannedSteps(
         least=900, most=900, text="900 planned steps"
     )
     assert planned(source, totals=(Total(9000, 5000, saved=True),)) is None

@@ -6,8 +6,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from ray_sentinel.diagnose.case import Options
-from ray_sentinel.diagnose.detect import rested
+from ray_sentinel.diagnose.case import DiagnoseOptions
+from ray_sentinel.diagnose.detect import idle_onset
 from ray_sentinel.diagnose.examine import examine
 from ray_sentinel.diagnose.logs import LogFacts
 from ray_sentinel.model.diagnosis import Diagnosis
@@ -64,18 +64,18 @@ def test_nobody_is_named_where_it_is_not_plain(early: int, seconds: float, hosts
     """All together; nearly so; all but one, which has work left; one of two; a half."""
     for seed in range(3):
         world = ended(seed, early, seconds, hosts)
-        assert rested.first(case_of(world)) is None
+        assert idle_onset.first(case_of(world)) is None
         assert without_logs(world).culprits == ()
 
 
 def test_it_is_seen_by_utilisation_but_not_by_power_where_the_others_wait() -> None:
     case = case_of(ended(3, 1, 300.0))
-    found = rested.first(case)
+    found = idle_onset.first(case)
     assert found is not None
     assert found.hosts == ("node001",)
     assert found.others_at - found.at == pytest.approx(300.0, abs=60.0)
     case.view._panels["gpu.util"] = case.view.panel("gpu.util").pick(lambda _row: False)
-    assert rested.first(case) is None
+    assert idle_onset.first(case) is None
 
 
 def test_hosts_that_the_job_went_on_without_were_done() -> None:
@@ -86,13 +86,13 @@ def test_hosts_that_the_job_went_on_without_were_done() -> None:
     world.state[:, :, world.after(end)] = REST
     world.state[0, :, world.after(end - 300.0)] = REST
     world.play()
-    assert rested.first(case_of(world)) is None
+    assert idle_onset.first(case_of(world)) is None
     assert "node001" not in without_logs(world).root_cause
 
 
 def test_an_end_that_was_told_is_judged_as_before() -> None:
     _, truth, report = diagnosed("heartbeat-clean", 3)
     assert report.diagnosis.cause == "heartbeat-false-positive"
-    options = Options(**dict(truth.options))  # type: ignore[arg-type]
+    options = DiagnoseOptions(**dict(truth.options))  # type: ignore[arg-type]
     assert msgspec.structs.asdict(options)["accused"]
     assert np.isfinite(report.diagnosis.onset or np.nan)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ray_sentinel.diagnose import wording
-from ray_sentinel.diagnose.case import Case
+from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.examine import examine
 from ray_sentinel.diagnose.logs import LogFacts
 from ray_sentinel.diagnose.playbooks import named
@@ -20,7 +20,7 @@ def told(world: World, playbook: str, **logs: object) -> Diagnosis:
     source = source_of(world)
     span = source.span()
     assert span is not None
-    return named(playbook).run(Case(View(source, *span), LogFacts(**logs)))  # type: ignore[arg-type]
+    return named(playbook).run(JobCase(View(source, *span), LogFacts(**logs)))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("number", "said"), [(1, "1 ACK timeout"), (3, "3 ACK timeouts")])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ray_sentinel.diagnose import trust
-from ray_sentinel.diagnose.case import Case, Options
+from ray_sentinel.diagnose.case import DiagnoseOptions, JobCase
 from ray_sentinel.diagnose.examine import examine, take_stock
 from ray_sentinel.diagnose.view import View, scrape_interval
 from ray_sentinel.errors import InputError
@@ -41,7 +41,7 @@ def ghosted(world: World, host: int, start: float) -> MemorySource:
 
 def test_ghost_data_are_found_and_hidden() -> None:
     world = played()
-    case = Case(view_of(ghosted(world, 1, 1500.0)))
+    case = JobCase(view_of(ghosted(world, 1, 1500.0)))
     assert list(case.ghosts) == ["node002"]
     power = case.view.panel("gpu.power").of("node002")
     assert np.isnan(power.values[:, -10:]).all()
@@ -83,7 +83,7 @@ def test_missing_families_say_what_is_lost() -> None:
     source = MemorySource("steps")
     times = 1e9 + 10.0 * np.arange(100)
     source.add("tb_step", {"host": "a"}, times, np.arange(100))
-    stock = take_stock(Case(view_of(source)))
+    stock = take_stock(JobCase(view_of(source)))
     assert any("hw_gpu_power_watts" in text for text in stock.missing)
     assert "one host only: it cannot be compared with others" in stock.warnings
 
@@ -107,7 +107,7 @@ def test_nothing_at_all_is_an_error_with_a_remedy() -> None:
 def test_a_window_outside_the_data_is_an_error() -> None:
     source = source_of(played())
     with pytest.raises(InputError, match="outside"):
-        examine(source, options=Options(window=(1.0, 2.0)))
+        examine(source, options=DiagnoseOptions(window=(1.0, 2.0)))
 
 
 @pytest.mark.parametrize("length", [1, 2, 3, 7])

@@ -7,14 +7,14 @@ import pytest
 
 from ray_sentinel.diagnose.examine import examine
 from ray_sentinel.diagnose.zoom import refined
-from ray_sentinel.model.diagnosis import Diagnosis, Link, Report
+from ray_sentinel.model.diagnosis import Diagnosis, DiagnosisReport, Link
 from tests.support.diagnosis import faults, source_of
 from tests.support.tsdb_scenarios import ranges
 from tests.support.tsdb_scenarios.catalogue import scenario
 from tests.support.tsdb_scenarios.truth import Truth
 
 
-def long_job(name: str, hours: float) -> tuple[Truth, Report]:
+def long_job(name: str, hours: float) -> tuple[Truth, DiagnosisReport]:
     planted = scenario(name)
     made = type(planted)(name, planted.build, minutes=60 * hours, hosts=3)
     world, truth = made.make(1, gpus=4)

@@ -8,12 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from ray_sentinel.doctor.check import Check, Cluster, Joined, Result, Visit
-from ray_sentinel.doctor.examine import Look
+from ray_sentinel.doctor.check import Check, CheckResult, Cluster, Joined, ProbeResult
+from ray_sentinel.doctor.examine import CheckReading
 from ray_sentinel.doctor.judge import judge
-from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.doctor.plan import RunPlan
 
-Judge = Callable[..., list[Result]]
+Judge = Callable[..., list[CheckResult]]
 
 
 @pytest.fixture
@@ -23,15 +23,15 @@ def judged() -> Judge:
     def ask(
         check: Check[Any],
         seen: Mapping[str, Any],
-        plan: Plan | None = None,
+        plan: RunPlan | None = None,
         cluster: Cluster | None = None,
-        visits: tuple[Visit, ...] = (),
-    ) -> list[Result]:
+        visits: tuple[ProbeResult, ...] = (),
+    ) -> list[CheckResult]:
         looks = {
-            host: (Look(check=check.name, facts=msgspec.msgpack.encode(facts)),)
+            host: (CheckReading(check=check.name, facts=msgspec.msgpack.encode(facts)),)
             for host, facts in seen.items()
         }
-        return list(judge([check], plan or Plan(), looks, cluster, visits))
+        return list(judge([check], plan or RunPlan(), looks, cluster, visits))
 
     return ask
 

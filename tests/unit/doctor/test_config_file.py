@@ -8,8 +8,8 @@ import pytest
 
 from ray_sentinel.doctor import yaml_text
 from ray_sentinel.doctor.check import Here
-from ray_sentinel.doctor.checks.config_file import ConfigFile
-from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.doctor.checks.config_file import ConfigFileCheck
+from ray_sentinel.doctor.plan import RunPlan
 
 GOOD = """\
 elastic:
@@ -74,12 +74,12 @@ def test_nothing_in_a_file_makes_the_reader_fail(text: str) -> None:
 def results(tmp_path: Path, judged, text: str, like: str = "", cluster=None) -> list:
     (tmp_path / "config.yaml").write_text(text)
     (tmp_path / "like.yaml").write_text(like)
-    plan = Plan(
+    plan = RunPlan(
         config_file=str(tmp_path / "config.yaml"),
         config_like=str(tmp_path / "like.yaml") if like else "",
     )
-    facts = ConfigFile().look(plan, Here(host="a"))
-    return judged(ConfigFile(), {"a": facts}, plan, cluster)
+    facts = ConfigFileCheck().look(plan, Here(host="a"))
+    return judged(ConfigFileCheck(), {"a": facts}, plan, cluster)
 
 
 def test_a_good_file(tmp_path: Path, judged) -> None:

@@ -9,17 +9,17 @@ import threading
 
 import pytest
 
-from ray_sentinel.doctor.check import Case, Result
-from ray_sentinel.doctor.checks.collective import Collective
-from ray_sentinel.doctor.checks.exposure import Exposure, Facts, Offer
+from ray_sentinel.doctor.check import CheckInput, CheckResult
+from ray_sentinel.doctor.checks.collective import CollectiveCheck
+from ray_sentinel.doctor.checks.exposure import ExposureCheck, ExposureFacts, Offer
 from ray_sentinel.doctor.collective import Reduced, reduce_here
-from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.doctor.plan import RunPlan
 from tests.support.parts import lacking
 
 
-def exposed(address: str, *public: str, what: str = "dashboard") -> list[Result]:
-    facts = Facts((Offer(what, address, 8265),), public)
-    return list(Exposure().judge(Case(plan=Plan(), seen={"head": facts})))
+def exposed(address: str, *public: str, what: str = "dashboard") -> list[CheckResult]:
+    facts = ExposureFacts((Offer(what, address, 8265),), public)
+    return list(ExposureCheck().judge(CheckInput(plan=RunPlan(), seen={"head": facts})))
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "10.0.0.4", "192.168.1.9", "::1", "fd00::1"])
@@ -44,9 +44,9 @@ def test_all_addresses_of_a_node_without_a_public_one_are_well() -> None:
     assert [one.outcome for one in exposed("0.0.0.0")] == ["ok"]
 
 
-def judged(*reduced: Reduced, collective: bool = True) -> list[Result]:
-    case = Case(plan=Plan(collective=collective), seen={}, reduced=reduced)
-    return list(Collective().judge(case))
+def judged(*reduced: Reduced, collective: bool = True) -> list[CheckResult]:
+    case = CheckInput(plan=RunPlan(collective=collective), seen={}, reduced=reduced)
+    return list(CollectiveCheck().judge(case))
 
 
 def test_no_sum_is_made_unless_it_is_asked_for() -> None:

@@ -9,26 +9,26 @@ import pytest
 from ray_sentinel.clock import FakeClock
 from ray_sentinel.doctor import nvidia_smi
 from ray_sentinel.doctor.check import Here
-from ray_sentinel.doctor.checks.dstate import DState
-from ray_sentinel.doctor.checks.efa import Efa
-from ray_sentinel.doctor.checks.gpu_errors import Facts as Errors
-from ray_sentinel.doctor.checks.gpu_errors import GpuErrors
-from ray_sentinel.doctor.checks.gpus import Card, Gpus
-from ray_sentinel.doctor.checks.gpus import Facts as Cards
-from ray_sentinel.doctor.checks.limits import Facts as Limit
-from ray_sentinel.doctor.checks.limits import Limits
-from ray_sentinel.doctor.checks.nodes import Facts as Answered
-from ray_sentinel.doctor.checks.nodes import Nodes
-from ray_sentinel.doctor.checks.object_store import Facts as Places
-from ray_sentinel.doctor.checks.object_store import ObjectStore, Place
-from ray_sentinel.doctor.checks.rdma import Rdma
-from ray_sentinel.doctor.checks.shared_memory import Facts as Shm
-from ray_sentinel.doctor.checks.shared_memory import SharedMemory
-from ray_sentinel.doctor.checks.tracing import Facts as Tracer
-from ray_sentinel.doctor.checks.tracing import Tracing
-from ray_sentinel.doctor.checks.versions import Facts as Software
-from ray_sentinel.doctor.checks.versions import Versions
-from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.doctor.checks.dstate import DStateCheck
+from ray_sentinel.doctor.checks.efa import EfaCheck
+from ray_sentinel.doctor.checks.gpu_errors import GpuErrorsCheck
+from ray_sentinel.doctor.checks.gpu_errors import GpuErrorsFacts as Errors
+from ray_sentinel.doctor.checks.gpus import GpuCard, GpusCheck
+from ray_sentinel.doctor.checks.gpus import GpusFacts as Cards
+from ray_sentinel.doctor.checks.limits import LimitsCheck
+from ray_sentinel.doctor.checks.limits import LimitsFacts as Limit
+from ray_sentinel.doctor.checks.nodes import NodesCheck
+from ray_sentinel.doctor.checks.nodes import NodesFacts as Answered
+from ray_sentinel.doctor.checks.object_store import ObjectStoreCheck, StoreReading
+from ray_sentinel.doctor.checks.object_store import ObjectStoreFacts as Places
+from ray_sentinel.doctor.checks.rdma import RdmaCheck
+from ray_sentinel.doctor.checks.shared_memory import SharedMemoryCheck
+from ray_sentinel.doctor.checks.shared_memory import SharedMemoryFacts as Shm
+from ray_sentinel.doctor.checks.tracing import TracingCheck
+from ray_sentinel.doctor.checks.tracing import TracingFacts as Tracer
+from ray_sentinel.doctor.checks.versions import VersionsCheck
+from ray_sentinel.doctor.checks.versions import VersionsFacts as Software
+from ray_sentinel.doctor.plan import RunPlan
 from ray_sentinel.errors import InputError
 
 XML = """<?xml version="1.0" ?>
@@ -98,36 +98,36 @@ def test_what_is_no_answer(text: str) -> None:
 
 
 def test_gpu_errors_are_named_with_the_gpu(judged) -> None:
-    results = judged(GpuErrors(), {"a": Errors(nvidia_smi.parse(XML).gpus)})
+    results = judged(GpuErrorsCheck(), {"a": Errors(nvidia_smi.parse(XML).gpus)})
     assert sorted(r.outcome for r in results) == ["failure", "warning", "warning"]
     assert any("GPU-2222" in r.seen and "Reset" in r.seen for r in results)
 
 
 def cards(count: int, **facts: object) -> Cards:
-    return Cards(tuple(Card(f"H100 GPU-{n}", **facts) for n in range(count)))  # type: ignore[arg-type]
+    return Cards(tuple(GpuCard(f"H100 GPU-{n}", **facts) for n in range(count)))  # type: ignore[arg-type]
 
 
 def test_gpus_that_are_missing_uneven_and_busy(judged, cluster_of) -> None:
     cluster = cluster_of("a", "b", "c", gpus=8.0, free=24.0)
     well = {"a": cards(8), "b": cards(8), "c": cards(8)}
-    assert [r.outcome for r in judged(Gpus(), well, Plan(gpus=24), cluster)] == ["ok"]
-    results = judged(Gpus(), {**well, "c": cards(7)}, Plan(gpus=24), cluster)
+    assert [r.outcome for r in judged(GpusCheck(), well, RunPlan(gpus=24), cluster)] == ["ok"]
+    results = judged(GpusCheck(), {**well, "c": cards(7)}, RunPlan(gpus=24), cluster)
     assert {r.host for r in results if r.outcome == "failure"} == {"", "c"}
-    results = judged(Gpus(), {"a": cards(1, used_bytes=40 << 30, programs=("4711 python",))})
+    results = judged(GpusCheck(), {"a": cards(1, used_bytes=40 << 30, programs=("4711 python",))})
     assert "4711 python" in results[-1].seen
-    results = judged(Gpus(), well, Plan(), cluster_of("a", "b", "c", gpus=8.0, free=4.0))
+    results = judged(GpusCheck(), well, RunPlan(), cluster_of("a", "b", "c", gpus=8.0, free=4.0))
     assert "20 of 24 GPUs are reserved" in results[-1].seen
 
 
 def test_no_gpus_are_well_unless_expected(judged) -> None:
-    assert judged(Gpus(), {"a": Cards(())})[0].outcome == "skipped"
-    assert judged(Gpus(), {"a": Cards(())}, Plan(gpus=8))[0].outcome == "failure"
+    assert judged(GpusCheck(), {"a": Cards(())})[0].outcome == "skipped"
+    assert judged(GpusCheck(), {"a": Cards(())}, RunPlan(gpus=8))[0].outcome == "failure"
 
 
 def test_versions_that_differ(judged) -> None:
     usual = Software({"Python": "3.11.7", "torch": "2.6.0", "numpy": "2.0.0", "NCCL": "2.21.5"})
     other = Software({"Python": "3.11.7", "torch": "2.5.1", "numpy": "2.0.1", "NCCL": "2.21.5"})
-    results = judged(Versions(), {"a": usual, "b": usual, "c": other})
+    results = judged(VersionsCheck(), {"a": usual, "b": usual, "c": other})
     assert {(r.outcome, r.seen.split()[0]) for r in results} == {
         ("failure", "torch"),
         ("warning", "numpy"),
@@ -136,17 +136,19 @@ def test_versions_that_differ(judged) -> None:
 
 
 def test_a_package_that_is_asked_for_and_missing(judged) -> None:
-    [found] = judged(Versions(), {"a": Software({})}, Plan(packages=("flash-attn",)))
+    [found] = judged(VersionsCheck(), {"a": Software({})}, RunPlan(packages=("flash-attn",)))
     assert found.remedy == "pip install flash-attn"
 
 
 def test_nodes(judged, cluster_of) -> None:
     seen = {"a": Answered("a"), "b": Answered("b")}
-    assert judged(Nodes(), seen, Plan(nodes=2), cluster_of("a", "b"))[0].outcome == "ok"
-    assert judged(Nodes(), seen, Plan(nodes=3), cluster_of("a", "b"))[0].outcome == "failure"
-    assert judged(Nodes(), seen, Plan(nodes=3), None)[0].outcome == "failure"
+    assert judged(NodesCheck(), seen, RunPlan(nodes=2), cluster_of("a", "b"))[0].outcome == "ok"
+    assert (
+        judged(NodesCheck(), seen, RunPlan(nodes=3), cluster_of("a", "b"))[0].outcome == "failure"
+    )
+    assert judged(NodesCheck(), seen, RunPlan(nodes=3), None)[0].outcome == "failure"
     dead = cluster_of("a", "b", dead=("10.0.0.9: missed heartbeats",))
-    assert "10.0.0.9" in judged(Nodes(), seen, Plan(), dead)[1].seen
+    assert "10.0.0.9" in judged(NodesCheck(), seen, RunPlan(), dead)[1].seen
 
 
 def port(
@@ -166,12 +168,12 @@ def test_rdma_ports(judged, tmp_path: Path) -> None:
     port(bad, "mlx5_0", rate="200 Gb/sec (4X HDR)")
     port(bad, "mlx5_1", state="1: DOWN")
     look = {
-        "a": Rdma().look(Plan(), Here(host="a", sys=good)),
-        "b": Rdma().look(Plan(), Here(host="b", sys=good)),
+        "a": RdmaCheck().look(RunPlan(), Here(host="a", sys=good)),
+        "b": RdmaCheck().look(RunPlan(), Here(host="b", sys=good)),
     }
-    assert [r.outcome for r in judged(Rdma(), look)] == ["ok"]
-    look["b"] = Rdma().look(Plan(), Here(host="b", sys=bad))
-    results = judged(Rdma(), look)
+    assert [r.outcome for r in judged(RdmaCheck(), look)] == ["ok"]
+    look["b"] = RdmaCheck().look(RunPlan(), Here(host="b", sys=bad))
+    results = judged(RdmaCheck(), look)
     assert [(r.outcome, r.host) for r in results] == [("failure", "b"), ("warning", "b")]
     assert "mlx5_1/1 is 1: DOWN" in results[0].seen
 
@@ -182,8 +184,8 @@ def test_efa_that_nccl_would_not_use(judged, tmp_path: Path) -> None:
     plugin.mkdir()
 
     def outcome(**environ: str) -> tuple[str, str]:
-        facts = Efa().look(Plan(), Here(host="a", sys=tmp_path, environ=environ))
-        [found] = judged(Efa(), {"a": facts})
+        facts = EfaCheck().look(RunPlan(), Here(host="a", sys=tmp_path, environ=environ))
+        [found] = judged(EfaCheck(), {"a": facts})
         return found.outcome, found.seen
 
     assert outcome()[0] == "failure"
@@ -195,38 +197,40 @@ def test_efa_that_nccl_would_not_use(judged, tmp_path: Path) -> None:
 
 def test_limits_that_are_too_low(judged) -> None:
     low = Limit(files=1024, processes=4096, locked_bytes=64 << 10, rdma=True, pids_left=50)
-    results = judged(Limits(), {"a": low})
+    results = judged(LimitsCheck(), {"a": low})
     assert [r.outcome for r in results] == ["failure", "warning", "failure", "warning"]
     high = Limit(files=None, processes=None, locked_bytes=None, rdma=True, pids_left=None)
-    assert judged(Limits(), {"a": high})[0].outcome == "ok"
+    assert judged(LimitsCheck(), {"a": high})[0].outcome == "ok"
 
 
 def test_stacks_that_could_not_be_taken(judged) -> None:
     well = Tracer(py_spy="/bin/py-spy", allowed=True, yama=0, cuda_gdb=True, gpus=True)
-    assert [r.outcome for r in judged(Tracing(), {"a": well})] == ["ok"]
+    assert [r.outcome for r in judged(TracingCheck(), {"a": well})] == ["ok"]
     bare = Tracer(py_spy="", allowed=False, yama=2, cuda_gdb=False, gpus=True)
-    results = judged(Tracing(), {"a": well, "b": bare})
+    results = judged(TracingCheck(), {"a": well, "b": bare})
     assert [(r.outcome, r.host) for r in results] == [("warning", "b")] * 3
     said = " ".join(f"{r.seen} {r.remedy}" for r in results)
     for word in ("pip install py-spy", "ptrace_scope is 2", "SYS_PTRACE", "nvidia-cuda-gdb"):
         assert word in said
     no_gpus = Tracer(py_spy="/bin/py-spy", allowed=None, yama=None, cuda_gdb=False, gpus=False)
-    assert [r.outcome for r in judged(Tracing(), {"a": no_gpus})] == ["ok"]
+    assert [r.outcome for r in judged(TracingCheck(), {"a": no_gpus})] == ["ok"]
 
 
 def test_shared_memory_that_is_missing_full_and_well(judged) -> None:
-    assert [r.outcome for r in judged(SharedMemory(), {"a": Shm(64 << 30, 60 << 30)})] == ["ok"]
-    [gone] = judged(SharedMemory(), {"a": Shm(None, None)})
+    assert [r.outcome for r in judged(SharedMemoryCheck(), {"a": Shm(64 << 30, 60 << 30)})] == [
+        "ok"
+    ]
+    [gone] = judged(SharedMemoryCheck(), {"a": Shm(None, None)})
     assert (gone.outcome, gone.seen) == ("failure", "there is no /dev/shm")
-    [full] = judged(SharedMemory(), {"a": Shm(64 << 30, 1 << 20)})
+    [full] = judged(SharedMemoryCheck(), {"a": Shm(64 << 30, 1 << 20)})
     assert "old runs left" in full.remedy
-    [small] = judged(SharedMemory(), {"a": Shm(64 << 20, 64 << 20)})
+    [small] = judged(SharedMemoryCheck(), {"a": Shm(64 << 20, 64 << 20)})
     assert (small.outcome, "--shm-size" in small.remedy) == ("failure", True)
 
 
 def test_a_store_without_a_client(judged) -> None:
-    place = Place(url="gs://b/run")
-    [found] = judged(ObjectStore(), {"a": Places((place,))})
+    place = StoreReading(url="gs://b/run")
+    [found] = judged(ObjectStoreCheck(), {"a": Places((place,))})
     assert (found.outcome, found.remedy) == ("warning", "install gcloud or gsutil")
 
 
@@ -247,8 +251,8 @@ def test_only_who_hangs_at_every_look_is_named(judged, tmp_path: Path) -> None:
         def sleep(self, seconds: float) -> None:
             process(tmp_path, 11, "R")
 
-    facts = DState().look(Plan(), Here(host="a", proc=tmp_path, clock=Turning()))
-    [found] = judged(DState(), {"a": facts})
+    facts = DStateCheck().look(RunPlan(), Here(host="a", proc=tmp_path, clock=Turning()))
+    [found] = judged(DStateCheck(), {"a": facts})
     assert "pid 10" in found.seen
     assert "rpc_wait_bit_killable" in found.seen
 
@@ -267,4 +271,4 @@ def test_the_pids_that_a_control_group_above_ours_leaves(tmp_path: Path) -> None
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
     here = Here(host="a", proc=tmp_path / "proc", sys=tmp_path / "sys")
-    assert Limits().look(Plan(), here).pids_left == 10
+    assert LimitsCheck().look(RunPlan(), here).pids_left == 10

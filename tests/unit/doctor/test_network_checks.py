@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from ray_sentinel.doctor.check import Visit
-from ray_sentinel.doctor.checks.clock import Clock
-from ray_sentinel.doctor.checks.interfaces import Facts as Have
-from ray_sentinel.doctor.checks.interfaces import Interfaces
-from ray_sentinel.doctor.checks.rank_environment import Facts as Ranks
-from ray_sentinel.doctor.checks.rank_environment import RankEnvironment
-from ray_sentinel.doctor.checks.reachability import Reachability
-from ray_sentinel.doctor.checks.rendezvous import Facts as Met
-from ray_sentinel.doctor.checks.rendezvous import Rendezvous
+from ray_sentinel.doctor.check import ProbeResult
+from ray_sentinel.doctor.checks.clock import ClockCheck
+from ray_sentinel.doctor.checks.interfaces import InterfacesCheck
+from ray_sentinel.doctor.checks.interfaces import InterfacesFacts as Have
+from ray_sentinel.doctor.checks.rank_environment import RankEnvironmentCheck
+from ray_sentinel.doctor.checks.rank_environment import RankEnvironmentFacts as Ranks
+from ray_sentinel.doctor.checks.reachability import ReachabilityCheck
+from ray_sentinel.doctor.checks.rendezvous import RendezvousCheck
+from ray_sentinel.doctor.checks.rendezvous import RendezvousFacts as Met
 from ray_sentinel.doctor.endpoint import wish_of
 from ray_sentinel.doctor.machine import Interface
-from ray_sentinel.doctor.meeting import NEIGHBOURS, whom_to_visit
 from ray_sentinel.doctor.netnames import chosen
-from ray_sentinel.doctor.plan import Plan
+from ray_sentinel.doctor.peer_probe import NEIGHBOURS, whom_to_visit
+from ray_sentinel.doctor.plan import RunPlan
 
 
 def card(
@@ -62,34 +62,39 @@ def test_where_nobody_says_nccl_takes_the_first_kind_that_there_is() -> None:
 
 def test_nodes_of_which_one_lacks_what_nccl_would_take_first(judged) -> None:
     have = {"a": Have(HAVE, {}), "b": Have((LO, card("eth0")), {})}
-    [found] = judged(Interfaces(), have)
+    [found] = judged(InterfacesCheck(), have)
     assert found.outcome == "failure"
     assert "infiniband (a: ib0)" in found.seen
 
 
 def test_an_interface_that_is_missing_on_one_node(judged) -> None:
     wish = {"NCCL_SOCKET_IFNAME": "eth1"}
-    [found] = judged(Interfaces(), {"a": Have(HAVE, wish), "b": Have((LO, card("eth0")), wish)})
+    [found] = judged(
+        InterfacesCheck(), {"a": Have(HAVE, wish), "b": Have((LO, card("eth0")), wish)}
+    )
     assert (found.outcome, found.host) == ("failure", "b")
     assert "there is no interface eth1" in found.seen
     assert "eth0" in found.seen
 
 
 def test_gloo_takes_whole_names_only(judged) -> None:
-    assert judged(Interfaces(), {"a": Have(HAVE, {"NCCL_SOCKET_IFNAME": "eth"})})[0].outcome == "ok"
-    [found] = judged(Interfaces(), {"a": Have(HAVE, {"GLOO_SOCKET_IFNAME": "eth"})})
+    assert (
+        judged(InterfacesCheck(), {"a": Have(HAVE, {"NCCL_SOCKET_IFNAME": "eth"})})[0].outcome
+        == "ok"
+    )
+    [found] = judged(InterfacesCheck(), {"a": Have(HAVE, {"GLOO_SOCKET_IFNAME": "eth"})})
     assert found.outcome == "failure"
 
 
 def test_an_interface_that_is_down(judged) -> None:
     down = (LO, card("eth0", up=False))
-    [found] = judged(Interfaces(), {"a": Have(down, {"TP_SOCKET_IFNAME": "eth0"})})
+    [found] = judged(InterfacesCheck(), {"a": Have(down, {"TP_SOCKET_IFNAME": "eth0"})})
     assert found.remedy == "ip link set eth0 up"
 
 
 def test_a_variable_that_only_some_nodes_have(judged) -> None:
     results = judged(
-        Interfaces(), {"a": Have(HAVE, {"GLOO_SOCKET_IFNAME": "eth0"}), "b": Have(HAVE, {})}
+        InterfacesCheck(), {"a": Have(HAVE, {"GLOO_SOCKET_IFNAME": "eth0"}), "b": Have(HAVE, {})}
     )
     assert [r.outcome for r in results] == ["failure"]
     assert "not set on b" in results[0].seen
@@ -97,7 +102,7 @@ def test_a_variable_that_only_some_nodes_have(judged) -> None:
 
 def test_ethernet_here_and_infiniband_there(judged) -> None:
     results = judged(
-        Interfaces(),
+        InterfacesCheck(),
         {
             "a": Have(HAVE, {"NCCL_SOCKET_IFNAME": "ib0"}),
             "b": Have(HAVE, {"NCCL_SOCKET_IFNAME": "eth0"}),
@@ -106,9 +111,9 @@ def test_ethernet_here_and_infiniband_there(judged) -> None:
     assert any("different kinds" in r.seen and r.outcome == "failure" for r in results)
 
 
-def visits(offsets: dict[str, float], seconds: float = 0.001) -> tuple[Visit, ...]:
+def visits(offsets: dict[str, float], seconds: float = 0.001) -> tuple[ProbeResult, ...]:
     return tuple(
-        Visit(visitor=a, host=b, place=b, seconds=seconds, ahead=offsets[b] - offsets[a])
+        ProbeResult(visitor=a, host=b, place=b, seconds=seconds, ahead=offsets[b] - offsets[a])
         for a in offsets
         for b in offsets
         if a != b
@@ -118,28 +123,30 @@ def visits(offsets: dict[str, float], seconds: float = 0.001) -> tuple[Visit, ..
 def test_the_node_whose_clock_is_wrong_is_named_and_not_the_others(judged) -> None:
     for wrong in "abc":
         offsets = dict.fromkeys("abc", 0.0) | {wrong: -7.5}
-        [found] = judged(Clock(), {}, visits=visits(offsets))
+        [found] = judged(ClockCheck(), {}, visits=visits(offsets))
         assert (found.host, found.outcome) == (wrong, "failure")
         assert "7.500 s behind" in found.seen
 
 
 def test_a_slow_network_is_no_skew(judged) -> None:
     offsets = {"a": 0.0, "b": 0.3, "c": 0.0}
-    [found] = judged(Clock(), {}, visits=visits(offsets, seconds=0.6))
+    [found] = judged(ClockCheck(), {}, visits=visits(offsets, seconds=0.6))
     assert found.outcome == "ok"
 
 
 def test_a_node_that_nobody_reaches_is_named_once(judged, cluster_of) -> None:
-    bad = tuple(Visit(visitor=v, host="c", place="10.0.0.3:9", problem="no answer") for v in "ab")
-    good = tuple(Visit(visitor="c", host=h, place=h, seconds=0.001, ahead=0.0) for h in "ab")
-    [found] = judged(Reachability(), {}, cluster=cluster_of(*"abc"), visits=bad + good)
+    bad = tuple(
+        ProbeResult(visitor=v, host="c", place="10.0.0.3:9", problem="no answer") for v in "ab"
+    )
+    good = tuple(ProbeResult(visitor="c", host=h, place=h, seconds=0.001, ahead=0.0) for h in "ab")
+    [found] = judged(ReachabilityCheck(), {}, cluster=cluster_of(*"abc"), visits=bad + good)
     assert (found.host, found.outcome) == ("c", "failure")
 
 
 def test_one_way_that_is_blocked_is_told_from_a_dead_node(judged, cluster_of) -> None:
-    bad = (Visit(visitor="a", host="c", place="10.0.0.3:9", problem="no answer"),)
-    good = (Visit(visitor="b", host="c", place="c", seconds=0.001, ahead=0.0),)
-    [found] = judged(Reachability(), {}, cluster=cluster_of(*"abc"), visits=bad + good)
+    bad = (ProbeResult(visitor="a", host="c", place="10.0.0.3:9", problem="no answer"),)
+    good = (ProbeResult(visitor="b", host="c", place="c", seconds=0.001, ahead=0.0),)
+    [found] = judged(ReachabilityCheck(), {}, cluster=cluster_of(*"abc"), visits=bad + good)
     assert "a does not reach c" in found.seen
 
 
@@ -161,9 +168,9 @@ FULL = {
 
 
 def test_no_variables_is_well_and_half_of_them_is_not(judged) -> None:
-    assert judged(RankEnvironment(), {"a": Ranks({}, ("10.0.0.1",))})[0].outcome == "skipped"
+    assert judged(RankEnvironmentCheck(), {"a": Ranks({}, ("10.0.0.1",))})[0].outcome == "skipped"
     half = Ranks({"RANK": "0"}, ("10.0.0.1",))
-    [found] = judged(RankEnvironment(), {"a": half})
+    [found] = judged(RankEnvironmentCheck(), {"a": half})
     assert "LOCAL_RANK" in found.seen
     assert "torchrun" in found.remedy
 
@@ -171,7 +178,7 @@ def test_no_variables_is_well_and_half_of_them_is_not(judged) -> None:
 def test_master_addr_must_be_the_node_of_rank_0(judged) -> None:
     first = Ranks(FULL, ("10.0.0.1",), ("10.0.0.2",))
     second = Ranks({**FULL, "RANK": "1"}, ("10.0.0.2",), ("10.0.0.2",))
-    results = judged(RankEnvironment(), {"a": first, "b": second})
+    results = judged(RankEnvironmentCheck(), {"a": first, "b": second})
     assert [r.remedy for r in results] == ["export MASTER_ADDR=10.0.0.1"]
 
 
@@ -187,7 +194,7 @@ def test_master_addr_must_be_the_node_of_rank_0(judged) -> None:
     ],
 )
 def test_values_that_no_rank_can_use(judged, name: str, value: str, says: str) -> None:
-    results = judged(RankEnvironment(), {"a": Ranks({**FULL, name: value}, ("10.0.0.1",))})
+    results = judged(RankEnvironmentCheck(), {"a": Ranks({**FULL, name: value}, ("10.0.0.1",))})
     assert [r.outcome for r in results] == ["failure"], results
     assert says in results[0].seen
 
@@ -195,12 +202,12 @@ def test_values_that_no_rank_can_use(judged, name: str, value: str, says: str) -
 def test_localhost_on_two_nodes(judged) -> None:
     here = {**FULL, "MASTER_ADDR": "localhost"}
     nodes = {h: Ranks(here, ("127.0.0.1", f"10.0.0.{h}"), ("127.0.0.1",)) for h in "12"}
-    results = judged(RankEnvironment(), nodes)
+    results = judged(RankEnvironmentCheck(), nodes)
     assert {r.host for r in results if r.outcome == "failure"} == {"1", "2"}
 
 
 def met(endpoint: str = "a:29400", run: str = "x", **facts: object) -> Met:
-    wish = wish_of(Plan(rdzv_endpoint=endpoint, rdzv_id=run), {})
+    wish = wish_of(RunPlan(rdzv_endpoint=endpoint, rdzv_id=run), {})
     return Met(wish, **{"resolves": True, **facts})  # type: ignore[arg-type]
 
 
@@ -209,23 +216,23 @@ def test_a_c10d_endpoint_is_not_there_before_the_run(judged) -> None:
         "a": met(own=True, problem="Connection refused"),
         "b": met(problem="Connection refused"),
     }
-    assert [r.outcome for r in judged(Rendezvous(), nodes)] == ["ok"]
+    assert [r.outcome for r in judged(RendezvousCheck(), nodes)] == ["ok"]
 
 
 def test_a_c10d_endpoint_that_an_old_run_holds(judged) -> None:
-    results = judged(Rendezvous(), {"a": met(own=True, answers=True)})
+    results = judged(RendezvousCheck(), {"a": met(own=True, answers=True)})
     assert [r.outcome for r in results] == ["warning"]
 
 
 def test_an_etcd_must_be_there(judged) -> None:
-    results = judged(Rendezvous(), {"a": met("e:2379", problem="Connection refused")})
+    results = judged(RendezvousCheck(), {"a": met("e:2379", problem="Connection refused")})
     assert results[0].outcome == "failure"
     assert "etcd" in results[0].remedy
 
 
 def test_different_run_ids(judged) -> None:
     nodes = {"a": met(run="x", answers=True), "b": met(run="y", answers=True)}
-    assert "--rdzv-id differs" in judged(Rendezvous(), nodes)[0].seen
+    assert "--rdzv-id differs" in judged(RendezvousCheck(), nodes)[0].seen
 
 
 @pytest.mark.parametrize(
@@ -239,6 +246,6 @@ def test_different_run_ids(judged) -> None:
     ],
 )
 def test_endpoints(endpoint: str, host: str, port: int, backend: str) -> None:
-    wish = wish_of(Plan(rdzv_endpoint=endpoint), {})
+    wish = wish_of(RunPlan(rdzv_endpoint=endpoint), {})
     assert (wish.host, wish.port, wish.backend) == (host, port, backend)
     assert bool(wish.problem) == (port == 0)

@@ -7,9 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ray_sentinel.actors import eventlog
-from ray_sentinel.actors.eventlog import EventLog
-from ray_sentinel.config import Capture as Settings
+from ray_sentinel.actors.coordinator import event_log
+from ray_sentinel.actors.coordinator.event_log import EventLog
+from ray_sentinel.config import CaptureConfig as Settings
 from ray_sentinel.config import load
 from ray_sentinel.engine import asking
 from ray_sentinel.engine.engine import Engine
@@ -63,7 +63,7 @@ def test_the_log_replays_to_the_same_incidents(tmp_path: Path) -> None:
         log.append(event)
     log.close()
     engine = Engine()
-    actions = [action for event in eventlog.read(tmp_path)[1] for action in engine.handle(event)]
+    actions = [action for event in event_log.read(tmp_path)[1] for action in engine.handle(event)]
     assert engine.incidents() == sim.incidents()
     assert actions == sim.actions
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from ray_sentinel.engine.actions import AskArrivals, TakeStacks
-from ray_sentinel.engine.cluster import OFFSETS, NodeView
+from ray_sentinel.engine.cluster import OFFSETS, NodeState
 from ray_sentinel.engine.straggling import offsets
 from ray_sentinel.model.progress import Snapshot
 from tests.support.engine_sim import ATTACHED, Sim
@@ -108,7 +108,7 @@ def test_who_ended_first_is_told_across_agents_that_began_anew(step: float) -> N
     assert sim.named() == [0]
 
 
-def view_of(sim: Sim, node: str) -> NodeView:
+def view_of(sim: Sim, node: str) -> NodeState:
     return sim.engine.view.nodes[node]
 
 
@@ -126,7 +126,7 @@ def test_a_machine_that_stood_still_is_on_our_time_again(pause: float) -> None:
 
 def test_a_snapshot_that_was_long_under_way_moves_no_clock() -> None:
     node = Sim().nodes[0]
-    view = NodeView(node=node, joined_at=1000.0)
+    view = NodeState(node=node, joined_at=1000.0)
     for number in range(1, 60):
         late = 4.0 if number % 10 == 0 else 0.01
         view.take(

@@ -6,7 +6,7 @@ import json
 
 import msgspec
 
-from ray_sentinel.config import Config, Stragglers
+from ray_sentinel.config import Config, StragglersConfig
 from ray_sentinel.engine.actions import AnyAction, AskArrivals
 from ray_sentinel.engine.events import StragglersFound
 from ray_sentinel.model.straggler import StragglerFacts
@@ -95,11 +95,11 @@ def test_jobs_without_recorders_are_asked_rarely() -> None:
 
 
 def test_it_can_be_switched_off_and_small_jobs_are_left_alone() -> None:
-    off = SlowSim(config=Config(stragglers=Stragglers(interval_seconds=0.0)))
+    off = SlowSim(config=Config(stragglers=StragglersConfig(interval_seconds=0.0)))
     off.run(150)
     two = SlowSim(world=2, nodes=1)
     two.run(150)
-    large = SlowSim(config=Config(stragglers=Stragglers(most_ranks=4)))
+    large = SlowSim(config=Config(stragglers=StragglersConfig(most_ranks=4)))
     large.run(150)
     assert not off.looks
     assert not two.looks

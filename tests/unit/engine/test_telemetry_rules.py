@@ -7,7 +7,7 @@ import pytest
 from ray_sentinel.config import Config
 from ray_sentinel.engine.alerting import AlertRule
 from ray_sentinel.engine.rule import known_rules
-from ray_sentinel.engine.telemetry import Series
+from ray_sentinel.engine.telemetry import TelemetrySeries
 from tests.support.telemetry_sim.decoys import DECOYS, by_design
 from tests.support.telemetry_sim.faults import COVERS, TRUE
 from tests.support.telemetry_sim.job import TelemetryJob
@@ -65,7 +65,7 @@ def test_alerts_end_when_what_they_tell_ends() -> None:
 
 
 def test_a_series_that_has_stopped_is_not_judged() -> None:
-    series = Series()
+    series = TelemetrySeries()
     for at in range(0, 100, 4):
         series.add(float(at), 300.0)
     assert series.covers(100.0, 30.0)

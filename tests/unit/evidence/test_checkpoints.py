@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from ray_sentinel.evidence.checkpoints import CheckpointFacts, Entry, read_listing
+from ray_sentinel.evidence.checkpoints import CheckpointFacts, FolderEntry, read_listing
 
 
 def listing(*paths: str, size: int = 1000, **more: object) -> CheckpointFacts:
-    entries = [Entry(path=p, size=size, modified=100.0 * n) for n, p in enumerate(paths)]
+    entries = [FolderEntry(path=p, size=size, modified=100.0 * n) for n, p in enumerate(paths)]
     return read_listing(entries, **more)  # type: ignore[arg-type]
 
 
@@ -83,14 +83,14 @@ def test_weights_alone_beside_one_with_its_trainers_state_are_half_written() -> 
 
 def test_a_rank_of_dcp_may_have_nothing_to_save() -> None:
     files = {"__0_0.distcp": 1000, "__1_0.distcp": 0, ".metadata": 10}
-    entries = [Entry(path=f"step_10/{name}", size=size) for name, size in files.items()]
+    entries = [FolderEntry(path=f"step_10/{name}", size=size) for name, size in files.items()]
     assert steps(read_listing(entries)) == [10]
     assert steps(read_listing([*entries[1:]])) == []
 
 
 def test_a_much_smaller_one_is_half_written() -> None:
-    entries = [Entry(path=f"step_{n}/m.pt", size=1000, modified=n) for n in (100, 200, 300)]
-    facts = read_listing([*entries, Entry(path="step_400/m.pt", size=300, modified=400)])
+    entries = [FolderEntry(path=f"step_{n}/m.pt", size=1000, modified=n) for n in (100, 200, 300)]
+    facts = read_listing([*entries, FolderEntry(path="step_400/m.pt", size=300, modified=400)])
     assert steps(facts) == [100, 200, 300]
     assert steps(facts, complete=False) == [400]
     assert facts.latest_complete is not None
@@ -98,7 +98,9 @@ def test_a_much_smaller_one_is_half_written() -> None:
 
 
 def test_interval_age_and_size() -> None:
-    entries = [Entry(path=f"step_{n}/m.pt", size=10, modified=n * 2.0) for n in (500, 1000, 1500)]
+    entries = [
+        FolderEntry(path=f"step_{n}/m.pt", size=10, modified=n * 2.0) for n in (500, 1000, 1500)
+    ]
     facts = read_listing(entries, now=3600.0)
     assert (facts.interval_steps, facts.interval_seconds) == (500, 1000.0)
     assert (facts.age_seconds, facts.total_bytes) == (600.0, 30)

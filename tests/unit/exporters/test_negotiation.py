@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ray_sentinel.errors import ConfigError, UnreachableError
-from ray_sentinel.serving.address import check_private
-from ray_sentinel.serving.server import BadRequestError, parse
+from ray_sentinel.http.address import check_private
+from ray_sentinel.http.server import BadRequestError, parse
 from ray_sentinel_exporters.negotiation import accepts_gzip, wants_openmetrics
 
 PROMETHEUS_2 = (

@@ -13,7 +13,7 @@ from ray_sentinel.clock import FakeClock
 from ray_sentinel.logs.catalogue import load_catalogue
 from ray_sentinel.logs.find import find_logs
 from ray_sentinel.logs.follow import follow
-from ray_sentinel.logs.select import Wanted, choose, describe
+from ray_sentinel.logs.select import LineFilter, choose, describe
 
 WORKERS = {"node001": ((0, 4100), (1, 4101)), "node002": ((2, 4200), (3, 4201))}
 
@@ -57,15 +57,15 @@ def test_listing(tree: Path, capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("wanted", "labels"),
     [
-        (Wanted(rank=2), {"4200", "driver"}),
-        (Wanted(pid=4201), {"4201", "driver"}),
-        (Wanted(node="node001", kind="worker"), {"4100", "4101"}),
-        (Wanted(actor="train", kind="worker"), {"4100", "4101", "4200", "4201"}),
-        (Wanted(kind="raylet"), {"raylet"}),
-        (Wanted(rank=99, kind="worker"), set()),
+        (LineFilter(rank=2), {"4200", "driver"}),
+        (LineFilter(pid=4201), {"4201", "driver"}),
+        (LineFilter(node="node001", kind="worker"), {"4100", "4101"}),
+        (LineFilter(actor="train", kind="worker"), {"4100", "4101", "4200", "4201"}),
+        (LineFilter(kind="raylet"), {"raylet"}),
+        (LineFilter(rank=99, kind="worker"), set()),
     ],
 )
-def test_choosing(tree: Path, wanted: Wanted, labels: set[str]) -> None:
+def test_choosing(tree: Path, wanted: LineFilter, labels: set[str]) -> None:
     files = choose(describe(find_logs(tree)), wanted)
     names = {Path(item.found.file.label).name for item in files}
     assert {label for label in labels if any(label in name for name in names)} == labels
@@ -113,7 +113,7 @@ def test_following_growth_and_rotation(tmp_path: Path) -> None:
         return step != b""
 
     files = describe(find_logs(tmp_path))
-    lines = follow(files, Wanted(), load_catalogue(), FakeClock(), errors=False, more=more)
+    lines = follow(files, LineFilter(), load_catalogue(), FakeClock(), errors=False, more=more)
     assert [shown.line.text for shown in lines] == ["new 1", "half done", "a"]
 
 
@@ -161,7 +161,7 @@ def test_a_line_without_an_end_is_followed_in_pieces(tmp_path: Path) -> None:
         looks.append(1)
         return len(looks) < 5
 
-    files = choose(describe(find_logs(path)), Wanted())
+    files = choose(describe(find_logs(path)), LineFilter())
     clock = FakeClock()
-    lines = list(follow(files, Wanted(), load_catalogue(), clock, errors=False, more=more))
+    lines = list(follow(files, LineFilter(), load_catalogue(), clock, errors=False, more=more))
     assert sum(line.line.text.startswith("x") for line in lines) == 2

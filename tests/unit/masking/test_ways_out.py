@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.actors import eventlog
-from ray_sentinel.actors.brain import Brain
+from ray_sentinel.actors.coordinator import event_log
+from ray_sentinel.actors.coordinator.engine_loop import EngineLoop
+from ray_sentinel.actors.coordinator.ray_actors import script
 from ray_sentinel.actors.logs import MaskingFormatter
-from ray_sentinel.actors.messages import Captured, Sampled, pack_masked, unpack
-from ray_sentinel.actors.ray_actors import script
+from ray_sentinel.actors.messages import NodeCapture, Sampled, pack_masked, unpack
 from ray_sentinel.clock import FakeClock, SteadyClock
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import NodeLeft
@@ -21,7 +21,7 @@ from ray_sentinel.progress.last_output import LastOutput
 from ray_sentinel.progress.processes import Process
 from ray_sentinel.progress.writer import MAX_WORDS, ProgressWriter
 from ray_sentinel.supervise.notices import Notice
-from ray_sentinel.supervise.notifier import Notifier, Settings
+from ray_sentinel.supervise.notifier import Notifier, NotifierSettings
 from tests.support.waiting import eventually
 
 SECRET = "hunter2 of mine"
@@ -60,14 +60,14 @@ def test_a_tail_of_standard_error_that_begins_inside_of_a_secret(tmp_path: Path)
 def test_what_an_agent_sends() -> None:
     sent = pack_masked(Sampled(problems=(f"gdb --token '{SECRET}' failed",)))
     assert unpack(sent, Sampled).problems == ("gdb --token '***' failed",)
-    assert unpack(pack_masked(Captured(seconds={"a": 1.0})), Captured).seconds == {"a": 1.0}
+    assert unpack(pack_masked(NodeCapture(seconds={"a": 1.0})), NodeCapture).seconds == {"a": 1.0}
 
 
 def test_what_the_coordinator_reads_itself(tmp_path: Path) -> None:
-    brain = Brain(Engine(), SteadyClock(FakeClock()), lambda action: None, tmp_path, 1 << 20)
+    brain = EngineLoop(Engine(), SteadyClock(FakeClock()), lambda action: None, tmp_path, 1 << 20)
     brain.feed(NodeLeft(time=1.0, node_id="n", reason=f"died: password={SECRET!r}"))
     brain.close()
-    assert "died: password='***'" in str(eventlog.read(tmp_path)[1])
+    assert "died: password='***'" in str(event_log.read(tmp_path)[1])
     assert b"hunter2" not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
 
 
@@ -94,13 +94,13 @@ def test_a_notice_and_what_is_said_of_a_receiver(
         time=1.0,
         details={"token": "abc123"},
     )
-    to_command = Notifier(Settings(command=str(script)))
+    to_command = Notifier(NotifierSettings(command=str(script)))
     to_command.tell(notice)
     eventually(told.exists, "the notice")
     to_command.close()
     assert "hunter2" not in told.read_text()
     assert "abc123" not in told.read_text()
-    nobody = Settings(webhooks=("http://127.0.0.1:9/in/a-path-of-ours?code=b",))
+    nobody = NotifierSettings(webhooks=("http://127.0.0.1:9/in/a-path-of-ours?code=b",))
     to_nobody = Notifier(nobody, delays=())
     to_nobody.tell(notice)
     eventually(lambda: to_nobody.problem, "the webhook refuses")

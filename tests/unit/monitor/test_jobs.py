@@ -6,7 +6,7 @@ import pytest
 
 from ray_sentinel.clock import FakeClock
 from ray_sentinel.monitor import jobs
-from ray_sentinel.monitor.jobs import StallWatch, Tail, read_progress
+from ray_sentinel.monitor.jobs import JobLogTail, StallWatch, read_progress
 from ray_sentinel.monitor.shell import Shell
 
 DATED = "\n".join(
@@ -29,33 +29,33 @@ def test_progress() -> None:
 def test_a_stall_by_the_logs_own_times() -> None:
     watch = StallWatch(FakeClock())
     key = ("", "job")
-    assert not watch.stalled(key, Tail(DATED), 300, now=DATED_END + 100)
-    assert watch.stalled(key, Tail(DATED), 300, now=DATED_END + 301)
+    assert not watch.stalled(key, JobLogTail(DATED), 300, now=DATED_END + 100)
+    assert watch.stalled(key, JobLogTail(DATED), 300, now=DATED_END + 301)
 
 
 def test_a_stall_by_the_files_last_write() -> None:
     watch = StallWatch(FakeClock())
-    assert not watch.stalled(("", "a"), Tail(PLAIN, 1000.0), 300, now=1100.0)
-    assert watch.stalled(("", "a"), Tail(PLAIN, 1000.0), 300, now=1301.0)
+    assert not watch.stalled(("", "a"), JobLogTail(PLAIN, 1000.0), 300, now=1100.0)
+    assert watch.stalled(("", "a"), JobLogTail(PLAIN, 1000.0), 300, now=1301.0)
 
 
 def test_a_stall_by_what_earlier_calls_saw() -> None:
     clock = FakeClock()
     watch = StallWatch(clock)
     # The log goes on, the step does not.
-    assert not watch.stalled(("", "a"), Tail(PLAIN + "\nwaiting 1", 1000.0), 300, now=1000.0)
+    assert not watch.stalled(("", "a"), JobLogTail(PLAIN + "\nwaiting 1", 1000.0), 300, now=1000.0)
     clock.sleep(301.0)
-    assert watch.stalled(("", "a"), Tail(PLAIN + "\nwaiting 2", 1301.0), 300, now=1301.0)
-    assert not watch.stalled(("", "a"), Tail("step: 8 loss: 2", 1302.0), 300, now=1302.0)
+    assert watch.stalled(("", "a"), JobLogTail(PLAIN + "\nwaiting 2", 1301.0), 300, now=1301.0)
+    assert not watch.stalled(("", "a"), JobLogTail("step: 8 loss: 2", 1302.0), 300, now=1302.0)
 
 
 @pytest.mark.parametrize("zone", [-8, -5.5, 0, 9])
 def test_a_logs_own_times_may_be_of_another_zone(zone: float) -> None:
     """Its last write tells which; what goes on without steps is a stall all the same."""
     watch, end = StallWatch(FakeClock()), DATED_END - zone * 3600
-    assert not watch.stalled(("", "a"), Tail(DATED, end + 2), 300, now=end + 100)
+    assert not watch.stalled(("", "a"), JobLogTail(DATED, end + 2), 300, now=end + 100)
     later = DATED + "\n2026-05-01 10:05:20 INFO waiting for data"
-    assert watch.stalled(("", "b"), Tail(later, end + 312), 300, now=end + 315)
+    assert watch.stalled(("", "b"), JobLogTail(later, end + 312), 300, now=end + 315)
 
 
 def test_a_job_that_ray_does_not_know_is_not_watched_for_ever(
@@ -64,7 +64,7 @@ def test_a_job_that_ray_does_not_know_is_not_watched_for_ever(
     clock = FakeClock()
     monkeypatch.setattr(jobs, "SystemClock", lambda: clock)
     monkeypatch.setattr(jobs, "check_job_status", lambda pod, job, namespace: "UNKNOWN")
-    monkeypatch.setattr(jobs, "_tail", lambda shell, job: Tail())
+    monkeypatch.setattr(jobs, "_tail", lambda shell, job: JobLogTail())
     told = jobs.monitor_job("head", "a")
     assert (told["status"], told["timed_out"]) == ("UNKNOWN", False)
     assert 300 <= clock.monotonic() < 400
@@ -75,7 +75,7 @@ def test_jobs_that_have_ended_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> 
     watch = StallWatch(FakeClock())
     monkeypatch.setattr(jobs, "_watch", watch)
     monkeypatch.setattr(jobs, "check_job_status", lambda pod, job, namespace: states[job])
-    monkeypatch.setattr(jobs, "_tail", lambda shell, job: Tail(PLAIN))
+    monkeypatch.setattr(jobs, "_tail", lambda shell, job: JobLogTail(PLAIN))
     assert not jobs.detect_stall("head", "a")
     assert not jobs.detect_stall("head", "b")
     states["a"] = "SUCCEEDED"

@@ -64,15 +64,17 @@ def test_a_card_at_its_power_cap_is_throttled_by_power_alone() -> None:
 
 
 def test_what_is_not_filled_is_not_told() -> None:
-    assert table.parse(made({}), "0x74a1") == table.Table()
+    assert table.parse(made({}), "0x74a1") == table.MetricsTable()
     some = table.parse(made({10: 5, 12: 1}), "0x74a1")
-    assert some == table.Table(residency={"prochot": 5}), "one of three thermal ones is not enough"
+    assert some == table.MetricsTable(residency={"prochot": 5}), (
+        "one of three thermal ones is not enough"
+    )
 
 
 def test_later_drivers_may_use_wider_counters_and_other_attributes() -> None:
     fields = ((900, U16, 3), (7, U64, 1), (9, U64, 1), (10, U64, 1), (11, U64, 1))
     found = table.parse(made({900: 7, 7: 1 << 16, 9: 100, 10: 3, 11: 1 << 40}, fields), "")
-    assert found == table.Table(joules=1.0, residency={"prochot": 3, "power": 1 << 40})
+    assert found == table.MetricsTable(joules=1.0, residency={"prochot": 3, "power": 1 << 40})
 
 
 def test_behind_a_type_that_is_not_known_nothing_can_be_read() -> None:
@@ -93,4 +95,4 @@ def test_random_bytes_do_not_break_it() -> None:
     for _ in range(500):
         body = choose.randbytes(choose.randrange(4, 200))
         data = struct.pack("<HBB", 4 + len(body), 1, 9) + body
-        assert isinstance(table.parse(data, ""), table.Table | None)
+        assert isinstance(table.parse(data, ""), table.MetricsTable | None)

@@ -33,8 +33,8 @@ def made(version: tuple[int, int], **fields: tuple[int, str, int]) -> bytes:
 @pytest.mark.parametrize("version", table.ENERGY_AT)
 def test_energy(version: tuple[int, int]) -> None:
     data = made(version, energy=(table.ENERGY_AT[version], "<Q", 3 * 2**16))
-    assert table.parse(data, "0x74a1") == table.Table(joules=3.0)
-    assert table.parse(made(version), "0x74a1") == table.Table(), "nothing is filled in"
+    assert table.parse(data, "0x74a1") == table.MetricsTable(joules=3.0)
+    assert table.parse(made(version), "0x74a1") == table.MetricsTable(), "nothing is filled in"
 
 
 def test_the_unit_of_revision_3_is_known_of_mi200_only() -> None:
@@ -71,7 +71,7 @@ def test_a_radeons_hot_spot_alone_says_nothing(bits: tuple[int, ...], thermal: b
     assert found.throttled["power"] is (0 in bits)
 
 
-def residency(power: int, socket: int) -> table.Table:
+def residency(power: int, socket: int) -> table.MetricsTable:
     at = table.RESIDENCY_AT[1, 7]
     values = (0, power, socket, 0, 0)
     fields = {str(i): (at + 4 * i, "<I", value) for i, value in enumerate(values)}
@@ -102,12 +102,12 @@ def test_a_throttler_that_never_rested_is_not_believed(version: tuple[int, int])
 def test_revision_6_is_shorter_where_the_driver_appends_nothing() -> None:
     data = bytearray(made((1, 6), energy=(16, "<Q", 2**16))[:312])
     struct.pack_into("<H", data, 0, 312)
-    assert table.parse(bytes(data), "0x74a1") == table.Table(joules=1.0)
+    assert table.parse(bytes(data), "0x74a1") == table.MetricsTable(joules=1.0)
 
 
 @pytest.mark.parametrize("version", [(1, 0), (2, 2), (3, 0)])
 def test_of_early_cards_and_apus_nothing_is_told(version: tuple[int, int]) -> None:
-    assert table.parse(struct.pack("<HBB", 80, *version) + b"\1" * 76, "") == table.Table()
+    assert table.parse(struct.pack("<HBB", 80, *version) + b"\1" * 76, "") == table.MetricsTable()
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ray_sentinel_plugins import _files, _pci, rdma
 from ray_sentinel_plugins._amdgpu import ras, sensors, table
 from ray_sentinel_plugins._host import cgroup, disks, dstate, identity, kernel, network, pressure
-from ray_sentinel_plugins._kernel_log.meaning import Memory, happenings
+from ray_sentinel_plugins._kernel_log.meaning import KernelLogState, happenings
 from ray_sentinel_plugins._kernel_log.records import parse_log
 
 PARSERS: tuple[Callable[[str], object], ...] = (
@@ -40,7 +40,7 @@ PARSERS: tuple[Callable[[str], object], ...] = (
     _files.clean,
     _files.natural,
     _files.decimal,
-    lambda text: list(happenings(parse_log(text, 1e9), Memory())),
+    lambda text: list(happenings(parse_log(text, 1e9), KernelLogState())),
     lambda text: dstate.task_state(text.encode("utf-8", "surrogatepass")),
     lambda text: table.parse(text.encode("utf-8", "surrogatepass"), ""),
 )

@@ -115,7 +115,7 @@ def test_whole_disks(name: str, whole: bool) -> None:
 
 def test_old_partition_lines_have_seven_columns() -> None:
     assert disks.parse_diskstats("8 1 sda1 10 20 30 40\n8 0 sda 1 2 3 4 5 6 7 8 9 10 11\n") == {
-        "sda": disks.Disk(3 * 512, 7 * 512, 10)
+        "sda": disks.DiskCounters(3 * 512, 7 * 512, 10)
     }
 
 

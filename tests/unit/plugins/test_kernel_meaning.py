@@ -2,12 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from ray_sentinel_plugins._kernel_log.meaning import Happening, Memory, happenings
+from ray_sentinel_plugins._kernel_log.meaning import Happening, KernelLogState, happenings
 from ray_sentinel_plugins._kernel_log.records import parse_log
 
 
-def read(text: str, memory: Memory | None = None) -> list[Happening]:
-    return list(happenings(parse_log(text), memory or Memory()))
+def read(text: str, memory: KernelLogState | None = None) -> list[Happening]:
+    return list(happenings(parse_log(text), memory or KernelLogState()))
 
 
 def kinds(text: str) -> list[str]:
@@ -251,7 +251,7 @@ def test_a_gpu_falls_once(lines: list[str]) -> None:
 
 
 def test_a_fall_told_in_two_batches_is_one() -> None:
-    memory = Memory()
+    memory = KernelLogState()
     assert len(read(f"[ 1.0] {FALL_WORDS}\n", memory)) == 1
     assert len(read(f"[ 2.0] {FALL_XID}\n", memory)) == 0
 
@@ -312,7 +312,7 @@ def test_a_firmware_report_is_one_error() -> None:
 
 
 def test_a_report_cut_by_the_end_of_a_batch_is_counted_once() -> None:
-    memory = Memory()
+    memory = KernelLogState()
     lines = GHES.format(n=1, severity="fatal").splitlines(keepends=True)
     assert len(read("".join(lines[:2]), memory)) == 1
     assert len(read("".join(lines[2:]), memory)) == 0

@@ -9,7 +9,7 @@ import pytest
 
 from ray_sentinel_plugins._kernel_log import follow
 from ray_sentinel_plugins._kernel_log.follow import KmsgFollower
-from ray_sentinel_plugins._kernel_log.records import Record, parse_kmsg, parse_log
+from ray_sentinel_plugins._kernel_log.records import KernelRecord, parse_kmsg, parse_log
 
 XID = "NVRM: Xid (PCI:0000:cb:00): 13, Graphics"
 AUGUST_2024 = 1725016282.0  # 2024-08-30 11:11:22 UTC
@@ -91,7 +91,7 @@ def test_messages_of_several_lines() -> None:
 
 def test_garbage_is_survived() -> None:
     text = os.urandom(1 << 16).decode("latin-1")
-    assert all(isinstance(record, Record) for record in parse_log(text))
+    assert all(isinstance(record, KernelRecord) for record in parse_log(text))
     assert parse_kmsg("no record") is None
     assert parse_kmsg("9,,,;x") is None
 

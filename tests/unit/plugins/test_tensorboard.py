@@ -28,8 +28,8 @@ from ray_sentinel_plugins._event_files.run import (
     OLDEST_SECONDS,
     SETTLED_SECONDS,
     START_SECONDS,
-    Run,
-    Writer,
+    EventFileRun,
+    FileAuthor,
 )
 from ray_sentinel_plugins.tensorboard import MAX_RUNS, TensorboardCollector
 
@@ -181,11 +181,11 @@ def test_every_value_is_handed_on_at_its_time(
     assert {entry[2] for entry in following.history()} == {1000.25, 1001.5, 1002.0}
 
 
-def holding(points: int, since: float, begun: float = 0.0) -> Run:
+def holding(points: int, since: float, begun: float = 0.0) -> EventFileRun:
     """A run with so many values that came at that moment."""
-    run = Run(Path("/nowhere"), begun)
-    run.points = [("loss", 1.0, 1000.0, Writer(0))] * points
-    run.steps = [(1, 1000.0, Writer(0))]
+    run = EventFileRun(Path("/nowhere"), begun)
+    run.points = [("loss", 1.0, 1000.0, FileAuthor(0))] * points
+    run.steps = [(1, 1000.0, FileAuthor(0))]
     run.release(since, None)
     return run
 
@@ -219,7 +219,7 @@ def test_how_long_values_are_handed_on(
 
 def test_each_batch_is_let_go_in_its_turn() -> None:
     run = holding(10, 5.0)
-    run.points += [("loss", 1.0, 1001.0, Writer(0))] * 7
+    run.points += [("loss", 1.0, 1001.0, FileAuthor(0))] * 7
     run.release(6.0, None)
     run.release(100.0, 5.0 + SETTLED_SECONDS)
     assert (len(run.points), run.steps) == (7, [])

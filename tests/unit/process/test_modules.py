@@ -13,7 +13,7 @@ def test_what_lies_beside_a_training_s_script_is_not_taken_for_python_s_own(tmp_
     script.write_text(
         "import subprocess, sys\n"
         "from ray_sentinel.process import python_module\n"
-        "sys.exit(subprocess.run(python_module('ray_sentinel.serving.access')).returncode)\n"
+        "sys.exit(subprocess.run(python_module('ray_sentinel.http.access')).returncode)\n"
     )
     ended = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60)
     assert (ended.returncode, ended.stderr) == (0, "")

@@ -8,7 +8,7 @@ from ray_sentinel.progress import answers
 from ray_sentinel.progress.requests import (
     RECORDER_JSON_ANSWER,
     RECORDER_PICKLE_ANSWER,
-    Wish,
+    ProgressRequest,
     answer_name,
     pack_request,
     unpack_request,
@@ -71,8 +71,10 @@ def test_without_torch():
 
 
 def test_request_words():
-    word = pack_request(7, Wish.STACKS | Wish.FLIGHT_RECORDER)
-    assert unpack_request(word) == (7, Wish.STACKS | Wish.FLIGHT_RECORDER)
-    assert unpack_request(word | 0x80)[1] == Wish.STACKS | Wish.FLIGHT_RECORDER
-    assert pack_request((1 << 60) + 3, Wish.STACKS) < 1 << 64
+    word = pack_request(7, ProgressRequest.STACKS | ProgressRequest.FLIGHT_RECORDER)
+    assert unpack_request(word) == (7, ProgressRequest.STACKS | ProgressRequest.FLIGHT_RECORDER)
+    assert (
+        unpack_request(word | 0x80)[1] == ProgressRequest.STACKS | ProgressRequest.FLIGHT_RECORDER
+    )
+    assert pack_request((1 << 60) + 3, ProgressRequest.STACKS) < 1 << 64
     assert answer_name("a-r0.record", "x.txt") == "a-r0.x.txt"

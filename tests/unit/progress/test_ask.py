@@ -21,7 +21,7 @@ from ray_sentinel.progress.record_view import RecordView
 from ray_sentinel.progress.requests import (
     RECORDER_JSON_ANSWER,
     STACKS_ANSWER,
-    Wish,
+    ProgressRequest,
     answer_name,
     unpack_request,
 )
@@ -37,13 +37,13 @@ class Rank:
         (self.view,) = self._reader.scan()
 
     @property
-    def wishes(self) -> Wish:
+    def wishes(self) -> ProgressRequest:
         return unpack_request(self.writer.number(record.REQUEST_OFFSET))[1]
 
     def look(self, _seconds: float = 0.0) -> None:
         for wish, answer in (
-            (Wish.STACKS, STACKS_ANSWER),
-            (Wish.FLIGHT_RECORDER, RECORDER_JSON_ANSWER),
+            (ProgressRequest.STACKS, STACKS_ANSWER),
+            (ProgressRequest.FLIGHT_RECORDER, RECORDER_JSON_ANSWER),
         ):
             if wish in self.wishes and self.writer.path is not None:
                 name = answer_name(self.writer.path.name, answer)
@@ -81,19 +81,19 @@ def test_a_watchdog_that_was_asked_for_is_not_forgotten(rank: Rank) -> None:
     arm_watchdog(rank.view)
     with pytest.raises(NoAnswerError, match="did not answer"):
         request_stacks(rank.view, 0.0)
-    assert rank.wishes == Wish.WATCHDOG_ON | Wish.STACKS
+    assert rank.wishes == ProgressRequest.WATCHDOG_ON | ProgressRequest.STACKS
 
 
 def test_what_was_answered_is_not_asked_for_again(rank: Rank) -> None:
     arm_watchdog(rank.view)
     rank.look()
     assert request_stacks(rank.view, 1.0, sleep=rank.look) == STACKS_ANSWER.encode()
-    assert rank.wishes == Wish.STACKS
+    assert rank.wishes == ProgressRequest.STACKS
 
 
 def test_the_last_word_about_the_watchdog_counts(rank: Rank) -> None:
     arm_watchdog(rank.view)
     arm_watchdog(rank.view, on=False)
-    assert rank.wishes == Wish.WATCHDOG_OFF
+    assert rank.wishes == ProgressRequest.WATCHDOG_OFF
     arm_watchdog(rank.view)
-    assert rank.wishes == Wish.WATCHDOG_ON
+    assert rank.wishes == ProgressRequest.WATCHDOG_ON

@@ -30,7 +30,7 @@ class Setting:
         writer.step(1)
         writer.abandon()
         data = bytearray(writer.path.read_bytes())
-        made = record.Header._make(record.HEADER.unpack_from(data))
+        made = record.RecordHeader._make(record.HEADER.unpack_from(data))
         made = made._replace(**{"pid": self.pid, "start": self.start, **header})
         record.HEADER.pack_into(data, 0, *made)
         path = self.folder / f"{rank}.record"

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.progress.cgroup import Freezer, Groups, parse_cgroup, parse_mounts
+from ray_sentinel.progress.cgroup import ControlGroups, Freezer, parse_cgroup, parse_mounts
 
 
 def test_parse_cgroup():
@@ -73,6 +73,6 @@ def test_groups_up_to_what_is_to_be_seen(machine):
     (machine / "proc/8").mkdir()
     (machine / "proc/8/cgroup").write_text("6:freezer:/job/step\n0::/docker/abc/job\n")
     (machine / "cg/freezer/job/step").mkdir()
-    found = list(Groups("freezer", machine / "proc", machine).up(8))
+    found = list(ControlGroups("freezer", machine / "proc", machine).up(8))
     freezer, two = machine / "cg/freezer", machine / "cg/two"
     assert found == [freezer / "job/step", freezer / "job", freezer, two]

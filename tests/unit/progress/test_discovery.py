@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.progress.discovery import Claim, Discovery, Found
+from ray_sentinel.progress.discovery import Claim, DiscoveredRank, Discovery
 from ray_sentinel.progress.processes import SLICES, ProcessTable
 from tests.support.proc_tree import ProcTree
 
@@ -29,7 +29,7 @@ class Machine:
         self.table = ProcessTable(root)
         self.discovery = Discovery()
 
-    def look(self, *claims: Claim) -> tuple[Found, ...]:
+    def look(self, *claims: Claim) -> tuple[DiscoveredRank, ...]:
         for _ in range(SLICES):
             table: Mapping = self.table.refresh(0)
         return self.discovery.discover(table, claims)

@@ -171,7 +171,7 @@ def test_ages_do_not_change_with_the_wall_clock(tmp_path):
 def test_an_earlier_boot_is_told_apart(tmp_path):
     path = make(tmp_path)
     data = bytearray(path.read_bytes())
-    header = record.Header._make(record.HEADER.unpack_from(data))
+    header = record.RecordHeader._make(record.HEADER.unpack_from(data))
     record.HEADER.pack_into(data, 0, *header._replace(boot=header.boot ^ 1, pid_namespace=1))
     path.write_bytes(data)
     (view,) = RecordReader([tmp_path]).scan()

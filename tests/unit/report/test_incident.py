@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ray_sentinel.model.diagnosis import Culprit as SeriesCulprit
-from ray_sentinel.model.diagnosis import Diagnosis, Fact, Link
+from ray_sentinel.model.diagnosis import CauseLocation as SeriesCulprit
+from ray_sentinel.model.diagnosis import Diagnosis, Figure, Link
 from ray_sentinel.model.incident import Incident, RankLog, Transition
 from ray_sentinel.report import series
 from ray_sentinel.report.bundle import rendered
@@ -87,7 +87,7 @@ def test_what_the_series_say_is_in_all_three_files(incident: Incident) -> None:
         confidence=0.9,
         culprits=(SeriesCulprit(host="host2", device="mlx5_3"),),
         chain=(Link(role="root", text="retransmits rise", at=1000.0),),
-        evidence=(Fact(text="12,000 packets a second"),),
+        evidence=(Figure(text="12,000 packets a second"),),
     )
     files = rendered(incident, (), diagnosis)
     kept = msgspec.json.decode(files["incident.json"])["diagnosis"]

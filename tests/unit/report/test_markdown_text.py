@@ -12,14 +12,14 @@ import pytest
 from markdown_it import MarkdownIt
 
 from ray_sentinel.model.diagnosis import (
-    Culprit,
+    CauseLocation,
     Diagnosis,
-    Fact,
+    DiagnosisReport,
+    Figure,
+    FigureTable,
     Inventory,
     Link,
     Plot,
-    Report,
-    Table,
 )
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.report import diagnosis_markdown, incident_markdown
@@ -157,7 +157,7 @@ def incident() -> Incident:
     return found
 
 
-def a_diagnosis() -> Report:
+def a_diagnosis() -> DiagnosisReport:
     found = Diagnosis(
         analysis="a b",
         playbook="p",
@@ -166,12 +166,12 @@ def a_diagnosis() -> Report:
         root_cause="c d",
         window=(0.0, 60.0),
         confidence=0.5,
-        culprits=(Culprit(host="h h", gpu="g g", reason="r r"),),
+        culprits=(CauseLocation(host="h h", gpu="g g", reason="r r"),),
         chain=(Link(at=1.0, role="root", text="t t"),),
-        evidence=(Fact(text="f f", promql="up{a='b'}", host="h h"), Fact(text="g g")),
-        tables=(Table(title="x y", columns=("c c",), rows=(("v v",),), promql="q q"),),
+        evidence=(Figure(text="f f", promql="up{a='b'}", host="h h"), Figure(text="g g")),
+        tables=(FigureTable(title="x y", columns=("c c",), rows=(("v v",),), promql="q q"),),
         anomalies=("an omaly",),
-        logs=(Fact(text="l l"),),
+        logs=(Figure(text="l l"),),
         next_steps=("n s",),
         plots=(
             Plot(
@@ -186,7 +186,7 @@ def a_diagnosis() -> Report:
         administrator="- **Node:** a\n- b c",
     )
     stock = Inventory(source="s s", hosts=("h h",), missing=("m m",), warnings=("w w",))
-    return Report(diagnosis=found, inventory=stock, triage="t t")
+    return DiagnosisReport(diagnosis=found, inventory=stock, triage="t t")
 
 
 def test_an_incidents_report_has_nothing_of_what_a_text_brings(incident: Incident) -> None:

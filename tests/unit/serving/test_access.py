@@ -7,7 +7,7 @@ import re
 import pytest
 
 from ray_sentinel.errors import UsageError
-from ray_sentinel.serving.access import (
+from ray_sentinel.http.access import (
     WINDOW,
     PageCredential,
     RequestVerifier,
@@ -46,7 +46,7 @@ def clock() -> Clock:
 @pytest.fixture
 def verifier(secret: bytes, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> RequestVerifier:
     """Made at Unix second 1000."""
-    monkeypatch.setattr("ray_sentinel.serving.access.time.time", lambda: 1000.0)
+    monkeypatch.setattr("ray_sentinel.http.access.time.time", lambda: 1000.0)
     return RequestVerifier(secret, ADDRESS, clock)
 
 
@@ -117,7 +117,7 @@ def test_who_has_the_token_is_no_server_to_who_has_the_secret(secret: bytes) -> 
     by_secret, by_token = credentials(secret)
     asked = SignedRequest(by_secret, PATH, 1000.0)
     nonce = asked.authorization.split(".")[1]
-    from ray_sentinel.serving.access import ProvenClient
+    from ray_sentinel.http.access import ProvenClient
 
     for made_by in (by_token, PageCredential("secret", token_of(secret).encode(), ADDRESS)):
         forged = ProvenClient(made_by, nonce, "1000000", False).proof(200, b"[]")

@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from ray_sentinel.errors import UnreachableError
-from ray_sentinel.serving.client import RefusedError, get, get_json, near
+from ray_sentinel.http.client import RefusedError, get, get_json, near
 
 
 class Pages(BaseHTTPRequestHandler):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.errors import ConfigError
-from ray_sentinel.serving.web_config import WebConfig, read_web_config
+from ray_sentinel.http.web_config import WebConfig, read_web_config
 from tests.support.certificates import Authority
 
 HASH = "$2y$10$mDwo.lAisC94iLAyP81MCesa29IzH37oigHC/42V2pdJlUprsJPze"

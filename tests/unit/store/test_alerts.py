@@ -12,7 +12,7 @@ import yaml
 from ray_sentinel.evidence import xids
 from ray_sentinel.store.alerts import xid
 from ray_sentinel.store.alerts.catalog import GROUPS, alerts, rules_file
-from ray_sentinel.store.alerts.model import Alert
+from ray_sentinel.store.alerts.model import AlertingRule
 from ray_sentinel.store.dashboards.catalog import DASHBOARDS
 from tests.support.alert_cases import CASES
 from tests.support.series_names import metric_names, named_series
@@ -21,14 +21,14 @@ ALERTS = alerts()
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
-def test_a_rule_has_cases_that_fire_and_that_do_not(alert: Alert) -> None:
+def test_a_rule_has_cases_that_fire_and_that_do_not(alert: AlertingRule) -> None:
     own = [case for case in CASES if case.alert == alert.name]
     assert any(case.fires for case in own)
     assert any(not case.fires for case in own)
 
 
 @pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
-def test_a_rule_reads_series_that_are_served(alert: Alert) -> None:
+def test_a_rule_reads_series_that_are_served(alert: AlertingRule) -> None:
     assert named_series(alert.expr)
     assert named_series(alert.expr) <= metric_names() | {"up"}
 

@@ -14,7 +14,7 @@ import yaml
 
 from ray_sentinel.cli.main import main
 from ray_sentinel.store.alerts.catalog import prometheus_rule, rules_file
-from ray_sentinel.store.scrape_config import Discovery, pod_monitor, scrape_config
+from ray_sentinel.store.scrape_config import TargetDiscovery, pod_monitor, scrape_config
 
 SPEC = {"selector", "podMetricsEndpoints", "namespaceSelector"}
 ENDPOINT = {
@@ -54,7 +54,7 @@ def test_a_prometheus_rule_has_the_rules_under_its_spec() -> None:
 
 def test_names_are_texts_whatever_is_in_them() -> None:
     assert yaml.safe_load(pod_monitor(NASTY))["metadata"]["namespace"] == NASTY
-    where = Discovery(kind="file", agents=NASTY, ray=f"/{NASTY}")
+    where = TargetDiscovery(kind="file", agents=NASTY, ray=f"/{NASTY}")
     found = yaml.safe_load(scrape_config(where, rules=[NASTY]))
     assert found["rule_files"] == [NASTY]
     (agents,) = found["scrape_configs"][0]["file_sd_configs"]
@@ -63,7 +63,9 @@ def test_names_are_texts_whatever_is_in_them() -> None:
 
 @pytest.mark.parametrize("kind", ["http", "file"])
 def test_three_jobs_that_keep_our_labels(kind: Any) -> None:
-    found = jobs(scrape_config(Discovery(kind=kind, agents="http://n:9400/sd", ray="/r.json")))
+    found = jobs(
+        scrape_config(TargetDiscovery(kind=kind, agents="http://n:9400/sd", ray="/r.json"))
+    )
     assert list(found) == ["ray_sentinel", "ray_sentinel_steps", "ray"]
     for name in ("ray_sentinel", "ray_sentinel_steps"):
         assert found[name]["honor_labels"] is True
@@ -73,7 +75,7 @@ def test_three_jobs_that_keep_our_labels(kind: Any) -> None:
 
 
 def test_rays_dashboard_is_asked_with_its_token() -> None:
-    where = Discovery(
+    where = TargetDiscovery(
         kind="http",
         agents="http://n:9400/sd",
         ray="/r.json",
@@ -88,7 +90,7 @@ def test_rays_dashboard_is_asked_with_its_token() -> None:
 
 
 def test_an_old_prometheus_gets_no_window_and_no_steps() -> None:
-    where = Discovery(kind="file", agents="/a", ray="/r")
+    where = TargetDiscovery(kind="file", agents="/a", ray="/r")
     text = scrape_config(where, old_samples=False)
     assert "storage" not in yaml.safe_load(text)
     assert list(jobs(text)) == ["ray_sentinel", "ray"]

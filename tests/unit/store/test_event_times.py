@@ -10,7 +10,7 @@ from tensorboard.compat.proto.event_pb2 import Event as EventProto
 
 from ray_sentinel.diagnose.examine import examine
 from ray_sentinel.diagnose.series import Floats, Selector
-from ray_sentinel.evidence.event_files.events import Event, Scalar
+from ray_sentinel.evidence.event_files.events import EventRecord, Scalar
 from ray_sentinel.evidence.event_files.state import RunState
 from ray_sentinel.store.event_files import EventFilesSource, load_events
 from ray_sentinel.store.event_times import settled
@@ -89,6 +89,6 @@ def test_the_step_is_that_of_the_tag_that_is_written_most_often() -> None:
     dice, state = np.random.default_rng(0), RunState()
     for step in range(500):
         tags = dice.choice(["a", "b", "c", "d"], size=int(dice.integers(1, 4)), replace=False)
-        state.take(Event(1.0 + step, step, tuple(Scalar(str(tag), 1.0) for tag in tags)))
+        state.take(EventRecord(1.0 + step, step, tuple(Scalar(str(tag), 1.0) for tag in tags)))
         most = max(state.tags.values(), key=lambda latest: latest.points)
         assert state.step == most.step

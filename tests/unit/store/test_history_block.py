@@ -6,16 +6,24 @@ import numpy as np
 import pytest
 
 from ray_sentinel.diagnose.series import Samples, axis, bucketed
-from ray_sentinel.store.history_block import CELLS, Block, decode, encode, gathered, merged, plain
+from ray_sentinel.store.history_block import (
+    CELLS,
+    HistoryBlock,
+    decode,
+    encode,
+    gathered,
+    merged,
+    plain,
+)
 
 NAN, INF = float("nan"), float("inf")
 
 
-def some(step: float = 10.0) -> Block:
+def some(step: float = 10.0) -> HistoryBlock:
     dice = np.random.default_rng(1)
     values = dice.normal(300.0, 5.0, (3, 4, CELLS))
     values[0, 1, 5:9], values[2, 0, 7] = NAN, INF
-    return Block(600.0, step, np.array([1, 4, 9]), values)
+    return HistoryBlock(600.0, step, np.array([1, 4, 9]), values)
 
 
 def test_a_block_goes_there_and_back_and_means_keep_a_millionth() -> None:
@@ -44,7 +52,7 @@ def test_rows_become_cells_as_everywhere(reduce: str) -> None:
 def test_blocks_merge_into_a_coarser_one_whose_hosts_are_all_of_them() -> None:
     rule = ("last", "avg", "max", "min")
     one = some()
-    two = Block(1200.0, 10.0, np.array([4]), np.full((1, 4, CELLS), 7.0))
+    two = HistoryBlock(1200.0, 10.0, np.array([4]), np.full((1, 4, CELLS), 7.0))
     both = merged([two, one], 0.0, 30.0, rule)  # type: ignore[arg-type]
     assert both.hosts.tolist() == [1, 4, 9]
     assert both.values.shape == (3, 4, CELLS)

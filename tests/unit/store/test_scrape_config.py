@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 
-from ray_sentinel.actors.prometheus import ray_targets
+from ray_sentinel.actors.coordinator.prometheus import ray_targets
 from ray_sentinel.store.scrape_config import (
-    Discovery,
+    TargetDiscovery,
     pod_monitor,
     ray_targets_file,
     scrape_config,
@@ -15,7 +15,9 @@ from ray_sentinel.store.scrape_config import (
 
 
 def test_steps_are_a_job_of_their_own() -> None:
-    text = scrape_config(Discovery(kind="http", agents="http://n:9400/sd", ray="/tmp/ray/x.json"))
+    text = scrape_config(
+        TargetDiscovery(kind="http", agents="http://n:9400/sd", ray="/tmp/ray/x.json")
+    )
     jobs = [line.split()[-1] for line in text.splitlines() if "job_name" in line]
     assert jobs == ["ray_sentinel", "ray_sentinel_steps", "ray"]
     assert text.count('url: "http://n:9400/sd"') == 2
@@ -23,7 +25,7 @@ def test_steps_are_a_job_of_their_own() -> None:
 
 
 def test_addresses_become_hosts() -> None:
-    where = Discovery(kind="http", agents="u", ray="f", hosts={"10.0.0.1": "node1", "x": "x"})
+    where = TargetDiscovery(kind="http", agents="u", ray="f", hosts={"10.0.0.1": "node1", "x": "x"})
     text = scrape_config(where)
     assert '        regex: "10\\\\.0\\\\.0\\\\.1"\n' in text
     assert '        replacement: "node1"\n' in text
@@ -31,13 +33,15 @@ def test_addresses_become_hosts() -> None:
 
 
 def test_paths_are_quoted() -> None:
-    text = scrape_config(Discovery(kind="file", agents='/a "b": c', ray="/r"), rules=["/x/*.yml"])
+    text = scrape_config(
+        TargetDiscovery(kind="file", agents='/a "b": c', ray="/r"), rules=["/x/*.yml"]
+    )
     assert '- files: ["/a \\"b\\": c"]' in text
     assert "source_labels: [ip]" not in text
 
 
 def test_a_step_is_the_same_whichever_agent_read_it() -> None:
-    text = scrape_config(Discovery(kind="file", agents="/a", ray="/r"))
+    text = scrape_config(TargetDiscovery(kind="file", agents="/a", ray="/r"))
     steps = text.partition("job_name: ray_sentinel_steps")[2].partition("job_name: ray\n")[0]
     assert "action: labeldrop\n        regex: instance\n" in steps
     assert text.count("labeldrop") == 1

@@ -8,8 +8,8 @@ import pytest
 
 from ray_sentinel.cli.main import main
 from ray_sentinel.errors import UsageError
-from ray_sentinel.guardian import checkpoint_folders, drain
 from ray_sentinel.supervise.bad_nodes import BadNode
+from ray_sentinel.supervised_run import checkpoint_folders, drain
 
 
 def test_checkpoint_folders() -> None:

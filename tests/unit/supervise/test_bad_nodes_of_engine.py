@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from ray_sentinel.engine.events import AnyEvent, SnapshotReceived
-from ray_sentinel.guardian import _records
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.metrics import Event
 from ray_sentinel.report.contract import incident_json
 from ray_sentinel.supervise.bad_nodes import BadNode, of_incidents
+from ray_sentinel.supervised_run import _records
 from tests.support.engine_sim import Sim, SimRank
 
 

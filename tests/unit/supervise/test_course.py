@@ -9,36 +9,38 @@ import pytest
 
 from ray_sentinel.clock import FakeClock, Moment, moment
 from ray_sentinel.supervise import actions, events
-from ray_sentinel.supervise.actions import Action, Result
+from ray_sentinel.supervise.actions import RunResult, SupervisorAction
 from ray_sentinel.supervise.bad_nodes import BadNode
-from ray_sentinel.supervise.course import Course, Ledger
-from ray_sentinel.supervise.policy import Checkpoint, Failure, Policy
+from ray_sentinel.supervise.policy import Failure, Policy, ResumePoint
+from ray_sentinel.supervise.restart_state_machine import RestartStateMachine, SupervisionState
 
-A = TypeVar("A", bound=Action)
+A = TypeVar("A", bound=SupervisorAction)
 
 
 class Play:
     """A course, its clock, and checkpoints by step."""
 
-    def __init__(self, *steps: int, ledger: Ledger | None = None, **policy: Any) -> None:
+    def __init__(self, *steps: int, ledger: SupervisionState | None = None, **policy: Any) -> None:
         self.clock = FakeClock()
-        self.course = Course(Policy(**{"jitter": 0.0, **policy}), ledger, draw=lambda: 0.5)
+        self.course = RestartStateMachine(
+            Policy(**{"jitter": 0.0, **policy}), ledger, draw=lambda: 0.5
+        )
         self.checkpoints = {f"/c/step_{step}": step for step in steps}
         self.launched: list[tuple[int, int | None]] = []
         """(attempt, step of its checkpoint)."""
         self.cleared = ""
         self.starts = True
-        self.log: list[Action] = []
+        self.log: list[SupervisorAction] = []
 
     def begin(self) -> None:
         self._do(self.course.begin())
 
-    def feed(self, kind: type[events.Event], **fields: Any) -> list[Action]:
+    def feed(self, kind: type[events.SupervisorEvent], **fields: Any) -> list[SupervisorAction]:
         asked = self.course.handle(kind(time=moment(self.clock), **fields))
         self._do(asked)
         return asked
 
-    def _do(self, asked: list[Action]) -> None:
+    def _do(self, asked: list[SupervisorAction]) -> None:
         self.log += asked
         for action in asked:
             match action:
@@ -46,14 +48,14 @@ class Play:
                     without = {one.path for one in action.without}
                     good = {p: s for p, s in self.checkpoints.items() if p not in without}
                     best = max(good, key=good.__getitem__, default=None)
-                    found = Checkpoint(path=best, step=good[best]) if best else None
+                    found = ResumePoint(path=best, step=good[best]) if best else None
                     problem = "" if found or not action.without else "none loads"
                     self.feed(events.Offered, checkpoint=found, problem=problem)
                 case actions.Launch():
                     start = action.checkpoint.step if action.checkpoint else None
                     self.launched.append((action.attempt, start))
                     if self.starts:
-                        self.feed(events.Started)
+                        self.feed(events.AttemptStarted)
                 case actions.Clear():
                     self.feed(events.Cleared, problem=self.cleared)
 
@@ -63,9 +65,9 @@ class Play:
 
     def wait(self, seconds: float) -> None:
         self.clock.advance(seconds)
-        self.feed(events.Tick)
+        self.feed(events.TimePassed)
 
-    def until_done(self) -> Result:
+    def until_done(self) -> RunResult:
         return self.last(actions.Finish).result
 
     def last(self, kind: type[A]) -> A:
@@ -104,7 +106,9 @@ def test_the_delay_doubles_up_to_its_cap_and_is_drawn_within_the_jitter() -> Non
         delays.append(play.clock.now() - begun)
     assert delays == [10, 20, 40, 60, 60]
     for draw, expected in ((0.0, 8.0), (0.999999, 12.0)):
-        course = Course(Policy(retry_delay=10, jitter=0.2), draw=lambda draw=draw: draw)
+        course = RestartStateMachine(
+            Policy(retry_delay=10, jitter=0.2), draw=lambda draw=draw: draw
+        )
         assert abs(course._delay(1) - expected) < 0.01
 
 
@@ -157,11 +161,11 @@ def test_a_hang_is_captured_first_then_ended_then_restarted() -> None:
     play = Play(4, retry_delay=1)
     play.begin()
     assert [type(a) for a in play.feed(events.HangSeen, why="rank 3 sleeps")] == [
-        actions.Say,
-        actions.Capture,
+        actions.Announce,
+        actions.SecureEvidence,
     ]
     assert play.feed(events.HangSeen, why="again") == []
-    assert [type(a) for a in play.feed(events.Captured)] == [actions.End]
+    assert [type(a) for a in play.feed(events.EvidenceSecured)] == [actions.EndAttempt]
     play.fail(kind="signal", signal=15, exception="KeyboardInterrupt: ")
     assert play.course.ledger.failures[-1].kind == "hang"
     play.wait(10)
@@ -182,7 +186,7 @@ def test_a_hanging_command_that_ends_with_status_0_when_told_is_restarted() -> N
     play = Play(retry_delay=1)
     play.begin()
     play.feed(events.HangSeen, why="silence")
-    play.feed(events.Captured)
+    play.feed(events.EvidenceSecured)
     play.feed(events.Exited, failure=None)
     assert play.course.phase == "waiting"
 
@@ -206,9 +210,9 @@ def test_a_clock_that_is_set_moves_nothing() -> None:
     later, earlier = play.clock.now() + 7200, play.clock.now() - 7200
     for wall in (later, earlier):
         time = Moment(wall=wall, steady=play.clock.monotonic() + 9)
-        assert play.course.handle(events.Tick(time=time)) == []
+        assert play.course.handle(events.TimePassed(time=time)) == []
     ten = Moment(wall=earlier, steady=play.clock.monotonic() + 10)
-    assert play.course.handle(events.Tick(time=ten)) == [actions.Clear()]
+    assert play.course.handle(events.TimePassed(time=ten)) == [actions.Clear()]
 
 
 def test_what_ends_while_its_evidence_is_taken_speaks_for_itself() -> None:
@@ -270,8 +274,8 @@ def test_an_attempt_that_never_started_lost_no_time_before_it() -> None:
 def test_stopping_while_it_runs_ends_it_and_does_not_restart() -> None:
     play = Play()
     play.begin()
-    assert play.feed(events.StopAsked, signal=2) == [actions.End(signal=2)]
-    assert play.feed(events.StopAsked, signal=2) == [actions.End(signal=9)]
+    assert play.feed(events.StopAsked, signal=2) == [actions.EndAttempt(signal=2)]
+    assert play.feed(events.StopAsked, signal=2) == [actions.EndAttempt(signal=9)]
     play.fail(kind="signal", signal=9)
     result = play.until_done()
     assert (result.success, result.stopped_by) == (False, 2)
@@ -283,7 +287,7 @@ def test_stopping_while_it_waits() -> None:
     play.fail(kind="node-fail")
     play.feed(events.StopAsked, signal=15)
     assert play.until_done().stopped_by == 15
-    assert play.feed(events.Tick) == []
+    assert play.feed(events.TimePassed) == []
 
 
 def test_what_the_old_attempt_holds_is_waited_for_and_not_for_ever() -> None:
@@ -320,9 +324,9 @@ def test_what_cannot_be_killed_is_said() -> None:
 
 
 def test_a_later_life_goes_on_with_the_ledger() -> None:
-    ledger = Ledger(attempt=4, retries_left=1, total_retries=4, best_step=9)
+    ledger = SupervisionState(attempt=4, retries_left=1, total_retries=4, best_step=9)
     play = Play(ledger=ledger, max_retries=10, retry_delay=1)
-    play.feed(events.Started)
+    play.feed(events.AttemptStarted)
     play.fail(kind="node-fail")
     play.wait(10)
     assert play.launched == [(5, None)]
@@ -338,14 +342,16 @@ def test_a_bad_node_is_told_once_and_left_out_of_every_later_attempt() -> None:
     play.begin()
     assert play.last(actions.Launch).without == ()
     (told,) = play.feed(events.NodesFound, nodes=(SEVEN,))
-    assert told == actions.Say(text="bad node n7: GPU 2 has fallen off the bus", event="bad-node")
+    assert told == actions.Announce(
+        text="bad node n7: GPU 2 has fallen off the bus", event="bad-node"
+    )
     assert play.feed(events.NodesFound, nodes=(SEVEN,)) == []
     play.fail(kind="node-fail")
-    assert play.last(actions.Say).text.endswith("restart in 1 s, without n7")
+    assert play.last(actions.Announce).text.endswith("restart in 1 s, without n7")
     play.wait(10)
     assert play.last(actions.Launch).without == ("n7",)
     play.fail(kind="gpu-lost", nodes=(BadNode(host="n9", why="Xid 79"),))
-    assert play.last(actions.Say).text.endswith(", without n7, n9")
+    assert play.last(actions.Announce).text.endswith(", without n7, n9")
     play.wait(10)
     assert play.last(actions.Launch).without == ("n7", "n9")
     play.feed(events.Exited, failure=None)
@@ -383,11 +389,11 @@ def test_what_was_bad_before_the_run_is_forgotten_and_what_came_in_any_attempt_i
 
 
 def test_a_later_life_still_knows_the_bad_nodes() -> None:
-    kept = msgspec.json.encode(Ledger(attempt=1, retries_left=3, bad_nodes=[SEVEN]))
-    play = Play(ledger=msgspec.json.decode(kept, type=Ledger), retry_delay=1)
-    play.feed(events.Started)
+    kept = msgspec.json.encode(SupervisionState(attempt=1, retries_left=3, bad_nodes=[SEVEN]))
+    play = Play(ledger=msgspec.json.decode(kept, type=SupervisionState), retry_delay=1)
+    play.feed(events.AttemptStarted)
     play.fail(kind="node-fail")
     play.wait(10)
     assert play.last(actions.Launch).without == ("n7",)
-    older = msgspec.json.decode(b'{"attempt": 1, "retries_left": 3}', type=Ledger)
+    older = msgspec.json.decode(b'{"attempt": 1, "retries_left": 3}', type=SupervisionState)
     assert older.bad_nodes == []

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import msgspec
 
-from ray_sentinel.supervise.folder import STATE, Folder, State, encode
-from ray_sentinel.supervise.tail import LAST, Tail
+from ray_sentinel.supervise.run_folder import STATE, RunFolder, State, encode
+from ray_sentinel.supervise.tail import LAST, OutputTail
 
 RUNNING = State(keeper=10, keeper_start=1, child=11, child_start=2, started_at=5.0)
 
 
-def write(folder: Folder, state: State, age: float) -> None:
+def write(folder: RunFolder, state: State, age: float) -> None:
     """The state, as a keeper wrote it ``age`` seconds ago, over the file that is there."""
     path = folder.attempt(0) / STATE
     path.parent.mkdir(exist_ok=True)
@@ -23,7 +23,7 @@ def write(folder: Folder, state: State, age: float) -> None:
 
 
 def test_a_state_that_changed_is_seen_however_alike_the_files_are(tmp_path: Path) -> None:
-    folder = Folder(tmp_path)
+    folder = RunFolder(tmp_path)
     assert folder.state(0) is None
     write(folder, RUNNING, age=0.0)
     assert folder.state(0) == RUNNING
@@ -35,7 +35,7 @@ def test_a_state_that_changed_is_seen_however_alike_the_files_are(tmp_path: Path
 
 
 def test_a_settled_state_is_not_read_again_until_it_changes(tmp_path: Path) -> None:
-    folder = Folder(tmp_path)
+    folder = RunFolder(tmp_path)
     write(folder, RUNNING, age=60.0)
     first = folder.state(0)
     assert first == RUNNING
@@ -50,7 +50,7 @@ def test_a_settled_state_is_not_read_again_until_it_changes(tmp_path: Path) -> N
 def test_the_last_step_is_found_over_several_looks(tmp_path: Path) -> None:
     output = tmp_path / "output.log"
     output.write_text("loading\n")
-    tail = Tail(tmp_path, None)
+    tail = OutputTail(tmp_path, None)
     assert tail.look()
     assert tail.step is None
     for text in ("step 7 loss 0.5\n", "saving\n", "step 8 lo", "ss 0.4\n"):

@@ -17,8 +17,8 @@ from ray_sentinel.logs.checkpoints import scan_checkpoints
 from ray_sentinel.supervise.bad_nodes import BadNode
 from ray_sentinel.supervise.job_supervisor import JobSupervisor
 from ray_sentinel.supervise.parts import JobParts, Sighting
-from ray_sentinel.supervise.policy import Checkpoint, Failure, Policy
-from ray_sentinel.supervise.ray_jobs import TEMPLATE, Job, Jobs, checkpoint_at, shell_filled
+from ray_sentinel.supervise.policy import Failure, Policy, ResumePoint
+from ray_sentinel.supervise.ray_jobs import TEMPLATE, Jobs, RayJob, checkpoint_at, shell_filled
 from ray_sentinel.supervise.task import JobTask
 
 
@@ -37,8 +37,8 @@ class Api:
         """The next submission is taken, and its answer lost."""
         self.unstoppable = 0
 
-    def job(self, job_id: str) -> Job:
-        return Job(id=job_id, status="RUNNING", message="it broke", template="train {step}",
+    def job(self, job_id: str) -> RayJob:
+        return RayJob(id=job_id, status="RUNNING", message="it broke", template="train {step}",
                    name="name", attempt=0, options={"metadata": {}})  # fmt: skip
 
     def status(self, job_id: str) -> str:
@@ -66,7 +66,7 @@ class Api:
     def submit(
         self,
         config: Mapping[str, Any],
-        checkpoint: Checkpoint | None,
+        checkpoint: ResumePoint | None,
         attempt: int,
         name: str,
         bad_nodes: tuple[str, ...] = (),
@@ -197,7 +197,7 @@ def test_bad_nodes_in_an_entrypoint(entrypoint: str, without: str, with_two: str
 
 
 def test_what_stands_for_one_placeholder_is_none_itself() -> None:
-    odd = Checkpoint(path="/c/{step}/{bad_nodes}", step=7)
+    odd = ResumePoint(path="/c/{step}/{bad_nodes}", step=7)
     filled = shell_filled("t {checkpoint} {bad_nodes}", 1, odd, ["n7"])
     assert shlex.split(filled) == ["t", "/c/{step}/{bad_nodes}", "n7"]
 
@@ -272,7 +272,7 @@ def test_a_submission_fills_in_and_keeps_what_it_was() -> None:
         "metadata": {"team": "x"},
         "runtime_env": {"env_vars": {"A": "1", "RAY_SENTINEL_BAD_NODES": "old"}},
     }
-    jobs.submit(config, Checkpoint(path="/c/step_7", step=7), 2, "llama", ("n7",))
+    jobs.submit(config, ResumePoint(path="/c/step_7", step=7), 2, "llama", ("n7",))
     jobs.submit(config, None, 0, "llama")
     again, first = client.given
     assert again["entrypoint"] == "train --from /c/step_7 --exclude=n7 --try 2"

@@ -9,18 +9,18 @@ import pytest
 
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.progress.own_process import start_ticks
-from ray_sentinel.supervise.course import Ledger
-from ray_sentinel.supervise.folder import STATE, Folder, State, Told
 from ray_sentinel.supervise.kept import decode, encode, readable
-from ray_sentinel.supervise.policy import Checkpoint
+from ray_sentinel.supervise.policy import ResumePoint
+from ray_sentinel.supervise.restart_state_machine import SupervisionState
+from ray_sentinel.supervise.run_folder import STATE, RunFolder, State, Told
 
 ODD = os.fsdecode(b"/c/\xff\xfe/step_7")
 NUMBER_OF_NOBODY = 1 << 22
 
 
 def test_what_is_no_text_comes_back_as_it_was() -> None:
-    left_out = [Checkpoint(path=path, step=7) for path in (ODD, "a\nb")]
-    ledger = Ledger(attempt=3, checkpoint=left_out[0], left_out=left_out)
+    left_out = [ResumePoint(path=path, step=7) for path in (ODD, "a\nb")]
+    ledger = SupervisionState(attempt=3, checkpoint=left_out[0], left_out=left_out)
     told = Told(argv=("train", ODD, "é\u2028"), ledger=ledger, supervisor=7)
     data = encode(told)
     assert data.isascii()
@@ -39,7 +39,7 @@ def test_what_is_no_text_is_shown_as_escapes() -> None:
     assert readable(ODD) == "/c/\\udcff\\udcfe/step_7"
 
 
-def keep(folder: Folder, number: int, **fields: object) -> None:
+def keep(folder: RunFolder, number: int, **fields: object) -> None:
     path = folder.attempt(number)
     path.mkdir()
     state = State(**{"keeper": os.getpid(), "keeper_start": start_ticks(), **fields})  # type: ignore[arg-type]
@@ -47,7 +47,7 @@ def keep(folder: Folder, number: int, **fields: object) -> None:
 
 
 def test_the_attempt_that_runs_is_found_without_a_ledger(tmp_path: Path) -> None:
-    folder = Folder(tmp_path / "run")
+    folder = RunFolder(tmp_path / "run")
     assert folder.running() is None
     keep(folder, 0, ended_at=1.0)
     keep(folder, 1, keeper=NUMBER_OF_NOBODY)
@@ -62,8 +62,8 @@ def test_the_attempt_that_runs_is_found_without_a_ledger(tmp_path: Path) -> None
 def test_a_place_that_cannot_be_used_names_the_setting(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(SentinelError, match=r"Not a directory.*RAY_SENTINEL_LOG_DIR"):
-        Folder(tmp_path / "file/run")
-    folder = Folder(tmp_path / "run")
+        RunFolder(tmp_path / "file/run")
+    folder = RunFolder(tmp_path / "run")
     (folder.path / "lock").mkdir()
     with pytest.raises(SentinelError, match="lock: Is a directory"):
         folder.lock()

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from ray_sentinel.config import Notify
+from ray_sentinel.config import NotifyConfig
 from ray_sentinel.errors import UsageError
 from ray_sentinel.model.incident import Culprit, Incident, Transition, Verdict
 from ray_sentinel.supervise.incident_notices import key_of, keys_of_past, notice_of
@@ -63,9 +63,9 @@ def test_what_an_earlier_life_told_is_known() -> None:
 
 @pytest.mark.parametrize(
     "section",
-    [Notify(webhook="hooks.example.org"), Notify(webhook="ftp://x/y"), Notify(command="'"),
-     Notify(command=" "), Notify(style="teams")],
+    [NotifyConfig(webhook="hooks.example.org"), NotifyConfig(webhook="ftp://x/y"), NotifyConfig(command="'"),
+     NotifyConfig(command=" "), NotifyConfig(style="teams")],
 )  # fmt: skip
-def test_settings_that_can_never_work(section: Notify) -> None:
+def test_settings_that_can_never_work(section: NotifyConfig) -> None:
     with pytest.raises(UsageError):
         settings_of(section)

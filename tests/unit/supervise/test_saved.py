@@ -9,8 +9,8 @@ from ray_sentinel.errors import UnreachableError
 from ray_sentinel.evidence.checkpoints import Checkpoint as Saved
 from ray_sentinel.evidence.checkpoints import CheckpointFacts
 from ray_sentinel.supervise.actions import Choose
-from ray_sentinel.supervise.course import Ledger
-from ray_sentinel.supervise.policy import Checkpoint
+from ray_sentinel.supervise.policy import ResumePoint
+from ray_sentinel.supervise.restart_state_machine import SupervisionState
 from ray_sentinel.supervise.saved import Checkpoints
 
 
@@ -23,7 +23,7 @@ class Tier:
         self.said: list[str] = []
         self.checkpoints = Checkpoints((folder,), self._scan, self.said.append, FakeClock(50.0))
 
-    def save(self, step: int, at: float | None = None) -> Checkpoint:
+    def save(self, step: int, at: float | None = None) -> ResumePoint:
         """A whole checkpoint of a step, saved at that second unless told otherwise."""
         path = self.folder / f"step_{step}"
         path.mkdir(exist_ok=True)
@@ -33,7 +33,7 @@ class Tier:
         before = self.facts.checkpoints if self.facts is not None else ()
         others = (other for other in before if other.path != one.path)
         self.facts = CheckpointFacts(checkpoints=(*others, one))
-        return Checkpoint(path=str(path), step=step, modified=saved)
+        return ResumePoint(path=str(path), step=step, modified=saved)
 
     def _scan(self, folder: Path) -> CheckpointFacts:
         if self.facts is None:
@@ -44,15 +44,15 @@ class Tier:
 def test_without_any_checkpoint_it_starts_from_the_beginning() -> None:
     tier = Tier()
     for attempt in (0, 1):
-        offered = tier.checkpoints.offer(Choose(), Ledger(attempt=attempt))
+        offered = tier.checkpoints.offer(Choose(), SupervisionState(attempt=attempt))
         assert (offered.checkpoint, offered.problem) == (None, "")
     assert tier.checkpoints.later() is None
     assert tier.checkpoints.saved_at(()) is None
 
 
 def test_where_none_is_left_that_loads_it_does_not_start_from_the_beginning() -> None:
-    bad = Checkpoint(path="/saved/step_5", step=5)
-    ledger = Ledger(attempt=1, saved=True, left_out=[bad])
+    bad = ResumePoint(path="/saved/step_5", step=5)
+    ledger = SupervisionState(attempt=1, saved=True, left_out=[bad])
     offered = Tier().checkpoints.offer(Choose(without=frozenset({bad})), ledger)
     assert offered.problem.endswith("no checkpoint is left: /saved/step_5 does not load")
 
@@ -60,20 +60,20 @@ def test_where_none_is_left_that_loads_it_does_not_start_from_the_beginning() ->
 def test_checkpoints_that_have_vanished_are_not_taken_for_none() -> None:
     tier = Tier()
     tier.facts = None
-    ledger = Ledger(attempt=1, saved=True)
+    ledger = SupervisionState(attempt=1, saved=True)
     problem = tier.checkpoints.offer(Choose(), ledger).problem
     assert tier.said == ["no checkpoint is taken from /saved does not answer"]
     assert problem.endswith("the checkpoints have vanished: /saved does not answer")
-    assert tier.checkpoints.offer(Choose(), Ledger(attempt=1)).problem == ""
+    assert tier.checkpoints.offer(Choose(), SupervisionState(attempt=1)).problem == ""
 
 
 def test_a_folder_that_is_empty_is_one_whose_mount_was_lost(tmp_path: Path) -> None:
     tier = Tier(tmp_path)
-    offered = tier.checkpoints.offer(Choose(), Ledger(attempt=1, saved=True))
+    offered = tier.checkpoints.offer(Choose(), SupervisionState(attempt=1, saved=True))
     assert offered.problem.endswith(f"have vanished: none is in {tmp_path} any more")
     (Path(tier.save(5).path) / "weights.bin").write_bytes(b"")
     assert "weights.bin: is empty" in (
-        tier.checkpoints.offer(Choose(), Ledger(attempt=1, saved=True)).problem
+        tier.checkpoints.offer(Choose(), SupervisionState(attempt=1, saved=True)).problem
     )
 
 
@@ -101,7 +101,9 @@ def test_each_later_checkpoint_is_told_once_and_the_best_is_offered(tmp_path: Pa
     assert tier.checkpoints.later() is not None
     assert tier.checkpoints.saved_at(()) == 10.0
     assert tier.checkpoints.saved_at({second}) == 5.0
-    offered = tier.checkpoints.offer(Choose(without=frozenset({second})), Ledger(attempt=1))
+    offered = tier.checkpoints.offer(
+        Choose(without=frozenset({second})), SupervisionState(attempt=1)
+    )
     assert (offered.time.wall, offered.problem) == (50.0, "")
     assert offered.checkpoint == first
 
@@ -110,6 +112,6 @@ def test_what_was_left_out_on_the_way_is_said(tmp_path: Path) -> None:
     tier = Tier(tmp_path)
     whole, cut = tier.save(5), tier.save(10)
     (Path(cut.path) / "weights.bin").write_bytes(b"")
-    offered = tier.checkpoints.offer(Choose(), Ledger())
+    offered = tier.checkpoints.offer(Choose(), SupervisionState())
     assert offered.checkpoint == whole
     assert tier.said == [f"left out: {cut.path}/weights.bin: is empty"]

@@ -16,12 +16,12 @@ from ray_sentinel.supervise.choose import choose
 from ray_sentinel.supervise.command import filled, resolved, variables, words_of
 from ray_sentinel.supervise.curable import HUB_TRIES, incurable, normalised
 from ray_sentinel.supervise.loadable import problem_of
-from ray_sentinel.supervise.movement import Movement
-from ray_sentinel.supervise.policy import Checkpoint, Failure, Policy
+from ray_sentinel.supervise.movement import AttemptMovement
+from ray_sentinel.supervise.policy import Failure, Policy, ResumePoint
 
 
 def test_placeholders() -> None:
-    found = Checkpoint(path="/c/a b\nstep_7", step=7)
+    found = ResumePoint(path="/c/a b\nstep_7", step=7)
     argv = ["t.py", "--resume={checkpoint}", "{step}/{attempt}", "{other}", "{'a': 1}"]
     assert filled(argv, 2, found)[1:] == ["--resume=/c/a b\nstep_7", "7/2", "{other}", "{'a': 1}"]
     assert filled(argv, 0, None)[1:3] == ["--resume=", "0/0"]
@@ -45,7 +45,7 @@ def test_bad_nodes_in_a_command() -> None:
 
 
 def test_what_a_checkpoint_is_called_is_no_placeholder() -> None:
-    odd = Checkpoint(path="/c/{step}/{bad_nodes}", step=7)
+    odd = ResumePoint(path="/c/{step}/{bad_nodes}", step=7)
     assert filled(["t", "{checkpoint}"], 0, odd, ["n7"]) == ["t", "/c/{step}/{bad_nodes}"]
 
 
@@ -198,7 +198,7 @@ def test_equal_exceptions_are_equal_whatever_their_numbers() -> None:
 
 def test_movement() -> None:
     policy = Policy(stagnation_threshold=100, startup_threshold=500)
-    moves = Movement(policy, 0.0)
+    moves = AttemptMovement(policy, 0.0)
     moves.spoke(400.0)
     assert moves.stagnates(899.0) == ""
     assert "no output" in moves.stagnates(901.0)
@@ -216,4 +216,4 @@ def test_movement() -> None:
     assert "after step 2" in moves.stagnates(1461.0), "and so do some jobs that hang"
     moves.saved(1461.0)
     assert moves.stagnates(1500.0) == ""
-    assert Movement(Policy(startup_threshold=0), 0.0).stagnates(1e9) == ""
+    assert AttemptMovement(Policy(startup_threshold=0), 0.0).stagnates(1e9) == ""

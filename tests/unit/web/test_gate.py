@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from ray_sentinel.serving.access import SECRET_BYTES, cookie_of, token_of
-from ray_sentinel.serving.server import Request, Response
+from ray_sentinel.http.access import SECRET_BYTES, cookie_of, token_of
+from ray_sentinel.http.server import Request, Response
 from ray_sentinel.web.gate import PageGate
 
 SECRET = bytes(range(SECRET_BYTES))  # tests are named after what follows from it

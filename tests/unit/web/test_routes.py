@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from ray_sentinel.serving.server import Request, Response
-from ray_sentinel.web.routes import Source, local, routes
+from ray_sentinel.http.server import Request, Response
+from ray_sentinel.web.routes import PageSource, local, routes
 from tests.support.page_data import HOSTILE, incident, status
 
 
 def ask(path: str, host: str = "127.0.0.1:9401", *, hostile: str = "") -> Response:
-    source = Source(
+    source = PageSource(
         status=lambda: status(hostile=hostile), incidents=lambda: (incident(hostile=hostile),)
     )
     table = routes(source)

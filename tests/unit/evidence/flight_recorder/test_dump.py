@@ -9,7 +9,7 @@ from ray_sentinel.evidence.flight_recorder.dump import read
 from ray_sentinel.evidence.flight_recorder.entry import number
 from ray_sentinel.evidence.flight_recorder.groups import identify
 from ray_sentinel.evidence.flight_recorder.progress import measure
-from ray_sentinel.evidence.flight_recorder.tables import Status
+from ray_sentinel.evidence.flight_recorder.tables import GroupStatus
 
 
 def row(record: int, title: str, coll: int, p2p: int = 0, **fields: object) -> dict[str, object]:
@@ -76,7 +76,7 @@ def test_a_retired_gloo_operation_is_done_and_a_retired_nccl_one_has_timed_out()
 
 def test_unknown_counters_are_not_numbers() -> None:
     dump = read(0, data([], enqueued="-1", completed=-1))
-    assert dump.status == {0: Status(None, None)}
+    assert dump.status == {0: GroupStatus(None, None)}
 
 
 def counters(rows: list[dict[str, object]], enqueued: int, completed: int) -> object:

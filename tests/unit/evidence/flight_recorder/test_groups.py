@@ -7,7 +7,7 @@ from typing import Any
 from ray_sentinel.evidence.flight_recorder.dump import RankDump
 from ray_sentinel.evidence.flight_recorder.entry import Entry
 from ray_sentinel.evidence.flight_recorder.groups import identify, say_ranks, some_ranks
-from ray_sentinel.evidence.flight_recorder.tables import GroupConfig, Status
+from ray_sentinel.evidence.flight_recorder.tables import GroupConfig, GroupStatus
 
 
 def dump(rank: int, configs: list[tuple[str, str, Any]], **fields: Any) -> RankDump:
@@ -96,7 +96,7 @@ def test_groups_without_ranks_have_those_seen_in_them() -> None:
 
 def test_status_without_entries_is_tied_by_the_order_of_creation() -> None:
     configs = [("0", "default_pg", (0, 1)), ("12", "B", (0, 1)), ("5", "A", (0, 1))]
-    status = {0: Status(3, 3), 4: Status(8, 8), 9: Status(2, 2)}
+    status = {0: GroupStatus(3, 3), 4: GroupStatus(8, 8), 9: GroupStatus(2, 2)}
     found = identify({0: dump(0, configs, status=status), 1: dump(1, configs)})
     descs = {pg: found.groups[ident].desc for pg, ident in found.by_pg[0].items()}
     assert descs == {0: "default_pg", 4: "A", 9: "B"}
@@ -104,7 +104,7 @@ def test_status_without_entries_is_tied_by_the_order_of_creation() -> None:
 
 def test_known_ties_bound_the_alignment() -> None:
     configs = [("0", "W", (0, 1)), ("3", "A", (0, 1)), ("6", "B", (0, 1)), ("9", "C", (0, 1))]
-    status = {0: Status(1, 1), 2: Status(1, 1), 5: Status(1, 1)}
+    status = {0: GroupStatus(1, 1), 2: GroupStatus(1, 1), 5: GroupStatus(1, 1)}
     one = dump(0, configs, status=status, pending=[entry(5, "9", "C")])
     found = identify({0: one, 1: dump(1, configs)})
     descs = {pg: found.groups[ident].desc for pg, ident in found.by_pg[0].items()}
@@ -120,7 +120,7 @@ def test_hashed_names_are_tied_by_ranks_that_created_groups_alike() -> None:
             (f"a{first}07", "DATA", (first % 2, first % 2 + 2)),
         ]
 
-    status = {0: Status(4, 4), 1: Status(9, 9), 2: Status(5, 5)}
+    status = {0: GroupStatus(4, 4), 1: GroupStatus(9, 9), 2: GroupStatus(5, 5)}
     one = dump(0, configs(0), status=status)
     one.pending = [
         entry(0, "0", "default_pg"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import ItemsView
 
 from ray_sentinel.evidence.flight_recorder.dump import RankDump
-from ray_sentinel.evidence.flight_recorder.tables import GroupConfig, Status
+from ray_sentinel.evidence.flight_recorder.tables import GroupConfig, GroupStatus
 from ray_sentinel.evidence.flight_recorder.waits import Waits
 from ray_sentinel.evidence.flight_recorder.world import World
 
@@ -18,7 +18,7 @@ def cut(rank: int) -> RankDump:
     return RankDump(
         rank=rank,
         configs={str(pg): GroupConfig(str(pg), f"G{pg}", (*range(RANKS),)) for pg in range(GROUPS)},
-        status={pg: Status(4, 4) for pg in range(GROUPS)},
+        status={pg: GroupStatus(4, 4) for pg in range(GROUPS)},
         pending=[],
         last_done={},
         counts={},

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ray_sentinel.evidence.logs.bare_steps import LastStep, parse_any_step, surest
 from ray_sentinel.evidence.logs.lines import parse_line
-from ray_sentinel.evidence.logs.steps import HINTS, Step
+from ray_sentinel.evidence.logs.steps import HINTS, ReportedStep
 
 
 @pytest.mark.parametrize(
@@ -57,8 +57,8 @@ def test_what_is_no_training_step(line: str) -> None:
 
 
 def test_bare_steps_count_where_nothing_tells_better() -> None:
-    bare = [Step(step=number, bare=True) for number in (1, 2, 3)]
-    measured = [Step(step=700, loss=1.0)]
+    bare = [ReportedStep(step=number, bare=True) for number in (1, 2, 3)]
+    measured = [ReportedStep(step=700, loss=1.0)]
     assert surest(bare, lambda step: step) == bare
     assert surest([*bare, *measured], lambda step: step) == measured
     assert surest(bare[:1], lambda step: step) == []

@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from ray_sentinel.evidence.logs.causes import ended_by_signal
-from ray_sentinel.evidence.logs.exits import Exit, killed_by_launcher, read_table, signal_name
+from ray_sentinel.evidence.logs.exits import (
+    ProcessExit,
+    killed_by_launcher,
+    read_table,
+    signal_name,
+)
 from ray_sentinel.evidence.logs.lines import parse_line
 from ray_sentinel.evidence.logs.records import Hit
 from ray_sentinel.logs.catalogue import load_catalogue
@@ -54,13 +59,13 @@ def test_signal_names(code: int | None, name: str) -> None:
 
 
 def test_a_kill_after_the_launchers_grace_is_the_launchers() -> None:
-    root = Exit(rank=1, code=1, time=100.0, root=True)
-    at_once = Exit(rank=2, code=-9, time=100.0)
-    late = Exit(rank=3, code=-9, time=131.0)
+    root = ProcessExit(rank=1, code=1, time=100.0, root=True)
+    at_once = ProcessExit(rank=2, code=-9, time=100.0)
+    late = ProcessExit(rank=3, code=-9, time=131.0)
     rows = (at_once, late, root)
     assert [killed_by_launcher(row, rows) for row in rows] == [False, True, False]
     assert not killed_by_launcher(late, (late,))
-    assert not killed_by_launcher(Exit(rank=3, code=-11, time=131.0), rows)
+    assert not killed_by_launcher(ProcessExit(rank=3, code=-11, time=131.0), rows)
 
 
 @pytest.mark.parametrize("number", [143, 154])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ray_sentinel.evidence.logs.records import StepSeen
-from ray_sentinel.evidence.logs.steps import HINTS, Step, parse_step
+from ray_sentinel.evidence.logs.steps import HINTS, ReportedStep, parse_step
 from ray_sentinel.evidence.logs.timeline import usual_seconds
 
 
@@ -106,11 +106,13 @@ def test_a_time_without_a_unit_is_no_duration() -> None:
 
 
 def test_hours_a_step_are_believed_by_dated_lines_only() -> None:
-    step = Step(step=1, seconds=278344.2)
+    step = ReportedStep(step=1, seconds=278344.2)
     undated = [StepSeen(step=step, offset=n) for n in range(4)]
     assert usual_seconds(undated) is None
     dated = [
-        StepSeen(step=Step(step=n, seconds=278344.2), offset=n, time=60.0 * n, own_time=True)
+        StepSeen(
+            step=ReportedStep(step=n, seconds=278344.2), offset=n, time=60.0 * n, own_time=True
+        )
         for n in range(4)
     ]
     assert usual_seconds(dated) == 60.0

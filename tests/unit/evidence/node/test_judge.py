@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ray_sentinel.evidence.checkpoints import Entry, read_listing
+from ray_sentinel.evidence.checkpoints import FolderEntry, read_listing
 from ray_sentinel.evidence.node.judge import Seen, checkpoint_health, judge
 from ray_sentinel.model.health import (
     BlockedTask,
@@ -113,7 +113,7 @@ def test_the_kernels_old_word_is_history() -> None:
 
 
 def test_late_and_missing_checkpoints() -> None:
-    entries = [Entry(path=f"step_{n}00/m.pt", size=10, modified=n * 100.0) for n in (1, 2, 3)]
+    entries = [FolderEntry(path=f"step_{n}00/m.pt", size=10, modified=n * 100.0) for n in (1, 2, 3)]
     saved = checkpoint_health("/c", read_listing(entries, now=310.0))
     assert judge(Seen(checkpoints=saved)).healthy
     assert saved.latest_step == 300

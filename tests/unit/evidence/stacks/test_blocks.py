@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ray_sentinel.evidence.stacks.blocks import Source
+from ray_sentinel.evidence.stacks.blocks import PythonSource
 
 TEXT = """
 def train(rank):
@@ -88,7 +88,7 @@ def test_what_is_around_a_line(function: str, words: str, blocks: tuple[str, ...
         kind, _, rest = block.partition(" {")
         key, _, branch = rest.partition("} ")
         expected.append(f"{kind} {line_of(key) if key else line} {branch}")
-    found = Source(TEXT).blocks(function, line)
+    found = PythonSource(TEXT).blocks(function, line)
     assert found == tuple(expected)
 
 
@@ -96,7 +96,7 @@ def test_what_is_around_a_line(function: str, words: str, blocks: tuple[str, ...
     ("function", "line"), [("train", 4_000), ("nobody", 3), ("<lambda>", 3), ("<listcomp>", 23)]
 )
 def test_a_place_that_is_not_in_the_text_is_not_known(function: str, line: int) -> None:
-    assert Source(TEXT).blocks(function, line) is None
+    assert PythonSource(TEXT).blocks(function, line) is None
 
 
 @pytest.mark.parametrize(
@@ -104,4 +104,4 @@ def test_a_place_that_is_not_in_the_text_is_not_known(function: str, line: int) 
 )
 def test_what_is_no_python_is_refused(text: str | bytes) -> None:
     with pytest.raises(ValueError, match="no Python that can be read"):
-        Source(text)
+        PythonSource(text)

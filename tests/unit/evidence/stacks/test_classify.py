@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ray_sentinel.evidence.stacks import Reader, classify, classify_process, parse
+from ray_sentinel.evidence.stacks import StackReader, classify, classify_process, parse
+from ray_sentinel.evidence.stacks.context import fault_kind
 from ray_sentinel.evidence.stacks.names import plain
 from ray_sentinel.evidence.stacks.reading import operation_name
-from ray_sentinel.evidence.stacks.scene import fault_kind
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import StackFact, StackTrace, ThreadStack
 from tests.support.stack_lines import PROCESS, main_fact, thread
@@ -300,7 +300,7 @@ def test_processes_that_are_no_ranks(file: str, function: str, what: str) -> Non
 
 
 def test_each_distinct_stack_is_read_once() -> None:
-    reader = Reader()
+    reader = StackReader()
     one = StackTrace(
         process=PROCESS, tool="py-spy", at=0.0, threads=(thread("f a.py:1", main=True),)
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ray_sentinel.evidence.stacks.blocks import Source
+from ray_sentinel.evidence.stacks.blocks import PythonSource
+from ray_sentinel.evidence.stacks.context import RuleAnswer, scene
 from ray_sentinel.evidence.stacks.left_loop import left_the_loop
-from ray_sentinel.evidence.stacks.scene import Judgement, scene
 from ray_sentinel.model.stacks import StackFact
 from tests.support.stack_facts import elsewhere, fact, looks, ranks
 
@@ -49,7 +49,7 @@ def train(rank):
 
 main(0)
 """
-SOURCE = Source(TEXT)
+SOURCE = PythonSource(TEXT)
 TOP = ("<module>", "main(0)")
 TRAIN = (TOP, ("main", "    train(rank)"))
 FORWARD, SUM_UP, REPORT = ((*TRAIN, ("train", words)) for words in ("forward", "sum_up", "report"))
@@ -86,7 +86,7 @@ def at(number: int, calls: Calls, operation: str, *, first: tuple[str, ...] = ()
     )
 
 
-def judged(*facts: StackFact) -> Judgement | None:
+def judged(*facts: StackFact) -> RuleAnswer | None:
     return left_the_loop(scene(facts, {each.process: "stuck" for each in facts}))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ray_sentinel.evidence.stacks.parts import Part, parts
+from ray_sentinel.evidence.stacks.parts import TextPart, parts
 from ray_sentinel.evidence.stacks.prefixes import is_folded, said_before
 
 DUMP = (
@@ -84,7 +84,7 @@ def test_two_stacks_of_a_rank_stay_together() -> None:
     ],
 )
 def test_the_text_of_one_stays_whole(text: str) -> None:
-    assert parts(text, lambda part: "Thread" in part) == (Part(text),)
+    assert parts(text, lambda part: "Thread" in part) == (TextPart(text),)
 
 
 def test_torch_writes_its_rank_before_some_lines_only() -> None:

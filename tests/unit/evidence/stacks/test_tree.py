@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ray_sentinel.evidence.stacks import classes, merge, movement, movements, render, who
-from ray_sentinel.evidence.stacks.tree import Node
+from ray_sentinel.evidence.stacks.tree import TreeNode
 from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.stacks import StackFact, Tool
 
@@ -60,7 +60,7 @@ def test_a_very_deep_stack_is_drawn() -> None:
 
 def test_an_empty_tree() -> None:
     assert render(merge(()), ()) == ""
-    assert merge(()) == Node(place="")
+    assert merge(()) == TreeNode(place="")
 
 
 def test_processes_without_a_stack_are_a_class_by_their_error() -> None:

@@ -1,0 +1,160 @@
+"""Evidence from this node's ranks, as the coordinator asks for it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import msgspec
+
+from ray_sentinel.actors.agent.node_dumps import NodeDumps, RecordOf
+from ray_sentinel.actors.messages import CaptureRequest, NodeCapture, Sampled
+from ray_sentinel.actors.session import session_logs
+from ray_sentinel.capture import session
+from ray_sentinel.capture.rank_output import RankOutputs
+from ray_sentinel.capture.recorder_dumps import Recorders
+from ray_sentinel.capture.tracer import all_tracers
+from ray_sentinel.clock import WallHistory
+from ray_sentinel.config import Config, safe_name
+from ray_sentinel.errors import SentinelError
+from ray_sentinel.evidence.stacks import classify, parse
+from ray_sentinel.masking import mask_bytes
+from ray_sentinel.model.identity import Rank
+from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.progress.ask import (
+    held_stacks,
+    request_stacks,
+)
+from ray_sentinel.progress.record_view import RecordView
+
+log = logging.getLogger(__name__)
+
+SAMPLE_SECONDS = 2.0
+"""For the harmless tools to look at all ranks asked about."""
+COMPANION_SECONDS = 0.7
+"""For a companion thread that runs: where it does not, nothing comes however long one waits."""
+WATCHDOG_SECONDS = 6.5
+"""A rank's watchdog speaks when the interpreter was held for 5 s; the verdict comes sooner."""
+WATCHDOG_POLL = 0.5
+"""Seconds between two looks whether it has spoken."""
+
+
+def missing_tracer() -> str:
+    """Why stacks cannot be taken from outside on this node; empty where they can."""
+    return all_tracers()["py-spy"].available()
+
+
+class Evidence:
+    """Takes samples and dumps of ranks, several at a time. Methods block; any thread may call."""
+
+    def __init__(
+        self, host: str, config: Config, record_of: RecordOf, wall: WallHistory | None = None
+    ) -> None:
+        """``wall`` is made to look at the wall clock by somebody else, all the time."""
+        self._host = host
+        self._plan = session.CapturePlan.from_config(config.capture)
+        self._record_of = record_of
+        self._capturing = threading.Lock()
+        self._pool = ThreadPoolExecutor(self._plan.parallel, thread_name_prefix="ray-sentinel-ask")
+        recorders = Recorders(wall=wall)
+        self.dumps = NodeDumps(host, record_of, self._plan.parallel, recorders)
+        self.outputs = RankOutputs(host, session_logs, wall)
+        self.runs: Counter[tuple[str, str]] = Counter()
+        """How often each tool ran, by (tool, outcome)."""
+        self.capture_seconds: float | None = None
+        """Of the last capture."""
+
+    def sample(self, ranks: Sequence[Rank]) -> Sampled:
+        """One round of harmless stacks, read and classified."""
+        self.dumps.note(ranks)
+        found = session.sample(ranks, parallel=self._plan.parallel, deadline=SAMPLE_SECONDS)
+        by_process = {rank.process: rank for rank in ranks}
+        facts = self._pool.map(
+            lambda fact: self._or_from_inside(fact, by_process[fact.process]), found.facts
+        )
+        return Sampled(facts=tuple(facts), problems=found.problems)
+
+    def _or_from_inside(self, fact: StackFact, rank: Rank) -> StackFact:
+        """Where no tool may look at the process, what it can tell of itself."""
+        # The kernel stack, which root may always read, says less than the rank itself can.
+        if fact.signature and fact.tool != "kernel":
+            return fact
+        return self._from_inside(rank)[0] or fact
+
+    def _from_inside(self, rank: Rank, patience: float = 0.0) -> tuple[StackFact | None, bytes]:
+        """What a rank tells of itself, and the text that says so: its companion thread's stacks,
+        or where its interpreter does not run, those that its watchdog left, for which ``patience``
+        seconds are waited. None and empty where it tells nothing."""
+        view = self._record_of(rank.process.pid, rank.process.start)
+        end = time.monotonic() + patience
+        while view is not None:
+            told, text = self._asked(view, rank)
+            if told is not None or not view.watchdog or time.monotonic() >= end:
+                return told, text
+            time.sleep(WATCHDOG_POLL)
+        return None, b""
+
+    @staticmethod
+    def _asked(view: RecordView, rank: Rank) -> tuple[StackFact | None, bytes]:
+        for ask in (partial(request_stacks, view, COMPANION_SECONDS), partial(held_stacks, view)):
+            try:
+                text = ask()
+                traces = parse(text, rank.process, time.time())
+            except SentinelError:
+                continue  # the tool's own error, which the fact has, says more
+            told = next((classify(trace) for trace in traces if trace.threads), None)
+            if told is not None:
+                return msgspec.structs.replace(told, rank=rank.id, process=rank.process), text
+        return None, b""
+
+    def capture(self, request: CaptureRequest) -> NodeCapture:
+        """Run all tools; suspects and waiters may be paused, as many at a time as is allowed."""
+        with self._capturing:
+            begun = time.monotonic()
+            found = session.capture(
+                request.suspects,
+                request.waiters,
+                request.others,
+                self._plan,
+                thorough=request.thorough,
+            )
+            self.capture_seconds = time.monotonic() - begun
+        for run in found.traced:
+            if not run.skipped:
+                outcome = "timeout" if run.timed_out else "error" if run.problem else "ok"
+                self.runs[run.tool, outcome] += 1
+        facts, own = self._with_their_own(request, found.facts)
+        return NodeCapture(
+            files=found.files | own, facts=facts, problems=found.problems, seconds=found.pauses
+        )
+
+    def _with_their_own(
+        self, request: CaptureRequest, facts: Sequence[StackFact]
+    ) -> tuple[tuple[StackFact, ...], dict[str, bytes]]:
+        """``facts``, and files, completed by what ranks tell of themselves where no tool could."""
+        ranks = {r.process: r for r in (*request.suspects, *request.waiters, *request.others)}
+
+        def complete(fact: StackFact) -> tuple[StackFact, bytes]:
+            rank = ranks.get(fact.process)
+            if rank is None or (fact.signature and fact.tool != "kernel"):
+                return fact, b""
+            told, text = self._from_inside(rank, WATCHDOG_SECONDS)
+            return told or fact, text
+
+        completed = list(self._pool.map(complete, facts))
+        host = safe_name(self._host)
+        return tuple(fact for fact, _ in completed), {
+            f"faulthandler_{host}_{fact.process.pid}.txt": mask_bytes(text)
+            for fact, text in completed
+            if text
+        }
+
+    def close(self) -> None:
+        """Begin nothing new."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        self.dumps.close()

@@ -1,0 +1,346 @@
+"""What an agent does on its node, without Ray: watches ranks, collects, serves, reports."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import threading
+import time
+import uuid
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from ray_sentinel.actors.agent.exporting import Exporting
+from ray_sentinel.actors.agent.node_evidence import Evidence, missing_tracer
+from ray_sentinel.actors.agent.outbox import MOST_EXITS, Outbox
+from ray_sentinel.actors.agent.run_folder import run_folder
+from ray_sentinel.actors.agent.servers import ServerLook
+from ray_sentinel.actors.loops import Loop, Newest
+from ray_sentinel.actors.messages import AgentReport, HistoryRequest, Receipt
+from ray_sentinel.actors.metrics import (
+    build_family,
+    capture_families,
+    history_series,
+    key_gauges,
+    train_families,
+)
+from ray_sentinel.actors.names import PROTOCOL
+from ray_sentinel.actors.raylets import raylets
+from ray_sentinel.actors.storage import DeploymentStorage
+from ray_sentinel.clock import BootClock, SteadyClock, WallHistory
+from ray_sentinel.collect.runner import Runner, RunnerSettings
+from ray_sentinel.config import Config, safe_name
+from ray_sentinel.model.identity import Node, Rank
+from ray_sentinel.model.metrics import Event, Family
+from ray_sentinel.model.progress import Exit, RankSnapshot, Snapshot
+from ray_sentinel.progress.own_process import raylet_above
+from ray_sentinel.progress.ownership import Neighbours
+from ray_sentinel.progress.watch import NodeWatch
+from ray_sentinel.store.scrape_config import scrape_target, target_groups
+
+log = logging.getLogger(__name__)
+
+Seen = TypeVar("Seen", RankSnapshot, Exit)
+
+MOST_PROBLEMS = 8
+"""Of what was wrong with records and ranks, the last ones are shown."""
+ENDED_SECONDS = 120.0
+"""A rank that has ended is served as not alive for so long."""
+RAYLETS_SECONDS = 10.0
+GAUGES_SECONDS = 4.5
+COLLECT_AFTER = 1.0
+"""Seconds until the first collector is started: the ranks come before the metrics, here and on the
+other nodes of this machine."""
+SETTLE_SECONDS = 10.0
+"""How long an agent waits for the others of its machine."""
+NOT_DEFAULT = (1,)
+"""No raylet has this pid, and it is lower than any: an agent with this peer is not the one that
+takes what descends from no raylet."""
+
+
+class RanksSeen(NamedTuple):
+    """The ranks as they were at one moment (Unix seconds)."""
+
+    ranks: tuple[RankSnapshot, ...]
+    at: float
+
+
+class NodeMonitor:
+    """The parts of one node's agent and the loop that moves them.
+
+    One thread watches and publishes; another reports, and may wait for the coordinator or for
+    Ray's control store as long as it likes: the watch and the metrics go on.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        config: Config,
+        storage: DeploymentStorage,
+        send: Callable[[AgentReport], Receipt | None],
+        ray_metrics: Callable[[], str],
+        log_problem: Callable[[], str] = str,
+    ) -> None:
+        """``ray_metrics`` gives the URL of the Ray node's own metrics, "" where it has none;
+        ``log_problem`` says why lines of the agent's log are missing."""
+        self.node = node
+        self.config = config
+        self._send = send
+        self._clock = SteadyClock(BootClock())
+        self._storage, self._log_problem = storage, log_problem
+        self._incarnation = uuid.uuid4().hex
+        self._sequence = 0
+        self._outbox = Outbox()
+        self._ended: deque[Exit] = deque(maxlen=MOST_EXITS)
+        self._collected: tuple[Family, ...] = ()
+        self._measured: tuple[Family, ...] = ()
+        """What was collected, ``train_*``, and ``server_*``."""
+        self._from_coordinator: tuple[Family, ...] = ()
+        self._targets: tuple[str, ...] = ()
+        self._history = HistoryRequest()
+        self._history_due = 0.0
+        self._raylet = raylet_above(os.getpid())
+        self._workers_version = 0
+        self._problems: tuple[str, ...] = ()
+        self._refused: tuple[str, ...] = ()
+        """Plugins that others can write to, as they are now."""
+        self._neighbours = Neighbours(SETTLE_SECONDS, time.monotonic())
+        self._neighbours_lock = threading.Lock()
+        self._raylets_due = 0.0
+        self._gauges_at = float("-inf")
+        self._loop: Loop | None = None
+        self._reporting: Newest[RanksSeen] | None = None
+        self._noting: Newest[tuple[Rank, ...]] | None = None
+        self._closing = threading.Lock()
+        self._closed = False
+        missing = missing_tracer()
+        if missing:
+            self._problems = (f"{missing}; ranks that attached give their own stacks instead",)
+        self.watch = NodeWatch(
+            node,
+            own_raylet=self._raylet or None,
+            job=config.job,
+            now=self._clock.now,
+            on_exit=self._look_now,
+            tracer=not missing,
+        )
+        self._wall = WallHistory()
+        self.evidence = Evidence(node.host, config, self.watch.record, self._wall)
+        self._servers = ServerLook(ray_metrics)
+        self.exporting = Exporting(config, node.host, node.address)
+        self.exporting.add_route("/sd", "application/json", self._service_discovery)
+        self.runner = Runner(
+            self._settings(storage),
+            config,
+            on_families=self._take_families,
+            on_events=self._take_events,
+        )
+
+    def _settings(self, storage: DeploymentStorage) -> RunnerSettings:
+        named = self.config.agent.plugin_dir
+        shared = Path(named).expanduser() if named else storage.folder("plugins")
+        logs = storage.folder("logs")
+        return RunnerSettings(
+            host=self.node.host,
+            run_dir=run_folder(self.node),
+            log_dir=logs / safe_name(self.node.host) if logs else None,
+            plugin_dirs=(shared,) if shared else (),
+            first_start=COLLECT_AFTER,
+        )
+
+    def start(self) -> None:
+        """Begin to collect and to report."""
+        self.runner.start()
+        interval = self.config.agent.snapshot_interval
+        self._reporting = Newest(self._report, name="ray-sentinel-report")
+        # Their output may lie on a file system that hangs.
+        self._noting = Newest(self.evidence.outputs.note, name="ray-sentinel-outputs")
+        self._loop = Loop(interval, self._cycle, name="ray-sentinel-watch")
+
+    def close(self) -> list[str]:
+        """End everything; returns what could not be ended. May be called again, from any thread."""
+        with self._closing:
+            if not self._closed:
+                self._closed = True
+                self._end()
+        return [
+            f"{status.unkillable} processes of collector {status.name} on {self.node.host}, which "
+            "hang in the kernel"
+            for status in self.runner.statuses()
+            if status.unkillable
+        ]
+
+    def _end(self) -> None:
+        ended = self._loop is None or self._loop.stop(2.0)
+        if self._reporting is not None:
+            # It may wait for Ray. What it does then touches nothing that is closed here.
+            self._reporting.stop(1.0)
+        if self._noting is not None:
+            self._noting.stop()
+        self.evidence.close()
+        self._servers.close()
+        self.runner.stop()
+        self.exporting.close()
+        if ended:
+            # Not under the feet of a look that hangs: its files go with the process.
+            self.watch.close()
+
+    def _look_now(self) -> None:
+        if self._loop is not None:
+            self._loop.wake()
+
+    def _take_families(self, families: tuple[Family, ...]) -> None:
+        self._collected = families
+
+    def _take_events(self, events: tuple[Event, ...]) -> None:
+        """Collectors tell the wall clock's time, which may have been set since we started."""
+        shift = self._clock.shift
+        self._outbox.add_events(
+            msgspec.structs.replace(event, time=event.time - shift) if shift else event
+            for event in events
+        )
+
+    def _cycle(self) -> None:
+        self._wall.look()
+        self._find_raylets()
+        ranks, exits = self.watch.poll()
+        self._note_problems()
+        now = self._clock.now()
+        self._ended.extend(map(self._outbox.add_exit, exits))
+        self.runner.set_ranks([found.rank for found in ranks])
+        self._servers.watch((found.rank for found in ranks), self.watch.serves)
+        self.runner.set_handed_on(self.exporting.handed_on)
+        self._publish(ranks, now)
+        if self._noting is not None:
+            self._noting.offer(tuple(found.rank for found in ranks))
+        if self._reporting is not None:
+            self._reporting.offer(RanksSeen(ranks, now))
+
+    def _note_problems(self) -> None:
+        self._note_refused(self.runner.refused_plugins())
+        for problem in self.watch.problems:
+            if problem not in self._problems:
+                log.warning("%s", problem)
+                self._problems = (*self._problems, problem)[-MOST_PROBLEMS:]
+
+    def _note_refused(self, refused: tuple[str, ...]) -> None:
+        for problem in refused:
+            if problem not in self._refused:
+                log.warning("%s", problem)
+        self._refused = refused
+
+    def _find_raylets(self) -> None:
+        """Whose processes are whose changes with Ray nodes on this machine: rarely."""
+        now = time.monotonic()
+        if now < self._raylets_due:
+            return
+        self._raylets_due = now + RAYLETS_SECONDS
+        seen = raylets()
+        ours = seen.get(self._raylet)
+        beside = {pid for pid, address in seen.items() if address == ours}
+        with self._neighbours_lock:
+            if not self._neighbours.settle(beside, now):
+                self._raylets_due = now
+            known = self._neighbours.raylets
+        self.watch.set_peers(known or NOT_DEFAULT, seen.keys() - set(known))
+
+    def _publish(self, ranks: tuple[RankSnapshot, ...], now: float) -> None:
+        recent = [gone for gone in self._ended if now - gone.at < ENDED_SECONDS]
+        self._measured = (
+            *self._collected,
+            *train_families(ranks, recent, now),
+            *self._servers.families(),
+        )
+        self.exporting.publish(
+            (
+                *self._measured,
+                build_family(PROTOCOL),
+                *capture_families(self.evidence.runs, self.evidence.capture_seconds),
+                *self._from_coordinator,
+            )
+        )
+
+    def _report(self, look: RanksSeen) -> None:
+        self._sequence += 1
+        snapshot = Snapshot(
+            node=self.node,
+            time=look.at,
+            sequence=self._sequence,
+            ranks=tuple(map(finite, look.ranks)),
+            exits=tuple(map(finite, self._outbox.exits())),
+            collectors=self.runner.statuses(),
+            gauges=self._gauges(),
+            events=self._outbox.take_events(),
+            metrics_url=self.exporting.url,
+            clock_shift=self._clock.shift,
+        )
+        receipt = self._send(
+            AgentReport(
+                snapshot=snapshot,
+                incarnation=self._incarnation,
+                pid=os.getpid(),
+                raylet=self._raylet,
+                notes=self._notes(),
+                workers_version=self._workers_version,
+                series=self._series(),
+            )
+        )
+        if receipt is None:
+            self._from_coordinator = ()
+        else:
+            self._take_receipt(receipt)
+
+    def _gauges(self) -> dict[str, float]:
+        """The key series, now and then: they change with the collectors' cycles, not with ours."""
+        now = time.monotonic()
+        if now - self._gauges_at < GAUGES_SECONDS:
+            return {}
+        self._gauges_at = now
+        return key_gauges((*self._collected, *self._servers.families()))
+
+    def _take_receipt(self, receipt: Receipt) -> None:
+        self._outbox.acknowledged(receipt.exits)
+        self._from_coordinator = receipt.families
+        self._targets = receipt.targets
+        self._history = receipt.history
+        self._workers_version = receipt.workers_version
+        if receipt.workers is not None:
+            self.watch.set_ray_workers(receipt.workers)
+        with self._neighbours_lock:
+            if self._neighbours.tell(receipt.raylets, time.monotonic()):
+                self._raylets_due = 0.0
+
+    def _series(self) -> dict[str, float]:
+        """For the embedded history, when it is time."""
+        now = time.monotonic()
+        if not self._history.series or now < self._history_due:
+            return {}
+        self._history_due = max(self._history_due, now - 1.0) + self._history.seconds
+        return history_series(self._measured, self._history.series)
+
+    def _notes(self) -> tuple[str, ...]:
+        logs = (self._log_problem(), self.runner.log_problem, self._outbox.problem)
+        told = (*self._problems, *self._refused[:MOST_PROBLEMS])
+        said = (*self._storage.notes, *self.exporting.notes, *told)
+        return (*said, *dict.fromkeys(filter(None, logs)))
+
+    def _service_discovery(self) -> bytes:
+        """Prometheus HTTP service discovery: all agents, from any of them."""
+        own = (scrape_target(self.exporting.url),) if self.exporting.url else ()
+        targets = self._targets or own
+        groups = target_groups(targets, {"job": "ray_sentinel"}) if targets else []
+        return msgspec.json.encode(groups)
+
+
+def finite(seen: Seen) -> Seen:
+    """A rank or an exit without scalars that are no numbers: JSON has none, and the log is JSON."""
+    progress = seen.progress
+    if progress is None or all(map(math.isfinite, progress.scalars.values())):
+        return seen
+    kept = {name: value for name, value in progress.scalars.items() if math.isfinite(value)}
+    return msgspec.structs.replace(seen, progress=msgspec.structs.replace(progress, scalars=kept))

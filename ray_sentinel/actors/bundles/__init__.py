@@ -1,0 +1,1 @@
+"""The folders of incidents: written, indexed, and removed when there are too many."""

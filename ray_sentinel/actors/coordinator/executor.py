@@ -1,0 +1,402 @@
+"""Carries out what the engine asks for, concurrently and under deadlines; answers with events."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError
+from pathlib import Path
+
+import msgspec
+
+from ray_sentinel.actors.bundles.index import (
+    Bundles,
+    backtraces_root,
+    bundle_root,
+    link_backtraces,
+)
+from ray_sentinel.actors.bundles.writer import STORE_SECONDS, BundleWriter
+from ray_sentinel.actors.cluster_outputs import ANSWER_SECONDS, ClusterOutputs
+from ray_sentinel.actors.coordinator.asking import Agents, by_node
+from ray_sentinel.actors.coordinator.cluster_dumps import ClusterDumps
+from ray_sentinel.actors.coordinator.diagnosing import SeriesDiagnoser
+from ray_sentinel.actors.coordinator.fleet import Fleet
+from ray_sentinel.actors.coordinator.probe import raylet_answers
+from ray_sentinel.actors.coordinator.ras_witness import RasWitness
+from ray_sentinel.actors.coordinator.timed_capture import is_timed
+from ray_sentinel.actors.messages import (
+    CaptureRequest,
+    Dump,
+    NodeCapture,
+    Sampled,
+    unpack,
+)
+from ray_sentinel.actors.storage import DeploymentStorage
+from ray_sentinel.clock import Clock, SteadyClock
+from ray_sentinel.config import Config
+from ray_sentinel.engine.actions import (
+    AnyAction,
+    AskArrivals,
+    AskRas,
+    AskRecorder,
+    Capture,
+    ProbeNode,
+    Publish,
+    TakeStacks,
+)
+from ray_sentinel.engine.asking import capture_seconds, may_be_thorough
+from ray_sentinel.engine.events import (
+    AnyEvent,
+    CaptureDone,
+    NodeLeft,
+    NodeProbed,
+    NoticeSent,
+    RecorderExplained,
+    StacksTaken,
+    StragglersFound,
+)
+from ray_sentinel.engine.lifecycle import OPEN
+from ray_sentinel.errors import UsageError
+from ray_sentinel.evidence import flight_recorder, stragglers
+from ray_sentinel.evidence.stacks.same import fold
+from ray_sentinel.model.identity import Rank
+from ray_sentinel.model.incident import Incident, RankLog
+from ray_sentinel.model.recorder import RecorderFacts
+from ray_sentinel.report.contract import incident_dict
+from ray_sentinel.supervise.incident_notices import STATES, keys_of_past, notice_of
+from ray_sentinel.supervise.notices import Notice
+from ray_sentinel.supervise.notifier import Notifier, NotifierSettings, settings_of
+
+log = logging.getLogger(__name__)
+
+SAMPLE_SECONDS = 3.0
+"""For all agents' stacks: their own deadline, and the way there and back."""
+LATE_SECONDS = 20.0
+"""Stacks that come so long after they were asked for tell little of the moment."""
+GATHER_SECONDS = 15.0
+"""What a capture may take beyond ``capture.deadline``: to travel, and to be written."""
+WORKERS = 16
+"""Threads for what is asked at once, and as many for captures: they wait more than they work."""
+
+
+Harvested = tuple[tuple[RankLog, ...], list[str]]
+"""What ranks wrote last, and what could not be stored of it."""
+
+
+class Executor:
+    """Called with an action, from any thread; returns at once."""
+
+    def __init__(
+        self,
+        config: Config,
+        fleet: Fleet,
+        storage: DeploymentStorage,
+        incidents: Iterable[Incident] = (),
+        clock: Clock | None = None,
+    ) -> None:
+        self.feed: Callable[[AnyEvent], int] = lambda event: 0
+        """Where answers go; set by the coordinator."""
+        self._clock = clock or SteadyClock()
+        self._config = config
+        self._fleet = fleet
+        self._agents = Agents(fleet)
+        self._dumps = ClusterDumps(self._agents)
+        self._outputs = ClusterOutputs(self._agents)
+        incidents = tuple(incidents)
+        self.bundles = Bundles(bundle_root(storage, config), incidents, storage.deployment)
+        timed = config.capture.enabled and config.capture.wait_seconds > 0
+        self._backtraces = backtraces_root(storage, config) if timed else None
+        self._writer = BundleWriter(self.bundles, self._written_late)
+        self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="ray-sentinel-act")
+        # Captures take long and must not hold up the rounds of stacks; reports keep their order.
+        self._captures = ThreadPoolExecutor(WORKERS, thread_name_prefix="ray-sentinel-capture")
+        # What ranks wrote last is read meanwhile: a capture may take minutes, and pods go.
+        self._harvests = ThreadPoolExecutor(WORKERS, thread_name_prefix="ray-sentinel-output")
+        self._reports = ThreadPoolExecutor(1, thread_name_prefix="ray-sentinel-report")
+        self._lock = threading.Lock()
+        self.diagnose = SeriesDiagnoser(config.capture.series_seconds, self._add_diagnosis)
+        self._latest: dict[str, Incident] = {}
+        """As it was published last, of every incident of which more may come."""
+        self._ras = RasWitness(self._ask_ras, self._clock)
+        self._notifier = notifier_of(config, self._told)
+        for incident in incidents:
+            self._notifier.know(keys_of_past(incident))
+
+    def __call__(self, action: AnyAction) -> None:
+        pools = {Capture: self._captures, Publish: self._reports}
+        pools.get(type(action), self._pool).submit(self._guarded, action)
+
+    def _guarded(self, action: AnyAction) -> None:
+        try:
+            self._do(action)
+        except Exception as error:  # an action that fails must not end the watch
+            log.exception("%s failed", type(action).__name__)
+            if isinstance(action, Capture):
+                # The engine waits for its end; it does without what the other actions bring.
+                why = f"the capture failed: {type(error).__name__}: {error}"
+                done = CaptureDone(
+                    time=self._clock.now(), incident=action.incident.id, bundle="", problems=(why,)
+                )
+                self.feed(done)
+
+    def _do(self, action: AnyAction) -> None:
+        match action:
+            case TakeStacks():
+                for _ in range(action.looks):
+                    self.feed(self._take_stacks(action))
+            case AskRecorder():
+                self.feed(self._ask_recorder(action))
+            case AskArrivals():
+                self.feed(self._find_stragglers(action))
+            case AskRas():
+                if (answer := self._ras(action)) is not None:
+                    self.feed(answer)
+            case ProbeNode():
+                self.feed(self._probe(action))
+            case Capture():
+                self.feed(self._capture(action))
+            case Publish():
+                self._publish(action.incident)
+
+    def _take_stacks(self, action: TakeStacks) -> StacksTaken:
+        asked_at = self._clock.now()
+
+        def late(data: bytes) -> None:
+            self._pool.submit(self._take_late, action, data, asked_at)
+
+        answers, problems = self._agents.ask_about("sample", action.ranks, SAMPLE_SECONDS, late)
+        sampled = [unpack(data, Sampled) for data in answers.values()]
+        return StacksTaken(
+            time=self._clock.now(),
+            incident=action.incident,
+            round=action.round,
+            facts=tuple(fact for answer in sampled for fact in answer.facts),
+            problems=(*problems, *(line for answer in sampled for line in answer.problems)),
+        )
+
+    def _take_late(self, action: TakeStacks, data: bytes, asked_at: float) -> None:
+        """One node's part of a round that was told without it: on a busy machine all are late."""
+        now = self._clock.now()
+        if now - asked_at > LATE_SECONDS:
+            return
+        sampled = unpack(data, Sampled)
+        self.feed(
+            StacksTaken(
+                time=now,
+                incident=action.incident,
+                round=action.round,
+                facts=sampled.facts,
+                problems=sampled.problems,
+                asked_at=asked_at,
+            )
+        )
+
+    def _ask_recorder(self, action: AskRecorder) -> RecorderExplained:
+        by_rank, problems = self._dumps.reduced(action.ranks)
+        size = max((rank.world_size or 0 for rank in action.ranks), default=0)
+        facts = _explained(action, by_rank, size or None) if by_rank else None
+        return RecorderExplained(
+            time=self._clock.now(), incident=action.incident, facts=facts, problems=tuple(problems)
+        )
+
+    def _find_stragglers(self, action: AskArrivals) -> StragglersFound:
+        by_rank, _ = self._dumps.reduced(action.ranks)
+        hosts = {rank.id.rank: rank.process.host for rank in action.ranks}
+        facts = None
+        if by_rank:
+            facts = stragglers.explain(by_rank, hosts=hosts, offsets=action.offsets)
+        return StragglersFound(
+            time=self._clock.now(), job=action.job, attempt=action.attempt, facts=facts
+        )
+
+    def _ask_ras(self, ranks: tuple[Rank, ...], seconds: float) -> tuple[list[bytes], list[str]]:
+        answers, problems = self._agents.ask_about("nccl_ras", ranks, seconds)
+        return list(answers.values()), problems
+
+    def _probe(self, action: ProbeNode) -> NodeProbed | NodeLeft:
+        node = self._fleet.nodes().get(action.node_id)
+        if node is None:
+            now = self._clock.now()
+            detail = "Ray lists it as dead"
+            return self._fleet.departed(action.node_id, now) or NodeProbed(
+                time=now, node_id=action.node_id, alive=False, detail=detail
+            )
+        alive, detail = raylet_answers(node.address, node.port)
+        return NodeProbed(
+            time=self._clock.now(), node_id=action.node_id, alive=alive, detail=detail
+        )
+
+    def _capture(self, action: Capture) -> CaptureDone:
+        settings = self._config.capture
+        harvest = self._harvests.submit(self._harvest, action)
+        everyone = (*action.suspects, *action.waiters, *action.others)
+        seconds = capture_seconds(everyone, settings, thorough=action.thorough) + GATHER_SECONDS
+        action = limited(action, settings.max_intrusive)
+        if not may_be_thorough(settings):
+            action = msgspec.structs.replace(action, thorough=False)
+        requests = {
+            node: CaptureRequest(
+                incident=action.incident.id,
+                suspects=_on(node, action.suspects),
+                waiters=_on(node, action.waiters),
+                others=_on(node, action.others),
+                thorough=action.thorough,
+            )
+            for node in by_node(everyone)
+        }
+        answers, problems = self._agents.ask("capture", requests, seconds)
+        captured = [unpack(data, NodeCapture) for data in answers.values()]
+        files = {name: data for answer in captured for name, data in answer.files.items()}
+        if not is_timed(action.incident):
+            files = fold(files)  # else each process' file is read by itself
+        dumps, dump_problems = self._recorder_files(action)
+        files |= dumps
+        logs, log_problems = _within(harvest)
+        folder, lost = self._writer.store(action.incident, files, look=True)
+        if folder is not None:
+            lost = [*lost, *self._linked(action.incident, folder)]
+            self.diagnose(action.incident)
+        return CaptureDone(
+            time=self._clock.now(),
+            incident=action.incident.id,
+            bundle=str(folder) if folder else "",
+            problems=(
+                *problems,
+                *(line for answer in captured for line in answer.problems),
+                *dump_problems,
+                *log_problems,
+                *lost,
+            ),
+            logs=logs,
+            facts=tuple(fact for answer in captured for fact in answer.facts),
+        )
+
+    def _harvest(self, action: Capture) -> Harvested:
+        """The last lines of the ranks concerned, stored as soon as they have come."""
+        files, logs = self._outputs.gather(action)
+        if not files:
+            return logs, []
+        return logs, self._writer.store(action.incident, files, told=False)[1]
+
+    def _linked(self, incident: Incident, folder: Path) -> list[str]:
+        root = self._backtraces if is_timed(incident) else None
+        return link_backtraces(folder, root) if root is not None else []
+
+    def _recorder_files(self, action: Capture) -> tuple[dict[str, bytes], list[str]]:
+        """What suspects and waiters wrote, and of all other ranks the reduced form: together the
+        bundle explains what the whole would."""
+        dumps, problems = self._dumps.raw((*action.suspects, *action.waiters))
+        files = {f"flight_recorder/{_dump_name(dump)}": dump.data for dump in dumps}
+        whole = {dump.rank for dump in dumps}
+        everyone = (*action.suspects, *action.waiters, *action.others)
+        reduced, more = self._dumps.reduced(r for r in everyone if r.id.rank not in whole)
+        files |= {f"flight_recorder/_dump_{rank}.reduced": data for rank, data in reduced.items()}
+        return files, [*problems, *(line for line in more if line not in problems)]
+
+    def _add_diagnosis(self, incident: Incident, files: dict[str, bytes]) -> None:
+        if not files:
+            return
+        _, problems = self._writer.store(incident, files)
+        for problem in problems:
+            log.warning("incident %s: %s", incident.id, problem)
+        with self._lock:
+            latest = self._latest.get(incident.id, incident)
+        self(Publish(incident=latest))
+
+    def _publish(self, incident: Incident) -> None:
+        with self._lock:
+            self._latest[incident.id] = incident
+        log.info("incident %s is %s: %s", incident.id, incident.state, incident.summary)
+        folder = self._writer.publish(incident)
+        # Also where the disk does not answer: people are told within a second or so.
+        named = msgspec.structs.replace(incident, bundle=str(folder)) if folder else incident
+        self._notifier.tell(notice_of(named, incident_dict(named)))
+        self._forget_over()
+
+    def _told(self, notice: Notice) -> None:
+        incident = str(notice.details.get("id", ""))
+        try:
+            self.feed(NoticeSent(time=self._clock.now(), incident=incident, state=notice.event))
+        except Exception:  # what is only for the timeline must not end the sending
+            log.exception("incident %s: that it was told is not in its timeline", incident)
+
+    def _written_late(self, incident: Incident, folder: Path) -> None:
+        """The disk answers again: the incident, open or over, gets its bundle."""
+        log.info("incident %s: its bundle was written late, to %s", incident.id, folder)
+        lost = tuple(self._linked(incident, folder))
+        now = self._clock.now()
+        self.feed(CaptureDone(time=now, incident=incident.id, bundle=str(folder), problems=lost))
+        self.diagnose(incident)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What could not be written, and where."""
+        return self._writer.notes
+
+    def close(self) -> None:
+        """Write what waits, for a moment."""
+        self._writer.close()
+
+    def _forget_over(self) -> None:
+        with self._lock:
+            over = [
+                key
+                for key, incident in self._latest.items()
+                if incident.state not in OPEN and not self.diagnose.awaits(key)
+            ]
+            for key in over:
+                del self._latest[key]
+        self.bundles.forget(over)
+        self.diagnose.forget(over)
+
+
+def _within(harvest: Future[Harvested]) -> Harvested:
+    try:
+        return harvest.result(ANSWER_SECONDS + STORE_SECONDS + 1.0)
+    except TimeoutError:
+        return (), ["what the ranks wrote last has not come in time"]
+    except Exception as error:  # what the tools brought must not be lost with it
+        log.exception("what the ranks wrote last could not be had")
+        return (), [f"what the ranks wrote last could not be had: {type(error).__name__}: {error}"]
+
+
+def notifier_of(config: Config, sent: Callable[[Notice], None] = lambda notice: None) -> Notifier:
+    """Who is told, and who learns that they were. Settings that can never work are logged: they
+    must not end the watch."""
+    try:
+        settings = settings_of(config.notify)
+    except UsageError as error:
+        log.error("nobody will be notified: %s", error)
+        settings = NotifierSettings()
+    events = settings.events or STATES
+    return Notifier(msgspec.structs.replace(settings, events=events), sent=sent)
+
+
+def limited(action: Capture, most: int) -> Capture:
+    """The capture with at most so many processes paused in the whole cluster, suspects first."""
+    paused = (*action.suspects, *action.waiters)[:most]
+    spared = (*action.suspects, *action.waiters)[most:]
+    return msgspec.structs.replace(
+        action,
+        suspects=tuple(rank for rank in action.suspects if rank in paused),
+        waiters=tuple(rank for rank in action.waiters if rank in paused),
+        others=(*action.others, *spared),
+    )
+
+
+def _explained(
+    action: AskRecorder, by_rank: dict[int, bytes], world_size: int | None
+) -> RecorderFacts:
+    if not action.failed:
+        return flight_recorder.explain(by_rank, world_size=world_size)
+    return flight_recorder.explain_failed(by_rank, overrun=action.overrun, world_size=world_size)
+
+
+def _on(node: str, ranks: Iterable[Rank]) -> tuple[Rank, ...]:
+    return tuple(rank for rank in ranks if rank.node == node)
+
+
+def _dump_name(dump: Dump) -> str:
+    """As PyTorch names what its watchdog writes; JSON says that it is."""
+    return f"_dump_{dump.rank}" + ("" if dump.pickled else ".json")

@@ -1,0 +1,311 @@
+"""Follows Ray's nodes: an agent on each that lives, nothing left of those that died."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import ray
+from ray.exceptions import ActorDiedError, ActorUnschedulableError, RayError
+
+from ray_sentinel.actors.deployment import placement
+from ray_sentinel.actors.deployment.leaving import describe
+from ray_sentinel.actors.error_text import last_line
+from ray_sentinel.actors.hosts import (
+    DEATH_REASONS,
+    EXPECTED_DEATHS,
+    RayNode,
+    as_node,
+    host_label,
+    ray_nodes,
+)
+from ray_sentinel.engine.events import AnyEvent, NodeDraining, NodeJoined, NodeLeft
+from ray_sentinel.model.status import Unwatched
+
+log = logging.getLogger(__name__)
+
+FRESH_SECONDS = 3.0
+"""An agent heard of within this time needs no ping."""
+START_SECONDS = 10.0
+"""A node whose agent has been silent for so long is shown as unwatched also without a known reason;
+a node that is lost is the engine's business, and found sooner."""
+SWEEP_SECONDS = 30.0
+"""Between two looks for groups that nobody needs: the table of groups may be long."""
+AWAY_SECONDS = 5.0
+AWAY = (
+    "Ray's control store (GCS) does not answer: nodes that join or leave are not seen, and what "
+    "Ray is to start again waits for it"
+)
+DRAINED = "it is being drained and has no rank: it is left alone, so that it can go"
+BACKOFF_SECONDS = (2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
+
+
+class FleetMember:
+    """One living node and its agent."""
+
+    def __init__(self, node: RayNode, now: float) -> None:
+        self.node = node
+        self.handle: Any = None
+        self.since = now
+        self.problem = ""
+        self.failures = 0
+        self.retry_at = 0.0
+        self.released = False
+        self.ping: Any = None
+
+
+class Fleet:
+    """The reconciler. ``step`` is called by one thread; the rest may be called from any."""
+
+    def __init__(
+        self,
+        config: bytes,
+        heard: Callable[[str], float | None],
+        draining: Callable[[], dict[str, float]] = dict,
+    ) -> None:
+        """``heard``: when a node's agent last reported; ``draining``: see ``leaving``."""
+        self._config = config
+        self._ask_draining = draining
+        self._draining: dict[str, float] = {}
+        self._heard = heard
+        self._slots: dict[str, FleetMember] = {}
+        self._nodes: dict[str, RayNode] = {}
+        self._lock = threading.Lock()
+        self._sweep_at = 0.0
+        self._asked_at: float | None = None
+        """Since when Ray's control store has been asked for its nodes in vain (monotonic)."""
+
+    def handle(self, node_id: str) -> Any:
+        """The agent's actor handle, or None where there is none."""
+        with self._lock:
+            slot = self._slots.get(node_id)
+            return slot.handle if slot else None
+
+    def handles(self) -> dict[str, Any]:
+        """All agents by node id."""
+        with self._lock:
+            return {key: slot.handle for key, slot in self._slots.items() if slot.handle}
+
+    def nodes(self) -> dict[str, RayNode]:
+        """Living nodes by id."""
+        with self._lock:
+            return {key: slot.node for key, slot in self._slots.items()}
+
+    def departed(self, node_id: str, now: float) -> NodeLeft | None:
+        """That a node has left, also while no coordinator was there to see it; None where Ray
+        lists it as living, or lists nothing yet."""
+        with self._lock:
+            seen = self._nodes
+        node = seen.get(node_id)
+        if not seen or (node is not None and node.alive):
+            return None
+        return _left(node_id, node, now)
+
+    def label(self, node: RayNode) -> str:
+        """The node's name as people see it."""
+        return host_label(node, self._nodes.values())
+
+    def unwatched(self, now: float) -> tuple[Unwatched, ...]:
+        """Living nodes without a reporting agent, and why."""
+        with self._lock:
+            slots = list(self._slots.values())
+        return tuple(
+            Unwatched(id=slot.node.id, host=self.label(slot.node), reason=reason)
+            for slot in slots
+            if (reason := self._why_unwatched(slot, now))
+        )
+
+    def _why_unwatched(self, slot: FleetMember, now: float) -> str:
+        if slot.released:
+            return slot.problem
+        heard = self._heard(slot.node.id)
+        if heard is not None and now - heard <= FRESH_SECONDS:
+            return ""
+        if slot.problem:
+            return slot.problem
+        if now - max(slot.since, heard or 0.0) < START_SECONDS:
+            return "" if heard is not None else "the agent is starting"
+        return f"the agent has not reported for {now - (heard or slot.since):.0f} s"
+
+    def step(self, now: float) -> list[AnyEvent]:
+        """Compare with ``ray.nodes()``, make and drop agents; what joined and left comes back."""
+        seen = ray_nodes(self._listed())
+        if not any(node.alive for node in seen.values()):
+            # A control store that has just begun, with nothing in it: we run on a living node.
+            return []
+        with self._lock:
+            self._nodes = seen
+        events = [
+            *self._forget_dead(seen, now),
+            *self._welcome(seen, now),
+            *self._note_draining(now),
+        ]
+        for slot in list(self._slots.values()):
+            if slot.handle is None and not slot.released and now >= slot.retry_at:
+                self._start(slot, now)
+            elif slot.handle is not None:
+                self._check(slot, now)
+        return events
+
+    def _listed(self) -> list[dict[str, Any]]:
+        """Ray's nodes; waits while the control store is away, or raises."""
+        if self._asked_at is None:
+            self._asked_at = time.monotonic()
+        entries: list[dict[str, Any]] = ray.nodes()
+        self._asked_at = None
+        return entries
+
+    def _forget_dead(self, seen: Mapping[str, RayNode], now: float) -> list[AnyEvent]:
+        events: list[AnyEvent] = []
+        living = {key for key, node in seen.items() if node.alive}
+        for node_id in [key for key in self._slots if key not in living]:
+            with self._lock:
+                del self._slots[node_id]
+            left = _left(node_id, seen.get(node_id), now)
+            events.append(left)
+            log.warning("node %s has left %s", node_id[:8], left.reason)
+        if events or now >= self._sweep_at:
+            self._sweep_at = now + SWEEP_SECONDS
+            self._drop_dead(living)
+        return events
+
+    def _drop_dead(self, living: Collection[str]) -> None:
+        """Also what a coordinator before this one left behind."""
+        for node_id in placement.groups().keys() - living:
+            placement.drop(node_id)
+            log.info("dropped the agent and group of the dead node %s", node_id[:8])
+
+    def _welcome(self, seen: Mapping[str, RayNode], now: float) -> list[AnyEvent]:
+        events: list[AnyEvent] = []
+        for node in seen.values():
+            if node.alive and node.id not in self._slots:
+                with self._lock:
+                    self._slots[node.id] = FleetMember(node, now)
+                events.append(NodeJoined(time=now, node=as_node(node, seen.values())))
+                log.info("node %s (%s) has joined", node.id[:8], node.address)
+        return events
+
+    def _note_draining(self, now: float) -> list[AnyEvent]:
+        """Nodes that Ray has begun to drain since the last look."""
+        told = {key: at for key, at in self._ask_draining().items() if key in self._slots}
+        new = {key: at for key, at in told.items() if self._draining.get(key) != at}
+        with self._lock:
+            self._draining = told
+        for node_id in new:
+            log.info("node %s is being drained", node_id[:8])
+        return [NodeDraining(time=now, node_id=key, deadline=at) for key, at in new.items()]
+
+    def draining(self) -> dict[str, float]:
+        """Living nodes that are being drained, and by when they go; 0 where it is not said."""
+        with self._lock:
+            return dict(self._draining)
+
+    def notes(self) -> tuple[str, ...]:
+        """What people should know of the nodes."""
+        with self._lock:
+            told = [
+                (slot.node, at)
+                for key, at in self._draining.items()
+                if (slot := self._slots.get(key)) is not None
+            ]
+        asked_at = self._asked_at
+        away = asked_at is not None and time.monotonic() - asked_at > AWAY_SECONDS
+        return (
+            *filter(None, (AWAY if away else "",)),
+            *(describe(self.label(n), at) for n, at in told),
+        )
+
+    def _start(self, slot: FleetMember, now: float) -> None:
+        if slot.node.id in self._draining and not placement.has_agent(slot.node.id):
+            # Ray would place it nowhere, and its group would wait as a demand.
+            self.release(slot.node.id, DRAINED)
+            return
+        try:
+            handle = placement.start_agent(slot.node, self._config)
+        except (RayError, ValueError, RuntimeError) as error:
+            # Lost a race for the name, or the node died just now: the next step knows more.
+            self._failed(slot, now, last_line(error))
+            return
+        with self._lock:
+            left = slot.released
+            slot.handle = None if left else handle
+        if left:
+            # ``release`` came while it was made, and found nothing to drop.
+            placement.drop(slot.node.id)
+            return
+        slot.since = now
+        slot.ping = handle.ping.remote()
+
+    def _check(self, slot: FleetMember, now: float) -> None:
+        heard = self._heard(slot.node.id)
+        if heard is not None and now - heard <= FRESH_SECONDS:
+            slot.problem, slot.failures, slot.ping = "", 0, None
+            return
+        if slot.ping is None:
+            slot.ping = slot.handle.ping.remote()
+            return
+        ready, _ = ray.wait([slot.ping], timeout=0)
+        if not ready:
+            return
+        ping, slot.ping = slot.ping, None
+        try:
+            ray.get(ping)
+        except (ActorDiedError, ActorUnschedulableError) as error:
+            # For good: its constructor failed, or its group is gone.
+            placement.drop(slot.node.id)
+            slot.handle = None
+            self._failed(slot, now, last_line(error))
+        except RayError as error:
+            # Mostly ActorUnavailableError: Ray is restarting it.
+            slot.problem = f"the agent is restarting: {last_line(error)}"
+
+    def _failed(self, slot: FleetMember, now: float, reason: str) -> None:
+        wait = BACKOFF_SECONDS[min(slot.failures, len(BACKOFF_SECONDS) - 1)]
+        slot.failures += 1
+        slot.retry_at = now + wait
+        slot.problem = f"the agent could not be started: {reason}"
+        log.warning("node %s: %s; again in %.0f s", slot.node.id[:8], slot.problem, wait)
+
+    def release(self, node_id: str, reason: str) -> None:
+        """Take the agent off a node, so that it can scale down, until ``recall``."""
+        with self._lock:
+            slot = self._slots.get(node_id)
+            if slot is None or slot.released:
+                return
+            slot.released, slot.problem, slot.handle = True, reason, None
+        placement.drop(node_id)
+        log.info("released node %s: %s", node_id[:8], reason)
+
+    def recall(self, node_id: str, now: float) -> None:
+        """Put the agent back on a released node with the next step."""
+        with self._lock:
+            slot = self._slots.get(node_id)
+            if slot is None or not slot.released:
+                return
+            slot.released, slot.problem, slot.retry_at, slot.since = False, "", 0.0, now
+        log.info("node %s is watched again", node_id[:8])
+
+    def released(self) -> frozenset[str]:
+        """Nodes that were left alone."""
+        with self._lock:
+            return frozenset(key for key, slot in self._slots.items() if slot.released)
+
+    def restart(self, node_id: str) -> bool:
+        """Kill a node's agent so that Ray starts it anew. False where there is none."""
+        handle = self.handle(node_id)
+        if handle is None:
+            return False
+        ray.kill(handle, no_restart=False)
+        return True
+
+
+def _left(node_id: str, node: RayNode | None, now: float) -> NodeLeft:
+    """A node's end as Ray tells it; ``node`` None where Ray does not know it any more."""
+    reason = DEATH_REASONS.get(node.death_reason, "") if node else "Ray forgot it"
+    if node and node.death_message:
+        reason = f"{reason}: {node.death_message}"
+    expected = node is not None and node.death_reason in EXPECTED_DEATHS
+    return NodeLeft(time=now, node_id=node_id, expected=expected, reason=reason)

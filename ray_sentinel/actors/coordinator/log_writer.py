@@ -1,0 +1,221 @@
+"""The event log's way to the disk: a thread of its own, for a log folder that hangs must not hold
+up a verdict.
+
+What waits is bounded by bytes. When there is no room, whole events are left out until half of it is
+free again; the log goes on with a segment that begins with all that is known by then, and says how
+many events are missing before it. So a replay is right on both sides of a gap.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from pathlib import Path
+from typing import NamedTuple
+
+from ray_sentinel.actors.coordinator.event_log import EventLog, encoded
+from ray_sentinel.clock import Clock
+from ray_sentinel.engine.events import AnyEvent
+
+log = logging.getLogger(__name__)
+
+WAITING_BYTES = 64 << 20
+"""Of events that wait for a slow disk. A report of eight ranks takes 11 KB: it is a minute and a
+half of 64 such nodes, six seconds of 1,024."""
+ITEM_OVERHEAD = 300
+"""Bytes that a waiting event takes beside its line."""
+RETRY_SECONDS = 30.0
+"""After the log could not be written."""
+_NO_JSON = (ValueError, TypeError, OverflowError, RecursionError)
+"""What an event raises that JSON or UTF-8 cannot hold."""
+
+
+class _Item(NamedTuple):
+    number: int
+    time: float
+    line: bytes
+    """The event; empty where there is a state alone, or for one that cannot be written."""
+    state: bytes
+    """The engine's snapshot before it; empty where it came without."""
+    lost: int
+    """Events that were left out before it."""
+    size: int
+
+
+class LogWriter:
+    """Writes events on a thread of its own, in order; goes on after a full disk."""
+
+    def __init__(
+        self,
+        folder: Path | None,
+        max_bytes: int,
+        clock: Clock,
+        *,
+        waiting_bytes: int = WAITING_BYTES,
+        clock_offset: float = 0.0,
+    ) -> None:
+        self.problem = ""
+        """What is wrong now."""
+        self.done = 0
+        """Number of the last event that was written or given up."""
+        self.missing = 0
+        """Events that the disk did not take."""
+        self._folder = folder
+        self._max_bytes = max_bytes
+        self._clock_offset = clock_offset
+        self._clock = clock
+        self._most = waiting_bytes
+        self._lost = ""
+        self._log: EventLog | None = None
+        self._retry_at = 0.0
+        self._count = 0
+        self._begun = 0
+        """Number of the last event that came with a state."""
+        self._state_bytes = 0
+        """Of states that wait."""
+        self._owed = False
+        """A state was not taken, for others waited."""
+        self._gap = 0
+        """Events that were left out since the last one that was taken."""
+        self._unwritten = 0
+        """Events that could not be written since the last one that was."""
+        self._change = threading.Condition()
+        self._items: deque[_Item] = deque()
+        self._bytes = 0
+        self._closed = False
+        self._thread = threading.Thread(
+            target=self._run, name="ray-sentinel-event-log", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def begins(self) -> bool:
+        """A segment is to begin: ``put`` wants a state. One that waits for the disk is enough."""
+        if self._folder is None:
+            return False
+        if self._gap:
+            return self._bytes <= self._most // 2
+        if self.done < self._begun or self._clock.monotonic() < self._retry_at:
+            return False
+        return self._owed or self._log is None or self._log.begins
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What people should know."""
+        lost = f"{self.missing} events are missing in the event log" if self.missing else ""
+        if self.problem:
+            return (f"{self.problem}; {lost}" if lost else self.problem,)
+        return (f"{lost}: {self._folder} did not take them in time",) if lost else ()
+
+    def put(self, event: AnyEvent, state: bytes = b"") -> int:
+        """Take an event for writing, and the engine's snapshot before it; returns its number."""
+        if self._folder is None:
+            self._count += 1
+            self.done = self._count
+            return self._count
+        return self._take(self._encoded(event), event.time, state)
+
+    def put_state(self, time: float, state: bytes) -> None:
+        """Take the engine's snapshot at ``time``; where others that wait for the disk leave no room
+        for it, one is wanted with a later event instead."""
+        if self._folder is None or not state:
+            return
+        waiting = self._state_bytes
+        if waiting and waiting + len(state) > self._most:
+            self._owed = True
+        else:
+            self._take(b"", time, state)
+
+    def _take(self, line: bytes, time: float, state: bytes) -> int:
+        # States are counted apart: that of a large job is large.
+        size = len(line) + ITEM_OVERHEAD
+        with self._change:
+            self._count += 1
+            wanting = self._gap and not state
+            if wanting or (self._bytes and self._bytes + size > self._most):
+                if not line and state:
+                    return self._count  # the next event that there is room for brings another
+                self._gap += 1
+                self.missing += 1
+                self.problem = f"the event log does not keep up: {self._folder} is slow or hangs"
+                return self._count
+            item = _Item(self._count, time, line, state, self._gap, size)
+            self._gap = 0
+            self._owed = self._owed and not state
+            self._items.append(item)
+            self._bytes += size
+            self._state_bytes += len(state)
+            self._begun = self._count if state else self._begun
+            self._change.notify_all()
+        return self._count
+
+    def _encoded(self, event: AnyEvent) -> bytes:
+        try:
+            return encoded(event)
+        except _NO_JSON as error:
+            log.exception("an event is not in the log")
+            self._lost = f"a {type(event).__name__} is not in the event log: {error}"
+            self.problem = self._lost
+            return b""
+
+    def _run(self) -> None:
+        while True:
+            with self._change:
+                self._change.wait_for(lambda: self._items or self._closed)
+                if not self._items:
+                    return
+                item = self._items.popleft()
+            if self._clock.monotonic() < self._retry_at:
+                self._miss(item)
+            elif item.line or item.state:
+                self._write(item)
+            self.done = item.number
+            with self._change:
+                # What is being written counts until it is.
+                self._bytes -= item.size
+                self._state_bytes -= len(item.state)
+
+    def _miss(self, item: _Item) -> None:
+        events = 1 if item.line or not item.state else 0
+        self._unwritten += item.lost + events
+        self.missing += events
+
+    def _write(self, item: _Item) -> None:
+        assert self._folder is not None  # without one nothing is put here
+        try:
+            if self._log is None:
+                self._log = EventLog(
+                    self._folder,
+                    max_bytes=self._max_bytes,
+                    clock_offset=self._clock_offset,
+                )
+            lost = self._unwritten + item.lost
+            if item.line:
+                self._log.append_line(item.line, item.time, item.state, lost=lost)
+            else:
+                self._log.begin(item.time, item.state, lost=lost)
+            self._unwritten = 0
+            self.problem = self._lost
+        except OSError as error:
+            self._miss(item)
+            self._retry_at = self._clock.monotonic() + RETRY_SECONDS
+            self.problem = (
+                f"the event log in {self._folder} cannot be written ({error.strerror}): what "
+                "happens now is kept in memory only; make room or set log_dir elsewhere"
+            )
+            log.warning("%s", self.problem)
+        except _NO_JSON as error:
+            self._miss(item)
+            log.exception("an event is not in the log")
+            self._lost = f"incidents are not in the event log: {error}"
+            self.problem = self._lost
+
+    def close(self) -> None:
+        """Write what waits, within a second."""
+        with self._change:
+            self._closed = True
+            self._change.notify_all()
+        self._thread.join(timeout=1.0)
+        if self._log is not None and not self._thread.is_alive():
+            self._log.close()

@@ -1,0 +1,108 @@
+"""The coordinator's part of the job's Prometheus: when it runs, and whom it scrapes."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ray_sentinel.actors.hosts import host_label, ray_nodes
+from ray_sentinel.actors.storage import DeploymentStorage
+from ray_sentinel.clock import Clock, SystemClock
+from ray_sentinel.config import Config
+from ray_sentinel.errors import SentinelError
+from ray_sentinel.store.job_prometheus import JobPrometheus
+
+log = logging.getLogger(__name__)
+
+STEP_SECONDS = 2.0
+"""Between two looks at the program and its targets."""
+AGAIN_SECONDS = 60.0
+"""Between two looks for the program, where it is not there: somebody may be installing it."""
+
+
+class PrometheusKeeper:
+    """Runs one where ``[prometheus] enabled`` asks for it; ``notes`` say why there is none."""
+
+    def __init__(
+        self, config: Config, storage: DeploymentStorage, clock: Clock | None = None
+    ) -> None:
+        self._config, self._clock = config, clock or SystemClock()
+        self._server: JobPrometheus | None = None
+        self._problem = ""
+        self._due = 0.0
+        self._lock = threading.Lock()
+        self._closed = False
+        self._folder: Path | None = None
+        if config.prometheus.enabled:
+            self._folder = storage.folder("prometheus")
+            if self._folder is None:
+                self._problem = "no Prometheus: its data cannot be written anywhere"
+
+    @property
+    def wanted(self) -> bool:
+        """Whether there is one to be kept running: then ``step`` is to be called."""
+        return self._folder is not None
+
+    @property
+    def url(self) -> str:
+        """Where it answers, on the coordinator's machine; empty where there is none."""
+        return self._server.url if self._server is not None else ""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What people should know."""
+        if self._problem:
+            return (self._problem,)
+        return self._server.notes if self._server is not None else ()
+
+    def step(self, agents: tuple[str, ...], nodes: Iterable[Mapping[str, Any]]) -> None:
+        """See that it runs and knows its targets; ``nodes`` are Ray's."""
+        with self._lock:
+            if self._server is None and self._clock.monotonic() >= self._due and not self._closed:
+                self._make()
+            if self._server is not None:
+                self._server.step(agents, ray_targets(nodes))
+
+    def close(self) -> None:
+        """End it."""
+        with self._lock:
+            self._closed = True
+            if self._server is not None:
+                self._server.close()
+
+    def _make(self) -> None:
+        if self._folder is None:
+            return
+        settings = self._config.prometheus
+        try:
+            self._server = JobPrometheus(
+                self._folder,
+                binary=settings.binary,
+                port=settings.port,
+                retention=settings.retention,
+                max_bytes=self._config.storage.max_bytes,
+                scrape=self._config.scrape,
+            )
+        except SentinelError as error:
+            problem = f"no Prometheus: {error}"
+            if problem != self._problem:
+                log.warning("%s", problem)
+            self._problem, self._due = problem, self._clock.monotonic() + AGAIN_SECONDS
+        else:
+            self._problem = ""
+
+
+def ray_targets(entries: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Ray's own metrics: ``host:port`` → host label, of the nodes that live."""
+    entries = list(entries)
+    nodes = ray_nodes(entries)
+    return {
+        f"{entry['NodeManagerAddress']}:{entry['MetricsExportPort']}": host_label(
+            nodes[entry["NodeID"]], nodes.values()
+        )
+        for entry in entries
+        if entry.get("Alive") and entry.get("MetricsExportPort")
+    }

@@ -1,0 +1,168 @@
+"""Who has reported: the last report of each agent, its restarts, and what it may forget."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+
+from ray_sentinel.actors.hosts import RayNode
+from ray_sentinel.actors.messages import AgentInfo, AgentReport
+from ray_sentinel.config import Config
+from ray_sentinel.model.status import NodeStatus
+from ray_sentinel.store.scrape_config import scrape_target
+
+
+class RosterEntry:
+    """One agent as last heard of."""
+
+    def __init__(self, report: AgentReport, at: float) -> None:
+        self.report = report
+        self.at = at
+        self.busy_at = at
+        """When it last had a rank, or was first heard of."""
+        self.restarts = 0
+        self.exits: deque[tuple[int, int]] = deque()
+        """(number of the event in the log, order of the exit) of exits not yet acknowledged."""
+        self.done: set[int] = set()
+
+
+class Roster:
+    """The agents' last reports. May be called from any thread."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._entries: dict[str, RosterEntry] = {}
+        self._lock = threading.Lock()
+
+    def heard(self, node_id: str) -> float | None:
+        """When the node's agent last reported, on our clock."""
+        entry = self._entries.get(node_id)
+        return entry.at if entry else None
+
+    def all_heard(self, nodes: Mapping[str, RayNode]) -> bool:
+        """Whether every node has reported to this incarnation of the coordinator."""
+        return bool(nodes) and all(node_id in self._entries for node_id in nodes)
+
+    def take(self, report: AgentReport, now: float, number: int) -> None:
+        """Keep a report; ``number`` is its place in the event log."""
+        node_id = report.snapshot.node.id
+        with self._lock:
+            entry = self._entries.get(node_id)
+            if entry is None:
+                entry = self._entries[node_id] = RosterEntry(report, now)
+            elif entry.report.incarnation != report.incarnation:
+                entry.restarts += 1
+                entry.exits.clear()
+                entry.done.clear()
+            entry.report, entry.at = report, now
+            if report.snapshot.ranks:
+                entry.busy_at = now
+            waiting = {order for _, order in entry.exits} | entry.done
+            for ended in report.snapshot.exits:
+                if ended.order not in waiting:
+                    entry.exits.append((number, ended.order))
+
+    def acknowledged(self, report: AgentReport, written: Callable[[int], bool]) -> tuple[int, ...]:
+        """Orders of this report's exits that are in the log, and need not be sent again."""
+        with self._lock:
+            entry = self._entries[report.snapshot.node.id]
+            while entry.exits and written(entry.exits[0][0]):
+                entry.done.add(entry.exits.popleft()[1])
+            sent = {ended.order for ended in report.snapshot.exits}
+            entry.done &= sent
+            return tuple(sorted(entry.done))
+
+    def targets(self) -> tuple[str, ...]:
+        """Every agent that serves metrics: see ``scrape_target``."""
+        with self._lock:
+            urls = [entry.report.snapshot.metrics_url for entry in self._entries.values()]
+        return tuple(sorted(scrape_target(url) for url in urls if url))
+
+    def idle_seconds(self, now: float) -> dict[str, float]:
+        """How long each node has had no rank, by node id."""
+        with self._lock:
+            return {node_id: now - entry.busy_at for node_id, entry in self._entries.items()}
+
+    def raylets_beside(self, report: AgentReport) -> tuple[int, ...]:
+        """The raylets of all agents that see the same processes as this one."""
+        place = _place(report)
+        with self._lock:
+            reports = [entry.report for entry in self._entries.values()]
+        return tuple(sorted(r.raylet for r in reports if r.raylet and _place(r) == place))
+
+    def fresh(self, now: float) -> int:
+        """How many agents have reported lately."""
+        limit = self._config.coordinator.lost_snapshots * self._config.agent.snapshot_interval
+        with self._lock:
+            return sum(now - entry.at <= limit for entry in self._entries.values())
+
+    def agents(self, now: float) -> tuple[AgentInfo, ...]:
+        """Each agent's process; restarts are those that this coordinator has seen."""
+        with self._lock:
+            entries = list(self._entries.values())
+        return tuple(
+            AgentInfo(
+                node_id=entry.report.snapshot.node.id,
+                host=entry.report.snapshot.node.host,
+                address=entry.report.snapshot.node.address,
+                pid=entry.report.pid,
+                incarnation=entry.report.incarnation,
+                restarts=entry.restarts,
+                age_seconds=round(now - entry.at, 3),
+            )
+            for entry in entries
+        )
+
+    def notes(self) -> tuple[str, ...]:
+        """What the agents want people to know."""
+        with self._lock:
+            entries = list(self._entries.values())
+        notes = [
+            f"{entry.report.snapshot.node.host}: {note}"
+            for entry in entries
+            for note in entry.report.notes
+        ]
+        notes += [
+            f"{entry.report.snapshot.node.host}: the agent was restarted {entry.restarts} times"
+            for entry in entries
+            if entry.restarts
+        ]
+        return tuple(notes)
+
+    def nodes(
+        self, living: Mapping[str, RayNode], label: Callable[[RayNode], str], now: float
+    ) -> tuple[NodeStatus, ...]:
+        """The watched nodes' lines, the head first."""
+        with self._lock:
+            known = [(node, self._entries.get(node.id)) for node in living.values()]
+        lines = [
+            NodeStatus(
+                id=node.id,
+                host=entry.report.snapshot.node.host or label(node),
+                address=node.address,
+                metrics_url=entry.report.snapshot.metrics_url,
+                snapshot_age_seconds=round(now - entry.at, 3),
+                is_head=node.is_head,
+                collectors=entry.report.snapshot.collectors,
+            )
+            for node, entry in known
+            if entry is not None
+        ]
+        return tuple(sorted(lines, key=lambda line: (not line.is_head, line.host)))
+
+    def forget(self, node_id: str) -> None:
+        """The node's agent was taken off."""
+        with self._lock:
+            self._entries.pop(node_id, None)
+
+    def keep(self, node_ids: Collection[str]) -> None:
+        """Forget all but these nodes: those that have left, whose last report may come late."""
+        with self._lock:
+            for node_id in self._entries.keys() - set(node_ids):
+                del self._entries[node_id]
+
+
+def _place(report: AgentReport) -> tuple[str, int]:
+    """Equal for agents on one machine and in one PID namespace."""
+    return report.snapshot.node.boot_id, report.snapshot.node.pid_namespace

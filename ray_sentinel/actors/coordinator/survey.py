@@ -1,0 +1,157 @@
+"""The cluster's health: the coordinator's word, what every agent sees, and what Ray has.
+
+Run as a program (``python -m ray_sentinel.actors.coordinator.survey``) by a training process that is no Ray
+driver: prints the report as one line of JSON, or ``{"error": ...}``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ray_sentinel import process
+from ray_sentinel.actors.coordinator.resources import ray_resources, submitted_jobs
+from ray_sentinel.actors.deployment import cluster, deploy
+from ray_sentinel.actors.names import NAMESPACE, agent_name
+from ray_sentinel.actors.session import session_logs
+from ray_sentinel.errors import SentinelError, UnreachableError
+from ray_sentinel.evidence.node.judge import Seen, checkpoint_health, judge
+from ray_sentinel.inspection.node import view_node
+from ray_sentinel.logs.checkpoints import scan_checkpoints
+from ray_sentinel.model.health import CheckpointHealth, Health, NodeView
+from ray_sentinel.model.status import Status
+
+VIEW_SECONDS = 45.0
+"""An agent's look at its node may wait for a driver that hangs."""
+_HELPER_SECONDS = 120.0
+"""For a process of its own to connect and to ask every agent."""
+_MOST_NODES = 1000
+"""Whose agents are asked for a look."""
+
+
+def survey(ray: Any, checkpoints: Path | None = None) -> Health:
+    """The report over the cluster that ``ray`` is connected to.
+
+    A cluster that nobody watches is looked at as far as this node goes, and the report says so.
+    Raises InputError where ``checkpoints`` cannot be listed.
+    """
+    saved = checkpoints_of(checkpoints)
+    notes: list[str] = []
+    status = _status(ray, notes)
+    views = (
+        _views(ray, status, notes) if status is not None else (view_node(session=session_logs()),)
+    )
+    resources, problem = ray_resources(ray)
+    notes += [problem] if problem else []
+    return judge(
+        Seen(
+            status=status,
+            nodes=views,
+            resources=resources,
+            checkpoints=saved,
+            running=submitted_jobs(ray),
+            notes=tuple(notes),
+            time=time.time(),
+        )
+    )
+
+
+def checkpoints_of(folder: Path | None) -> CheckpointHealth | None:
+    """The report's part about ``folder``. Raises InputError where it cannot be listed."""
+    if folder is None:
+        return None
+    return checkpoint_health(str(folder), scan_checkpoints(folder))
+
+
+def inspect(ray: Any, node_id: str) -> NodeView:
+    """What the agent of one node sees now. Raises UnreachableError without an answer."""
+    views, notes = _ask(ray, {node_id: node_id})
+    if not views:
+        raise UnreachableError(notes[0])
+    return views[0]
+
+
+def _status(ray: Any, notes: list[str]) -> Status | None:
+    try:
+        raw = deploy.ask(ray, deploy.find(ray), "status")
+    except UnreachableError as error:
+        notes.append(f"{error}; only this node was looked at")
+        return None
+    return msgspec.msgpack.decode(raw, type=Status)
+
+
+def _views(ray: Any, status: Status, notes: list[str]) -> tuple[NodeView, ...]:
+    wanted = {node.id: node.host for node in status.nodes[:_MOST_NODES]}
+    views, unseen = _ask(ray, wanted)
+    notes += unseen
+    return views
+
+
+def _ask(ray: Any, wanted: Mapping[str, str]) -> tuple[tuple[NodeView, ...], list[str]]:
+    """What the agents of the nodes (id → host) see, and who did not answer, with the reason."""
+    asked: dict[Any, str] = {}
+    unseen = []
+    for node_id, host in wanted.items():
+        try:
+            handle = ray.get_actor(agent_name(node_id), namespace=NAMESPACE)
+            asked[handle.inspect.remote()] = host
+        except ValueError:
+            unseen.append(f"{host} has no agent: see `ray-sentinel status`")
+        except AttributeError:
+            unseen.append(f"{host} has an agent of an older version, which cannot look at its node")
+    done, waiting = ray.wait(list(asked), num_returns=len(asked), timeout=VIEW_SECONDS)
+    unseen += [f"{asked[ref]} did not answer within {VIEW_SECONDS:.0f} s" for ref in waiting]
+    views = []
+    for ref in done:
+        try:
+            views.append(msgspec.msgpack.decode(ray.get(ref), type=NodeView))
+        except (ray.exceptions.RayError, AttributeError, msgspec.DecodeError) as error:
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            unseen.append(f"{asked[ref]} could not be looked at: {lines[-1]}")
+    return tuple(sorted(views, key=lambda view: view.host)), unseen
+
+
+def ask_survey(address: str, checkpoints: Path | None = None) -> Health:
+    """The report, for a process that may be no Ray driver. Raises UnreachableError."""
+    ray: Any = sys.modules.get("ray")
+    if ray is not None and ray.is_initialized():
+        return survey(ray, checkpoints)
+    argv = process.python_module("ray_sentinel.actors.coordinator.survey", "--address", address)
+    argv += ["--checkpoints", str(checkpoints)] if checkpoints is not None else []
+    done = process.run(argv, deadline=_HELPER_SECONDS)
+    try:
+        return msgspec.json.decode(done.stdout, type=Health)
+    except msgspec.DecodeError:
+        error = _Failure(done.explain())
+        if done.stdout.startswith(b'{"error"'):
+            error = msgspec.json.decode(done.stdout, type=_Failure)
+        raise UnreachableError(error.error) from None
+
+
+class _Failure(msgspec.Struct):
+    error: str
+
+
+def main() -> int:
+    """Print the report."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--address", default="")
+    parser.add_argument("--checkpoints", type=Path)
+    args = parser.parse_args()
+    try:
+        with cluster.connect(args.address) as ray:
+            answer: object = survey(ray, args.checkpoints)
+    except SentinelError as error:
+        answer = _Failure(str(error))
+    sys.stdout.write(msgspec.json.encode(answer).decode() + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

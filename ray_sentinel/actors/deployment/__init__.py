@@ -1,0 +1,1 @@
+"""How the actors come to be on every node, and how they go again."""

@@ -1,0 +1,205 @@
+"""Finding a Ray cluster and connecting to it as a job of our own."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ray_sentinel.actors.deployment import authentication, shipping
+from ray_sentinel.actors.deployment.environment import forget_identity, runtime_env
+from ray_sentinel.actors.names import NAMESPACE
+from ray_sentinel.actors.raylets import raylet_address, raylets
+from ray_sentinel.errors import UnreachableError
+from ray_sentinel.progress.own_process import raylet_above
+from ray_sentinel.text import port_number
+
+PROBE_SECONDS = 2.0
+"""A control store that does not accept within this time is not there: ``ray.init`` would wait for
+a minute before it said so."""
+
+RAYLET_SECONDS = 5.0
+"""For a node that is being started to have its raylet."""
+
+_USES_TLS = "RAY_USE_TLS"
+_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
+"""How an HTTP/2 client begins: the preface and an empty SETTINGS frame."""
+_SETTINGS = b"\4"
+
+CLIENT_STARTS = 3
+CLIENT_NOT_STARTED = "Starting Ray client server failed"
+"""Now and then Ray's client server cannot start the process that serves a client (a fork beside
+gRPC's threads, ray-project/ray#63202)."""
+
+_REMEDY = "start one with `ray start --head`, or name it with --address or RAY_ADDRESS"
+
+
+def candidates(
+    address: str = "",
+    environ: Mapping[str, str] = os.environ,
+    proc: Path = Path("/proc"),
+    temp: Path = Path("/tmp/ray"),
+) -> list[tuple[str, str]]:
+    """(address, where it was found) of clusters to try, best first.
+
+    A named cluster excludes all others: connecting to another than was asked for would be wrong.
+    """
+    if address and address != "auto":
+        return [(address, "as asked for")]
+    named = environ.get("RAY_ADDRESS", "")
+    # It may hold the dashboard's address, for `ray job submit`: that names no cluster.
+    if named and named != "auto" and not named.startswith("http"):
+        return [(named, "RAY_ADDRESS")]
+    found = []
+    if ancestor := address_of_ancestor(os.getpid(), proc):
+        found.append((ancestor, "the Ray node that this process was started by"))
+    current = temp / "ray_current_cluster"
+    try:
+        text = current.read_text(encoding="utf-8").strip()
+    except OSError:
+        text = ""
+    if text:
+        found.append((text, str(current)))
+    found.extend((other, "a raylet on this machine") for other in addresses_of_raylets(proc))
+    return [pair for index, pair in enumerate(found) if pair[0] not in dict(found[:index])]
+
+
+def address_of_ancestor(pid: int, proc: Path = Path("/proc")) -> str:
+    """Address of the cluster whose raylet is an ancestor of ``pid``; empty if there is none."""
+    raylet = raylet_above(pid, proc)
+    return raylet_address(proc / str(raylet)) if raylet else ""
+
+
+def addresses_of_raylets(proc: Path = Path("/proc")) -> list[str]:
+    """Addresses of the clusters that have a node on this machine."""
+    return sorted(set(filter(None, raylets(proc).values())))
+
+
+def answers(address: str, seconds: float = PROBE_SECONDS) -> str:
+    """Empty if a gRPC server answers at ``host:port`` or ``ray://host:port``, else why not.
+
+    Both Ray's control store and its client port are gRPC, and such a server begins with a SETTINGS
+    frame (RFC 9113, 3.4); ``ray.init`` would wait for minutes for one that only accepts.
+    """
+    host, _, digits = address.removeprefix("ray://").rpartition(":")
+    port = port_number(digits)
+    if "://" in host or not host or port is None:
+        return "this is no address: HOST:PORT or ray://HOST:PORT is"
+    try:
+        with socket.create_connection((host.strip("[]"), port), timeout=seconds) as found:
+            if _USES_TLS not in os.environ:
+                found.sendall(_PREFACE)
+                if found.recv(9)[3:4] != _SETTINGS:
+                    return "something answers there, but it is not Ray"
+    except TimeoutError:
+        return f"nothing answered within {seconds:.0f} s"
+    except (OSError, UnicodeError) as error:
+        return str(error)
+    return ""
+
+
+@contextmanager
+def connect(address: str = "", *, ship: bool = False) -> Iterator[Any]:
+    """Connect this process (a command or a helper, never a user's) and yield the ``ray`` module.
+
+    With ``ship`` the package travels to the nodes, for what this job makes. Raises
+    UnreachableError that says what was tried.
+    """
+    forget_identity()
+    for name in ("RAY_JOB_CONFIG_JSON_ENV_VAR",):
+        os.environ.pop(name, None)
+    target = _reachable(address)
+    _await_raylet(target)
+    authentication.adopt_mode(target)
+    try:
+        import ray
+    except ImportError as error:
+        raise UnreachableError(f"Ray cannot be imported here ({error}): pip install ray") from None
+    staging = shipping.staging_folder() if ship else None
+    environment = (
+        runtime_env(shipping.py_modules(staging), shipping.EXCLUDES)
+        if staging is not None
+        else None
+    )
+    try:
+        _init(ray, target, environment)
+        try:
+            yield ray
+        finally:
+            ray.shutdown()
+    finally:
+        if staging is not None:
+            shutil.rmtree(staging, ignore_errors=True)
+
+
+def _reachable(address: str) -> str:
+    tried = []
+    for target, where in candidates(address):
+        problem = answers(target)
+        if not problem:
+            return target
+        tried.append(f"{target} ({where}): {problem}")
+    story = "; ".join(tried) or (
+        "RAY_ADDRESS is not set, /tmp/ray/ray_current_cluster is not there, "
+        "and no raylet runs on this machine"
+    )
+    raise UnreachableError(f"no Ray cluster answers; tried: {story}. Remedy: {_REMEDY}")
+
+
+def _await_raylet(target: str) -> None:
+    """Raises UnreachableError where no node of Ray's is on this machine: whoever joins a cluster
+    does so by its raylet, and ``ray.init`` would wait for one for a minute."""
+    if target.startswith("ray://"):
+        return
+    deadline = time.monotonic() + RAYLET_SECONDS
+    # Of whichever cluster: a store's address has many names and may be translated on the way.
+    while not raylets():
+        if time.monotonic() > deadline:
+            raise UnreachableError(
+                f"the Ray cluster at {target} answers, but no raylet runs on this machine: "
+                "run the command on a node of the cluster. Where its control store was started "
+                "anew without its state, Ray has ended its nodes: start them anew, with `ray stop` "
+                "and `ray start --head`"
+            )
+        time.sleep(0.2)
+
+
+def _init(ray: Any, target: str, environment: dict[str, Any] | None) -> None:
+    for _ in range(CLIENT_STARTS):
+        try:
+            return _init_once(ray, target, environment)
+        except UnreachableError as error:
+            if CLIENT_NOT_STARTED not in str(error.__cause__):
+                raise
+            failed = error
+    raise failed
+
+
+def _init_once(ray: Any, target: str, environment: dict[str, Any] | None) -> None:
+    from ray.exceptions import RayError
+
+    # Ray logs its uploads and its greeting to the terminal otherwise.
+    logging.getLogger("ray").setLevel(logging.ERROR)
+    try:
+        ray.init(
+            address=target,
+            namespace=NAMESPACE,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+            configure_logging=True,
+            runtime_env=environment,
+        )
+    except (RayError, RuntimeError, ValueError, OSError) as error:
+        # The version check is a RuntimeError.
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        story = f"the Ray cluster at {target} was found but cannot be joined: {lines[0]}"
+        if type(error) is ConnectionError:
+            # That it failed is all that Ray says where no token was offered, or a wrong one.
+            story += f"; {authentication.remedy()}"
+        raise UnreachableError(story) from error

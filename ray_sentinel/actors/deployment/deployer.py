@@ -1,0 +1,71 @@
+"""The thread in a training process that sees to the deployment. Light: imports wait for it."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+
+from ray_sentinel.config import Config
+
+log = logging.getLogger("ray_sentinel")
+
+RETRY_SECONDS = (5.0, 10.0, 20.0, 40.0, 60.0)
+GIVE_UP_SECONDS = 900.0
+BEGIN_SECONDS = 0.05
+"""Until the first attempt: its imports take the interpreter lock, and ``attach()`` is to return."""
+
+
+class Deployer:
+    """Sees to it that the cluster is watched. ``outcome`` is None until that is known."""
+
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._done = threading.Event()
+        self._stop = threading.Event()
+        self.outcome: bool | None = None
+        self.problems: tuple[str, ...] = ()
+        self.address = ""
+        """Of the cluster that this process belongs to; empty while it is not known."""
+
+    def start(self) -> None:
+        """Begin, on a daemon thread."""
+        threading.Thread(target=self._run, name="ray-sentinel-deploy", daemon=True).start()
+
+    def stop(self) -> None:
+        """Try no more."""
+        self._stop.set()
+
+    def wait(self, seconds: float) -> bool:
+        """Until the first attempt has ended; whether the cluster is watched."""
+        self._done.wait(seconds)
+        return bool(self.outcome)
+
+    def _run(self) -> None:
+        begun = time.monotonic()
+        if self._stop.wait(BEGIN_SECONDS):
+            return
+        for number in range(1000):
+            try:
+                self._attempt()
+            except Exception as error:  # a daemon thread of a training: say it, and go on
+                log.debug("deployment failed", exc_info=True)
+                self._tell(False, (f"{type(error).__name__}: {error}",))
+            if self.outcome or time.monotonic() - begun > GIVE_UP_SECONDS:
+                return
+            if self._stop.wait(RETRY_SECONDS[min(number, len(RETRY_SECONDS) - 1)]):
+                return
+
+    def _attempt(self) -> None:
+        # Imported here: the caller of attach() does not wait for it.
+        from ray_sentinel.actors.deployment import background
+
+        self.address = background.own_address()
+        self._tell(*background.attempt(self._config, self.address))
+
+    def _tell(self, outcome: bool, problems: tuple[str, ...]) -> None:
+        for problem in problems:
+            if problem not in self.problems:
+                log.warning("ray_sentinel: %s", problem)
+        self.outcome, self.problems = outcome, problems
+        self._done.set()

@@ -1,0 +1,121 @@
+"""The per-node placement groups, and the agents that they pin."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from typing import Any
+
+import msgspec
+import ray
+from ray._raylet import PlacementGroupID
+from ray.util.placement_group import (
+    PlacementGroup,
+    placement_group,
+    placement_group_table,
+    remove_placement_group,
+)
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from ray_sentinel.actors.hosts import RayNode
+from ray_sentinel.actors.names import GROUP_PREFIX, NAMESPACE, agent_name, group_name
+
+log = logging.getLogger(__name__)
+
+NODE_SHARE = 0.001
+"""Of the resource ``node:<address>``, of which each node has 1: takes no CPU, and a bundle of only
+zeros is refused."""
+
+_SELECTS_BY_LABEL = "bundle_label_selector" in inspect.signature(placement_group).parameters
+
+
+def group_for(node: RayNode) -> PlacementGroup:
+    """The detached group that pins a node's agent, made if it is not there.
+
+    Several Ray nodes may share an address (one machine, several raylets): then only the label with
+    the node's id tells them apart, which older versions of Ray cannot select by.
+    """
+    if (found := groups().get(node.id)) is not None:
+        return found.group
+    options: dict[str, Any] = {}
+    if _SELECTS_BY_LABEL:
+        options["bundle_label_selector"] = [{"ray.io/node-id": node.id}]
+    return placement_group(
+        [{f"node:{node.address}": NODE_SHARE}],
+        lifetime="detached",
+        name=group_name(node.id),
+        **options,
+    )
+
+
+def has_agent(node_id: str) -> bool:
+    """Whether a node's agent was made, and not dropped."""
+    try:
+        ray.get_actor(agent_name(node_id), namespace=NAMESPACE)
+    except ValueError:
+        return False
+    return True
+
+
+def start_agent(node: RayNode, config: bytes) -> Any:
+    """The node's agent; made, or found if it is there already."""
+    from ray_sentinel.actors.agent.actor import CALLS_AT_ONCE, Agent
+
+    name = agent_name(node.id)
+    try:
+        return ray.get_actor(name, namespace=NAMESPACE)
+    except ValueError:
+        pass
+    options = {
+        "name": name,
+        "namespace": NAMESPACE,
+        "lifetime": "detached",
+        "get_if_exists": True,
+        "num_cpus": 0,
+        "max_restarts": -1,
+        "max_task_retries": 0,
+        "max_concurrency": CALLS_AT_ONCE,
+        # Ray's table of tasks is the job's.
+        "enable_task_events": False,
+        "scheduling_strategy": PlacementGroupSchedulingStrategy(
+            group_for(node), placement_group_bundle_index=0
+        ),
+    }
+    return ray.remote(Agent).options(**options).remote(config)
+
+
+def drop(node_id: str) -> None:
+    """Remove a node's agent and group, in this order.
+
+    A restartable actor whose group goes first would stay pending for ever, as a demand on the
+    autoscaler.
+    """
+    try:
+        ray.kill(ray.get_actor(agent_name(node_id), namespace=NAMESPACE), no_restart=True)
+    except ValueError:
+        pass
+    if (found := groups().get(node_id)) is not None:
+        remove_placement_group(found.group)
+
+
+class NodePlacementGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """One of our groups, and the state that Ray gives it."""
+
+    group: Any
+    state: str
+
+
+def groups() -> dict[str, NodePlacementGroup]:
+    """Our groups that are not yet removed, by node id.
+
+    Taken from the table of all groups: a lookup by name sees only those of the caller's own
+    namespace, and the coordinator's is that of whoever deployed it.
+    """
+    return {
+        entry["name"].removeprefix(GROUP_PREFIX): NodePlacementGroup(
+            group=PlacementGroup(PlacementGroupID(bytes.fromhex(entry["placement_group_id"]))),
+            state=entry["state"],
+        )
+        for entry in placement_group_table().values()
+        if entry["name"].startswith(GROUP_PREFIX) and entry["state"] != "REMOVED"
+    }

@@ -1,0 +1,72 @@
+"""Whether what an attempt held is free again: processes, ports, GPUs, ranks on other nodes."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+
+from ray_sentinel.doctor import nvidia_smi
+from ray_sentinel.errors import SentinelError
+from ray_sentinel.job_name import jobs_on
+from ray_sentinel.supervise.descendants import descendants
+from ray_sentinel.supervise.ports import listened_on, ports_of
+from ray_sentinel.supervise.run_folder import State
+from ray_sentinel.watched_page import WatchedPage
+
+SLACK_BYTES = 1 << 30
+"""More than before the run that a GPU may have in use: drivers keep a little."""
+
+
+class CleanupCheck:
+    """Remembers what was in use before the run: that is somebody else's."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        environ: Mapping[str, str],
+        job_name: Callable[[], str],
+        page: WatchedPage | None,
+    ) -> None:
+        """``job_name`` gives what the coordinator, whose page it is, calls the job."""
+        self._job_name, self._page = job_name, page
+        wanted = ports_of(argv, environ)
+        # A port that somebody held before the run will not become free by waiting.
+        self._ports = () if listened_on(wanted) else wanted
+        self._before = _used()
+
+    def problem(self, state: State) -> str:
+        """One sentence about what is still held; empty where all is free."""
+        alive = descendants(state.keeper)
+        if alive:
+            return f"pid {alive[0].pid} ({alive[0].command}) of the old attempt still runs"
+        return listened_on(self._ports) or self._gpus() or self._ranks()
+
+    def _gpus(self) -> str:
+        for name, used in _used().items():
+            more = used - self._before.get(name, used)
+            if more > SLACK_BYTES:
+                return f"{name} has {more / (1 << 30):.1f} GiB more in use than before the run"
+        return ""
+
+    def _ranks(self) -> str:
+        name = self._job_name()
+        for job in jobs_on(self._page) if self._page is not None else ():
+            if job.job != name or job.ended:
+                continue
+            for rank in job.ranks:
+                if rank.state not in ("exited", "dead", "ended"):
+                    where = f"{rank.host} (pid {rank.pid})"
+                    return f"rank {rank.rank} of the old attempt still runs on {where}"
+        return ""
+
+
+def _used() -> dict[str, int]:
+    """GPU → bytes in use; empty where there are none, or where the driver does not answer."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return {}
+    try:
+        found = nvidia_smi.ask(program)
+    except SentinelError:
+        return {}
+    return {f"{g.name} {g.uuid}": g.used_bytes for g in found.gpus if g.used_bytes is not None}

@@ -1,0 +1,220 @@
+"""Which processes we have started, on disk: so that a runner that comes after one that was killed
+ends what that one left, and counts what cannot be ended (D state) instead of adding to it.
+
+One small file per process in a folder on a local disk. A process is told apart from a later one of
+the same number by its start time and the machine's boot id.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from ray_sentinel import signals
+from ray_sentinel.bounded import Bounded
+from ray_sentinel.collect.descent import below, key_of, kill_all
+from ray_sentinel.kernel_files import boot_id
+from ray_sentinel.progress.proc_stat import Key, Stat, all_stats, parse_stat
+from ray_sentinel.progress.process_memory import read_file
+from ray_sentinel.whole_file import write_whole
+
+log = logging.getLogger(__name__)
+
+FAMILY_VARIABLE = "RAY_SENTINEL_FAMILY"
+"""Differs for each process that the runner starts. Children inherit it: a daemon that left session
+and parent behind is known by it."""
+
+PATIENCE = 0.5
+"""Seconds for reading the environments of orphans, side by side."""
+MOST_HANGING = 16
+"""Processes of which a reader may hang; beyond it no others are read."""
+SETTLED = 5.0
+"""Seconds after which a process has the environment that it will have."""
+_MOST_KNOWN = 4096
+
+
+class SpawnedGroup(msgspec.Struct, frozen=True):
+    """A process group and session, named by the pid of its leader and that one's start time (clock
+    ticks since boot, field 22 of ``/proc/<pid>/stat``)."""
+
+    pid: int
+    start: int
+    family: str = ""
+    """Value of ``FAMILY_VARIABLE`` in all that descends from it, also in sessions of their own."""
+
+
+class ChildRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A collector's process and the groups that it started beside its own."""
+
+    name: str
+    boot_id: str
+    leader: SpawnedGroup
+    groups: tuple[SpawnedGroup, ...] = ()
+
+
+class ChildRegistry:
+    """The records in ``folder``; None keeps none. A full disk costs the record, nothing else."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._boot_id = boot_id()
+        if folder is not None:
+            try:
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            except OSError as error:
+                log.warning("%s: cannot be made: %s", folder, error.strerror)
+
+    def write(self, name: str, leader: SpawnedGroup, groups: tuple[SpawnedGroup, ...] = ()) -> None:
+        """Note a process, or its groups anew."""
+        if self._folder is None:
+            return
+        record = ChildRecord(name=name, boot_id=self._boot_id, leader=leader, groups=groups)
+        path = self._folder / str(leader.pid)
+        try:
+            write_whole(path, msgspec.json.encode(record))
+        except OSError as error:
+            log.warning("%s: cannot be written: %s", path, error.strerror)
+
+    def remove(self, leader: SpawnedGroup) -> None:
+        """The process and its groups have ended."""
+        if self._folder is not None:
+            with contextlib.suppress(OSError):
+                (self._folder / str(leader.pid)).unlink()
+
+    def leftovers(self) -> list[ChildRecord]:
+        """What an earlier runner left running; records of what has ended are removed."""
+        if self._folder is None or not self._folder.is_dir():
+            return []
+        found = []
+        for path in sorted(path for path in self._folder.iterdir() if path.name.isdecimal()):
+            try:
+                record = msgspec.json.decode(path.read_bytes(), type=ChildRecord)
+            except (OSError, ValueError, RecursionError):
+                record = None
+            if record is not None and record.boot_id == self._boot_id and remaining(record):
+                found.append(record)
+            else:
+                with contextlib.suppress(OSError):
+                    path.unlink()
+        return found
+
+
+def group_of(pid: int, family: str = "") -> SpawnedGroup:
+    """The group that the living process ``pid`` leads."""
+    stat = _stat(pid)
+    return SpawnedGroup(pid, stat.start if stat is not None else 0, family)
+
+
+def members(group: SpawnedGroup) -> list[Key]:
+    """What there is of the group, by pid: its session, all that descends from its leader, and all
+    of its family that was left behind; the dead unreaped do not count.
+
+    A collector's process is the subreaper of what it starts: while it lives, all of that descends
+    from it, daemons too, and nobody's memory is looked at.
+    """
+    stats = all_stats()
+    leader = stats.get(group.pid)
+    mine = leader is not None and leader.start == group.start
+    found: set[Key] = set()
+    if mine or leader is None:
+        found |= {key_of(s) for s in stats.values() if group.pid in (s.group, s.session)}
+    if mine:
+        found |= below(group.pid, stats)
+    if group.family and (leader is None or not mine or leader.state in "ZX"):
+        for orphan in _orphans(group, stats):
+            found |= {orphan, *below(orphan[0], stats)}
+    return sorted(key for key in found if stats[key[0]].state not in "ZX")
+
+
+def _orphans(group: SpawnedGroup, stats: Mapping[int, Stat]) -> list[Key]:
+    """Of the group's family, those whose ancestors have all ended.
+
+    They are children of a process above us by now. So may ranks be: their environments lie behind
+    a lock that a thread which hangs in the kernel may hold, and are read aside, each once.
+    """
+    adopters, pid = {1, os.getpid()}, os.getpid()
+    while (stat := stats.get(pid)) is not None and stat.parent not in adopters:
+        adopters.add(pid := stat.parent)
+    asked = [
+        key_of(stat)
+        for stat in stats.values()
+        # What descends from it is younger. Ray's workers are titled by what they do.
+        if stat.parent in adopters
+        and stat.start >= group.start
+        and stat.state not in "ZX"
+        and not stat.command.startswith("ray::")
+    ]
+    return [key for key, family in _families.of(asked).items() if family == group.family]
+
+
+class _Families:
+    """Families of processes, by the environment that each was started with."""
+
+    def __init__(self) -> None:
+        self.reads: Bounded[Key, bytes] = Bounded(PATIENCE, MOST_HANGING)
+        self._known: dict[Key, str] = {}
+        self._first: dict[Key, float] = {}
+        """When a process was seen first: until it runs its program it has its parent's."""
+        self._lock = threading.Lock()
+
+    def of(self, keys: Iterable[Key]) -> dict[Key, str]:
+        """The family of each, empty for none; those that cannot be read are missing."""
+        with self._lock:
+            now, wanted = time.monotonic(), list(keys)
+            unknown = [key for key in wanted if key not in self._known]
+            found, _ = self.reads.run({key: partial(_environ, key[0]) for key in unknown})
+            for key, data in found.items():
+                family = _family(data)
+                if family or now - self._first.setdefault(key, now) > SETTLED:
+                    self._known[key] = family
+                    self._first.pop(key, None)
+            current = {key: _family(data) for key, data in found.items()}
+            for table in (self._known, self._first):
+                while len(table) > _MOST_KNOWN:
+                    del table[next(iter(table))]
+            return {key: current.get(key, self._known.get(key, "")) for key in wanted}
+
+
+_families = _Families()
+
+
+def _environ(pid: int) -> bytes:
+    return read_file("/proc", pid, "environ") or b""
+
+
+def _family(environ: bytes) -> str:
+    mark = FAMILY_VARIABLE.encode() + b"="
+    found = (item for item in environ.split(b"\0") if item.startswith(mark))
+    return next(found, b"")[len(mark) :].decode("utf-8", "replace")
+
+
+def remaining(record: ChildRecord) -> int:
+    """How many of the record's processes are still there."""
+    return len({key for group in (record.leader, *record.groups) for key in members(group)})
+
+
+def kill(group: SpawnedGroup) -> None:
+    """SIGKILL all ``members`` of the group; its leader last, for what it started is known by it."""
+    with contextlib.suppress(PermissionError):
+        # Stopped, it can start no more.
+        signals.send(group.pid, group.start, signal.SIGSTOP)
+    kill_all(lambda: [key for key in members(group) if key[0] != group.pid])
+    with contextlib.suppress(PermissionError):
+        signals.send(group.pid, group.start, signal.SIGKILL)
+
+
+def _stat(pid: int) -> Stat | None:
+    """None where there is no such process."""
+    try:
+        return parse_stat(Path(f"/proc/{pid}/stat").read_bytes())
+    except (OSError, ValueError):
+        return None

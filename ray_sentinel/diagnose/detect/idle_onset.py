@@ -1,0 +1,91 @@
+"""Hosts whose GPUs came to rest for good well before those of the others.
+
+Where no log was collected, this is what tells a job that lost a task from one that was ended: after
+the end all rest alike, but the one that died rested first.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from ray_sentinel.diagnose import stats
+from ray_sentinel.diagnose.case import JobCase
+from ray_sentinel.diagnose.detect.levels import HIGH_UTILISATION
+from ray_sentinel.diagnose.series import Bools, Floats
+
+EARLY_SECONDS = 60.0
+EARLY_CELLS = 4
+"""A host came to rest early if it did so by both of these before most others."""
+LAG_CELLS = 2
+"""Between what is seen of a host and what is seen of the steps."""
+TAIL_CELLS = 3
+"""Cells in which all rest at the end, at least."""
+
+
+class Rested(msgspec.Struct, frozen=True, kw_only=True):
+    """The hosts that rested first, when, and when the others did."""
+
+    hosts: tuple[str, ...]
+    at: float
+    others_at: float
+
+
+def first(case: JobCase) -> Rested | None:
+    """A minority that rested first, and with it the job's steps; None where all rested together,
+    or some never did.
+
+    Where one of two rests first the other may have had something left to do: nobody is named.
+    """
+    lasts = {host: stats.last_index(cells) for host, cells in _busy(case).items()}
+    known = {host: last for host, last in lasts.items() if last is not None}
+    if len(known) < len(lasts) or len(known) < 3:
+        return None
+    ends = np.array(list(known.values()))
+    usual = int(np.median(ends))
+    ended = case.cell_of(case.line.end)
+    if ended - ends.max() < TAIL_CELLS:
+        return None
+    gap = max(EARLY_CELLS, int(np.ceil(EARLY_SECONDS / case.cell)))
+    early = tuple(host for host, last in known.items() if usual - last >= gap)
+    together = int((np.abs(ends - usual) <= EARLY_CELLS).sum())
+    if not early or len(early) >= len(known) / 2 or len(early) + together < len(known):
+        return None
+    at = float(case.times[max(known[host] for host in early)])
+    if not _stopped_with(case, at):
+        return None
+    return Rested(hosts=early, at=at, others_at=float(case.times[usual]))
+
+
+def _stopped_with(case: JobCase, at: float) -> bool:
+    """Steps ended with that rest: whom the job could go on without was done, and did not fail."""
+    last = case.line.last_progress
+    if not case.line.trained or last is None:
+        return False
+    step = case.line.step_seconds
+    most = max(EARLY_SECONDS, 2 * step if np.isfinite(step) else 0.0)
+    return -LAG_CELLS * case.cell <= at - last <= most + LAG_CELLS * case.cell
+
+
+def _busy(case: JobCase) -> dict[str, Bools]:
+    """Host → cells (T,) in which any of its GPUs works or waits busily."""
+    found: dict[str, Bools] = {}
+    util = case.view.panel("gpu.util")
+    for row, values in zip(util.rows, util.values, strict=True):
+        with np.errstate(invalid="ignore"):
+            high = np.asarray(values > HIGH_UTILISATION)
+        found[row.host] = found.get(row.host, np.zeros(high.size, dtype=bool)) | high
+    if found:
+        return found
+    power = case.view.panel("gpu.power")
+    for row, values in zip(power.rows, power.values, strict=True):
+        high = _above(values)
+        found[row.host] = found.get(row.host, np.zeros(high.size, dtype=bool)) | high
+    return found
+
+
+def _above(power: Floats) -> Bools:
+    """Nearer to its greatest than to its least power."""
+    low, high = (float(stats.quantile(power, share)) for share in (0.02, 0.9))
+    with np.errstate(invalid="ignore"):
+        return np.asarray(power > (low + high) / 2)

@@ -1,0 +1,77 @@
+"""What is seen of a job while it stands still, and just before."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ray_sentinel.diagnose import stats
+from ray_sentinel.diagnose.case import JobCase
+from ray_sentinel.diagnose.detect import faults, levels, rdma, series_end, sockets
+from ray_sentinel.diagnose.detect.levels import StalledGpu
+from ray_sentinel.diagnose.stop import ProgressStop
+
+TRIGGER_SECONDS = 600.0
+"""A trigger lies at most so long before the stop ..."""
+SETTLE_SECONDS = 30.0
+"""... and GPUs need so long after it to come down."""
+
+
+class HangContext(msgspec.Struct, frozen=True, kw_only=True):
+    """What is seen during the stop."""
+
+    stop: ProgressStop
+    states: tuple[StalledGpu, ...]
+    dead: tuple[series_end.Lost, ...]
+    ports: tuple[rdma.PortTrouble, ...]
+    tcp: tuple[sockets.TcpTrouble, ...]
+    """Where the collectives run over it."""
+    errors: tuple[faults.DeviceErrors, ...]
+    off_bus: tuple[series_end.Lost, ...]
+
+    def share(self, state: str) -> float:
+        """The share of the GPUs that are still there and in this state."""
+        there = [one for one in self.states if one.state != "gone"]
+        return sum(one.state == state for one in there) / len(there) if there else 0.0
+
+    def of(self, state: str) -> list[StalledGpu]:
+        """The GPUs in this state."""
+        return [one for one in self.states if one.state == state]
+
+    def silent_hosts(self) -> set[str]:
+        """The hosts of which no GPU is there any more."""
+        return {one.host for one in self.states} - {
+            one.host for one in self.states if one.state != "gone"
+        }
+
+
+def look(case: JobCase, stop: ProgressStop) -> HangContext:
+    """GPU states during the stop, and what went wrong just before it."""
+    settled = min(stop.at + SETTLE_SECONDS + 2 * case.cell, (stop.at + stop.end) / 2)
+    late = stop.latest + 3 * case.cell
+    early = stop.at - TRIGGER_SECONDS - stop.uncertainty
+    return HangContext(
+        stop=stop,
+        states=levels.states(case, settled, stop.end),
+        # Who leaves later, as the others go on or after the end, did not stop the job.
+        dead=tuple(one for one in case.once(series_end.hosts) if early <= one.at <= late),
+        ports=tuple(
+            port
+            for port in case.once(rdma.find)
+            if port.at <= late and port.cells[(case.times >= early) & (case.times <= late)].any()
+        ),
+        tcp=tuple(
+            one
+            for one in case.once(sockets.find)
+            if any(
+                early <= case.times[left] <= late
+                for left, right in stats.runs(one.cells)
+                if case.times[right - 1] >= stop.at - 2 * case.cell
+            )
+        ),
+        errors=tuple(
+            fault
+            for fault in case.once(faults.find)
+            if fault.severity == "fatal" and early - TRIGGER_SECONDS <= fault.at <= late
+        ),
+        off_bus=tuple(one for one in case.once(series_end.gpus) if early <= one.at <= late),
+    )

@@ -1,0 +1,72 @@
+"""Servers' own figures: how many requests they have, and whether these get on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.telemetry import TelemetrySeries
+
+REQUESTS_METRIC = "server_requests"
+MOVING = (
+    REQUESTS_METRIC,
+    "server_requests_finished_total",
+    "server_tokens_total",
+    "server_kv_cache_ratio",
+    "server_tokens_per_second",
+)
+"""Any of these changes while a server works."""
+
+
+class Load(msgspec.Struct, frozen=True):
+    """Requests of a server now, and for how many seconds they have been there without any of its
+    figures having changed."""
+
+    running: int
+    waiting: int
+    still_seconds: float
+
+    def __str__(self) -> str:
+        """For people: "3 running, 12 waiting requests"."""
+        return f"{self.running} running, {self.waiting} waiting requests"
+
+
+def loads(view: ClusterView, now: float) -> dict[str, Load]:
+    """By job, of the servers that tell."""
+    requests: dict[str, dict[str, float]] = {}
+    seen: dict[str, float] = {}
+    moved: dict[str, float] = {}
+    for name, job, state, series in _series(view, now):
+        moved[job] = max(moved.get(job, 0.0), _changed_at(series))
+        if name == REQUESTS_METRIC:
+            count = requests.setdefault(job, {})
+            count[state] = count.get(state, 0.0) + series.last
+            seen[job] = max(seen.get(job, 0.0), series.at)
+    return {
+        job: Load(
+            int(count.get("running", 0)), int(count.get("waiting", 0)), seen[job] - moved[job]
+        )
+        for job, count in requests.items()
+    }
+
+
+def _series(view: ClusterView, now: float) -> Iterator[tuple[str, str, str, TelemetrySeries]]:
+    """Name, job, state and values of every series of a server."""
+    for node in view.telemetry.nodes.values():
+        if REQUESTS_METRIC not in node.series:
+            continue
+        for name in MOVING:
+            for labels, series in node.get(name, now):
+                yield name, labels.get("job", ""), labels.get("state", ""), series
+
+
+def _changed_at(series: TelemetrySeries) -> float:
+    """When its value last changed; where it never did, when it was first seen."""
+    at, value = series.at, series.last
+    for earlier, other in zip(reversed(series.times), reversed(series.values), strict=True):
+        if other != value:
+            break
+        at = earlier
+    return at

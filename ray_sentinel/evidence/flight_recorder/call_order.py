@@ -1,0 +1,67 @@
+"""Two ranks that wait for each other in different collectives: whose call came out of turn.
+
+Where transfers are not recorded, ranks that wait in them seem to stand, and the circle does not
+close. But a rank that sits in one call, while its peer waits for it in another, made its call too
+early, or its peer did: those that came to either of the two calls say which comes first.
+Stages of a pipeline may make other numbers of calls in a step, so that one number is another place
+in the program there: only who had come as far in the one counter when it came to the other may say.
+"""
+
+from __future__ import annotations
+
+from ray_sentinel.evidence.flight_recorder.circles import Circles
+from ray_sentinel.evidence.flight_recorder.groups import some_ranks
+from ray_sentinel.evidence.flight_recorder.peer_roles import Call
+from ray_sentinel.evidence.flight_recorder.waits import Operation, Waits
+from ray_sentinel.evidence.flight_recorder.world import World
+
+_LEAST_VOTES = 2
+_MOST_ASKED = 64
+"""Ranks: their whole dumps are read again for it."""
+
+
+def out_of_turn(world: World, waits: Waits, circles: Circles) -> dict[int, str]:
+    """Ranks whose call came too early, with the reason.
+
+    Only where at least two other ranks of the same program came to either of the two calls, and all
+    made the peers' call first.
+    """
+    culprits: dict[int, str] = {}
+    due_calls = [op for op in waits.operations.values() if op.key[0] == "collective"]
+    for due in due_calls:
+        for rank in due.absent:
+            for made in (waits.operations[key] for key in waits.fronts.get(rank, ())):
+                peers = set(due.held) & set(made.absent)
+                if made.key[0] != "collective" or not peers:
+                    continue
+                calls = _call(world, due), _call(world, made)
+                voters = _same_program(world, circles, rank, peers, calls)
+                votes = circles.order_votes(*calls, voters)
+                if len(votes) >= _LEAST_VOTES and all(votes):
+                    culprits[rank] = _say(world, made, due, len(votes))
+    return culprits
+
+
+def _same_program(
+    world: World, circles: Circles, rank: int, peers: set[int], calls: tuple[Call, Call]
+) -> list[int]:
+    """Other ranks that had made as many calls of the one counter before the other's call before
+    this; the nearest first, for those share a stage."""
+    before = circles.made_before(rank, *calls)
+    if before is None:
+        return []
+    others = sorted(world.dumps.keys() - peers - {rank}, key=lambda other: abs(other - rank))
+    return [other for other in others[:_MOST_ASKED] if circles.made_before(other, *calls) == before]
+
+
+def _call(world: World, operation: Operation) -> Call:
+    return (world.group(operation.group).kind, False), operation.key[2]
+
+
+def _say(world: World, made: Operation, due: Operation, votes: int) -> str:
+    now, before = (f"{world.group(op.group).label} number {op.key[2]}" for op in (made, due))
+    wait = "waits" if len(due.held) == 1 else "wait"
+    return (
+        f"is in {now} without {before}, in which {some_ranks(due.held)} {wait} for it, and which "
+        f"{votes} other ranks made first"
+    )

@@ -1,0 +1,268 @@
+"""Ranks that play the same part, and what their counters say of each other.
+
+Equals run one program, so they make one sequence of calls; how far each came is a point on it. A
+rank whose counters lie beside that sequence made another call. A rank that stands further back than
+an equal that waits for the same is held by nothing that the equal is not held by: it stopped of
+itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from ray_sentinel.evidence.flight_recorder.group_ids import Kind
+from ray_sentinel.evidence.flight_recorder.groups import ProcessGroup
+from ray_sentinel.evidence.flight_recorder.progress import CounterProgress
+from ray_sentinel.evidence.flight_recorder.world import World
+
+Counter = tuple[Kind, bool]
+"""A kind of group, and whether its point-to-point counter is meant."""
+
+Call = tuple[Counter, int]
+"""A counter, and a sequence number of it."""
+
+Role = tuple[object, ...]
+
+Stand = tuple[Role, frozenset[tuple[Counter, int]]]
+"""A role, and how much was enqueued by kind of group."""
+
+ComesFirst = Callable[[Call, Call, list[int]], bool | None]
+"""Whether one call precedes another in the program of these ranks; None where they do not say."""
+
+
+class Equals:
+    """Roles of all ranks, and comparisons between ranks of one role."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._p2p_kinds, self._visible = self._look_at_kinds()
+        self.roles: dict[Role, list[int]] = {}
+        self._role: dict[int, Role] = {}
+        for rank in world.dumps:
+            role = self._find_role(rank)
+            self._role[rank] = role
+            self.roles.setdefault(role, []).append(rank)
+        self._pending: dict[int, frozenset[Call]] = {}
+        self._classes: dict[Role, dict[frozenset[Call], list[int]]] = {}
+        self._counters: dict[int, dict[Counter, CounterProgress]] = {}
+
+    def of(self, rank: int) -> Iterator[int]:
+        """The other ranks that play the same part."""
+        return (other for other in self.roles[self._role[rank]] if other != rank)
+
+    def role(self, rank: int) -> Role:
+        """The part that a rank plays."""
+        return self._role[rank]
+
+    def _look_at_kinds(self) -> tuple[set[Kind], set[Kind]]:
+        """Kinds of groups with sends and receives, and kinds with any entry in the dumps."""
+        talking: set[Kind] = set()
+        visible: set[Kind] = set()
+        for rank, dump in self.world.dumps.items():
+            for entry in [*dump.pending, *dump.last_done.values()]:
+                group = self.world.group_of(rank, entry)
+                if group is not None:
+                    visible.add(group.kind)
+                    if entry.p2p or entry.p2p_seq > 0:
+                        talking.add(group.kind)
+        return talking, visible
+
+    def _find_role(self, rank: int) -> Role:
+        """Kinds of groups, and the place in those that form a pipeline: the stage.
+
+        Where stages talk over a group of the whole world as well as over a smaller one, the place
+        in the world says nothing.
+        """
+        if self.world.dumps[rank].cut:
+            return ("cut", rank)
+        groups = sorted(self.world.groups.of(rank), key=lambda group: group.kind)
+        talking = [group for group in groups if group.kind in self._p2p_kinds]
+        small = [g for g in talking if len(g.members) < len(self.world.groups.world)]
+        staged = {group.id for group in small or talking}
+        return tuple((group.kind, self._part(rank, group, staged)) for group in groups)
+
+    def _part(self, rank: int, group: ProcessGroup, staged: set[int]) -> int | None:
+        """What sets a rank apart from others in groups of this kind, if anything."""
+        if group.id in staged:
+            return group.positions[rank]
+        if group.kind not in self._visible:
+            # Its counter may count sends and receives, which differ from stage to stage.
+            return self.world.place(rank, group.id).collective.enqueued
+        return None
+
+    def counters(self, rank: int) -> dict[Counter, CounterProgress]:
+        """How far a rank came, by kind of group."""
+        if rank not in self._counters:
+            result: dict[Counter, CounterProgress] = {}
+            for group in self.world.groups.of(rank):
+                if group.kind not in self._visible:
+                    continue
+                place = self.world.place(rank, group.id)
+                result[group.kind, False] = place.collective
+                if group.kind in self._p2p_kinds:
+                    result[group.kind, True] = place.p2p
+            self._counters[rank] = result
+        return self._counters[rank]
+
+    def path(self, rank: int, record: int) -> dict[Counter, int]:
+        """How much a rank had enqueued in every kind of group when it made one call.
+
+        From what the dump shows before and after that call, so it needs no finished operations.
+        """
+        spans: dict[Counter, list[tuple[int, int]]] = {}
+        dump = self.world.dumps[rank]
+        for entry in [*dump.last_done.values(), *dump.pending]:
+            group = self.world.group_of(rank, entry)
+            if group is not None:
+                spans.setdefault((group.kind, entry.p2p), []).append((entry.record, entry.seq))
+        result = {}
+        for key, progress in self.counters(rank).items():
+            later = [seq for at, seq in spans.get(key, ()) if at > record]
+            count = min(later) - 1 if later else progress.enqueued
+            if count is not None:
+                result[key] = count
+        return result
+
+    def pending(self, rank: int) -> frozenset[Call]:
+        """What a rank has enqueued and not completed, by kind of group and number."""
+        if rank not in self._pending:
+            result = set()
+            for entry in self.world.dumps[rank].pending:
+                group = self.world.group_of(rank, entry)
+                if group is None:
+                    continue
+                place = self.world.place(rank, group.id).of(entry.p2p)
+                if place.launching != entry.seq and not place.evicted:
+                    result.add(((group.kind, entry.p2p), entry.seq))
+            self._pending[rank] = frozenset(result)
+        return self._pending[rank]
+
+    def _standing(self, role: Role) -> dict[frozenset[Call], list[int]]:
+        """The ranks of a role, together where they have the same pending."""
+        if role not in self._classes:
+            classes: dict[frozenset[Call], list[int]] = {}
+            for rank in self.roles[role]:
+                classes.setdefault(self.pending(rank), []).append(rank)
+            self._classes[role] = classes
+        return self._classes[role]
+
+    def stopped_early(self, rank: int) -> list[int]:
+        """Equals that went on where this rank stopped though they wait for the same.
+
+        Empty where as many equals stand where this rank stands: then something holds them all.
+        """
+        mine = self.pending(rank)
+        evicted = (
+            self.world.place(rank, g.id).collective.evicted for g in self.world.groups.of(rank)
+        )
+        if not mine or any(evicted):
+            # What the ring has lost may be what holds it.
+            return []
+        counters = self.counters(rank)
+        classes = self._standing(self._role[rank])
+        beyond: list[int] = []
+        for theirs, ranks in classes.items():
+            if mine < theirs and any(
+                key in counters
+                and (enqueued := counters[key].enqueued) is not None
+                and seq > enqueued
+                for key, seq in theirs - mine
+            ):
+                beyond += ranks
+        return beyond if len(beyond) >= len(classes[mine]) else []
+
+    def odd_ones(self, ranks: Iterable[int], comes_first: ComesFirst) -> list[int]:
+        """The ranks without which all equals lie on one sequence; empty if that is not clear.
+
+        Where two contradict each other alone, the order in which their equals made the two calls
+        decides.
+        """
+        stands = self._stands({self._role[rank] for rank in ranks})
+        conflicts = {
+            stand: {other for other in stands if _beside(stand, other)} for stand in stands
+        }
+        odd: list[int] = []
+        while any(conflicts.values()):
+            against = {s: sum(len(stands[o]) for o in others) for s, others in conflicts.items()}
+            most = max(against.values())
+            worst = [stand for stand, count in against.items() if count == most]
+            if any(other in worst for stand in worst for other in conflicts[stand]):
+                worst = [s for s in worst if self._outvoted(s, conflicts, stands, comes_first)]
+            if not worst:
+                return []
+            for stand in worst:
+                odd += stands[stand]
+                for other in conflicts.pop(stand):
+                    conflicts.get(other, set()).discard(stand)
+        return sorted(odd)
+
+    def stand_alike(self, rank: int, others: Iterable[int]) -> list[int]:
+        """Those of the others that are equals and have enqueued exactly as much."""
+        mine = self._stand(rank)
+        return [
+            other
+            for other in others
+            if self._role[other] == self._role[rank] and self._stand(other) == mine
+        ]
+
+    def _stand(self, rank: int) -> frozenset[tuple[Counter, int]]:
+        return frozenset(
+            (key, progress.enqueued)
+            for key, progress in self.counters(rank).items()
+            if progress.enqueued is not None
+        )
+
+    def _stands(self, roles: set[Role]) -> dict[Stand, list[int]]:
+        """Ranks by role and by how much they have enqueued."""
+        result: dict[Stand, list[int]] = {}
+        for role in roles:
+            for rank in self.roles[role]:
+                result.setdefault((role, self._stand(rank)), []).append(rank)
+        return result
+
+    def _outvoted(
+        self,
+        stand: Stand,
+        conflicts: dict[Stand, set[Stand]],
+        stands: dict[Stand, list[int]],
+        comes_first: ComesFirst,
+    ) -> bool:
+        """Whether equals say, in all its conflicts, that this rank left out or added a call."""
+        voters = [
+            rank
+            for other, ranks in stands.items()
+            if other[0] == stand[0] and not conflicts.get(other)
+            for rank in ranks
+        ]
+        return bool(conflicts[stand]) and all(
+            _broke_order(dict(stand[1]), dict(other[1]), comes_first, voters)
+            for other in conflicts[stand]
+        )
+
+
+def _beside(one: Stand, other: Stand) -> bool:
+    """Whether two equals cannot both lie on one sequence of calls."""
+    if one[0] != other[0] or one[1] == other[1]:
+        return False
+    mine, theirs = dict(one[1]), dict(other[1])
+    both = mine.keys() & theirs.keys()
+    return any(mine[key] > theirs[key] for key in both) and any(
+        mine[key] < theirs[key] for key in both
+    )
+
+
+def _broke_order(
+    mine: dict[Counter, int],
+    theirs: dict[Counter, int],
+    comes_first: ComesFirst,
+    voters: list[int],
+) -> bool:
+    """Whether this rank made a call before which equals make one that it has not made."""
+    both = mine.keys() & theirs.keys()
+    ahead = [key for key in both if mine[key] > theirs[key]]
+    behind = [key for key in both if mine[key] < theirs[key]]
+    return any(
+        bool(comes_first((missed, mine[missed] + 1), (made, theirs[made] + 1), voters))
+        for made in ahead
+        for missed in behind
+    )

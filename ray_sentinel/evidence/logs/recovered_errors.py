@@ -1,0 +1,162 @@
+"""Errors that training did not survive, apart from those that it did."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from ray_sentinel.evidence.logs.causes import ANYTIME, tier
+from ray_sentinel.evidence.logs.clocks import FARTHEST_ZONE, round_zone
+from ray_sentinel.evidence.logs.records import FileFacts, Hit, StepSeen
+from ray_sentinel.evidence.logs.timeline import (
+    SURVIVED_STEPS,
+    TrainingTimeline,
+    steps_after,
+    steps_between,
+)
+
+_SAME_MOMENT = 60.0
+_EACH_COUNTS = frozenset({"cancelled", "preempted", "hang"})
+"""What ended one attempt may end the next one too."""
+WORKS = "engine-works"
+"""The note that shows that a serving engine answers requests."""
+
+
+def split_survived(
+    hits: Sequence[Hit], files: Sequence[FileFacts], training: TrainingTimeline, completed: bool
+) -> tuple[list[Hit], list[Hit]]:
+    """(those that training did not survive, those that it did)."""
+    needed = 1 if completed else SURVIVED_STEPS
+    past: list[Hit] = []
+    fatal: list[Hit] = []
+    lasting: list[Hit] = []
+    for hit in hits:
+        if tier(hit.signature.kind) == 0 and not completed:
+            lasting.append(hit)
+        elif hit.signature.kind == "nan-loss" and not completed:
+            (past if _numbers_came_back(hit, files, training) else fatal).append(hit)
+        else:
+            after = steps_after(hit, files, training)
+            (past if after >= needed else fatal).append(hit)
+    past += _worked_on(fatal, files)
+    past += lived_with(fatal, past)
+    past += _long_past(lasting, fatal, files, training)
+    gone = {id(hit) for hit in past} - {id(hit) for hit in _of_the_failure(past, fatal)}
+    return (
+        [hit for hit in hits if id(hit) not in gone],
+        [hit for hit in hits if id(hit) in gone],
+    )
+
+
+def _of_the_failure(past: Sequence[Hit], fatal: Sequence[Hit]) -> Iterator[Hit]:
+    """The driver's record of a bad address just before the program's own error: other ranks' steps
+    between the two are no recovery of this one."""
+    kind = "illegal-memory-access"
+    ends = [hit.time for hit in fatal if hit.signature.kind == kind and hit.time is not None]
+    for hit in past:
+        of_driver = hit.signature.kind == kind and hit.signature.accuses == "named"
+        at = hit.time
+        if of_driver and at is not None and any(0.0 <= end - at <= _SAME_MOMENT for end in ends):
+            yield hit
+
+
+def _numbers_came_back(hit: Hit, files: Sequence[FileFacts], training: TrainingTimeline) -> bool:
+    """Steps after it, and all of the last ones, have a finite loss and norm: one bad step that
+    was left out, or that training got over."""
+    own = [seen for seen in files[hit.file].steps if seen.offset > hit.offset]
+    if not own:
+        known = hit.time if hit.own_time else hit.next_time
+        if known is None:
+            return False
+        own = [s for s in training.steps if s.time is not None and s.time > known]
+    told = [seen for seen in own if seen.step.loss is not None or seen.step.norm is not None]
+    return len(told) >= SURVIVED_STEPS and all(map(_is_finite, told[-SURVIVED_STEPS:]))
+
+
+def _is_finite(seen: StepSeen) -> bool:
+    values = (seen.step.loss, seen.step.norm)
+    return all(value is None or math.isfinite(value) for value in values)
+
+
+def _worked_on(hits: Sequence[Hit], files: Sequence[FileFacts]) -> list[Hit]:
+    """An engine's messages that it waits, where it worked afterwards; and those that came too
+    seldom since then to mean anything."""
+    waits = [hit for hit in hits if hit.signature.engine]
+    if not waits:
+        return []
+    works = [hit for facts in files for hit in facts.hits if hit.signature.id == WORKS]
+    over = [hit for hit in waits if any(_shows_work(work, hit, waits, works) for work in works)]
+    gone = {id(hit) for hit in over}
+    left: dict[str, list[Hit]] = {}
+    for hit in waits:
+        if id(hit) not in gone:
+            left.setdefault(hit.signature.id, []).append(hit)
+    for since in left.values():
+        if over and sum(hit.repeated for hit in since) < since[0].signature.least:
+            over += since
+    return over
+
+
+def _shows_work(work: Hit, wait: Hit, waits: Sequence[Hit], works: Sequence[Hit]) -> bool:
+    """``work`` was done after ``wait``, by the same engine as far as the lines tell."""
+    engine = wait.origin.actor.rpartition("_DP")[2] if "_DP" in wait.origin.actor else ""
+    told = work.groups.get("engine", "")
+    if engine.isdigit() and told.isdigit() and int(engine) != int(told):
+        return False
+    if work.file == wait.file:
+        return work.offset > wait.offset
+    # In files of their own the parts of one engine belong together, where there is but one.
+    alone = len({hit.file for hit in waits}) == 1 == len({hit.file for hit in works})
+    dated = work.time is not None and wait.time is not None
+    return alone and dated and (work.time or 0.0) > (wait.time or 0.0)
+
+
+def lived_with(hits: Sequence[Hit], past: Sequence[Hit]) -> list[Hit]:
+    """Warnings that training got over before: the last of them is as little a cause."""
+    warned = [hit.signature for hit in past if hit.signature.severity == "warning"]
+    known = {signature.id for signature in warned if signature.kind not in _EACH_COUNTS}
+    return [hit for hit in hits if hit.signature.id in known]
+
+
+def _long_past(
+    lasting: Sequence[Hit],
+    fatal: Sequence[Hit],
+    files: Sequence[FileFacts],
+    training: TrainingTimeline,
+) -> Iterator[Hit]:
+    """What a machine's record tells of another time than that of the job's failure.
+
+    Other ranks may go on for a while without a machine that is lost: steps alone tell nothing.
+    """
+    own = [f for f in files if f.file.kind != "kernel"]
+    begin = min((f.first_time for f in own if f.first_time is not None), default=None)
+    end = max((f.last_time for f in own if f.last_time is not None), default=None)
+    failures = sorted(hit.time for hit in fatal if hit.time is not None)
+    dated = [(when, hit) for hit in lasting if (when := _latest(hit)) is not None]
+    for when, hit in sorted(dated, key=lambda item: item[0], reverse=True):
+        until = min((at for at in failures if at >= when), default=end)
+        if until is not None and _is_past(when, until, begin, training):
+            yield hit
+        else:
+            failures.append(when)
+
+
+def _is_past(
+    record: float, failure: float, begin: float | None, training: TrainingTimeline
+) -> bool:
+    """Long before the job, or long before the failure with training going on in between."""
+    if begin is not None and record < begin - ANYTIME:
+        return not _other_zone(record, failure)
+    made = steps_between(record, failure, training)
+    return failure - record > ANYTIME and made >= SURVIVED_STEPS
+
+
+def _other_zone(record: float, failure: float) -> bool:
+    """Written when the job failed, on a clock some hours off: ``dmesg -T`` gives local times."""
+    apart = failure - record
+    return 0 < apart < FARTHEST_ZONE and abs(apart - round_zone(apart)) < _SAME_MOMENT
+
+
+def _latest(hit: Hit) -> float | None:
+    """When the line was printed at the latest."""
+    return hit.time if hit.own_time else hit.next_time

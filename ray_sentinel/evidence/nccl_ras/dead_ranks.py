@@ -1,0 +1,135 @@
+"""Processes that RAS takes for dead, or that do not answer it.
+
+A process that cannot be reached is missing at once, and dead for good after some 60 seconds. Where
+there are dead ones, those that are only missing went later: they may be echoes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from ray_sentinel.evidence.nccl_ras.context import RasContext, minority
+from ray_sentinel.evidence.nccl_ras.poll import Poll, RasProcess, State
+from ray_sentinel.model.ras import RasCulprit, RasKind
+
+DEAD = "is dead to RAS: its process has ended, or could not be reached for a minute"
+_MEMBERS: tuple[tuple[State, RasKind], ...] = (
+    ("DEAD", "rank-dead"),
+    ("UNRESPONSIVE", "rank-unresponsive"),
+)
+MUTE = "does not answer RAS: stopped, hung with all its threads, cut off, or just gone"
+
+
+def judge_gone(scene: RasContext) -> None:
+    """Name the processes that are gone, unless they are most of the job."""
+    last = [poll for index, poll in enumerate(scene.polls) if _is_last(scene.polls, index)]
+    dead = _unique(process for poll in last for process in poll.dead)
+    known = {(process.host, process.pid) for process in dead}
+    mute = [
+        process
+        for process in _unique(process for poll in last for process in poll.missing)
+        if (process.host, process.pid) not in known
+    ]
+    total = _total(last)
+    count = max(len(dead), sum(poll.dead_count for poll in last))
+    if count:
+        _name(scene, dead, count, total, "rank-dead")
+    count = max(len(mute), sum(poll.missing_count for poll in last) - (not mute) * len(dead))
+    if count > 0:
+        _name(scene, mute, count, total, "rank-unresponsive")
+    _name_members(scene)
+    if timeouts := sum(poll.timeouts for poll in last):
+        scene.say(
+            f"{timeouts} communication time-outs while RAS gathered this: a process did not answer"
+        )
+
+
+def _name(
+    scene: RasContext, processes: list[RasProcess], count: int, total: int, kind: RasKind
+) -> None:
+    told = DEAD if kind == "rank-dead" else MUTE
+    if not processes:
+        scene.say(f"{count} processes: each {told}; the output does not name them (verbose does)")
+        return scene.conclude("cannot-tell", 0.3)
+    for process in processes:
+        ranks = scene.names.of_process(process)
+        which = f" (rank {', '.join(map(str, ranks))})" if ranks else ""
+        scene.say(f"process {process.pid} on {process.host}{which} {told}")
+    if count < total < 2 * count:  # where it is all that we know of, others may well live
+        scene.say(
+            f"{count} of {total} processes at once: the one that answered may be cut off itself"
+        )
+        return scene.conclude("cannot-tell", 0.3)
+    if not scene.open:
+        return scene.say("what only does not answer now may be an echo of what is dead")
+    hosts = Counter(process.host for process in processes)
+    if whole := [host for host, lost in hosts.items() if lost > 1]:
+        scene.say(f"several of them are on {', '.join(whole)}: look at that node")
+    scene.conclude(kind, 0.95 if kind == "rank-dead" else 0.85)
+    for process in processes:
+        _accuse(scene, process, kind, told)
+    return None
+
+
+def _name_members(scene: RasContext) -> None:
+    """Missing ranks whose process the answer does not tell."""
+    if not scene.open:
+        return
+    for state, kind in _MEMBERS:
+        for look in scene.looks:
+            found = [m for m in look.last.members if m.state == state and m.place is None]
+            if (
+                not found
+                or not minority(look, len(found))
+                or scene.kind not in ("no-mismatch", kind)
+            ):
+                continue
+            told = DEAD if state == "DEAD" else MUTE
+            scene.conclude(kind, 0.9 if state == "DEAD" else 0.8)
+            for member in found:
+                scene.say(f"{scene.who(look, member)} of {look.last.name} {told}")
+                scene.accuse(look, member, kind, told)
+
+
+def _accuse(scene: RasContext, process: RasProcess, kind: RasKind, told: str) -> None:
+    ranks: list[int | None] = [*scene.names.of_process(process)] or [None]
+    gpus = ",".join(map(str, process.gpus))
+    for rank in ranks:
+        scene.culprits.append(
+            RasCulprit(
+                rank=rank, host=process.host, pid=process.pid, gpu=gpus, kind=kind, reason=told
+            )
+        )
+
+
+def _is_last(polls: Sequence[Poll], index: int) -> bool:
+    """No later poll is of the same job: one that knows a process of it, or names none."""
+    mine = _places(polls[index])
+    for later in polls[index + 1 :]:
+        theirs = _places(later)
+        if not mine or not theirs or mine & theirs:
+            return False
+    return True
+
+
+def _total(polls: Sequence[Poll]) -> int:
+    """Processes in the job, as far as the answers tell; a rank counts as one where they do not."""
+    told = sum(poll.processes or 0 for poll in polls)
+    seen = {place for poll in polls for place in _places(poll)}
+    sizes = [c.size for poll in polls for c in poll.communicators]
+    return max(told, len(seen), *sizes, *(row.size for poll in polls for row in poll.rows), 0)
+
+
+def _places(poll: Poll) -> set[tuple[str, int]]:
+    found = {(process.host, process.pid) for process in (*poll.dead, *poll.missing)}
+    return found | {
+        (member.host, member.pid)
+        for communicator in poll.communicators
+        for member in communicator.members
+        if member.host and member.pid is not None
+    }
+
+
+def _unique(processes: Iterable[RasProcess]) -> list[RasProcess]:
+    return list({(process.host, process.pid): process for process in processes}.values())

@@ -1,0 +1,144 @@
+"""Who is behind in launching collectives, over all communicators.
+
+A rank that is behind in one communicator and ahead in another waits itself, and is excused: only
+those that wait for nobody are named. One poll of a job that moves looks like one of a job that
+hangs, so a lag of one in a single poll names nobody.
+"""
+
+from __future__ import annotations
+
+from ray_sentinel.evidence.nccl_ras.context import RasContext
+from ray_sentinel.evidence.nccl_ras.counts import Split, most_odd, split
+from ray_sentinel.evidence.nccl_ras.poll import Member
+from ray_sentinel.model.ras import RasKind, RasWait
+
+CLEAR_GAP = 2
+"""Collectives that a rank must be behind for a single poll to mean something."""
+MOST_TOLD = 12
+"""Communicators in the answer."""
+MOST_NAMED = 8
+"""Ranks of one communicator."""
+
+Accused = tuple[Split, Member]
+
+
+def judge_counts(scene: RasContext) -> None:
+    """Name those that are behind and wait for nobody."""
+    splits = [found for look in scene.looks if (found := split(look)) is not None]
+    if not splits:
+        return None
+    for item in splits[:MOST_TOLD]:
+        _tell(scene, item)
+    if len(splits) > MOST_TOLD:
+        scene.say(f"{len(splits) - MOST_TOLD} communicators more have such differences")
+    if not scene.open:
+        return None
+    stuck = [item for item in splits if not _odd_moved(item)]
+    if not stuck:
+        scene.say("those behind have launched more between the polls: slow perhaps, not hung")
+        return scene.conclude("running", 0.9)
+    _judge(scene, stuck)
+    return None
+
+
+def _odd_moved(item: Split) -> bool:
+    return all(item.look.moved(member) is True for member in item.odd)
+
+
+def _tell(scene: RasContext, item: Split) -> None:
+    look = item.look
+    odd = [scene.who(look, member) for member in item.odd[:MOST_NAMED]]
+    shown = item.few or len(item.odd) <= MOST_NAMED
+    more = f" and {len(item.odd) - MOST_NAMED} more" if len(item.odd) > MOST_NAMED else ""
+    scene.say(f"{look.last.name}: {item.text}" + (f": {', '.join(odd)}{more}" if shown else ""))
+    ranks = {scene.names.of_member(look.last, member) for member in item.others} - {None}
+    if ranks:
+        ahead = tuple(sorted(rank for rank in ranks if rank is not None))
+        scene.waits.append(RasWait(ranks=ahead, communicator=look.last.key, text=item.text))
+
+
+def _judge(scene: RasContext, stuck: list[Split]) -> None:
+    waiting = {
+        scene.identity(item.look, member)
+        for item in stuck
+        if item.kind == "behind"
+        for member in item.others
+    }
+    odd = [(item, member) for item in stuck for member in item.odd]
+    roots = [(i, m) for i, m in odd if scene.identity(i.look, m) not in waiting]
+    if roots and len(roots) < len(odd):
+        scene.say("ranks that are behind in one communicator and ahead in another wait themselves")
+    if len(stuck) > 1 and any(m.place is None for item in stuck for m in item.others):
+        roots = _in_all(scene, stuck, roots)
+    accused = roots or _lone_deviator(scene, stuck)
+    kind: RasKind = "not-enqueued"
+    if not roots or any(item.kind == "order" for item, _ in accused):
+        kind = "collective-mismatch"
+    if not _can_name(scene, accused):
+        return scene.conclude("cannot-tell" if kind == "not-enqueued" else kind, 0.3)
+    twice = all(item.look.moved(member) is False for item, member in accused)
+    once = 0.5 if kind == "not-enqueued" else 0.6
+    scene.conclude(kind, 0.85 if twice else once)
+    for item, member in accused:
+        told = "has launched other collectives than its peers"
+        if kind == "not-enqueued":
+            told = f"has not launched what its peers have: {item.text}"
+        scene.accuse(item.look, member, kind, told)
+    return None
+
+
+def _in_all(scene: RasContext, stuck: list[Split], roots: list[Accused]) -> list[Accused]:
+    """Those behind everywhere: text does not say who is ahead, so others cannot be excused."""
+    everywhere = set.intersection(
+        *({scene.identity(item.look, member) for member in item.odd} for item in stuck)
+    )
+    return [(item, m) for item, m in roots if scene.identity(item.look, m) in everywhere]
+
+
+def _lone_deviator(scene: RasContext, stuck: list[Split]) -> list[Accused]:
+    """All wait for each other in a circle: the one that is alone on its side each time."""
+    alone: dict[object, Accused] = {}
+    if len(stuck) < 2:
+        return []
+    for item in stuck:
+        side = item.odd if len(item.odd) <= len(item.others) else item.others
+        if len(side) != 1 or item.look.last.size < 3:
+            return []
+        alone[scene.identity(item.look, side[0])] = (item, side[0])
+    return list(alone.values()) if len(alone) == 1 else []
+
+
+def _can_name(scene: RasContext, accused: list[Accused]) -> bool:
+    if not accused:
+        scene.say("every rank that is behind waits elsewhere itself: a circle")
+        return False
+    by_split: dict[str, set[object]] = {}
+    for item, member in accused:
+        by_split.setdefault(item.look.last.key, set()).add(scene.identity(item.look, member))
+    everyone = set().union(*by_split.values())
+    # The excused are not counted: a group that waits for one of its own is one rank behind.
+    if any(len(by_split[i.look.last.key]) > most_odd(i.look.last.size) for i, _ in accused):
+        scene.say("too many are behind to be the exception: they may wait for another")
+        return False
+    if everyone not in by_split.values():
+        scene.say(
+            "ranks of several communicators are behind and wait in none: they may wait for each "
+            "other's sends, which RAS does not count"
+        )
+        return False
+    if any(item.kind == "order" and not item.few for item, _ in accused):
+        scene.say("the ranks called different collectives, and no side is the exception")
+        return False
+    return _clear(scene, accused)
+
+
+def _clear(scene: RasContext, accused: list[Accused]) -> bool:
+    seen_once = any(item.look.moved(member) is None for item, member in accused)
+    slight = any(item.kind == "behind" and item.gap < CLEAR_GAP for item, _ in accused)
+    if seen_once and slight:
+        scene.say(
+            "one poll and a lag of one: usual in a job that moves; a second poll some seconds "
+            "later tells"
+        )
+        return False
+    return True
