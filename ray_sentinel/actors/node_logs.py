@@ -23,7 +23,7 @@ import msgspec
 
 from ray_sentinel import process
 from ray_sentinel import regex as re
-from ray_sentinel.actors.deployment import authentication, cluster
+from ray_sentinel.actors.deployment import cluster
 from ray_sentinel.actors.raylets import raylets
 from ray_sentinel.text import one_line
 
@@ -318,7 +318,7 @@ def _resolved(name: str) -> set[str]:
 def main(leave: Callable[[int], Any] = os._exit) -> None:
     """The helper: threads that hang in a request are left behind by ``leave``."""
     task = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=LogRequest)
-    authentication.adopt_mode(task.address)
+    cluster.adopt_mode(task.address)
     try:
         answer = fetch(task)
     except _failures() as error:

@@ -12,6 +12,7 @@ import os
 import selectors
 import shutil
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -23,15 +24,45 @@ from ray_sentinel.clock import Clock, SystemClock
 from ray_sentinel.collect import selfmetrics
 from ray_sentinel.collect.child_registry import ChildRecord, ChildRegistry, kill
 from ray_sentinel.collect.discovery import Plugin, entry_points
-from ray_sentinel.collect.logbook import Logbook
 from ray_sentinel.collect.plugins import PluginFolders, install_plugin
 from ray_sentinel.collect.protocol import OutputLimits
 from ray_sentinel.collect.runner_context import RunnerContext
 from ray_sentinel.collect.slots import Slots
 from ray_sentinel.config import Config
+from ray_sentinel.log_files import LogFiles
+from ray_sentinel.masking import mask
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.metrics import CollectorStatus, Event, Family
 from ray_sentinel.model.ray_cluster import RayCluster
+
+# One bounded log file per collector. The folder may hang: see ``log_files``.
+
+MAX_BYTES = 1 << 20
+"""Of one file; the one before it is kept as ``.1``, so a collector has at most twice as much."""
+
+
+class Logbook:
+    """Lines go to ``folder/collector-NAME.log``; None writes nothing."""
+
+    def __init__(self, folder: Path | None, *, max_bytes: int = MAX_BYTES) -> None:
+        self._files = LogFiles(folder, max_bytes=max_bytes) if folder is not None else None
+
+    def write(self, name: str, text: str) -> None:
+        """Note a line of collector ``name``; never waits."""
+        if self._files is not None:
+            stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            self._files.write(f"collector-{name}", f"{stamp} {mask(text)}")
+
+    @property
+    def problem(self) -> str:
+        """What people should know of these logs; empty while all is well."""
+        return self._files.problem if self._files is not None else ""
+
+    def close(self, timeout: float = 1.0) -> None:
+        """Write what is waiting, for at most ``timeout`` seconds."""
+        if self._files is not None:
+            self._files.close(timeout)
+
 
 log = logging.getLogger(__name__)
 

@@ -25,7 +25,8 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, SupportsFloat
+from types import TracebackType
+from typing import Any, Literal, Protocol, SupportsFloat
 
 import msgspec
 
@@ -34,7 +35,40 @@ from ray_sentinel.progress import record, record_file
 from ray_sentinel.progress.directory import RecordError, candidates
 from ray_sentinel.progress.identity import RankIdentity, encode
 from ray_sentinel.progress.notes import ExitNote, Note, clip
-from ray_sentinel.progress.phase import Phase
+
+# A phase of the training as a context manager.
+
+
+class Phased(Protocol):
+    """What is told of phases, in pairs."""
+
+    def begin_phase(self, name: str) -> tuple[str, float]:
+        """Enter a phase; what it returns goes to ``end_phase``."""
+
+    def end_phase(self, token: tuple[str, float]) -> None:
+        """Leave it."""
+
+
+class Phase:
+    """The phase lasts as long as the ``with`` block; see ``ProgressWriter.phase``."""
+
+    __slots__ = ("_name", "_token", "_told")
+
+    def __init__(self, told: Phased, name: str) -> None:
+        self._told, self._name = told, name
+
+    def __enter__(self) -> Phase:
+        self._token = self._told.begin_phase(self._name)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._told.end_phase(self._token)
+
 
 log = logging.getLogger(__name__)
 

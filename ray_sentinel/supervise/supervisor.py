@@ -2,36 +2,157 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import signal
+import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import FrameType
 
 import msgspec
 
+from ray_sentinel import process, signals
 from ray_sentinel.clock import Clock, KeptMoment, Moment, SystemClock, moment
 from ray_sentinel.errors import SentinelError, UsageError
 from ray_sentinel.masking import mask_argv
+from ray_sentinel.private_files import opener
 from ray_sentinel.progress import pidfd
+from ray_sentinel.progress.environment import ROLE_VARIABLE
+from ray_sentinel.progress.own_process import start_ticks
 from ray_sentinel.supervise import actions, events
 from ray_sentinel.supervise.actions import RunResult, SupervisorAction
-from ray_sentinel.supervise.aside import Aside
 from ray_sentinel.supervise.attempt_keeper import KILL_SECONDS, LEFT_GRACE, Order
 from ray_sentinel.supervise.command import current_folder, filled, resolved, variables
-from ray_sentinel.supervise.events import SupervisorEvent
-from ray_sentinel.supervise.launch import signal_process, start_keeper
+from ray_sentinel.supervise.events import Cleared, EvidenceSecured, Offered, SupervisorEvent
+from ray_sentinel.supervise.kept import encode
 from ray_sentinel.supervise.movement import AttemptMovement
 from ray_sentinel.supervise.orphans import end_orphans
 from ray_sentinel.supervise.parts import Parts, Sighting
 from ray_sentinel.supervise.policy import Failure, Policy
 from ray_sentinel.supervise.restart_state_machine import RestartStateMachine
-from ray_sentinel.supervise.run_folder import RunFolder, State, Told
+from ray_sentinel.supervise.run_folder import STATE, RunFolder, State, Told
 from ray_sentinel.supervise.saved import Checkpoints
-from ray_sentinel.supervise.signals import caught
 from ray_sentinel.supervise.tail import OutputTail
 from ray_sentinel.supervise.task import RunTask
 from ray_sentinel.supervise.terminal import Terminal
+from ray_sentinel.whole_file import write_whole
+
+# The signals that a supervisor is given: to stop, or for the command.
+
+STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+PASSED_ON = (signal.SIGUSR1, signal.SIGUSR2)
+
+
+@contextlib.contextmanager
+def caught(stop: Callable[[int], None], pass_on: Callable[[int], None]) -> Iterator[None]:
+    """Call these with a signal's number until the block ends; in the main thread only."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def on_stop(number: int, frame: FrameType | None) -> None:
+        stop(number)
+
+    def on_other(number: int, frame: FrameType | None) -> None:
+        pass_on(number)
+
+    # What nohup had ignored stays so: the run is to outlive its terminal.
+    stopping = [
+        number
+        for number in STOPPING
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
+    ]
+    before = {
+        **{number: signal.signal(number, on_stop) for number in stopping},
+        **{number: signal.signal(number, on_other) for number in PASSED_ON},
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+# Starting a keeper that outlives the supervisor, and signalling exactly one process.
+
+
+def start_keeper(folder: Path, order: Order) -> None:
+    """Start a keeper that lives on when we are killed. Raises SentinelError, OSError."""
+    environ: Mapping[str, str] = {**os.environ, ROLE_VARIABLE: "keeper"}
+    reading, writing = os.pipe()
+    try:
+        with open(folder / "keeper.log", "ab", opener=opener) as log:
+            keeper = process.spawn(
+                process.python_module("ray_sentinel.supervise.attempt_keeper", str(folder)),
+                stdin=reading,
+                stdout=log,
+                stderr=log,
+                env=environ,
+                outlives_us=True,
+            )
+    finally:
+        os.close(reading)
+    with os.fdopen(writing, "wb") as pipe:
+        # Before the keeper may begin: when we are killed now, our next life must find it.
+        state = State(keeper=keeper.pid, keeper_start=start_ticks(keeper.pid))
+        write_whole(folder / STATE, encode(state))
+        pipe.write(encode(order))
+
+
+def signal_process(pid: int, start: int, number: int) -> None:
+    """Signal exactly this process, if it is still there."""
+    if not pidfd.has_ended(pid, start):
+        signals.send(pid, start, number)
+
+
+# Work that may hang, done in threads: then only its answer is missing.
+
+
+class Aside:
+    """Does each work once at a time, and hands its answer to ``answer``, from that thread, with the
+    attempt that it is about: it may come when that one is long over."""
+
+    def __init__(
+        self,
+        answer: Callable[[int, SupervisorEvent], None],
+        say: Callable[[str], None],
+        clock: Clock,
+    ) -> None:
+        self._answer, self._say, self._clock = answer, say, clock
+        self._busy: set[str] = set()
+
+    def do(self, what: str, attempt: int, work: Callable[[], SupervisorEvent | None]) -> None:
+        """Do it, unless it is being done."""
+        if what in self._busy:
+            return
+        self._busy.add(what)
+
+        def go() -> None:
+            event: SupervisorEvent | None = None
+            try:
+                event = work()
+            except (SentinelError, OSError) as error:
+                self._say(f"{what}: {error}")
+                event = _fallback(what, moment(self._clock), str(error))
+            finally:
+                self._busy.discard(what)
+                if event is not None:
+                    self._answer(attempt, event)
+
+        threading.Thread(target=go, name=f"ray-sentinel-{what}", daemon=True).start()
+
+
+def _fallback(what: str, now: Moment, problem: str) -> SupervisorEvent | None:
+    """The answer for a course that waits for one."""
+    if what == "choose":
+        return Offered(time=now, problem=problem)
+    if what == "clear":
+        return Cleared(time=now, problem=problem)
+    return EvidenceSecured(time=now) if what == "capture" else None
+
 
 LOOK_SECONDS = 0.25
 """Between two looks at the attempt, where nothing happens."""

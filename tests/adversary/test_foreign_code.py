@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel import config, process
-from ray_sentinel.actors.agent.run_folder import run_folder
+from ray_sentinel.actors.agent.node_monitor import run_folder
 from ray_sentinel.actors.deployment.background import NodeLock
 from ray_sentinel.collect.discovery import read_plugin
 from ray_sentinel.collect.plugins import PluginFolders, install_plugin
@@ -24,7 +24,7 @@ from ray_sentinel.errors import ConfigError, InputError
 from ray_sentinel.logs.catalogue import load_catalogue
 from ray_sentinel.model.identity import Node
 from ray_sentinel.store.job_files import JobFiles
-from ray_sentinel.store.job_rules import UserRules
+from ray_sentinel.store.job_prometheus import UserRules
 from ray_sentinel.trusted_path import TRUSTED_UIDS_VARIABLE
 from tests.support.collecting import GOOD, HEAD, CollectingNode
 from tests.support.other_user import NOBODY, as_nobody

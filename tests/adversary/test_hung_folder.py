@@ -28,7 +28,7 @@ from ray_sentinel.actors.coordinator.recovery import restore
 from ray_sentinel.actors.logs import write_logs
 from ray_sentinel.actors.storage import DeploymentStorage
 from ray_sentinel.clock import SystemClock
-from ray_sentinel.collect.logbook import Logbook
+from ray_sentinel.collect.runner import Logbook
 from ray_sentinel.config import CaptureConfig as CaptureSettings
 from ray_sentinel.config import Config, NotifyConfig
 from ray_sentinel.engine.actions import Capture, Publish

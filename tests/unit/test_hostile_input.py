@@ -17,7 +17,7 @@ from ray_sentinel.actors.coordinator.ras_witness import RasWitness
 from ray_sentinel.actors.messages import pack
 from ray_sentinel.capture.ras import RasPolls
 from ray_sentinel.capture.ras_apart import SMALL, explain_apart
-from ray_sentinel.cli.collector_settings import settings
+from ray_sentinel.cli.commands.collect import settings
 from ray_sentinel.cli.ras_files import rank_table
 from ray_sentinel.collect.protocol import FrameError, Frames
 from ray_sentinel.config import load
@@ -28,7 +28,7 @@ from ray_sentinel.evidence.checkpoints import FolderEntry, read_listing
 from ray_sentinel.evidence.event_files.crc32c import masked
 from ray_sentinel.evidence.event_files.records import scan
 from ray_sentinel.evidence.flight_recorder.load import load as load_dump
-from ray_sentinel.evidence.logs.search_lines import WordSearch
+from ray_sentinel.evidence.logs.catalogue import WordSearch
 from ray_sentinel.evidence.nccl_ras.load import read as read_ras
 from ray_sentinel.evidence.stacks import pyspy, pyspy_json
 from ray_sentinel.logs.catalogue import load_catalogue
@@ -38,7 +38,7 @@ from ray_sentinel.progress.train_log import parse_words
 from ray_sentinel.report import series
 from ray_sentinel.store.event_config import parameters
 from ray_sentinel.store.incident_window import incident_window
-from ray_sentinel.store.trainer_state import saved_totals
+from ray_sentinel.store.joblogs import saved_totals
 
 TIMES = 9.0
 """As long, at most, for four times the text."""

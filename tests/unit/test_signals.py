@@ -76,7 +76,7 @@ lives(other)
 
 from ray_sentinel.collect import ledger
 from ray_sentinel.supervise.descendants import Process
-from ray_sentinel.supervise.launch import signal_process
+from ray_sentinel.supervise.supervisor import signal_process
 from ray_sentinel.capture import guard
 child, start = ended(lambda child: child.wait())
 other = again(child.pid, start_new_session=True)

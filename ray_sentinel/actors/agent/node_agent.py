@@ -4,33 +4,137 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
 import msgspec
+import ray
+from ray.exceptions import GetTimeoutError, RayError
 
-from ray_sentinel.actors.agent.cluster_look import ClusterLook
-from ray_sentinel.actors.agent.coordinator_link import CoordinatorLink
 from ray_sentinel.actors.agent.node_monitor import NodeMonitor
-from ray_sentinel.actors.agent.place import ray_metrics_url, this_node
+from ray_sentinel.actors.coordinator.control_store import ControlStore, unanswered
 from ray_sentinel.actors.deployment.environment import forget_identity
+from ray_sentinel.actors.error_text import last_line
+from ray_sentinel.actors.hosts import as_node, ray_nodes
 from ray_sentinel.actors.logs import write_logs
+from ray_sentinel.actors.loops import Loop
 from ray_sentinel.actors.messages import (
+    AgentReport,
     CaptureRequest,
     DumpRequest,
     OutputRequest,
     Outputs,
+    Receipt,
     pack_masked,
     unpack,
 )
+from ray_sentinel.actors.names import COORDINATOR, NAMESPACE
 from ray_sentinel.actors.orphaned import end_with_raylet
 from ray_sentinel.actors.session import session_logs
 from ray_sentinel.actors.storage import DeploymentStorage
 from ray_sentinel.capture.ras import poll_ranks
 from ray_sentinel.config import Config, safe_name
 from ray_sentinel.inspection.node import view_node
+from ray_sentinel.kernel_files import boot_id
 from ray_sentinel.model.health import NodeView
-from ray_sentinel.model.identity import Rank
+from ray_sentinel.model.identity import Node, Rank
+from ray_sentinel.model.ray_cluster import RayCluster
 from ray_sentinel.private_files import be_private
+
+# Where this process is: its Ray node, and the machine under it.
+
+
+def this_node(proc: Path = Path("/proc")) -> Node:
+    """The Ray node that this actor runs on, with the machine's boot id and PID namespace.
+
+    Raises LookupError if Ray does not list it, which happens while the node dies.
+    """
+    nodes = ray_nodes(ray.nodes())
+    node = nodes.get(ray.get_runtime_context().get_node_id())
+    if node is None:
+        raise LookupError("Ray does not list this node")
+    known = as_node(node, nodes.values())
+    return Node(
+        id=known.id,
+        host=known.host,
+        address=known.address,
+        is_head=known.is_head,
+        boot_id=boot_id(proc),
+        pid_namespace=(proc / "self/ns/pid").stat().st_ino,
+    )
+
+
+def ray_metrics_url(node_id: str) -> str:
+    """Where a Ray node serves its own metrics; "" where Ray does not tell."""
+    for entry in ray.nodes():
+        if entry["NodeID"] == node_id and (port := entry.get("MetricsExportPort")):
+            return f"http://{entry['NodeManagerAddress']}:{port}/metrics"
+    return ""
+
+
+# The agent's way to the coordinator: by name, so that it outlives the coordinator's death.
+
+ANSWER_SECONDS = 5.0
+"""For the coordinator to acknowledge a report; it is sent again after that."""
+
+
+class CoordinatorLink:
+    """One report at a time. Used by one thread."""
+
+    def __init__(self) -> None:
+        self._handle: ray.actor.ActorHandle | None = None
+        self._silent = False
+
+    def send(self, report: AgentReport) -> Receipt | None:
+        """Report, and wait for the receipt; None where there is no coordinator just now."""
+        try:
+            if self._handle is None:
+                self._handle = ray.get_actor(COORDINATOR, namespace=NAMESPACE)
+            answer = ray.get(
+                self._handle.report.remote(pack_masked(report)), timeout=ANSWER_SECONDS
+            )
+        except (RayError, ValueError, GetTimeoutError) as error:
+            # Restarting, or for good: it is looked up by name again.
+            self._handle = None
+            if not self._silent:
+                log.warning("the coordinator does not answer: %s", last_line(error))
+            self._silent = True
+            return None
+        if self._silent:
+            log.info("the coordinator answers again")
+        self._silent = False
+        return unpack(answer, Receipt)
+
+
+# The head's agent asks Ray for the whole cluster, for the collectors that want to know: their own
+# processes are light because none of them imports ray.
+
+LOOK_SECONDS = 10.0
+"""Between two questions: capacities and dead actors change slowly."""
+
+
+class ClusterLook:
+    """Asks now and then, on a thread of its own; ``tell`` is called there."""
+
+    def __init__(self, tell: Callable[[RayCluster], None]) -> None:
+        self._tell = tell
+        self._store: ControlStore | None = None
+        self._loop = Loop(LOOK_SECONDS, self._look, name="ray-sentinel-cluster")
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._loop.stop()
+
+    def _look(self) -> None:
+        try:
+            if self._store is None:
+                self._store = ControlStore.of_this_process()
+            found = self._store.cluster()
+        except (RuntimeError, ImportError, AttributeError, TypeError, ValueError) as error:
+            self._store, found = None, unanswered(error)
+        self._tell(found)
+
 
 log = logging.getLogger(__name__)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import tempfile
 import threading
 import time
 import uuid
@@ -18,7 +19,6 @@ import msgspec
 from ray_sentinel.actors.agent.exporting import Exporting
 from ray_sentinel.actors.agent.node_evidence import Evidence, missing_tracer
 from ray_sentinel.actors.agent.outbox import MOST_EXITS, Outbox
-from ray_sentinel.actors.agent.run_folder import run_folder
 from ray_sentinel.actors.agent.servers import ServerLook
 from ray_sentinel.actors.loops import Loop, Newest
 from ray_sentinel.actors.messages import AgentReport, HistoryRequest, Receipt
@@ -42,6 +42,27 @@ from ray_sentinel.progress.own_process import raylet_above
 from ray_sentinel.progress.ownership import Neighbours
 from ray_sentinel.progress.watch import NodeWatch
 from ray_sentinel.store.scrape_config import scrape_target, target_groups
+from ray_sentinel.trusted_path import claim_private_folder
+
+# The agent's own folder on a local disk: collectors run from copies that lie there.
+
+
+def run_folder(node: Node) -> Path:
+    """The folder, the same for every life of this node's agent.
+
+    Where somebody else has made it first, and could put programs there for us to run, a new one
+    each time: what an earlier agent left running is not found then. Raises OSError where none can
+    be made.
+    """
+    root = Path(tempfile.gettempdir()) / f"ray_sentinel-{os.getuid()}"
+    if problem := claim_private_folder(root):
+        made = Path(tempfile.mkdtemp(prefix="ray_sentinel-"))
+        log.warning("%s: %s; the agent works in %s: remove the former", root, problem, made)
+        return made
+    folder = root / "nodes" / node.id[:16]
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return folder
+
 
 log = logging.getLogger(__name__)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import logging
+import socket
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError
@@ -22,7 +24,6 @@ from ray_sentinel.actors.coordinator.asking import Agents, by_node
 from ray_sentinel.actors.coordinator.cluster_dumps import ClusterDumps
 from ray_sentinel.actors.coordinator.diagnosing import SeriesDiagnoser
 from ray_sentinel.actors.coordinator.fleet import Fleet
-from ray_sentinel.actors.coordinator.probe import raylet_answers
 from ray_sentinel.actors.coordinator.ras_witness import RasWitness
 from ray_sentinel.actors.coordinator.timed_capture import is_timed
 from ray_sentinel.actors.messages import (
@@ -67,6 +68,35 @@ from ray_sentinel.report.contract import incident_dict
 from ray_sentinel.supervise.incident_notices import STATES, keys_of_past, notice_of
 from ray_sentinel.supervise.notices import Notice
 from ray_sentinel.supervise.notifier import Notifier, NotifierSettings, settings_of
+
+# Whether a node's raylet still answers: tells a lost node from a lost agent.
+
+PROBE_SECONDS = 1.0
+"""For a raylet to answer: one that lives does in milliseconds."""
+
+_REFUSED = frozenset({errno.ECONNREFUSED, errno.ECONNRESET})
+
+
+def raylet_answers(
+    address: str, port: int, seconds: float = PROBE_SECONDS
+) -> tuple[bool | None, str]:
+    """(True, ...) where a connection was taken, (False, why) where there is nobody, else None.
+
+    None where nothing can be said: no port is known, or this machine itself has no way out.
+    """
+    if not address or not port:
+        return None, "its port is not known"
+    try:
+        socket.create_connection((address, port), timeout=seconds).close()
+    except TimeoutError:
+        return False, f"{address}:{port} did not accept within {seconds:.0f} s"
+    except OSError as error:
+        text = f"{address}:{port}: {error.strerror or error}"
+        if error.errno in _REFUSED or error.errno in (errno.EHOSTUNREACH, errno.EHOSTDOWN):
+            return False, text
+        return None, text
+    return True, f"{address}:{port} accepts connections"
+
 
 log = logging.getLogger(__name__)
 

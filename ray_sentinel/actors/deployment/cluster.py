@@ -7,18 +7,55 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ray_sentinel.actors.deployment import authentication, shipping
+from ray_sentinel.actors.deployment import shipping
 from ray_sentinel.actors.deployment.environment import forget_identity, runtime_env
 from ray_sentinel.actors.names import NAMESPACE
 from ray_sentinel.actors.raylets import raylet_address, raylets
 from ray_sentinel.errors import UnreachableError
+from ray_sentinel.kernel_files import parse_environ
 from ray_sentinel.progress.own_process import raylet_above
+from ray_sentinel.progress.process_memory import memory_file
 from ray_sentinel.text import port_number
+
+# Ray's token authentication: Ray's clients offer a token only where ``RAY_AUTH_MODE`` says so.
+#
+# ``ray start`` of Ray 2.60 asks for tokens by itself where it finds one, and sets the variable for
+# its own processes alone. https://docs.ray.io/en/latest/ray-security/token-auth.html
+
+_MODE = "RAY_AUTH_MODE"
+
+
+def adopt_mode(
+    target: str, environ: MutableMapping[str, str] = os.environ, proc: Path = Path("/proc")
+) -> None:
+    """Do as the nodes of ``target`` (host:port) on this machine, where ``environ`` does not say.
+
+    Without effect once Ray was imported.
+    """
+    if _MODE in environ:
+        return
+    for pid, address in raylets(proc).items():
+        if address != target:
+            continue
+        # Empty where it is another user's, or has just ended.
+        told = parse_environ(memory_file(pid, "environ", proc) or b"", "replace")
+        if mode := told.get(_MODE, ""):
+            environ[_MODE] = mode
+            return
+
+
+def remedy(environ: Mapping[str, str] = os.environ) -> str:
+    """What to do where a cluster refuses those that offer no token, or another one."""
+    tokens = "RAY_AUTH_TOKEN, RAY_AUTH_TOKEN_PATH or ~/.ray/auth_token"
+    if environ.get(_MODE, "").lower() == "token":
+        return f"the token in {tokens} must be the cluster's"
+    return f"if it asks for a token, set {_MODE}=token, with the cluster's token in {tokens}"
+
 
 PROBE_SECONDS = 2.0
 """A control store that does not accept within this time is not there: ``ray.init`` would wait for
@@ -116,7 +153,7 @@ def connect(address: str = "", *, ship: bool = False) -> Iterator[Any]:
         os.environ.pop(name, None)
     target = _reachable(address)
     _await_raylet(target)
-    authentication.adopt_mode(target)
+    adopt_mode(target)
     try:
         import ray
     except ImportError as error:
@@ -201,5 +238,5 @@ def _init_once(ray: Any, target: str, environment: dict[str, Any] | None) -> Non
         story = f"the Ray cluster at {target} was found but cannot be joined: {lines[0]}"
         if type(error) is ConnectionError:
             # That it failed is all that Ray says where no token was offered, or a wrong one.
-            story += f"; {authentication.remedy()}"
+            story += f"; {remedy()}"
         raise UnreachableError(story) from error

@@ -12,11 +12,53 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from ray_sentinel.cli.output import clean, print_json
 from ray_sentinel.cli.reach import add_session
 from ray_sentinel.errors import UsageError
+
+# A progress bar on stderr for reading many bytes, where a person watches.
+
+Update = Callable[[int, int, str], None]
+_WORTH_IT = 64 << 20
+"""Bytes to read from which a bar is shown."""
+
+
+@contextmanager
+def reading_bar() -> Iterator[Update | None]:
+    """Yields a function (done, total, label) to call, or None where nobody watches.
+
+    The bar shows up only for more than 64 MB.
+    """
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
+
+    from ray_sentinel.cli.terminal import Console
+
+    bar = Progress(
+        BarColumn(),
+        DownloadColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+    )
+    task = bar.add_task("", total=None)
+
+    def update(done: int, total: int, label: str) -> None:
+        if total >= _WORTH_IT:
+            bar.start()
+            bar.update(task, completed=done, total=total)
+
+    try:
+        yield update
+    finally:
+        bar.stop()
+
 
 HELP = "what happened to a job, from its logs"
 _WELL = frozenset({"completed", "running"})
@@ -50,7 +92,6 @@ def run(args: argparse.Namespace) -> int:
     """Read, answer, print."""
     from ray_sentinel.actors.node_logs import fetched
     from ray_sentinel.cli.named_paths import is_folder
-    from ray_sentinel.cli.reading_bar import reading_bar
     from ray_sentinel.cli.triage_text import print_triage
     from ray_sentinel.logs.catalogue import load_catalogue
     from ray_sentinel.logs.find import live_session

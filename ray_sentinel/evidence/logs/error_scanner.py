@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from ray_sentinel import regex as re
 from ray_sentinel.evidence.logs.catalogue import Catalogue, SignatureMatch
 from ray_sentinel.evidence.logs.chunk import BLOCK, MAX_LINE, Chunk, When
-from ray_sentinel.evidence.logs.escaped import escaped_lines
 from ray_sentinel.evidence.logs.exit_hits import ExitHits
 from ray_sentinel.evidence.logs.exits import TABLE_MARKS
 from ray_sentinel.evidence.logs.hitlist import HitList
@@ -25,6 +24,41 @@ from ray_sentinel.evidence.logs.tracebacks import (
 )
 from ray_sentinel.evidence.logs.watchdog import read_work
 from ray_sentinel.model.triage import LogException
+
+# Text of several lines inside one: structured loggers write ``\n`` where a line ended.
+#
+# ``{"severity": "ERROR", "message": "Traceback (most recent call last):\n  File \"a.py\", ..."}``,
+# as Google Cloud, Ray's JSON encoding and many others print it.
+
+_BREAK = "\\n"
+_LEAST = 2
+"""A traceback has a frame and an exception at least."""
+_SOON = 8
+"""So near after the text that is looked for the first escaped line end must stand."""
+
+
+def escaped_lines(text: str, head: str, origin: Origin) -> list[ScannedLine]:
+    """The lines of the value that begins with ``head``; empty where none is escaped in ``text``."""
+    start = text.find(head)
+    if start < 0 or _BREAK not in text[start + len(head) : start + len(head) + _SOON]:
+        return []
+    value = text[start : _end(text, start)]
+    if value.count(_BREAK) < _LEAST:
+        return []
+    value = value.replace("\\\\n", _BREAK)  # an object within an object
+    return [
+        ScannedLine(part.replace('\\"', '"').replace("\\t", "\t").rstrip("\\"), origin)
+        for part in value.split(_BREAK)
+    ]
+
+
+def _end(text: str, start: int) -> int:
+    """Where the quoted value ends: at the first quote that is not escaped."""
+    at = text.find('"', start)
+    while at > 0 and text[at - 1] == "\\":
+        at = text.find('"', at + 1)
+    return at if at >= 0 else len(text)
+
 
 _MOST_PEOPLE = 4096
 _SYSTEM = frozenset({"raylet", "gcs", "ray", "monitor"})

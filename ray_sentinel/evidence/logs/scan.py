@@ -8,7 +8,7 @@ for steps and phases (``movement``).
 
 from __future__ import annotations
 
-from ray_sentinel.evidence.logs import facts as header
+from ray_sentinel import regex as re
 from ray_sentinel.evidence.logs.bare_steps import surest
 from ray_sentinel.evidence.logs.catalogue import Catalogue
 from ray_sentinel.evidence.logs.chunk import (
@@ -21,10 +21,101 @@ from ray_sentinel.evidence.logs.chunk import (
     split_lines,
 )
 from ray_sentinel.evidence.logs.error_scanner import Trouble
-from ray_sentinel.evidence.logs.lines import parse_line
+from ray_sentinel.evidence.logs.lines import Origin, parse_line
 from ray_sentinel.evidence.logs.movement import MovementReader
 from ray_sentinel.evidence.logs.records import FileFacts, LogFile
-from ray_sentinel.evidence.logs.workers import listed_workers
+
+# What a log's header says of the job: nodes, world size, arguments, checkpoint interval.
+
+_FACTS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("arguments", re.compile(r"\bPASSTHROUGH_ARGS\s*[=:]\s*(.+)")),
+    (
+        "nodes",
+        re.compile(
+            r"\b(?:NNODES|SLURM_(?:JOB_)?NUM_NODES|num_nodes|nnodes)['\"]?\s*[=:]\s*['\"]?(\d+)\b"
+        ),
+    ),
+    ("node_list", re.compile(r"\b(?:NODE_LIST|SLURM_(?:JOB_)?NODELIST)\s*[=:]\s*(\S+)")),
+    ("world_size", re.compile(r"\bworld[_ ]size['\"]?\s*[=:]?\s*['\"]?(\d+)\b", re.IGNORECASE)),
+    (
+        "checkpoint_period",
+        re.compile(
+            r"\b(?:checkpoint_(?:period|interval)|save_steps|save[-_]interval|save_freq)"
+            r"['\"]?\s*[=:. ]+['\"]?(\d+)\b"
+        ),
+    ),
+    (
+        "total_steps",
+        re.compile(
+            r"\b(?:Config param steps: |max_steps['\"]?\s*[=:]\s*|train[-_]iters['\"]?\s*[=:. ]+"
+            r"|PASSTHROUGH_ARGS\b.*\bsteps=|Total optimization steps = "
+            r"|total_training_steps['\"]?\s*[=:]\s*)(\d[\d,]*)\b"
+        ),
+    ),
+    (
+        "heartbeat_timeout_seconds",
+        re.compile(r"\bjax_distributed_heartbeat_timeout_seconds['\"]?\s*[=: ]+(\d+)\b"),
+    ),
+    ("job_id", re.compile(r"\b(?:SLURM_JOB_ID|SLURM_JOBID)\s*[=:]\s*(\d+)\b|\b(raysubmit_\w+)\b")),
+    (
+        "resumed_from_step",
+        re.compile(
+            r"(?:resum\w+|restor\w+|load\w+ checkpoint)[^\n]{0,120}?"
+            r"(?:step[_ ]?|iteration |checkpoint-|iter_0*)(\d+)\b",
+            re.IGNORECASE,
+        ),
+    ),
+)
+_HEAD = 256 * 1024
+_DIGITS = 18
+_LONGEST = 2000
+
+
+def read_header(head: bytes) -> dict[str, str]:
+    """The first value of each fact in the front of a log."""
+    text = head[:_HEAD].decode("utf-8", "replace")
+    found: dict[str, str] = {}
+    for name, pattern in _FACTS:
+        match = pattern.search(text)
+        if match is not None:
+            value = next((group for group in match.groups() if group), "")
+            value = value[:_LONGEST].strip()
+            value = value.replace(",", "") if name == "total_steps" else value
+            found[name] = value[:_DIGITS] if value.isdigit() else value
+    return found
+
+
+# Which process is which rank, where a launcher lists its workers.
+#
+# Ray Train prints when its workers have started
+# (``ray/train/v2/_internal/execution/worker_group``)::
+#
+#     - (ip=10.0.0.2, pid=4711) world_rank=3, local_rank=1, node_rank=0
+#
+# with ``node_id=...,`` before the address in its first version.
+
+HINT = b"world_rank="
+_RAY_TRAIN = re.compile(
+    rb"\((?:node_id=\w+, )?ip=(?P<ip>[0-9A-Fa-f.:]+), pid=(?P<pid>\d{1,9})\) "
+    rb"world_rank=(?P<rank>\d{1,9}), local_rank=(?P<local>\d{1,9})\b"
+)
+_MOST = 16_384
+
+
+def listed_workers(data: bytes) -> list[Origin]:
+    """The workers that ``data`` lists, at most 16,384."""
+    if HINT not in data:
+        return []
+    return [
+        Origin(
+            rank=int(match["rank"]),
+            local_rank=int(match["local"]),
+            pid=int(match["pid"]),
+            ip=match["ip"].decode("ascii"),
+        )
+        for match, _ in zip(_RAY_TRAIN.finditer(data), range(_MOST), strict=False)
+    ]
+
 
 _MOST_LINES, _MOST_SWIFT = 20_000, 50
 """Lines of one chunk that a single word may call up, from its front and from its end: where it is
@@ -71,7 +162,7 @@ class Scanner:
             at, raw = lines[-1]
             out.last_line = parse_line(raw[:MAX_LINE].decode("utf-8", "replace")).text
             out.last_offset = tail_base + at
-        out.facts = header.read_header(head)
+        out.facts = read_header(head)
 
     def result(self) -> FileFacts:
         """The facts of everything fed."""

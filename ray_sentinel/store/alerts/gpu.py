@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ray_sentinel.evidence import xids
 from ray_sentinel.store.alerts.model import (
     AlertGroup,
     came,
@@ -11,7 +12,12 @@ from ray_sentinel.store.alerts.model import (
     info,
     warning,
 )
-from ray_sentinel.store.alerts.xid import CRITICAL, INFO
+
+# The classes of Xids as regular expressions of the label ``xid``.
+
+CRITICAL = "|".join(map(str, sorted(xids.RESET + xids.SERVICE)))
+INFO = "|".join(map(str, sorted(xids.APPLICATION + xids.HANDLED)))
+
 
 RAS_BLOCKS = ("umc", "xgmi", "gfx", "mmhub", "sdma")
 WHOLE = 'gpu!~".*:.*"'

@@ -240,7 +240,7 @@ def test_imports_no_ray_and_little_else(node: CollectingNode) -> None:
 
 
 def test_the_log_is_bounded(tmp_path: Path) -> None:
-    from ray_sentinel.collect.logbook import Logbook
+    from ray_sentinel.collect.runner import Logbook
 
     book = Logbook(tmp_path / "logs", max_bytes=10_000)
     for _ in range(20):

@@ -10,14 +10,12 @@ from ray_sentinel.evidence.last_lines import telling_line
 from ray_sentinel.evidence.logs import times, watchdog
 from ray_sentinel.evidence.logs.bare_steps import parse_any_step
 from ray_sentinel.evidence.logs.exits import read_row, read_table
-from ray_sentinel.evidence.logs.facts import read_header
 from ray_sentinel.evidence.logs.lines import named_process, parse_line
 from ray_sentinel.evidence.logs.records import LogFile
-from ray_sentinel.evidence.logs.scan import Scanner
+from ray_sentinel.evidence.logs.scan import Scanner, listed_workers, read_header
 from ray_sentinel.evidence.logs.steps import parse_step
 from ray_sentinel.evidence.logs.tracebacks import logged_exception, parse_exception, read_traceback
 from ray_sentinel.evidence.logs.view import view_line
-from ray_sentinel.evidence.logs.workers import listed_workers
 from ray_sentinel.evidence.node import transport
 from ray_sentinel.logs.catalogue import load_catalogue
 from ray_sentinel.masking import mask, mask_argv, mask_tail

@@ -25,15 +25,14 @@ from ray_sentinel.store.event_hparams import parse_hparams
 from ray_sentinel.store.keys import parse_key
 from ray_sentinel.store.windows import parse_time
 from ray_sentinel.supervise import kept
-from ray_sentinel_exporters.negotiation import accepts_gzip, wants_openmetrics
-from ray_sentinel_plugins import _files, _pci, _raylets, rdma
+from ray_sentinel_exporters.prometheus import accepts_gzip, wants_openmetrics
+from ray_sentinel_plugins import _files, _pci, _raylets, nvml, rdma
 from ray_sentinel_plugins._amdgpu import attributes, ras, sensors, table
 from ray_sentinel_plugins._event_files.follow import parse_name
 from ray_sentinel_plugins._host import cgroup, disks, dstate, identity, network, pressure
 from ray_sentinel_plugins._host import kernel as host_kernel
 from ray_sentinel_plugins._kernel_log.meaning import KernelLogState, happenings
 from ray_sentinel_plugins._kernel_log.records import parse_kmsg, parse_log
-from ray_sentinel_plugins._nvml import tree
 from tests.support.outside_readers.reader import Reader, of_text
 from tests.support.outside_readers.samples import event_file, one_event
 from tests.support.outside_readers.words import (
@@ -102,7 +101,7 @@ _PROC_READERS: tuple[tuple[str, Callable[[str], object], bytes], ...] = (
     ("_files.natural", _files.natural, b" 259 0 nvme0n1 1 2 3 4 5 6 7 8 9 10 11"),
     ("_files.decimal", _files.decimal, b"cpu  1 2 3 4 5 6 7 8 9 10"),
     ("_files.pairs", _files.pairs, b"MemTotal:  1 kB"),
-    ("tree.parse_information", tree.parse_information, b"GPU UUID: \t GPU-1"),
+    ("tree.parse_information", nvml.parse_information, b"GPU UUID: \t GPU-1"),
     ("groups.parse_cgroup", groups.parse_cgroup, b"0::/a/b"),
     ("groups.parse_mounts", groups.parse_mounts, b"cgroup2 /sys/fs/cgroup cgroup2 rw,freezer 0 0"),
     (

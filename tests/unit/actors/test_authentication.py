@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.actors.deployment.authentication import adopt_mode, remedy
+from ray_sentinel.actors.deployment.cluster import adopt_mode, remedy
 
 HERE, ELSEWHERE = "10.0.0.1:6379", "10.0.0.1:6380"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.actors.agent.run_folder import run_folder
+from ray_sentinel.actors.agent.node_monitor import run_folder
 from ray_sentinel.model.identity import Node
 from tests.support.parts import needs_root
 

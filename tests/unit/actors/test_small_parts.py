@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.actors.coordinator import idle_nodes
-from ray_sentinel.actors.coordinator.executor import limited
-from ray_sentinel.actors.coordinator.probe import raylet_answers
+from ray_sentinel.actors.coordinator.executor import limited, raylet_answers
 from ray_sentinel.actors.deployment import cluster, environment
 from ray_sentinel.actors.hosts import RayNode, host_label, ray_nodes
 from ray_sentinel.actors.storage import DeploymentStorage

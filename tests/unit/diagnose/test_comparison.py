@@ -9,11 +9,11 @@ import pytest
 from ray_sentinel.cli.commands.compare import markdown
 from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.comparison import (
+    Delta,
     Side,
     compare,
     config_difference,
 )
-from ray_sentinel.diagnose.delta import Delta
 from ray_sentinel.diagnose.logs import LogFacts, LoggedStep
 from ray_sentinel.diagnose.view import View
 from ray_sentinel.store.memory import MemorySource

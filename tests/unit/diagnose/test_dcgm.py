@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from ray_sentinel.diagnose.examine import examine
-from ray_sentinel.diagnose.hosts import aliases
 from ray_sentinel.diagnose.playbooks import named
+from ray_sentinel.diagnose.view import aliases
 from ray_sentinel.store.memory import MemorySource
 from tests.support.diagnosis import case_of_source
 

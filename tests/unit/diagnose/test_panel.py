@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from ray_sentinel.diagnose.catalog import QUANTITIES
-from ray_sentinel.diagnose.hosts import aliases, gpu_of, host_of
 from ray_sentinel.diagnose.panel import SeriesOwner, SeriesPanel, listed
 from ray_sentinel.diagnose.series import Samples, Selector, bucketed
+from ray_sentinel.diagnose.view import aliases, gpu_of, host_of
 
 NAN = float("nan")
 

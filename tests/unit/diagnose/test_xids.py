@@ -9,7 +9,7 @@ import pytest
 
 from ray_sentinel.diagnose.examine import examine
 from ray_sentinel.model.diagnosis import Diagnosis
-from ray_sentinel.store.alerts.xid import CRITICAL, INFO
+from ray_sentinel.store.alerts.gpu import CRITICAL, INFO
 from tests.support.plain_job import BEGIN, Phase, watched
 
 TRAIN = Phase(3600)

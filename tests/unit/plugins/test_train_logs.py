@@ -12,8 +12,7 @@ import pytest
 from ray_sentinel.api import Absent, Context, NoData
 from ray_sentinel.errors import ConfigError
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
-from ray_sentinel_plugins._log_tail import MOST_BYTES, LogTail
-from ray_sentinel_plugins.train_logs import SEARCH_SECONDS, TrainLogsCollector
+from ray_sentinel_plugins.train_logs import MOST_BYTES, SEARCH_SECONDS, LogTail, TrainLogsCollector
 
 MAXTEXT = (
     "completed step: 7, seconds: 1.250, TFLOP/s/device: 300.1, Tokens/s/device: 4096.5, "

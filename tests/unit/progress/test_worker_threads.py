@@ -1,4 +1,4 @@
-from ray_sentinel.progress.worker_threads import TrainingThread, in_process_group, thread_names
+from ray_sentinel.progress.ray_workers import TrainingThread, in_process_group, thread_names
 from tests.support.proc_tree import ProcTree
 
 NAME = "ray::RayTrainWo"

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from ray_sentinel.evidence import xids
-from ray_sentinel.store.alerts import xid
+from ray_sentinel.store.alerts import gpu
 from ray_sentinel.store.alerts.catalog import GROUPS, alerts, rules_file
 from ray_sentinel.store.alerts.model import AlertingRule
 from ray_sentinel.store.dashboards.catalog import DASHBOARDS
@@ -59,9 +59,9 @@ def test_an_xid_is_in_one_class() -> None:
     classes = xids.RESET + xids.SERVICE + xids.APPLICATION + xids.HANDLED
     assert len(classes) == len(set(classes))
     # Regular expressions of Prometheus are anchored: 4 is not 48.
-    assert re.fullmatch(xid.CRITICAL, "79")
-    assert not re.fullmatch(xid.CRITICAL, "7")
-    assert re.fullmatch(xid.INFO, "13")
+    assert re.fullmatch(gpu.CRITICAL, "79")
+    assert not re.fullmatch(gpu.CRITICAL, "7")
+    assert re.fullmatch(gpu.INFO, "13")
 
 
 def test_the_page_for_users_names_every_rule() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.store.job_files import JobFiles
-from ray_sentinel.store.job_rules import UserRules
+from ray_sentinel.store.job_prometheus import UserRules
 
 
 @pytest.fixture

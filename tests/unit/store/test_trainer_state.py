@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.diagnose.logs import Total
-from ray_sentinel.store.joblogs import read_logs
-from ray_sentinel.store.trainer_state import MOST_FILES, NAME, saved_totals
+from ray_sentinel.store.joblogs import MOST_FILES, NAME, read_logs, saved_totals
 
 
 def put(folder: Path, data: object) -> None:

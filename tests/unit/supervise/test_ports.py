@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ray_sentinel.supervise.ports import ports_of
+from ray_sentinel.cleanup_check import ports_of
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ray_sentinel.evidence.logs.catalogue import WordSearch
 from ray_sentinel.evidence.logs.chunk import split_lines
 from ray_sentinel.evidence.logs.records import LogFile
 from ray_sentinel.evidence.logs.scan import Scanner
-from ray_sentinel.evidence.logs.search_lines import WordSearch
 from ray_sentinel.logs.catalogue import load_catalogue
 
 _WORDS = (b"ab", b"abc", b"c a", b"bb")
