@@ -1,6 +1,4 @@
-# make demo   watch a real training job hang, and be told who did it
-# make test   lint, types, import contracts and all tests
-# Both make a virtual environment in .venv and need nothing but Python 3.10 or newer, and make.
+# Everything is made in .venv; nothing is needed but Python 3.10 or newer, and make.
 
 PYTHON ?= python3
 VENV := .venv
@@ -14,8 +12,9 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test rewritten unit integration lint types contracts faults deps wheel clean help
 
-help:
+help: ## this list
 	@sed -n 's/^# //p' Makefile
+	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 20
 
 $(VENV)/.made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
@@ -37,30 +36,30 @@ $(VENV)/.dev: $(VENV)/.demo
 	@$(PIP) -e '.[demo,dev]'
 	@touch $@
 
-deps: $(VENV)/.made
+deps: $(VENV)/.made ## fetch what the tests run beside the package: Prometheus, Redis, gdb, cuda-gdb, Chromium ...
 	@$(PYTHON) tests/support/parts.py fetch
 
-demo: $(VENV)/.demo
+demo: $(VENV)/.demo ## watch a real training job hang, and be told who did it
 	@$(BIN)/ray-sentinel demo $(ARGS)
 
-lint: $(VENV)/.dev
+lint: $(VENV)/.dev ## ruff: style and format
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 
-types: $(VENV)/.dev
+types: $(VENV)/.dev ## mypy, strict
 	@$(BIN)/mypy
 
-contracts: $(VENV)/.dev
+contracts: $(VENV)/.dev ## which package may import which
 	@$(BIN)/lint-imports
 
-unit: $(VENV)/.dev
+unit: $(VENV)/.dev ## tests that start no cluster
 	@$(PYTEST) tests/unit tests/packaging $(ARGS)
 
-integration: $(VENV)/.dev deps
+integration: $(VENV)/.dev deps ## tests of the real programs and of real clusters
 	@$(PYTEST) tests/integration $(ARGS)
 
 ## All at a time: the types take one core a minute, the parts come over the network.
-test: $(VENV)/.dev
+test: $(VENV)/.dev ## lint, types, contracts and all tests, as CI runs them
 	@$(MAKE) --no-print-directory -j -O lint types contracts deps rewritten
 	@$(PYTEST) -n $(STREAMS) --durations=30 --durations-min=5 $(ARGS)
 
@@ -69,11 +68,11 @@ test: $(VENV)/.dev
 rewritten: $(VENV)/.dev
 	@$(PYTEST) --collect-only -qq >/dev/null || true
 
-faults: $(VENV)/.dev deps
+faults: $(VENV)/.dev deps ## every fault on a real training, attached and not (an hour)
 	@FAULTS=all $(PYTEST) tests/faults $(ARGS)
 
-wheel: $(VENV)/.dev
+wheel: $(VENV)/.dev ## build the wheel into dist/
 	@$(BIN)/python -m build --no-isolation --outdir dist .
 
-clean:
+clean: ## remove the virtual environment and everything that was built or fetched
 	rm -rf $(VENV) .deps dist build .pytest_cache .mypy_cache .ruff_cache

@@ -44,14 +44,14 @@ while True:
 AGENT = """
 import sys, time
 from pathlib import Path
-from ray_sentinel.collect.runner import Runner, Settings
+from ray_sentinel.collect.runner import Runner, RunnerSettings
 from ray_sentinel.config import Config
 from ray_sentinel_exporters.prometheus import PrometheusExporter
 folder, port = Path(sys.argv[1]), int(sys.argv[2])
 exporter = PrometheusExporter("bench", "127.0.0.1", PrometheusExporter.Options(port=port))
 exporter.start()
 runner = Runner(
-    Settings(host="bench", run_dir=folder / "run", plugin_dirs=(folder / "plugins",)),
+    RunnerSettings(host="bench", run_dir=folder / "run", plugin_dirs=(folder / "plugins",)),
     Config(collectors={"series": {"deadline": 5}, "wedged": {"interval": 2, "deadline": 2}}),
     on_families=exporter.publish,
     on_events=lambda events: None,

@@ -36,10 +36,10 @@ __all__ = [
 _HOMES = {
     "Sentinel": "sentinel",
     "attach": "sentinel",
-    "auto_restart": "guardian",
+    "auto_restart": "supervised_run",
     "monitor_job": "job_submission",
     "restart_job": "job_submission",
-    "run": "guardian",
+    "run": "supervised_run",
     "submit_job_with_resume": "job_submission",
 }
 

@@ -1,9 +1,10 @@
 """One node's part of an incident: sample all ranks, then look deeper into a few.
 
 ``sample`` takes one harmless look at every rank. ``capture`` does that too, and then runs the
-intrusive tools against suspects and one waiter of each class, ``CapturePlan.intrusive_at_once`` processes
-at a time. Neither writes a file nor raises for what a tool does: the contents of the bundle's files
-are returned, and what went wrong is said in words. Both block: call them from a thread.
+intrusive tools against suspects and one waiter of each class, ``CapturePlan.intrusive_at_once``
+processes at a time. Neither writes a file nor raises for what a tool does: the contents of the
+bundle's files are returned, and what went wrong is said in words. Both block: call them from a
+thread.
 """
 
 from __future__ import annotations

@@ -48,8 +48,8 @@ CREATE TABLE IF NOT EXISTS blocks
    PRIMARY KEY (family, layout, step, start));
 CREATE INDEX IF NOT EXISTS blocks_by_age ON blocks (step, start, bytes);
 """
-"""A ``HistoryBlock`` of one family. Its layout has the columns of this family only, in order: what comes
-and goes in one family leaves the others' blocks whole."""
+"""A ``HistoryBlock`` of one family. Its layout has the columns of this family only, in order: what
+comes and goes in one family leaves the others' blocks whole."""
 
 
 class Columns(msgspec.Struct, frozen=True):

@@ -1,8 +1,8 @@
 """The process between the supervisor and the command: it stays when the supervisor is killed.
 
-``python -m ray_sentinel.supervise.attempt_keeper FOLDER``, its ``Order`` on standard input. It is the
-command's parent, so that the exit status is never lost; it writes the command's output to a file of
-bounded size; and it is the subreaper of all that the command starts (``man 2
+``python -m ray_sentinel.supervise.attempt_keeper FOLDER``, its ``Order`` on standard input. It is
+the command's parent, so that the exit status is never lost; it writes the command's output to a
+file of bounded size; and it is the subreaper of all that the command starts (``man 2
 PR_SET_CHILD_SUBREAPER``), so that what is left behind is found, in whatever session it is.
 
 SIGTERM: end the command, SIGKILL after the grace. SIGINT: the same, with SIGINT to the command. A

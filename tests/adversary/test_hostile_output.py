@@ -52,10 +52,12 @@ READS = 1.0
 """Seconds for the reading process, so that what is slow to read is met by its deadline."""
 LIMITED = """
 import functools, sys
-from ray_sentinel import guardian
+from ray_sentinel import supervised_run
 from ray_sentinel.cli.main import main
-guardian.READ_SECONDS = {seconds}
-guardian.triage_apart = functools.partial(guardian.triage_apart, memory={memory})
+supervised_run.READ_SECONDS = {seconds}
+supervised_run.triage_apart = functools.partial(
+    supervised_run.triage_apart, memory={memory}
+)
 sys.exit(main(sys.argv[1:]))
 """
 RUN = ["run", "--page", "", "--retry-delay", "0.1", "--job", "job", "--max-delay", "0.1"]

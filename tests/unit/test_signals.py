@@ -74,14 +74,14 @@ signals.send_group(child, signal.SIGKILL)
 process.end(child)
 lives(other)
 
-from ray_sentinel.collect import ledger
-from ray_sentinel.supervise.descendants import Process
+from ray_sentinel.collect import child_registry
+from ray_sentinel.supervise.descendants import Descendant
 from ray_sentinel.supervise.supervisor import signal_process
 from ray_sentinel.capture import guard
 child, start = ended(lambda child: child.wait())
 other = again(child.pid, start_new_session=True)
-ledger.kill(ledger.Group(child.pid, start, "family"))
-Process(child.pid, start, "sleep").signal(signal.SIGKILL)
+child_registry.kill(child_registry.SpawnedGroup(child.pid, start, "family"))
+Descendant(child.pid, start, "sleep").signal(signal.SIGKILL)
 signal_process(child.pid, start, signal.SIGKILL)
 os.kill(other.pid, signal.SIGSTOP)
 guard._continue(child.pid, start, -1)

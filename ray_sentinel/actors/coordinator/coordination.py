@@ -265,7 +265,7 @@ class Coordination:
         )
 
     def report(self, data: bytes) -> bytes:
-        """Take an agent's ``AgentReport``; returns a ``Receipt``. Raises UsageError if unreadable."""
+        """Take an ``AgentReport``; returns a ``Receipt``. Raises UsageError if unreadable."""
         try:
             report = unpack(data, AgentReport)
         except msgspec.DecodeError as error:

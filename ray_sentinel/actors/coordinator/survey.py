@@ -1,7 +1,7 @@
 """The cluster's health: the coordinator's word, what every agent sees, and what Ray has.
 
-Run as a program (``python -m ray_sentinel.actors.coordinator.survey``) by a training process that is no Ray
-driver: prints the report as one line of JSON, or ``{"error": ...}``.
+Run as a program (``python -m ray_sentinel.actors.coordinator.survey``) by a training process that
+is no Ray driver: prints the report as one line of JSON, or ``{"error": ...}``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Has Ray place nothing more on a node: ``python -m ray_sentinel.actors.deployment.draining HOST WHY``.
+"""Has Ray place nothing more on a node: ``python -m ray_sentinel.actors.deployment.draining HOST
+WHY``.
 
 The cluster is the one that ``RAY_ADDRESS`` names; none is looked for, as another's would be found.
 

@@ -260,8 +260,8 @@ def _effect(case: JobCase, at: float, stopped: stops.ProgressStop | None) -> str
 
 
 def _answer(
-    case: JobCase, cause: str, text: str, anomalies: list[Anomaly], stopped: stops.ProgressStop | None,
-    weight: float,
+    case: JobCase, cause: str, text: str, anomalies: list[Anomaly],
+    stopped: stops.ProgressStop | None, weight: float,
 ) -> Diagnosis:  # fmt: skip
     culprits = wording.culprits_of(one for one in anomalies if one.host)
     named = {one.host for one in culprits if one.gpu}

@@ -19,10 +19,10 @@ pytestmark = pytest.mark.integration
 
 ENSURE = """
 import sys
-from ray_sentinel.actors import cluster, deployment
+from ray_sentinel.actors.deployment import cluster, deploy
 from ray_sentinel.config import load
 with cluster.connect(ship=True) as ray:
-    deployed = deployment.ensure(ray, load(overrides={"log_dir": sys.argv[1]}))
+    deployed = deploy.ensure(ray, load(overrides={"log_dir": sys.argv[1]}))
     print(deployed.description.pid, deployed.created)
 """
 

@@ -26,7 +26,7 @@ JOB = "stepped-job"
 HOUR = 3600
 UP = """
 import os, sys
-from ray_sentinel.actors import environment
+from ray_sentinel.actors.deployment import environment
 environment._OWN |= {name: os.environ[name] for name in ("LD_PRELOAD", "STEPPED_CLOCK_FILE")}
 from ray_sentinel.cli.main import main
 sys.exit(main(sys.argv[1:]))

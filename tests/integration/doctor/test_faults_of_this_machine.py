@@ -72,9 +72,9 @@ def test_py_spy_is_not_there(tmp_path: Path) -> None:
         "import json, sys\n"
         "sys.executable = sys.argv[1]\n"
         "from ray_sentinel.doctor.check import Here\n"
-        "from ray_sentinel.doctor.checks.tracing import Tracing\n"
-        "from ray_sentinel.doctor.plan import Plan\n"
-        "facts = Tracing().look(Plan(), Here(host='a'))\n"
+        "from ray_sentinel.doctor.checks.tracing import TracingCheck\n"
+        "from ray_sentinel.doctor.plan import RunPlan\n"
+        "facts = TracingCheck().look(RunPlan(), Here(host='a'))\n"
         "print(json.dumps([facts.py_spy, facts.allowed]))\n"
     )
     ended = subprocess.run(

@@ -29,14 +29,16 @@ def loaded_by(code: str) -> set[str]:
 def test_who_looks_an_actor_up_does_not_import_what_it_does(name: str) -> None:
     ours = {
         module
-        for module in loaded_by(f"import ray_sentinel.actors.{name}")
+        for module in loaded_by(f"import ray_sentinel.actors.{name}.actor")
         if module.startswith("ray_sentinel")
     }
     assert ours == {
         "ray_sentinel",
         "ray_sentinel.actors",
+        "ray_sentinel.actors.deployment",
         "ray_sentinel.actors.deployment.vendor",
         f"ray_sentinel.actors.{name}",
+        f"ray_sentinel.actors.{name}.actor",
     }
 
 

@@ -63,8 +63,8 @@ def test_what_an_earlier_life_told_is_known() -> None:
 
 @pytest.mark.parametrize(
     "section",
-    [NotifyConfig(webhook="hooks.example.org"), NotifyConfig(webhook="ftp://x/y"), NotifyConfig(command="'"),
-     NotifyConfig(command=" "), NotifyConfig(style="teams")],
+    [NotifyConfig(webhook="hooks.example.org"), NotifyConfig(webhook="ftp://x/y"),
+     NotifyConfig(command="'"), NotifyConfig(command=" "), NotifyConfig(style="teams")],
 )  # fmt: skip
 def test_settings_that_can_never_work(section: NotifyConfig) -> None:
     with pytest.raises(UsageError):
