@@ -117,7 +117,7 @@ TEXT = re.compile(r"(?:(?:Iterable|Sequence|list)\[)?(?:bytes|str|memoryview)\]?
 NO_READERS = {
     "our own words, or the user's own": (
         "evidence.logs.causes.tier",
-        "evidence.logs.wording.summary",
+        "evidence.logs.answer.summary",
         "evidence.node.judge.checkpoint_health",
         "evidence.node.judge.trap_of",
         "evidence.stacks.blocks.is_conditional",
@@ -135,7 +135,7 @@ NO_READERS = {
         "store.scrape_config.scrape_target",
         "store.scrape_config.target_groups",
         "store.scrape_config.targets_file",
-        "store.scratch.scratch_folder",
+        "store.readonly.scratch_folder",
         "store.targets.ask",
         "store.windows.parse_window",
         "_kernel_log.patterns.row",
