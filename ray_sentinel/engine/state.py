@@ -7,7 +7,7 @@ taken alone; the rest is learned anew.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -21,11 +21,14 @@ from ray_sentinel.engine.incident_store import IncidentStore
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.rule import Rule
 from ray_sentinel.engine.straggling import StragglerWatch
-from ray_sentinel.engine.telemetry import Floats
+from ray_sentinel.engine.telemetry import Floats, Telemetry
 from ray_sentinel.model.incident import Incident
 
 STATE_VERSION = 1
 """Of what the fields mean: raised where one of them means something else than before."""
+
+NO_SNAPSHOT = (ValueError, TypeError, OverflowError, RecursionError)
+"""What a state raises that MessagePack or UTF-8 cannot hold."""
 
 Question = tuple[str, str, int]
 """What was asked for, the incident, and the number of the round of stacks."""
@@ -58,15 +61,23 @@ class EngineState(msgspec.Struct, kw_only=True):
         self.store.bind(jobs, self.now)
         self.former_jobs = []
 
-    def packed(self) -> bytes:
-        """The snapshot. Raises ValueError for text that UTF-8 cannot hold."""
+    def of_incidents(self) -> EngineState:
+        """Its incidents alone."""
+        return _of_incidents(self.now, self.store.incidents, self.store.number)
+
+    def packed(self, *, series: bool = True) -> bytes:
+        """The snapshot, with the nodes' series or without. Raises what is in ``NO_SNAPSHOT``."""
         there = {job.number for job in self.cluster.jobs.values()}
         jobs = {case.job_number: case.job for case in self.store.cases.values()}
         former = [job for number, job in jobs.items() if number not in there]
-        return _encoder.encode(msgspec.structs.replace(self, former_jobs=former))
+        cluster = self.cluster
+        if not series:
+            cluster = msgspec.structs.replace(cluster, telemetry=Telemetry())
+        return _encoder.encode(msgspec.structs.replace(self, cluster=cluster, former_jobs=former))
 
     def packed_incidents(self) -> bytes:
-        """The snapshot of the incidents alone, where that of all cannot be had."""
+        """The snapshot of the incidents alone, where that of all cannot be had. Raises what is in
+        ``NO_SNAPSHOT``."""
         known = _Known(incidents=self.store.incidents, number=self.store.number)
         return _encoder.encode(_Incidents(now=self.now, store=known))
 
@@ -97,10 +108,14 @@ def unpacked(snapshot: bytes) -> tuple[EngineState, str]:
     except msgspec.DecodeError as error:
         problem = str(error)
     known = _incidents.decode(snapshot)
-    state = EngineState(now=known.now)
-    state.store.take_over(known.store.incidents.values(), known.now)
-    state.store.skip(known.store.number)
-    return state, problem
+    return _of_incidents(known.now, known.store.incidents, known.store.number), problem
+
+
+def _of_incidents(now: float, incidents: Mapping[str, Incident], number: int) -> EngineState:
+    state = EngineState(now=now)
+    state.store.take_over(incidents.values(), now)
+    state.store.skip(number)
+    return state
 
 
 def asks(action: AnyAction) -> Question | None:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
+from ray_sentinel.actors.coordinator.event_log import MOST_STATE
 from ray_sentinel.actors.coordinator.handling import handled
 from ray_sentinel.actors.coordinator.log_writer import LogWriter
 from ray_sentinel.actors.coordinator.shown import shown_incident, shown_job
@@ -20,6 +22,7 @@ from ray_sentinel.clock import Clock, SteadyClock
 from ray_sentinel.engine.actions import AnyAction, Capture, Publish
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import AnyEvent, SnapshotReceived, Tick
+from ray_sentinel.engine.state import NO_SNAPSHOT
 from ray_sentinel.masking import mask_record
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import JobStatus, State
@@ -48,7 +51,7 @@ class EngineLoop:
         self._act = act
         self._lock = threading.Lock()
         self._last = 0.0
-        self._failure = ""
+        self._failure = self._reduced = ""
         self._writer = LogWriter(folder, max_log_bytes, clock, clock_offset=self._clock.offset)
         self._keeps = folder is not None
 
@@ -74,16 +77,32 @@ class EngineLoop:
         return number
 
     def _snapshot(self) -> bytes:
-        try:
-            return self._engine.state.packed()
-        except ValueError as error:
-            # A rank's text that UTF-8 cannot hold.
-            log.warning("what is known of the jobs is not in the event log: %s", error)
-        try:
-            return self._engine.state.packed_incidents()
-        except ValueError as error:
-            log.warning("what is known of the incidents is not in the event log: %s", error)
-            return b""
+        """As much of the engine's state as the log takes; what is left out is said."""
+        reduced, state = "", b""
+        for what, pack in self._packings():
+            why = f"more than {MOST_STATE >> 20} MiB"
+            try:
+                state = pack()
+            except NO_SNAPSHOT as error:  # a number or a text that came from a rank
+                why = str(error)
+            else:
+                if 0 < len(state) <= MOST_STATE:
+                    break
+            reduced, state = f"{what} will not outlive a restart of the coordinator: {why}", b""
+        if reduced and reduced != self._reduced:
+            log.warning("%s", reduced)
+        self._reduced = reduced
+        return state
+
+    def _packings(self) -> Iterator[tuple[str, Callable[[], bytes]]]:
+        """What is lost without it, and how it is had; the most that can be had first."""
+        state = self._engine.state
+        series = "the nodes' metrics of the last minutes"
+        # Not packed to learn that it is too large: a thousand nodes' take a gigabyte.
+        fits = state.cluster.telemetry.size <= MOST_STATE
+        yield series, state.packed if fits else bytes
+        yield "what was learned of the jobs", partial(state.packed, series=False)
+        yield "what is known of the incidents", state.packed_incidents
 
     def act(self, action: AnyAction) -> None:
         """Have an action done, which the engine has asked for now or before."""
@@ -133,7 +152,7 @@ class EngineLoop:
             jobs = {job.job for job in self._engine.view.jobs.values()}
             others = [a for a in self._engine.alerts() if a.job and a.job not in jobs]
         said = (f"{alert.job}: {alert.text}" for alert in others)
-        return (*filter(None, (self._failure,)), *self._writer.notes, *said)
+        return (*filter(None, (self._failure, self._reduced)), *self._writer.notes, *said)
 
     def close(self) -> None:
         """Write what waits."""

@@ -39,8 +39,11 @@ MOST_EVENTS = 64 << 20
 but no more than this, so that large states are rare."""
 MOST_UNPACKED = 256 << 20
 """Bytes of one segment that are read: no file, however it is packed, costs more memory."""
-MOST_STATE = 1 << 30
-"""Bytes of one state that are unpacked."""
+MOST_STATE = 128 << 20
+"""Bytes of a state with which a segment begins: what cannot be compressed takes a third more in the
+header, and with all events that follow it is still less than ``MOST_UNPACKED``."""
+MOST_READ_STATE = 1 << 30
+"""Bytes of one state that are unpacked: earlier versions wrote larger ones."""
 _SUFFIX, _PACKED, _PART = ".jsonl", ".jsonl.gz", ".jsonl.part"
 _NAME = re.compile(r"(?P<number>\d{6,12})(?P<kind>\.jsonl(?:\.gz|\.part)?)", re.ASCII)
 
@@ -77,7 +80,7 @@ def unpacked_state(header: SegmentHeader) -> bytes:
     """The snapshot in a header; empty where it has none. Raises InputError where it is damaged."""
     unpacker = zlib.decompressobj()
     try:
-        state = unpacker.decompress(header.state or b"", MOST_STATE)
+        state = unpacker.decompress(header.state or b"", MOST_READ_STATE)
     except zlib.error as error:
         raise InputError(f"the engine's state cannot be unpacked: {error}") from None
     if unpacker.unconsumed_tail or (header.state and not unpacker.eof):
@@ -126,13 +129,18 @@ class EventLog:
         return self._file < 0 or self._full or not self._has_state
 
     @property
+    def _over(self) -> bool:
+        """So full that the next one begins without a state: all that was written must be read."""
+        return self._size >= max(self._segment_bytes, MOST_EVENTS + SEGMENT_BYTES)
+
+    @property
     def _full(self) -> bool:
         return self._size >= max(self._segment_bytes, min(self._state_bytes // 2, MOST_EVENTS))
 
     def append(self, event: AnyEvent, state: bytes = b"") -> None:
         """Write one event. ``state``, the engine's snapshot before it, begins a segment: wanted
         where ``begins``. A segment that began with a state goes on until there is another, though
-        it is full.
+        it is full, as long as it can be read.
 
         Raises OSError (disk full, folder gone), or ValueError for text that UTF-8 cannot hold; the
         log can be used again afterwards.
@@ -142,7 +150,7 @@ class EventLog:
     def append_line(self, line: bytes, time: float, state: bytes = b"", *, lost: int = 0) -> None:
         """The same with an event that is encoded already; a segment begins with it where ``lost``
         events before it are missing."""
-        must = self._file < 0 or (self._full and not self._has_state) or lost > 0
+        must = self._file < 0 or (self._full and not self._has_state) or self._over or lost > 0
         if must or state:
             self._next_segment(time, state, lost)
         self._write(line)
@@ -264,9 +272,24 @@ def read_segment(path: Path) -> tuple[SegmentHeader, list[AnyEvent]]:
             f"{path}: is no event log of ray_sentinel: it holds more than {MOST_UNPACKED >> 20} MiB"
         )
     lines = data.splitlines()
+    return _header(path, lines[0] if lines else b""), list(_events(path, lines[1:]))
+
+
+def read_header(path: Path) -> SegmentHeader:
+    """The first line of a segment, also of one that is torn or too large to be read whole. Raises
+    InputError, naming the file."""
     try:
-        header = _header_decoder.decode(lines[0])
-    except (IndexError, *_UNREADABLE) as error:
+        with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as file:
+            line = file.readline(MOST_UNPACKED)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from None
+    return _header(path, line)
+
+
+def _header(path: Path, line: bytes) -> SegmentHeader:
+    try:
+        header = _header_decoder.decode(line)
+    except _UNREADABLE as error:
         raise InputError(
             f"{path}: is not an event log of ray_sentinel: its first line is no header ({error})"
         ) from None
@@ -275,7 +298,7 @@ def read_segment(path: Path) -> tuple[SegmentHeader, list[AnyEvent]]:
             f"{path}: was written by a newer ray_sentinel (log version {header.version}, this one "
             f"reads up to {LOG_VERSION}): install that version"
         )
-    return header, list(_events(path, lines[1:]))
+    return header
 
 
 def _events(path: Path, lines: list[bytes]) -> Iterator[AnyEvent]:

@@ -26,6 +26,8 @@ MOST_SECONDS = 1e9
 """Of a collection; more is damage."""
 MOST_RANKS = 1 << 20
 """Of a communicator: larger numbers are no sizes and no ranks."""
+BEYOND = 1 << 63
+"""NCCL counts nothing so far: it is damage, and MessagePack would not hold it."""
 
 
 def is_status(value: dict[str, Any]) -> bool:
@@ -86,8 +88,8 @@ def death_of(value: dict[str, Any]) -> RasProcess | None:
     if value["event"] != "PEER_DEAD" or not isinstance(host, str) or pid is None:
         return None
     devices = peer.get("nvml_devs")
-    gpus = tuple(d for d in devices if isinstance(d, int)) if isinstance(devices, list) else ()
-    return RasProcess(host=host, pid=pid, gpus=gpus)
+    gpus = map(_count, devices) if isinstance(devices, list) else ()
+    return RasProcess(host=host, pid=pid, gpus=tuple(gpu for gpu in gpus if gpu is not None))
 
 
 def _communicator(raw: dict[str, Any], number: int, problems: list[str]) -> Communicator | None:
@@ -209,6 +211,6 @@ def _dicts(value: Any) -> Iterator[dict[str, Any]]:
 
 def _count(value: Any) -> int | None:
     """A number that counts something; None for anything else, also for true and false."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < BEYOND:
         return None
     return value

@@ -3,6 +3,7 @@ full: incidents, their numbers and what was learned stay."""
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from ray_sentinel.actors.coordinator import engine_loop, event_log
 from ray_sentinel.actors.coordinator.engine_loop import EngineLoop
 from ray_sentinel.actors.coordinator.event_log import (
     SegmentHeader,
@@ -25,6 +27,7 @@ from ray_sentinel.engine.actions import AnyAction, Capture
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import AnyEvent, Tick
 from ray_sentinel.engine.state import unpacked
+from ray_sentinel.engine.telemetry import NodeTelemetry
 from ray_sentinel.model.incident import Incident
 from tests.support.engine_sim import ATTACHED, Sim
 
@@ -330,3 +333,147 @@ def test_a_damaged_state_is_said_and_left(
     begin_with(tmp_path, lambda _: state)
     assert restore(tmp_path, Config()).events > 5
     assert "the engine's state" in caplog.text
+
+
+LARGE = 1 << 64
+"""One more than MessagePack can hold."""
+
+
+def test_a_number_that_cannot_be_packed_costs_neither_events_nor_incidents(tmp_path: Path) -> None:
+    sim = Killed(tmp_path)
+    sim.run(60)
+    sim.stick(2)
+    sim.run(30)
+    told = the_incident(sim)
+    sim.engine.view.generations = LARGE
+    sim.full()
+    sim.run(5)
+    (note,) = sim.brain.notes()
+    assert note.startswith("what was learned of the jobs will not outlive a restart")
+    assert sim.kill().events > 5
+    assert sim.incidents() == (told,)
+
+
+def test_incidents_that_cannot_be_packed_cost_no_event(tmp_path: Path) -> None:
+    sim = Killed(tmp_path)
+    sim.run(5)
+    sim.engine.store.number = LARGE
+    sim.full()
+    sim.run(5)
+    (note,) = sim.brain.notes()
+    assert note.startswith("what is known of the incidents will not outlive a restart")
+    assert sim.kill().events > 10, "the segment before gives the state"
+
+
+def noisy(sim: Sim) -> int:
+    """Bytes of the snapshot of an engine whose nodes have long series."""
+    telemetry = sim.engine.view.telemetry
+    for node in sim.engine.view.nodes:
+        series = telemetry.nodes.setdefault(node, NodeTelemetry())
+        for number in range(40):
+            for at in range(300):
+                series.add("loss", (("disk", f"{number}"),), sim.now - 300 + at, math.sin(at))
+    return len(sim.engine.state.packed())
+
+
+def test_a_state_too_large_for_the_log_leaves_out_the_series(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    sim = Killed(tmp_path)
+    sim.run(60)
+    sim.stick(2)
+    sim.run(30)
+    told = the_incident(sim)
+    monkeypatch.setattr(engine_loop, "MOST_STATE", noisy(sim) // 2)
+    for _ in range(3):
+        sim.full()
+        sim.run(1)
+    (note,) = sim.brain.notes()
+    assert note.startswith("the nodes' metrics of the last minutes will not outlive a restart")
+    sim.kill()
+    assert sim.incidents() == (told,)
+    assert sim.engine.view.jobs["job", 0].phase() == "train"
+    assert not sim.engine.view.telemetry.size
+    # The jobs themselves are too large.
+    monkeypatch.setattr(engine_loop, "MOST_STATE", len(sim.engine.state.packed_incidents()) + 9)
+    sim.full()
+    sim.run(1)
+    sim.kill()
+    assert sim.incidents() == (told,)
+    assert "only the incidents are taken over" in caplog.text
+
+
+def test_the_size_of_the_series_is_known_without_packing_them() -> None:
+    sim = Sim()
+    sim.run(5)
+    before = len(sim.engine.state.packed()) - sim.engine.view.telemetry.size
+    grown = noisy(sim) - sim.engine.view.telemetry.size
+    assert sim.engine.view.telemetry.size > 10 * (grown - before)
+
+
+def spoilt(folder: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest segment's state, or the segment, is of no use."""
+    path = segments(folder)[-1]
+    if how == "state":
+        begin_with(folder, lambda _: b"garbage")
+    elif how == "too large":
+        header, rest = path.read_bytes().split(b"\n", 1)
+        # As many events as no segment may have, and the header is whole.
+        most = max(file.stat().st_size for file in segments(folder))
+        path.write_bytes(header + b"\n" + rest + b" " * most)
+        monkeypatch.setattr(event_log, "MOST_UNPACKED", most)
+    else:
+        path.write_bytes(b"garbage")
+
+
+@pytest.mark.parametrize("how", ["state", "too large", "garbage"])
+def test_where_the_newest_segment_is_of_no_use_the_incidents_are_still_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    sim = Killed(tmp_path)
+    sim.run(60)
+    sim.stick(2)
+    sim.run(30)
+    told = the_incident(sim)
+    sim.full()
+    sim.run(5)
+    sim.full()
+    sim.run(5)
+    sim.brain.close()
+    spoilt(tmp_path, how, monkeypatch)
+    assert sim.kill().events == 0 or how != "too large"
+    assert sim.incidents() == (told,)
+    assert sim.engine.view.jobs["job", 0].phase() == "train"
+
+
+def test_a_segment_that_is_lost_before_one_without_a_state_costs_no_incident(
+    tmp_path: Path,
+) -> None:
+    sim = Killed(tmp_path)
+    sim.run(60)
+    sim.stick(2)
+    sim.run(30)
+    told = the_incident(sim)
+    for _ in range(3):
+        sim.full()
+        sim.run(5)
+    sim.brain.close()
+    begin_with(tmp_path, lambda _: b"")
+    segments(tmp_path)[-2].write_bytes(b"garbage")
+    restored = restore(tmp_path, Config())
+    assert [i.id for i in restored.engine.incidents()] == [told.id]
+    assert restored.engine.store.next_id() == "0002"
+
+
+def test_a_segment_to_which_no_state_comes_ends_before_it_is_too_large(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_log, "MOST_EVENTS", 1000)
+    monkeypatch.setattr(event_log, "SEGMENT_BYTES", 1000)
+    log = event_log.EventLog(tmp_path, segment_bytes=1000)
+    for number in range(200):
+        log.append(Tick(time=float(number)), b"state" if not number else b"")
+    log.close()
+    read = [read_segment(path) for path in segments(tmp_path)]
+    assert [event.time for _, events in read for event in events] == list(map(float, range(200)))
+    assert all(len(events) < 100 for _, events in read)
