@@ -57,8 +57,8 @@ class LineWriter:
         self._last: tuple[str, ...] = ()
         """Names that lines were written for last."""
         self._error = ""
-        self._refused = 0
-        """Lines that could not be written since something was."""
+        self._refused: dict[str, int] = {}
+        """By name, lines that could not be written since others were."""
         self._thread: threading.Thread | None = None
         self.dropped = 0
         """Lines that were lost so far."""
@@ -137,26 +137,30 @@ class LineWriter:
         return lines
 
     def _hand_on(self, lines: list[tuple[str, bytes]], dropped: int) -> None:
-        # Where nothing else is to be written, the loss is told where lines went last.
-        texts: dict[str, list[bytes]] = {} if lines else {name: [] for name in self._last}
+        # Where nothing else is to be written, the loss is told where it was, or lines went last.
+        silent = dict.fromkeys(self._refused or self._last)
+        texts: dict[str, list[bytes]] = {} if lines else {name: [] for name in silent}
         for name, data in lines:
             texts.setdefault(name, []).append(data)
         self._last = tuple(texts)
-        lost = f"({dropped} lines were lost: the disk was slow)\n".encode() if dropped else b""
-        if not lines and self._error:
-            count = self._refused + dropped
-            lost = f"({count} lines were lost: the disk refused them)\n".encode()
-        failed, error = 0, ""
+        error = ""
         for name, parts in texts.items():
+            refused = self._refused.pop(name, 0)
+            before = _lost(refused, "the disk refused them")
+            after = _lost(dropped, "the disk was slow")
             try:
-                self._append(name, b"".join(parts) + lost)
+                self._append(name, before + b"".join(parts) + after)
             except (OSError, ValueError) as failure:  # a closed stream raises the latter
                 with self._change:
                     self.dropped += len(parts)
-                failed += len(parts)
+                self._refused[name] = refused + len(parts) + dropped
                 error = getattr(failure, "strerror", None) or str(failure)
-        self._error = error
-        self._refused = self._refused + failed + dropped if error else 0
+        # As long as there is a file that does not tell of its loss it is tried again.
+        self._error = error or (self._error if self._refused else "")
+
+
+def _lost(count: int, why: str) -> bytes:
+    return f"({count} lines were lost: {why})\n".encode() if count else b""
 
 
 class LogFiles(LineWriter):

@@ -60,7 +60,8 @@ class _Stream(msgspec.Struct, frozen=True):
     """What a process has open as standard output or error."""
 
     target: str
-    """As the kernel names it: a path, ``pipe:[123]``, ``/dev/pts/0``."""
+    """As the kernel names it, and as it is opened: a path, ``pipe:[123]``, ``/dev/pts/0``. Bytes
+    that are no UTF-8 are surrogates."""
     identity: tuple[int, int] | None = None
     """Device and inode of a regular file."""
     size: int = 0
@@ -218,12 +219,12 @@ class RankOutputs:
                 tail = self._tail(key, source, share // len(sources))
             except (OSError, SentinelError) as error:
                 why = getattr(error, "strerror", None) or str(error)
-                problems.append(f"{source.names} ({source.path}): {why}")
+                problems.append(f"{source.names} ({_shown(source.path)}): {_shown(why)}")
                 continue
             others = self._others(key, source)
             shared |= bool(others)
             beside = f" (pid {', '.join(map(str, others))} write to it, too)" if others else ""
-            told.append(f"{source.names}: {source.path}{beside}")
+            told.append(f"{source.names}: {_shown(source.path)}{beside}")
             own += tail.own
             if tail.text:
                 parts.append(f"==> {mask(told[-1])} <==\n{tail.text}\n")
@@ -358,5 +359,10 @@ def _kind(target: str) -> str:
     if target.startswith("socket:"):
         return "a socket (whoever started it has the lines)"
     if target.startswith(("/dev/pts/", "/dev/tty", "/dev/console")):
-        return f"a terminal ({target})"
-    return target
+        return f"a terminal ({_shown(target)})"
+    return _shown(target)
+
+
+def _shown(path: str) -> str:
+    """A path as people see it: bytes that are no UTF-8, and control characters, as escapes."""
+    return clean(path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace"))

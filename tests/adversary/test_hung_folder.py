@@ -286,7 +286,7 @@ def test_files_that_did_not_fit_are_written_when_there_is_room(tmp_path: Path) -
         writer = watch.executor._writer
         writer._retry = 0.2
         files = {"a.txt": b"a" * 1000, "z/dump": b"z" * 300_000}
-        folder, problems = writer.store(incident(), files, look=True)
+        folder, problems = writer.store(incident(), files)
         assert folder is not None
         assert (folder / "a.txt").read_bytes() == b"a" * 1000
         (problem,) = problems

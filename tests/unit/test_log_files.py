@@ -7,6 +7,7 @@ import os
 import re
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 from ray_sentinel.log_files import LINE_OVERHEAD, LineWriter, LogFiles
@@ -61,7 +62,8 @@ def test_a_disk_that_refuses_is_said_until_it_takes_lines_again(tmp_path: Path) 
     blocked.unlink()
     files.write("x", "kept")
     files.close(LONG)
-    assert (blocked / "x.log").read_text() == "kept\n"
+    lines = "(1 lines were lost: the disk refused them)\nkept\n"
+    assert (blocked / "x.log").read_text() == lines
 
 
 def test_a_disk_that_has_room_again_is_found_though_nothing_more_is_logged(tmp_path: Path) -> None:
@@ -108,3 +110,28 @@ def test_a_line_of_any_length_and_any_text_is_taken(tmp_path: Path) -> None:
     assert first.endswith("zz [cut off]")
     assert len(first) < 100_000
     assert second == "a \\udcff b"
+
+
+def test_lines_that_were_refused_are_missed_where_they_should_be(tmp_path: Path) -> None:
+    full = tmp_path / "full"
+    full.write_text("")
+
+    def append(name: str, data: bytes) -> None:
+        if name == "x" and full.exists():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        with (tmp_path / name).open("ab") as file:
+            file.write(data)
+
+    writer = LineWriter(append, "the disk", retry_seconds=LONG)
+    for number in range(3):
+        writer.write("x", "lost")
+        eventually(partial(lambda n: writer.dropped > n, number), "it is refused", LONG)
+    writer.write("y", "other")
+    eventually(lambda: (tmp_path / "y").exists(), "another file is written", LONG)
+    assert "No space left" in writer.problem, "x does not tell of its loss yet"
+    full.unlink()
+    writer.write("x", "kept")
+    writer.close(LONG)
+    assert (tmp_path / "x").read_text() == "(3 lines were lost: the disk refused them)\nkept\n"
+    assert (tmp_path / "y").read_text() == "other\n"
+    assert writer.problem == "3 lines of log were lost: the disk was slow"

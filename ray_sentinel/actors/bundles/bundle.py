@@ -113,15 +113,17 @@ def write_file(path: Path, data: bytes) -> None:
     write_whole(path, data)
 
 
-def begin_look(folder: Path) -> str:
-    """Where the files of one more capture go: the folder itself, then ``look_2/``, ``look_3/``.
+def look_folder(number: int) -> str:
+    """Where the files of an incident's first, second, ... capture go: its folder itself, then
+    ``look_2/``, ``look_3/``. So no look is overwritten by a later one."""
+    return f"look_{number}/" if number > 1 else ""
 
-    So an incident's first look is never overwritten by a later one.
-    """
-    if not any(folder.glob("*_*_*.txt")):
-        return ""
-    taken = [int(p.name[5:]) for p in folder.glob("look_*") if p.name[5:].isdecimal()]
-    return f"look_{max(taken, default=1) + 1}/"
+
+def last_look(folder: Path) -> int:
+    """The number of the last capture that has files there; 0 without any."""
+    looks = [int(p.name[5:]) for p in folder.glob("look_*") if p.name[5:].isdecimal()]
+    first = any(folder.glob("*_*_*.txt")) or any(folder.glob("logs/rank-*"))
+    return max(looks, default=int(first))
 
 
 def add(folder: Path, files: Mapping[str, bytes]) -> list[str]:

@@ -61,15 +61,12 @@ class Bundles:
         with self._lock:
             return frozenset(self._folders[key] for key in self._open & self._folders.keys())
 
-    def store(
-        self, incident: Incident, files: Mapping[str, bytes], *, look: bool = False
-    ) -> Written:
-        """Put files into the folder; a later ``look`` at the same hang beside the earlier ones."""
+    def store(self, incident: Incident, files: Mapping[str, bytes]) -> Written:
+        """Put files into the folder."""
         folder, problems = self._folder(incident)
         if folder is None:
             return Written(None, problems, {})
-        begun = bundle.begin_look(folder) if look else ""
-        return Written(folder, *bundle.put(folder, {begun + n: d for n, d in files.items()}))
+        return Written(folder, *bundle.put(folder, files))
 
     def publish(self, incident: Incident) -> Written:
         """Write the incident and its report as they are now, its folder named."""

@@ -43,14 +43,15 @@ class _Task:
         self,
         incident: Incident,
         files: Mapping[str, bytes] | None,
-        look: bool,
         told: bool = False,
     ) -> None:
-        self.incident, self.files, self.look, self.told = incident, files, look, told
+        self.incident, self.files, self.told = incident, files, told
         self.size = sum(map(len, files.values())) if files is not None else 0
         self.done = threading.Event()
         self.late = False
         """Nobody waits for it any more."""
+        self.overtaken = False
+        """A report, and a newer one of its incident has come while it was written."""
         self.result: Done = (None, [])
 
 
@@ -85,17 +86,10 @@ class BundleWriter:
         """What could not be written, by incident, of its files and of its report."""
         self._thread: threading.Thread | None = None
 
-    def store(
-        self,
-        incident: Incident,
-        files: Mapping[str, bytes],
-        *,
-        look: bool = False,
-        told: bool = True,
-    ) -> Done:
+    def store(self, incident: Incident, files: Mapping[str, bytes], *, told: bool = True) -> Done:
         """Put files into the incident's folder: see ``Bundles.store``. ``told``: ``late`` is called
         for them."""
-        task = _Task(incident, files, look, told)
+        task = _Task(incident, files, told)
         with self._change:
             if self._waiting_bytes() + task.size > max(self._most, task.size):
                 why = (
@@ -114,12 +108,14 @@ class BundleWriter:
 
     def publish(self, incident: Incident) -> Path | None:
         """Write the incident and its report as they are now; its folder, where that is known."""
-        task = _Task(incident, None, False)
+        task = _Task(incident, None)
         with self._change:
             # Only the newest of an incident that waits is written.
             for older in [t for t in (*self._tasks, *self._failed) if _same_report(t, incident)]:
                 (self._tasks if older in self._tasks else self._failed).remove(older)
                 older.done.set()
+            if self._writes is not None and _same_report(self._writes, incident):
+                self._writes.overtaken = True
             self._put(task)
         if self._ended(task, min(PUBLISH_SECONDS, self._seconds)):
             return task.result[0]
@@ -196,9 +192,12 @@ class BundleWriter:
                 self._tell_late(task.incident, written.folder)
 
     def _try_again(self, task: _Task, written: Written) -> None:
-        """Of files that were written in part, what is left; all else as it was."""
+        """Of files that were written in part, what is left; all else as it was. A report that was
+        overtaken is not wanted any more: it would be written over the newer one."""
+        if task.overtaken:
+            return
         if written.left and task.files is not None:
-            task = _Task(task.incident, written.left, look=False, told=task.told)
+            task = _Task(task.incident, written.left, told=task.told)
         task.late = True
         self._failed.append(task)
         self._again_at = time.monotonic() + self._retry
@@ -218,7 +217,7 @@ class BundleWriter:
 
     def _written(self, task: _Task) -> Written:
         if task.files is not None:
-            return self._bundles.store(task.incident, task.files, look=task.look)
+            return self._bundles.store(task.incident, task.files)
         return self._bundles.publish(task.incident)
 
     def _note(self, task: _Task, problems: list[str]) -> None:

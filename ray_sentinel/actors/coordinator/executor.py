@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import socket
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
+from ray_sentinel.actors.bundles.bundle import last_look, look_folder
 from ray_sentinel.actors.bundles.index import (
     Bundles,
     backtraces_root,
@@ -19,9 +22,9 @@ from ray_sentinel.actors.bundles.index import (
     link_backtraces,
 )
 from ray_sentinel.actors.bundles.writer import STORE_SECONDS, BundleWriter
-from ray_sentinel.actors.cluster_outputs import ANSWER_SECONDS, ClusterOutputs
 from ray_sentinel.actors.coordinator.asking import Agents, by_node
 from ray_sentinel.actors.coordinator.cluster_dumps import ClusterDumps
+from ray_sentinel.actors.coordinator.cluster_outputs import ANSWER_SECONDS, ClusterOutputs
 from ray_sentinel.actors.coordinator.diagnosing import SeriesDiagnoser
 from ray_sentinel.actors.coordinator.fleet import Fleet
 from ray_sentinel.actors.coordinator.ras_witness import RasWitness
@@ -34,6 +37,7 @@ from ray_sentinel.actors.messages import (
     unpack,
 )
 from ray_sentinel.actors.storage import DeploymentStorage
+from ray_sentinel.bounded import within
 from ray_sentinel.clock import Clock, SteadyClock
 from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import (
@@ -106,6 +110,8 @@ LATE_SECONDS = 20.0
 """Stacks that come so long after they were asked for tell little of the moment."""
 GATHER_SECONDS = 15.0
 """What a capture may take beyond ``capture.deadline``: to travel, and to be written."""
+LOOK_SECONDS = 1.0
+"""For the disk to say what captures an incident has had."""
 WORKERS = 16
 """Threads for what is asked at once, and as many for captures: they wait more than they work."""
 
@@ -148,6 +154,10 @@ class Executor:
         self.diagnose = SeriesDiagnoser(config.capture.series_seconds, self._add_diagnosis)
         self._latest: dict[str, Incident] = {}
         """As it was published last, of every incident of which more may come."""
+        self._looks: dict[str, int] = {}
+        """Number of the last capture of each of them."""
+        self._former = {i.id: i.bundle for i in incidents if i.bundle and i.state in OPEN}
+        """Folders of those that the coordinator before this one captured."""
         self._ras = RasWitness(self._ask_ras, self._clock)
         self._notifier = notifier_of(config, self._told)
         for incident in incidents:
@@ -259,7 +269,8 @@ class Executor:
 
     def _capture(self, action: Capture) -> CaptureDone:
         settings = self._config.capture
-        harvest = self._harvests.submit(self._harvest, action)
+        look = self._next_look(action.incident)
+        harvest = self._harvests.submit(self._harvest, action, look)
         everyone = (*action.suspects, *action.waiters, *action.others)
         seconds = capture_seconds(everyone, settings, thorough=action.thorough) + GATHER_SECONDS
         action = limited(action, settings.max_intrusive)
@@ -283,7 +294,8 @@ class Executor:
         dumps, dump_problems = self._recorder_files(action)
         files |= dumps
         logs, log_problems = _within(harvest)
-        folder, lost = self._writer.store(action.incident, files, look=True)
+        files = {look_folder(look) + name: data for name, data in files.items()}
+        folder, lost = self._writer.store(action.incident, files)
         if folder is not None:
             lost = [*lost, *self._linked(action.incident, folder)]
             self.diagnose(action.incident)
@@ -302,9 +314,21 @@ class Executor:
             facts=tuple(fact for answer in captured for fact in answer.facts),
         )
 
-    def _harvest(self, action: Capture) -> Harvested:
+    def _next_look(self, incident: Incident) -> int:
+        """The number of a capture that begins, of those of its incident: all its files have it,
+        whenever they come, and whatever other captures there are meanwhile."""
+        done = sum(step.state == "captured" for step in incident.history)
+        if (folder := self._former.pop(incident.id, "")) and incident.id not in self._looks:
+            # Also those that were begun and not ended.
+            with contextlib.suppress(OSError):  # it hangs, or it is gone
+                done = max(done, within(LOOK_SECONDS, partial(last_look, Path(folder))))
+        with self._lock:
+            look = self._looks[incident.id] = max(done, self._looks.get(incident.id, 0)) + 1
+        return look
+
+    def _harvest(self, action: Capture, look: int) -> Harvested:
         """The last lines of the ranks concerned, stored as soon as they have come."""
-        files, logs = self._outputs.gather(action)
+        files, logs = self._outputs.gather(action, look)
         if not files:
             return logs, []
         return logs, self._writer.store(action.incident, files, told=False)[1]
@@ -327,7 +351,7 @@ class Executor:
     def _add_diagnosis(self, incident: Incident, files: dict[str, bytes]) -> None:
         if not files:
             return
-        _, problems = self._writer.store(incident, files)
+        _, problems = self._writer.store(incident, files, told=False)
         for problem in problems:
             log.warning("incident %s: %s", incident.id, problem)
         with self._lock:
@@ -377,6 +401,7 @@ class Executor:
             ]
             for key in over:
                 del self._latest[key]
+                self._looks.pop(key, None)
         self.bundles.forget(over)
         self.diagnose.forget(over)
 

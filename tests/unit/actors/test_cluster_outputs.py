@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import msgspec
 
-from ray_sentinel.actors import cluster_outputs
-from ray_sentinel.actors.cluster_outputs import ClusterOutputs
+from ray_sentinel.actors.coordinator import cluster_outputs
 from ray_sentinel.actors.coordinator.asking import Agents
+from ray_sentinel.actors.coordinator.cluster_outputs import ClusterOutputs
 from ray_sentinel.actors.messages import OutputRequest, Outputs, pack
 from ray_sentinel.engine.actions import Capture
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
@@ -18,7 +18,6 @@ from ray_sentinel.model.incident import (
     Incident,
     RankLog,
     RankOutput,
-    Transition,
     Verdict,
 )
 from tests.support.incidents import an_incident
@@ -56,8 +55,8 @@ class Answering:
         return RankOutput(log=log, data="".join(f"line {n}\n" for n in range(20)).encode())
 
 
-def gather(agents: Answering, action: Capture) -> cluster_outputs.Harvest:
-    return ClusterOutputs(cast(Agents, agents)).gather(action)
+def gather(agents: Answering, action: Capture, look: int = 1) -> cluster_outputs.Harvest:
+    return ClusterOutputs(cast(Agents, agents)).gather(action, look)
 
 
 def blaming(*numbers: int, witness: int | None = None) -> Incident:
@@ -109,6 +108,5 @@ def test_a_node_that_does_not_answer_is_named_for_each_of_its_ranks() -> None:
 
 def test_two_processes_of_one_rank_and_later_captures_overwrite_nothing() -> None:
     second = msgspec.structs.replace(RANKS[0], process=ProcessId("host0", 900))
-    again = an_incident(history=(Transition(1.0, "captured"), Transition(2.0, "explained")))
-    files, _ = gather(Answering(), Capture(incident=again, others=(RANKS[0], second)))
+    files, _ = gather(Answering(), Capture(incident=an_incident(), others=(RANKS[0], second)), 2)
     assert list(files) == ["look_2/logs/rank-0.log", "look_2/logs/rank-0-pid-900.log"]

@@ -14,15 +14,15 @@ import pytest
 
 from ray_sentinel.actors.coordinator import diagnosing
 from ray_sentinel.actors.coordinator.executor import LATE_SECONDS, Executor
-from ray_sentinel.actors.messages import Sampled, pack
+from ray_sentinel.actors.messages import NodeCapture, Outputs, Sampled, pack
 from ray_sentinel.actors.storage import DeploymentStorage
 from ray_sentinel.clock import Clock
 from ray_sentinel.config import CaptureConfig as CaptureSettings
 from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import Capture, TakeStacks
 from ray_sentinel.engine.events import AnyEvent, CaptureDone, StacksTaken
-from ray_sentinel.model.identity import ProcessId
-from ray_sentinel.model.incident import Incident, IncidentState
+from ray_sentinel.model.identity import ProcessId, Rank, RankId
+from ray_sentinel.model.incident import Incident, IncidentState, RankLog, RankOutput
 from ray_sentinel.model.stacks import StackFact
 from tests.support.incidents import an_incident
 from tests.support.waiting import eventually
@@ -158,3 +158,102 @@ def test_stacks_that_come_late_are_told_with_the_time_they_were_asked_for(
     assert (whole.facts, len(whole.problems)) == ((), 1)
     late = [event for event in taken if event.asked_at is not None]
     assert [(event.asked_at, len(event.facts)) for event in late] == [(1000.0, 1)] * (count - 1)
+
+
+class Node:
+    """An agent that has one stack and one rank's last lines, when ``ready`` says so."""
+
+    def __init__(self) -> None:
+        self.ready: dict[str, threading.Event] = {}
+        """By the capture's mark; those that are not here need not wait."""
+
+    def ask(
+        self, method: str, requests: dict[str, Any], seconds: float, late: object = None
+    ) -> tuple[dict[str, bytes], list[str]]:
+        if method == "flight_recorder":
+            return {}, []
+        return {node: pack(self._answer(method, request)) for node, request in requests.items()}, []
+
+    def _answer(self, method: str, request: Any) -> NodeCapture | Outputs:
+        (rank,) = request.ranks if method == "rank_output" else request.others
+        if (ready := self.ready.get(rank.id.job)) is not None:
+            assert ready.wait(20.0)
+        data = rank.id.job.encode()
+        if method == "capture":
+            return NodeCapture(files={"pyspy_h_7.txt": data})
+        log = RankLog(rank=0, host="h", pid=7)
+        return Outputs(found=(RankOutput(log=log, data=data),))
+
+
+def capture_of(incident: Incident, mark: str) -> Capture:
+    rank = Rank(id=RankId(mark, 0, 0), process=ProcessId("h", 7), node="n")
+    return Capture(incident=incident, others=(rank,))
+
+
+def looking(folder: Path, *incidents: Incident) -> tuple[Executor, Node]:
+    config = Config(log_dir=str(folder), capture=CaptureSettings(series_seconds=0.001))
+    storage = DeploymentStorage(config)
+    executing, node = Executor(config, cast(Any, None), storage, incidents), Node()
+    for asking in (executing, executing._outputs, executing._dumps):
+        asking._agents = cast(Any, node)
+    return executing, node
+
+
+def marks(folder: Path) -> dict[str, str]:
+    """What the files of all captures hold, by their names in the only bundle."""
+    bundle = folder / "incidents"
+    files = [*bundle.glob("2*/**/pyspy_*.txt"), *bundle.glob("2*/**/rank-*.log")]
+    return {"/".join(path.relative_to(folder).parts[2:]): path.read_text() for path in files}
+
+
+def test_all_files_of_a_capture_lie_in_one_folder_whichever_ends_first(tmp_path: Path) -> None:
+    executing, node = looking(tmp_path)
+    node.ready["first"] = threading.Event()
+    executing(capture_of(incident(1), "first"))
+    eventually(lambda: executing._looks, "the first has begun")
+    executing(capture_of(incident(1), "second"))
+    eventually(lambda: len(marks(tmp_path)) == 2, "the second has ended")
+    node.ready["first"].set()
+    executing._captures.shutdown(wait=True)
+    executing.close()
+    assert marks(tmp_path) == {
+        "pyspy_h_7.txt": "first",
+        "logs/rank-0.log": "first",
+        "look_2/pyspy_h_7.txt": "second",
+        "look_2/logs/rank-0.log": "second",
+    }
+    # After a restart also a capture that was begun and did not end keeps what it has.
+    folder = executing.bundles.known("0001")
+    again, _ = looking(tmp_path, msgspec.structs.replace(incident(1), bundle=str(folder)))
+    again(capture_of(incident(1), "third"))
+    again._captures.shutdown(wait=True)
+    again.close()
+    found = marks(tmp_path)
+    assert (found["look_3/pyspy_h_7.txt"], found["look_3/logs/rank-0.log"]) == ("third", "third")
+    assert len(found) == 6
+
+
+def test_a_diagnosis_that_is_written_late_is_no_capture(tmp_path: Path) -> None:
+    executing = executor(tmp_path)
+    answers: list[AnyEvent] = []
+
+    def take(event: AnyEvent) -> int:
+        answers.append(event)
+        return len(answers)
+
+    executing.feed = take
+    gate, store = threading.Event(), executing.bundles.store
+
+    def slow(incident: Incident, files: Any) -> Any:
+        assert gate.wait(20.0)
+        return store(incident, files)
+
+    executing.bundles.store = slow  # type: ignore[method-assign]
+    executing._writer._seconds = 0.05
+    executing._add_diagnosis(incident(1), {"diagnosis.json": b"{}"})
+    gate.set()
+    root = tmp_path / "incidents"
+    eventually(lambda: list(root.glob("*/diagnosis.json")), "the diagnosis is written")
+    executing._reports.shutdown(wait=True)
+    executing.close()
+    assert not any(isinstance(answer, CaptureDone) for answer in answers)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ray_sentinel.actors.messages import Outputs, pack_masked
 from ray_sentinel.capture.rank_output import MOST_BYTES, MOST_LINES, RankOutputs, last_lines
 from ray_sentinel.clock import BootClock, WallHistory
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
@@ -253,3 +254,28 @@ class SteppedWall(BootClock):
 
     def now(self) -> float:
         return super().now() + self.ahead
+
+
+@pytest.mark.parametrize("name", [b"run-\xff\xfe.log", b"a\xe9\x1b[31m.log", "é.log".encode()])
+def test_a_path_that_is_no_text_costs_nothing(start: Start, tmp_path: Path, name: bytes) -> None:
+    path = os.path.join(os.fsencode(tmp_path), name)
+    with open(path, "wb") as out, open(tmp_path / "plain", "wb") as plain:
+        ranks = [start('print("step 1"); sys.stdin.read()', file, file) for file in (out, plain)]
+    eventually(lambda: os.path.getsize(path), "it is written")
+    written(tmp_path / "plain", b"step 1")
+    outputs = RankOutputs("a")
+    living = outputs.gather([rank for rank, _ in ranks], PLENTY)
+    for _, process in ranks:
+        process.communicate()
+    ended = outputs.gather([rank for rank, _ in ranks], PLENTY)
+    os.unlink(path)
+    gone = outputs.gather([rank for rank, _ in ranks], PLENTY)
+    for found in (*living, *ended):
+        assert found.data.endswith(b"step 1\n")
+        assert not found.log.missing
+    assert "No such file" in gone[0].log.missing
+    shown = repr(name)[2:-1] if not name.endswith(b"\xa9.log") else "é.log"
+    for found in (living[0], ended[0], gone[0]):
+        assert shown in (*found.log.sources, found.log.missing)[0]
+    assert b"\x1b" not in living[0].data
+    pack_masked(Outputs(found=(*living, *ended, *gone)))

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from ray_sentinel.actors.bundles.bundle import look_folder
 from ray_sentinel.actors.coordinator.asking import Agents, by_node
 from ray_sentinel.actors.messages import OutputRequest, Outputs, unpack
 from ray_sentinel.engine.actions import Capture
@@ -39,8 +40,9 @@ class ClusterOutputs:
     def __init__(self, agents: Agents) -> None:
         self._agents = agents
 
-    def gather(self, action: Capture) -> Harvest:
-        """Of the ranks concerned; of each without lines the reason is said."""
+    def gather(self, action: Capture, look: int = 1) -> Harvest:
+        """Of the ranks concerned; of each without lines the reason is said. ``look`` is the number
+        of the capture, of those of its incident."""
         ranks = concerned(action)[:MOST_RANKS]
         nodes = by_node(ranks)
         share = min(NODE_BYTES, CLUSTER_BYTES // max(1, len(nodes)))
@@ -54,7 +56,7 @@ class ClusterOutputs:
         for rank in ranks:
             key = (rank.node, rank.process.pid, rank.id.rank)
             whole.append(found.get(key) or _missing(rank, answers.keys(), problems))
-        return _named(action.incident, whole)
+        return _named(action.incident, whole, look)
 
 
 def concerned(action: Capture) -> list[Rank]:
@@ -84,10 +86,9 @@ def _missing(rank: Rank, answered: Iterable[str], problems: Iterable[str]) -> Ra
     return RankOutput(log=log)
 
 
-def _named(incident: Incident, outputs: Iterable[RankOutput]) -> Harvest:
+def _named(incident: Incident, outputs: Iterable[RankOutput], look: int) -> Harvest:
     """Files ``logs/rank-N.log``, in a folder of its own for each later capture."""
-    captures = sum(step.state == "captured" for step in incident.history)
-    folder = f"look_{captures + 1}/logs" if captures else "logs"
+    place = look_folder(look)
     culprits = incident.verdict.culprits if incident.verdict is not None else ()
     quoted = {(c.host, c.rank, c.pid) for c in culprits[:MOST_QUOTED]}
     files: dict[str, bytes] = {}
@@ -95,11 +96,11 @@ def _named(incident: Incident, outputs: Iterable[RankOutput]) -> Harvest:
     for output in outputs:
         log = output.log
         if output.data:
-            name = f"{folder}/rank-{log.rank}.log"
+            name = f"{place}logs/rank-{log.rank}.log"
             if name in files:
-                name = f"{folder}/rank-{log.rank}-pid-{log.pid}.log"
+                name = f"{place}logs/rank-{log.rank}-pid-{log.pid}.log"
             if name in files:  # the same number and pid, on another node
-                name = f"{folder}/rank-{log.rank}-pid-{log.pid}-{len(files)}.log"
+                name = f"{place}logs/rank-{log.rank}-pid-{log.pid}-{len(files)}.log"
             files[name] = output.data
             log = msgspec.structs.replace(log, file=name)
         if (log.host, log.rank, log.pid) in quoted:
