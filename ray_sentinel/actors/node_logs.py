@@ -25,6 +25,7 @@ from ray_sentinel import process
 from ray_sentinel import regex as re
 from ray_sentinel.actors.deployment import cluster
 from ray_sentinel.actors.raylets import raylets
+from ray_sentinel.progress.process_memory import memory_file
 from ray_sentinel.text import one_line
 
 SECONDS = 30.0
@@ -124,11 +125,8 @@ def address_of(session: Path | None, given: str = "", proc: Path = Path("/proc")
         return best
     real = session.resolve()
     for pid, address in raylets(proc).items():
-        try:
-            arguments = (proc / str(pid) / "cmdline").read_bytes().decode("utf-8", "replace")
-        except OSError:
-            continue  # it ended a moment ago
-        if address and str(real) in arguments:
+        arguments = memory_file(pid, "cmdline", proc) or b""
+        if address and os.fsencode(real) in arguments:
             return address
     try:
         return (real.parent / "ray_current_cluster").read_text(encoding="utf-8").strip()

@@ -112,7 +112,7 @@ def test_a_text_is_read_again_only_where_it_changed(
             parsed.append(data)
             super().__init__(data)
 
-    monkeypatch.setattr(program_text, "Source", Counted)
+    monkeypatch.setattr(program_text, "PythonSource", Counted)
     text, path = ProgramText(), tmp_path / "job.py"
     for _ in range(3):
         assert blocks(text, run(process, path))
