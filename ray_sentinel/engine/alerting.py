@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterable, Iterator
+from functools import partial
 
 import msgspec
 
 from ray_sentinel.engine.cluster import ClusterView, NodeState
+from ray_sentinel.engine.failures import Failures
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.rule import Rule
@@ -49,15 +51,15 @@ class AlertBook(msgspec.Struct, dict=True):
         """Take the rules, of which those on telemetry are evaluated here."""
         self._rules = [rule for rule in rules if isinstance(rule, AlertRule)]
 
-    def look(self, view: ClusterView, now: float) -> None:
-        """Evaluate the rules, if it is time."""
+    def look(self, view: ClusterView, now: float, failures: Failures) -> None:
+        """Evaluate the rules, if it is time. One that fails is told to ``failures``."""
         if now - self.looked_at < LOOK_EVERY:
             return
         self.looked_at = now
         view.gpu_levels.learn(view, now)
         view.scalars.look(view.jobs.values(), now)
         for rule in self._rules:
-            for alert in rule.look(view, now):
+            for alert in failures.guarded(rule.name, partial(rule.look, view, now)):
                 old = self.open.get(alert.key)
                 began = old[0].since if old else min(alert.since or now, now)
                 self.open[alert.key] = msgspec.structs.replace(alert, since=began), now

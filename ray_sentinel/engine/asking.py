@@ -18,6 +18,8 @@ LOOK_SELDOM = 60.0
 """Seconds between those that follow: what was slow so long may yet stand still."""
 PROCESS_SECONDS = 66.0
 """For cuda-gdb on one process of a thorough capture: 60 s, and its time to detach."""
+CAPTURE_SLACK = 120.0
+"""Beyond its tools' deadline: to travel, for recorders and output, and to be written."""
 TOOLS_SECONDS = 12.0
 """After which tools that were sent to the ranks are believed to be done, come what may."""
 
@@ -86,9 +88,7 @@ def may_be_thorough(settings: Settings) -> bool:
 
 def capture(case: Case, now: float, settings: Settings, *, thorough: bool = False) -> Capture:
     """All tools; every live rank is in exactly one of the three lists."""
-    case.captures += 1
-    case.captured_at = now
-    case.capturing = True
+    case.captured_at = now  # also where this fails: it is tried again after the cooldown
     everyone = [view.rank for view in case.job.live]
     seconds = capture_seconds(everyone, settings, thorough=thorough)
     case.job.disturbed_until = now + seconds + TOOLS_SECONDS
@@ -101,7 +101,7 @@ def capture(case: Case, now: float, settings: Settings, *, thorough: bool = Fals
         if view.rank.id not in suspects and fact is not None:
             waiters.setdefault(fact.signature, view.rank)
     picked = {rank.process for rank in (*chosen, *waiters.values())}
-    return Capture(
+    action = Capture(
         incident=case.incident,
         suspects=tuple(chosen),
         waiters=tuple(waiters.values()),
@@ -109,3 +109,22 @@ def capture(case: Case, now: float, settings: Settings, *, thorough: bool = Fals
         gone=tuple(view.rank for view in case.job.ranks.values() if not view.alive),
         thorough=thorough,
     )
+    case.captures += 1
+    case.capturing, case.capture_due = True, now + seconds + CAPTURE_SLACK
+    return action
+
+
+def again(case: Case, action: AnyAction, now: float, settings: Settings) -> None:
+    """After a restart ``action`` is done anew: what is waited for is counted from now."""
+    match action:
+        case TakeStacks(round=number) if number == case.asked_round:
+            case.asked_round_at = now
+        case AskRecorder():
+            case.recorder_asked_at = now
+            case.job.disturbed_until = max(case.job.disturbed_until, now + TOOLS_SECONDS)
+        case Capture():
+            ranks = (*action.suspects, *action.waiters, *action.others)
+            seconds = capture_seconds(ranks, settings, thorough=action.thorough)
+            case.capture_due = now + seconds + CAPTURE_SLACK
+            until = now + seconds + TOOLS_SECONDS
+            case.job.disturbed_until = max(case.job.disturbed_until, until)

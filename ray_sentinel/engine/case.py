@@ -28,6 +28,8 @@ MILD = frozenset({"stall", "sentinel"})
 DATA_AFTER, DATA_WITHIN = 2.5, 8.0
 """Seconds. What a rank wrote until DATA_AFTER past the last movement says nothing; what it writes
 later counts as activity for DATA_WITHIN, for our own tools make it write in between."""
+APART = 0.5
+"""Times ``hang.confirm_seconds``: looks that are closer are of one moment."""
 KEPT_ROUNDS = 60
 """Of stacks; what older ones showed is forgotten."""
 Round = dict[ProcessId, StackFact]
@@ -52,6 +54,8 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     round_numbers: list[int] = []
     """Of these rounds."""
     first_round_at: float | None = None
+    early: dict[int, Round] = {}
+    """Stacks that came before the rest of their round was told, by its number."""
     asked_round: int = 0
     last_round: int = 0
     """The numbers of the rounds of stacks that were asked for, and that came, last."""
@@ -72,6 +76,8 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     captures: int = 0
     captured_at: float | None = None
     capturing: bool = False
+    capture_due: float = 0.0
+    """When a capture that has not come is done without."""
 
     def bind(self, incidents: Mapping[str, Incident], job: JobView) -> Case:
         """Take the records that the case's incident is one of, and its job."""
@@ -126,16 +132,21 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         """Stacks have come; rounds come in order, a late one is dropped."""
         if number > self.last_round:
             self.last_round = number
-            self.rounds.append((at, {fact.process: fact for fact in facts}))
+            early = self.early.get(number, {})
+            self.early = {later: known for later, known in self.early.items() if later > number}
+            self.rounds.append((at, early | {fact.process: fact for fact in facts}))
             self.round_numbers.append(number)
             self.first_round_at = at if self.first_round_at is None else self.first_round_at
         del self.rounds[:-KEPT_ROUNDS], self.round_numbers[:-KEPT_ROUNDS]
 
     def complete_round(self, number: int, facts: tuple[StackFact, ...]) -> None:
-        """Stacks have come of which their round was told without."""
-        if number not in self.round_numbers:
+        """Stacks have come of which their round was told without, or will be told in a moment."""
+        if number in self.round_numbers:
+            _, known = self.rounds[self.round_numbers.index(number)]
+        elif self.last_round < number <= self.asked_round:
+            known = self.early.setdefault(number, {})
+        else:
             return
-        _, known = self.rounds[self.round_numbers.index(number)]
         for fact in facts:
             known.setdefault(fact.process, fact)
 
@@ -159,6 +170,10 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         self.withdrawn |= bool(gone)
         return bool(gone)
 
+    def awaits_capture(self, now: float) -> bool:
+        """A capture was asked for, and may still come."""
+        return self.capturing and now < self.capture_due
+
     def answered(self) -> bool:
         """The round that was asked for last has come."""
         return self.last_round >= self.asked_round
@@ -178,16 +193,40 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     def movement(self, process: ProcessId) -> Movement:
         """How its stack changed over the last two rounds in which it could be read.
 
-        A loop that stays within one function is movement too, unless it never leaves the CPU: work
-        reads, writes and waits now and then.
+        Looks of nearly the same moment, as a crowded node takes them, are one: that they agree says
+        nothing. A loop that stays within one function is movement too, unless it never leaves the
+        CPU: work reads, writes and waits now and then.
         """
-        seen = [r[process] for _, r in self.rounds if process in r and not r[process].error]
-        found = movement(seen[-2:])
+        seen, apart = self._last_looks(process)
+        found = movement(seen)
         view = self.job.ranks[process]
         if found == "in-place" and not view.spinning:
             return "moved"
         # Two looks may find a loop that computes and sleeps in the same line.
-        return "moved" if found == "stuck" and view.working else found
+        if found == "stuck" and view.working:
+            return "moved"
+        return found if apart or found == "moved" else "unknown"
+
+    def seen_once(self, process: ProcessId) -> bool:
+        """It could be read, but never twice with time in between."""
+        seen, apart = self._last_looks(process)
+        return bool(seen) and not apart
+
+    def _last_looks(self, process: ProcessId) -> tuple[list[StackFact], bool]:
+        """The last looks at it that could be read, oldest first, back to the last one that is well
+        before the newest; and whether there is such a one."""
+        seen = sorted(
+            (
+                (round_[process].at or at, round_[process])
+                for at, round_ in self.rounds
+                if process in round_ and not round_[process].error
+            ),
+            key=lambda look: look[0],
+        )
+        looks = [fact for _, fact in seen]
+        edge = seen[-1][0] - self.job.hang.confirm_seconds * APART if seen else 0.0
+        before = sum(at <= edge for at, _ in seen)
+        return (looks[before - 1 :], True) if before else (looks, False)
 
     def moves_data(self, process: ProcessId, now: float) -> bool:
         """It went on reading or writing after the job had fallen silent, and not long ago."""

@@ -39,6 +39,9 @@ class NodeState(msgspec.Struct, kw_only=True, omit_defaults=True):
     node: Node
     joined_at: float
     seen_at: float | None = None
+    listened_since: float = NEVER
+    """Since when somebody is there to hear it: what it said while the coordinator was away is
+    lost."""
     left_at: float | None = None
     expected_leave: bool = False
     leave_reason: str = ""
@@ -108,8 +111,9 @@ class NodeState(msgspec.Struct, kw_only=True, omit_defaults=True):
             self.drain(now)
 
     def silence(self, now: float) -> float:
-        """Seconds since its last snapshot, or since it joined."""
-        return now - (self.seen_at if self.seen_at is not None else self.joined_at)
+        """Seconds since its last snapshot, or since it joined, in which it could be heard."""
+        heard_at = self.seen_at if self.seen_at is not None else self.joined_at
+        return now - max(heard_at, self.listened_since)
 
 
 class AttemptJoiner(msgspec.Struct):
@@ -278,6 +282,11 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
         """What is known of every job's phases, in the form that ``relearn`` takes."""
         found = {job: book.learned() for job, book in self.books.items()}
         return {job: phases for job, phases in found.items() if phases}
+
+    def listen(self, now: float) -> None:
+        """The coordinator was away until now: that was no silence of the nodes."""
+        for node in self.nodes.values():
+            node.listened_since = now
 
     def host_of(self, node_id: str) -> str:
         """The host label of a node, or its id where it was never seen."""

@@ -6,11 +6,12 @@ A finding of a rule opens an incident; ``lifecycle`` says what becomes of it.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 import msgspec
 
 from ray_sentinel.config import Config
-from ray_sentinel.engine import milestones
+from ray_sentinel.engine import asking, milestones
 from ray_sentinel.engine import status as status_words
 from ray_sentinel.engine.actions import AnyAction, ProbeNode, TakeStacks
 from ray_sentinel.engine.announced import note_departed
@@ -27,22 +28,26 @@ from ray_sentinel.engine.events import (
     PhasesRecalled,
     RasExplained,
     RecorderExplained,
+    Resumed,
     SnapshotReceived,
     StacksTaken,
     StragglersFound,
     Tick,
 )
+from ray_sentinel.engine.failures import Failures
 from ray_sentinel.engine.incident_store import IncidentStore, Key
-from ray_sentinel.engine.lifecycle import IncidentLifecycle
-from ray_sentinel.engine.rule import load_rules
+from ray_sentinel.engine.lifecycle import ROUND_OVERDUE, IncidentLifecycle
+from ray_sentinel.engine.rule import Rule, load_rules
 from ray_sentinel.engine.sampling import routine_samples
 from ray_sentinel.engine.state import EngineState, answers, asks
 from ray_sentinel.model.alert import Alert
-from ray_sentinel.model.incident import Incident, Milestone
+from ray_sentinel.model.incident import Finding, Incident, Milestone
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.model.status import JobStatus, State
 
 PROBE_EVERY = 1.5
+HOLD_SECONDS = 6.0
+"""After a restart, where no tick comes; the coordinator's first comes after three at most."""
 
 
 class Engine:
@@ -66,7 +71,10 @@ class Engine:
         self._rules = load_rules(self.config)
         self.state.bind(self.config, self._rules)
         self.store.take_over(incidents, self.now)
-        self._lifecycle = IncidentLifecycle(self.config, self.view, self.store, self.state.alerts)
+        self.failures = Failures()
+        self._lifecycle = IncidentLifecycle(
+            self.config, self.view, self.store, self.state.alerts, self.failures
+        )
 
     @property
     def view(self) -> ClusterView:
@@ -99,7 +107,7 @@ class Engine:
             case SnapshotReceived():
                 self.view.take(event.snapshot, now)
                 # Exits are hard evidence and come at once: do not wait for the next tick.
-                return self._tick(now) if event.snapshot.exits else []
+                return self._early_tick(now) if event.snapshot.exits else []
             case Tick():
                 return self._tick(now)
             case NodeJoined():
@@ -107,6 +115,13 @@ class Engine:
                 self.view.nodes.setdefault(event.node.id, node).join()
             case NodeLeft() | NodeProbed() | NodeDraining():
                 self._node_changed(event, now)
+            case _:
+                return self._answered(event, now)
+        return []
+
+    def _answered(self, event: AnyEvent, now: float) -> list[AnyAction]:
+        """What tools, people and other parts of the coordinator tell."""
+        match event:
             case StacksTaken():
                 return self._stacks(event, now)
             case RecorderExplained() | RasExplained():
@@ -121,6 +136,9 @@ class Engine:
                 self.view.relearn(event.phases)
             case NoticeSent():
                 self.store.note(event.incident, Milestone(now, "notified", f"as {event.state}"))
+            case Resumed():
+                self.state.held_until = now + HOLD_SECONDS
+                self.view.listen(now)
         return []
 
     def unanswered(self) -> list[AnyAction]:
@@ -154,23 +172,56 @@ class Engine:
         else:
             node.leave(now, event.reason, expected=event.expected)
 
+    def _early_tick(self, now: float) -> list[AnyAction]:
+        """What need not wait for a tick; but right after a restart others may not be heard yet, and
+        what they have to tell may have come first."""
+        return self._tick(now) if now >= self.state.held_until else []
+
     def _tick(self, now: float) -> list[AnyAction]:
+        if self.state.held_until:
+            self._take_up_again(now)
         self.view.advance(now)
         note_departed(self.view)
-        actions = [*self._lifecycle.reopen(now), *self._probes(now)]
+        guarded = self.failures.guarded
+        actions = guarded("reopen", lambda: self._lifecycle.reopen(now))
+        actions += guarded("probes", lambda: self._probes(now))
         found: set[Key] = set()
         for rule in self._rules:
-            for finding in rule.evaluate(self.view, now):
-                found.add((finding.job, finding.attempt, finding.rule))
-                slowed = self.state.stragglers.status((finding.job, finding.attempt), now)
-                actions += self._lifecycle.found(finding, now, slowed)
-        self.state.alerts.look(self.view, now)
+            actions += self._evaluate(rule, found, now)
+        self.failures.run("alerts", lambda: self.state.alerts.look(self.view, now, self.failures))
         self.store.still_found(found)
         for case in list(self.store.cases.values()):
-            actions += self._lifecycle.follow(case, found, now)
-        actions += self._routine(now)
-        self._forget(now)
+            name = f"follow {case.incident.rule}"
+            actions += guarded(name, partial(self._lifecycle.follow, case, found, now))
+        actions += guarded("routine", lambda: self._routine(now))
+        self.failures.run("forget", lambda: self._forget(now))
         return actions
+
+    def _evaluate(self, rule: Rule, found: set[Key], now: float) -> list[AnyAction]:
+        """What a rule finds goes into ``found``. One that fails takes nothing back."""
+        guarded, actions, failures = self.failures.guarded, list[AnyAction](), self.failures.count
+        findings = guarded(rule.name, lambda: rule.evaluate(self.view, now))
+        if self.failures.count > failures:
+            found |= {key for key in self.store.answered if key[2] == rule.name}
+            cases = self.store.cases.values()
+            found |= {case.key(rule.name) for case in cases if rule.name in case.findings}
+        for finding in findings:
+            found.add((finding.job, finding.attempt, finding.rule))
+            actions += guarded(rule.name, partial(self._found, finding, now))
+        return actions
+
+    def _found(self, finding: Finding, now: float) -> list[AnyAction]:
+        slowed = self.state.stragglers.status((finding.job, finding.attempt), now)
+        return self._lifecycle.found(finding, now, slowed)
+
+    def _take_up_again(self, now: float) -> None:
+        """The first tick after a restart: what was not answered has just been asked for again."""
+        self.state.held_until = 0.0
+        for action in self.unanswered():
+            asked = asks(action)
+            case = self.store.cases.get(asked[1]) if asked else None
+            if case is not None:
+                asking.again(case, action, now, self.config.capture)
 
     def _routine(self, now: float) -> list[AnyAction]:
         """Looks at jobs that have no case."""
@@ -217,9 +268,7 @@ class Engine:
         return {case.job.key for case in self.store.cases.values()}
 
     def _stacks(self, event: StacksTaken, now: float) -> list[AnyAction]:
-        # What came late tells of a moment long ago: what the rank did since counts more.
-        at = now if event.asked_at is None else min(now, event.asked_at)
-        facts = tuple(msgspec.structs.replace(fact, at=at) for fact in event.facts)
+        facts = self._timed(event, now)
         self._look(facts)
         case = self.store.cases.get(event.incident)
         if case is None:
@@ -232,7 +281,33 @@ class Engine:
         if facts or not late:
             step = milestones.of_round(now, event.round, facts, late=late)
             self.store.note(event.incident, step)
-        return self._tick(now)
+        return self._early_tick(now)
+
+    def _timed(self, event: StacksTaken, now: float) -> tuple[StackFact, ...]:
+        """The facts with the moments at which they were seen, on our clock: what came late tells of
+        a moment long ago, and what the rank did since counts more.
+
+        A node stamps its facts with its wall clock, which may have been set: they were seen between
+        question and answer. Where it has not, on time is now, and late is when they were asked for.
+        """
+        asked = event.asked_at
+        usual = now if asked is None else min(now, asked)
+        earliest = now - ROUND_OVERDUE if asked is None else usual
+        offsets = {
+            process: self.view.nodes[rank.node].wall_offset
+            for job in self.view.jobs.values()
+            for process, rank in job.ranks.items()
+            if rank.node in self.view.nodes
+        }
+        return tuple(
+            msgspec.structs.replace(
+                fact,
+                at=min(now, max(earliest, fact.at + offsets[fact.process]))
+                if fact.at and fact.process in offsets
+                else usual,
+            )
+            for fact in event.facts
+        )
 
     def _look(self, facts: tuple[StackFact, ...]) -> None:
         by_process = {fact.process: fact for fact in facts}

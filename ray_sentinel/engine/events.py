@@ -37,6 +37,14 @@ class Tick(EngineEvent, frozen=True, tag="tick"):
     """Time has passed: rules are evaluated."""
 
 
+class Resumed(EngineEvent, frozen=True, tag="resumed"):
+    """The coordinator is back after a restart, or took over a log: nobody was listening before.
+
+    Until the next tick agents find it again, and what was asked for and not answered is asked for
+    again right before that tick.
+    """
+
+
 class NodeJoined(EngineEvent, frozen=True, tag="node_joined"):
     """Ray shows a new node."""
 
@@ -141,6 +149,7 @@ class DumpAsked(EngineEvent, frozen=True, tag="dump_asked"):
 AnyEvent = (
     SnapshotReceived
     | Tick
+    | Resumed
     | NodeJoined
     | NodeDraining
     | NodeLeft

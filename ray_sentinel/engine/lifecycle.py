@@ -19,6 +19,7 @@ from ray_sentinel.engine.alerting import AlertBook
 from ray_sentinel.engine.case import ASKED, REQUESTS_RULE, Case
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.events import CaptureDone, DumpAsked, RasExplained, RecorderExplained
+from ray_sentinel.engine.failures import Failures
 from ray_sentinel.engine.hardware import blame_hardware
 from ray_sentinel.engine.incident_store import IncidentStore, Key
 from ray_sentinel.engine.jobs import JobView
@@ -83,8 +84,14 @@ class IncidentLifecycle:
     their cases are the store's."""
 
     def __init__(
-        self, config: Config, view: ClusterView, store: IncidentStore, alerts: AlertBook
+        self,
+        config: Config,
+        view: ClusterView,
+        store: IncidentStore,
+        alerts: AlertBook,
+        failures: Failures,
     ) -> None:
+        self._failures = failures
         self._config, self._view, self._store, self._alerts = config, view, store, alerts
 
     def found(
@@ -298,7 +305,8 @@ class IncidentLifecycle:
         confirmed = advance(case.incident, "confirmed", now, verdict.summary)
         self._store.answer(case)
         told = self._tell(case.with_verdict(confirmed, verdict))
-        return [*told, *self._capture(case, now)]
+        # What is told must not be lost with what is asked for.
+        return [*told, *self._failures.guarded("capture", lambda: self._capture(case, now))]
 
     def _capture(self, case: Case, now: float, *, thorough: bool = False) -> list[AnyAction]:
         """Ask for everything that tells of the case; nothing where it is about ourselves."""
@@ -308,10 +316,11 @@ class IncidentLifecycle:
 
     def _watch_the_end(self, case: Case, found: set[Key], now: float) -> list[AnyAction]:
         why = _why_over(case, self._view.jobs.get(case.job.key), found)
-        if why and not case.capturing:
+        capturing = case.awaits_capture(now)
+        if why and not capturing:
             return self._end(case, why, now)
         again = now - (case.captured_at or now) >= self._config.capture.cooldown_seconds
-        if again and not case.capturing and case.captures < MOST_CAPTURES and not why:
+        if again and not capturing and case.captures < MOST_CAPTURES and not why:
             return self._capture(case, now)
         withdrawn = case.incident.kind in LASTING and case.withdraw(found)
         if withdrawn and (told := self._tell_again(case, now)):

@@ -48,6 +48,9 @@ class EngineState(msgspec.Struct, kw_only=True):
     """When the stacks of each job were asked for last, without a case."""
     unanswered: dict[Question, AnyAction] = {}
     """What was asked for and not answered yet."""
+    held_until: float = 0.0
+    """After a restart: until then, or until a tick, only events are taken; 0 where nothing waits
+    for agents to come back."""
     former_jobs: list[JobView] = []
     """In a snapshot: jobs that are over, or replaced, and whose cases are still open."""
 
@@ -133,7 +136,7 @@ def asks(action: AnyAction) -> Question | None:
 def answers(event: AnyEvent) -> Question | None:
     """What an event answers."""
     match event:
-        case StacksTaken(incident=incident, round=number):
+        case StacksTaken(incident=incident, round=number, asked_at=None):
             return ("stacks", incident, number)
         case RecorderExplained(incident=incident):
             return ("recorder", incident, 0)

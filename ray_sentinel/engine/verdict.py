@@ -74,6 +74,8 @@ def _in_time(case: Case, named: list[ProcessId], verdict: Verdict, now: float) -
         return Judgement(decision="wait", verdict=verdict, why="slow: it reads or writes")
     if joining(case) and silence < STARTUP_QUIET_SECONDS:
         return Judgement(decision="wait", verdict=verdict, why="the ranks are still gathering")
+    if any(case.seen_once(process) for process in named) and silence < SLOW_PATIENCES * patience:
+        return Judgement(decision="wait", verdict=verdict, why="seen at one moment only")
     if any(case.moved(process) for process in named) and silence < SLOW_PATIENCES * patience:
         return Judgement(decision="wait", verdict=verdict, why="slow: its stack still changes")
     return Judgement(decision="confirm", verdict=verdict)

@@ -48,7 +48,7 @@ from ray_sentinel.bounded import within
 from ray_sentinel.clock import SteadyClock, SystemClock
 from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import AnyAction
-from ray_sentinel.engine.events import DumpAsked, PhasesRecalled, SnapshotReceived, Tick
+from ray_sentinel.engine.events import DumpAsked, PhasesRecalled, Resumed, SnapshotReceived, Tick
 from ray_sentinel.errors import UsageError
 from ray_sentinel.masking import mask_record
 from ray_sentinel.model.metrics import Family
@@ -90,6 +90,8 @@ class Coordination:
         self._clock = SteadyClock()
         self._brain, self._pending = self._recover(deployment)
         self._hold_ticks_until = self._clock.now() + (RECOVERY_GRACE if self._restarts else 0.0)
+        if self._restarts or self._pending:
+            self._brain.feed(Resumed(time=self._clock.now()))
         capture = self._config.capture
         self._timed = TimedCapture(capture.wait_seconds if capture.enabled else 0.0)
         self._phase_file = PhaseFile(self._storage.root)

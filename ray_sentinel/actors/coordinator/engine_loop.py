@@ -150,9 +150,14 @@ class EngineLoop:
         """What is wrong with the engine or the log, and with servers that have no ranks."""
         with self._lock:
             jobs = {job.job for job in self._engine.view.jobs.values()}
+            failures = [
+                f"{part} failed ({said}): the coordinator's log has the traceback"
+                for part, said in self._engine.failures.told.items()
+            ]
             others = [a for a in self._engine.alerts() if a.job and a.job not in jobs]
         said = (f"{alert.job}: {alert.text}" for alert in others)
-        return (*filter(None, (self._failure, self._reduced)), *self._writer.notes, *said)
+        failed = filter(None, (self._failure, self._reduced))
+        return (*failed, *failures, *self._writer.notes, *said)
 
     def close(self) -> None:
         """Write what waits."""

@@ -12,6 +12,8 @@ from ray_sentinel.clock import FakeClock, SteadyClock
 from ray_sentinel.engine.actions import AnyAction
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import AnyEvent, DumpAsked, Tick
+from ray_sentinel.engine.rules.hang_silent import HangSilent
+from ray_sentinel.model.incident import Finding
 from ray_sentinel.progress.own_process import boot_number
 
 
@@ -52,6 +54,19 @@ def test_an_engine_that_fails_is_said_and_goes_on(
     assert "ZeroDivisionError: a rule divided" in subject.notes()[0]
     feed_last(subject, DumpAsked(time=2.0))
     assert len(event_log.read(tmp_path)[1]) == 2, "the event that broke it is in the log too"
+
+
+def test_a_rule_that_fails_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    subject, _ = brain(None)
+
+    def broken(*_: object) -> list[Finding]:
+        raise ZeroDivisionError("a rule divided")
+
+    monkeypatch.setattr(HangSilent, "evaluate", broken)
+    subject.feed(Tick(time=1.0))
+    subject.feed(Tick(time=2.0))
+    (note,) = subject.notes()
+    assert note.startswith("hang.silent failed (ZeroDivisionError: a rule divided)")
 
 
 def test_a_log_that_cannot_be_written_is_said_and_nothing_waits(tmp_path: Path) -> None:

@@ -1,0 +1,54 @@
+"""What fails within a tick: kept apart, so that one rule's mistake does not end all others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+MOST_KEPT = 100
+"""Parts of which a failure is remembered."""
+
+
+class Failures:
+    """The first failure of each part of the engine, until it is taken."""
+
+    def __init__(self) -> None:
+        self.told: dict[str, str] = {}
+        """Part → what its first failure said."""
+        self._new: dict[str, Exception] = {}
+        self.count = 0
+        """How often any part has failed."""
+
+    def guarded(self, part: str, work: Callable[[], Iterable[T]]) -> list[T]:
+        """What ``work`` gives until it ends or fails."""
+        found: list[T] = []
+        try:
+            # One by one: what was given before it failed counts.
+            for item in work():
+                found.append(item)  # noqa: PERF402
+        # One part's mistake must not end the others; whoever runs the engine logs it.
+        except Exception as error:  # noqa: BLE001
+            self._note(part, error)
+        return found
+
+    def run(self, part: str, work: Callable[[], None]) -> None:
+        """Do ``work`` as far as it goes."""
+
+        def nothing() -> Iterable[None]:
+            work()
+            return ()
+
+        self.guarded(part, nothing)
+
+    def _note(self, part: str, error: Exception) -> None:
+        self.count += 1
+        if part not in self.told and len(self.told) < MOST_KEPT:
+            self.told[part] = f"{type(error).__name__}: {error}"
+            self._new[part] = error
+
+    def take_new(self) -> dict[str, Exception]:
+        """Those that nobody has taken yet: part → its first failure."""
+        taken, self._new = self._new, {}
+        return taken
