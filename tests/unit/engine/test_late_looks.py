@@ -80,10 +80,34 @@ def test_late_stacks_that_come_before_their_round_is_told_are_kept() -> None:
     sim.run(10.5)
     (case,) = sim.engine.store.cases.values()
     facts = (sim.fact(sim.rank(2)),)
-    known = {"incident": case.incident_id, "round": case.asked_round}
-    sim.feed(StacksTaken(time=sim.now, facts=facts, asked_at=sim.now - 1.0, **known))
-    assert ("stacks", *known.values()) in sim.engine.state.unanswered, "the round is not told yet"
-    sim.feed(StacksTaken(time=sim.now, **known))
+    whole = StacksTaken(time=sim.now, incident=case.incident_id, round=case.asked_round)
+    question = ("stacks", whole.incident, whole.round)
+    sim.feed(msgspec.structs.replace(whole, facts=facts, asked_at=sim.now - 1.0))
+    assert question in sim.engine.state.unanswered, "the round is not told yet"
+    sim.feed(whole)
     assert facts[0].process in case.rounds[-1][1]
-    assert ("stacks", *known.values()) not in sim.engine.state.unanswered
+    assert question not in sim.engine.state.unanswered
     assert case.early == {}
+
+
+def test_two_looks_of_one_moment_tell_no_standstill_but_movement() -> None:
+    sim = Sim()
+    sim.run(30)
+    sim.stick(2)
+    sim.run(10.5)
+    (case,) = sim.engine.store.cases.values()
+    fact = sim.fact(sim.rank(2))
+    process = fact.process
+
+    def look(number: int, at: float, place: str) -> None:
+        seen = msgspec.structs.replace(fact, at=at, signature=(place,))
+        case.take_round(at, number, (seen,))
+
+    began = sim.now
+    look(1, began, "one (train.py:1)")
+    look(2, began + 0.2, "one (train.py:1)")
+    assert (case.movement(process), case.seen_once(process)) == ("unknown", True)
+    look(3, began + 3.0, "one (train.py:1)")
+    assert (case.movement(process), case.seen_once(process)) == ("stuck", False)
+    look(4, began + 3.2, "other (train.py:2)")
+    assert case.movement(process) == "moved"
