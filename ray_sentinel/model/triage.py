@@ -138,7 +138,8 @@ class Triage(msgspec.Struct, frozen=True, kw_only=True):
     first_error_at: float | None = None
     first_error_rank: int | None = None
     underlying: str = ""
-    """For a hang that somebody ended: how it ended."""
+    """For a hang, or a loss that is no number, that somebody ended: how it ended. ``nan-loss`` for
+    a job that ended of something else after its loss or norm was no number any more."""
     exception: LogException | None = None
     phase: str = ""
     phase_seconds: float | None = None

@@ -144,6 +144,31 @@ def _is_bad_end(hit: Hit) -> bool:
 
 
 def _unfinished(case: LogAnalysis) -> Triage:
+    nan = _nan_at_end(case)
+    told = _ended(case, nan)
+    return told if nan is None else _with_nan(told, case, nan)
+
+
+def _with_nan(told: Triage, case: LogAnalysis, nan: Hit) -> Triage:
+    """``told`` with the numbers that were lost before: whoever cancels such a job ends what was
+    ruined; what else ended it has a cause of its own, and the numbers are a second one."""
+    if told.kind == "nan-loss":
+        return told
+    if told.kind == "cancelled":
+        ruined = answer(case, "nan-loss", "stopped", nan, confidence=0.8, underlying=told.kind)
+        words = f"{ruined.summary}; then somebody ended the job."
+        return msgspec.structs.replace(ruined, summary=words)
+    remedy = (step for step in nan.signature.remedy if step not in told.next_steps)
+    return msgspec.structs.replace(
+        told,
+        summary=f"{told.summary.rstrip('.')}. Before it the numbers were lost: {nan.text}.",
+        underlying=told.underlying or "nan-loss",
+        evidence=(*told.evidence, case.show(nan, "no numbers from here on")),
+        next_steps=(*told.next_steps, *remedy),
+    )
+
+
+def _ended(case: LogAnalysis, nan: Hit | None) -> Triage:
     started = bool(case.training.steps)
     cause = first_cause(case.fatal, started)
     quiet = silence(
@@ -161,11 +186,12 @@ def _unfinished(case: LogAnalysis) -> Triage:
             return answer(case, kind, "stopped", cause, confidence=0.85)
         sure = 0.9 if cause.signature.role == "cause" else 0.7
         return answer(case, kind, "failed", cause, confidence=sure)
-    nan = _nan_at_end(case)
     if nan is not None:
         return answer(case, "nan-loss", "unknown", nan, confidence=0.8)
     stuck = _stuck_start(case)
-    if stuck is not None and (cause is None or class_of(cause, started) == "cancelled"):
+    if stuck is not None and (cause is None or cause.signature.engine):
+        return _never_started(case, stuck, None)
+    if stuck is not None and cause is not None and class_of(cause, started) == "cancelled":
         return _never_started(case, stuck, cause)
     if cause is not None:
         echo = class_of(cause, started)

@@ -18,8 +18,8 @@ from ray_sentinel.evidence.logs.timeline import (
 _SAME_MOMENT = 60.0
 _EACH_COUNTS = frozenset({"cancelled", "preempted", "hang"})
 """What ended one attempt may end the next one too."""
-WORKS = "engine-works"
-"""The note that shows that a serving engine answers requests."""
+ENGINE_UP = frozenset({"engine-works", "engine-at-rest", "engine-ready"})
+"""Notes that show that a serving engine answers requests, has none, or has started."""
 
 
 def split_survived(
@@ -79,12 +79,12 @@ def _is_finite(seen: StepSeen) -> bool:
 
 
 def _worked_on(hits: Sequence[Hit], files: Sequence[FileFacts]) -> list[Hit]:
-    """An engine's messages that it waits, where it worked afterwards; and those that came too
+    """An engine's messages that it waits, where it was well afterwards; and those that came too
     seldom since then to mean anything."""
     waits = [hit for hit in hits if hit.signature.engine]
     if not waits:
         return []
-    works = [hit for facts in files for hit in facts.hits if hit.signature.id == WORKS]
+    works = [hit for facts in files for hit in facts.hits if hit.signature.id in ENGINE_UP]
     over = [hit for hit in waits if any(_shows_work(work, hit, waits, works) for work in works)]
     gone = {id(hit) for hit in over}
     left: dict[str, list[Hit]] = {}

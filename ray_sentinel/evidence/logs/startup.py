@@ -24,7 +24,7 @@ _TIMES = 2.0
 _GOES_ON = 120.0
 _LINES = 3
 """So many lines, so long after the phase's last mark, are more than its end."""
-_ENGINE_UP = frozenset({"engine-works", "engine-idle"})
+_ENGINE_UP = frozenset({"engine-works", "engine-idle", "engine-at-rest", "engine-ready"})
 """Notes of an engine that serves: a job without steps, and started."""
 _COUNT = re.compile(r"(?P<percent>\d{1,3})%|\b(?P<done>\d{1,9}) ?(?:/| of ) ?(?P<total>\d{1,9})")
 _WAITS = re.compile(r"(?i)attempt|retr|elapsed|wait|out of|timeout")

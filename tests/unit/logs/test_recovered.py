@@ -27,7 +27,13 @@ def speed(minute: int, tokens: float, engine: int = 0) -> str:
     return f"(APIServer pid=47275) INFO 05-01 10:{minute:02d}:39 [loggers.py:127] Engine {engine:03d}: Avg prompt throughput: 0.0 tokens/s, Avg generation throughput: {tokens} tokens/s, Running: 2 reqs, Waiting: 0 reqs, GPU KV cache usage: 1.7%, Prefix cache hit rate: 0.0%\n"
 
 
+def rests(minute: int, engine: int = 0) -> str:
+    return speed(minute, 0.0, engine).replace("Running: 2", "Running: 0")
+
+
 WAITING = "".join(waits(minute) for minute in range(1, 9))
+STARTED = "(APIServer pid=7) INFO:     Application startup complete.\n"
+SGLANG_RESTS = "[2025-05-01 10:07:00 TP0] Decode batch. #running-req: 0, #token: 0, token usage: 0.00, gen throughput (token/s): 0.00, #queue-req: 0\n"
 DONE = 'INFO:     10.0.0.1:1234 - "POST /v1/chat/completions HTTP/1.1" 200 OK\n'
 UNWELL = "[2025-05-01 10:0{0}:00] Health check failed. Server couldn't get a response from detokenizer for last 20 seconds. tic start time: 10:00:00. last_heartbeat time: 09:59:00\n"
 DECODES = "[2025-05-01 10:07:00 TP0] Decode batch. #running-req: 3, #token: 1234, token usage: 0.01, gen throughput (token/s): {0}, #queue-req: 0\n"
@@ -44,8 +50,11 @@ WATCHDOG = "[2025-05-01 10:01:00 TP0] Watchdog timeout (self.watchdog_timeout=30
         "".join(speed(m % 60, 0.0) for m in range(90)) + WAITING + speed(9, 31.2),
         "".join(UNWELL.format(m) for m in range(5)) + DECODES.format(95.12),
         WATCHDOG + DECODES.format(0.5),
+        WAITING + STARTED,
+        WAITING + rests(9),
+        "".join(UNWELL.format(m) for m in range(5)) + SGLANG_RESTS,
     ],
-    ids=["after", "between", "answered", "seldom since", "idle before", "sglang", "watchdog"],
+    ids=["after", "between", "answered", "seldom since", "idle before", "sglang", "watchdog", "started", "at rest", "sglang at rest"],
 )
 def test_an_engine_that_works_on_does_not_hang(text: str, tmp_path: Path) -> None:
     answer = triage(tmp_path, text)
@@ -61,8 +70,10 @@ def test_an_engine_that_works_on_does_not_hang(text: str, tmp_path: Path) -> Non
         ("".join(waits(m) + speed(m, 31.2, engine=1) for m in range(1, 19)), "hang"),
         ("".join(UNWELL.format(m) for m in range(5)) + DECODES.format("0.00"), "engine-stalled"),
         (DECODES.format(95.12) + WATCHDOG, "engine-stalled"),
+        (STARTED + rests(0) + WAITING, "hang"),
+        ("".join(waits(m) + rests(m, engine=1) for m in range(1, 19)), "hang"),
     ],
-    ids=["no tokens", "worked before", "another engine works", "sglang", "watchdog"],
+    ids=["no tokens", "worked before", "another engine works", "sglang", "watchdog", "rested before", "another rests"],
 )
 def test_an_engine_that_does_not_work_hangs(text: str, kind: str, tmp_path: Path) -> None:
     assert triage(tmp_path, text).kind == kind
@@ -71,6 +82,15 @@ def test_an_engine_that_does_not_work_hangs(text: str, kind: str, tmp_path: Path
 def test_the_engines_work_may_stand_in_its_servers_file(tmp_path: Path) -> None:
     assert triage(tmp_path, WAITING, server=speed(9, 31.2)).kind == "unknown-death"
     assert triage(tmp_path, WAITING, server=speed(0, 31.2)).kind == "hang"
+
+
+def test_waits_of_an_engine_are_no_answer_to_a_start_that_does_not_end(tmp_path: Path) -> None:
+    loads = "(Worker_TP0 pid=120) INFO 05-01 10:00:01 [gpu_model_runner.py:2602] Starting to load model x/y...\n"
+    loads += "Loading safetensors checkpoint shards:   1% Completed | 1/163 [00:41<1:51:02, 41.12s/it]\n"
+    text = loads + "".join(waits(minute) for minute in range(2, 58))
+    answer = triage(tmp_path, text)
+    assert (answer.kind, answer.phase) == ("startup-stuck", "model-load")
+    assert triage(tmp_path, text + STARTED).kind != "startup-stuck"
 
 
 def step(number: int, loss: str = "2.0", norm: str = "1.0") -> str:
@@ -113,3 +133,31 @@ def test_a_norm_that_stays_no_number(text: str, tmp_path: Path) -> None:
 )  # fmt: skip
 def test_one_number_that_passed_is_no_cause(text: str, kind: str, tmp_path: Path) -> None:
     assert triage(tmp_path, text).kind == kind
+
+
+RUINED = GOOD + "".join(step(n, norm="nan") for n in range(40, 60))
+CANCELLED = "slurmstepd: error: *** JOB 4410 ON n1 CANCELLED AT 2025-05-01T10:01:00 ***\n"
+LOST = "[rank1]: torch.distributed.DistBackendError: NCCL error: ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.\n"
+
+
+def test_whoever_cancels_a_job_without_numbers_ends_what_was_ruined(tmp_path: Path) -> None:
+    answer = triage(tmp_path, RUINED + CANCELLED)
+    assert (answer.kind, answer.outcome, answer.underlying) == ("nan-loss", "stopped", "cancelled")
+    assert "step 40" in answer.summary
+    assert "ended the job" in answer.summary
+    assert triage(tmp_path, GOOD + CANCELLED).kind == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("end", "kind"),
+    [(LOST, "transport-lost"), ("[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB.\n", "oom-gpu")],
+    ids=["lost", "memory"],
+)  # fmt: skip
+def test_numbers_lost_before_another_failure_are_told_beside_it(
+    end: str, kind: str, tmp_path: Path
+) -> None:
+    answer = triage(tmp_path, RUINED + end)
+    assert (answer.kind, answer.underlying) == (kind, "nan-loss")
+    assert "step 40: gradient norm nan" in answer.summary
+    assert any("nan" in line.note or "no numbers" in line.note for line in answer.evidence)
+    assert triage(tmp_path, GOOD + end).underlying == ""
