@@ -12,6 +12,7 @@ from ray_sentinel.evidence.logs.case import LineNumber, LogAnalysis, Question
 from ray_sentinel.evidence.logs.catalogue import Catalogue
 from ray_sentinel.evidence.logs.causes import class_of, first_cause, is_trouble
 from ray_sentinel.evidence.logs.clocks import clock_shifts, shifted
+from ray_sentinel.evidence.logs.engines import served_to_end, shut_down
 from ray_sentinel.evidence.logs.launchers import ended_by_srun, without_tasks
 from ray_sentinel.evidence.logs.outcome import LAST_STEP, find_ending, of_the_job, silence
 from ray_sentinel.evidence.logs.records import FileFacts, Hit, StepSeen
@@ -174,41 +175,71 @@ def _ended(case: LogAnalysis, nan: Hit | None) -> Triage:
     quiet = silence(
         case.files, case.training, case.phase, case.question.now, live=case.question.live
     )
+    hung = quiet is not None and quiet.before_end
     if cause is not None and is_trouble(cause):
-        kind = class_of(cause, started)
-        if kind in ("cancelled", "preempted") and (stuck := _stuck_start(case)) is not None:
-            return _never_started(case, stuck, cause)
-        if kind in ("cancelled", "preempted") and quiet is not None and quiet.before_end:
-            return answer(
-                case, "hang", "stopped", None, confidence=0.7, underlying=kind, quiet=True
-            )
-        if kind == "cancelled" or kind == "preempted":
-            return answer(case, kind, "stopped", cause, confidence=0.85)
-        sure = 0.9 if cause.signature.role == "cause" else 0.7
-        return answer(case, kind, "failed", cause, confidence=sure)
+        return _by_trouble(case, cause, hung)
     if nan is not None:
         return answer(case, "nan-loss", "unknown", nan, confidence=0.8)
     stuck = _stuck_start(case)
-    if stuck is not None and (cause is None or cause.signature.engine):
+    if stuck is not None and (cause is None or _waits_for_model(cause, stuck)):
         return _never_started(case, stuck, None)
-    if stuck is not None and cause is not None and class_of(cause, started) == "cancelled":
-        return _never_started(case, stuck, cause)
     if cause is not None:
         echo = class_of(cause, started)
-        if echo == "cancelled" and quiet is not None and quiet.before_end:
+        if echo == "cancelled" and stuck is not None:
+            return _never_started(case, stuck, cause)
+        if echo == "cancelled" and hung:
             return answer(
                 case, "hang", "stopped", None, confidence=0.6, underlying=echo, quiet=True
             )
         return answer(case, echo, "failed", cause, confidence=0.5)
     if quiet is not None:
         return answer(case, "hang", "unknown", None, confidence=0.6, quiet=True)
+    return _without_a_word(case)
+
+
+def _by_trouble(case: LogAnalysis, cause: Hit, hung: bool) -> Triage:
+    """``hung``: nothing moved any more when it came."""
+    kind = class_of(cause, bool(case.training.steps))
+    if kind not in ("cancelled", "preempted"):
+        sure = 0.9 if cause.signature.role == "cause" else 0.7
+        return answer(case, kind, "failed", cause, confidence=sure)
+    if (stuck := _stuck_start(case)) is not None:
+        return _never_started(case, stuck, cause)
+    if hung:
+        return answer(case, "hang", "stopped", None, confidence=0.7, underlying=kind, quiet=True)
+    return answer(case, kind, "stopped", cause, confidence=0.85)
+
+
+def _without_a_word(case: LogAnalysis) -> Triage:
+    """No line speaks of a failure, and nothing stood still."""
     slow = slowdown(case.training.steps)
     if slow is not None:
         return _slow(case, slow, "running" if case.ending.moving else "unknown")
+    if not case.training.steps and (stopped := shut_down(case.files)) is not None:
+        told = answer(case, "completed", "completed", None, confidence=0.8)
+        return _of_engine(told, case, stopped, "The serving engine was shut down cleanly.")
+    serves = None if case.training.steps else served_to_end(case.files, case.end)
     if case.ending.moving:
-        return answer(case, "running", "running", None, confidence=0.7)
+        told = answer(case, "running", "running", None, confidence=0.7)
+        return _of_engine(told, case, serves, "The serving engine works.") if serves else told
     told = answer(case, "unknown-death", "unknown", None, confidence=0.4)
+    if serves is not None:
+        words = "The serving engine worked to the end of the log; it does not say what came then."
+        return _of_engine(told, case, serves, words)
     return as_cut(told, case) if went_on(case) else told
+
+
+def _of_engine(told: Triage, case: LogAnalysis, said: Hit, words: str) -> Triage:
+    """``told`` of a server, which makes no steps: ``said`` is what shows how it is."""
+    unknown = told.kind == "unknown-death"
+    return msgspec.structs.replace(
+        told,
+        summary=words,
+        cause=_CAUSE if unknown else told.cause,
+        evidence=(case.show(said, "the engine's last word"), *told.evidence),
+        next_steps=(_REMEDY,) if unknown else told.next_steps,
+        playbook="",
+    )
 
 
 def _nan_at_end(case: LogAnalysis) -> Hit | None:
@@ -255,6 +286,11 @@ def _stuck_start(case: LogAnalysis) -> StuckStart | None:
     last = max((f.last_time for f in own if f.last_time is not None), default=None)
     end = now if case.question.live and case.ending.moving and now is not None else last
     return stuck_start(case.files, case.training, case.phase, case.catalogue, end)
+
+
+def _waits_for_model(cause: Hit, stuck: StuckStart) -> bool:
+    """An engine's word that it waits, before its model is loaded; later on it means a hang."""
+    return cause.signature.engine and stuck.first.phase not in ("kv-cache", "graph-capture")
 
 
 def _never_started(case: LogAnalysis, stuck: StuckStart, ended: Hit | None) -> Triage:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ray_sentinel.evidence.logs.clocks import FARTHEST_ZONE, round_zone
+from ray_sentinel.evidence.logs.engines import last_served
 from ray_sentinel.evidence.logs.phases import PhaseSeen
 from ray_sentinel.evidence.logs.records import FileFacts, Hit
 from ray_sentinel.evidence.logs.signatures import Signature
@@ -21,6 +22,8 @@ _QUIET_STEPS = 10.0
 _QUIET_PHASE = 900.0
 _SILENT = {"kv-cache": 600.0, "graph-capture": 600.0}
 """An engine that has loaded its model says nothing until its graphs are captured."""
+_OF_ENGINES = frozenset({"model-load", "kv-cache", "graph-capture", "teardown"})
+"""Phases after which an engine without a request does all that is asked of it."""
 _FRESH_LEAST = 600.0
 _FRESH_STEPS = 5.0
 _OF_THE_CLUSTER = frozenset({"raylet", "gcs", "monitor", "ray", "events", "kernel", "agent"})
@@ -202,8 +205,15 @@ def silence(
     if phase is not None and phase.phase not in ("train", "teardown"):
         limit = _SILENT.get(phase.phase, _QUIET_PHASE)
         last = max(filter(None, (last, phase.time)), default=None)
+    if not training.steps:
+        last = max(filter(None, (last, _served_at(files, phase))), default=None)
     if last is None and live:
         last = _newest(of_the_job(files), live=True)
     if last is None or end - last <= limit:
         return None
     return Silence(seconds=end - last, before_end=True)
+
+
+def _served_at(files: Sequence[FileFacts], phase: PhaseSeen | None) -> float | None:
+    served = last_served(files, at_rest=phase is None or phase.phase in _OF_ENGINES)
+    return served.time if served else None

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from ray_sentinel.evidence.logs.causes import ANYTIME, tier
 from ray_sentinel.evidence.logs.clocks import FARTHEST_ZONE, round_zone
+from ray_sentinel.evidence.logs.engines import ENGINE_UP
 from ray_sentinel.evidence.logs.records import FileFacts, Hit, StepSeen
 from ray_sentinel.evidence.logs.timeline import (
     SURVIVED_STEPS,
@@ -18,8 +19,6 @@ from ray_sentinel.evidence.logs.timeline import (
 _SAME_MOMENT = 60.0
 _EACH_COUNTS = frozenset({"cancelled", "preempted", "hang"})
 """What ended one attempt may end the next one too."""
-ENGINE_UP = frozenset({"engine-works", "engine-at-rest", "engine-ready"})
-"""Notes that show that a serving engine answers requests, has none, or has started."""
 
 
 def split_survived(

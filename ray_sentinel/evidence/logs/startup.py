@@ -12,6 +12,7 @@ import msgspec
 
 from ray_sentinel import regex as re
 from ray_sentinel.evidence.logs.catalogue import Catalogue
+from ray_sentinel.evidence.logs.engines import ENGINE_UP
 from ray_sentinel.evidence.logs.outcome import of_the_job
 from ray_sentinel.evidence.logs.phases import PhaseSeen
 from ray_sentinel.evidence.logs.records import FileFacts
@@ -24,7 +25,7 @@ _TIMES = 2.0
 _GOES_ON = 120.0
 _LINES = 3
 """So many lines, so long after the phase's last mark, are more than its end."""
-_ENGINE_UP = frozenset({"engine-works", "engine-idle", "engine-at-rest", "engine-ready"})
+_ENGINE_UP = ENGINE_UP | {"engine-idle"}
 """Notes of an engine that serves: a job without steps, and started."""
 _COUNT = re.compile(r"(?P<percent>\d{1,3})%|\b(?P<done>\d{1,9}) ?(?:/| of ) ?(?P<total>\d{1,9})")
 _WAITS = re.compile(r"(?i)attempt|retr|elapsed|wait|out of|timeout")

@@ -76,3 +76,39 @@ def test_a_hub_that_refuses_is_reached(line: str, tmp_path: Path) -> None:
 def test_another_host_is_not_the_hub(tmp_path: Path) -> None:
     line = "httpx.ConnectTimeout: timed out"
     assert kind_of(tmp_path, line, "my_reward_client")[0] != "hub-unreachable"
+
+
+REACHED = "https://huggingface.co/Qwen/Qwen3-8B/resolve/main/config.json"
+THEN = """
+The above exception was the direct cause of the following exception:
+
+Traceback (most recent call last):
+  File "/app/train.py", line 60, in main
+    model = load()
+OSError: We couldn't connect to 'https://huggingface.co' to load the files, and couldn't find them in the cached files."""
+
+
+@pytest.mark.parametrize("then", ["", THEN], ids=["alone", "and what follows"])
+def test_offline_mode_is_no_hub_out_of_reach(then: str, tmp_path: Path) -> None:
+    line = f"huggingface_hub.errors.OfflineModeIsEnabled: Cannot reach {REACHED}: offline mode is enabled. To disable it, please unset the `HF_HUB_OFFLINE` environment variable."
+    assert kind_of(tmp_path, line + "\n" + then) == ("config", "hub-offline")
+    answer = triage_path(tmp_path, load_catalogue(), now=0.0)
+    assert not any("set HF_HUB_OFFLINE=1" in step for step in answer.next_steps)
+    assert not answer.echoes
+
+
+@pytest.mark.parametrize(
+    ("line", "signature"),
+    [
+        (f"huggingface_hub.errors.RepositoryNotFoundError: 404 Client Error. (Request ID: Root=1)\n\nRepository Not Found for url: {REACHED}.", "hub-not-found"),
+        (f"requests.exceptions.HTTPError: 404 Client Error: Not Found for url: {REACHED}", "hub-not-found"),
+        (f"OSError: You are trying to access a gated repo.\n403 Client Error. (Request ID: Root=1)\n\nCannot access gated repo for url {REACHED}.", "hub-access"),
+        (f"requests.exceptions.HTTPError: 401 Client Error: Unauthorized for url: {REACHED}\n\nRepository Not Found for url: {REACHED}.", "hub-token-refused"),
+    ],
+)  # fmt: skip
+def test_an_answer_of_the_hub_leaves_no_echo_of_a_hub_out_of_reach(
+    line: str, signature: str, tmp_path: Path
+) -> None:
+    assert kind_of(tmp_path, line) == ("config", signature)
+    answer = triage_path(tmp_path, load_catalogue(), now=0.0)
+    assert "hub-unreachable" not in {echo.kind for echo in answer.echoes}

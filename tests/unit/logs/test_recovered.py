@@ -54,7 +54,18 @@ WATCHDOG = "[2025-05-01 10:01:00 TP0] Watchdog timeout (self.watchdog_timeout=30
         WAITING + rests(9),
         "".join(UNWELL.format(m) for m in range(5)) + SGLANG_RESTS,
     ],
-    ids=["after", "between", "answered", "seldom since", "idle before", "sglang", "watchdog", "started", "at rest", "sglang at rest"],
+    ids=[
+        "after",
+        "between",
+        "answered",
+        "seldom since",
+        "idle before",
+        "sglang",
+        "watchdog",
+        "started",
+        "at rest",
+        "sglang at rest",
+    ],
 )
 def test_an_engine_that_works_on_does_not_hang(text: str, tmp_path: Path) -> None:
     answer = triage(tmp_path, text)
@@ -73,7 +84,15 @@ def test_an_engine_that_works_on_does_not_hang(text: str, tmp_path: Path) -> Non
         (STARTED + rests(0) + WAITING, "hang"),
         ("".join(waits(m) + rests(m, engine=1) for m in range(1, 19)), "hang"),
     ],
-    ids=["no tokens", "worked before", "another engine works", "sglang", "watchdog", "rested before", "another rests"],
+    ids=[
+        "no tokens",
+        "worked before",
+        "another engine works",
+        "sglang",
+        "watchdog",
+        "rested before",
+        "another rests",
+    ],
 )
 def test_an_engine_that_does_not_work_hangs(text: str, kind: str, tmp_path: Path) -> None:
     assert triage(tmp_path, text).kind == kind
@@ -86,7 +105,9 @@ def test_the_engines_work_may_stand_in_its_servers_file(tmp_path: Path) -> None:
 
 def test_waits_of_an_engine_are_no_answer_to_a_start_that_does_not_end(tmp_path: Path) -> None:
     loads = "(Worker_TP0 pid=120) INFO 05-01 10:00:01 [gpu_model_runner.py:2602] Starting to load model x/y...\n"
-    loads += "Loading safetensors checkpoint shards:   1% Completed | 1/163 [00:41<1:51:02, 41.12s/it]\n"
+    loads += (
+        "Loading safetensors checkpoint shards:   1% Completed | 1/163 [00:41<1:51:02, 41.12s/it]\n"
+    )
     text = loads + "".join(waits(minute) for minute in range(2, 58))
     answer = triage(tmp_path, text)
     assert (answer.kind, answer.phase) == ("startup-stuck", "model-load")
@@ -161,3 +182,30 @@ def test_numbers_lost_before_another_failure_are_told_beside_it(
     assert "step 40: gradient norm nan" in answer.summary
     assert any("nan" in line.note or "no numbers" in line.note for line in answer.evidence)
     assert triage(tmp_path, GOOD + end).underlying == ""
+
+
+SERVES = "".join(speed(minute, 31.2) for minute in range(2, 58))
+LOADS = "(Worker_TP0 pid=120) INFO 05-01 10:00:01 [gpu_model_runner.py:2602] Starting to load model x/y...\n"
+SHUT_DOWN = "(APIServer pid=7) INFO:     Shutting down\n(APIServer pid=7) INFO:     Waiting for application shutdown.\n(APIServer pid=7) INFO:     Application shutdown complete.\n(APIServer pid=7) INFO:     Finished server process [7]\n"
+
+
+def test_an_engine_that_works_to_the_end_of_its_log_did_not_die(tmp_path: Path) -> None:
+    for text in (LOADS + STARTED + SERVES, WAITING + speed(9, 31.2) + DONE, STARTED + rests(3)):
+        answer = triage(tmp_path, text)
+        assert (answer.kind, answer.outcome, answer.playbook) == ("unknown-death", "unknown", "")
+        assert "worked to the end of the log" in answer.summary
+    silent = triage(tmp_path, LOADS + STARTED + speed(2, 31.2) + "2025-05-01 10:59:00,000 INFO x\n")
+    assert silent.kind == "hang"
+
+
+def test_an_engine_at_work_that_somebody_ended_did_not_hang(tmp_path: Path) -> None:
+    ended = CANCELLED.replace("10:01:00", "10:58:00")
+    assert triage(tmp_path, LOADS + STARTED + SERVES + ended).kind == "cancelled"
+
+
+def test_a_server_that_was_shut_down_ended_well(tmp_path: Path) -> None:
+    answer = triage(tmp_path, STARTED + SERVES + SHUT_DOWN)
+    assert (answer.kind, answer.outcome, answer.playbook) == ("completed", "completed", "")
+    assert "shut down" in answer.summary
+    assert triage(tmp_path, STARTED + SHUT_DOWN + STARTED + rests(9)).kind == "unknown-death"
+    assert triage(tmp_path, GOOD + STARTED + SERVES + SHUT_DOWN).kind != "completed"

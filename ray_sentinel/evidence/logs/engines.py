@@ -1,0 +1,50 @@
+"""What a serving engine says of itself: it has started, works, has no request, or was shut down.
+
+A server makes no steps: these lines are its progress and its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ray_sentinel.evidence.logs.records import FileFacts, Hit
+
+ENGINE_UP = frozenset({"engine-works", "engine-at-rest", "engine-ready"})
+"""Notes that show that a serving engine answers requests, has none, or has started."""
+_STOPPED = "engine-stopped"
+_NEAR_SECONDS = 120.0
+_NEAR_BYTES = 4096
+"""An engine served to the end where no more than this follows its last word."""
+
+
+def last_served(files: Sequence[FileFacts], *, at_rest: bool = True) -> Hit | None:
+    """The last line that shows an engine at work or, with ``at_rest``, ready for it."""
+    wanted = ENGINE_UP if at_rest else {"engine-works"}
+    return _last([hit for facts in files for hit in facts.hits if hit.signature.id in wanted])
+
+
+def served_to_end(files: Sequence[FileFacts], end: float | None) -> Hit | None:
+    """The last such line, where it stands at the end of the logs."""
+    hit = last_served(files)
+    if hit is None:
+        return None
+    if hit.time is not None and end is not None:
+        return hit if end - hit.time <= _NEAR_SECONDS else None
+    return hit if files[hit.file].last_offset - hit.offset <= _NEAR_BYTES else None
+
+
+def shut_down(files: Sequence[FileFacts]) -> Hit | None:
+    """The server's word that it ended cleanly, where no engine served afterwards."""
+    stopped = [hit for facts in files for hit in facts.hits if hit.signature.id == _STOPPED]
+    told, served = _last(stopped), last_served(files)
+    if told is None or served is None:
+        return None
+    return told if _place(told) > _place(served) else None
+
+
+def _last(hits: Sequence[Hit]) -> Hit | None:
+    return max(hits, key=_place, default=None)
+
+
+def _place(hit: Hit) -> tuple[float, int, int]:
+    return hit.time or 0.0, hit.file, hit.offset
