@@ -100,7 +100,7 @@ def answer(
     told = Triage(
         kind=_checked(kind),
         outcome=outcome,
-        summary=summary(kind, cause, rank, steps, quiet, phase),
+        summary=summary(kind, _spoken_by(rank, cause, everything), rank, steps, quiet, phase),
         confidence=confidence,
         signature=cause.signature.id if cause else "",
         cause=(cause.signature.cause if cause else "") or (advice[0].cause if advice else ""),
@@ -117,6 +117,14 @@ def answer(
         echoes=echoes(case, cause, everything),
     )
     return _with_job(case, told)
+
+
+def _spoken_by(rank: int | None, cause: Hit | None, hits: Sequence[Hit]) -> Hit | None:
+    """``cause``, or the line of its class that the named ``rank`` wrote where another wrote it."""
+    if cause is None or rank is None or cause.origin.rank in (None, rank):
+        return cause
+    own = (h for h in hits if h.signature.kind == cause.signature.kind and h.origin.rank == rank)
+    return next(own, cause)
 
 
 def _culprits(

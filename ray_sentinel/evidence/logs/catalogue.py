@@ -156,7 +156,8 @@ class Catalogue:
 
     def search(self, text: str, file_kind: str = "") -> SignatureMatch | None:
         """The entry that says most about ``text``: by role, then by weight; a harmless one over
-        all. None where no entry, or only a harmless one, knows the line: see ``is_harmless``."""
+        all but a note of completion. None where no entry, or only a harmless one, knows the line:
+        see ``is_harmless``."""
         lower = text.lower()
         best: SignatureMatch | None = None
         best_key = (9, 0)
@@ -173,7 +174,19 @@ class Catalogue:
         harmless = self.harmless(text, file_kind)
         if harmless is None or (best.signature.weight > harmless.weight and best_key[0] == 1):
             return best
-        return SignatureMatch(harmless, {})
+        # "finished, 0 errors": a counter beside the word of completion takes nothing from it.
+        return self._completion(text, lower, file_kind) or SignatureMatch(harmless, {})
+
+    def _completion(self, text: str, lower: str, file_kind: str) -> SignatureMatch | None:
+        for rule in self._candidates(lower):
+            signature = rule.signature
+            if signature.kind != "completed" or signature.role != "note":
+                continue
+            if signature.files and file_kind not in signature.files:
+                continue
+            if (groups := rule.search(text, lower)) is not None:
+                return SignatureMatch(signature, groups)
+        return None
 
     def _candidates(self, lower: str) -> Iterator[CompiledSignature]:
         for word, rules in self._by_word.items():

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
+from ray_sentinel import regex as re
 from ray_sentinel.evidence.logs.causes import ended_by_signal
 from ray_sentinel.evidence.logs.launchers import TORCHRUN, is_of_srun
 from ray_sentinel.evidence.logs.lines import NOBODY, Origin
@@ -26,6 +29,16 @@ _SAME_EVENT = 120.0
 _WAITING = frozenset({"nccl-timeout", "transport-lost", "hang", "startup-stuck"})
 _BY_WATCHDOG = frozenset({"nccl-dump-signal", "nccl-watchdog-exception"})
 """Lines that tell that a watchdog made its process abort: it only waited for another one."""
+_ASKED_ALIKE = frozenset({"config", "hub-unreachable", "missing-env"})
+_ELSEWHERE = re.compile(
+    r"EngineDeadError|(?i:\bsee (?:the )?(?:stack ?trace|traceback|logs?|errors?)\b.{0,60}"
+    r"\broot cause\b)"
+)
+"""Words of a line that says that its cause stands elsewhere: who printed it only heard of it."""
+_CARD = re.compile(
+    r"\b(?P<name>(?:mlx[45]|bnxt(?:_re)?|irdma|ionic|hfi1|qib|erdma|efa|rocep|ibp|mlnx)_?\w*)"
+    r"(?::(?P<port>\d+))?(?:.{0,60}?\bport (?P<told>\d+))?"
+)
 _OF_THE_HOST = frozenset({"shm-full"})
 """What all processes of a host share: whichever asked first is no culprit."""
 _ABORTS = frozenset({"heap-corruption"})
@@ -48,8 +61,12 @@ def name_culprits(
     origin = _ranked(cause, _spoken_of(cause, files), hits)
     if origin.rank is None and origin.pid is None and origin.local_rank is None:
         origin = _joined(origin, _said_again(cause, hits, files))
+    if _empty(origin) and kind in _ASKED_ALIKE:
+        origin = _alone(cause, hits)
     if kind == "illegal-memory-access":
         origin = _with_device(origin, cause, hits, people)
+    if kind == "link-down":
+        origin = _of_card(people.complete(origin))
     if cause.signature.id in _OF_THE_HOST:
         whole = people.complete(origin)
         origin = Origin(host=whole.host, ip=whole.ip)
@@ -78,6 +95,22 @@ def _with_device(origin: Origin, cause: Hit, hits: Sequence[Hit], people: People
     return origin.filled(Origin(gpu=named.pop())) if len(named) == 1 else origin
 
 
+def _alone(cause: Hit, hits: Sequence[Hit]) -> Origin:
+    """The one rank that failed so, where others' lines show that they did not: what all ranks ask
+    alike fails on one of them for a reason of its node."""
+    ranks = {hit.origin.rank for hit in hits if hit.signature.kind == cause.signature.kind}
+    others = {hit.origin.rank for hit in hits} - ranks - {None}
+    return cause.origin if ranks == {cause.origin.rank} != {None} and others else NOBODY
+
+
+def _of_card(origin: Origin) -> Origin:
+    """The node of a card that all its processes share: whichever told of it first is no culprit,
+    and the index in its line is that of a GPU."""
+    if origin.host or origin.ip:
+        return Origin(host=origin.host, ip=origin.ip)
+    return msgspec.structs.replace(origin, gpu="")
+
+
 def _by_watchdog(hits: Sequence[Hit]) -> bool:
     return any(hit.signature.id in _BY_WATCHDOG for hit in hits)
 
@@ -104,7 +137,7 @@ def _accused(cause: Hit, hits: Iterable[Hit]) -> list[Origin]:
 def _spoken_of(cause: Hit, files: Sequence[FileFacts]) -> Origin:
     named = named_by(cause)
     own = cause.origin.filled(files[cause.file].file.origin)
-    if cause.signature.accuses == "nobody":
+    if cause.signature.accuses == "nobody" or _ELSEWHERE.search(cause.text):
         return NOBODY
     if cause.signature.accuses == "self":
         return named.filled(own) if _agree(named, own) else own.filled(named)
@@ -214,4 +247,9 @@ def _reason(cause: Hit) -> str:
     if cause.exception is not None:
         message = cause.exception.message.split("\n")[0][:160]
         return f"{cause.exception.kind}: {message}" if message else cause.exception.kind
-    return cause.signature.cause or cause.text[:160]
+    said = cause.signature.cause or cause.text[:160]
+    card = _CARD.search(cause.text) if cause.signature.kind == "link-down" else None
+    if card is None:
+        return said
+    port = card["port"] or card["told"]
+    return f"{card['name']} port {port}: {said}" if port else f"{card['name']}: {said}"

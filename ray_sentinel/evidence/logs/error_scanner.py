@@ -85,6 +85,10 @@ _SPAWNED = re.compile(r"-- Process (?P<local>\d+) terminated with the following 
 """``torch.multiprocessing.spawn``'s heading of the traceback of one of its processes."""
 _SCHEDULER = re.compile(r"^\[[\d :.-]{19,30} TP(?P<rank>\d+)\] .*Traceback \(most recent call last")
 """SGLang's heading of a scheduler's traceback; the tensor-parallel rank alone is the rank."""
+_LOGGED = re.compile(
+    r"\b(?:ERROR|CRITICAL|FATAL)\b.*(?i:\bexception|\berror\b|failed|failure|crashed|traceback)"
+)
+"""A logged error's message that may stand right before its traceback."""
 _GATHERED = re.compile(r"Traceback \(most recent call last\): \(RANK (?P<rank>\d+)\)")
 """``torch.distributed.checkpoint``: each rank prints the tracebacks of all that failed."""
 
@@ -285,12 +289,19 @@ def _heading(chunk: Chunk, start: int) -> Origin | None:
     """Whose traceback it is, where its first line or the one before it says so: Ray Train's
     controller and a spawning process repeat those of their workers, SGLang and torch's
     checkpoints write the rank."""
-    head = chunk.lines_from(start, 1)[0].text
-    before = chunk.line_before(start).text.strip()
+    head, announced = chunk.lines_from(start, 1)[0], chunk.line_before(start)
+    before = announced.text.strip()
     if spawned := _SPAWNED.match(before):
         return Origin(local_rank=int(spawned["local"]))
-    match = _SCHEDULER.match(head) or _GATHERED.search(head) or _SNIPPET.match(before)
-    return Origin(rank=int(match["rank"])) if match is not None else None
+    match = _GATHERED.search(head.text) or _SNIPPET.match(before)
+    if match is None and head.origin.pid is None:
+        # Of an engine that is an actor of a job the prefix tells more: its ranks are no trainer's.
+        match = _SCHEDULER.match(head.text)
+    if match is not None:
+        return Origin(rank=int(match["rank"]))
+    # What a logger's exception() prints: its message, and the bare traceback.
+    bare = head.origin == NOBODY and announced.origin != NOBODY
+    return announced.origin if bare and _LOGGED.search(before) else None
 
 
 def _device_beside(chunk: Chunk, start: int) -> dict[str, str]:

@@ -201,6 +201,7 @@ def progress(
     seconds = training.step_seconds
     at = last.time
     expected = None
+    total = total or _common_total(numbered)
     if seconds and at is not None and end is not None and end > at and last.step.step is not None:
         expected = last.step.step + int(min((end - at) / seconds, _FAR))
         expected = min(expected, total) if total else expected
@@ -210,7 +211,7 @@ def progress(
     return StepProgress(
         first_step=first.step.step,
         last_step=last.step.step,
-        total_steps=total or _common_total(numbered),
+        total_steps=total,
         step_seconds=round(seconds, 4) if seconds else None,
         last_step_at=at,
         expected_step=expected,
