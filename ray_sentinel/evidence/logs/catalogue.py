@@ -80,7 +80,7 @@ _WORDS = (
     "post /|processed prompts|unavailable|unplugged| down"
 )
 TRIGGERS: tuple[str, ...] = tuple(_WORDS.split("|"))
-"""A line is looked at closely if it holds one of these. Few, because each calls up lines. A user's
+"""A line is looked at closely if it holds one of these. Few, because each calls up lines. The
 entries add their own words where these do not cover them."""
 
 _ROLE_ORDER = {"cause": 1, "symptom": 2, "echo": 3, "note": 4}
@@ -114,7 +114,6 @@ class Catalogue:
             rules[signature.id] = compile_rule(signature, where, check=False)
         for where, signature in own:
             rules[signature.id] = compile_rule(signature, where)
-        self._own = {signature.id for _, signature in own}
         self.rules: tuple[CompiledSignature, ...] = tuple(rules.values())
         self.advice: tuple[Advice, ...] = tuple(advice)
         self.marks = compile_marks(marks)
@@ -122,25 +121,23 @@ class Catalogue:
         self.by_id = {rule.signature.id: rule.signature for rule in self.rules}
         self._harmless = tuple(r for r in self.rules if r.signature.harmless)
         self._frames = tuple(r for r in self.rules if r.signature.frames)
-        self._loose: dict[str, CompiledSignature] = {}
         self._by_word = self._index()
         self.triggers = WordSearch([word.encode() for word in self._by_word])
 
     def _index(self) -> dict[str, tuple[CompiledSignature, ...]]:
-        """Trigger word → the rules that a line with it may show."""
+        """Trigger word → the rules that a line with it may show.
+
+        Every word of an entry holds a trigger or is one: else it would be found only in lines that
+        another word calls up.
+        """
         words: dict[str, dict[str, CompiledSignature]] = {word: {} for word in TRIGGERS}
-        for rule in self.rules:
-            name = rule.signature.id
-            if rule.signature.harmless or rule.signature.frames:
-                continue
-            for literal in rule.literals:
-                word = next((word for word in words if word in literal), None)
-                if word is None and name in self._own:
-                    word = literal
-                if word is None:
-                    self._loose[name] = rule
-                else:
-                    words.setdefault(word, {})[name] = rule
+        told = [
+            rule for rule in self.rules if not (rule.signature.harmless or rule.signature.frames)
+        ]
+        pairs = [(literal, rule) for rule in told for literal in rule.literals]
+        for literal, rule in sorted(pairs, key=lambda pair: len(pair[0])):
+            word = next((word for word in words if word in literal), literal)
+            words.setdefault(word, {})[rule.signature.id] = rule
         return {word: tuple(rules.values()) for word, rules in words.items()}
 
     def get(self, name: str) -> Signature:
@@ -192,7 +189,6 @@ class Catalogue:
         for word, rules in self._by_word.items():
             if rules and word in lower:
                 yield from rules
-        yield from self._loose.values()
 
     def search_frames(self, frames: Iterable[str]) -> Signature | None:
         """What the place of an exception tells, by the entries for frames; None if nothing."""

@@ -10,7 +10,7 @@ explains it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ray_sentinel import regex as re
 from ray_sentinel.evidence.logs.exits import signal_name
@@ -97,8 +97,25 @@ def is_trouble(hit: Hit) -> bool:
 
 
 def in_order(hits: Sequence[Hit]) -> list[Hit]:
-    """By time; undated ones of a file follow the dated one before them, else they come first."""
-    return sorted(hits, key=lambda h: (h.time if h.time is not None else 0.0, h.file, h.offset))
+    """By time. A hit has that of the last date before it in its file. Where there is none, it
+    comes before what its own file dates later, and never before what another file dates."""
+    return sorted(hits, key=_placed(hits))
+
+
+def _placed(hits: Sequence[Hit]) -> Callable[[Hit], tuple[float, int, int]]:
+    begins: dict[int, float] = {}
+    for hit in hits:
+        if hit.time is not None:
+            begins[hit.file] = min(hit.time, begins.get(hit.file, math.inf))
+
+    def place(hit: Hit) -> tuple[float, int, int]:
+        time = hit.time
+        if time is None:
+            time = hit.next_time if hit.next_time is not None else math.inf
+            time = min(time, begins.get(hit.file, math.inf))
+        return time, hit.file, hit.offset
+
+    return place
 
 
 def first_cause(hits: Sequence[Hit], started: bool) -> Hit | None:

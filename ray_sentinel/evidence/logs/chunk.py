@@ -21,6 +21,8 @@ _PIECE = 8192
 """Bytes in which all dated lines are looked up at once, when one is asked for."""
 _TIME_IN = 200
 """Bytes of a line that are looked at for its time."""
+_MAYBE_DATED = re.compile(rb"\d:[0-5]\d:\d|[12]\d{9}")
+"""Every form of a time holds one of these: text without them is passed over fast."""
 
 
 class When(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,6 +41,8 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
     data: bytes
     base: int
     year: int
+    earlier: float | None = None
+    """The last date in the file before ``data``, Unix seconds."""
     dated: dict[int, list[tuple[int, float]]] = {}
     """The pieces looked at so far: the offsets of their dated lines, with their times."""
 
@@ -72,13 +76,29 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
         part = self.data[max(0, start - reach) : start + reach].decode("utf-8", "replace")
         return [parse_line(raw) for raw in part.split("\n")]
 
-    def when(self, text: str, start: int) -> When:
-        """The time of the line ``text`` that begins at ``start``."""
+    def when(self, text: str, start: int, *, far: bool = False) -> When:
+        """The time of the line ``text`` that begins at ``start``.
+
+        ``far``: the last date before it counts however far it is, also one before this piece.
+        """
         own = parse_time(text, self.year)
         if own is not None:
             return When(time=own, own=True)
         end = self.data.find(b"\n", start) + 1
-        return When(time=self._last_before(start), next=self._first_from(end) if end else None)
+        before = self.last_date(start) if far else self._last_before(start)
+        return When(time=before, next=self._first_from(end) if end else None)
+
+    def last_date(self, start: int) -> float | None:
+        """Unix seconds of the last date of the file before ``start``, or None."""
+        for number in range(start // _PIECE, -1, -1):
+            part = self.data[number * _PIECE : min((number + 1) * _PIECE + _TIME_IN, start)]
+            if _MAYBE_DATED.search(part) is None:
+                continue
+            found = self._piece(number)
+            at = bisect.bisect_left(found, (start,)) - 1
+            if at >= 0:
+                return found[at][1]
+        return self.earlier
 
     def _last_before(self, start: int) -> float | None:
         least = max(0, start - _BACK)

@@ -205,9 +205,9 @@ class Trouble:
         start = starts[0]
         if starts[1:] == [start]:
             whole = chunk.line(start, start).decode("utf-8", "replace")
-            return chunk.when(whole, start)
-        own = chunk.when(line.prefix + line.text, start)
-        return own if own.own else chunk.when(head.prefix + head.text, start)
+            return chunk.when(whole, start, far=True)
+        own = chunk.when(line.prefix + line.text, start, far=True)
+        return own if own.own else chunk.when(head.prefix + head.text, start, far=True)
 
     def _bare_exception(self, line: ScannedLine, chunk: Chunk, start: int) -> bool:
         parsed = logged_exception(line.text)
@@ -236,7 +236,7 @@ class Trouble:
             chunk.base + start,
             line.text.strip()[:MAX_LINE],
             line,
-            chunk.when(line.prefix + line.text, start),
+            chunk.when(line.prefix + line.text, start, far=True),
             origin=origin,
             exception=exception,
         )

@@ -59,7 +59,7 @@ class ExitHits:
         self._out.people.append(origin)
         code = "an unknown code" if row.code is None else f"exit code {row.code}"
         what = signal_name(row.code) or code
-        when = chunk.when(line.text, start)
+        when = chunk.when(line.text, start, far=True)
         if row.time is not None:
             when = When(time=row.time, own=True)
         text = f"rank {row.rank} on {row.host or '?'} (pid {row.pid}) ended with {what}"

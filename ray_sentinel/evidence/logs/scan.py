@@ -131,6 +131,8 @@ class Scanner:
     def __init__(self, file: LogFile, index: int, catalogue: Catalogue, year: int) -> None:
         self.catalogue, self.year = catalogue, year
         self.out = FileFacts(file=file)
+        self._dated: float | None = None
+        """The last date in what was fed so far."""
         self._trouble = Trouble(self.out, index, catalogue)
         self._movement = MovementReader(self.out, catalogue.marks)
 
@@ -139,17 +141,18 @@ class Scanner:
 
         ``base`` is the file's offset of ``data[0]``, which must be a line's first byte.
         """
-        chunk = self._chunk(data, base)
+        chunk = Chunk(data=one_a_line(data), base=base, year=self.year, earlier=self._dated)
         self.out.long_lines += long_lines(chunk.data[:limit])
         most = _MOST_LINES if thorough else _MOST_SWIFT
         for start, at in self.catalogue.triggers.lines(chunk.data.lower(), limit, most):
             self._trouble.look(chunk, start, at)
         self._trouble.forget_before(base + limit)
+        self._dated = chunk.last_date(limit)
 
     def sample(self, data: bytes, base: int) -> None:
         """Read the steps, the phases and the list of workers in a window of the file."""
         self.out.people.extend(listed_workers(data))
-        self._movement.read(self._chunk(data, base))
+        self._movement.read(Chunk(data=one_a_line(data), base=base, year=self.year))
 
     def ends(self, head: bytes, tail: bytes, tail_base: int) -> None:
         """Note when the file begins and ends, and what its header says."""
@@ -174,6 +177,3 @@ class Scanner:
         self.out.steps = surest(self.out.steps, lambda seen: seen.step)
         self.out.phases.sort(key=lambda seen: seen.offset)
         return self.out
-
-    def _chunk(self, data: bytes, base: int) -> Chunk:
-        return Chunk(data=one_a_line(data), base=base, year=self.year)

@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from ray_sentinel.errors import ConfigError
-from ray_sentinel.evidence.logs.catalogue import Catalogue
+from ray_sentinel.evidence.logs.catalogue import TRIGGERS, Catalogue
 from ray_sentinel.evidence.logs.lines import parse_line
+from ray_sentinel.evidence.logs.records import LogFile
+from ray_sentinel.evidence.logs.scan import Scanner
 from ray_sentinel.evidence.logs.signatures import CLASSES, Signature, compile_rule, parse_entries
 from ray_sentinel.logs.catalogue import load_catalogue
 
@@ -91,8 +93,45 @@ def test_entries_say_why_and_what_to_do(catalogue: Catalogue) -> None:
             assert signature.cause, signature.id
 
 
-def test_few_words_are_looked_for(catalogue: Catalogue) -> None:
-    assert len(catalogue.triggers.words) < 130
+def test_few_words_are_looked_for() -> None:
+    assert len(TRIGGERS) < 130
+
+
+def test_every_word_of_an_entry_calls_up_its_line(catalogue: Catalogue) -> None:
+    for rule in catalogue.rules:
+        if not (rule.signature.harmless or rule.signature.frames):
+            for literal in rule.literals:
+                data = literal.encode()
+                assert catalogue.triggers.lines(data, len(data), 1), (rule.signature.id, literal)
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("verbs-transport-failed", "Transport retry count exceeded on mlx5_0:1/IB (synd 0x15)"),
+        ("network-port-down", "NET/IB : Got async event : IBV_EVENT_DEVICE_FATAL"),
+        ("engine-works", "[2025-09-18 10:08:30 TP0] Prefill batch. #new-seq: 1, #queue-req: 0"),
+    ],
+)
+def test_the_scanner_finds_a_line_that_holds_no_common_word(
+    catalogue: Catalogue, name: str, line: str
+) -> None:
+    assert scanned(catalogue, line, "log") == {name}
+
+
+@pytest.mark.parametrize(("name", "line"), EXAMPLES)
+def test_the_scanner_finds_the_examples(catalogue: Catalogue, name: str, line: str) -> None:
+    signature = catalogue.get(name)
+    if not signature.frames:
+        found = scanned(catalogue, line, signature.files[0] if signature.files else "log")
+        assert name in found, found
+
+
+def scanned(catalogue: Catalogue, line: str, kind: str) -> set[str]:
+    scanner = Scanner(LogFile(label="a.log", kind=kind), 0, catalogue, 2025)
+    data = line.encode() + b"\n"
+    scanner.feed(data, 0, len(data))
+    return set(scanner.result().counts)
 
 
 def test_a_users_entry_is_found_by_its_own_word() -> None:
