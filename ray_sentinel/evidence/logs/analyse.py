@@ -24,6 +24,7 @@ from ray_sentinel.evidence.logs.timeline import (
     last_phase,
     slowdown,
 )
+from ray_sentinel.evidence.logs.told_ends import as_told
 from ray_sentinel.model.triage import Outcome, Triage
 
 # A log that ends in the middle of healthy training: what is known, and no more.
@@ -101,6 +102,7 @@ def analyse(
     real = ended_by_srun(real, catalogue.get("srun-task-ended"))
     before, after = ending.split(real)
     fatal, survived = split_survived(before, moved, training, ending.completed)
+    fatal = as_told(fatal, moved)
     harmless = lived_with(after, survived)
     after = [hit for hit in after if hit not in harmless]
     case = LogAnalysis(
@@ -139,9 +141,11 @@ def _finished(case: LogAnalysis, after: list[Hit]) -> Triage:
 
 
 def _is_bad_end(hit: Hit) -> bool:
-    """Trouble, or a process that did not end by itself."""
-    died = hit.signature.role == "echo" and hit.signature.kind == "signal-kill"
-    return is_trouble(hit) or hit.exit is not None or died
+    """Trouble, a process that did not end by itself, or one that raised because its peer went."""
+    echo = hit.signature.role == "echo"
+    died = echo and hit.signature.kind == "signal-kill"
+    left = echo and hit.signature.kind == "transport-lost" and hit.exception is not None
+    return is_trouble(hit) or hit.exit is not None or died or left
 
 
 def _unfinished(case: LogAnalysis) -> Triage:

@@ -17,6 +17,7 @@ from ray_sentinel.evidence.logs.launchers import TORCHRUN, is_of_srun
 from ray_sentinel.evidence.logs.lines import NOBODY, Origin
 from ray_sentinel.evidence.logs.process_index import People, may_be, named_by, same_place
 from ray_sentinel.evidence.logs.records import FileFacts, Hit
+from ray_sentinel.evidence.logs.told_ends import explained
 from ray_sentinel.evidence.logs.watchdog import laggards
 from ray_sentinel.masking import mask
 from ray_sentinel.model.triage import LogCulprit
@@ -195,6 +196,7 @@ def _by_exit(kind: str, hits: Sequence[Hit], cause: Hit) -> Origin:
     """The first failed rank as the launcher saw it, for a cause whose line names no process."""
     if kind in _COMMON_FATE:
         return NOBODY
+    hits = [hit for hit in hits if not explained(hit)]
     rows = [hit for hit in hits if hit.exit is not None and hit.exit.root]
     rows = [hit for hit in rows if may_be(hit.origin, cause.origin)]
     aborts = cause.signature.id in _ABORTS and not _by_watchdog(hits)

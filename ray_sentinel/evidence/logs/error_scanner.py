@@ -79,6 +79,8 @@ _NEAR, _AFTER = 6 << 10, 8
 """Bytes in which most tracebacks have ended, with so many lines of what follows."""
 _ANNOUNCED = 2
 """Lines after one that ends with a colon, such as a list of tasks."""
+_ABORTED = re.compile(r"Signal: Aborted \(6\)|Caught signal 6\b")
+"""Open MPI's and UCX's handlers, where the process aborted itself."""
 _SNIPPET = re.compile(r"\[Rank (?P<rank>\d+)(?: Error Snippet)?\]:?")
 """``ray.train``'s heading of each failed worker's traceback."""
 _SPAWNED = re.compile(r"-- Process (?P<local>\d+) terminated with the following error:$")
@@ -317,7 +319,11 @@ def _device_beside(chunk: Chunk, start: int) -> dict[str, str]:
 
 
 def _details(found: SignatureMatch, chunk: Chunk, start: int) -> dict[str, str]:
-    """What Ray prints in lines of its own around an actor's death: pid, ip, class name."""
+    """What stands in lines of their own: of an actor's death Ray's pid, ip, class name, and after
+    a handler's header the signal."""
+    if found.signature.id == "segfault-handler":
+        text = "\n".join(line.text for line in chunk.lines_from(start, 1 + _ANNOUNCED))
+        return {"signal": "SIGABRT"} if _ABORTED.search(text) else {}
     if not found.signature.id.startswith("ray-actor-died"):
         return {}
     facts: dict[str, str] = {}

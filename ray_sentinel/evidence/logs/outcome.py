@@ -30,7 +30,17 @@ _OF_THE_CLUSTER = frozenset({"raylet", "gcs", "monitor", "ray", "events", "kerne
 """Files that go on without the job: they tell that the cluster lives."""
 _PROMPT = 90.0
 
-_TEARDOWN = frozenset({"actor-fail", "signal-kill", "unknown-death", "cancelled", "nccl-timeout"})
+_TEARDOWN = frozenset(
+    {
+        "actor-fail",
+        "cancelled",
+        "heartbeat-timeout",
+        "nccl-timeout",
+        "signal-kill",
+        "transport-lost",
+        "unknown-death",
+    }
+)
 """What may go wrong when all is done; anything else may have cost the last checkpoint."""
 LAST_STEP = Signature(id="last-step", kind="completed", role="note")
 

@@ -1,0 +1,104 @@
+"""Reports of a process's end that the process's own words explain.
+
+A process that lost its peer ends with an exit code or, in a library, with SIGABRT. What reports
+such an end tells nothing new and accuses nobody. SIGSEGV and SIGKILL are no way to end after an
+error: they stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ray_sentinel import regex as re
+from ray_sentinel.evidence.logs.causes import ended_by_signal, in_order, tells_of_peer
+from ray_sentinel.evidence.logs.lines import Origin
+from ray_sentinel.evidence.logs.process_index import People, named_by, same_place
+from ray_sentinel.evidence.logs.records import FileFacts, Hit
+from ray_sentinel.evidence.logs.signatures import Signature
+
+_ENDS = frozenset({"exit-code", "exit-abort", "srun-task-aborted", "segfault-handler"})
+_SOON = 60.0
+_UCX = re.compile(r"\[(?P<host>[\w.-]{1,255}):0*(?P<pid>\d{1,9})(?::\d+)+\]")
+"""UCX writes ``[host:pid:thread:tid]`` in front."""
+
+
+def as_told(hits: Sequence[Hit], files: Sequence[FileFacts]) -> list[Hit]:
+    """``hits``, in which ends that their process explained are echoes that accuse nobody.
+
+    Where nothing else is trouble, the loss of a peer is, in whatever words a library tells it.
+    """
+    people = People(files)
+    lost = [(hit, _printed_by(hit, files, people)) for hit in hits if _lost_its_peer(hit)]
+    told = [
+        _replaced(hit, role="echo", accuses="nobody") if _is_told(hit, lost, people) else hit
+        for hit in hits
+    ]
+    if any(hit.signature.role in ("cause", "symptom") for hit in told):
+        return told
+    first = next((hit for hit in in_order(told) if _first_word(hit)), None)
+    if first is None or first.signature.kind == "cancelled":
+        return told
+    return [_replaced(hit, role="symptom") if _is_lost_link(hit) else hit for hit in told]
+
+
+def explained(row: Hit) -> bool:
+    """The report tells of an end that its process explained."""
+    return row.signature.id in _ENDS and row.signature.accuses == "nobody"
+
+
+def _lost_its_peer(hit: Hit) -> bool:
+    return hit.exit is None and hit.signature.id not in _ENDS and tells_of_peer(hit)
+
+
+def _is_lost_link(hit: Hit) -> bool:
+    lost = hit.signature.kind == "transport-lost" and hit.signature.role == "echo"
+    return lost and hit.signature.peer_lost and hit.signature.severity != "info"
+
+
+def _first_word(hit: Hit) -> bool:
+    """Not what a launcher tells that only passes on the end of another process."""
+    return hit.signature.role == "echo" and not explained(hit)
+
+
+def _is_told(hit: Hit, lost: Sequence[tuple[Hit, Origin]], people: People) -> bool:
+    if hit.signature.id not in _ENDS or not lost:
+        return False
+    if hit.signature.id == "segfault-handler" and ended_by_signal(hit) != "SIGABRT":
+        return False
+    ended = people.complete(named_by(hit).filled(hit.origin))
+    return any(_is_one(ended, who, people) and _soon_after(hit, said) for said, who in lost)
+
+
+def _printed_by(hit: Hit, files: Sequence[FileFacts], people: People) -> Origin:
+    origin = hit.origin
+    if match := _UCX.search(hit.text[:120]):
+        origin = Origin(pid=int(match["pid"]), host=match["host"]).filled(origin)
+    return people.complete(origin.filled(files[hit.file].file.origin))
+
+
+def _is_one(ended: Origin, said: Origin, people: People) -> bool:
+    """Both name the same process; on one node a local rank is the rank."""
+    if not same_place(ended, said):
+        return False
+    if ended.rank is not None and said.rank is not None:
+        return ended.rank == said.rank
+    if ended.pid is not None and said.pid is not None:
+        return ended.pid == said.pid
+    if ended.local_rank is None or not people.one_node:
+        return False
+    return ended.local_rank in (said.local_rank, said.rank)
+
+
+def _soon_after(end: Hit, said: Hit) -> bool:
+    if end.file == said.file and end.exit is None and end.offset < said.offset:
+        return False
+    if end.time is None or said.time is None or not said.own_time:
+        return True
+    return -_SOON <= end.time - said.time <= _SOON
+
+
+def _replaced(hit: Hit, **changes: str) -> Hit:
+    signature: Signature = msgspec.structs.replace(hit.signature, **changes)
+    return msgspec.structs.replace(hit, signature=signature)
