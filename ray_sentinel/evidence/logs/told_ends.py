@@ -30,7 +30,12 @@ def as_told(hits: Sequence[Hit], files: Sequence[FileFacts]) -> list[Hit]:
     Where nothing else is trouble, the loss of a peer is, in whatever words a library tells it.
     """
     people = People(files)
-    lost = [(hit, _printed_by(hit, files, people)) for hit in hits if _lost_its_peer(hit)]
+    lost: dict[int, list[tuple[Hit, Origin]]] = {}
+    for hit in hits:
+        if _lost_its_peer(hit):
+            who = _printed_by(hit, files, people)
+            for number in {who.rank, who.local_rank, who.pid} - {None}:
+                lost.setdefault(number or 0, []).append((hit, who))
     told = [
         _replaced(hit, role="echo", accuses="nobody") if _is_told(hit, lost, people) else hit
         for hit in hits
@@ -62,13 +67,16 @@ def _first_word(hit: Hit) -> bool:
     return hit.signature.role == "echo" and not explained(hit)
 
 
-def _is_told(hit: Hit, lost: Sequence[tuple[Hit, Origin]], people: People) -> bool:
+def _is_told(hit: Hit, lost: dict[int, list[tuple[Hit, Origin]]], people: People) -> bool:
+    """``lost``: what processes said of lost peers, by their ranks, local ranks and pids."""
     if hit.signature.id not in _ENDS or not lost:
         return False
     if hit.signature.id == "segfault-handler" and ended_by_signal(hit) != "SIGABRT":
         return False
     ended = people.complete(named_by(hit).filled(hit.origin))
-    return any(_is_one(ended, who, people) and _soon_after(hit, said) for said, who in lost)
+    numbers = {ended.rank, ended.local_rank, ended.pid} - {None}
+    words = (word for number in numbers for word in lost.get(number or 0, ()))
+    return any(_is_one(ended, who, people) and _soon_after(hit, said) for said, who in words)
 
 
 def _printed_by(hit: Hit, files: Sequence[FileFacts], people: People) -> Origin:
