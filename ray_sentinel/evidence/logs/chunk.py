@@ -45,6 +45,8 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
     """The last date in the file before ``data``, Unix seconds."""
     dated: dict[int, list[tuple[int, float]]] = {}
     """The pieces looked at so far: the offsets of their dated lines, with their times."""
+    before: dict[int, float | None] = {}
+    """The last date before each piece that was asked for."""
 
     def line(self, start: int, at: int) -> bytes:
         """The line from ``start`` on; of a long one what is around ``at``."""
@@ -90,15 +92,21 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
 
     def last_date(self, start: int) -> float | None:
         """Unix seconds of the last date of the file before ``start``, or None."""
-        for number in range(start // _PIECE, -1, -1):
-            part = self.data[number * _PIECE : min((number + 1) * _PIECE + _TIME_IN, start)]
-            if _MAYBE_DATED.search(part) is None:
-                continue
-            found = self._piece(number)
-            at = bisect.bisect_left(found, (start,)) - 1
-            if at >= 0:
-                return found[at][1]
-        return self.earlier
+        number = start // _PIECE
+        found = self._piece(number)
+        at = bisect.bisect_left(found, (start,)) - 1
+        return found[at][1] if at >= 0 else self._before_piece(number)
+
+    def _before_piece(self, number: int) -> float | None:
+        """The last date before a piece. Each piece is asked once, however many lines have none."""
+        known = number
+        while known and known not in self.before:
+            known -= 1
+        self.before.setdefault(0, self.earlier)
+        for piece in range(known, number):
+            found = self._piece(piece)
+            self.before[piece + 1] = found[-1][1] if found else self.before[piece]
+        return self.before[number]
 
     def _last_before(self, start: int) -> float | None:
         least = max(0, start - _BACK)
@@ -120,7 +128,9 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
 
     def _piece(self, number: int) -> list[tuple[int, float]]:
         if number not in self.dated:
-            self.dated[number] = self._dated_in(number * _PIECE, (number + 1) * _PIECE)
+            at, end = number * _PIECE, (number + 1) * _PIECE
+            maybe = _MAYBE_DATED.search(self.data[at : end + _TIME_IN]) is not None
+            self.dated[number] = self._dated_in(at, end) if maybe else []
         return self.dated[number]
 
     def _dated_in(self, at: int, end: int) -> list[tuple[int, float]]:

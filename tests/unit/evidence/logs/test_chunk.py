@@ -41,7 +41,7 @@ def test_a_line_is_read_for_its_time_once(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(
         module, "first_time", lambda lines, year: asked.append(1) or real(lines, year)
     )
-    chunk = Chunk(data=b"bar 1/8000 [00:01<00:02]\n" * 2000, base=0, year=2025)
+    chunk = Chunk(data=b"bar 1/8000 [0:00:01<0:00:02]\n" * 2000, base=0, year=2025)
     for at, raw in split_lines(chunk.data):
         chunk.when(raw.decode(), at)
     assert len(asked) == 2000
