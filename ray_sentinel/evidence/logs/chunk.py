@@ -46,7 +46,7 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
     dated: dict[int, list[tuple[int, float]]] = {}
     """The pieces looked at so far: the offsets of their dated lines, with their times."""
     before: dict[int, float | None] = {}
-    """The last date before each piece that was asked for."""
+    """The last date of the file before the pieces asked for so far."""
 
     def line(self, start: int, at: int) -> bytes:
         """The line from ``start`` on; of a long one what is around ``at``."""
@@ -92,21 +92,32 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
 
     def last_date(self, start: int) -> float | None:
         """Unix seconds of the last date of the file before ``start``, or None."""
-        number = start // _PIECE
-        found = self._piece(number)
-        at = bisect.bisect_left(found, (start,)) - 1
-        return found[at][1] if at >= 0 else self._before_piece(number)
+        own = start // _PIECE
+        if self._may_be_dated(own):
+            found = self._piece(own)
+            at = bisect.bisect_left(found, (start,)) - 1
+            if at >= 0:
+                return found[at][1]
+        return self._last_until(own)
 
-    def _before_piece(self, number: int) -> float | None:
-        """The last date before a piece. Each piece is asked once, however many lines have none."""
-        known = number
-        while known and known not in self.before:
-            known -= 1
-        self.before.setdefault(0, self.earlier)
-        for piece in range(known, number):
-            found = self._piece(piece)
-            self.before[piece + 1] = found[-1][1] if found else self.before[piece]
-        return self.before[number]
+    def _last_until(self, number: int) -> float | None:
+        """The last date before the piece ``number``; a piece without one is passed over once,
+        however many lines ask."""
+        at, last = number, self.earlier
+        while at > 0:
+            if at in self.before:
+                last = self.before[at]
+                break
+            if self._may_be_dated(at - 1) and (found := self._piece(at - 1)):
+                last = found[-1][1]
+                break
+            at -= 1
+        self.before.update(dict.fromkeys(range(at, number + 1), last))
+        return last
+
+    def _may_be_dated(self, number: int) -> bool:
+        part = self.data[number * _PIECE : (number + 1) * _PIECE + _TIME_IN]
+        return _MAYBE_DATED.search(part) is not None
 
     def _last_before(self, start: int) -> float | None:
         least = max(0, start - _BACK)
@@ -128,9 +139,7 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
 
     def _piece(self, number: int) -> list[tuple[int, float]]:
         if number not in self.dated:
-            at, end = number * _PIECE, (number + 1) * _PIECE
-            maybe = _MAYBE_DATED.search(self.data[at : end + _TIME_IN]) is not None
-            self.dated[number] = self._dated_in(at, end) if maybe else []
+            self.dated[number] = self._dated_in(number * _PIECE, (number + 1) * _PIECE)
         return self.dated[number]
 
     def _dated_in(self, at: int, end: int) -> list[tuple[int, float]]:

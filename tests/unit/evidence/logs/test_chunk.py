@@ -41,7 +41,7 @@ def test_a_line_is_read_for_its_time_once(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(
         module, "first_time", lambda lines, year: asked.append(1) or real(lines, year)
     )
-    chunk = Chunk(data=b"bar 1/8000 [0:00:01<0:00:02]\n" * 2000, base=0, year=2025)
+    chunk = Chunk(data=b"bar 1/8000 [00:01<00:02]\n" * 2000, base=0, year=2025)
     for at, raw in split_lines(chunk.data):
         chunk.when(raw.decode(), at)
     assert len(asked) == 2000
@@ -68,3 +68,40 @@ def test_the_last_date_is_carried_from_piece_to_piece() -> None:
     scanner.feed(b"  frame\n" * 2000 + error, len(first) + 16000, 16000 + len(error))
     (hit,) = scanner.result().hits
     assert (hit.time, hit.own_time) == (first_time((first[:20],), 2025), False)
+
+
+def test_pieces_without_a_date_are_passed_over_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[int] = []
+    real = Chunk._may_be_dated
+    monkeypatch.setattr(
+        Chunk, "_may_be_dated", lambda self, n: (searched.append(n), real(self, n))[1]
+    )
+    line = b"[rank3]: ValueError: boom\n"
+    chunk = Chunk(data=line * 4000, base=0, year=2025, earlier=7.0)
+    starts = range(0, len(chunk.data), len(line))
+    assert {chunk.when("boom", start, far=True).time for start in starts} == {7.0}
+    assert len(searched) < 2 * len(starts)
+
+
+def test_the_end_of_a_dated_piece_is_read_from_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    real = module.first_time
+    monkeypatch.setattr(
+        module, "first_time", lambda lines, year: (asked.append(1), real(lines, year))[1]
+    )
+    data = b"2025-03-01 10:00:00 INFO x\n" * 30_000
+    Chunk(data=data, base=0, year=2025).last_date(len(data))
+    assert len(asked) < 1000
+
+
+def test_the_last_date_is_the_same_whoever_asks_first() -> None:
+    text = b"".join(
+        b"2025-03-01 10:%02d:%02d INFO x\n" % (n // 60 % 60, n % 60) if n % 777 == 5 else b"frame\n"
+        for n in range(9000)
+    )
+    starts = [at for at, raw in split_lines(text) if raw == b"frame"][::37]
+    for order in (starts, starts[::-1], starts[::2] + starts[1::2]):
+        chunk = Chunk(data=text, base=0, year=2025)
+        for start in order:
+            before = (raw for at, raw in reversed(split_lines(text[:start])) if raw)
+            assert chunk.last_date(start) == first_time(before, 2025)
