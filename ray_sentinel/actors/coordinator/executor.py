@@ -8,7 +8,7 @@ import logging
 import socket
 import threading
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError
+from concurrent.futures import Future, ThreadPoolExecutor, TimeoutError, wait
 from functools import partial
 from pathlib import Path
 
@@ -407,13 +407,13 @@ class Executor:
 
 
 def _within(harvest: Future[Harvested]) -> Harvested:
-    try:
-        return harvest.result(ANSWER_SECONDS + STORE_SECONDS + 1.0)
-    except TimeoutError:
+    if not wait((harvest,), ANSWER_SECONDS + STORE_SECONDS + 1.0).done or harvest.cancelled():
         return (), ["what the ranks wrote last has not come in time"]
-    except Exception as error:  # what the tools brought must not be lost with it
-        log.exception("what the ranks wrote last could not be had")
-        return (), [f"what the ranks wrote last could not be had: {type(error).__name__}: {error}"]
+    if (error := harvest.exception()) is None:
+        return harvest.result()
+    # What the tools brought must not be lost with it.
+    log.error("what the ranks wrote last could not be had", exc_info=error)
+    return (), [f"what the ranks wrote last could not be had: {type(error).__name__}: {error}"]
 
 
 def notifier_of(config: Config, sent: Callable[[Notice], None] = lambda notice: None) -> Notifier:
