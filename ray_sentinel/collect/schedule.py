@@ -21,6 +21,7 @@ from typing import Literal
 
 import msgspec
 
+from ray_sentinel.backoff import Backoff
 from ray_sentinel.collect.protocol import Outcome
 
 MAX_BACKOFF = 300.0
@@ -234,9 +235,8 @@ class Schedule:
         self.phase, self._at = "ending", now + CHECK_SECONDS / 5
 
     def _backoff(self, first: float) -> float:
-        return min(
-            first * 2.0 ** min(self.failures - 1, 30), max(MAX_BACKOFF, self.timing.interval)
-        )
+        most = max(MAX_BACKOFF, self.timing.interval)
+        return Backoff(first=first, most=most).delay(self.failures)
 
 
 def _next(due: float, interval: float, now: float) -> float:

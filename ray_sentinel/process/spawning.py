@@ -24,13 +24,14 @@ from queue import SimpleQueue
 from typing import IO, Any
 
 from ray_sentinel import signals
+from ray_sentinel.backoff import Backoff
 from ray_sentinel.errors import MissingPartError
 
 KILL_GRACE = 1.0
 """Seconds to wait for a killed child to be gone; one in D state stays longer."""
 
-LONGEST_PAUSE = 0.02
-"""Seconds between two looks whether a child has ended."""
+POLL = Backoff(first=0.001, most=0.02)
+"""Between two looks whether a child has ended."""
 
 _PYTHON_LAUNCHER = (
     "import ctypes,os,sys;"
@@ -220,13 +221,13 @@ def _reap_given_up() -> None:
 def ends(child: subprocess.Popen[bytes], seconds: float) -> bool:
     """Whether a child ends within so many seconds. It is not reaped: see ``finish``."""
     end_at = time.monotonic() + seconds
-    pause = 0.001
+    looks = 0
     while not signals.has_ended(child):
         left = end_at - time.monotonic()
         if left <= 0:
             return False
-        time.sleep(min(pause, left))
-        pause = min(2 * pause, LONGEST_PAUSE)
+        looks += 1
+        time.sleep(min(POLL.delay(looks), left))
     return True
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ray_sentinel import regex as re
 from ray_sentinel import signals
+from ray_sentinel.backoff import Backoff
 from ray_sentinel.clock import Clock, SystemClock
 from ray_sentinel.config import ScrapeConfig
 from ray_sentinel.errors import ConfigError, MissingPartError, UnreachableError
@@ -77,7 +78,7 @@ log = logging.getLogger(__name__)
 
 END_SECONDS = 4.0
 """To flush at the end."""
-FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+RETRY = Backoff(first=1.0, most=60.0)
 """Between two starts of one that ends at once."""
 WELL_SECONDS = 60.0
 """One that ran so long is well: the pauses begin anew."""
@@ -113,7 +114,7 @@ class JobPrometheus:
         self._retention, self._max_bytes = retention, max_bytes
         self._clock = clock or SystemClock()
         self._child: subprocess.Popen[bytes] | None = None
-        self._started, self._due, self._pause = 0.0, 0.0, FIRST_PAUSE
+        self._started, self._due, self._failures = 0.0, 0.0, 0
         self._rules = UserRules(self.files)
         self._aside: list[str] = []
         self._problem = self._disk = ""
@@ -192,21 +193,19 @@ class JobPrometheus:
         ran = self._clock.monotonic() - self._started
         if status is None:
             if ran > WELL_SECONDS:
-                self._pause, self._problem = FIRST_PAUSE, ""
+                self._failures, self._problem = 0, ""
             self.files.bound_log()
             return
         words = self.files.last_words()
         self._problem = f"ended with status {status} after {ran:.0f} s: {words}"
+        self._failures += 1
+        wait = RETRY.delay(self._failures)
         log.warning(
-            "prometheus (pid %d) %s; started again in %.0f s",
-            self._child.pid,
-            self._problem,
-            self._pause,
+            "prometheus (pid %d) %s; started again in %.0f s", self._child.pid, self._problem, wait
         )
         self._child = None
         self._mend(words)
-        self._due = self._clock.monotonic() + self._pause
-        self._pause = min(2 * self._pause, LONGEST_PAUSE)
+        self._due = self._clock.monotonic() + wait
         self.restarts += 1
 
     def _mend(self, words: str) -> None:
@@ -249,10 +248,10 @@ class JobPrometheus:
         # Its lock is Prometheus's own business: whoever holds it keeps it, and we wait.
         if holder := lock_holder(self.files.data / "lock"):
             self._problem = f"process {holder} holds {self.files.data}; waiting for it to end"
-            self._due = self._clock.monotonic() + self._pause
+            self._due = self._clock.monotonic() + RETRY.first
             return
         if not self._told():
-            self._due = self._clock.monotonic() + self._pause
+            self._due = self._clock.monotonic() + RETRY.first
             return
         try:
             self._port = free_port(self._wanted_port)
@@ -260,7 +259,7 @@ class JobPrometheus:
                 self._child = spawn(list(self._arguments()), stdout=output, stderr=output)
         except (MissingPartError, UnreachableError, OSError) as error:
             self._problem = f"cannot be started: {error}"
-            self._due = self._clock.monotonic() + LONGEST_PAUSE
+            self._due = self._clock.monotonic() + RETRY.most
             log.warning("prometheus %s", self._problem)
             return
         self._started = self._clock.monotonic()

@@ -11,11 +11,13 @@ import urllib.request
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from ray_sentinel.backoff import Backoff
 from ray_sentinel.errors import InputError, UnreachableError
 from ray_sentinel.http.client import address, near
 
-RETRIES = 3
+TRIES = 3
 """Attempts of one request."""
+RETRY = Backoff(first=0.4, most=0.8)
 
 
 class PrometheusHttp:
@@ -56,9 +58,9 @@ class PrometheusHttp:
             url += "?" + urllib.parse.urlencode(query)
         request = urllib.request.Request(url, headers=self._headers)
         problem = ""
-        for attempt in range(RETRIES):
+        for attempt in range(TRIES):
             if attempt:
-                time.sleep(0.2 * 2**attempt)
+                time.sleep(RETRY.delay(attempt))
             started = time.monotonic()
             try:
                 with self._open(request, timeout=self.deadline) as answer:

@@ -20,6 +20,7 @@ from typing import cast, get_args
 import msgspec
 
 from ray_sentinel import process
+from ray_sentinel.backoff import Backoff
 from ray_sentinel.config import NotifyConfig
 from ray_sentinel.errors import MissingPartError, UsageError
 from ray_sentinel.http.client import address
@@ -30,7 +31,7 @@ log = logging.getLogger(__name__)
 
 SECONDS = 10.0
 """For one attempt of one receiver."""
-DELAYS = (1.0, 5.0, 30.0, 120.0)
+DELAYS = Backoff(first=1.0, most=120.0, factor=5.0).delays(4)
 """Between the attempts."""
 MOST_WAITING = 200
 """Notices that were not delivered yet; the oldest are dropped, and counted."""

@@ -21,6 +21,7 @@ from typing import Literal
 
 import msgspec
 
+from ray_sentinel.backoff import Backoff
 from ray_sentinel.clock import Moment
 from ray_sentinel.supervise.actions import (
     Announce,
@@ -281,9 +282,9 @@ class RestartStateMachine:
         return [Announce(text=f"{start.path} does not load and is left out")]
 
     def _delay(self, failures: int) -> float:
-        doubled = self.policy.retry_delay * 2.0 ** min(failures - 1, 30)
-        spread = 1.0 + self.policy.jitter * (2.0 * self._draw() - 1.0)
-        return min(doubled * spread, self.policy.max_delay)
+        policy = self.policy
+        backoff = Backoff(first=policy.retry_delay, most=policy.max_delay, jitter=policy.jitter)
+        return backoff.delay(failures, self._draw)
 
     def _stop_asked(self, event: StopAsked) -> list[SupervisorAction]:
         first, self._stop = self._stop is None, event.signal

@@ -22,6 +22,7 @@ from ray_sentinel.actors.hosts import (
     host_label,
     ray_nodes,
 )
+from ray_sentinel.backoff import Backoff
 from ray_sentinel.engine.events import AnyEvent, NodeDraining, NodeJoined, NodeLeft
 from ray_sentinel.model.status import Unwatched
 
@@ -40,7 +41,7 @@ AWAY = (
     "Ray is to start again waits for it"
 )
 DRAINED = "it is being drained and has no rank: it is left alone, so that it can go"
-BACKOFF_SECONDS = (2.0, 4.0, 8.0, 16.0, 32.0, 60.0)
+RETRY = Backoff(first=2.0, most=60.0)
 
 
 class FleetMember:
@@ -263,8 +264,8 @@ class Fleet:
             slot.problem = f"the agent is restarting: {last_line(error)}"
 
     def _failed(self, slot: FleetMember, now: float, reason: str) -> None:
-        wait = BACKOFF_SECONDS[min(slot.failures, len(BACKOFF_SECONDS) - 1)]
         slot.failures += 1
+        wait = RETRY.delay(slot.failures)
         slot.retry_at = now + wait
         slot.problem = f"the agent could not be started: {reason}"
         log.warning("node %s: %s; again in %.0f s", slot.node.id[:8], slot.problem, wait)

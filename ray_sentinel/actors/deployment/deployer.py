@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 import time
 
+from ray_sentinel.backoff import Backoff
 from ray_sentinel.config import Config
 
 log = logging.getLogger("ray_sentinel")
 
-RETRY_SECONDS = (5.0, 10.0, 20.0, 40.0, 60.0)
+RETRY = Backoff(first=5.0, most=60.0)
 GIVE_UP_SECONDS = 900.0
 BEGIN_SECONDS = 0.05
 """Until the first attempt: its imports take the interpreter lock, and ``attach()`` is to return."""
@@ -45,7 +47,7 @@ class Deployer:
         begun = time.monotonic()
         if self._stop.wait(BEGIN_SECONDS):
             return
-        for number in range(1000):
+        for failures in itertools.count(1):
             try:
                 self._attempt()
             except Exception as error:  # a daemon thread of a training: say it, and go on
@@ -53,7 +55,7 @@ class Deployer:
                 self._tell(False, (f"{type(error).__name__}: {error}",))
             if self.outcome or time.monotonic() - begun > GIVE_UP_SECONDS:
                 return
-            if self._stop.wait(RETRY_SECONDS[min(number, len(RETRY_SECONDS) - 1)]):
+            if self._stop.wait(RETRY.delay(failures)):
                 return
 
     def _attempt(self) -> None:
