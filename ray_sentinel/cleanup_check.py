@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 
 import psutil
 
-from ray_sentinel.doctor import nvidia_smi
+from ray_sentinel import nvidia_smi
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.job_name import jobs_on
 from ray_sentinel.supervise.descendants import descendants
@@ -99,11 +98,12 @@ class CleanupCheck:
 
 def _used() -> dict[str, int]:
     """GPU → bytes in use; empty where there are none, or where the driver does not answer."""
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return {}
     try:
-        found = nvidia_smi.ask(program)
+        answer = nvidia_smi.ask()
     except SentinelError:
         return {}
-    return {f"{g.name} {g.uuid}": g.used_bytes for g in found.gpus if g.used_bytes is not None}
+    return {
+        gpu.label: gpu.state.memory_used_bytes
+        for gpu in (answer.gpus if answer else ())
+        if gpu.state.memory_used_bytes is not None
+    }

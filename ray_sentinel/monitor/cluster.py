@@ -5,12 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ray_sentinel.errors import SentinelError
-from ray_sentinel.evidence.node.gpu_table import (
-    GPU_FIELDS,
-    PROCESS_FIELDS,
-    read_gpus,
-    read_processes,
-)
+from ray_sentinel.evidence.node.nvidia_smi import parse
 from ray_sentinel.evidence.node.ray_status import read_status
 from ray_sentinel.evidence.node.transport import judge_transport, read_transport
 from ray_sentinel.inspection.gpus import gpus_here
@@ -27,6 +22,7 @@ from ray_sentinel.model.health import (
 from ray_sentinel.model.triage import LogLine
 from ray_sentinel.monitor.shell import Shell
 from ray_sentinel.monitor.types import EfaInfo, GpuInfo, RayInfo
+from ray_sentinel.nvidia_smi import OPTIONS
 from ray_sentinel.text import one_line
 
 _MB = 1 << 20
@@ -63,10 +59,8 @@ def check_gpu_utilization(head_pod: str = "", namespace: str = "default") -> Gpu
 def _gpus(shell: Shell) -> tuple[tuple[GpuState, ...], tuple[GpuProcess, ...], str]:
     if not shell.pod:
         return gpus_here()
-    form = "--format=csv,noheader,nounits"
-    gpus = read_gpus(shell.run("nvidia-smi", f"--query-gpu={GPU_FIELDS}", form))
-    listed = shell.run("nvidia-smi", f"--query-compute-apps={PROCESS_FIELDS}", form)
-    return gpus, read_processes(listed, {gpu.uuid: gpu.index for gpu in gpus}), ""
+    answer = parse(shell.run("nvidia-smi", *OPTIONS))
+    return answer.states, answer.processes, ""
 
 
 def verify_ray_resources(head_pod: str = "", namespace: str = "default") -> RayInfo:

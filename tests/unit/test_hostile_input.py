@@ -21,7 +21,7 @@ from ray_sentinel.cli.commands.collect import settings
 from ray_sentinel.cli.ras_files import rank_table
 from ray_sentinel.collect.protocol import FrameError, Frames
 from ray_sentinel.config import load
-from ray_sentinel.doctor import nvidia_smi, yaml_text
+from ray_sentinel.doctor import yaml_text
 from ray_sentinel.engine.actions import AskRas
 from ray_sentinel.errors import ConfigError, InputError, SentinelError
 from ray_sentinel.evidence.checkpoints import FolderEntry, read_listing
@@ -30,6 +30,7 @@ from ray_sentinel.evidence.event_files.records import scan
 from ray_sentinel.evidence.flight_recorder.load import load as load_dump
 from ray_sentinel.evidence.logs.catalogue import WordSearch
 from ray_sentinel.evidence.nccl_ras.load import read as read_ras
+from ray_sentinel.evidence.node import nvidia_smi
 from ray_sentinel.evidence.stacks import pyspy, pyspy_json
 from ray_sentinel.logs.catalogue import load_catalogue
 from ray_sentinel.model.identity import ProcessId

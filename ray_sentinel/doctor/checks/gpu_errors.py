@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from ray_sentinel.doctor import nvidia_smi
+from ray_sentinel import nvidia_smi
 from ray_sentinel.doctor.check import (
     Check,
     CheckInput,
@@ -17,8 +17,8 @@ from ray_sentinel.doctor.check import (
     skipped,
     warning,
 )
-from ray_sentinel.doctor.nvidia_smi import SmiGpu
 from ray_sentinel.doctor.plan import RunPlan
+from ray_sentinel.evidence.node.nvidia_smi import SmiGpu
 
 
 class GpuErrorsFacts(msgspec.Struct, frozen=True):
@@ -36,7 +36,7 @@ class GpuErrorsCheck(Check[GpuErrorsFacts]):
 
     def look(self, plan: RunPlan, here: Here) -> GpuErrorsFacts | None:
         """Ask nvidia-smi."""
-        smi = nvidia_smi.read()
+        smi = nvidia_smi.ask_once()
         return GpuErrorsFacts(smi.gpus) if smi else None
 
     def judge(self, case: CheckInput[GpuErrorsFacts]) -> Iterable[CheckResult]:
@@ -54,7 +54,7 @@ class GpuErrorsCheck(Check[GpuErrorsFacts]):
 
 
 def _errors(host: str, gpu: SmiGpu) -> Iterator[CheckResult]:
-    named = f"{gpu.name} {gpu.uuid}"
+    named = gpu.label
     if gpu.remap_failed:
         yield failure(
             f"{named}: a row of its memory could not be remapped",

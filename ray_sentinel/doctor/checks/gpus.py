@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from ray_sentinel.doctor import nvidia_smi
+from ray_sentinel import nvidia_smi
 from ray_sentinel.doctor.check import (
     Check,
     CheckInput,
@@ -48,9 +48,15 @@ class GpusCheck(Check[GpusFacts]):
 
     def look(self, plan: RunPlan, here: Here) -> GpusFacts:
         """Ask nvidia-smi, and sysfs for AMD's."""
-        smi = nvidia_smi.read()
-        nvidia = smi.gpus if smi else ()
-        cards = [GpuCard(f"{gpu.name} {gpu.uuid}", gpu.used_bytes, gpu.programs) for gpu in nvidia]
+        smi = nvidia_smi.ask_once()
+        cards = [
+            GpuCard(
+                gpu.label,
+                gpu.state.memory_used_bytes,
+                tuple(f"{one.pid} {one.name}".strip() for one in gpu.processes),
+            )
+            for gpu in (smi.gpus if smi else ())
+        ]
         return GpusFacts((*cards, *_amd(here)))
 
     def judge(self, case: CheckInput[GpusFacts]) -> Iterable[CheckResult]:

@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, distributions, version
 
 import msgspec
 
-from ray_sentinel.doctor import nvidia_smi
+from ray_sentinel import nvidia_smi
 from ray_sentinel.doctor.check import Check, CheckInput, CheckResult, Here, failure, ok, warning
 from ray_sentinel.doctor.plan import RunPlan
 
@@ -57,7 +57,7 @@ class VersionsCheck(Check[VersionsFacts]):
             # nvidia-nccl-cu12, nvidia-nccl-cu13: torch's wheels bring NCCL as one of these.
             if (item.metadata["Name"] or "").lower().startswith("nvidia-nccl"):
                 found["NCCL"] = item.version
-        smi = nvidia_smi.read()
+        smi = nvidia_smi.ask_once()
         if smi is not None:
             found |= {"NVIDIA driver": smi.driver, "CUDA of the driver": smi.cuda}
         return VersionsFacts(found)

@@ -9,11 +9,11 @@ from pathlib import Path
 
 from ray_sentinel.collect import exposition_text
 from ray_sentinel.collect.discovery import sources_in
-from ray_sentinel.doctor import netnames, nvidia_smi, yaml_text
+from ray_sentinel.doctor import netnames, yaml_text
 from ray_sentinel.evidence import server_load
 from ray_sentinel.evidence.checkpoints import FolderEntry, read_listing
 from ray_sentinel.evidence.event_files import events, records
-from ray_sentinel.evidence.node import gpu_table, ray_status
+from ray_sentinel.evidence.node import nvidia_smi, ray_status
 from ray_sentinel.http import server
 from ray_sentinel.kernel_files import parse_environ
 from ray_sentinel.progress import cgroup as groups
@@ -204,15 +204,10 @@ TOOLS = (
         fixtures=("servers/*.txt",),
     ),
     Reader(
-        name="nvidia-smi: table",
-        read=of_text(lambda text: (gpu_table.read_gpus(text), gpu_table.read_processes(text, {}))),
-        words=(b"0, GPU-1, NVIDIA H100, 1, 2, 3, 4, 5", b'"', b"GPU-1, 7, python, 5"),
-    ),
-    Reader(
         name="nvidia-smi: XML",
         read=of_text(nvidia_smi.parse),
         front=b"<nvidia_smi_log>",
-        words=(b"<gpu>", b"<a b='c'>", b"&lt;", b"<!-- ", b"<![CDATA["),
+        words=(b"<gpu>", b"<a b='c'>", b"&lt;", b"<!-- ", b"<![CDATA[", b"<processes>"),
         memory=200.0,
     ),
     Reader(

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.clock import FakeClock
-from ray_sentinel.doctor import nvidia_smi
 from ray_sentinel.doctor.check import Here
 from ray_sentinel.doctor.checks.dstate import DStateCheck
 from ray_sentinel.doctor.checks.efa import EfaCheck
@@ -30,6 +29,7 @@ from ray_sentinel.doctor.checks.versions import VersionsCheck
 from ray_sentinel.doctor.checks.versions import VersionsFacts as Software
 from ray_sentinel.doctor.plan import RunPlan
 from ray_sentinel.errors import InputError
+from ray_sentinel.evidence.node import nvidia_smi
 
 XML = """<?xml version="1.0" ?>
 <!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd">
@@ -83,11 +83,13 @@ def test_what_the_driver_says() -> None:
     answer = nvidia_smi.parse(XML)
     first, second = answer.gpus
     assert (answer.driver, answer.cuda) == ("570.124.06", "12.8")
-    assert (first.used_bytes, first.ecc_uncorrected) == (4 << 20, 3)
+    assert (first.state.memory_used_bytes, first.ecc_uncorrected) == (4 << 20, 3)
     assert first.remap_pending
-    assert not first.programs
+    assert not first.processes
     assert second.ecc_uncorrected is None
-    assert second.programs == ("4711 python train.py",)
+    assert [(one.gpu, one.pid, one.name) for one in second.processes] == [
+        ("1", 4711, "python train.py")
+    ]
     assert second.recovery == "Reset"
 
 

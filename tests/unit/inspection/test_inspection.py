@@ -48,6 +48,27 @@ def test_rdma_counts_in_words_and_bytes(tmp_path: Path) -> None:
     assert device_traffic(tmp_path / "nowhere") == ()
 
 
+SMI = """<nvidia_smi_log><gpu><uuid>GPU-1</uuid><product_name>H100</product_name>
+<utilization><gpu_util>99 %</gpu_util></utilization><processes><process_info><pid>4711</pid>
+<type>C</type><process_name>python</process_name></process_info></processes></gpu></nvidia_smi_log>
+"""
+
+
+def test_nvidia_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "nvidia-smi"
+    write(program, f"#!/bin/sh\n[ \"$*\" = '-q -x' ] && echo '{SMI}'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    gpus, processes, problem = gpus_here()
+    assert problem == ""
+    assert [(gpu.index, gpu.uuid, gpu.utilization_percent) for gpu in gpus] == [("0", "GPU-1", 99)]
+    assert [(one.gpu, one.pid, one.name) for one in processes] == [("0", 4711, "python")]
+    write(program, "#!/bin/sh\necho 'NVIDIA-SMI has failed'; exit 9\n")
+    gpus, processes, problem = gpus_here()
+    assert (gpus, processes) == ((), ())
+    assert "NVIDIA-SMI has failed" in problem
+
+
 def test_amd_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))  # no nvidia-smi here
     card = tmp_path / "sys/class/drm/card1/device"

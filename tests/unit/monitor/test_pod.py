@@ -170,6 +170,17 @@ def test_an_efa_device_that_nccl_does_not_mention_is_an_issue(
     assert not any("NCCL_DEBUG=INFO" in issue for issue in report["issues"])
 
 
+def test_the_gpus_of_a_pod(tmp_path: Path, pod_bin: Path) -> None:
+    gpu = "<uuid>GPU-1</uuid><utilization><gpu_util>42 %</gpu_util></utilization>"
+    memory = "<fb_memory_usage><total>81559 MiB</total><used>512 MiB</used></fb_memory_usage>"
+    answer = f"<nvidia_smi_log><gpu>{gpu}{memory}</gpu></nvidia_smi_log>"
+    program(pod_bin, "nvidia-smi", f"echo '{answer}'; echo 'a warning' >&2")
+    found = monitor.check_gpu_utilization("head", "ml")
+    assert (found["gpu_count"], found["gpu_utilizations"], found["error"]) == (1, [42.0], "")
+    assert (found["memory_used"], found["memory_total"]) == ([512.0], [81559.0])
+    assert "nvidia-smi -q -x" in (tmp_path / "calls").read_text()
+
+
 @pytest.mark.parametrize("prefix", ["RAY_SENTINEL", "TRAINING_MONITOR"])
 def test_variables_say_what_is_logged_and_where(prefix: str, tmp_path: Path) -> None:
     file = tmp_path / "here.log"

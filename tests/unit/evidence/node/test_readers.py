@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ray_sentinel.evidence.node.gpu_table import read_gpus, read_processes
+from ray_sentinel.evidence.node.nvidia_smi import parse
 from ray_sentinel.evidence.node.ray_status import read_job_status, read_status
 from ray_sentinel.evidence.node.transport import judge_transport, read_transport
 from ray_sentinel.model.health import DeviceTraffic, TransportLines
@@ -39,21 +39,59 @@ def lines(*texts: str) -> list[LogLine]:
     return [LogLine(file="f", line=None, text=text) for text in texts]
 
 
+def smi(*gpus: str) -> str:
+    return f"<nvidia_smi_log>{''.join(f'<gpu>{gpu}</gpu>' for gpu in gpus)}</nvidia_smi_log>"
+
+
 def test_gpus() -> None:
-    text = (
-        "0, GPU-aa, NVIDIA H100 80GB HBM3, 97, 71000, 81559, 640.12, 61\n"
-        "1, GPU-bb, NVIDIA H100 80GB HBM3, [N/A], 0, 81559, [Unknown Error], 40\n"
-        "No devices were found\n"
+    text = smi(
+        "<product_name>NVIDIA H100 80GB HBM3</product_name><uuid>GPU-aa</uuid>"
+        "<fb_memory_usage><total>81559 MiB</total><used>71000 MiB</used></fb_memory_usage>"
+        "<utilization><gpu_util>97 %</gpu_util></utilization>"
+        "<temperature><gpu_temp>61 C</gpu_temp></temperature>"
+        "<gpu_power_readings><average_power_draw>600.0 W</average_power_draw>"
+        "<instant_power_draw>640.12 W</instant_power_draw></gpu_power_readings>",
+        "<uuid>GPU-bb</uuid><utilization><gpu_util>N/A</gpu_util></utilization>"
+        "<gpu_power_readings><power_draw>[Unknown Error]</power_draw></gpu_power_readings>"
+        "<processes><process_info><pid>4711</pid><type>C</type>"
+        "<process_name>python -c a, b</process_name><used_memory>1024 MiB</used_memory>"
+        "</process_info><process_info><pid>7</pid><type>G</type></process_info>"
+        "<process_info><pid>-</pid><type>C</type></process_info></processes>",
     )
-    first, second = read_gpus(text)
-    assert first.utilization_percent == 97
-    assert first.memory_used_bytes == 71000 << 20
+    answer = parse(f"a warning of the driver\n{text}\nand what stands on the other stream")
+    first, second = answer.states
+    assert (first.index, first.uuid, first.name) == ("0", "GPU-aa", "NVIDIA H100 80GB HBM3")
+    assert (first.utilization_percent, first.temperature_celsius) == (97, 61)
+    assert (first.memory_used_bytes, first.memory_total_bytes) == (71000 << 20, 81559 << 20)
+    assert first.power_watts == 640.12
+    assert (second.index, second.name) == ("1", "")
     assert second.utilization_percent is None
     assert second.power_watts is None
-    told = read_processes("GPU-bb, 4711, python -c a, b, 1024\n", {"GPU-bb": "1"})
-    assert [(p.gpu, p.pid, p.name, p.memory_bytes) for p in told] == [
+    assert second.memory_used_bytes is None
+    assert [(p.gpu, p.pid, p.name, p.memory_bytes) for p in answer.processes] == [
         ("1", 4711, "python -c a, b", 1 << 30)
     ]
+
+
+@pytest.mark.parametrize(
+    "power",
+    [
+        "<power_readings><power_draw>75.5 W</power_draw></power_readings>",
+        "<gpu_power_readings><power_draw>75.5 W</power_draw></gpu_power_readings>",
+        "<gpu_power_readings><average_power_draw>75.5 W</average_power_draw>"
+        "<instant_power_draw>N/A</instant_power_draw></gpu_power_readings>",
+    ],
+)
+def test_the_power_of_every_driver(power: str) -> None:
+    assert parse(smi(power)).states[0].power_watts == 75.5
+
+
+def test_a_process_whose_name_is_no_xml_hides_no_gpu() -> None:
+    name = "<processes><process_info><pid>7</pid><type>C</type><process_name>a & <b"
+    odd = f"<uuid>GPU-1</uuid>{name}</process_name></process_info></processes>"
+    answer = parse(smi(odd, "<uuid>GPU-2</uuid>"))
+    assert [gpu.uuid for gpu in answer.states] == ["GPU-1", "GPU-2"]
+    assert answer.processes == ()
 
 
 def test_ray_status() -> None:
