@@ -8,7 +8,7 @@ Format: https://prometheus.io/docs/prometheus/latest/configuration/configuration
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -16,7 +16,7 @@ import msgspec
 from ray_sentinel import regex as re
 from ray_sentinel.config import ScrapeConfig
 from ray_sentinel.errors import ConfigError
-from ray_sentinel.store.yaml_string import yaml_string
+from ray_sentinel.store.yaml_text import yaml_text
 
 SCRAPE_SECONDS = 5
 STEPS_SECONDS = 5
@@ -55,121 +55,89 @@ def scrape_config(
 
     ``old_samples`` False is for a Prometheus before 2.39: it stores no step of the past.
     """
-    lines = [
-        "global:",
-        f"  scrape_interval: {SCRAPE_SECONDS}s",
-        "  evaluation_interval: 15s",
-    ]
+    config: dict[str, Any] = {
+        "global": {"scrape_interval": f"{SCRAPE_SECONDS}s", "evaluation_interval": "15s"}
+    }
+    jobs = [_agents("ray_sentinel", "/metrics", SCRAPE_SECONDS, where)]
     if old_samples:
-        lines += [
-            "storage:",
-            "  tsdb:",
-            "    # Steps come with the times at which they were done.",
-            f"    out_of_order_time_window: {OUT_OF_ORDER}",
-        ]
+        # Steps come with the times at which they were done.
+        config["storage"] = {"tsdb": {"out_of_order_time_window": OUT_OF_ORDER}}
+        steps = _agents("ray_sentinel_steps", "/steps", STEPS_SECONDS, where)
+        # A step is the same whichever agent read it: they take over from each other.
+        jobs.append({**steps, "metric_relabel_configs": [_DROP_INSTANCE]})
     if files := list(rules):
-        lines += ["rule_files:", *(f"  - {yaml_string(file)}" for file in files)]
-    lines += ["scrape_configs:"]
-    lines += _agents("ray_sentinel", "/metrics", SCRAPE_SECONDS, where)
-    if old_samples:
-        lines += _agents("ray_sentinel_steps", "/steps", STEPS_SECONDS, where)
-        lines += [
-            "    # A step is the same whichever agent read it: they take over from each other.",
-            "    metric_relabel_configs:",
-            "      - action: labeldrop",
-            "        regex: instance",
-        ]
-    lines += _ray(where)
-    return "\n".join(lines) + "\n"
+        config["rule_files"] = files
+    return yaml_text({**config, "scrape_configs": [*jobs, _ray(where)]})
 
 
-def _agents(job: str, path: str, seconds: int, where: TargetDiscovery) -> list[str]:
-    lines = [
-        f"  - job_name: {job}",
-        f"    metrics_path: {path}",
-        f"    scrape_interval: {seconds}s",
-        f"    scrape_timeout: {seconds}s",
-        "    # Our series bring their own host and job.",
-        "    honor_labels: true",
-    ]
+_DROP_INSTANCE = {"action": "labeldrop", "regex": "instance"}
+
+
+def _agents(job: str, path: str, seconds: int, where: TargetDiscovery) -> dict[str, Any]:
     # Whether an agent speaks TLS is in its __scheme__, which /sd and our lists give.
-    access = list(client_lines(where.scrape))
-    lines += [f"    {line}" for line in access]
+    access = client_access(where.scrape)
     if where.kind == "http":
-        lines += ["    http_sd_configs:", f"      - url: {yaml_string(where.agents)}"]
-        lines += ["        refresh_interval: 10s", *(f"        {line}" for line in access)]
+        found = {"url": where.agents, "refresh_interval": "10s", **access}
+        discovery = {"http_sd_configs": [found]}
     else:
-        lines += ["    file_sd_configs:", f"      - files: [{yaml_string(where.agents)}]"]
-    # /sd names a job of its own for those who use it without a configuration of ours.
-    lines += ["    relabel_configs:", "      - target_label: job", f"        replacement: {job}"]
-    return lines
+        discovery = {"file_sd_configs": [{"files": [where.agents]}]}
+    return {
+        "job_name": job,
+        "metrics_path": path,
+        "scrape_interval": f"{seconds}s",
+        "scrape_timeout": f"{seconds}s",
+        "honor_labels": True,  # our series bring their own host and job
+        **access,
+        **discovery,
+        # /sd names a job of its own for those who use it without a configuration of ours.
+        "relabel_configs": [{"target_label": "job", "replacement": job}],
+    }
 
 
-def _ray(where: TargetDiscovery) -> list[str]:
-    lines = [
-        "  - job_name: ray",
-        "    scrape_interval: 10s",
-        *_ray_discovery(where),
-    ]
+def _ray(where: TargetDiscovery) -> dict[str, Any]:
+    job = {"job_name": "ray", "scrape_interval": "10s", **_ray_discovery(where)}
     if where.kind == "file":
-        return lines  # our own list of Ray's targets gives each its host
-    lines += ["    metric_relabel_configs:", *_relabel("(.+)", "$1")]
-    for address, host in sorted(where.hosts.items()):
-        if address != host:
-            lines += _relabel(re.escape(address), host.replace("$", "$$"))
-    return lines
-
-
-def _ray_discovery(where: TargetDiscovery) -> list[str]:
-    if not where.ray_dashboard:
-        return ["    file_sd_configs:", f"      - files: [{yaml_string(where.ray)}]"]
-    lines = [
-        "    http_sd_configs:",
-        f"      - url: {yaml_string(where.ray_dashboard.rstrip('/') + RAY_PATH)}",
+        return job  # our own list of Ray's targets gives each its host
+    relabel = [_host_of_ip("(.+)", "$1")]
+    relabel += [
+        _host_of_ip(re.escape(address), host.replace("$", "$$"))
+        for address, host in sorted(where.hosts.items())
+        if address != host
     ]
+    return {**job, "metric_relabel_configs": relabel}
+
+
+def _ray_discovery(where: TargetDiscovery) -> dict[str, Any]:
+    if not where.ray_dashboard:
+        return {"file_sd_configs": [{"files": [where.ray]}]}
+    found: dict[str, Any] = {"url": where.ray_dashboard.rstrip("/") + RAY_PATH}
     if where.ray_token_file:
         # The dashboard wants it; the nodes' metrics ports do not.
-        lines += [
-            "        authorization:",
-            f"          credentials_file: {yaml_string(where.ray_token_file)}",
-        ]
-    return lines
+        found["authorization"] = {"credentials_file": where.ray_token_file}
+    return {"http_sd_configs": [found]}
 
 
-def _relabel(pattern: str, host: str) -> list[str]:
+def _host_of_ip(pattern: str, host: str) -> dict[str, Any]:
     """Ray's series carry ``ip``, ours ``host``."""
-    return [
-        "      - source_labels: [ip]",
-        f"        regex: {yaml_string(pattern)}",
-        "        target_label: host",
-        f"        replacement: {yaml_string(host)}",
-    ]
+    return {
+        "source_labels": ["ip"], "regex": pattern, "target_label": "host", "replacement": host,
+    }  # fmt: skip
 
 
-def client_lines(scrape: ScrapeConfig) -> Iterator[str]:
+def client_access(scrape: ScrapeConfig) -> dict[str, Any]:
     """TLS and authentication of a client, by reference to files: no secret stands in a
     configuration. Raises ConfigError for settings that do not go together."""
     check_scrape(scrape)
-    tls = {
-        "ca_file": scrape.ca_file,
-        "cert_file": scrape.cert_file,
-        "key_file": scrape.key_file,
-        "server_name": scrape.server_name,
-    }
-    given = [f"  {key}: {yaml_string(value)}" for key, value in tls.items() if value]
-    if scrape.insecure_skip_verify:
-        given.append("  insecure_skip_verify: true")
-    if given:
-        yield from ("tls_config:", *given)
+    keys = ("ca_file", "cert_file", "key_file", "server_name", "insecure_skip_verify")
+    access: dict[str, Any] = {}
+    if tls := {key: value for key in keys if (value := getattr(scrape, key))}:
+        access["tls_config"] = tls
     if scrape.username:
-        yield "basic_auth:"
-        yield f"  username: {yaml_string(scrape.username)}"
-        yield f"  password_file: {yaml_string(scrape.password_file)}"
+        login = {"username": scrape.username, "password_file": scrape.password_file}
+        access["basic_auth"] = login
     if scrape.bearer_token_file:
-        yield from (
-            "authorization:",
-            f"  credentials_file: {yaml_string(scrape.bearer_token_file)}",
-        )
+        access["authorization"] = {"credentials_file": scrape.bearer_token_file}
+    return access
 
 
 def check_scrape(scrape: ScrapeConfig) -> None:
@@ -226,32 +194,28 @@ def pod_monitor(namespace: str = "", port: int = 9400) -> str:
 
     The operator turns ``host``, which our series bring, into ``exported_host`` unless told not to.
     """
-    lines = [
-        "apiVersion: monitoring.coreos.com/v1",
-        "kind: PodMonitor",
-        "metadata:",
-        "  name: ray-sentinel",
-        *([f"  namespace: {yaml_string(namespace)}"] if namespace else []),
-        "spec:",
-        "  selector:",
-        "    matchLabels:",
-        '      ray.io/is-ray-node: "yes"',
-        "  podMetricsEndpoints:",
+    endpoints: list[dict[str, Any]] = [
+        {
+            "targetPort": port,
+            "path": path,
+            "interval": f"{SCRAPE_SECONDS}s",
+            "honorLabels": True,
+            "relabelings": [{"targetLabel": "job", "replacement": job}],
+        }
+        for job, path in (("ray_sentinel", "/metrics"), ("ray_sentinel_steps", "/steps"))
     ]
-    for job, path in (("ray_sentinel", "/metrics"), ("ray_sentinel_steps", "/steps")):
-        lines += [
-            f"    - targetPort: {port}",
-            f"      path: {path}",
-            f"      interval: {SCRAPE_SECONDS}s",
-            "      honorLabels: true",
-            "      relabelings:",
-            "        - targetLabel: job",
-            f"          replacement: {job}",
-        ]
     # A step is the same whichever pod's agent read it.
-    lines += [
-        "      metricRelabelings:",
-        "        - action: labeldrop",
-        "          regex: instance|pod|container|endpoint",
-    ]
-    return "\n".join(lines) + "\n"
+    dropped = {"action": "labeldrop", "regex": "instance|pod|container|endpoint"}
+    endpoints[1]["metricRelabelings"] = [dropped]
+    spec = {
+        "selector": {"matchLabels": {"ray.io/is-ray-node": "yes"}},
+        "podMetricsEndpoints": endpoints,
+    }
+    return operator_resource("PodMonitor", namespace, spec)
+
+
+def operator_resource(kind: str, namespace: str, spec: Mapping[str, Any]) -> str:
+    """A resource of the Prometheus operator (v1) as YAML."""
+    metadata = {"name": "ray-sentinel"} | ({"namespace": namespace} if namespace else {})
+    head = {"apiVersion": "monitoring.coreos.com/v1", "kind": kind, "metadata": metadata}
+    return yaml_text({**head, "spec": dict(spec)})

@@ -131,6 +131,7 @@ NO_READERS = {
         "store.binary.version_of",
         "store.open.open_source",
         "store.ports.answers",
+        "store.scrape_config.operator_resource",
         "store.scrape_config.pod_monitor",
         "store.scrape_config.scrape_target",
         "store.scrape_config.target_groups",
@@ -154,7 +155,6 @@ NO_READERS = {
         "store.dashboards.model.table",
         "store.history_parts.whole_labels",
         "store.keys.series_key",
-        "store.yaml_string.yaml_string",
     ),
     "one search in a text that its caller bounds": (
         "evidence.checkpoints.is_tracker",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from typing import Any
 
 from ray_sentinel.store.alerts.gpu import GPU
 from ray_sentinel.store.alerts.host import HOST
@@ -10,7 +11,8 @@ from ray_sentinel.store.alerts.model import AlertGroup, AlertingRule
 from ray_sentinel.store.alerts.network import NETWORK
 from ray_sentinel.store.alerts.sentinel import SENTINEL
 from ray_sentinel.store.alerts.training import TRAINING
-from ray_sentinel.store.yaml_string import yaml_string
+from ray_sentinel.store.scrape_config import operator_resource
+from ray_sentinel.store.yaml_text import yaml_text
 
 GROUPS: tuple[AlertGroup, ...] = (SENTINEL, TRAINING, GPU, NETWORK, HOST)
 RULES_FILE = "ray_sentinel.rules.yml"
@@ -23,33 +25,29 @@ def alerts() -> tuple[AlertingRule, ...]:
 
 
 def rules_file(groups: Iterable[AlertGroup] = GROUPS) -> str:
-    """The rules as YAML; texts are written as JSON strings, which YAML takes."""
-    return "\n".join(["groups:", *(line for group in groups for line in _group(group))]) + "\n"
+    """The rules as YAML."""
+    return yaml_text(_rules(groups))
 
 
 def prometheus_rule(namespace: str = "") -> str:
     """The rules as a PrometheusRule of the Prometheus operator (v1)."""
-    lines = [
-        "apiVersion: monitoring.coreos.com/v1",
-        "kind: PrometheusRule",
-        "metadata:",
-        "  name: ray-sentinel",
-        *([f"  namespace: {yaml_string(namespace)}"] if namespace else []),
-        "spec:",
-        *(f"  {line}" for line in rules_file().splitlines()),
-    ]
-    return "\n".join(lines) + "\n"
+    return operator_resource("PrometheusRule", namespace, _rules(GROUPS))
 
 
-def _group(group: AlertGroup) -> Iterator[str]:
-    yield f"  - name: {_PREFIX}{group.name}"
-    yield "    rules:"
-    for alert in group.alerts:
-        yield f"      - alert: {alert.name}"
-        yield f"        expr: {yaml_string(alert.expr)}"
-        if alert.wait != "0s":
-            yield f"        for: {alert.wait}"
-        yield f"        labels: {{severity: {alert.severity}}}"
-        yield "        annotations:"
-        yield f"          summary: {yaml_string(alert.summary)}"
-        yield f"          description: {yaml_string(alert.action)}"
+def _rules(groups: Iterable[AlertGroup]) -> dict[str, Any]:
+    return {
+        "groups": [
+            {"name": f"{_PREFIX}{group.name}", "rules": [_rule(alert) for alert in group.alerts]}
+            for group in groups
+        ]
+    }
+
+
+def _rule(alert: AlertingRule) -> dict[str, Any]:
+    return {
+        "alert": alert.name,
+        "expr": alert.expr,
+        **({"for": alert.wait} if alert.wait != "0s" else {}),
+        "labels": {"severity": alert.severity},
+        "annotations": {"summary": alert.summary, "description": alert.action},
+    }

@@ -3,48 +3,81 @@
 from __future__ import annotations
 
 import json
+from typing import Any
+
+import pytest
+import yaml
 
 from ray_sentinel.actors.coordinator.prometheus import ray_targets
+from ray_sentinel.config import ScrapeConfig
 from ray_sentinel.store.scrape_config import (
     TargetDiscovery,
-    pod_monitor,
     ray_targets_file,
     scrape_config,
     targets_file,
 )
+from ray_sentinel.store.yaml_text import yaml_text
+
+
+def jobs(where: TargetDiscovery) -> dict[str, dict[str, Any]]:
+    found = yaml.safe_load(scrape_config(where))["scrape_configs"]
+    return {job["job_name"]: job for job in found}
 
 
 def test_steps_are_a_job_of_their_own() -> None:
-    text = scrape_config(
-        TargetDiscovery(kind="http", agents="http://n:9400/sd", ray="/tmp/ray/x.json")
-    )
-    jobs = [line.split()[-1] for line in text.splitlines() if "job_name" in line]
-    assert jobs == ["ray_sentinel", "ray_sentinel_steps", "ray"]
-    assert text.count('url: "http://n:9400/sd"') == 2
-    assert "out_of_order_time_window" in text
+    where = TargetDiscovery(kind="http", agents="http://n:9400/sd", ray="/tmp/ray/x.json")
+    found = jobs(where)
+    assert list(found) == ["ray_sentinel", "ray_sentinel_steps", "ray"]
+    for name in ("ray_sentinel", "ray_sentinel_steps"):
+        assert [sd["url"] for sd in found[name]["http_sd_configs"]] == ["http://n:9400/sd"]
+    tsdb = yaml.safe_load(scrape_config(where))["storage"]["tsdb"]
+    assert tsdb == {"out_of_order_time_window": "30d"}
 
 
 def test_addresses_become_hosts() -> None:
-    where = TargetDiscovery(kind="http", agents="u", ray="f", hosts={"10.0.0.1": "node1", "x": "x"})
-    text = scrape_config(where)
-    assert '        regex: "10\\\\.0\\\\.0\\\\.1"\n' in text
-    assert '        replacement: "node1"\n' in text
-    assert text.count("source_labels: [ip]") == 2
+    hosts = {"10.0.0.1": "node1", "10.0.0.2": "a$b", "x": "x"}
+    where = TargetDiscovery(kind="http", agents="u", ray="f", hosts=hosts)
+    relabel = jobs(where)["ray"]["metric_relabel_configs"]
+    assert all(rule["source_labels"] == ["ip"] for rule in relabel)
+    assert [(rule["regex"], rule["replacement"]) for rule in relabel] == [
+        ("(.+)", "$1"), (r"10\.0\.0\.1", "node1"), (r"10\.0\.0\.2", "a$$b"),
+    ]  # fmt: skip
 
 
-def test_paths_are_quoted() -> None:
-    text = scrape_config(
-        TargetDiscovery(kind="file", agents='/a "b": c', ray="/r"), rules=["/x/*.yml"]
-    )
-    assert '- files: ["/a \\"b\\": c"]' in text
-    assert "source_labels: [ip]" not in text
+def test_a_list_of_rays_targets_gives_the_host_itself() -> None:
+    found = jobs(TargetDiscovery(kind="file", agents="/a", ray="/r"))["ray"]
+    assert found["file_sd_configs"] == [{"files": ["/r"]}]
+    assert "metric_relabel_configs" not in found
 
 
 def test_a_step_is_the_same_whichever_agent_read_it() -> None:
-    text = scrape_config(TargetDiscovery(kind="file", agents="/a", ray="/r"))
-    steps = text.partition("job_name: ray_sentinel_steps")[2].partition("job_name: ray\n")[0]
-    assert "action: labeldrop\n        regex: instance\n" in steps
-    assert text.count("labeldrop") == 1
+    found = jobs(TargetDiscovery(kind="file", agents="/a", ray="/r"))
+    drop = [{"action": "labeldrop", "regex": "instance"}]
+    assert found["ray_sentinel_steps"]["metric_relabel_configs"] == drop
+    assert "metric_relabel_configs" not in found["ray_sentinel"]
+
+
+def test_agents_with_tls_and_a_name_are_read_and_listed_with_both() -> None:
+    scrape = ScrapeConfig(
+        ca_file="/ca", username="prom", password_file="/pw", insecure_skip_verify=True
+    )
+    where = TargetDiscovery(kind="http", agents="https://n:9400/sd", ray="/r", scrape=scrape)
+    job = jobs(where)["ray_sentinel"]
+    (discovery,) = job["http_sd_configs"]
+    for part in (job, discovery):
+        assert part["tls_config"] == {"ca_file": "/ca", "insecure_skip_verify": True}
+        assert part["basic_auth"] == {"username": "prom", "password_file": "/pw"}
+    assert "&" not in scrape_config(where), "no anchors: each part can be copied"
+
+
+@pytest.mark.parametrize(
+    "text", ["1e3", "0o17", "0x1f", "1_000", "20:30", "1.5", "yes", "null", "~", "", "a: b", "30d"]
+)
+def test_a_string_stays_one_for_every_reader(text: str) -> None:
+    written = yaml_text([text])
+    assert yaml.safe_load(written) == [text]
+    # Go reads YAML 1.2: what may be a number there must be in quotes.
+    assert text in ("30d", "a: b") or written[2] in "\"'"
 
 
 def test_lists_of_targets() -> None:
@@ -67,10 +100,3 @@ def test_targets_of_ray_are_those_that_live() -> None:
 
     found = ray_targets([entry(1), entry(2, Alive=False), entry(3, MetricsExportPort=0)])
     assert found == {"10.0.0.1:8080": "node1"}
-
-
-def test_the_pod_monitor_scrapes_both_paths() -> None:
-    text = pod_monitor("ml")
-    assert "path: /metrics" in text
-    assert "path: /steps" in text
-    assert '  namespace: "ml"\n' in text
