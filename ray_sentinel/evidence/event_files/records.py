@@ -25,7 +25,7 @@ _MASK_DELTA = 0xA282EAD8
 
 def masked(data: bytes) -> int:
     """The checksum as record files store it (``tensorflow/core/lib/hash/crc32c.h``)."""
-    crc = google_crc32c.value(data)
+    crc: int = google_crc32c.value(data)
     return (((crc >> 15) | (crc << 17)) + _MASK_DELTA) & 0xFFFFFFFF
 
 
