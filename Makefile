@@ -10,7 +10,7 @@ STREAMS ?= auto
 ## Tests start thousands of processes: each would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test rewritten unit integration lint types contracts faults deps wheel clean help
+.PHONY: demo test rewritten unit integration lint types contracts faults deps generated wheel clean help
 
 help: ## this list
 	@sed -n 's/^# //p' Makefile
@@ -71,7 +71,10 @@ rewritten: $(VENV)/.dev
 faults: $(VENV)/.dev deps ## every fault on a real training, attached and not (an hour)
 	@FAULTS=all $(PYTEST) tests/faults $(ARGS)
 
-wheel: $(VENV)/.dev ## build the wheel into dist/
+generated: $(VENV)/.dev ## make the shipped alert rules and dashboards (docs/dashboards/)
+	@$(BIN)/python docs/dashboards/generate.py
+
+wheel: $(VENV)/.dev generated ## build the wheel into dist/
 	@$(BIN)/python -m build --no-isolation --outdir dist .
 
 clean: ## remove the virtual environment and everything that was built or fetched

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ray_sentinel import regex as re
 from ray_sentinel.config import ScrapeConfig
-from ray_sentinel.store.alerts.catalog import RULES_FILE, rules_file
+from ray_sentinel.store.alerts_and_dashboards import RULES_FILE, rules_file
 from ray_sentinel.store.scrape_config import (
     TargetDiscovery,
     ray_targets_file,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
 from ray_sentinel.cli.output import clean, print_json
 from ray_sentinel.errors import UsageError
@@ -31,9 +32,9 @@ def run(args: argparse.Namespace) -> int:
         return _list(as_json=args.json)
     if not args.folder:
         raise UsageError("name the folder: `ray-sentinel dashboards export DIR`")
-    from ray_sentinel.store.dashboards.catalog import export
+    from ray_sentinel.store.alerts_and_dashboards import export_dashboards
 
-    written = [str(path) for path in export(Path(args.folder).expanduser())]
+    written = [str(path) for path in export_dashboards(Path(args.folder).expanduser())]
     if args.json:
         print_json({"written": written})
     else:
@@ -42,24 +43,33 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(*, as_json: bool) -> int:
-    from ray_sentinel.store.dashboards.catalog import DASHBOARDS, file_name
+    from ray_sentinel.store.alerts_and_dashboards import DASHBOARDS, dashboard, dashboard_file
 
+    found = {name: dashboard(name) for name in DASHBOARDS}
+    titles = {name: one["title"].removeprefix("ray_sentinel / ") for name, one in found.items()}
     if as_json:
         print_json(
             [
                 {
-                    "name": dashboard.name,
-                    "title": dashboard.title,
-                    "about": dashboard.about,
-                    "file": file_name(dashboard),
-                    "panels": [panel.title for panel in dashboard.panels],
+                    "name": name,
+                    "title": titles[name],
+                    "about": one["description"],
+                    "file": dashboard_file(name),
+                    "panels": [p["title"] for p in one["panels"] if p["type"] != "row"],
                 }
-                for dashboard in DASHBOARDS
+                for name, one in found.items()
             ]
         )
         return 0
-    for dashboard in DASHBOARDS:
-        sys.stdout.write(f"{dashboard.name:<10} {dashboard.title}: {dashboard.about}\n")
-        for row in dashboard.rows:
-            sys.stdout.write(f"{'':<10}   {row.title}: {len(row.panels)} panels\n")
+    for name, one in found.items():
+        sys.stdout.write(f"{name:<10} {titles[name]}: {one['description']}\n")
+        for row, panels in _rows(one["panels"]):
+            sys.stdout.write(f"{'':<10}   {row}: {panels} panels\n")
     return 0
+
+
+def _rows(panels: list[dict[str, Any]]) -> list[tuple[str, int]]:
+    """Title and number of panels of each row: in Grafana's files a row is followed by its own."""
+    starts = [at for at, panel in enumerate(panels) if panel["type"] == "row"]
+    ends = [*starts[1:], len(panels)]
+    return [(panels[a]["title"], b - a - 1) for a, b in zip(starts, ends, strict=True)]

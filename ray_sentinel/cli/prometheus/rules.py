@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print them: as the file that Prometheus reads, or as JSON."""
-    from ray_sentinel.store.alerts.catalog import alerts, prometheus_rule, rules_file
+    from ray_sentinel.store.alerts_and_dashboards import alerts, prometheus_rule, rules_file
 
     text = prometheus_rule(args.namespace) if args.kubernetes else rules_file()
     if args.json:

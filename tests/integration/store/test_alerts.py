@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
-from ray_sentinel.store.alerts.catalog import GROUPS, RULES_FILE, alerts, rules_file
-from ray_sentinel.store.alerts.model import AlertGroup
+from ray_sentinel.store.alerts_and_dashboards import RULES_FILE, alerts, rules_file
 from tests.support.alert_cases import CASES
 from tests.support.alert_cases.case import Case
 from tests.support.parts import require
 
 pytestmark = pytest.mark.integration
+
+GROUPS = yaml.safe_load(rules_file())["groups"]
 
 
 @pytest.fixture
@@ -46,11 +49,11 @@ def outcome(rules: Path, cases: tuple[Case, ...]) -> subprocess.CompletedProcess
     return promtool("test", "rules", str(path))
 
 
-@pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.name)
-def test_every_rule_fires_when_it_must_and_only_then(group: AlertGroup, tmp_path: Path) -> None:
+@pytest.mark.parametrize("group", GROUPS, ids=lambda group: group["name"])
+def test_every_rule_fires_when_it_must_and_only_then(group: dict[str, Any], tmp_path: Path) -> None:
     rules = tmp_path / RULES_FILE
-    rules.write_text(rules_file([group]))
-    names = {alert.name for alert in group.alerts}
+    rules.write_text(yaml.safe_dump({"groups": [group]}))
+    names = {rule["alert"] for rule in group["rules"]}
     tested = outcome(rules, tuple(case for case in CASES if case.alert in names))
     assert tested.returncode == 0, tested.stdout + tested.stderr
 

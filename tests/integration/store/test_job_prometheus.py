@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ray_sentinel.errors import ConfigError, MissingPartError
-from ray_sentinel.store.alerts.catalog import rules_file
+from ray_sentinel.store.alerts_and_dashboards import rules_file
 from ray_sentinel.store.job_prometheus import JobPrometheus
 from ray_sentinel.store.readonly import read_only_prometheus
 from ray_sentinel.store.scrape_config import TargetDiscovery, scrape_config

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ray_sentinel.store.alerts.model import AlertingRule
+from ray_sentinel.store.alerts_and_dashboards import AlertingRule
 
 INTERVAL = "30s"
 """Between two values of a series."""

@@ -9,9 +9,12 @@ import pytest
 
 from ray_sentinel.diagnose.examine import examine
 from ray_sentinel.model.diagnosis import Diagnosis
-from ray_sentinel.store.alerts.gpu import CRITICAL, INFO
+from ray_sentinel.store.alerts_and_dashboards import alerts
 from tests.support.plain_job import BEGIN, Phase, watched
 
+RULES = {rule.name: rule.expr for rule in alerts()}
+CRITICAL = RULES["GpuXidCritical"].partition('xid=~"')[2].partition('"')[0]
+INFO = RULES["GpuXidApplication"].partition('xid=~"')[2].partition('"')[0]
 TRAIN = Phase(3600)
 STOPPED = Phase(1800, steps=False, watts=150, spread=3, util=99)
 

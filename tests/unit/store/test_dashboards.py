@@ -12,30 +12,41 @@ import pytest
 
 from ray_sentinel.cli.main import main
 from ray_sentinel.errors import InputError
-from ray_sentinel.store.dashboards.catalog import DASHBOARDS, export, file_name
-from ray_sentinel.store.dashboards.grafana import SCHEMA_VERSION, to_grafana, to_json
-from ray_sentinel.store.dashboards.model import COLUMNS, Dashboard
+from ray_sentinel.store.alerts_and_dashboards import (
+    DASHBOARDS,
+    dashboard,
+    dashboard_file,
+    export_dashboards,
+)
 from tests.support.parts import require_module
 from tests.support.series_names import catalogue, metric_names, named_series
 
 OF_PROMETHEUS = {"up"}
+COLUMNS = 24
+"""Of Grafana's grid."""
+SCHEMA_VERSION = 41
 GRAFANAS_OWN = {"__rate_interval", "datasource"}
 UNITS = {
     "short", "none", "s", "percent", "percentunit", "bytes", "Bps", "pps", "cps", "watt", "celsius",
     "hertz",
 }  # fmt: skip
 
-each = pytest.mark.parametrize("dashboard", DASHBOARDS, ids=lambda dashboard: dashboard.name)
+each = pytest.mark.parametrize("name", DASHBOARDS)
 
 
-def drawn(dashboard: Dashboard) -> list[dict[str, Any]]:
-    return json.loads(to_json(dashboard))["panels"]
+def drawn(name: str) -> list[dict[str, Any]]:
+    return list(dashboard(name)["panels"])
+
+
+def panels(name: str) -> list[dict[str, Any]]:
+    """Those that are no headings."""
+    return [panel for panel in drawn(name) if panel["type"] != "row"]
 
 
 @each
-def test_panels_do_not_overlap_and_stay_on_the_grid(dashboard: Dashboard) -> None:
+def test_panels_do_not_overlap_and_stay_on_the_grid(name: str) -> None:
     cells: set[tuple[int, int]] = set()
-    for panel in drawn(dashboard):
+    for panel in drawn(name):
         place = panel["gridPos"]
         assert place["x"] >= 0
         assert place["x"] + place["w"] <= COLUMNS
@@ -49,11 +60,11 @@ def test_panels_do_not_overlap_and_stay_on_the_grid(dashboard: Dashboard) -> Non
 
 
 @each
-def test_lines_are_full(dashboard: Dashboard) -> None:
+def test_lines_are_full(name: str) -> None:
     """But for the last of a row, panels that stand side by side fill the width."""
     tops: dict[int, int] = {}
     rows = set()
-    for panel in drawn(dashboard):
+    for panel in drawn(name):
         place = panel["gridPos"]
         tops[place["y"]] = tops.get(place["y"], 0) + place["w"]
         if panel["type"] == "row":
@@ -65,22 +76,18 @@ def test_lines_are_full(dashboard: Dashboard) -> None:
 
 
 @each
-def test_ids_and_letters_are_used_once(dashboard: Dashboard) -> None:
-    panels = drawn(dashboard)
-    ids = [panel["id"] for panel in panels]
+def test_ids_and_letters_are_used_once(name: str) -> None:
+    ids = [panel["id"] for panel in drawn(name)]
     assert len(ids) == len(set(ids))
-    for panel in panels:
-        letters = [target["refId"] for target in panel.get("targets", ())]
+    for panel in panels(name):
+        letters = [target["refId"] for target in panel["targets"]]
+        assert letters, panel["title"]
         assert len(letters) == len(set(letters))
-        described = next((p for p in dashboard.panels if p.title == panel["title"]), None)
-        if panel["type"] != "row":
-            assert described is not None
-            assert [t["expr"] for t in panel["targets"]] == [q.expr for q in described.queries]
 
 
 @each
-def test_a_file_fits_what_grafana_imports(dashboard: Dashboard) -> None:
-    model = json.loads(to_json(dashboard))
+def test_a_file_fits_what_grafana_imports(name: str) -> None:
+    model = dashboard(name)
     assert model["schemaVersion"] == SCHEMA_VERSION
     assert re.fullmatch(r"[a-zA-Z0-9_-]{1,40}", model["uid"])
     assert "id" not in model, "a number of another Grafana's"
@@ -100,67 +107,64 @@ def test_a_file_fits_what_grafana_imports(dashboard: Dashboard) -> None:
 
 
 @each
-def test_variables_that_are_used_are_there(dashboard: Dashboard) -> None:
-    text = to_json(dashboard).decode()
+def test_variables_that_are_used_are_there(name: str) -> None:
+    model = dashboard(name)
+    text = json.dumps(model)
     used = set(re.findall(r"\$\{?(\w+)\}?", re.sub(r"\$__all", "", text)))
-    known = {variable.name for variable in dashboard.variables}
+    known = {variable["name"] for variable in model["templating"]["list"]} - GRAFANAS_OWN
     assert used <= known | GRAFANAS_OWN
     assert known <= used, "a choice that changes nothing"
 
 
 @each
-def test_series_and_labels_that_are_asked_for_are_served(dashboard: Dashboard) -> None:
+def test_series_and_labels_that_are_asked_for_are_served(name: str) -> None:
     scraped = {"scrape_duration_seconds", "scrape_samples_scraped"}
-    for panel in dashboard.panels:
-        for query in panel.queries:
-            names = named_series(query.expr)
+    for panel in panels(name):
+        for query in panel["targets"]:
+            names = named_series(query["expr"])
             assert names <= metric_names() | OF_PROMETHEUS
             assert (
                 names
-                or "__name__" in query.expr
-                or "ALERTS" in query.expr
-                or any(name in query.expr for name in scraped)
+                or "__name__" in query["expr"]
+                or "ALERTS" in query["expr"]
+                or any(one in query["expr"] for one in scraped)
             )
-            labels = {
-                label for name in names & metric_names() for label in catalogue()[name].labels
-            }
-            shown = set(re.findall(r"\{\{(\w+)\}\}", query.legend))
+            labels = {label for one in names & metric_names() for label in catalogue()[one].labels}
+            shown = set(re.findall(r"\{\{(\w+)\}\}", query["legendFormat"]))
             general = {"host", "instance", "job", "run", "attempt", "__name__"}
-            assert shown <= labels | general, panel.title
+            assert shown <= labels | general, panel["title"]
 
 
 def test_all_that_is_read_of_the_hardware_is_shown() -> None:
     asked = {
         name
-        for dashboard in DASHBOARDS
-        for panel in dashboard.panels
-        for query in panel.queries
-        for name in named_series(query.expr)
+        for dashboard_name in DASHBOARDS
+        for panel in panels(dashboard_name)
+        for query in panel["targets"]
+        for name in named_series(query["expr"])
     }
     assert {name for name in metric_names() - asked if name.startswith("hw_")} == set()
 
 
 def test_names_are_used_once() -> None:
-    assert len({dashboard.name for dashboard in DASHBOARDS}) == len(DASHBOARDS)
-    for dashboard in DASHBOARDS:
-        titles = [panel.title for row in dashboard.rows for panel in row.panels]
-        assert len(titles) == len(set(titles)), dashboard.name
+    assert len({dashboard(name)["uid"] for name in DASHBOARDS}) == len(DASHBOARDS)
+    for name in DASHBOARDS:
+        titles = [panel["title"] for panel in panels(name)]
+        assert len(titles) == len(set(titles)), name
 
 
 def test_the_same_dashboard_gives_the_same_bytes(tmp_path: Path) -> None:
-    first = {path.name: path.read_bytes() for path in export(tmp_path / "a")}
-    assert {path.name: path.read_bytes() for path in export(tmp_path / "a")} == first
-    assert sorted(first) == sorted(file_name(dashboard) for dashboard in DASHBOARDS)
+    first = {path.name: path.read_bytes() for path in export_dashboards(tmp_path / "a")}
+    assert {path.name: path.read_bytes() for path in export_dashboards(tmp_path / "a")} == first
+    assert sorted(first) == sorted(dashboard_file(name) for name in DASHBOARDS)
     assert sorted(path.name for path in (tmp_path / "a").iterdir()) == sorted(first)
-    assert json.loads(first["ray-sentinel-gpus.json"]) == to_grafana(
-        next(dashboard for dashboard in DASHBOARDS if dashboard.name == "gpus")
-    )
+    assert json.loads(first["ray-sentinel-gpus.json"]) == dashboard("gpus")
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="file/sub cannot be written"):
-        export(tmp_path / "file" / "sub")
+        export_dashboards(tmp_path / "file" / "sub")
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -170,26 +174,26 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert all(Path(path).is_file() for path in written)
     assert main(["dashboards", "list", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)
-    assert [entry["name"] for entry in listed] == [d.name for d in DASHBOARDS]
+    assert [entry["name"] for entry in listed] == list(DASHBOARDS)
     assert main(["dashboards", "export"]) == 2
 
 
 @each
-def test_a_panel_that_needs_hardware_says_so(dashboard: Dashboard) -> None:
-    for panel in dashboard.panels:
-        asked = {name for query in panel.queries for name in named_series(query.expr)}
-        needs = any(name.startswith(("hw_gpu_", "hw_rdma_", "hw_cgroup_mem")) for name in asked)
-        assert bool(panel.hardware) == needs, panel.title
+def test_a_panel_that_needs_hardware_says_so(name: str) -> None:
+    for panel in panels(name):
+        asked = {one for query in panel["targets"] for one in named_series(query["expr"])}
+        needs = any(one.startswith(("hw_gpu_", "hw_rdma_", "hw_cgroup_mem")) for one in asked)
+        assert ("Shown where a node has " in panel["description"]) == needs, panel["title"]
 
 
 @each
-def test_grafanas_own_library_knows_every_field(dashboard: Dashboard) -> None:
+def test_grafanas_own_library_knows_every_field(name: str) -> None:
     """What it does not know it drops: read and written by it, a dashboard is what it was."""
     sdk = require_module("grafana_foundation_sdk.models.dashboard", "grafana-foundation-sdk")
     cog = require_module("grafana_foundation_sdk.cog.plugins", "grafana-foundation-sdk")
     encoder = require_module("grafana_foundation_sdk.cog.encoder", "grafana-foundation-sdk")
     cog.register_default_plugins()
-    ours = json.loads(to_json(dashboard))
+    ours = dashboard(name)
     theirs = json.loads(json.dumps(sdk.Dashboard.from_json(ours), cls=encoder.JSONEncoder))
     for variable in ours["templating"]["list"]:
         variable.pop("definition", None)  # of Grafana's editor; not in its schema

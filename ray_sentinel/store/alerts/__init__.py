@@ -1,1 +1,0 @@
-"""Alert rules for Prometheus: what needs no engine to be known, one subject a file."""

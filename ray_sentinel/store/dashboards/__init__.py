@@ -1,1 +1,0 @@
-"""Dashboards for Grafana, described here and written as JSON, one dashboard a file."""
