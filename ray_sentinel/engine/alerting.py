@@ -20,7 +20,7 @@ from ray_sentinel.engine.rule import Rule
 from ray_sentinel.engine.telemetry import NodeTelemetry
 from ray_sentinel.engine.working import at_work
 from ray_sentinel.model.alert import Alert
-from ray_sentinel.model.incident import Finding
+from ray_sentinel.model.incident import FaultKind, Finding, Severity
 
 LOOK_EVERY = 5.0
 """Seconds between two rounds of the telemetry rules; samples come every four."""
@@ -38,6 +38,31 @@ class AlertRule(Rule):
     @abc.abstractmethod
     def look(self, view: ClusterView, now: float) -> Iterable[Alert]:
         """Everything that is wrong now, also when it was said before."""
+
+    def alert(
+        self,
+        text: str,
+        *,
+        severity: Severity = "warning",
+        kind: FaultKind = "unknown",
+        job: str = "",
+        host: str = "",
+        gpu: str = "",
+        port: str = "",
+        since: float = 0.0,
+    ) -> Alert:
+        """One of this rule."""
+        return Alert(
+            rule=self.name,
+            severity=severity,
+            text=text,
+            kind=kind,
+            job=job,
+            host=host,
+            gpu=gpu,
+            port=port,
+            since=since,
+        )
 
 
 class AlertBook(msgspec.Struct, dict=True):

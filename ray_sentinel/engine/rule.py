@@ -1,6 +1,6 @@
 """What a rule is, and how rules are found.
 
-A rule is one file in ``rules/`` with one subclass of ``Rule``. It looks and suggests; it keeps no
+A rule is a subclass of ``Rule`` in a file of ``rules/``. It looks and suggests; it keeps no
 state of the cluster and decides nothing: the engine does.
 """
 
@@ -10,7 +10,7 @@ import abc
 import importlib
 import pkgutil
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import msgspec
 
@@ -25,6 +25,13 @@ class Thresholds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """Base of a rule's settings, ``[rules."NAME"]`` in the configuration file."""
 
     enabled: bool = True
+
+
+def thresholds(**defaults: float) -> type[Thresholds]:
+    """The type of a rule's settings, by their defaults; an int takes whole numbers only."""
+    fields = [(name, type(value), value) for name, value in defaults.items()]
+    made = msgspec.defstruct("Thresholds", fields, bases=(Thresholds,), frozen=True, kw_only=True)
+    return cast("type[Thresholds]", made)
 
 
 class Rule(abc.ABC):

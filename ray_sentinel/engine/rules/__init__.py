@@ -1,1 +1,1 @@
-"""One rule a file."""
+"""One rule a file; rules of one form share a file."""

@@ -8,22 +8,18 @@ from ray_sentinel.engine.alerting import AlertRule
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.gpus import GpuReading
 from ray_sentinel.engine.jobs import JobView
-from ray_sentinel.engine.rule import Thresholds
+from ray_sentinel.engine.rule import thresholds
 from ray_sentinel.model.alert import Alert
 
 
-class GpuBusyWaitThresholds(Thresholds, frozen=True, kw_only=True):
-    """``silence_seconds`` of the job; ``share`` of its GPUs that must be waiting."""
-
-    silence_seconds: float = 10.0
-    share: float = 0.5
-
-
 class GpuBusyWait(AlertRule):
-    """The GPUs that do not wait while most do are those that are waited for."""
+    """The GPUs that do not wait while most do are those that are waited for.
+
+    Thresholds: ``silence_seconds`` of the job; ``share`` of its GPUs that must be waiting.
+    """
 
     name = "gpu.busy_wait"
-    Thresholds = GpuBusyWaitThresholds
+    Thresholds = thresholds(silence_seconds=10.0, share=0.5)
 
     def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
         for job in view.jobs.values():
@@ -45,9 +41,7 @@ class GpuBusyWait(AlertRule):
     ) -> Iterator[Alert]:
         odd = [gpu for gpu in gpus if gpu.state in ("resting", "working")]
         power = sum(gpu.power or 0.0 for gpu in waiting) / len(waiting)
-        yield Alert(
-            rule=self.name,
-            severity="warning",
+        yield self.alert(
             job=job.job,
             text=f"{len(waiting)} of {len(gpus)} GPUs poll for their peers: full utilisation at "
             f"{power:.0f} W",
@@ -55,9 +49,7 @@ class GpuBusyWait(AlertRule):
         )
         for gpu in odd if len(odd) * 4 <= len(gpus) else ():
             what = "rests" if gpu.state == "resting" else "still works"
-            yield Alert(
-                rule=self.name,
-                severity="warning",
+            yield self.alert(
                 job=job.job,
                 host=gpu.host,
                 gpu=gpu.index,

@@ -8,7 +8,7 @@ from ray_sentinel.engine.alerting import AlertRule
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.gpus import IDLE, UTILISATION, GpuReading
 from ray_sentinel.engine.jobs import JobView
-from ray_sentinel.engine.rule import Thresholds
+from ray_sentinel.engine.rule import thresholds
 from ray_sentinel.model.alert import Alert
 
 VRAM = "hw_gpu_vram_used_bytes"
@@ -16,20 +16,15 @@ LAG = 30.0
 """Seconds that what collectors saw may be old."""
 
 
-class GpuIdleThresholds(Thresholds, frozen=True, kw_only=True):
-    """``seconds`` without work; ``startup_seconds`` that a job may take to begin;
-    ``empty_bytes`` of memory below which nothing was loaded onto a GPU."""
-
-    seconds: float = 180.0
-    startup_seconds: float = 1200.0
-    empty_bytes: float = 2e9
-
-
 class GpuIdle(AlertRule):
-    """A job may be "running" for hours without a GPU: its processes cannot see any, or wait."""
+    """A job may be "running" for hours without a GPU: its processes cannot see any, or wait.
+
+    Thresholds: ``seconds`` without work; ``startup_seconds`` that a job may take to begin;
+    ``empty_bytes`` of memory below which nothing was loaded onto a GPU.
+    """
 
     name = "gpu.idle"
-    Thresholds = GpuIdleThresholds
+    Thresholds = thresholds(seconds=180.0, startup_seconds=1200.0, empty_bytes=2e9)
 
     def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
         for job in view.jobs.values():
@@ -63,9 +58,7 @@ class GpuIdle(AlertRule):
         now: float,
     ) -> Alert:
         one = idle[0] if len(idle) == 1 else None
-        return Alert(
-            rule=self.name,
-            severity="warning",
+        return self.alert(
             job=job.job,
             host=one.host if one else "",
             gpu=one.index if one else "",

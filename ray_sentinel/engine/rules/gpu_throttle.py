@@ -6,25 +6,21 @@ from collections.abc import Iterator
 
 from ray_sentinel.engine.alerting import AlertRule, watched
 from ray_sentinel.engine.cluster import ClusterView
-from ray_sentinel.engine.rule import Thresholds
+from ray_sentinel.engine.rule import thresholds
 from ray_sentinel.model.alert import Alert
 
 HARMFUL = ("thermal", "hw_slowdown", "power_brake", "ppt", "current")
 """In the names of reasons. Idle clocks and the everyday power cap are none."""
 
 
-class GpuThrottleThresholds(Thresholds, frozen=True, kw_only=True):
-    """``share`` of the last ``seconds``."""
-
-    seconds: float = 60.0
-    share: float = 0.5
-
-
 class GpuThrottle(AlertRule):
-    """A thermal straggler: all ranks wait for its GPU in every step."""
+    """A thermal straggler: all ranks wait for its GPU in every step.
+
+    Thresholds: ``share`` of the last ``seconds``.
+    """
 
     name = "gpu.throttle"
-    Thresholds = GpuThrottleThresholds
+    Thresholds = thresholds(seconds=60.0, share=0.5)
 
     def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
         limits = self.thresholds
@@ -37,9 +33,7 @@ class GpuThrottle(AlertRule):
                 if held and any(word in reason for word in HARMFUL):
                     found.setdefault(labels.get("gpu", ""), []).append(reason)
             for gpu, reasons in found.items():
-                yield Alert(
-                    rule=self.name,
-                    severity="warning",
+                yield self.alert(
                     kind="slow",
                     host=node.node.host,
                     gpu=gpu,

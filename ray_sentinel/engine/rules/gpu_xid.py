@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ray_sentinel.engine.alerting import AlertRule, watched
 from ray_sentinel.engine.cluster import ClusterView
-from ray_sentinel.engine.rule import Thresholds
+from ray_sentinel.engine.rule import thresholds
 from ray_sentinel.evidence import xids
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.metrics import Event
@@ -17,17 +17,14 @@ APPLICATION = frozenset(map(str, xids.APPLICATION))
 ECC = frozenset({"48", "63", "64", "92", "94", "95"})
 
 
-class GpuXidThresholds(Thresholds, frozen=True, kw_only=True):
-    """``seconds`` for which an error is shown."""
-
-    seconds: float = 900.0
-
-
 class GpuXid(AlertRule):
-    """Fatal ones explain a job that stops; others are shown with what they mean."""
+    """Fatal ones explain a job that stops; others are shown with what they mean.
+
+    Thresholds: ``seconds`` for which an error is shown.
+    """
 
     name = "gpu.xid"
-    Thresholds = GpuXidThresholds
+    Thresholds = thresholds(seconds=900.0)
 
     def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
         for node, telemetry in watched(view):
@@ -46,8 +43,7 @@ class GpuXid(AlertRule):
             what += " (mostly the application's own fault)"
         elif xid in ECC and not lost:
             what += " (memory error)"
-        return Alert(
-            rule=self.name,
+        return self.alert(
             severity="critical" if fatal else "warning",
             kind="device-lost" if lost else "device-stuck" if fatal else "unknown",
             host=host,

@@ -6,25 +6,19 @@ from collections.abc import Iterator
 
 from ray_sentinel.engine.alerting import AlertRule, jobs_at_work, watched
 from ray_sentinel.engine.cluster import ClusterView
-from ray_sentinel.engine.rule import Thresholds
+from ray_sentinel.engine.rule import thresholds
 from ray_sentinel.model.alert import Alert
 
 
-class HostCpuContentionThresholds(Thresholds, frozen=True, kw_only=True):
-    """``factor`` times the usual number of runnable threads and ``above`` it, at the median over
-    ``seconds``; what is usual is learned from at least ``learn_seconds`` before."""
-
-    seconds: float = 60.0
-    factor: float = 2.0
-    above: float = 16.0
-    learn_seconds: float = 180.0
-
-
 class HostCpuContention(AlertRule):
-    """Something else runs on the host; the ranks there are late to every collective."""
+    """Something else runs on the host; the ranks there are late to every collective.
+
+    Thresholds: ``factor`` times the usual number of runnable threads and ``above`` it, at the
+    median over ``seconds``; what is usual is learned from at least ``learn_seconds`` before.
+    """
 
     name = "host.cpu_contention"
-    Thresholds = HostCpuContentionThresholds
+    Thresholds = thresholds(seconds=60.0, factor=2.0, above=16.0, learn_seconds=180.0)
 
     def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
         limits = self.thresholds
@@ -45,9 +39,7 @@ class HostCpuContention(AlertRule):
                 continue
             usual = before[len(before) // 2]
             if level > max(limits.factor * usual, usual + limits.above):
-                yield Alert(
-                    rule=self.name,
-                    severity="warning",
+                yield self.alert(
                     kind="slow",
                     host=node.node.host,
                     text=f"{level:.0f} threads want a CPU, usual {usual:.0f}",

@@ -6,22 +6,18 @@ from collections.abc import Iterator
 
 from ray_sentinel.engine.alerting import AlertRule, watched
 from ray_sentinel.engine.cluster import ClusterView
-from ray_sentinel.engine.rule import Thresholds
+from ray_sentinel.engine.rule import thresholds
 from ray_sentinel.model.alert import Alert
 
 
-class HostDiskFullThresholds(Thresholds, frozen=True, kw_only=True):
-    """Less than ``share`` of it is free, and less than ``bytes``."""
-
-    share: float = 0.03
-    bytes: float = 20e9
-
-
 class HostDiskFull(AlertRule):
-    """The next checkpoint fails, and Ray stops placing work at 95 %."""
+    """The next checkpoint fails, and Ray stops placing work at 95 %.
+
+    Thresholds: Less than ``share`` of it is free, and less than ``bytes``.
+    """
 
     name = "host.disk_full"
-    Thresholds = HostDiskFullThresholds
+    Thresholds = thresholds(share=0.03, bytes=20e9)
 
     def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
         for node, telemetry in watched(view):
@@ -30,9 +26,7 @@ class HostDiskFull(AlertRule):
                 total = telemetry.one("hw_disk_total_bytes", now, mount=mount)
                 share = free.last / total.last if total and total.last > 0 else 0.0
                 if share < self.thresholds.share and free.last < self.thresholds.bytes:
-                    yield Alert(
-                        rule=self.name,
-                        severity="warning",
+                    yield self.alert(
                         host=node.node.host,
                         port=mount,
                         text=f"{mount}: {free.last / 1e9:.1f} GB are free ({share:.1%})",

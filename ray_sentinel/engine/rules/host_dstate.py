@@ -6,22 +6,18 @@ from collections.abc import Iterator
 
 from ray_sentinel.engine.alerting import AlertRule, watched
 from ray_sentinel.engine.cluster import ClusterView
-from ray_sentinel.engine.rule import Thresholds
+from ray_sentinel.engine.rule import thresholds
 from ray_sentinel.model.alert import Alert
 
 
-class HostDstateThresholds(Thresholds, frozen=True, kw_only=True):
-    """``processes`` in one function, at the median over ``seconds``."""
-
-    seconds: float = 60.0
-    processes: float = 4.0
-
-
 class HostDstate(AlertRule):
-    """A mount that hangs, or a driver; a function of the GPU driver points to it."""
+    """A mount that hangs, or a driver; a function of the GPU driver points to it.
+
+    Thresholds: ``processes`` in one function, at the median over ``seconds``.
+    """
 
     name = "host.dstate"
-    Thresholds = HostDstateThresholds
+    Thresholds = thresholds(seconds=60.0, processes=4.0)
 
     def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
         limits = self.thresholds
@@ -29,9 +25,7 @@ class HostDstate(AlertRule):
             for labels, series in telemetry.get("hw_dstate_processes", now):
                 level = series.settled(now, limits.seconds)
                 if level is not None and level >= limits.processes:
-                    yield Alert(
-                        rule=self.name,
-                        severity="warning",
+                    yield self.alert(
                         host=node.node.host,
                         text=f"{level:.0f} processes are blocked in the kernel, in "
                         f"{labels.get('wchan') or '?'}",

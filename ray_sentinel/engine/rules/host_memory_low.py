@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from ray_sentinel.engine.alerting import AlertRule, watched
 from ray_sentinel.engine.cluster import ClusterView
-from ray_sentinel.engine.rule import Thresholds
+from ray_sentinel.engine.rule import thresholds
 from ray_sentinel.engine.telemetry import TelemetrySeries
 from ray_sentinel.model.alert import Alert
 
@@ -15,21 +15,15 @@ PARTS = 6
 """Of the window, each of which must fall: a trend, not one leap."""
 
 
-class HostMemoryLowThresholds(Thresholds, frozen=True, kw_only=True):
-    """``share`` of the memory left; or the trend of the last ``seconds`` leads to none within
-    ``horizon_seconds``, with less than ``trend_share`` left."""
-
-    share: float = 0.04
-    seconds: float = 300.0
-    horizon_seconds: float = 900.0
-    trend_share: float = 0.3
-
-
 class HostMemoryLow(AlertRule):
-    """The next step after this is host.oom_kill."""
+    """The next step after this is host.oom_kill.
+
+    Thresholds: ``share`` of the memory left; or the trend of the last ``seconds`` leads to none
+    within ``horizon_seconds``, with less than ``trend_share`` left.
+    """
 
     name = "host.memory_low"
-    Thresholds = HostMemoryLowThresholds
+    Thresholds = thresholds(share=0.04, seconds=300.0, horizon_seconds=900.0, trend_share=0.3)
 
     def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
         for node, telemetry in watched(view):
@@ -42,9 +36,7 @@ class HostMemoryLow(AlertRule):
             soon = end is not None and share < self.thresholds.trend_share
             if share < self.thresholds.share or soon:
                 when = f", at this rate none in {end / 60:.0f} min" if end is not None else ""
-                yield Alert(
-                    rule=self.name,
-                    severity="warning",
+                yield self.alert(
                     host=node.node.host,
                     text=f"{share:.0%} of {total.last / 2**30:.0f} GiB are left{when}",
                 )

@@ -6,22 +6,19 @@ from collections.abc import Iterator
 
 from ray_sentinel.engine.alerting import AlertRule, watched
 from ray_sentinel.engine.cluster import ClusterView
-from ray_sentinel.engine.rule import Thresholds
+from ray_sentinel.engine.rule import thresholds
 from ray_sentinel.engine.telemetry import TelemetrySeries
 from ray_sentinel.model.alert import Alert
 
 
-class NetPortDownThresholds(Thresholds, frozen=True, kw_only=True):
-    """``samples`` in a row that show it down."""
-
-    samples: int = 2
-
-
 class NetPortDown(AlertRule):
-    """A port that was never up is not cabled, by design."""
+    """A port that was never up is not cabled, by design.
+
+    Thresholds: ``samples`` in a row that show it down.
+    """
 
     name = "net.port_down"
-    Thresholds = NetPortDownThresholds
+    Thresholds = thresholds(samples=2)
 
     def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
         for node, telemetry in watched(view):
@@ -29,8 +26,7 @@ class NetPortDown(AlertRule):
                 since = self._down_since(series)
                 if since is not None:
                     port = f"{labels.get('device', '')}/{labels.get('port', '')}".strip("/")
-                    yield Alert(
-                        rule=self.name,
+                    yield self.alert(
                         severity="critical",
                         kind="network",
                         host=node.node.host,

@@ -6,24 +6,20 @@ from collections.abc import Iterator
 
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.proof import Proof, of_ranks
-from ray_sentinel.engine.rule import Rule, Thresholds
+from ray_sentinel.engine.rule import Rule, thresholds
 from ray_sentinel.model.incident import Finding
 
 PROOF = Proof(rule="rank.blocked", kind="kernel-blocked", what="is blocked in the kernel (state D)")
 
 
-class RankBlockedThresholds(Thresholds, frozen=True, kw_only=True):
-    """``seconds`` in state D without a break, and least silence of the job."""
-
-    seconds: float = 2.0
-    silence_seconds: float = 2.5
-
-
 class RankBlocked(Rule):
-    """Hard evidence: disk sleep of seconds is no disk any more."""
+    """Hard evidence: disk sleep of seconds is no disk any more.
+
+    Thresholds: ``seconds`` in state D without a break, and least silence of the job.
+    """
 
     name = PROOF.rule
-    Thresholds = RankBlockedThresholds
+    Thresholds = thresholds(seconds=2.0, silence_seconds=2.5)
 
     def evaluate(self, view: ClusterView, now: float) -> Iterator[Finding]:
         for job in view.jobs.values():

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.proof import Proof, of_ranks
-from ray_sentinel.engine.rule import Rule, Thresholds
+from ray_sentinel.engine.rule import Rule, thresholds
 from ray_sentinel.model.incident import Finding
 
 PROOF = Proof(
@@ -16,17 +16,14 @@ PROOF = Proof(
 )
 
 
-class RankGilHeldThresholds(Thresholds, frozen=True, kw_only=True):
-    """``silence_seconds``: least silence of the job; a moment's hold is everyday."""
-
-    silence_seconds: float = 2.5
-
-
 class RankGilHeld(Rule):
-    """Hard evidence where the companion thread's stamp is old and that thread waits for the GIL."""
+    """Hard evidence where the companion thread's stamp is old and that thread waits for the GIL.
+
+    Thresholds: ``silence_seconds``: least silence of the job; a moment's hold is everyday.
+    """
 
     name = PROOF.rule
-    Thresholds = RankGilHeldThresholds
+    Thresholds = thresholds(silence_seconds=2.5)
 
     def evaluate(self, view: ClusterView, now: float) -> Iterator[Finding]:
         for job in view.jobs.values():

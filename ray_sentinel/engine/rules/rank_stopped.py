@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.proof import Proof, of_ranks
 from ray_sentinel.engine.ranks import RankView
-from ray_sentinel.engine.rule import Rule, Thresholds
+from ray_sentinel.engine.rule import Rule, thresholds
 from ray_sentinel.model.incident import Finding
 
 PROOF = Proof(
@@ -19,17 +19,14 @@ PROOF = Proof(
 )
 
 
-class RankStoppedThresholds(Thresholds, frozen=True, kw_only=True):
-    """``seconds`` that a rank must have been stopped."""
-
-    seconds: float = 1.0
-
-
 class RankStopped(Rule):
-    """Hard evidence, except where the whole job is stopped: then somebody paused it."""
+    """Hard evidence, except where the whole job is stopped: then somebody paused it.
+
+    Thresholds: ``seconds`` that a rank must have been stopped.
+    """
 
     name = PROOF.rule
-    Thresholds = RankStoppedThresholds
+    Thresholds = thresholds(seconds=1.0)
 
     def evaluate(self, view: ClusterView, now: float) -> Iterator[Finding]:
         for job in view.jobs.values():

@@ -5,21 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ray_sentinel.engine.cluster import ClusterView
-from ray_sentinel.engine.rule import Rule, Thresholds
+from ray_sentinel.engine.rule import Rule, thresholds
 from ray_sentinel.model.incident import EvidenceItem, Finding
 
 
-class SentinelBlindThresholds(Thresholds, frozen=True, kw_only=True):
-    """``seconds`` without a snapshot; an agent that was killed is back in a few."""
-
-    seconds: float = 30.0
-
-
 class SentinelBlind(Rule):
-    """Our own trouble, not the job's: it names nobody, and is over when the agent is back."""
+    """Our own trouble, not the job's: it names nobody, and is over when the agent is back.
+
+    Thresholds: ``seconds`` without a snapshot; an agent that was killed is back in a few.
+    """
 
     name = "sentinel.blind"
-    Thresholds = SentinelBlindThresholds
+    Thresholds = thresholds(seconds=30.0)
 
     def evaluate(self, view: ClusterView, now: float) -> Iterator[Finding]:
         for node in view.nodes.values():

@@ -7,30 +7,25 @@ from collections.abc import Iterator
 from ray_sentinel.engine.alerting import AlertRule
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.inference import loads
-from ray_sentinel.engine.rule import Thresholds
+from ray_sentinel.engine.rule import thresholds
 from ray_sentinel.evidence.server_load import SERVE
 from ray_sentinel.model.alert import Alert
 
 
-class ServeStalledThresholds(Thresholds, frozen=True, kw_only=True):
-    """``seconds`` in which no request came, ended, or moved on from the queue."""
-
-    seconds: float = 300.0
-
-
 class ServeStalled(AlertRule):
-    """Replicas of a deployment serve each for itself: nobody waits for a rank, so no case opens."""
+    """Replicas of a deployment serve each for itself: nobody waits for a rank, so no case opens.
+
+    Thresholds: ``seconds`` in which no request came, ended, or moved on from the queue.
+    """
 
     name = "serve.stalled"
-    Thresholds = ServeStalledThresholds
+    Thresholds = thresholds(seconds=300.0)
 
     def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
         for job, load in loads(view, now).items():
             busy = load.running + load.waiting > 0
             if job.startswith(SERVE) and busy and load.still_seconds >= self.thresholds.seconds:
-                yield Alert(
-                    rule=self.name,
-                    severity="warning",
+                yield self.alert(
                     kind="stall",
                     job=job,
                     text=f"{load}, and nothing has got on for {load.still_seconds:.0f} s",

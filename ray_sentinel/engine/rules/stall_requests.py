@@ -6,21 +6,18 @@ from collections.abc import Iterator
 
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.inference import loads
-from ray_sentinel.engine.rule import Rule, Thresholds
+from ray_sentinel.engine.rule import Rule, thresholds
 from ray_sentinel.model.incident import EvidenceItem, Finding
 
 
-class StallRequestsThresholds(Thresholds, frozen=True, kw_only=True):
-    """``seconds`` for which requests run or wait while nothing is counted."""
-
-    seconds: float = 60.0
-
-
 class StallRequests(Rule):
-    """A suspicion: stacks tell whether a rank is stuck, or nobody hands the requests on."""
+    """A suspicion: stacks tell whether a rank is stuck, or nobody hands the requests on.
+
+    Thresholds: ``seconds`` for which requests run or wait while nothing is counted.
+    """
 
     name = "stall.requests"
-    Thresholds = StallRequestsThresholds
+    Thresholds = thresholds(seconds=60.0)
 
     def evaluate(self, view: ClusterView, now: float) -> Iterator[Finding]:
         told = loads(view, now)

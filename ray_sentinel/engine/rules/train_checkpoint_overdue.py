@@ -7,22 +7,19 @@ from itertools import pairwise
 
 from ray_sentinel.engine.alerting import AlertRule
 from ray_sentinel.engine.cluster import ClusterView
-from ray_sentinel.engine.rule import Thresholds
+from ray_sentinel.engine.rule import thresholds
 from ray_sentinel.engine.working import at_work
 from ray_sentinel.model.alert import Alert
 
 
-class TrainCheckpointOverdueThresholds(Thresholds, frozen=True, kw_only=True):
-    """``factor`` times the longest of the last intervals between declared checkpoints."""
-
-    factor: float = 2.0
-
-
 class TrainCheckpointOverdue(AlertRule):
-    """Every step since the last one is lost if the job fails now."""
+    """Every step since the last one is lost if the job fails now.
+
+    Thresholds: ``factor`` times the longest of the last intervals between declared checkpoints.
+    """
 
     name = "train.checkpoint_overdue"
-    Thresholds = TrainCheckpointOverdueThresholds
+    Thresholds = thresholds(factor=2.0)
 
     def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
         for job in view.jobs.values():
@@ -31,9 +28,7 @@ class TrainCheckpointOverdue(AlertRule):
                 continue
             gaps = [later - earlier for earlier, later in pairwise(saves)]
             if now - saves[-1] > self.thresholds.factor * max(gaps):
-                yield Alert(
-                    rule=self.name,
-                    severity="warning",
+                yield self.alert(
                     job=job.job,
                     text=f"the last checkpoint is {now - saves[-1]:.0f} s ago; so far they were "
                     f"at most {max(gaps):.0f} s apart",

@@ -6,22 +6,19 @@ from collections.abc import Iterator
 
 from ray_sentinel.engine.alerting import AlertRule
 from ray_sentinel.engine.cluster import ClusterView
-from ray_sentinel.engine.rule import Thresholds
+from ray_sentinel.engine.rule import thresholds
 from ray_sentinel.model.alert import Alert
 
 
-class TrainThroughputThresholds(Thresholds, frozen=True, kw_only=True):
-    """``ratio`` of the best median that was learned, in ``looks`` in a row, five seconds apart."""
-
-    ratio: float = 1.1
-    looks: int = 12
-
-
 class TrainThroughput(AlertRule):
-    """Compares the median of the last steps with the best that the job has kept up."""
+    """Compares the median of the last steps with the best that the job has kept up.
+
+    Thresholds: ``ratio`` of the best median that was learned, in ``looks`` in a row, five seconds
+    apart.
+    """
 
     name = "train.throughput"
-    Thresholds = TrainThroughputThresholds
+    Thresholds = thresholds(ratio=1.1, looks=12)
 
     def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
         for job in view.jobs.values():
@@ -32,9 +29,7 @@ class TrainThroughput(AlertRule):
             limit = self.thresholds.ratio * track.best
             if len(recent) == self.thresholds.looks and min(recent) > limit:
                 slower = 100.0 * (recent[-1] / track.best - 1.0)
-                yield Alert(
-                    rule=self.name,
-                    severity="warning",
+                yield self.alert(
                     kind="slow",
                     job=job.job,
                     text=f"steps take {recent[-1]:.2f} s, {slower:.0f} % more than at best",

@@ -6,27 +6,22 @@ from collections.abc import Iterator
 
 from ray_sentinel.engine.alerting import AlertRule, watched
 from ray_sentinel.engine.cluster import ClusterView
-from ray_sentinel.engine.rule import Thresholds
+from ray_sentinel.engine.rule import thresholds
 from ray_sentinel.model.alert import Alert
 
 PORTS = "hw_rdma_port_state"
 TRAFFIC = "hw_rdma_tx_bytes_total"
 
 
-class TrainTransportThresholds(Thresholds, frozen=True, kw_only=True):
-    """Within ``seconds`` of training, less than ``bytes`` over RDMA and more than ``tcp_bytes``
-    over the network devices."""
-
-    seconds: float = 120.0
-    bytes: float = 1e6
-    tcp_bytes: float = 20e9
-
-
 class TrainTransport(AlertRule):
-    """A device that is there and up does not mean that it is used (NET/Socket in NCCL's log)."""
+    """A device that is there and up does not mean that it is used (NET/Socket in NCCL's log).
+
+    Thresholds: Within ``seconds`` of training, less than ``bytes`` over RDMA and more than
+    ``tcp_bytes`` over the network devices.
+    """
 
     name = "train.transport"
-    Thresholds = TrainTransportThresholds
+    Thresholds = thresholds(seconds=120.0, bytes=1e6, tcp_bytes=20e9)
 
     def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
         limits = self.thresholds
@@ -41,9 +36,7 @@ class TrainTransport(AlertRule):
             over_rdma = sum(series.rise(now, limits.seconds) for series in rdma)
             over_tcp = sum(series.rise(now, limits.seconds) for series in tcp)
             if up and rdma and over_rdma < limits.bytes and over_tcp > limits.tcp_bytes:
-                yield Alert(
-                    rule=self.name,
-                    severity="warning",
+                yield self.alert(
                     kind="slow",
                     host=node.node.host,
                     text=f"{over_tcp / 1e9:.0f} GB went over sockets within {limits.seconds:.0f} "

@@ -1,0 +1,213 @@
+"""Rules on counters of devices and hosts that rise: errors, OOM kills, retransmitted packets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+import msgspec
+
+from ray_sentinel.engine.alerting import AlertRule, watched
+from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.rule import thresholds
+from ray_sentinel.model.alert import Alert
+from ray_sentinel.model.incident import FaultKind, Severity
+
+LINGER = 30.0
+"""Seconds after a save in which its writes may still be on their way."""
+
+
+class Rise(msgspec.Struct, frozen=True, kw_only=True):
+    """One counter of one device over a window."""
+
+    node: str
+    host: str
+    gpu: str
+    port: str
+    name: str
+    """What is counted, in words."""
+    count: float
+    """By how much it rose within the window."""
+    rate: float
+    """The same, per second."""
+    usual: float
+    """Per second, before the window; 0 where that is not known."""
+    since: float
+
+
+class RiseRule(AlertRule):
+    """Warns of each counter that rose by ``least`` within ``seconds``, its thresholds."""
+
+    severity: ClassVar[Severity]
+    kind: ClassVar[FaultKind]
+    metrics: ClassVar[tuple[tuple[str, str], ...]]
+    """Name of a counter, and what it counts in words."""
+    text: ClassVar[str]
+    """Of the alert, with ``{rise}`` and ``{limits}``."""
+
+    def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
+        for rise in self._rises(view, now):
+            if rise.count >= self.thresholds.least and self.unusual(view, rise, now):
+                yield self.alert(
+                    self.text.format(rise=rise, limits=self.thresholds),
+                    severity=self.severity,
+                    kind=self.kind,
+                    host=rise.host,
+                    gpu=rise.gpu,
+                    port=rise.port,
+                    since=rise.since,
+                )
+
+    def unusual(self, view: ClusterView, rise: Rise, now: float) -> bool:
+        """Whether a rise of ``least`` and more is worth an alert."""
+        return True
+
+    def _rises(self, view: ClusterView, now: float) -> Iterator[Rise]:
+        """Every counter that rose within the window, on nodes with ranks. What it counted before
+        it was first seen (since boot) is no rise."""
+        seconds = self.thresholds.seconds
+        for node, telemetry in watched(view):
+            for metric, words in self.metrics:
+                for labels, series in telemetry.get(metric, now):
+                    count = series.rise(now, seconds)
+                    if count <= 0:
+                        continue
+                    device, port = labels.get("device", ""), labels.get("port", "")
+                    yield Rise(
+                        node=node.node.id,
+                        host=node.node.host,
+                        gpu=labels.get("gpu", ""),
+                        port=f"{device}/{port}" if port else device,
+                        name=words,
+                        count=count,
+                        rate=count / seconds,
+                        usual=series.usual_rate(now, seconds) or 0.0,
+                        since=series.rose_at(now, seconds) or now,
+                    )
+
+
+class GpuMemoryErrors(RiseRule):
+    """Uncorrectable memory errors (ECC, RAS) kill the process that used the memory, or falsify
+    what it computes."""
+
+    name = "gpu.memory_errors"
+    severity = "critical"
+    kind = "device-stuck"
+    metrics = (
+        ("hw_gpu_ecc_uncorrected_total", "uncorrectable ECC errors"),
+        ("hw_gpu_ras_umc_ue_total", "uncorrectable errors (umc)"),
+        ("hw_gpu_ras_xgmi_ue_total", "uncorrectable errors (xgmi)"),
+        ("hw_gpu_ras_gfx_ue_total", "uncorrectable errors (gfx)"),
+        ("hw_gpu_ras_mmhub_ue_total", "uncorrectable errors (mmhub)"),
+        ("hw_gpu_ras_sdma_ue_total", "uncorrectable errors (sdma)"),
+    )
+    Thresholds = thresholds(seconds=600.0, least=1.0)
+    text = "{rise.count:.0f} new {rise.name}"
+
+
+class GpuNvlink(RiseRule):
+    """A link between GPUs that replays is slow, and may go down."""
+
+    name = "gpu.nvlink"
+    severity = "warning"
+    kind = "slow"
+    metrics = (
+        ("hw_gpu_nvlink_errors_total", "NVLink errors"),
+        ("hw_gpu_ras_xgmi_ce_total", "correctable XGMI errors"),
+    )
+    Thresholds = thresholds(seconds=300.0, least=100.0)
+    text = "{rise.count:.0f} new {rise.name}"
+
+
+class GpuPcieErrors(RiseRule):
+    """Correctable errors of a GPU's PCIe link (AER) are everyday; these are not."""
+
+    name = "gpu.pcie_errors"
+    severity = "warning"
+    kind = "device-stuck"
+    metrics = (
+        ("hw_gpu_pcie_fatal_total", "fatal PCIe errors"),
+        ("hw_gpu_pcie_nonfatal_total", "non-fatal PCIe errors"),
+    )
+    Thresholds = thresholds(seconds=600.0, least=1.0)
+    text = "{rise.count:.0f} new {rise.name}"
+
+
+class HostOomKill(RiseRule):
+    """If the kernel killed a rank, its exit says so; if it killed a dataloader worker, the rank
+    waits for it."""
+
+    name = "host.oom_kill"
+    severity = "critical"
+    kind = "oom-killed"
+    metrics = (
+        ("hw_oom_kills_total", "OOM kills"),
+        ("hw_cgroup_oom_kills_total", "OOM kills in the container"),
+    )
+    Thresholds = thresholds(seconds=600.0, least=1.0)
+    text = "{rise.count:.0f} {rise.name}"
+
+
+class NetRdmaRetryExhausted(RiseRule):
+    """RDMA gave up sending: the collective library ends with an error, or hangs."""
+
+    name = "net.rdma_retry_exhausted"
+    severity = "critical"
+    kind = "network"
+    metrics = (("hw_rdma_req_tx_retry_excd_err_total", "sends given up after all retries"),)
+    Thresholds = thresholds(seconds=300.0, least=1.0)
+    text = "{rise.count:.0f} {rise.name}"
+
+
+class NetRdmaAckTimeout(RiseRule):
+    """RDMA waits in vain for acknowledgements: packets are lost, or a peer is gone."""
+
+    name = "net.rdma_ack_timeout"
+    severity = "warning"
+    kind = "network"
+    metrics = (("hw_rdma_tx_ack_timeout_total", "ACK time-outs"),)
+    Thresholds = thresholds(seconds=60.0, least=5.0)
+    text = "{rise.count:.0f} {rise.name} within {limits.seconds:.0f} s"
+
+
+class NetRdmaRetransmit(RiseRule):
+    """RDMA sends much again: a cable or transceiver is bad, or the path is congested."""
+
+    name = "net.rdma_retransmit"
+    severity = "warning"
+    kind = "slow"
+    metrics = (("hw_rdma_tx_retx_pkts_total", "retransmitted packets"),)
+    Thresholds = thresholds(seconds=60.0, least=1000.0, factor=10.0)
+    text = "{rise.rate:.0f} {rise.name} a second, usual {rise.usual:.1f}"
+
+    def unusual(self, view: ClusterView, rise: Rise, now: float) -> bool:
+        return bool(rise.rate >= self.thresholds.factor * rise.usual)
+
+
+class NetRdmaCongestion(RiseRule):
+    """Others share the path; congestion control at work is no fault."""
+
+    name = "net.rdma_congestion"
+    severity = "info"
+    kind = "unknown"
+    metrics = (("hw_rdma_rx_cnp_pkts_total", "congestion notifications"),)
+    Thresholds = thresholds(seconds=60.0, least=60000.0, factor=20.0)
+    text = "{rise.rate:.0f} {rise.name} a second, usual {rise.usual:.0f}"
+
+    def unusual(self, view: ClusterView, rise: Rise, now: float) -> bool:
+        return bool(rise.rate >= self.thresholds.factor * max(rise.usual, 1.0))
+
+
+class NetTcpRetransmit(NetRdmaCongestion):
+    """TCP carries control traffic and storage, so it explains no slow step. Silent while a job on
+    the host saves or evaluates."""
+
+    name = "net.tcp_retransmit"
+    metrics = (("hw_tcp_retransmits_total", "TCP retransmits"),)
+
+    def unusual(self, view: ClusterView, rise: Rise, now: float) -> bool:
+        return super().unusual(view, rise, now) and not any(
+            view.scalars.apart_lately(job, now, self.thresholds.seconds + LINGER)
+            for job in view.jobs.values()
+            if any(rank.node == rise.node for rank in job.live)
+        )

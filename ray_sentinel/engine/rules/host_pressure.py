@@ -1,0 +1,50 @@
+"""Rules on the pressure that the kernel measures (PSI): what the tasks of a host wait for.
+
+"Full" is the share of the time in which no task could go on, in percent, as an average of ten
+seconds (kernel documentation, accounting/psi.rst).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from ray_sentinel.engine.alerting import AlertRule, watched
+from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.rule import thresholds
+from ray_sentinel.model.alert import Alert
+
+
+class PressureRule(AlertRule):
+    """Warns of a host whose pressure stays at ``percent`` over ``seconds``, its thresholds."""
+
+    metric: ClassVar[str]
+    """The gauge, in percent."""
+    awaited: ClassVar[str]
+    """What the tasks wait for, in a word."""
+
+    def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
+        for node, telemetry in watched(view):
+            for _, series in telemetry.get(self.metric, now):
+                level = series.settled(now, self.thresholds.seconds)
+                if level is not None and level >= self.thresholds.percent:
+                    text = f"all tasks waited for {self.awaited} {level:.0f} % of the time"
+                    yield self.alert(text, host=node.node.host)
+
+
+class HostIoPressure(PressureRule):
+    """A save raises it for a moment; this lasts."""
+
+    name = "host.io_pressure"
+    metric = "hw_io_pressure_full_pct"
+    awaited = "storage"
+    Thresholds = thresholds(seconds=120.0, percent=60.0)
+
+
+class HostMemoryPressure(PressureRule):
+    """The host thrashes: an OOM kill is near."""
+
+    name = "host.memory_pressure"
+    metric = "hw_mem_pressure_full_pct"
+    awaited = "memory"
+    Thresholds = thresholds(seconds=60.0, percent=20.0)

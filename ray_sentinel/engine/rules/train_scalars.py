@@ -1,0 +1,70 @@
+"""Rules on the scalars that ranks pass to ``step()``, which are told by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ray_sentinel.engine.alerting import AlertRule
+from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.rule import thresholds
+from ray_sentinel.engine.scalars import median_before, named
+from ray_sentinel.model.alert import Alert
+
+
+class TrainLoss(AlertRule):
+    """A scalar with "loss" in its name is no number any more, or far above what it was.
+
+    ``factor`` times the median before, and ``above`` it at least, over ``looks`` in a row.
+    """
+
+    name = "train.loss"
+    Thresholds = thresholds(factor=2.0, above=1.0, looks=6)
+
+    def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
+        limits = self.thresholds
+        for job, rank, name, track in named(view, "loss", but=("lb_loss", "aux", "balance")):
+            if track.lost_for(now) > 30.0 and job.silence(now) < 30.0:
+                text = f"{name} of rank {rank} is no number any more"
+                yield self.alert(text, severity="critical", job=job.job)
+                continue
+            usual = median_before(track, limits.looks)
+            recent = track.values[-limits.looks :]
+            if usual is None or len(recent) < limits.looks:
+                continue
+            if min(recent) > max(limits.factor * usual, usual + limits.above):
+                text = f"{name} of rank {rank} is at {recent[-1]:.4g}, it was {usual:.4g}"
+                yield self.alert(text, job=job.job)
+
+
+class TrainGradient(AlertRule):
+    """A scalar with "grad" in its name is ``factor`` times the median of what was before, which
+    mostly comes before a diverging loss."""
+
+    name = "train.gradient"
+    Thresholds = thresholds(factor=10.0)
+
+    def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
+        for job, rank, name, track in named(view, "grad"):
+            usual = median_before(track, 1)
+            if usual and track.values[-1] > self.thresholds.factor * usual:
+                text = f"{name} of rank {rank} is {track.values[-1]:.4g}, it was {usual:.4g}"
+                yield self.alert(text, job=job.job)
+
+
+class TrainMoeBalance(AlertRule):
+    """The load of a mixture's experts drifts apart: a scalar with "moe" and "lb_loss" or
+    "balance" in its name is ``factor`` times the median before, over ``looks`` in a row."""
+
+    name = "train.moe_balance"
+    Thresholds = thresholds(factor=2.0, looks=6)
+
+    def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
+        limits = self.thresholds
+        for job, rank, name, track in named(view, "moe"):
+            if "lb_loss" not in name.lower() and "balance" not in name.lower():
+                continue
+            usual = median_before(track, limits.looks)
+            recent = track.values[-limits.looks :]
+            if usual and len(recent) == limits.looks and min(recent) > limits.factor * usual:
+                text = f"{name} of rank {rank} is at {recent[-1]:.4g}, it was {usual:.4g}"
+                yield self.alert(text, job=job.job)
