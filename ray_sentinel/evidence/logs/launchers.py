@@ -19,7 +19,7 @@ _STEP_ENDED = frozenset({"srun-task-ended", "slurm-step-cancelled"})
 
 def without_tasks(files: Sequence[FileFacts]) -> list[FileFacts]:
     """The files, where torchrun started the ranks without srun's numbers taken for ranks."""
-    if not any(_of_torchrun(hit) for facts in files for hit in facts.hits):
+    if not any(is_of_torchrun(hit) for facts in files for hit in facts.hits):
         return list(files)
     replace = msgspec.structs.replace
     return [
@@ -32,7 +32,8 @@ def without_tasks(files: Sequence[FileFacts]) -> list[FileFacts]:
     ]
 
 
-def _of_torchrun(hit: Hit) -> bool:
+def is_of_torchrun(hit: Hit) -> bool:
+    """Whether the line is torchrun's word on how ranks ended."""
     told = hit.exit is not None or hit.signature.id in TORCHRUN
     return told or _ELASTIC in hit.text
 

@@ -1,8 +1,10 @@
 """Reports of a process's end that the process's own words explain.
 
 A process that lost its peer ends with an exit code or, in a library, with SIGABRT. What reports
-such an end tells nothing new and accuses nobody. SIGSEGV and SIGKILL are no way to end after an
-error: they stay.
+such an end tells nothing new and accuses nobody. The same holds for an exit code whose report
+names no rank, such as srun's table of the tasks that ran torchrun, and for one that may be that of
+a nameless process that lost its peer. SIGSEGV and SIGKILL are no way to end after an error: they
+stay.
 """
 
 from __future__ import annotations
@@ -13,12 +15,23 @@ import msgspec
 
 from ray_sentinel import regex as re
 from ray_sentinel.evidence.logs.causes import ended_by_signal, in_order, tells_of_peer
+from ray_sentinel.evidence.logs.launchers import is_of_srun, is_of_torchrun
 from ray_sentinel.evidence.logs.lines import Origin
 from ray_sentinel.evidence.logs.process_index import People, named_by, same_place
 from ray_sentinel.evidence.logs.records import FileFacts, Hit
 from ray_sentinel.evidence.logs.signatures import Signature
 
-_ENDS = frozenset({"exit-code", "exit-abort", "srun-task-aborted", "segfault-handler"})
+_ENDS = frozenset(
+    {
+        "exit-code",
+        "exit-abort",
+        "lightning-child-exited",
+        "segfault-handler",
+        "srun-task-aborted",
+    }
+)
+_EXIT_CODES = frozenset({"exit-code", "lightning-child-exited"})
+"""Reports that a process ended by itself with an error code: its own output says why."""
 _SOON = 60.0
 _UCX = re.compile(r"\[(?P<host>[\w.-]{1,255}):0*(?P<pid>\d{1,9})(?::\d+)+\]")
 """UCX writes ``[host:pid:thread:tid]`` in front."""
@@ -36,8 +49,12 @@ def as_told(hits: Sequence[Hit], files: Sequence[FileFacts]) -> list[Hit]:
             who = _printed_by(hit, files, people)
             for number in {who.rank, who.local_rank, who.pid} - {None}:
                 lost.setdefault(number or 0, []).append((hit, who))
+    gone = [(hit, _printed_by(hit, files, people)) for hit in hits if _is_lost_link(hit)]
+    torchrun = any(map(is_of_torchrun, hits))
     told = [
-        _replaced(hit, role="echo", accuses="nobody") if _is_told(hit, lost, people) else hit
+        _replaced(hit, role="echo", accuses="nobody")
+        if _is_told(hit, lost, people) or _may_be_told(hit, gone, torchrun)
+        else hit
         for hit in hits
     ]
     if any(hit.signature.role in ("cause", "symptom") for hit in told):
@@ -77,6 +94,21 @@ def _is_told(hit: Hit, lost: dict[int, list[tuple[Hit, Origin]]], people: People
     numbers = {ended.rank, ended.local_rank, ended.pid} - {None}
     words = (word for number in numbers for word in lost.get(number or 0, ()))
     return any(_is_one(ended, who, people) and _soon_after(hit, said) for said, who in words)
+
+
+def _may_be_told(hit: Hit, gone: Sequence[tuple[Hit, Origin]], torchrun: bool) -> bool:
+    """Whether an exit code that names no rank, or one beside a nameless process that lost its
+    peer, says no more than the lost connections in ``gone`` do."""
+    if hit.signature.id not in _EXIT_CODES:
+        return False
+    near = [who for said, who in gone if _soon_after(hit, said)]
+    # Where torchrun starts the ranks, srun's tasks are its launchers.
+    named = not (torchrun and is_of_srun(hit)) and _names_process(named_by(hit).filled(hit.origin))
+    return bool(near) and (not named or not all(map(_names_process, near)))
+
+
+def _names_process(who: Origin) -> bool:
+    return (who.rank, who.local_rank, who.pid) != (None, None, None)
 
 
 def _printed_by(hit: Hit, files: Sequence[FileFacts], people: People) -> Origin:

@@ -44,6 +44,43 @@ def test_a_process_that_ended_without_a_word_stays_the_culprit(tmp_path: Path) -
     assert (answer.kind, [who.rank for who in answer.culprits]) == ("unknown-death", [3])
 
 
+NAMELESS = GLOO.replace("[rank0]: ", "")
+SRUN = "srun: error: {}: Exited with exit code 1\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        GLOO + LAUNCHER + ROW.format(0) + SRUN.format("c2-n07: task 3"),
+        GLOO + ROW.format(0) + SRUN.format("c2-n07: tasks 1-3"),
+        GLOO + SRUN.format("c2-n07: tasks 0,2") + SRUN.format("c2-n08: tasks 4-7"),
+        STORE + LAUNCHER + SRUN.format("c2-n07: task 1"),
+        NAMELESS + SRUN.format("c2-n07: task 1"),
+        NAMELESS + ROW.format(3),
+        GLOO + "subprocess.CalledProcessError: Command 'python train.py' returned non-zero exit status 1.\n",
+    ],
+    ids=["launcher", "launchers", "ranges", "store", "nameless", "nameless row", "no process"],
+)
+def test_an_exit_code_that_names_no_rank_is_no_cause(tmp_path: Path, text: str) -> None:
+    answer = triage(tmp_path, RUNNING + text)
+    assert (answer.kind, answer.culprits) == ("transport-lost", ())
+
+
+@pytest.mark.parametrize(
+    ("end", "kind"),
+    [
+        (SRUN.format("c2-n07: task 3"), "unknown-death"),
+        ("srun: error: c2-n07: task 3: Killed\n", "signal-kill"),
+        ("srun: error: c2-n07: task 3: Segmentation fault (core dumped)\n", "signal-kill"),
+    ],
+)
+def test_a_task_of_srun_that_is_a_rank_stays_the_culprit(
+    tmp_path: Path, end: str, kind: str
+) -> None:
+    answer = triage(tmp_path, RUNNING + GLOO + end)
+    assert (answer.kind, [who.rank for who in answer.culprits]) == (kind, [3])
+
+
 @pytest.mark.parametrize(
     ("handler", "kind"),
     [
