@@ -19,8 +19,9 @@ from ray_sentinel import regex as re
 from ray_sentinel.api import Absent, Collector, Context, Metric, Sample, Seconds
 from ray_sentinel.api import Options as BaseOptions
 from ray_sentinel.errors import ConfigError
+from ray_sentinel.evidence.logs.bare_steps import STEP_END_HINTS, SplitSteps
 from ray_sentinel.evidence.logs.lines import parse_line
-from ray_sentinel.evidence.logs.steps import HINTS, ReportedStep, parse_step
+from ray_sentinel.evidence.logs.steps import HINTS, ReportedStep
 from ray_sentinel_plugins._files import Files
 from ray_sentinel_plugins._raylets import any_raylet, own_raylet
 
@@ -81,9 +82,11 @@ RAYLET = Metric(
 
 GROUPS = ("step", "loss", "seconds", "tokens_per_second")
 _PATTERNS = "[collectors.train_logs]: patterns: "
-_HINTS = (*HINTS, b"shards:")
+_HINTS = (*HINTS, *STEP_END_HINTS, b"shards:")
 MAX_LINE = 4096
 """Bytes; a longer one tells of no step."""
+MAX_WRITERS = 1024
+"""Of one log, whose steps are joined from several lines."""
 MAX_LOGS = 256
 """Followed at one time."""
 SEARCH_SECONDS = 10.0
@@ -107,6 +110,13 @@ class TrainLog:
         self.tail = LogTail(path)
         self.writer = writer
         self.said: dict[LogOwner, dict[str, float]] = {}
+        self._steps: dict[LogOwner, SplitSteps] = {}
+
+    def steps_of(self, owner: LogOwner) -> SplitSteps:
+        """What joins the lines of one writer that tell of the same step."""
+        if owner not in self._steps and len(self._steps) >= MAX_WRITERS:
+            return SplitSteps()
+        return self._steps.setdefault(owner, SplitSteps())
 
 
 class TrainLogsCollector(Collector):
@@ -184,11 +194,13 @@ class TrainLogsCollector(Collector):
 
     def _take(self, log: TrainLog, text: str) -> None:
         line = parse_line(text)
-        numbers = self._own(line.text) or loading(line.text) or _numbers(parse_step(line.text))
-        if not numbers:
-            return
         rank = line.origin.rank if line.origin.rank is not None else log.writer.rank
-        log.said.setdefault(LogOwner(log.writer.job, rank), {}).update(numbers)
+        owner = LogOwner(log.writer.job, rank)
+        numbers = self._own(line.text) or loading(line.text)
+        if not numbers:
+            numbers = _numbers(log.steps_of(owner).take(line.text))
+        if numbers:
+            log.said.setdefault(owner, {}).update(numbers)
 
     def _own(self, text: str) -> dict[str, float]:
         for pattern in self._patterns:
@@ -252,8 +264,9 @@ def loading(text: str) -> dict[str, float]:
 
 
 def _numbers(step: ReportedStep | None) -> dict[str, float]:
-    """The numbers that a step line gives. A bar that stands at 0 tells of no step."""
-    if step is None:
+    """The numbers that a step's lines give. A bar that stands at 0, and a line that gives no more
+    than a number, tell of no step."""
+    if step is None or step.bare:
         return {}
     found = {name: getattr(step, name) for name in GROUPS}
     if step.left:

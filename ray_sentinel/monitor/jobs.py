@@ -12,7 +12,7 @@ import msgspec
 
 from ray_sentinel.clock import Clock, SystemClock
 from ray_sentinel.errors import SentinelError
-from ray_sentinel.evidence.logs.bare_steps import parse_any_step, surest
+from ray_sentinel.evidence.logs.bare_steps import SplitSteps, surest
 from ray_sentinel.evidence.logs.clocks import round_zone
 from ray_sentinel.evidence.logs.lines import parse_line
 from ray_sentinel.evidence.logs.steps import ReportedStep
@@ -64,10 +64,11 @@ def read_progress(text: str) -> JobProgress:
     year = datetime.now(timezone.utc).year
     steps: list[tuple[ReportedStep, float | None]] = []
     when: float | None = None
+    split = SplitSteps()
     for raw in text.splitlines():
         line = parse_line(raw)
         when = parse_time(line.prefix + line.text, year) or when
-        step = parse_any_step(line.text)
+        step = split.take(line.text)
         if step is not None and step.step is not None and not step.left:
             steps.append((step, when))
     last = surest(steps, lambda seen: seen[0])[-_LAST:]

@@ -17,7 +17,7 @@ from ray_sentinel.model.incident import Culprit, Incident, Verdict
 from ray_sentinel.model.triage import Triage
 
 CONFIRMED = frozenset({"confirmed", "captured", "explained", "resolved"})
-CLASSES = frozenset({"gpu-lost", "node-fail"})
+CLASSES = frozenset({"gpu-lost", "link-down", "node-fail"})
 PROGRAMS = frozenset({"cuda-device-gone", "xid-application"})
 """Entries of the catalogue of these classes which the program, or its settings, often cause."""
 SURE = 0.5

@@ -174,7 +174,7 @@ def _with_nan(told: Triage, case: LogAnalysis, nan: Hit) -> Triage:
 
 
 def _ended(case: LogAnalysis, nan: Hit | None) -> Triage:
-    started = bool(case.training.steps)
+    started = case.started
     cause = first_cause(case.fatal, started)
     quiet = silence(
         case.files, case.training, case.phase, case.question.now, live=case.question.live
@@ -203,7 +203,7 @@ def _ended(case: LogAnalysis, nan: Hit | None) -> Triage:
 
 def _by_trouble(case: LogAnalysis, cause: Hit, hung: bool) -> Triage:
     """``hung``: nothing moved any more when it came."""
-    kind = class_of(cause, bool(case.training.steps))
+    kind = class_of(cause, case.started)
     if kind not in ("cancelled", "preempted"):
         sure = 0.9 if cause.signature.role == "cause" else 0.7
         return answer(case, kind, "failed", cause, confidence=sure)

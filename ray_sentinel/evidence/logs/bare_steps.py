@@ -1,8 +1,19 @@
-"""Lines that say no more than a step's number: ``INFO step 599``, ``[rank 0] Step 7/100 done``.
+"""Steps whose number and figures stand on lines of their own.
 
-Lists of instructions and other counters look much the same. So nothing else may stand in such a
-line but a logger's header and plain values, and a file's bare steps count only where they grow and
-no line beside them says a step's loss or duration (``surest``).
+Bare lines say no more than a step's number: ``INFO step 599``, ``[rank 0] Step 7/100 done``. Lists
+of instructions and other counters look much the same. So nothing else may stand in such a line but
+a logger's header and plain values, and a file's bare steps count only where they grow and no line
+beside them says a step's loss or duration (``surest``).
+
+Where lines of their own say how long the step before them took, and its loss, ``SplitSteps`` joins
+them:
+
+* NeMo-RL (nemo_rl/algorithms): ``=== Step 3/100 ===``, and at the step's end ``• Loss: 0.31`` and
+  ``• Total step time: 61.23s``; others write ``Step time: 4.5 s`` or ``iteration took 310 ms``.
+* SkyRL (utils/utils.py, Timer around one iteration of its loop): ``Finished: 'step', time cost:
+  59.1s``; the bar ``Training Batches Processed`` moves after it, where there is one.
+* Composer (loggers/console_logger.py): ``[batch=20/3200]:``, then ``Train loss/train/total: 5.1``
+  and ``Train throughput/batches_per_sec: 0.85``.
 """
 
 from __future__ import annotations
@@ -11,9 +22,18 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+import msgspec
+
 from ray_sentinel import regex as re
 from ray_sentinel.evidence.logs.lines import parse_line
-from ray_sentinel.evidence.logs.steps import NOT_TRAINING, PLAIN, ReportedStep, parse_step, whole
+from ray_sentinel.evidence.logs.steps import (
+    NOT_TRAINING,
+    PLAIN,
+    ReportedStep,
+    parse_number,
+    parse_step,
+    whole,
+)
 
 Item = TypeVar("Item")
 
@@ -43,6 +63,101 @@ _OTHER = re.compile(
     re.IGNORECASE,
 )
 _TOOK = re.compile(r"\b(?:took|in|after) (?P<seconds>\d+(?:\.\d+)?) ?(?P<unit>ms|s)", re.IGNORECASE)
+
+
+STEP_END_HINTS = (
+    b"tep time",
+    b"ation time",
+    b"took",
+    b"Finished: 'step'",
+    b"oss: ",
+    b"orm: ",
+    b"Train loss/",
+    b"throughput/batches_per_sec",
+)
+"""A line that tells of the step before it holds one of these."""
+_RESULT = re.compile(
+    r"^\W{0,8}(?P<name>[Ll]oss|[Gg]rad(?:ient)?[ _][Nn]orm|Train loss/train/total)"
+    r": (?P<value>[-+]?[\w.+-]{1,24})\s*$"
+)
+_DURATION = re.compile(
+    r"^\W{0,8}(?:(?:total|full|overall|train(?:ing)?) )?(?:step|iteration) (?:time|duration|took):?"
+    r" {0,8}(?P<seconds>\d{1,12}(?:\.\d{1,12})?) ?(?P<unit>ms|s|secs?|seconds)\b",
+    re.IGNORECASE,
+)
+_RATE = re.compile(
+    r"^\W{0,8}Train throughput/batches_per_sec: (?P<rate>\d{1,9}(?:\.\d{1,12})?)\s*$"
+)
+_FINISHED = re.compile(r"Finished: 'step', time cost: (?P<seconds>\d+(?:\.\d+)?) ?s")
+_LOOP_BAR = "Training Batches Processed"
+_COMPOSER = re.compile(r"^\W{0,4}batch=\d+(?:/\d+)?\]:\s*$")
+
+
+class SplitSteps:
+    """Joins the lines of one log, or of one writer in it, that tell of the same step."""
+
+    def __init__(self) -> None:
+        self._begun: ReportedStep | None = None
+        self._last: ReportedStep | None = None
+        self._bar: ReportedStep | None = None
+        self._finished = 0
+        self._results: dict[str, float] = {}
+
+    @property
+    def found(self) -> bool:
+        """Whether the log tells the ends of its steps so."""
+        return self._finished > 0
+
+    def begin(self, step: ReportedStep, text: str) -> None:
+        """The line ``text`` gave the number of ``step``."""
+        if step.bare or _COMPOSER.match(text):
+            self._begun, self._results = step, {}
+            return
+        self._last = step
+        if _LOOP_BAR in text:
+            self._bar = step
+
+    def take(self, text: str) -> ReportedStep | None:
+        """The step that the log's next line gives, or whose figures it ends; None if neither."""
+        tells, step = self.read(text)
+        if not tells:
+            step = parse_any_step(text)
+            if step is not None:
+                self.begin(step, text)
+        return step
+
+    def read(self, text: str) -> tuple[bool, ReportedStep | None]:
+        """(whether the line tells of the step before it, that step if this line ends it)."""
+        if match := _DURATION.match(text):
+            thousandth = match["unit"].lower() == "ms"
+            return True, self._ended(float(match["seconds"]) / (1000 if thousandth else 1))
+        if match := _FINISHED.search(text):
+            self._finished += 1
+            bar = self._bar
+            number = self._finished if bar is None or bar.step is None else bar.step + 1
+            total = bar.total if bar is not None else None
+            return True, ReportedStep(step=number, total=total, seconds=float(match["seconds"]))
+        if self._begun is None:
+            return False, None
+        if (match := _RATE.match(text)) and float(match["rate"]):
+            return True, self._ended(1 / float(match["rate"]))
+        match = _RESULT.match(text)
+        if match is None:
+            return False, None
+        value = parse_number(match["value"])
+        if value is not None:
+            self._results["norm" if "norm" in match["name"].lower() else "loss"] = value
+        return True, None
+
+    def _ended(self, seconds: float) -> ReportedStep:
+        begun, results = self._begun, self._results
+        self._begun, self._results = None, {}
+        if begun is None and self._last is not None:
+            return msgspec.structs.replace(self._last, seconds=seconds)
+        self._finished += 1
+        step = begun or ReportedStep(step=self._finished)
+        loss, norm = results.get("loss", step.loss), results.get("norm", step.norm)
+        return msgspec.structs.replace(step, seconds=seconds, loss=loss, norm=norm, bare=False)
 
 
 def parse_any_step(text: str) -> ReportedStep | None:

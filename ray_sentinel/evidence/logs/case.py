@@ -7,6 +7,8 @@ from collections.abc import Callable
 import msgspec
 
 from ray_sentinel.evidence.logs.catalogue import Catalogue
+from ray_sentinel.evidence.logs.causes import is_trouble
+from ray_sentinel.evidence.logs.engines import last_served
 from ray_sentinel.evidence.logs.outcome import Ending
 from ray_sentinel.evidence.logs.phases import PhaseSeen
 from ray_sentinel.evidence.logs.records import FileFacts, Hit
@@ -16,6 +18,7 @@ from ray_sentinel.model.triage import LogLine
 
 LineNumber = Callable[[int, int], int | None]
 """(file, byte offset) → the line's number from 1, or None."""
+_COMING_TOGETHER = frozenset({"import", "placement", "process-group"})
 SHOWN = 400
 """Characters of a line that an answer shows."""
 
@@ -44,6 +47,17 @@ class LogAnalysis(msgspec.Struct, kw_only=True):
     survived: list[Hit]
     phase: PhaseSeen | None
     number: LineNumber
+
+    @property
+    def started(self) -> bool:
+        """Whether training, or a serving engine, had begun its work when the job ended: not while
+        ranks come together anew after steps that an earlier attempt made."""
+        phase = self.phase
+        if phase is not None and phase.phase in _COMING_TOGETHER and self.training.steps:
+            trouble = [hit.time for hit in self.fatal if hit.time is not None and is_trouble(hit)]
+            if phase.time is not None and phase.time <= min(trouble, default=phase.time):
+                return False
+        return bool(self.training.steps) or last_served(self.files) is not None
 
     @property
     def end(self) -> float | None:

@@ -121,6 +121,7 @@ class Catalogue:
         self.by_id = {rule.signature.id: rule.signature for rule in self.rules}
         self._harmless = tuple(r for r in self.rules if r.signature.harmless)
         self._frames = tuple(r for r in self.rules if r.signature.frames)
+        self._connections = tuple(r for r in self.rules if r.signature.connections)
         self._by_word = self._index()
         self.triggers = WordSearch([word.encode() for word in self._by_word])
 
@@ -132,7 +133,9 @@ class Catalogue:
         """
         words: dict[str, dict[str, CompiledSignature]] = {word: {} for word in TRIGGERS}
         told = [
-            rule for rule in self.rules if not (rule.signature.harmless or rule.signature.frames)
+            rule
+            for rule in self.rules
+            if not (rule.signature.harmless or rule.signature.frames or rule.signature.connections)
         ]
         pairs = [(literal, rule) for rule in told for literal in rule.literals]
         for literal, rule in sorted(pairs, key=lambda pair: len(pair[0])):
@@ -190,11 +193,17 @@ class Catalogue:
             if rules and word in lower:
                 yield from rules
 
-    def search_frames(self, frames: Iterable[str]) -> Signature | None:
-        """What the place of an exception tells, by the entries for frames; None if nothing."""
+    def search_frames(
+        self, frames: Iterable[str], *, connections: bool = False
+    ) -> Signature | None:
+        """What the place of an exception tells, by the entries for frames; None if nothing.
+
+        ``connections``: by the entries that say what a failed connection was for.
+        """
         text = "\n".join(frames)
         lower = text.lower()
-        fits = (r.signature for r in self._frames if r.search(text, lower) is not None)
+        rules = self._connections if connections else self._frames
+        fits = (r.signature for r in rules if r.search(text, lower) is not None)
         return max(fits, key=lambda signature: signature.weight, default=None)
 
     def harmless(self, text: str, file_kind: str = "") -> Signature | None:

@@ -9,7 +9,7 @@ import msgspec
 
 from ray_sentinel import regex as re
 from ray_sentinel.evidence.logs.lines import ScannedLine, parse_line
-from ray_sentinel.evidence.logs.times import parse_time
+from ray_sentinel.evidence.logs.times import driver_age, parse_time
 
 MAX_LINE = 6000
 """Characters of a line that are looked at; of a longer one, those around the trigger word."""
@@ -21,7 +21,7 @@ _PIECE = 8192
 """Bytes in which all dated lines are looked up at once, when one is asked for."""
 _TIME_IN = 200
 """Bytes of a line that are looked at for its time."""
-_MAYBE_DATED = re.compile(rb"\d:[0-5]\d:\d|[12]\d{9}")
+_MAYBE_DATED = re.compile(rb"\d:[0-5]\d:\d|[12]\d{9}|\(autoscaler \+")
 """Every form of a time holds one of these: text without them is passed over fast."""
 
 
@@ -36,11 +36,13 @@ class When(msgspec.Struct, frozen=True, kw_only=True):
 
 class Chunk(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes of a file. ``data[0]`` is a line's first byte, at the file's offset ``base``; a time
-    without a year is taken as one of ``year``."""
+    without a year is taken as one of ``year``, and the age of a Ray driver counts from ``began``,
+    Unix seconds."""
 
     data: bytes
     base: int
     year: int
+    began: float | None = None
     earlier: float | None = None
     """The last date in the file before ``data``, Unix seconds."""
     dated: dict[int, list[tuple[int, float]]] = {}
@@ -83,7 +85,7 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
 
         ``far``: the last date before it counts however far it is, also one before this piece.
         """
-        own = parse_time(text, self.year)
+        own = line_time(text, self.year, self.began)
         if own is not None:
             return When(time=own, own=True)
         end = self.data.find(b"\n", start) + 1
@@ -148,7 +150,7 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
         while at < min(end, len(data)):
             stop = data.find(b"\n", at)
             stop = len(data) if stop < 0 else stop
-            when = first_time((data[at : min(stop, at + _TIME_IN)],), self.year)
+            when = first_time((data[at : min(stop, at + _TIME_IN)],), self.year, self.began)
             if when is not None:
                 found.append((at, when))
             at = stop + 1
@@ -198,11 +200,13 @@ def long_lines(data: bytes) -> int:
     return count
 
 
-def last_times(lines: Sequence[bytes], year: int, most: int) -> tuple[float, ...]:
+def last_times(
+    lines: Sequence[bytes], year: int, most: int, began: float | None = None
+) -> tuple[float, ...]:
     """Unix seconds of the last ``most`` of ``lines`` that bear a time, the last one first."""
     found: list[float] = []
     for raw in reversed(lines):
-        when = first_time((raw,), year)
+        when = first_time((raw,), year, began)
         if when is not None:
             found.append(when)
             if len(found) == most:
@@ -210,10 +214,20 @@ def last_times(lines: Sequence[bytes], year: int, most: int) -> tuple[float, ...
     return tuple(found)
 
 
-def first_time(lines: Iterable[bytes], year: int) -> float | None:
-    """Unix seconds of the first of ``lines`` that bears a time, or None."""
+def first_time(lines: Iterable[bytes], year: int, began: float | None = None) -> float | None:
+    """Unix seconds of the first of ``lines`` that bears a time, or None; see ``line_time``."""
     for raw in lines:
-        when = parse_time(raw[:_TIME_IN].decode("utf-8", "replace"), year) if raw else None
+        text = raw[:_TIME_IN].decode("utf-8", "replace")
+        when = line_time(text, year, began) if raw else None
         if when is not None:
             return when
     return None
+
+
+def line_time(text: str, year: int, began: float | None) -> float | None:
+    """Unix seconds of the time that the line ``text`` bears, also as the age of a Ray driver that
+    ``began`` at that time; else None."""
+    when = parse_time(text, year)
+    if when is None and began is not None and (age := driver_age(text)) is not None:
+        return began + age
+    return when

@@ -18,7 +18,7 @@ from ray_sentinel.evidence.logs.lines import NOBODY, Origin
 from ray_sentinel.evidence.logs.process_index import People, may_be, named_by, same_place
 from ray_sentinel.evidence.logs.records import FileFacts, Hit
 from ray_sentinel.evidence.logs.told_ends import explained
-from ray_sentinel.evidence.logs.watchdog import laggards
+from ray_sentinel.evidence.logs.watchdog import RankWork, laggards
 from ray_sentinel.masking import mask
 from ray_sentinel.model.triage import LogCulprit
 
@@ -44,6 +44,11 @@ _OF_THE_HOST = frozenset({"shm-full"})
 """What all processes of a host share: whichever asked first is no culprit."""
 _ABORTS = frozenset({"heap-corruption"})
 """Lines after which the process that printed them aborts."""
+_MOST_LOCAL = 64
+"""Ranks that one node has at the most."""
+_ENDED = frozenset({"actor-fail", "heartbeat-timeout", "signal-kill", "unknown-death"})
+"""Classes whose lines tell that a process ended and not why: where they name none, the watchdogs
+may."""
 
 
 def name_culprits(
@@ -52,7 +57,7 @@ def name_culprits(
     """The culprits behind ``cause``, the likeliest first; empty where the logs do not tell."""
     people = People(files)
     if cause.signature.id == "exit-abort" and _by_watchdog(hits):
-        return ()
+        return _lagging(hits, files, people, world)
     if kind in _WAITING and cause.signature.accuses == "nobody":
         return _lagging(hits, files, people, world)
     if kind == "heartbeat-timeout":
@@ -74,7 +79,7 @@ def name_culprits(
     elif _empty(origin):
         origin = _by_exit(kind, hits, cause)
     if _empty(origin):
-        return ()
+        return _lagging(hits, files, people, world) if kind in _ENDED else ()
     return (_culprit(origin, people, _reason(cause)),)
 
 
@@ -120,9 +125,44 @@ def _lagging(
     hits: Sequence[Hit], files: Sequence[FileFacts], people: People, world: int | None
 ) -> tuple[LogCulprit, ...]:
     works = [work for facts in files for work in facts.works]
+    if not works:
+        works = [RankWork(rank=rank) for rank in _timed_out(hits)]
+    heard = _heard(files, people, hits)
     return tuple(
-        _culprit(Origin(rank=late.rank), people, late.reason) for late in laggards(works, world)
+        _culprit(Origin(rank=late.rank), people, late.reason)
+        for late in laggards(works, world, heard)
     )
+
+
+def _timed_out(hits: Iterable[Hit]) -> set[int]:
+    """The ranks that say that a collective timed out, in any library's words."""
+    told = (hit for hit in hits if hit.signature.kind == "nccl-timeout")
+    ranks = (hit.origin.rank for hit in told if hit.signature.role != "echo")
+    return {rank for rank in ranks if rank is not None}
+
+
+def _heard(files: Sequence[FileFacts], people: People, hits: Sequence[Hit]) -> set[int] | None:
+    """The ranks whose output was read; None where all ranks write into one file."""
+    reports = [
+        {work.rank for work in facts.works} | _timed_out(hit for hit in hits if hit.file == index)
+        for index, facts in enumerate(files)
+    ]
+    shared = [ranks for ranks in reports if len(ranks) > 1]
+    if len(shared) == 1 and sum(map(bool, reports)) == 1:
+        return None
+    named: set[int | None] = {hit.origin.rank for hit in hits}
+    for facts in files:
+        own = facts.file.origin
+        named |= {own.rank, own.local_rank if people.one_node else None}
+        named |= {seen.rank for seen in facts.steps}
+    heard = {rank for rank in named if rank is not None}
+    size = max((max(ranks) - min(ranks) + 1 for ranks in shared), default=0)
+    for ranks in shared:
+        # A node's ranks are numbered on, and as many as those of other nodes.
+        first = min(ranks) // size * size
+        if size <= _MOST_LOCAL and max(ranks) < first + size:
+            heard |= set(range(first, first + size))
+    return heard
 
 
 def _accused(cause: Hit, hits: Iterable[Hit]) -> list[Origin]:

@@ -212,7 +212,8 @@ def silence(
     limit = max(_QUIET_LEAST, _QUIET_STEPS * (training.step_seconds or 0.0))
     if last is None and phase is None:
         limit = _QUIET_PHASE
-    if phase is not None and phase.phase not in ("train", "teardown"):
+    first = phase is not None and phase.phase == "train" and not training.steps
+    if phase is not None and (first or phase.phase not in ("train", "teardown")):
         limit = _SILENT.get(phase.phase, _QUIET_PHASE)
         last = max(filter(None, (last, phase.time)), default=None)
     if not training.steps:

@@ -19,11 +19,12 @@ from ray_sentinel.evidence.logs.tracebacks import (
 )
 
 _MESSAGE_LINES = 4
-_OF_THE_HUB = re.compile(r"/(?:huggingface_hub|modelscope/hub)/")
 _NOT_REACHED = re.compile(
     r"(?:Connect|Read|Pool|Write)(?:Timeout|Error)\b|ConnectionError|RemoteProtocolError|ProxyError"
     r"|SSLError|Name or service not known|name resolution|[Tt]imed out|unreachable|No route to host"
+    r"|(?:Host|Network) is down|[Cc]onnection (?:refused|reset)|MaxRetryError|ClientConnectorError"
 )
+_OF_NO_SERVICE = frozenset({"rendezvous", "transport-lost"})
 _WAITS_FOR_OTHERS = re.compile(
     r"(?:torch/distributed/(?:run|launch|launcher/api)|accelerate/commands/(?:launch|accelerate_cli)"
     r"|deepspeed/launcher/\w+|ray/_private/(?:worker|auto_init_hook|client_mode_hook)|ray/worker"
@@ -85,10 +86,13 @@ class ChainJudge:
         return wider if wider is not None and wider.signature.role == "cause" else found
 
     def _at_its_place(self, raised: Raised, found: SignatureMatch | None) -> SignatureMatch | None:
-        """A full or broken disk that a checkpoint was written to cost the checkpoint; a host that
-        was not reached while the model hub was asked is the hub."""
-        if _hub_not_reached(raised, found):
-            return SignatureMatch(self._catalogue.get("hub-unreachable"), {})
+        """A connection that failed is that of the service whose client raised; a full or broken
+        disk, or a store out of reach, that a checkpoint was written to cost the checkpoint."""
+        if _not_reached(raised, found):
+            service = self._catalogue.search_frames(raised.frames, connections=True)
+            told = found.signature.kind if found is not None else ""
+            if service is not None and service.kind != told:
+                found = SignatureMatch(service, {})
         if found is None or found.signature.kind != "storage":
             return found
         if self._by_place(raised).signature.kind != "checkpoint-fs-error":
@@ -104,18 +108,15 @@ class ChainJudge:
         return SignatureMatch(place or self._catalogue.get("python-exception"), {})
 
 
-def _hub_not_reached(raised: Raised, found: SignatureMatch | None) -> bool:
-    """The exception's own words name no address: httpx, which the hub's library uses, says none."""
-    vague = (
-        found is None
-        or found.signature.kind in ("rendezvous", "transport-lost")
-        or (found.signature.kind == "python-exception" and found.signature.role != "cause")
+def _not_reached(raised: Raised, found: SignatureMatch | None) -> bool:
+    """The exception tells that a connection failed, and its words do not say to what: httpx, which
+    the model hub's library uses, names no address."""
+    if found is not None and found.signature.kind in _OF_NO_SERVICE:
+        return True
+    vague = found is None or (
+        found.signature.kind == "python-exception" and found.signature.role != "cause"
     )
-    return (
-        vague
-        and _NOT_REACHED.search(raised.text) is not None
-        and any(_OF_THE_HUB.search(frame) for frame in raised.frames)
-    )
+    return vague and _NOT_REACHED.search(raised.text) is not None
 
 
 def _torn_while_waiting(raised: Raised) -> bool:

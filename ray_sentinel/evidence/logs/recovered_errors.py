@@ -34,9 +34,10 @@ def split_survived(
             lasting.append(hit)
         elif hit.signature.kind == "nan-loss" and not completed:
             (past if _numbers_came_back(hit, files, training) else fatal).append(hit)
+        elif steps_after(hit, files, training) >= needed:
+            past.append(hit)
         else:
-            after = steps_after(hit, files, training)
-            (past if after >= needed else fatal).append(hit)
+            (lasting if files[hit.file].file.kind == "kernel" else fatal).append(hit)
     past += _worked_on(fatal, files)
     past += lived_with(fatal, past)
     past += _long_past(lasting, fatal, files, training)
@@ -123,7 +124,8 @@ def _long_past(
     files: Sequence[FileFacts],
     training: TrainingTimeline,
 ) -> Iterator[Hit]:
-    """What a machine's record tells of another time than that of the job's failure.
+    """What a machine's own record (``lasting``) tells of another time than that of the job's
+    failure.
 
     Other ranks may go on for a while without a machine that is lost: steps alone tell nothing.
     """

@@ -24,6 +24,7 @@ from ray_sentinel.evidence.logs.error_scanner import Trouble
 from ray_sentinel.evidence.logs.lines import Origin, parse_line
 from ray_sentinel.evidence.logs.movement import MovementReader
 from ray_sentinel.evidence.logs.records import FileFacts, LogFile
+from ray_sentinel.evidence.logs.times import driver_began
 
 # What a log's header says of the job: nodes, world size, arguments, checkpoint interval.
 
@@ -133,6 +134,8 @@ class Scanner:
         self.out = FileFacts(file=file)
         self._dated: float | None = None
         """The last date in what was fed so far."""
+        self._began: float | None = None
+        """When the Ray driver began whose output the file may be."""
         self._trouble = Trouble(self.out, index, catalogue)
         self._movement = MovementReader(self.out, catalogue.marks)
 
@@ -141,7 +144,10 @@ class Scanner:
 
         ``base`` is the file's offset of ``data[0]``, which must be a line's first byte.
         """
-        chunk = Chunk(data=one_a_line(data), base=base, year=self.year, earlier=self._dated)
+        if self._began is None and self._dated is None:
+            front = data[:_FRONT].decode("utf-8", "replace").split("\n")[:_FRONT_LINES]
+            self._began = driver_began(front, self.year)
+        chunk = self._chunk(data, base, self._dated)
         self.out.long_lines += long_lines(chunk.data[:limit])
         most = _MOST_LINES if thorough else _MOST_SWIFT
         for start, at in self.catalogue.triggers.lines(chunk.data.lower(), limit, most):
@@ -152,13 +158,18 @@ class Scanner:
     def sample(self, data: bytes, base: int) -> None:
         """Read the steps, the phases and the list of workers in a window of the file."""
         self.out.people.extend(listed_workers(data))
-        self._movement.read(Chunk(data=one_a_line(data), base=base, year=self.year))
+        self._movement.read(self._chunk(data, base))
+
+    def _chunk(self, data: bytes, base: int, earlier: float | None = None) -> Chunk:
+        return Chunk(
+            data=one_a_line(data), base=base, year=self.year, began=self._began, earlier=earlier
+        )
 
     def ends(self, head: bytes, tail: bytes, tail_base: int) -> None:
         """Note when the file begins and ends, and what its header says."""
         out = self.out
         out.first_time = first_time(head[:_FRONT].split(b"\n")[:_FRONT_LINES], self.year)
-        out.last_times = last_times(tail[-_BACK:].split(b"\n"), self.year, _LAST_TIMES)
+        out.last_times = last_times(tail[-_BACK:].split(b"\n"), self.year, _LAST_TIMES, self._began)
         out.last_time = out.last_times[0] if out.last_times else None
         lines = [(at, raw) for at, raw in split_lines(one_a_line(tail)) if raw.strip()]
         if lines:

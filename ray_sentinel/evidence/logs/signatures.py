@@ -63,6 +63,9 @@ class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     frames: bool = False
     """``match`` and ``pattern`` are for the frames of a traceback ("file:line function") whose
     exception no other entry knows."""
+    connections: bool = False
+    """``match`` and ``pattern`` are for the frames of a traceback whose exception tells only that a
+    connection failed: they show what the connection was for."""
     files: tuple[str, ...] = ()
     """Kinds of files that it holds for ("kernel", "raylet", "nccl", ...); empty is all."""
     accuses: Accuses = "self"

@@ -4,10 +4,14 @@ Read are ISO 8601 and its relatives (with or without zone), Google logs (``E0325
 also PyTorch's three-digit ``E626``), vLLM's ``INFO 05-01 10:00:00``, syslog, ``dmesg -T``,
 ``date``, rich's ``[05/01/24 10:00:00]``, ``05/01/2024 10:00:00`` and ``05/01 10:00:00`` at a line's
 begin, and Unix seconds. A time without a zone is taken as UTC; one without a year gets ``year``.
+
+Ray's driver prints its autoscaler's messages with its own age: ``(autoscaler +1h2m3s)``
+(``time_string`` in ray/_private/worker.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
 
 from ray_sentinel import regex as re
@@ -53,6 +57,11 @@ _YEAR = re.compile(
 )
 _READERS = (_ISO, _GLOG, _DATE, _VLLM, _RICH, _SLASHED, _SYSLOG)
 
+_AGE = re.compile(r"^\(autoscaler \+(?:(?P<h>\d{1,5})h)?(?:(?P<m>\d{1,2})m)?(?:(?P<s>\d{1,2})s)?\)")
+_CONNECTED = re.compile(
+    r"worker\.py:\d+ -- (?:Started a local Ray|Connect(?:ing|ed) to|Calling ray\.init|Using)"
+)
+
 _LOOK = 160
 """Characters from the line's start in which a time is looked for."""
 
@@ -79,6 +88,30 @@ def parse_time(line: str, year: int = 1970) -> float | None:
             if when is not None:
                 return when
     return None
+
+
+def driver_age(line: str) -> float | None:
+    """Seconds since the Ray driver began, where ``line`` is its autoscaler's; else None.
+
+    >>> driver_age("(autoscaler +1h2m3s) Resized to 64 CPUs.")
+    3723.0
+    """
+    match = _AGE.match(line) if line.startswith("(autoscaler +") else None
+    if match is None:
+        return None
+    return 3600.0 * int(match["h"] or 0) + 60.0 * int(match["m"] or 0) + int(match["s"] or 0)
+
+
+def driver_began(lines: Iterable[str], year: int) -> float | None:
+    """Unix seconds when a Ray driver began, by its first word on its cluster, else by the first
+    date in ``lines``; None where they bear none."""
+    first = None
+    for line in lines:
+        when = parse_time(line, year)
+        if when is not None and _CONNECTED.search(line):
+            return when
+        first = when if first is None else first
+    return first
 
 
 def find_year(text: str) -> int | None:

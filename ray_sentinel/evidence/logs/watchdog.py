@@ -8,13 +8,16 @@ Formats over PyTorch's versions (``torch/csrc/distributed/c10d/ProcessGroupNCCL.
     [...] at work sequence id: 12 PG status: last enqueued work: 12, last completed ...
 
 Who times out waits. A rank that never enqueued what the others wait for, or that completed less
-than all the others, is the one they wait for. Where all say the same, nobody can be named.
+than all the others, is the one they wait for. So is a rank whose watchdog alone is silent while
+those of all others time out: it did not enter the collective, or it is dead. That holds only where
+its output was read: a log that is missing is no evidence. Where all say the same, nobody can be
+named.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import msgspec
 
@@ -91,10 +94,15 @@ def read_work(text: str, rank: int | None) -> RankWork | None:
     )
 
 
-def laggards(works: Iterable[RankWork], world_size: int | None = None) -> tuple[Laggard, ...]:
+def laggards(
+    works: Iterable[RankWork],
+    world_size: int | None = None,
+    heard: Collection[int] | None = None,
+) -> tuple[Laggard, ...]:
     """The ranks that the others wait for, as far as the lines tell; empty where they do not.
 
     Each process group is judged by itself. More than half of a group's ranks are never named.
+    ``heard`` are the ranks whose output was read; None is all.
     """
     by_group: dict[str, dict[int, RankWork]] = defaultdict(dict)
     loose: dict[int, RankWork] = {}
@@ -111,8 +119,8 @@ def laggards(works: Iterable[RankWork], world_size: int | None = None) -> tuple[
             only[rank] = _joined(only.get(rank), work)
     found: dict[int, Laggard] = {}
     for group, ranks in sorted(by_group.items()):
-        world = (world_size or _guessed_world(ranks)) if _is_default(group) else None
-        for laggard in _judge(group, ranks, world):
+        world = (world_size or _guessed_world(ranks, heard)) if _is_default(group) else None
+        for laggard in _judge(group, ranks, world, heard):
             found.setdefault(laggard.rank, laggard)
     return tuple(found.values())
 
@@ -122,20 +130,29 @@ def _is_default(group: str) -> bool:
     return group.partition(":")[0] in ("", "0")
 
 
-def _guessed_world(ranks: dict[int, RankWork]) -> int | None:
-    """All of 0..n but one have reported: then there are n + 1 ranks."""
-    most = max(ranks, default=-1) + 1
-    return most if len(ranks) >= _MANY and most - len(ranks) == 1 else None
+def _guessed_world(ranks: dict[int, RankWork], heard: Collection[int] | None) -> int | None:
+    """All of 0..n but one have reported, and either they are many or that one was heard otherwise:
+    then there are n + 1 ranks."""
+    most = max((*ranks, *(heard or ())), default=-1) + 1
+    if most - len(ranks) != 1:
+        return None
+    known = len(ranks) >= _MANY or (heard is not None and set(range(most)) <= {*ranks, *heard})
+    return most if known else None
 
 
-def _judge(group: str, ranks: dict[int, RankWork], world_size: int | None) -> list[Laggard]:
+def _judge(
+    group: str,
+    ranks: dict[int, RankWork],
+    world_size: int | None,
+    heard: Collection[int] | None,
+) -> list[Laggard]:
     if not ranks:
         return []
     for judge in (_not_enqueued, _less_completed, _odd_one_out):
         named = judge(group, ranks)
         if named and len(named) * 2 <= max(len(ranks), 2):
             return named
-    return _silent(group, ranks, world_size)
+    return _silent(group, ranks, world_size, heard)
 
 
 def _not_enqueued(group: str, ranks: dict[int, RankWork]) -> list[Laggard]:
@@ -189,14 +206,28 @@ def _odd_one_out(group: str, ranks: dict[int, RankWork]) -> list[Laggard]:
     return [Laggard(rank=rank, group=group, reason=reason)]
 
 
-def _silent(group: str, ranks: dict[int, RankWork], world_size: int | None) -> list[Laggard]:
-    """All but a few ranks report: those without a word did not reach the collective."""
+def _silent(
+    group: str,
+    ranks: dict[int, RankWork],
+    world_size: int | None,
+    heard: Collection[int] | None,
+) -> list[Laggard]:
+    """All but a few ranks report: those without a word did not reach the collective, or are dead.
+
+    Nobody is named where the output of one of them was not read.
+    """
     if not world_size or len(ranks) < 2:
         return []
-    silent = sorted(set(range(world_size)) - set(ranks))
-    if not silent or len(silent) * 4 > world_size or max(ranks) >= world_size:
+    if max(ranks) >= world_size or world_size > 2 * len(ranks):
         return []
-    reason = f"its watchdog said nothing while {len(ranks)} others timed out"
+    silent = sorted(set(range(world_size)) - set(ranks))
+    if heard is not None and not set(silent) <= set(heard):
+        return []
+    if len(silent) > 1 and len(silent) * 4 > world_size:
+        return []
+    reason = f"its watchdog alone said nothing while those of {len(ranks)} others timed out"
+    if len(silent) > 1:
+        reason = f"its watchdog said nothing while those of {len(ranks)} others timed out"
     return [Laggard(rank=rank, group=group, reason=reason) for rank in silent]
 
 

@@ -139,7 +139,7 @@ CASES: dict[str, Case] = {
         + "0: E0325 20:57:27.620000 140 coordination_service_agent.cc:700] Failed to disconnect from coordination service with status: DEADLINE_EXCEEDED: Barrier timed out. Id: Shutdown::123\nsrun: error: chi3: task 2: Aborted (core dumped)\n",
     ),
     "link down then timeouts": Case(
-        "node-fail",
+        "link-down",
         ANYBODY,
         {
             "dmesg-chi3.log": "[Tue Mar 25 20:50:00 2025] mlx5_core 0000:1a:00.0 ens1np0: Link down\n",

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from ray_sentinel.logs.catalogue import load_catalogue
 from ray_sentinel.logs.triage import triage_path
 from ray_sentinel.model.triage import Triage
@@ -131,3 +133,48 @@ def test_no_step_is_expected_beyond_the_last_one(tmp_path: Path) -> None:
     )
     end = "slurmstepd: error: *** JOB 4410 ON n1 CANCELLED AT 2025-05-01T12:40:40 DUE TO TIME LIMIT ***\n"
     assert triage(tmp_path, bars + end).progress.expected_step == 40
+
+
+def files(tmp_path: Path, **texts: str) -> Triage:
+    for name, text in texts.items():
+        (tmp_path / f"{name}.log").write_text(text, encoding="utf-8")
+    return triage_path(tmp_path, load_catalogue(), now=0.0)
+
+
+def named(told: Triage) -> list[int | None]:
+    return [who.rank for who in told.culprits]
+
+
+GLOO_WAIT = "[rank{0}]: RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 1800000ms for recv operation to complete\n"
+
+
+@pytest.mark.parametrize("line", [WATCHDOG, GLOO_WAIT], ids=["nccl", "gloo"])
+def test_a_rank_that_alone_does_not_time_out_is_waited_for(tmp_path: Path, line: str) -> None:
+    told = files(tmp_path, **{f"rank{n}": STEPS + line.format(n) * (n != 2) for n in range(4)})
+    assert (told.kind, named(told)) == ("nccl-timeout", [2])
+    assert told.culprits[0].reason.startswith("its watchdog alone said nothing")
+
+
+def test_a_log_that_is_missing_is_no_evidence(tmp_path: Path) -> None:
+    lines = {f"rank{n}": STEPS + WATCHDOG.format(n) for n in range(8) if n != 3}
+    assert named(files(tmp_path, **lines)) == []
+    assert named(files(tmp_path, rank3=STEPS)) == [3]
+
+
+def test_ranks_of_a_node_whose_output_is_one_file(tmp_path: Path) -> None:
+    world = "world_size: 16\n" + STEPS
+    first = world + "".join(WATCHDOG.format(n) for n in range(8))
+    second = STEPS + "".join(WATCHDOG.format(n) for n in range(8, 15))
+    assert named(files(tmp_path, node0=first, node1=second)) == [15]
+    quarter = "world_size: 32\n" + STEPS + "".join(WATCHDOG.format(n) for n in range(8))
+    others = {f"node{k}": "".join(WATCHDOG.format(8 * k + n) for n in range(8)) for k in (1, 2)}
+    assert named(files(tmp_path, node0=quarter, **others)) == []
+
+
+def test_who_ended_of_a_watchdog_waited_for_the_silent_one(tmp_path: Path) -> None:
+    ends = "".join(
+        f"E0501 10:20:09.000000 88 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: -6) local_rank: {n} (pid: {900 + n}) of binary: /usr/bin/python\n"
+        for n in (0, 1, 2)
+    )
+    lines = "".join(WATCHDOG.format(n) for n in (0, 1, 3))
+    assert named(triage(tmp_path, "world_size=4\n" + STEPS + lines + ends)) == [2]

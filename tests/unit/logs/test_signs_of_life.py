@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from ray_sentinel.logs.catalogue import load_catalogue
 from ray_sentinel.logs.triage import triage_path
 from ray_sentinel.model.triage import Triage
@@ -68,3 +70,21 @@ def test_an_engine_that_has_loaded_its_model_may_be_silent_for_ten_minutes(tmp_p
     answer = _triage(tmp_path, live=True)
     assert answer.kind == "hang"
     assert "slow storage" not in answer.cause
+
+
+def test_a_ray_drivers_age_dates_the_lines_of_its_autoscaler(tmp_path: Path) -> None:
+    begun = "2025-05-01 10:00:00,100\tINFO worker.py:1942 -- Connected to Ray cluster.\n"
+    wait = "(autoscaler +{}) Resized to 8 CPUs.\n"
+    log = begun + "step 3/9: 2.00 s\n" + "".join(wait.format(age) for age in ("25s", "59m5s"))
+    (tmp_path / "job.log").write_text(log + "RuntimeError: boom\n", encoding="utf-8")
+    told = triage_path(tmp_path, load_catalogue(), now=0.0)
+    assert (told.ended_at or 0) - (told.started_at or 0) == pytest.approx(3545.0)
+    assert (told.first_error_at or 0) - (told.started_at or 0) == pytest.approx(3545.0)
+
+
+def test_a_driver_that_only_waits_for_nodes_stands_still(tmp_path: Path) -> None:
+    begun = "2025-05-01 10:00:00,100\tINFO worker.py:1942 -- Connected to Ray cluster.\n"
+    age = "(autoscaler +{}) Tip: use `ray status` to view detailed cluster status.\n"
+    log = begun + "Starting training\n" + age.format("20s") + age.format("1h2m3s")
+    (tmp_path / "job.log").write_text(log, encoding="utf-8")
+    assert triage_path(tmp_path, load_catalogue(), now=0.0).kind in ("hang", "startup-stuck")

@@ -34,12 +34,17 @@ SKY_PARTS = (
 )
 SLIME = "(RolloutManager pid=1) [2025-05-01 10:{n:02d}:00] train_metric_utils.py:44 - perf {n}: {{'perf/step_time': {s:.2f}, 'perf/wait_time_ratio': 0.1}}\n"
 TORCHSPEC = "2025-05-01 10:{n:02d}:00 INFO TIMING step={n}: step={s:.3f}s data=0.1s\n"
+COMPOSER = "[batch={n}/3200]:\n\t Train time/epoch: 0\n\t Train loss/train/total: 5.1\n\t Train throughput/batches_per_sec: {r:.6f}\n"
+PLAIN = "INFO trainer: step {n}/100\nINFO trainer: Step time: {s:.2f} s\n"
+BESIDE = "step {n}/100 | loss 2.5\nTrain iteration took {ms:.0f} ms\n"
 SECONDS = 61.5
 
 
 def text(*forms: str, steps: int = 8, first: int = 0) -> str:
     return "".join(
-        form.format(n=n, m=first + n, s=SECONDS) for n in range(1, steps) for form in forms
+        form.format(n=n, m=first + n, s=SECONDS, r=1 / SECONDS, ms=1000 * SECONDS)
+        for n in range(1, steps)
+        for form in forms
     )
 
 
@@ -53,8 +58,11 @@ def text(*forms: str, steps: int = 8, first: int = 0) -> str:
         (text(SKY_PARTS, SKY), 7),
         (text(SLIME), 7),
         (text(TORCHSPEC), 7),
+        (text(COMPOSER), 7),
+        (text(PLAIN.replace("INFO trainer: S", "S")), 7),
+        (text(BESIDE), 7),
     ],
-    ids=["NeMo-RL", "NeMo-RL, one begun", "SkyRL", "SkyRL, resumed", "SkyRL, parts of steps", "slime", "TorchSpec"],
+    ids=["NeMo-RL", "NeMo-RL, one begun", "SkyRL", "SkyRL, resumed", "SkyRL, parts of steps", "slime", "TorchSpec", "Composer", "plain", "after a loss"],
 )  # fmt: skip
 def test_steps_and_their_durations(log: str, last: int, tmp_path: Path) -> None:
     (tmp_path / "job.log").write_text(log, encoding="utf-8")

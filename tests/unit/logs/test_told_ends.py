@@ -57,7 +57,8 @@ SRUN = "srun: error: {}: Exited with exit code 1\n"
         STORE + LAUNCHER + SRUN.format("c2-n07: task 1"),
         NAMELESS + SRUN.format("c2-n07: task 1"),
         NAMELESS + ROW.format(3),
-        GLOO + "subprocess.CalledProcessError: Command 'python train.py' returned non-zero exit status 1.\n",
+        GLOO
+        + "subprocess.CalledProcessError: Command 'python train.py' returned non-zero exit status 1.\n",
     ],
     ids=["launcher", "launchers", "ranges", "store", "nameless", "nameless row", "no process"],
 )

@@ -24,6 +24,9 @@ def test_progress() -> None:
     assert told["tokens_per_second"] == 100
     assert told["loss"] == 2.5
     assert read_progress("")["step"] is None
+    split = "".join(f"=== Step {n}/9 ===\n• Total step time: 61.50s\n" for n in (3, 4))
+    told = read_progress(split)
+    assert (told["step"], told["total_steps"], told["step_seconds"]) == (4, 9, 61.5)
 
 
 def test_a_stall_by_the_logs_own_times() -> None:

@@ -178,6 +178,40 @@ def test_progress_bars(tmp_path: Path) -> None:
     assert found["log_seconds"] == 2.0
 
 
+NEMO = "=== Step {0}/100 ===\n▶ Training...\n  • Loss: 0.31\n  • Total step time: {1:.2f}s\n"
+SKY = (
+    "Training Batches Processed:  4%|#  | {0}/300 [10:00<20:00, 9.0s/it]\n"
+    "| INFO | utils:101 - Finished: 'step', time cost: {1:.2f}s\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("log", "step", "loss"), [(NEMO, 12.0, 0.31), (SKY, 13.0, None)], ids=["NeMo-RL", "SkyRL"]
+)
+def test_a_duration_on_a_line_of_its_own(
+    tmp_path: Path, log: str, step: float, loss: float | None
+) -> None:
+    path = tmp_path / "log"
+    path.write_text(log.format(12, 59.5))
+    read = collector(tmp_path, files=(str(path),))
+    found = series(read)
+    assert (found["log_step"], found["log_seconds"]) == (step, 59.5)
+    assert found.get("log_loss") == loss
+    with path.open("a") as file:
+        file.write(log.format(13, 60.25))
+    found = series(read)
+    assert (found["log_step"], found["log_seconds"]) == (step + 1, 60.25)
+
+
+def test_writers_of_one_log_have_durations_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    lines = ("=== Step 4/9 ===", "=== Step 5/9 ===", "Total step time: 7.00s", "Step time: 8.00s")
+    path.write_text("".join(f"[rank{n % 2}]: {line}\n" for n, line in enumerate(lines)))
+    found = series(collector(tmp_path, files=(str(path),)))
+    assert (found["0,log_step"], found["0,log_seconds"]) == (4, 7.0)
+    assert (found["1,log_step"], found["1,log_seconds"]) == (5, 8.0)
+
+
 def test_patterns_of_the_user(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("<<9>> verlust 1,024.5\n")

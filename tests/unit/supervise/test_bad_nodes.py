@@ -100,6 +100,7 @@ def triage(kind: FailureClass, *nodes: str, line: str = "", **fields: Any) -> Tr
 def test_what_the_output_blames() -> None:
     (node,) = of_triage(triage("gpu-lost", "node-7"))
     assert node == BadNode(host="node-7", why="gpu-lost: its GPU is lost")
+    assert [one.host for one in of_triage(triage("link-down", "n3"))] == ["n3"]
     assert [one.host for one in of_triage(triage("node-fail", "10.0.0.7", "", "10.0.0.7"))] == [
         "10.0.0.7"
     ]

@@ -38,9 +38,7 @@ def test_the_nearest_dated_lines_are_found(every: int) -> None:
 def test_a_line_is_read_for_its_time_once(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     real = module.first_time
-    monkeypatch.setattr(
-        module, "first_time", lambda lines, year: asked.append(1) or real(lines, year)
-    )
+    monkeypatch.setattr(module, "first_time", lambda *given: asked.append(1) or real(*given))
     chunk = Chunk(data=b"bar 1/8000 [00:01<00:02]\n" * 2000, base=0, year=2025)
     for at, raw in split_lines(chunk.data):
         chunk.when(raw.decode(), at)
@@ -86,9 +84,7 @@ def test_pieces_without_a_date_are_passed_over_once(monkeypatch: pytest.MonkeyPa
 def test_the_end_of_a_dated_piece_is_read_from_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
     real = module.first_time
-    monkeypatch.setattr(
-        module, "first_time", lambda lines, year: (asked.append(1), real(lines, year))[1]
-    )
+    monkeypatch.setattr(module, "first_time", lambda *given: (asked.append(1), real(*given))[1])
     data = b"2025-03-01 10:00:00 INFO x\n" * 30_000
     Chunk(data=data, base=0, year=2025).last_date(len(data))
     assert len(asked) < 1000

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ray_sentinel.evidence.logs.times import find_year, parse_time
+from ray_sentinel.evidence.logs.bare_steps import parse_any_step
+from ray_sentinel.evidence.logs.lines import parse_line
+from ray_sentinel.evidence.logs.times import driver_age, driver_began, find_year, parse_time
 
 MAY_1_10H = 1714557600.0
 
@@ -67,3 +69,28 @@ def test_year() -> None:
 def test_any_line_is_read(line: str, year: int) -> None:
     when = parse_time(line, year)
     assert when is None or isinstance(when, float)
+
+
+@pytest.mark.parametrize(
+    ("line", "age"),
+    [
+        ("(autoscaler +1h2m3s) Resized to 64 CPUs, 8 GPUs.", 3723.0),
+        ("(autoscaler +59m5s) Error: No available node types can fulfill ...", 3545.0),
+        ("(autoscaler +7s) Tip: use `ray status`.", 7.0),
+        ("(autoscaler +26h) Removing 1 nodes of type worker.", 93600.0),
+        ("(autoscaler) no age", None),
+        ("INFO (autoscaler +7s) quoted", None),
+    ],
+)
+def test_the_age_of_a_ray_driver(line: str, age: float | None) -> None:
+    assert driver_age(line) == age
+    assert parse_time(line, 2025) is None
+    assert parse_any_step(parse_line(line).text) is None
+
+
+def test_when_a_ray_driver_began() -> None:
+    early = "2025-09-18 09:58:00,000\tINFO job_manager.py:568 -- Runtime env is setting up."
+    own = "2025-09-18 10:00:00,000\tINFO worker.py:1942 -- Connected to Ray cluster."
+    assert driver_began(["x", early, own], 2025) == parse_time(own)
+    assert driver_began(["x", early], 2025) == parse_time(early)
+    assert driver_began(["(autoscaler +7s) Tip"], 2025) is None

@@ -73,3 +73,11 @@ def test_half_of_the_ranks_are_never_named() -> None:
         work(rank, 9, 9, 8) for rank in (2, 3, 4)
     ]
     assert len(names(*works)) <= 2
+
+
+def test_who_was_not_heard_is_not_named() -> None:
+    others = [work(rank, 10, 11, 9) for rank in range(8) if rank != 3]
+    assert [late.rank for late in laggards(others, 8, {0, 1, 2, 4, 5, 6, 7})] == []
+    assert [late.rank for late in laggards(others, 8, set(range(8)))] == [3]
+    assert [late.rank for late in laggards(others[:2], None, {0, 1, 2})] == [2]
+    assert [late.rank for late in laggards(others[:2], 10**17, None)] == []

@@ -1,0 +1,216 @@
+# ruff: noqa: E501 - log lines are as long as they are
+"""A connection that failed, by what the process that tells of it was doing: ranks come together,
+train, load from a hub or from object storage, or ask etcd or Ray's head."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ray_sentinel.logs.catalogue import load_catalogue
+from ray_sentinel.logs.triage import triage_path
+
+STEPS = "".join(
+    f"2025-09-18 10:{n // 6:02d}:{n % 6}0,000 - INFO - step {n}/5000 | loss 2.5 | 10000 ms/step\n"
+    for n in range(10, 60)
+)
+LIBRARY = "/opt/venv/lib/python3.12/site-packages/"
+ROUTE = "OSError: [Errno 113] No route to host"
+NETWORK = "OSError: [Errno 101] Network is unreachable"
+
+
+def kind_of(tmp_path: Path, text: str) -> str:
+    (tmp_path / "job.log").write_text(text, encoding="utf-8")
+    return triage_path(tmp_path, load_catalogue(), now=0.0).kind
+
+
+def raised(exception: str, *frames: str) -> str:
+    """A traceback whose innermost ``frames`` are ``file:function``, below the program's own."""
+    places = [frame.split(":") for frame in ("/ws/train.py:main", *frames)]
+    lines = [f'  File "{file}", line 7, in {name}\n    call()\n' for file, name in places]
+    return f"Traceback (most recent call last):\n{''.join(lines)}{exception}\n"
+
+
+def unavailable(details: str, kind: str = "grpc._channel._InactiveRpcError") -> str:
+    return (
+        f"{kind}: <{kind.rpartition('.')[2]} of RPC that terminated with:\n"
+        f'\tstatus = StatusCode.UNAVAILABLE\n\tdetails = "{details}"\n'
+        '\tdebug_error_string = "UNKNOWN:Error received from peer  {grpc_status:14}"\n>'
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        raised(ROUTE),
+        raised("RuntimeError: connect() to 10.0.0.3:4711 failed: Network is unreachable"),
+        raised("RuntimeError: sendmsg failed (errno: 101 - Network is unreachable)"),
+        "ERROR: send to peer 10.0.0.7 failed: Host is down\n",
+        "[rank5]: RuntimeError: writev: Network is down\n",
+        "ssh: connect to host node7 port 22: No route to host\npdsh@node0: node7: ssh exited with exit code 255\n",
+        raised(
+            "tensorflow.python.framework.errors_impl.UnavailableError: Graph execution error: Socket closed\nAdditional GRPC error information from remote target /job:worker/replica:0/task:1:"
+        ),
+        raised(
+            "tensorflow.python.framework.errors_impl.UnavailableError: failed to connect to all addresses"
+        ),
+        raised(
+            "tensorflow.python.framework.errors_impl.UnavailableError: keepalive watchdog timeout"
+        ),
+        raised("jaxlib.xla_extension.XlaRuntimeError: UNAVAILABLE: Connection reset by peer"),
+        raised(unavailable("Socket closed")),
+        raised(unavailable("keepalive watchdog timeout")),
+        raised(
+            unavailable(
+                "failed to connect to all addresses; last error: UNKNOWN: ipv4:10.0.0.9:50051: Failed to connect to remote host: Connection refused",
+                "grpc.aio._call.AioRpcError",
+            )
+        ),
+    ],
+)
+def test_between_ranks(tmp_path: Path, text: str) -> None:
+    assert kind_of(tmp_path, text) == "rendezvous"
+    assert kind_of(tmp_path, STEPS + text) == "transport-lost"
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        (
+            "rendezvous",
+            raised(
+                NETWORK,
+                f"{LIBRARY}torch/distributed/distributed_c10d.py:init_process_group",
+                f"{LIBRARY}torch/distributed/rendezvous.py:_env_rendezvous_handler",
+            ),
+        ),
+        (
+            "hub-unreachable",
+            raised(
+                "httpx.ConnectError: [Errno 112] Host is down",
+                f"{LIBRARY}huggingface_hub/file_download.py:get_hf_file_metadata",
+                f"{LIBRARY}httpx/_transports/default.py:map_httpcore_exceptions",
+            ),
+        ),
+        (
+            "storage",
+            raised(
+                "aiohttp.client_exceptions.ClientConnectorError: Cannot connect to host storage.googleapis.com:443 ssl:default [Network is unreachable]"
+            ),
+        ),
+        ("storage", raised(NETWORK, f"{LIBRARY}gcsfs/core.py:_request")),
+        (
+            "storage",
+            raised(
+                "OSError: When reading information for key 'a/b' in bucket 'c': AWS Error NETWORK_CONNECTION during HeadObject operation: curlCode: 7, Couldn't connect to server"
+            ),
+        ),
+        (
+            "storage",
+            raised(
+                "urllib3.exceptions.MaxRetryError: HTTPConnectionPool(host='10.3.0.4', port=9000): Max retries exceeded with url: /bucket/obj (Caused by NewConnectionError('Failed to establish a new connection: [Errno 113] No route to host'))",
+                f"{LIBRARY}minio/api.py:get_object",
+            ),
+        ),
+        ("storage", "mount.nfs: No route to host\n"),
+        (
+            "checkpoint-fs-error",
+            raised(ROUTE, "/ws/train.py:save_checkpoint", f"{LIBRARY}s3fs/core.py:_call_s3"),
+        ),
+        (
+            "etcd",
+            raised(
+                unavailable(
+                    "failed to connect to all addresses; last error: UNKNOWN: ipv4:10.0.0.5:2379: Failed to connect to remote host: No route to host"
+                )
+            ),
+        ),
+        ("etcd", raised(unavailable("Socket closed"), f"{LIBRARY}etcd3/client.py:get")),
+        (
+            "head-lost",
+            raised(
+                "ray._raylet.RpcError: failed to connect to all addresses; last error: UNKNOWN: ipv4:10.0.0.1:6379: Failed to connect to remote host: Connection refused"
+            ),
+        ),
+        (
+            "head-lost",
+            raised(
+                "ray.exceptions.RpcError: RPC error: Socket closed; rpc_code: 14",
+                f"{LIBRARY}ray/_private/gcs_utils.py:internal_kv_get",
+            ),
+        ),
+        (
+            "head-lost",
+            raised(
+                unavailable("Socket closed", "grpc._channel._MultiThreadedRendezvous"),
+                f"{LIBRARY}ray/util/client/dataclient.py:_main",
+            ),
+        ),
+        (
+            "actor-fail",
+            raised(
+                "ray.exceptions.ActorUnavailableError: The actor 12 is unavailable: The actor is temporarily unavailable: RpcError: RPC Error message: Socket closed; RPC Error details:  rpc_code: 14. The task may or may not have been executed on the actor."
+            ),
+        ),
+        (
+            "heartbeat-timeout",
+            'F0918 10:10:27.620000 140 client.h:80] Terminating process because the JAX distributed service detected fatal errors. This most likely indicates that another task died; see the other task logs for more details. absl::Status: UNAVAILABLE: Failed to send RPC to coordination service.\nAdditional GRPC error information from remote target coordination_service while calling /tensorflow.CoordinationService/PollForError:\n:UNKNOWN:Error received from peer  {grpc_message:"Socket closed", grpc_status:14}\n',
+        ),
+        (
+            "unknown-death",
+            "2025-09-18 10:10:00,000 - ERROR - Failed to export traces to otel:4317, error code: StatusCode.UNAVAILABLE\n",
+        ),
+        (
+            "unknown-death",
+            "2025-09-18 10:10:00,000 - WARNING - heartbeat to the monitor failed: [Errno 113] No route to host\n",
+        ),
+    ],
+)
+def test_to_a_service_whenever_it_was(tmp_path: Path, kind: str, text: str) -> None:
+    assert kind_of(tmp_path, text) == kind
+    assert kind_of(tmp_path, STEPS + text) == kind
+
+
+def test_ranks_that_come_together_anew_after_a_restart(tmp_path: Path) -> None:
+    again = "2025-09-18 10:12:00,000 - INFO - Initializing process group (attempt 2)\n"
+    told = f"2025-09-18 10:12:30,000 - ERROR - {ROUTE}\n"
+    assert kind_of(tmp_path, STEPS + again + told) == "rendezvous"
+    assert kind_of(tmp_path, STEPS + told + again.replace("12:00", "13:00")) == "transport-lost"
+
+
+def test_a_serving_engine_that_has_worked(tmp_path: Path) -> None:
+    works = "INFO 09-18 10:00:00 [loggers.py:116] Engine 000: Avg prompt throughput: 30.0 tokens/s, Avg generation throughput: 120.5 tokens/s, Running: 3 reqs, Waiting: 0 reqs\n"
+    assert kind_of(tmp_path, works + raised(ROUTE)) == "transport-lost"
+
+
+KERNEL = "[Thu Sep 18 {} 2025] mlx5_core 0000:1a:00.0 ib0: {}\n"
+
+
+@pytest.mark.parametrize(
+    ("when", "said", "kind"),
+    [
+        ("10:09:40", "Link down", "link-down"),
+        ("10:09:40", "Port module event: module 0, Cable unplugged", "link-down"),
+        ("10:09:40", "device's health compromised - reached miss count", "link-down"),
+        ("10:05:00", "Link down", "unknown-death"),
+        ("07:00:00", "Link down", "unknown-death"),
+    ],
+    ids=["link", "cable", "card", "survived", "long before"],
+)
+def test_a_port_that_the_kernel_saw_going_down(
+    tmp_path: Path, when: str, said: str, kind: str
+) -> None:
+    (tmp_path / "dmesg-n03.log").write_text(KERNEL.format(when, said), encoding="utf-8")
+    (tmp_path / "job.log").write_text(STEPS, encoding="utf-8")
+    told = triage_path(tmp_path, load_catalogue(), now=0.0)
+    assert told.kind == kind
+    assert [who.node for who in told.culprits] == (["n03"] if kind == "link-down" else [])
+
+
+def test_a_port_long_ago_is_no_cause_of_a_start_that_fails(tmp_path: Path) -> None:
+    down = KERNEL.format("07:07:31", "Link down")
+    (tmp_path / "dmesg-n03.log").write_text(down, encoding="utf-8")
+    assert kind_of(tmp_path, "2025-09-18 10:00:00,000 - INFO - begin\nValueError: x\n") == (
+        "python-exception"
+    )
