@@ -168,17 +168,17 @@ class Sentinel:
 
     def status(self) -> Status:
         """Jobs, ranks, nodes and the verdict. Raises UnreachableError without a coordinator."""
-        from ray_sentinel.actors.deployment import client
+        from ray_sentinel.actors.deployment import deploy
         from ray_sentinel.model.status import Status
 
-        return client.call(self._address(), "status", Status)
+        return deploy.call(self._address(), "status", Status)
 
     def incidents(self) -> tuple[Incident, ...]:
         """All confirmed incidents, oldest first. Raises UnreachableError."""
-        from ray_sentinel.actors.deployment import client
+        from ray_sentinel.actors.deployment import deploy
         from ray_sentinel.model.incident import Incident
 
-        return client.call(self._address(), "incidents", tuple[Incident, ...])
+        return deploy.call(self._address(), "incidents", tuple[Incident, ...])
 
     def health(self, checkpoints: str | os.PathLike[str] | None = None) -> Health:
         """The cluster, its GPUs, the transport in use, and the checkpoints of a folder.
@@ -194,11 +194,11 @@ class Sentinel:
 
         Raises UnreachableError.
         """
-        from ray_sentinel.actors.deployment import client
+        from ray_sentinel.actors.deployment import deploy
         from ray_sentinel.model.incident import Incident
 
         job = self._writer.identity.job if self._writer else self.config.job
-        return client.call(self._address(), "dump", tuple[Incident, ...], job)
+        return deploy.call(self._address(), "dump", tuple[Incident, ...], job)
 
     def _address(self) -> str:
         return self._deployer.address if self._deployer else ""

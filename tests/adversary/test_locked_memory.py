@@ -18,7 +18,7 @@ import pytest
 
 import ray_sentinel
 from ray_sentinel import process, signals
-from ray_sentinel.actors.coordinator.idle_nodes import autoscales
+from ray_sentinel.actors.coordinator.fleet import autoscales
 from ray_sentinel.collect import child_registry
 from ray_sentinel.progress.front_end import metrics_url
 from ray_sentinel.progress.process_memory import PATIENCE, memory_file, memory_files

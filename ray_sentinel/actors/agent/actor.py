@@ -1,10 +1,23 @@
-"""The agent as Ray and the coordinator know it: what it can be asked, and nothing of how.
+"""The agent as Ray knows it: the calls of the coordinator, answered by the parts of a
+``NodeMonitor``.
 
-The coordinator imports this class to make the actors; what it does is ``node_agent``, imported in
-the actor's own process only.
+Whoever makes the actor or looks it up imports this module. So it is light: what an agent works with
+is imported by its constructor, in the actor's own process only.
 """
 
 from __future__ import annotations
+
+import os
+
+from ray_sentinel.actors.messages import (
+    CaptureRequest,
+    DumpRequest,
+    OutputRequest,
+    Outputs,
+    pack_masked,
+    unpack,
+)
+from ray_sentinel.model.identity import Rank
 
 CALLS_AT_ONCE = 16
 """Each has a thread. A constructor runs on the main thread only in an actor that is not ``async``,
@@ -14,49 +27,54 @@ and only there can signals be handled."""
 class Agent:
     """Made by the coordinator's reconciler, pinned by the node's placement group.
 
-    Arguments and answers are MessagePack of the records in ``messages``. A call may wait 0.2 s:
-    see ``rest``.
+    Arguments and answers are MessagePack of the records in ``messages``; answers leave the node
+    masked. A call may wait 0.2 s: see ``rest_between_calls``.
     """
 
     def __init__(self, config: bytes) -> None:
-        from ray_sentinel.actors.agent.idle_throttle import rest_between_calls
-        from ray_sentinel.actors.agent.node_agent import NodeAgent
+        from ray_sentinel.actors.agent.ray_node import rest_between_calls, started_monitor
 
-        self._does = NodeAgent(config)
-        self._rest = rest_between_calls()
+        self._monitor = started_monitor(config)
+        rest_between_calls()
 
     def ping(self) -> int:
         """The process id: proof of life."""
-        return self._does.ping()
+        return os.getpid()
 
     def sample(self, ranks: bytes) -> bytes:
         """One round of harmless stacks of some ranks: ``Sampled``."""
-        return self._does.sample(ranks)
+        wanted = unpack(ranks, tuple[Rank, ...])
+        return pack_masked(self._monitor.evidence.sample(wanted))
 
     def flight_recorder(self, request: bytes) -> bytes:
         """The flight recorders of some ranks, a ``DumpRequest``: ``Dumps``."""
-        return self._does.flight_recorder(request)
+        wanted = unpack(request, DumpRequest)
+        return pack_masked(self._monitor.evidence.dumps.gather(wanted))
 
     def rank_output(self, request: bytes) -> bytes:
         """What some ranks wrote last, an ``OutputRequest``: ``Outputs``."""
-        return self._does.rank_output(request)
+        wanted = unpack(request, OutputRequest)
+        found = self._monitor.evidence.outputs.gather(wanted.ranks, wanted.most_bytes)
+        return pack_masked(Outputs(found=found))
 
     def nccl_ras(self, ranks: bytes) -> bytes:
         """What NCCL's RAS service says, asked from here for some ranks: ``RasPolls``."""
-        return self._does.nccl_ras(ranks)
+        wanted = unpack(ranks, tuple[Rank, ...])
+        return pack_masked(self._monitor.evidence.nccl_ras(wanted))
 
     def capture(self, request: bytes) -> bytes:
-        """All tools against some ranks, a ``CaptureRequest``: ``Captured``."""
-        return self._does.capture(request)
+        """All tools against some ranks, a ``CaptureRequest``: ``NodeCapture``."""
+        wanted = unpack(request, CaptureRequest)
+        return pack_masked(self._monitor.evidence.capture(wanted))
 
     def inspect(self) -> bytes:
         """This node looked at now: a ``NodeView``."""
-        return self._does.inspect()
+        return pack_masked(self._monitor.inspect())
 
     def install_plugin(self, name: str, data: bytes) -> str:
         """Put a collector's file on this node; where it lies. Raises InputError."""
-        return self._does.install_plugin(name, data)
+        return str(self._monitor.runner.install_plugin(name, data))
 
     def close(self) -> list[str]:
         """End what was started here; returns what could not be ended."""
-        return self._does.close()
+        return self._monitor.close()

@@ -14,9 +14,10 @@ import msgspec
 
 from ray_sentinel.actors.agent.node_dumps import NodeDumps, RecordOf
 from ray_sentinel.actors.messages import CaptureRequest, NodeCapture, Sampled
-from ray_sentinel.actors.session import session_logs
+from ray_sentinel.actors.ray_api import session_logs
 from ray_sentinel.capture import session
 from ray_sentinel.capture.rank_output import RankOutputs
+from ray_sentinel.capture.ras import RasPolls, poll_ranks
 from ray_sentinel.capture.recorder_dumps import Recorders
 from ray_sentinel.capture.tracer import all_tracers
 from ray_sentinel.clock import WallHistory
@@ -58,6 +59,7 @@ class Evidence:
         """``wall`` is made to look at the wall clock by somebody else, all the time."""
         self._host = host
         self._plan = session.CapturePlan.from_config(config.capture)
+        self._poll_ras = config.nccl_ras.poll
         self._record_of = record_of
         self._capturing = threading.Lock()
         self._pool = ThreadPoolExecutor(self._plan.parallel, thread_name_prefix="ray-sentinel-ask")
@@ -111,6 +113,10 @@ class Evidence:
             if told is not None:
                 return msgspec.structs.replace(told, rank=rank.id, process=rank.process), text
         return None, b""
+
+    def nccl_ras(self, ranks: Sequence[Rank]) -> RasPolls:
+        """What NCCL's RAS service says of these ranks' jobs, where the configuration polls it."""
+        return poll_ranks(ranks, self._poll_ras)
 
     def capture(self, request: CaptureRequest) -> NodeCapture:
         """Run all tools; suspects and waiters may be paused, as many at a time as is allowed."""

@@ -30,14 +30,18 @@ from ray_sentinel.actors.metrics import (
     train_families,
 )
 from ray_sentinel.actors.names import PROTOCOL
+from ray_sentinel.actors.ray_api import session_logs
 from ray_sentinel.actors.raylets import raylets
 from ray_sentinel.actors.storage import DeploymentStorage
 from ray_sentinel.clock import BootClock, SteadyClock, WallHistory
 from ray_sentinel.collect.runner import Runner, RunnerSettings
 from ray_sentinel.config import Config, safe_name
+from ray_sentinel.inspection.node import view_node
+from ray_sentinel.model.health import NodeView
 from ray_sentinel.model.identity import Node, Rank
 from ray_sentinel.model.metrics import Event, Family
 from ray_sentinel.model.progress import Exit, RankSnapshot, Snapshot
+from ray_sentinel.model.ray_cluster import RayCluster
 from ray_sentinel.progress.own_process import raylet_above
 from ray_sentinel.progress.ownership import Neighbours
 from ray_sentinel.progress.watch import NodeWatch
@@ -77,6 +81,9 @@ GAUGES_SECONDS = 4.5
 COLLECT_AFTER = 1.0
 """Seconds until the first collector is started: the ranks come before the metrics, here and on the
 other nodes of this machine."""
+CLUSTER_SECONDS = 10.0
+"""Between two questions about the whole cluster: capacities and dead actors change slowly."""
+CLUSTER_THREAD = "ray-sentinel-cluster"
 SETTLE_SECONDS = 10.0
 """How long an agent waits for the others of its machine."""
 NOT_DEFAULT = (1,)
@@ -105,13 +112,16 @@ class NodeMonitor:
         storage: DeploymentStorage,
         send: Callable[[AgentReport], Receipt | None],
         ray_metrics: Callable[[], str],
+        *,
         log_problem: Callable[[], str] = str,
+        cluster: Callable[[], RayCluster] | None = None,
     ) -> None:
         """``ray_metrics`` gives the URL of the Ray node's own metrics, "" where it has none;
-        ``log_problem`` says why lines of the agent's log are missing."""
+        ``log_problem`` says why lines of the agent's log are missing; ``cluster`` is given on the
+        head, and asks Ray for the whole cluster."""
         self.node = node
         self.config = config
-        self._send = send
+        self._send, self._ask_cluster = send, cluster
         self._clock = SteadyClock(BootClock())
         self._storage, self._log_problem = storage, log_problem
         self._incarnation = uuid.uuid4().hex
@@ -135,6 +145,7 @@ class NodeMonitor:
         self._raylets_due = 0.0
         self._gauges_at = float("-inf")
         self._loop: Loop | None = None
+        self._clustering: Loop | None = None
         self._reporting: Newest[RanksSeen] | None = None
         self._noting: Newest[tuple[Rank, ...]] | None = None
         self._closing = threading.Lock()
@@ -182,6 +193,14 @@ class NodeMonitor:
         # Their output may lie on a file system that hangs.
         self._noting = Newest(self.evidence.outputs.note, name="ray-sentinel-outputs")
         self._loop = Loop(interval, self._cycle, name="ray-sentinel-watch")
+        if (ask := self._ask_cluster) is not None:
+            tell = self.runner.set_cluster
+            self._clustering = Loop(CLUSTER_SECONDS, lambda: tell(ask()), name=CLUSTER_THREAD)
+
+    def inspect(self) -> NodeView:
+        """The node looked at now."""
+        node, session = self.node, session_logs()
+        return view_node(host=node.host, node_id=node.id, address=node.address, session=session)
 
     def close(self) -> list[str]:
         """End everything; returns what could not be ended. May be called again, from any thread."""
@@ -197,6 +216,8 @@ class NodeMonitor:
         ]
 
     def _end(self) -> None:
+        if self._clustering is not None:
+            self._clustering.stop()
         ended = self._loop is None or self._loop.stop(2.0)
         if self._reporting is not None:
             # It may wait for Ray. What it does then touches nothing that is closed here.

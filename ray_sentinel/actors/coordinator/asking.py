@@ -15,8 +15,8 @@ import ray
 from ray.exceptions import RayError
 
 from ray_sentinel.actors.coordinator.fleet import Fleet
-from ray_sentinel.actors.error_text import last_line
 from ray_sentinel.actors.messages import pack
+from ray_sentinel.actors.ray_api import last_line
 from ray_sentinel.model.identity import Rank
 
 Answers = tuple[dict[str, bytes], list[str]]

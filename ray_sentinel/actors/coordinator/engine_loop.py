@@ -8,26 +8,31 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from ray_sentinel.actors.coordinator.event_log import MOST_STATE
-from ray_sentinel.actors.coordinator.handling import handled
 from ray_sentinel.actors.coordinator.log_writer import LogWriter
-from ray_sentinel.actors.coordinator.shown import shown_incident, shown_job
 from ray_sentinel.clock import Clock, SteadyClock
 from ray_sentinel.engine.actions import AnyAction, Capture, Publish
 from ray_sentinel.engine.engine import Engine
-from ray_sentinel.engine.events import AnyEvent, SnapshotReceived, Tick
+from ray_sentinel.engine.events import AnyEvent, DumpAsked, Resumed, SnapshotReceived, Tick
 from ray_sentinel.engine.state import NO_SNAPSHOT
 from ray_sentinel.masking import mask_record
-from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.incident import EvidenceItem, Incident, Milestone, Transition, Verdict
+from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.model.status import JobStatus, State
+from ray_sentinel.model.straggler import StragglerStatus
 
 log = logging.getLogger(__name__)
+
+WHERE_FAILURES_ARE = "the coordinator's log has the traceback, the event log the way there"
+RECOVERY_GRACE = 3.0
+"""Seconds after a restart in which agents find us again before silence counts."""
 
 
 class EngineLoop:
@@ -54,6 +59,35 @@ class EngineLoop:
         self._failure = self._reduced = ""
         self._writer = LogWriter(folder, max_log_bytes, clock, clock_offset=self._clock.offset)
         self._keeps = folder is not None
+        self._pending: tuple[AnyAction, ...] = ()
+        self._hold_until = 0.0
+        self.cycle_seconds: float | None = None
+        """What the last tick took."""
+        self.last_cycle: float | None = None
+        """When it ended, on the monotonic clock."""
+
+    def resume(self, pending: Iterable[AnyAction], *, restarted: bool = True) -> None:
+        """Go on where an earlier coordinator was: ``pending`` was asked for and not answered. Where
+        this one was ``restarted``, the agents have a moment to find it again."""
+        self._pending = tuple(pending)
+        if restarted:
+            self._hold_until = self._clock.now() + RECOVERY_GRACE
+        if restarted or self._pending:
+            self.feed(Resumed(time=self._clock.now()))
+
+    def tick(self, agents_are_back: Callable[[], bool]) -> None:
+        """Let time pass. After a restart not before ``agents_are_back``, or a moment has passed:
+        what looks like silence is our own absence."""
+        if self._clock.now() < self._hold_until and not agents_are_back():
+            return
+        # What was asked for and not answered: not before there are agents to ask.
+        pending, self._pending = self._pending, ()
+        for action in pending:
+            self.act(action)
+        begun = time.monotonic()
+        self.feed(Tick(time=self._clock.now()))
+        self.cycle_seconds = time.monotonic() - begun
+        self.last_cycle = self._clock.monotonic()
 
     def feed(self, event: AnyEvent) -> int:
         """Handle one event, which happens now, whatever time it was made with; time never goes
@@ -66,7 +100,9 @@ class EngineLoop:
             self._last = max(self._last, now)
             event = msgspec.structs.replace(event, time=self._last)
             state = self._snapshot() if self._writer.begins else b""
-            actions = self._handled(event)
+            actions, failure = handled(self._engine, event)
+            if failure:
+                self._failure = f"{failure}: {WHERE_FAILURES_ARE}"
             number = self._writer.put(event, state)
             # Under the lock, so that actions keep the order of their events; it only queues them.
             for action in actions:
@@ -105,23 +141,12 @@ class EngineLoop:
         yield "what is known of the incidents", state.packed_incidents
 
     def act(self, action: AnyAction) -> None:
-        """Have an action done, which the engine has asked for now or before."""
-        self._act(self._shown(action))
-
-    def _shown(self, action: AnyAction) -> AnyAction:
-        """The action with an incident whose times people can read."""
-        if not isinstance(action, Publish | Capture):
-            return action
-        incident = shown_incident(action.incident, self._clock.shift)
-        return msgspec.structs.replace(action, incident=incident)
-
-    def _handled(self, event: AnyEvent) -> list[AnyAction]:
-        actions, failure = handled(self._engine, event)
-        if failure:
-            self._failure = (
-                f"{failure}: the coordinator's log has the traceback, the event log the way there"
-            )
-        return actions
+        """Have an action done, which the engine has asked for now or before; its incident has times
+        that people can read."""
+        if isinstance(action, Publish | Capture):
+            incident = shown_incident(action.incident, self._clock.shift)
+            action = msgspec.structs.replace(action, incident=incident)
+        self._act(action)
 
     def written(self, number: int) -> bool:
         """Whether the event with this number is in the log, or never will be."""
@@ -140,6 +165,13 @@ class EngineLoop:
             state, verdict, jobs = self._engine.status(self._clock.now())
         shift = self._clock.shift
         return state, verdict, tuple(shown_job(job, shift) for job in jobs)
+
+    def dump(self, job: str, why: str, *, thorough: bool = False) -> tuple[Incident, ...]:
+        """Have a running job captured now, all of them without a name; the incidents that were made
+        for it, none where no such job runs."""
+        before = {incident.id for incident in self.incidents()}
+        self.feed(DumpAsked(time=self._clock.now(), job=job, why=why, thorough=thorough))
+        return tuple(incident for incident in self.incidents() if incident.id not in before)
 
     def learned_phases(self) -> dict[str, dict[str, tuple[float, ...]]]:
         """What is known of every job's phases: job → phase → seconds."""
@@ -162,3 +194,86 @@ class EngineLoop:
     def close(self) -> None:
         """Write what waits."""
         self._writer.close()
+
+
+def handled(engine: Engine, event: AnyEvent) -> tuple[list[AnyAction], str]:
+    """The engine's answer to one event, live and in a replay: what is to be done, and what went
+    wrong; empty where nothing did."""
+    try:
+        actions = engine.handle(event)
+    except Exception as error:  # a rule's mistake must not end the watch, nor keep it from starting
+        log.exception("the engine failed on %s", type(event).__name__)
+        return [], f"the engine failed on {type(event).__name__} ({type(error).__name__}: {error})"
+    for part, failed in engine.failures.take_new().items():
+        log.error("the engine failed in %s", part, exc_info=failed)
+        failed.__traceback__ = None  # it would keep all that was known then
+    return actions, ""
+
+
+# What people are told of times: the engine's are on a steady clock, theirs on the wall's. The two
+# differ once a wall clock was set since the coordinator started; ``shift`` is by how many seconds.
+
+
+def shown_incident(incident: Incident, shift: float) -> Incident:
+    """The incident with its times on the wall clock, and by how much they were moved."""
+    if not shift:
+        return incident
+    verdict, straggler = incident.verdict, incident.straggler
+    return msgspec.structs.replace(
+        incident,
+        suspected_at=incident.suspected_at + shift,
+        last_progress=_moved(incident.last_progress, shift),
+        job_since=_moved(incident.job_since, shift),
+        confirmed_at=_moved(incident.confirmed_at, shift),
+        resolved_at=_moved(incident.resolved_at, shift),
+        history=tuple(
+            Transition(step.at + shift, step.state, step.why) for step in incident.history
+        ),
+        milestones=tuple(
+            Milestone(step.at + shift, step.what, step.text) for step in incident.milestones
+        ),
+        verdict=_verdict(verdict, shift) if verdict is not None else None,
+        straggler=_straggler(straggler, shift) if straggler is not None else None,
+        clock_shift=incident.clock_shift + shift,
+    )
+
+
+def shown_job(job: JobStatus, shift: float) -> JobStatus:
+    """The same of a job's lines."""
+    if not shift:
+        return job
+    return msgspec.structs.replace(
+        job,
+        alerts=tuple(
+            msgspec.structs.replace(alert, since=alert.since + shift) for alert in job.alerts
+        ),
+        straggler=_straggler(job.straggler, shift) if job.straggler is not None else None,
+    )
+
+
+def _moved(at: float | None, shift: float) -> float | None:
+    return at + shift if at is not None else None
+
+
+def _verdict(verdict: Verdict, shift: float) -> Verdict:
+    return msgspec.structs.replace(
+        verdict,
+        evidence=tuple(_item(item, shift) for item in verdict.evidence),
+        stacks=tuple(_stack(stack, shift) for stack in verdict.stacks),
+    )
+
+
+def _item(item: EvidenceItem, shift: float) -> EvidenceItem:
+    return msgspec.structs.replace(item, at=item.at + shift) if item.at is not None else item
+
+
+def _stack(stack: StackFact, shift: float) -> StackFact:
+    return msgspec.structs.replace(stack, at=stack.at + shift) if stack.at else stack
+
+
+def _straggler(found: StragglerStatus, shift: float) -> StragglerStatus:
+    return msgspec.structs.replace(
+        found,
+        at=found.at + shift,
+        heat=tuple((at + shift, cost) for at, cost in found.heat),
+    )

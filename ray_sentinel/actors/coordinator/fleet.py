@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 from typing import Any
 
 import ray
 from ray.exceptions import ActorDiedError, ActorUnschedulableError, RayError
 
 from ray_sentinel.actors.deployment import placement
-from ray_sentinel.actors.deployment.leaving import describe
-from ray_sentinel.actors.error_text import last_line
 from ray_sentinel.actors.hosts import (
     DEATH_REASONS,
     EXPECTED_DEATHS,
@@ -22,9 +22,11 @@ from ray_sentinel.actors.hosts import (
     host_label,
     ray_nodes,
 )
+from ray_sentinel.actors.ray_api import last_line
 from ray_sentinel.backoff import Backoff
 from ray_sentinel.engine.events import AnyEvent, NodeDraining, NodeJoined, NodeLeft
 from ray_sentinel.model.status import Unwatched
+from ray_sentinel.progress.process_memory import memory_files
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +69,7 @@ class Fleet:
         heard: Callable[[str], float | None],
         draining: Callable[[], dict[str, float]] = dict,
     ) -> None:
-        """``heard``: when a node's agent last reported; ``draining``: see ``leaving``."""
+        """``heard``: when a node's agent last reported; ``draining``: see ``draining_now``."""
         self._config = config
         self._ask_draining = draining
         self._draining: dict[str, float] = {}
@@ -103,7 +105,7 @@ class Fleet:
         node = seen.get(node_id)
         if not seen or (node is not None and node.alive):
             return None
-        return _left(node_id, node, now)
+        return _departure(node_id, node, now)
 
     def label(self, node: RayNode) -> str:
         """The node's name as people see it."""
@@ -165,7 +167,7 @@ class Fleet:
         for node_id in [key for key in self._slots if key not in living]:
             with self._lock:
                 del self._slots[node_id]
-            left = _left(node_id, seen.get(node_id), now)
+            left = _departure(node_id, seen.get(node_id), now)
             events.append(left)
             log.warning("node %s has left %s", node_id[:8], left.reason)
         if events or now >= self._sweep_at:
@@ -216,7 +218,7 @@ class Fleet:
         away = asked_at is not None and time.monotonic() - asked_at > AWAY_SECONDS
         return (
             *filter(None, (AWAY if away else "",)),
-            *(describe(self.label(n), at) for n, at in told),
+            *(draining_note(self.label(n), at) for n, at in told),
         )
 
     def _start(self, slot: FleetMember, now: float) -> None:
@@ -303,10 +305,105 @@ class Fleet:
         return True
 
 
-def _left(node_id: str, node: RayNode | None, now: float) -> NodeLeft:
+def _departure(node_id: str, node: RayNode | None, now: float) -> NodeLeft:
     """A node's end as Ray tells it; ``node`` None where Ray does not know it any more."""
     reason = DEATH_REASONS.get(node.death_reason, "") if node else "Ray forgot it"
     if node and node.death_message:
         reason = f"{reason}: {node.death_message}"
     expected = node is not None and node.death_reason in EXPECTED_DEATHS
     return NodeLeft(time=now, node_id=node_id, expected=expected, reason=reason)
+
+
+# Nodes that Ray drains: what is left of them is to go.
+
+
+def draining_now() -> dict[str, float]:
+    """The nodes that are being drained, by id, and when each goes (Unix seconds; 0 where no time
+    was given). Empty where this version of Ray does not tell."""
+    from ray._private.state import state
+
+    try:
+        told = state.get_draining_nodes()
+    except AttributeError:
+        return {}
+    return {node_id: max(0, deadline) / 1000 for node_id, deadline in told.items()}
+
+
+def draining_note(host: str, deadline: float) -> str:
+    """For people.
+
+    >>> draining_note("n1", 0.0)
+    'n1 is being drained: it goes once nothing runs there'
+    >>> draining_note("n1", 3661.0)
+    'n1 is being drained: it goes once nothing runs there, or at 01:01:01 UTC'
+    """
+    by = time.strftime(", or at %H:%M:%S UTC", time.gmtime(deadline)) if deadline else ""
+    return f"{host} is being drained: it goes once nothing runs there{by}"
+
+
+# Which nodes may be left alone, so that an autoscaler can take them away.
+#
+# A detached actor keeps a node from scaling down even if it takes no resources. A node is left when
+# it has had no rank for ``agent.idle_release_seconds`` and nothing of Ray runs on it, and watched
+# again as soon as something does. Where nothing scales, no node is ever left.
+
+Resources = Mapping[str, Mapping[str, float]]
+"""Amounts by resource, by node id."""
+
+_NOT_WORK = ("node:", "bundle_group", "object_store_memory")
+_EPSILON = 1e-6
+
+
+def autoscales(environ: Mapping[str, str] = os.environ, proc: Path = Path("/proc")) -> bool:
+    """Whether this cluster has an autoscaler, as seen from its head.
+
+    Kubernetes runs it in another container; elsewhere Ray's monitor was given its configuration.
+    """
+    if "KUBERNETES_SERVICE_HOST" in environ:
+        return True
+    pids = (int(folder.name) for folder in proc.iterdir() if folder.name.isdigit())
+    lines = memory_files(pids, "cmdline", proc)
+    return any(b"monitor.py" in line and b"--autoscaling-config" in line for line in lines.values())
+
+
+def unused_now() -> frozenset[str]:
+    """The nodes on which nothing runs now; none where this version of Ray does not tell."""
+    from ray._private import state
+
+    try:
+        return unused(state.total_resources_per_node(), state.available_resources_per_node())
+    except AttributeError:
+        return frozenset()
+
+
+def unused(total: Resources, available: Resources) -> frozenset[str]:
+    """The nodes on which nothing of Ray takes any resource.
+
+    >>> sorted(unused({"a": {"CPU": 2}, "b": {"CPU": 2}}, {"a": {"CPU": 2}, "b": {"CPU": 1}}))
+    ['a']
+    """
+    return frozenset(
+        node_id
+        for node_id, amounts in total.items()
+        if all(
+            available.get(node_id, {}).get(name, 0.0) >= amount - _EPSILON
+            for name, amount in amounts.items()
+            if not name.startswith(_NOT_WORK)
+        )
+    )
+
+
+def to_release(
+    idle_seconds: Mapping[str, float],
+    free: Collection[str],
+    heads: Collection[str],
+    limit: float,
+) -> frozenset[str]:
+    """Nodes to leave: ``idle_seconds`` since each had a rank; the head stays watched."""
+    if limit <= 0:
+        return frozenset()
+    return frozenset(
+        node_id
+        for node_id, seconds in idle_seconds.items()
+        if seconds > limit and node_id in free and node_id not in heads
+    )

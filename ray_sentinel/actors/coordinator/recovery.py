@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from ray_sentinel.actors.coordinator.engine_loop import handled
 from ray_sentinel.actors.coordinator.event_log import (
     SegmentHeader,
     read_header,
@@ -21,7 +22,6 @@ from ray_sentinel.actors.coordinator.event_log import (
     segments,
     unpacked_state,
 )
-from ray_sentinel.actors.coordinator.handling import handled
 from ray_sentinel.bounded import within
 from ray_sentinel.clock import Clock, SteadyClock, SystemClock
 from ray_sentinel.config import Config

@@ -21,7 +21,7 @@ import msgspec
 from ray_sentinel import process
 from ray_sentinel.actors.deployment.cluster import candidates
 from ray_sentinel.actors.deployment.environment import helper_variables
-from ray_sentinel.actors.ray_client import address_of, client_of
+from ray_sentinel.actors.ray_api import address_of, client_of
 from ray_sentinel.config import Config, safe_name
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.progress.own_process import start_ticks

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import sys
 import time
 import uuid
 from collections.abc import Callable
 from datetime import datetime, timezone
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from ray_sentinel.actors.error_text import last_line
+from ray_sentinel.actors.deployment.background import ask_helper
 from ray_sentinel.actors.hosts import HEAD_RESOURCE
 from ray_sentinel.actors.messages import Description
 from ray_sentinel.actors.names import AGENT_PREFIX, COORDINATOR, NAMESPACE, PROTOCOL
+from ray_sentinel.actors.ray_api import last_line
 from ray_sentinel.config import Config
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.errors import SentinelError, UnreachableError
 from ray_sentinel.http.access import new_secret
+
+T = TypeVar("T")
 
 START_SECONDS = 60.0
 ANSWER_SECONDS = 10.0
@@ -81,6 +87,24 @@ def page_link(ray: Any, handle: Any) -> str:
     if not hasattr(handle, "page_link"):
         return ""
     return msgspec.msgpack.decode(ask(ray, handle, "page_link"), type=str)
+
+
+def call(address: str, method: str, kind: type[T], *arguments: Any) -> T:
+    """Call a coordinator's method from a training process, and decode the answer: with Ray where it
+    is up in the process, by a helper else. Raises UnreachableError."""
+    ray: Any = sys.modules.get("ray")
+    if ray is not None and ray.is_initialized():
+        raw = ask(ray, find(ray), method, *arguments)
+    else:
+        raw = _through_helper(address, method, arguments)
+    return msgspec.msgpack.decode(raw, type=kind)
+
+
+def _through_helper(address: str, method: str, arguments: tuple[Any, ...]) -> bytes:
+    answer = ask_helper(["call", "--method", method], address, json.dumps(arguments).encode())
+    if not answer.get("ok"):
+        raise UnreachableError(str(answer.get("error", "the coordinator does not answer")))
+    return base64.b64decode(answer["data"])
 
 
 def ensure(ray: Any, config: Config) -> Deployed:

@@ -1,7 +1,7 @@
 """A short-lived process that speaks to Ray for one that must not: ``up``, or a call.
 
 Reads its input from stdin and prints one line of JSON: ``{"ok": true, ...}`` or
-``{"ok": false, "error": ...}``. Run by ``background`` and ``client``, not by people.
+``{"ok": false, "error": ...}``. Run by ``background.ask_helper``, not by people.
 """
 
 from __future__ import annotations

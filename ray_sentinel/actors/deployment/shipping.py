@@ -14,7 +14,7 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 from tempfile import mkdtemp
 
-from ray_sentinel.actors.deployment.vendor import DEPENDENCIES, VENDOR
+from ray_sentinel.actors import DEPENDENCIES, VENDOR
 
 PACKAGES = ("ray_sentinel", "ray_sentinel_plugins", "ray_sentinel_exporters")
 EXCLUDES = ["__pycache__/", "*.pyc"]

@@ -11,13 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from ray_sentinel.actors.agent.idle_throttle import rest_between_calls
+from ray_sentinel.actors.agent.ray_node import rest_between_calls
 
 pytestmark = pytest.mark.integration
 
 PROGRAM = """
 import signal, sys, threading, time
-from ray_sentinel.actors.agent.idle_throttle import rest_between_calls
+from ray_sentinel.actors.agent.ray_node import rest_between_calls
 
 def beats(seconds):
     count, until = 0, time.monotonic() + seconds
@@ -71,7 +71,7 @@ def test_a_signal_that_ends_it_is_handled_within_a_rest(resting: subprocess.Pope
 def test_it_can_be_ended_and_leaves_a_normal_end_alone() -> None:
     program = """
 import threading
-from ray_sentinel.actors.agent.idle_throttle import rest_between_calls
+from ray_sentinel.actors.agent.ray_node import rest_between_calls
 rest_between_calls().stop(30)
 assert "ray-sentinel-rest" not in [thread.name for thread in threading.enumerate()]
 rest_between_calls()

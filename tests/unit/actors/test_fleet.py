@@ -9,8 +9,8 @@ import pytest
 import ray
 from ray.exceptions import RayError
 
-from ray_sentinel.actors.agent import node_agent
-from ray_sentinel.actors.agent.node_agent import CoordinatorLink
+from ray_sentinel.actors.agent import ray_node
+from ray_sentinel.actors.agent.ray_node import CoordinatorLink
 from ray_sentinel.actors.coordinator.executor import Executor
 from ray_sentinel.actors.coordinator.fleet import Fleet
 from ray_sentinel.actors.deployment import placement
@@ -64,7 +64,7 @@ def test_an_error_without_a_word_is_said_by_its_kind(
     def gone(*_: object, **__: object) -> None:
         raise RayError
 
-    monkeypatch.setattr(node_agent.ray, "get_actor", gone)
+    monkeypatch.setattr(ray_node.ray, "get_actor", gone)
     snapshot = Snapshot(node=Node(id="n", host="h", address="10.0.0.1"), time=0.0, sequence=1)
     assert CoordinatorLink().send(AgentReport(snapshot=snapshot, incarnation="one")) is None
     assert "RayError" in caplog.text

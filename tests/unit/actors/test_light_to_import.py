@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 
 from ray_sentinel.actors.agent.actor import Agent
-from ray_sentinel.actors.agent.node_agent import NodeAgent
 from ray_sentinel.actors.coordinator.actor import Coordinator
-from ray_sentinel.actors.coordinator.coordination import Coordination
 
 
 def loaded_by(code: str) -> set[str]:
@@ -25,21 +23,18 @@ def loaded_by(code: str) -> set[str]:
     return set(json.loads(ended.stdout.splitlines()[-1]))
 
 
+def ours(modules: set[str]) -> set[str]:
+    return {module for module in modules if module.startswith("ray_sentinel")}
+
+
 @pytest.mark.parametrize("name", ["agent", "coordinator"])
-def test_who_looks_an_actor_up_does_not_import_what_it_does(name: str) -> None:
-    ours = {
-        module
-        for module in loaded_by(f"import ray_sentinel.actors.{name}.actor")
-        if module.startswith("ray_sentinel")
-    }
-    assert ours == {
-        "ray_sentinel",
-        "ray_sentinel.actors",
-        "ray_sentinel.actors.deployment",
-        "ray_sentinel.actors.deployment.vendor",
-        f"ray_sentinel.actors.{name}",
-        f"ray_sentinel.actors.{name}.actor",
-    }
+def test_who_looks_an_actor_up_does_not_import_what_it_works_with(name: str) -> None:
+    # Whoever does has the messages, which it sends and gets.
+    had = loaded_by("import ray_sentinel.actors.messages, ray_sentinel.engine.events")
+    loaded = loaded_by(f"import ray_sentinel.actors.{name}.actor")
+    assert "ray" not in loaded
+    own = {f"ray_sentinel.actors.{name}", f"ray_sentinel.actors.{name}.actor"}
+    assert own <= ours(loaded) <= ours(had) | own
 
 
 def test_attach_waits_for_neither_ray_nor_the_engine() -> None:
@@ -62,14 +57,9 @@ def _for_ptrace() -> set[str]:
     return {"ctypes"} if yama_scope() == 1 else set()
 
 
-@pytest.mark.parametrize(("door", "behind"), [(Agent, NodeAgent), (Coordinator, Coordination)])
-def test_all_that_can_be_asked_is_there_with_the_same_arguments(door: Any, behind: Any) -> None:
-    asked = {name: method for name, method in vars(door).items() if not name.startswith("_")}
-    assert asked
-    for name, method in asked.items():
-        given = dict(inspect.signature(method).parameters)
-        # Ray adds it to a class that was made an actor in this process.
-        given.pop("_ray_trace_ctx", None)
-        assert given == inspect.signature(getattr(behind, name)).parameters, name
-        # The coordinator's calls share a loop; an agent's have threads.
-        assert inspect.iscoroutinefunction(method) == (door is Coordinator), name
+@pytest.mark.parametrize("actor", [Agent, Coordinator])
+def test_the_coordinator_s_calls_share_a_loop_and_an_agent_s_have_threads(actor: Any) -> None:
+    asked = [method for name, method in vars(actor).items() if not name.startswith("_")]
+    assert len(asked) > 5
+    # An agent's constructor must run on the main thread, which it does not in an async actor.
+    assert {inspect.iscoroutinefunction(method) for method in asked} == {actor is Coordinator}

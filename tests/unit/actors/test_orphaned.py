@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.actors.orphaned import end_with_raylet
+from ray_sentinel.actors.raylets import end_with_raylet
 from tests.support.living import alive
 from tests.support.waiting import eventually
 
@@ -18,7 +18,7 @@ ACTOR = """
 import os, sys, time
 from pathlib import Path
 from ray_sentinel import process
-from ray_sentinel.actors.orphaned import end_with_raylet
+from ray_sentinel.actors.raylets import end_with_raylet
 
 child = process.spawn(["sleep", "120"])
 folder = Path(sys.argv[1])

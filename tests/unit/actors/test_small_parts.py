@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.actors.coordinator import idle_nodes
+from ray_sentinel.actors.coordinator import fleet
 from ray_sentinel.actors.coordinator.executor import limited, raylet_answers
 from ray_sentinel.actors.deployment import cluster, environment
 from ray_sentinel.actors.hosts import RayNode, host_label, ray_nodes
@@ -45,23 +45,23 @@ def test_ray_nodes_reads_what_old_versions_leave_out() -> None:
 def test_a_node_is_left_when_idle_free_and_not_the_head() -> None:
     seconds = {"head": 700.0, "busy": 700.0, "free": 700.0, "young": 10.0}
     free = {"head", "free", "young"}
-    assert idle_nodes.to_release(seconds, free, {"head"}, 600.0) == {"free"}
-    assert idle_nodes.to_release(seconds, free, {"head"}, 0.0) == frozenset()
+    assert fleet.to_release(seconds, free, {"head"}, 600.0) == {"free"}
+    assert fleet.to_release(seconds, free, {"head"}, 0.0) == frozenset()
 
 
 def test_our_own_group_is_no_work() -> None:
     total = {"a": {"CPU": 8.0, "node:10.0.0.1": 1.0, "bundle_group_0_x": 1000.0}}
     available = {"a": {"CPU": 8.0, "node:10.0.0.1": 0.999}}
-    assert idle_nodes.unused(total, available) == {"a"}
+    assert fleet.unused(total, available) == {"a"}
 
 
 def test_an_autoscaler_is_seen(tmp_path: Path) -> None:
     (tmp_path / "7").mkdir()
     (tmp_path / "7/cmdline").write_bytes(b"python\0monitor.py\0--logs-dir=/x\0")
-    assert not idle_nodes.autoscales({}, tmp_path)
+    assert not fleet.autoscales({}, tmp_path)
     (tmp_path / "7/cmdline").write_bytes(b"python\0monitor.py\0--autoscaling-config=/c.yaml\0")
-    assert idle_nodes.autoscales({}, tmp_path)
-    assert idle_nodes.autoscales({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, tmp_path)
+    assert fleet.autoscales({}, tmp_path)
+    assert fleet.autoscales({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, tmp_path)
 
 
 def test_storage_falls_back_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,47 +2,54 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
+import pytest
 
-from ray_sentinel.actors.coordinator.coordination import Coordination
+from ray_sentinel.actors.coordinator.engine_loop import RECOVERY_GRACE, EngineLoop
 from ray_sentinel.clock import FakeClock
-from ray_sentinel.engine.events import Tick
+from ray_sentinel.engine.actions import AnyAction, ProbeNode, TakeStacks
+from ray_sentinel.engine.engine import Engine
+
+STACKS = TakeStacks(incident="1", round=1, ranks=())
+PROBE = ProbeNode(node_id="n1")
 
 
-def restarted(clock: FakeClock) -> tuple[Any, list[str], list[Tick]]:
-    """A coordinator's parts as they are right after a restart, without Ray."""
-    asked: list[str] = []
-    ticks: list[Tick] = []
-    subject: Any = Coordination.__new__(Coordination)
-    subject._clock = clock
-    subject._hold_ticks_until = clock.now() + 3.0
-    subject._pending = ["stacks", "capture"]
-    subject._brain = SimpleNamespace(feed=ticks.append, act=asked.append)
-    subject._roster = SimpleNamespace(all_heard=lambda nodes: subject.heard)
-    subject._fleet = SimpleNamespace(nodes=lambda: {"n1": 1}, handles=lambda: subject.handles)
-    subject.heard, subject.handles = False, {}
-    return subject, asked, ticks
+class Restarted:
+    """The loop as it is right after a restart, with what it asks for."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.asked: list[AnyAction] = []
+        self.loop = EngineLoop(Engine(), self.clock, self.asked.append, None, 1 << 20)
+
+    def resume(self, *, restarted: bool = True) -> None:
+        self.loop.resume([STACKS, PROBE], restarted=restarted)
 
 
-def test_it_waits_until_every_agent_is_back() -> None:
-    clock = FakeClock()
-    subject, asked, ticks = restarted(clock)
-    subject._tick()
-    subject.heard = True
-    subject._tick()
-    assert (asked, ticks) == ([], []), "heard of, but there is no handle to ask by"
-    subject.handles = {"n1": object()}
-    subject._tick()
-    subject._tick()
-    assert asked == ["stacks", "capture"], "once"
-    assert len(ticks) == 2
+@pytest.fixture
+def subject() -> Restarted:
+    return Restarted()
 
 
-def test_it_does_not_wait_for_ever() -> None:
-    clock = FakeClock()
-    subject, asked, ticks = restarted(clock)
-    clock.advance(3.5)
-    subject._tick()
-    assert asked == ["stacks", "capture"]
-    assert len(ticks) == 1
+def test_it_waits_until_every_agent_is_back(subject: Restarted) -> None:
+    subject.resume()
+    subject.loop.tick(lambda: False)
+    assert subject.asked == []
+    assert subject.loop.last_cycle is None, "no time passed for the engine"
+    subject.loop.tick(lambda: True)
+    assert subject.loop.last_cycle is not None
+    subject.loop.tick(lambda: True)
+    assert subject.asked == [STACKS, PROBE], "once"
+
+
+def test_it_does_not_wait_for_ever(subject: Restarted) -> None:
+    subject.resume()
+    subject.clock.advance(RECOVERY_GRACE + 0.5)
+    subject.loop.tick(lambda: False)
+    assert subject.asked == [STACKS, PROBE]
+    assert subject.loop.last_cycle is not None
+
+
+def test_one_that_takes_an_older_log_over_has_nobody_to_wait_for(subject: Restarted) -> None:
+    subject.resume(restarted=False)
+    subject.loop.tick(lambda: False)
+    assert subject.asked == [STACKS, PROBE]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ray_sentinel.actors.coordinator.handling import handled
+from ray_sentinel.actors.coordinator.engine_loop import handled
 from ray_sentinel.engine import asking
 from ray_sentinel.engine.actions import AnyAction, Capture, Publish
 from ray_sentinel.engine.asking import CAPTURE_SLACK

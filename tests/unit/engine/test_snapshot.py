@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from ray_sentinel.actors.coordinator.engine_loop import handled
 from ray_sentinel.actors.coordinator.event_log import read_segment
-from ray_sentinel.actors.coordinator.handling import handled
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import AnyEvent

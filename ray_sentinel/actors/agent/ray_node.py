@@ -1,0 +1,189 @@
+"""The agent's side of Ray: its node, the way to the coordinator, the cluster, its main thread.
+
+Nothing else in ``agent/`` knows Ray: a ``NodeMonitor`` is given what it needs of it.
+"""
+
+from __future__ import annotations
+
+import _thread
+import logging
+import os
+import signal
+import time
+from functools import partial
+from pathlib import Path
+from types import FrameType
+
+import msgspec
+import ray
+from ray.exceptions import GetTimeoutError, RayError
+
+from ray_sentinel.actors.agent.node_monitor import NodeMonitor
+from ray_sentinel.actors.coordinator.control_store import ControlStore, unanswered
+from ray_sentinel.actors.deployment.environment import forget_identity
+from ray_sentinel.actors.hosts import as_node, ray_nodes
+from ray_sentinel.actors.logs import write_logs
+from ray_sentinel.actors.loops import Loop
+from ray_sentinel.actors.messages import AgentReport, Receipt, pack_masked, unpack
+from ray_sentinel.actors.names import COORDINATOR, NAMESPACE
+from ray_sentinel.actors.ray_api import last_line
+from ray_sentinel.actors.raylets import end_with_raylet
+from ray_sentinel.actors.storage import DeploymentStorage
+from ray_sentinel.config import Config, safe_name
+from ray_sentinel.kernel_files import boot_id
+from ray_sentinel.model.identity import Node
+from ray_sentinel.model.ray_cluster import RayCluster
+from ray_sentinel.private_files import be_private
+
+log = logging.getLogger(__name__)
+
+
+def started_monitor(config: bytes) -> NodeMonitor:
+    """The monitor of the node that this actor runs on, at work; ``config`` is a ``Config`` in JSON.
+
+    The process ends with the node's raylet. Raises LookupError where Ray does not list the node.
+    """
+    be_private()
+    forget_identity()
+    settings = msgspec.json.decode(config, type=Config)
+    node = this_node()
+    storage = DeploymentStorage(settings)
+    logs = storage.folder("logs")
+    written = write_logs(logs / safe_name(node.host) if logs else None, "agent")
+    monitor = NodeMonitor(
+        node,
+        settings,
+        storage,
+        CoordinatorLink().send,
+        partial(ray_metrics_url, node.id),
+        log_problem=lambda: written.problem,
+        cluster=ClusterQuestions().ask if node.is_head else None,
+    )
+    monitor.start()
+    end_with_raylet(monitor.close)
+    log.info("agent started on %s (%s), pid %d", node.host, node.id, os.getpid())
+    return monitor
+
+
+# Where this process is: its Ray node, and the machine under it.
+
+
+def this_node(proc: Path = Path("/proc")) -> Node:
+    """The Ray node that this actor runs on, with the machine's boot id and PID namespace.
+
+    Raises LookupError if Ray does not list it, which happens while the node dies.
+    """
+    nodes = ray_nodes(ray.nodes())
+    node = nodes.get(ray.get_runtime_context().get_node_id())
+    if node is None:
+        raise LookupError("Ray does not list this node")
+    known = as_node(node, nodes.values())
+    return Node(
+        id=known.id,
+        host=known.host,
+        address=known.address,
+        is_head=known.is_head,
+        boot_id=boot_id(proc),
+        pid_namespace=(proc / "self/ns/pid").stat().st_ino,
+    )
+
+
+def ray_metrics_url(node_id: str) -> str:
+    """Where a Ray node serves its own metrics; "" where Ray does not tell."""
+    for entry in ray.nodes():
+        if entry["NodeID"] == node_id and (port := entry.get("MetricsExportPort")):
+            return f"http://{entry['NodeManagerAddress']}:{port}/metrics"
+    return ""
+
+
+# The agent's way to the coordinator: by name, so that it outlives the coordinator's death.
+
+ANSWER_SECONDS = 5.0
+"""For the coordinator to acknowledge a report; it is sent again after that."""
+
+
+class CoordinatorLink:
+    """One report at a time. Used by one thread."""
+
+    def __init__(self) -> None:
+        self._handle: ray.actor.ActorHandle | None = None
+        self._silent = False
+
+    def send(self, report: AgentReport) -> Receipt | None:
+        """Report, and wait for the receipt; None where there is no coordinator just now."""
+        try:
+            if self._handle is None:
+                self._handle = ray.get_actor(COORDINATOR, namespace=NAMESPACE)
+            answer = ray.get(
+                self._handle.report.remote(pack_masked(report)), timeout=ANSWER_SECONDS
+            )
+        except (RayError, ValueError, GetTimeoutError) as error:
+            # Restarting, or for good: it is looked up by name again.
+            self._handle = None
+            if not self._silent:
+                log.warning("the coordinator does not answer: %s", last_line(error))
+            self._silent = True
+            return None
+        if self._silent:
+            log.info("the coordinator answers again")
+        self._silent = False
+        return unpack(answer, Receipt)
+
+
+# The head's agent asks Ray for the whole cluster, for the collectors that want to know: their own
+# processes are light because none of them imports ray.
+
+
+class ClusterQuestions:
+    """Asks Ray's control store. Used by one thread."""
+
+    def __init__(self) -> None:
+        self._store: ControlStore | None = None
+
+    def ask(self) -> RayCluster:
+        """The cluster now; one that says why where Ray does not tell."""
+        try:
+            if self._store is None:
+                self._store = ControlStore.of_this_process()
+            return self._store.cluster()
+        except (RuntimeError, ImportError, AttributeError, TypeError, ValueError) as error:
+            self._store = None
+            return unanswered(error)
+
+
+# The main thread of a Ray worker waits for calls, and every 10 ms looks whether a signal has come
+# (``CheckSignals`` of Ray's core worker; a running cluster cannot be told another interval). In an
+# actor that does nothing else this is nearly all that it takes of a CPU, 0.6 to 0.8 % of a core on
+# every node. Ray's look runs Python's signal handlers, and one that sleeps, with the GIL let go, is
+# as good as a longer interval: calls wait for it, other threads do not.
+
+REST_SECONDS = 0.185
+"""What a call may wait longer."""
+ROUND_SECONDS = 0.2
+"""From one rest to the next: the difference is more than Ray's interval, so that calls are met."""
+NUMBER = signal.SIGALRM
+"""Handled, but never sent: only the interpreter is told that it came."""
+
+
+def rest_between_calls() -> Loop:
+    """Make the calling thread, which must be the main one, rest from now on, until the loop that is
+    returned is stopped.
+
+    Raises ValueError on another thread.
+    """
+    signal.signal(NUMBER, _Rest())
+    return Loop(ROUND_SECONDS, partial(_thread.interrupt_main, NUMBER), name="ray-sentinel-rest")
+
+
+class _Rest:
+    def __init__(self) -> None:
+        self._resting = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if self._resting:
+            return  # the next came early: no rest within a rest
+        self._resting = True
+        try:
+            time.sleep(REST_SECONDS)
+        finally:
+            self._resting = False

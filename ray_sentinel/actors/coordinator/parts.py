@@ -1,0 +1,330 @@
+"""The coordinator's parts, wired to each other, and the loops that move them.
+
+The actor answers its calls from these parts; imported in the actor's own process only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import msgspec
+import ray
+
+from ray_sentinel import __version__
+from ray_sentinel.actors.bundles.bundle import highest_number
+from ray_sentinel.actors.bundles.index import bundle_root
+from ray_sentinel.actors.bundles.pruning import Pruner
+from ray_sentinel.actors.coordinator.engine_loop import EngineLoop
+from ray_sentinel.actors.coordinator.executor import Executor
+from ray_sentinel.actors.coordinator.fleet import (
+    DRAINED,
+    Fleet,
+    autoscales,
+    draining_now,
+    to_release,
+    unused_now,
+)
+from ray_sentinel.actors.coordinator.history import HistoryKeeper, wanted
+from ray_sentinel.actors.coordinator.phase_file import PhaseFile
+from ray_sentinel.actors.coordinator.prometheus import STEP_SECONDS, PrometheusKeeper
+from ray_sentinel.actors.coordinator.ray_actors import RayActors
+from ray_sentinel.actors.coordinator.recovery import Restored, restore, resumed_clock
+from ray_sentinel.actors.coordinator.roster import Roster
+from ray_sentinel.actors.coordinator.timed_capture import WHY, TimedCapture
+from ray_sentinel.actors.deployment.environment import forget_identity
+from ray_sentinel.actors.lease import BEAT_SECONDS
+from ray_sentinel.actors.logs import write_logs
+from ray_sentinel.actors.loops import Loop
+from ray_sentinel.actors.messages import AgentReport, Description, HistoryRequest, Receipt
+from ray_sentinel.actors.metrics import coordinator_families
+from ray_sentinel.actors.names import PROTOCOL
+from ray_sentinel.actors.raylets import end_with_raylet
+from ray_sentinel.actors.storage import DeploymentStorage
+from ray_sentinel.bounded import within
+from ray_sentinel.clock import SteadyClock, SystemClock
+from ray_sentinel.config import Config
+from ray_sentinel.engine.events import PhasesRecalled
+from ray_sentinel.masking import mask_record
+from ray_sentinel.model.metrics import Family
+from ray_sentinel.model.status import NodeStatus, Status
+from ray_sentinel.private_files import be_private
+from ray_sentinel.web.page import Owner, Page
+from ray_sentinel.web.routes import PageSource
+
+log = logging.getLogger(__name__)
+
+CLOSE_SECONDS = 4.0
+"""For each part to end; whoever asks the coordinator to close waits a little longer."""
+DISK_SECONDS = 10.0
+"""For the disk to say what an earlier coordinator left; it is done without after that."""
+DRAINED_SECONDS = 3.0
+"""So long a drained node must have had no rank before it is left: its exits are told by then."""
+
+
+class CoordinatorParts:
+    """Made in the actor's constructor; at work until ``close``."""
+
+    def __init__(self, config: bytes, deployment: str, secret: bytes) -> None:
+        be_private()
+        forget_identity()
+        self._config = msgspec.json.decode(config, type=Config)
+        self._storage = DeploymentStorage(self._config, deployment=deployment)
+        self._logs = write_logs(self._storage.folder("logs"), "coordinator")
+        context = ray.get_runtime_context()
+        # Asked once: it asks Ray's control store, which may be away when somebody asks us.
+        restarts = int(context.was_current_actor_reconstructed)
+        self.description = Description(
+            protocol=PROTOCOL,
+            version=__version__,
+            pid=os.getpid(),
+            node_id=context.get_node_id(),
+            log_dir=str(self._storage.root or ""),
+            config=config,
+            started_at=SystemClock().now(),
+            restarts=restarts,
+        )
+        self._loops: list[Loop] = []
+        self.roster = Roster(self._config)
+        self.fleet = Fleet(config, self.roster.heard, draining_now)
+        self._ray_actors = RayActors()
+        self.clock, self.engine = self._recovered(deployment, restarted=bool(restarts))
+        capture = self._config.capture
+        self._timed = TimedCapture(capture.wait_seconds if capture.enabled else 0.0)
+        self._phase_file = PhaseFile(self._storage.root)
+        self._recall_phases()
+        self._prometheus = PrometheusKeeper(self._config, self._storage)
+        self.history = HistoryKeeper(
+            self._storage.folder("history"),
+            SystemClock(),
+            owner=deployment,
+            max_bytes=self._storage.max_bytes,
+        )
+        self._pruner = Pruner(
+            deployment,
+            self._storage.max_bytes,
+            SystemClock(),
+            bundles=self._executor.bundles.root,
+            events=self._events_folder.parent if self._events_folder else None,
+            history=self._storage.folder("history"),
+        )
+        self.page = Page(
+            PageSource(self.status, self.engine.incidents, self.history.image),
+            self._config.coordinator.port,
+            Owner(
+                deployment=deployment,
+                secret=secret,
+                job=self._config.job,
+                cluster=context.gcs_address,
+            ),
+        )
+        self._executor.diagnose.source = lambda: self.page.link or str(self._storage.root or "")
+        self._start_loops()
+        end_with_raylet(self.engine.close)
+        log.info("coordinator started, pid %d, files in %s", os.getpid(), self._storage.root)
+
+    def _recovered(self, deployment: str, *, restarted: bool) -> tuple[SteadyClock, EngineLoop]:
+        """The engine as an earlier life of this coordinator left it, and the clock of its times."""
+        events = self._storage.folder("events")
+        self._events_folder = folder = events / deployment if events else None
+        engine, pending, count, newest = self._restored(folder)
+        clock = resumed_clock(newest, engine.now)
+        if count:
+            log.info("recovered from %d events; %d unanswered actions", count, len(pending))
+        self._executor = Executor(
+            self._config, self.fleet, self._storage, engine.incidents(), clock=clock
+        )
+        most = self._config.storage.max_bytes // 4
+        loop = EngineLoop(engine, clock, self._executor, folder, most)
+        self._executor.feed = loop.feed
+        loop.resume(pending, restarted=restarted)
+        return clock, loop
+
+    def _restored(self, folder: Path | None) -> Restored:
+        root = bundle_root(self._storage, self._config)
+        try:
+            taken = within(DISK_SECONDS, lambda: highest_number(root))
+            return restore(folder, self._config, taken)
+        except TimeoutError:
+            self._storage.notes.append(
+                f"{self._storage.root} did not answer when the coordinator started: what was known "
+                "before is not known now"
+            )
+            return restore(None, self._config)
+
+    def _recall_phases(self) -> None:
+        try:
+            phases = within(DISK_SECONDS, self._phase_file.load)
+        except TimeoutError:
+            return  # they are learned anew
+        if phases and not self.engine.learned_phases():
+            # A restarted coordinator has them from its log.
+            self.engine.feed(PhasesRecalled(time=self.clock.now(), phases=phases))
+
+    def _start_loops(self) -> None:
+        config, back = self._config, self._agents_are_back
+        self._start("reconcile", config.coordinator.reconcile_interval, self._reconcile)
+        self._start("tick", config.coordinator.tick_interval, partial(self.engine.tick, back))
+        self._start("lease", BEAT_SECONDS, self._pruner.renew)
+        self._start("prune", 60.0, self._prune)
+        self._start("phases", 20.0, self._save_phases)
+        if self._timed.wanted:
+            self._start("timed-capture", 1.0, self._capture_when_due)
+        self._start("history", 1.0, self.history.step)
+        self._start("history-file", 1.0, self.history.save_when_due)
+        if self._prometheus.wanted:
+            self._start("prometheus", STEP_SECONDS, self._keep_prometheus)
+        if config.agent.idle_release_seconds > 0 and autoscales():
+            self._start("idle", 10.0, self._leave_idle_nodes)
+
+    def _start(self, name: str, interval: float, step: Callable[[], None]) -> None:
+        self._loops.append(Loop(interval, step, name=f"ray-sentinel-{name}"))
+
+    def _reconcile(self) -> None:
+        for event in self.fleet.step(self.clock.now()):
+            self.engine.feed(event)
+        self._leave_drained_nodes()
+        self.roster.keep(self.fleet.nodes().keys() - self.fleet.released())
+        self._ray_actors.look()
+
+    def _leave_drained_nodes(self) -> None:
+        """An agent would keep a drained node from going."""
+        idle_for = self.roster.idle_seconds(self.clock.now())
+        for node_id in self.fleet.draining().keys() - self.fleet.released():
+            if idle_for.get(node_id, 0.0) >= DRAINED_SECONDS:
+                self.fleet.release(node_id, DRAINED)
+
+    def _agents_are_back(self) -> bool:
+        nodes = self.fleet.nodes()
+        return self.roster.all_heard(nodes) and self.fleet.handles().keys() >= nodes.keys()
+
+    def _save_phases(self) -> None:
+        self._phase_file.save(self.engine.learned_phases())
+
+    def _capture_when_due(self) -> None:
+        _, _, jobs = self.engine.status()
+        for job in self._timed.due(jobs, self.engine.incidents(), self.clock.now()):
+            self.engine.dump(job, WHY, thorough=True)
+
+    def _keep_prometheus(self) -> None:
+        self._prometheus.step(self.roster.targets(), ray.nodes())
+
+    def _leave_idle_nodes(self) -> None:
+        now, limit = self.clock.now(), self._config.agent.idle_release_seconds
+        free = unused_now()
+        heads = {key for key, node in self.fleet.nodes().items() if node.is_head}
+        for node_id in self.fleet.released() - free - self.fleet.draining().keys():
+            self.fleet.recall(node_id, now)
+        for node_id in to_release(self.roster.idle_seconds(now), free, heads, limit):
+            self.roster.forget(node_id)
+            self.fleet.release(
+                node_id,
+                f"it has had no rank for {limit:.0f} s and was left, so that it can scale down; "
+                "it is watched again when something runs there",
+            )
+
+    def _prune(self) -> None:
+        self.page.keep()
+        keep = {
+            *self._executor.bundles.open(),
+            *filter(None, (self._events_folder,)),
+            *self.history.files,
+        }
+        for path in self._pruner.prune(keep):
+            log.info("removed %s: storage.max_bytes is exceeded", path)
+
+    def receipt(self, report: AgentReport, number: int) -> Receipt:
+        """The answer to a report, which is event ``number`` of the log; takes what is not the
+        engine's of it."""
+        self.roster.take(report, self.clock.now(), number)
+        node = report.snapshot.node
+        version, workers = self._ray_actors.on(node.id, report.workers_version)
+        self.history.take(node.host, report.series)
+        return Receipt(
+            exits=self.roster.acknowledged(report, self.engine.written),
+            families=self._families() if node.is_head else (),
+            targets=self.roster.targets(),
+            raylets=self.roster.raylets_beside(report),
+            workers=workers,
+            workers_version=version,
+            history=self._wanted_history(),
+        )
+
+    def _wanted_history(self) -> HistoryRequest:
+        """Nothing while the job's Prometheus has it all."""
+        return HistoryRequest() if self._prometheus.url else wanted(len(self.fleet.nodes()))
+
+    def _families(self) -> tuple[Family, ...]:
+        now, last = self.clock.now(), self.engine.last_cycle
+        if last is not None:
+            last = self.clock.shown(now) - (self.clock.monotonic() - last)
+        return coordinator_families(
+            nodes=self.roster.fresh(now),
+            unwatched=len(self.fleet.unwatched(now)),
+            cycle_seconds=self.engine.cycle_seconds,
+            last_cycle=last,
+            incidents=self.engine.incidents(),
+        )
+
+    def nodes(self) -> tuple[NodeStatus, ...]:
+        """The watched nodes' lines, the head first."""
+        return self.roster.nodes(self.fleet.nodes(), self.fleet.label, self.clock.now())
+
+    def status(self) -> Status:
+        """All that is known, for people."""
+        now = self.clock.now()
+        state, verdict, jobs = self.engine.status()
+        status = Status(
+            state=state,
+            verdict=verdict,
+            jobs=jobs,
+            nodes=self.nodes(),
+            unwatched=self.fleet.unwatched(now),
+            time=self.clock.shown(now),
+            log_dir=str(self._storage.root or ""),
+            page=self.page.url,
+            prometheus=self._prometheus.url,
+            history=str(self.history.path or ""),
+            notes=(
+                *self.page.notes,
+                *self.fleet.notes(),
+                *self._storage.notes,
+                *self._pruner.notes,
+                *self._prometheus.notes,
+                *self.engine.notes(),
+                *self._executor.notes,
+                *filter(None, (self._logs.problem,)),
+                *filter(None, (self._phase_file.problem,)),
+                *self.history.notes,
+                *self.roster.notes(),
+            ),
+        )
+        return mask_record(status)
+
+    async def close(self) -> None:
+        """End the loops and write what waits."""
+        for loop in self._loops:
+            loop.stop()
+        self.page.close()
+        self._executor.diagnose.close()
+        last = (
+            self._save_phases,
+            self._executor.close,
+            self.engine.close,
+            self.history.close,
+            self._prometheus.close,
+            self._pruner.close,
+        )
+        # At once, each on a thread of its own: a disk that hangs keeps none of the others waiting.
+        await asyncio.gather(*(asyncio.to_thread(_ended, step) for step in last))
+
+
+def _ended(step: Callable[[], object]) -> None:
+    try:
+        within(CLOSE_SECONDS, step)
+    except Exception:  # the others end all the same, and the actor is killed then
+        log.exception("a part of the coordinator did not end")

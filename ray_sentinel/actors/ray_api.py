@@ -1,0 +1,49 @@
+"""Readings of Ray's own interface: its errors in a line, its session's folder, Ray Client.
+
+Imports no ray: it is also asked in processes that may have none.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+MOST_CHARACTERS = 300
+
+
+def last_line(error: BaseException) -> str:
+    """The line of a Ray error that says most, the last of its traceback; its kind where it is
+    without a word.
+
+    >>> last_line(RuntimeError("Traceback ...\\nValueError: no\\n")), last_line(OSError())
+    ('ValueError: no', 'OSError')
+    """
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1][:MOST_CHARACTERS] if lines else type(error).__name__
+
+
+def session_logs() -> Path | None:
+    """The ``logs`` folder of the Ray session that this process belongs to; None where Ray does not
+    tell or it is not on this node."""
+    from ray._private import worker
+
+    node: Any = getattr(worker, "_global_node", None)
+    if node is None:
+        return None
+    folder = Path(node.get_logs_dir_path())
+    return folder if folder.is_dir() else None
+
+
+# Ray Client: a driver outside the cluster, whose calls a server on the head carries out.
+
+
+def client_of(ray: Any) -> Any:
+    """The client that this process is connected by; None where it is a driver like any other."""
+    client = getattr(getattr(ray.util, "client", None), "ray", None)
+    return client if client is not None and client.is_connected() else None
+
+
+def address_of(client: Any) -> str:
+    """``ray://HOST:PORT`` of its server; empty where this version of Ray keeps that elsewhere."""
+    server = getattr(getattr(client.get_context(), "client_worker", None), "_conn_str", "")
+    return f"ray://{server}" if server else ""
