@@ -116,12 +116,12 @@ def node(folder: Path, seconds: float) -> dict[str, Any]:
     @ray.remote(num_cpus=0)
     class BenchNode:
         def __init__(self, folder: str) -> None:
+            from ray_sentinel.actors.loops import Loop
             from ray_sentinel.collect.runner import Runner, RunnerSettings
             from ray_sentinel.config import Config
             from ray_sentinel_exporters.prometheus import PrometheusExporter
 
             place = Path(folder)
-            self.served = 0
             self.exporter = PrometheusExporter(
                 "bench", "127.0.0.1", PrometheusExporter.Options(port=0)
             )
@@ -130,22 +130,23 @@ def node(folder: Path, seconds: float) -> dict[str, Any]:
             self.runner = Runner(
                 RunnerSettings(host="bench", run_dir=place / "run", sys=place / "sys"),
                 Config(collectors=settings),
-                on_families=self.take,
                 on_events=lambda events: None,
             )
             self.runner.start()
+            self.cycle = Loop(1.0, self.publish, name="bench-publish")
 
-        def take(self, families: Any) -> None:
-            self.served = sum(len(family.samples) for family in families)
-            self.exporter.publish(families)
+        def publish(self) -> None:
+            self.exporter.publish(self.runner.families)
             self.runner.set_handed_on(self.exporter.handed_on)
 
         def about(self) -> dict[str, Any]:
             states = {status.name: status.state for status in self.runner.statuses()}
             url = self.exporter.url
-            return {"pid": os.getpid(), "series": self.served, "states": states, "url": url}
+            served = sum(len(family.samples) for family in self.runner.families)
+            return {"pid": os.getpid(), "series": served, "states": states, "url": url}
 
         def stop(self) -> None:
+            self.cycle.stop(2.0)
             self.runner.stop()
             self.exporter.close()
 

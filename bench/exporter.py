@@ -53,11 +53,12 @@ exporter.start()
 runner = Runner(
     RunnerSettings(host="bench", run_dir=folder / "run", plugin_dirs=(folder / "plugins",)),
     Config(collectors={"series": {"deadline": 5}, "wedged": {"interval": 2, "deadline": 2}}),
-    on_families=exporter.publish,
     on_events=lambda events: None,
 )
 runner.start()
-time.sleep(3600)
+while True:
+    time.sleep(1.0)
+    exporter.publish(runner.families)
 """
 
 

@@ -103,9 +103,7 @@ class RunnerSettings(msgspec.Struct, frozen=True, kw_only=True):
 class Runner:
     """The collectors of one node. All public methods may be called from any thread.
 
-    ``on_families`` gets all that can be served whenever something changed, without the ``host``
-    label; ``on_events`` gets each event once. Both are called on the runner's thread and must
-    return quickly.
+    ``on_events`` gets each event once; it is called on the runner's thread and must return quickly.
     """
 
     def __init__(
@@ -113,12 +111,12 @@ class Runner:
         settings: RunnerSettings,
         config: Config,
         *,
-        on_families: Callable[[tuple[Family, ...]], None],
         on_events: Callable[[tuple[Event, ...]], None],
         clock: Clock | None = None,
     ) -> None:
         self._settings = settings
-        self._on_families = on_families
+        self.families: tuple[Family, ...] = ()
+        """All that can be served now, without the ``host`` label."""
         self._clock = clock or SystemClock()
         self._selector = selectors.DefaultSelector()
         self._ledger = ChildRegistry(settings.run_dir / "children")
@@ -277,7 +275,7 @@ class Runner:
     def _publish(self, now: float) -> None:
         self._changed_at, self._published = None, now
         self._statuses = self._slots.statuses()
-        self._on_families((*self._slots.families(), *selfmetrics.families(self._statuses)))
+        self.families = (*self._slots.families(), *selfmetrics.families(self._statuses))
 
     def _update_plugins(self, plugins: tuple[Plugin, ...], problem: str) -> None:
         now = self._clock.monotonic()

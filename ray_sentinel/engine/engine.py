@@ -41,7 +41,7 @@ from ray_sentinel.engine.rule import Rule, load_rules
 from ray_sentinel.engine.sampling import routine_samples
 from ray_sentinel.engine.state import EngineState, answers, asks
 from ray_sentinel.model.alert import Alert
-from ray_sentinel.model.incident import Finding, Incident, Milestone
+from ray_sentinel.model.incident import Finding, Incident, notified
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.model.status import JobStatus, State
 
@@ -135,7 +135,7 @@ class Engine:
             case PhasesRecalled():
                 self.view.relearn(event.phases)
             case NoticeSent():
-                self.store.note(event.incident, Milestone(now, "notified", f"as {event.state}"))
+                self.store.note(event.incident, notified(now, event.state))
             case Resumed():
                 self.state.held_until = now + HOLD_SECONDS
                 self.view.listen(now)

@@ -141,8 +141,13 @@ class Milestone(msgspec.Struct, frozen=True):
 
     at: float
     what: str
-    """"progress", "stacks", "flight recorder", "NCCL RAS", "notice"."""
+    """"progress", "stacks", "flight recorder", "NCCL RAS", "notified"."""
     text: str
+
+
+def notified(at: float, state: str) -> Milestone:
+    """All who are to be told have got the notice that an incident came into that state."""
+    return Milestone(at, "notified", f"as {state}")
 
 
 class Incident(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.incident import Incident, IncidentState, notified
 from ray_sentinel.supervise.notices import Notice
 
 STATES = ("confirmed", "explained", "resolved")
@@ -37,3 +37,31 @@ def keys_of_past(incident: Incident) -> list[str]:
     """Of all states that it has been through."""
     past = {change.state for change in incident.history} | {incident.state}
     return [key_of(msgspec.structs.replace(incident, state=state)) for state in sorted(past)]
+
+
+def undelivered(incident: Incident, since: float) -> tuple[IncidentState, ...]:
+    """The states that it came into after ``since`` (on the clock of its times) of which no notice
+    is known to have been delivered, in their order."""
+    told = {(step.what, step.text) for step in incident.milestones}
+    late = {change.state: change.at for change in incident.history if change.at >= since}
+    return tuple(
+        state
+        for state in sorted(late, key=late.__getitem__)
+        if state in STATES and _step(state) not in told
+    )
+
+
+def _step(state: str) -> tuple[str, str]:
+    step = notified(0.0, state)
+    return step.what, step.text
+
+
+def as_of(incident: Incident, state: IncidentState) -> Incident:
+    """The incident as it was when it came into ``state``, but for what was found since."""
+    at = max(change.at for change in incident.history if change.state == state)
+    return msgspec.structs.replace(
+        incident,
+        state=state,
+        history=tuple(change for change in incident.history if change.at <= at),
+        resolved_at=incident.resolved_at if state == "resolved" else None,
+    )

@@ -33,6 +33,8 @@ SECONDS = 10.0
 """For one attempt of one receiver."""
 DELAYS = Backoff(first=1.0, most=120.0, factor=5.0).delays(4)
 """Between the attempts."""
+PATIENCE_SECONDS = sum(DELAYS) + (len(DELAYS) + 1) * SECONDS
+"""After which a notice was delivered, or was given up."""
 MOST_WAITING = 200
 """Notices that were not delivered yet; the oldest are dropped, and counted."""
 MOST_KNOWN = 5000

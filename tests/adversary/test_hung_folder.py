@@ -321,25 +321,25 @@ def test_an_event_log_with_a_gap_says_so_and_replays(disk: HangingDisk) -> None:
     folder = disk.path / "log/events/d"
     writer = LogWriter(folder, 1 << 30, SystemClock(), waiting_bytes=200_000)
     engine = Engine()
-    brain = EngineLoop(engine, SystemClock(), lambda action: None, None, 1 << 30)
-    brain._writer = writer
+    loop = EngineLoop(engine, SystemClock(), lambda action: None, None, 1 << 30)
+    loop._writer = writer
     now = time.time()
-    last = brain.feed(Tick(time=now))
-    eventually(lambda: brain.written(last), "it is written")
+    last = loop.feed(Tick(time=now))
+    eventually(lambda: loop.written(last), "it is written")
     disk.hang()
-    soon(lambda: [brain.feed(DumpAsked(time=now, why="w" * 1000)) for _ in range(500)])
+    soon(lambda: [loop.feed(DumpAsked(time=now, why="w" * 1000)) for _ in range(500)])
     assert writer._bytes <= 200_000, "what waits is bounded"
     assert writer.missing > 250
-    (note,) = brain.notes()
+    (note,) = loop.notes()
     assert str(folder) in note
     assert f"{writer.missing} events are missing" in note
     disk.answer()
     eventually(lambda: not writer._items, "what waited is written")
-    last = brain.feed(DumpAsked(time=now, why="after"))
-    eventually(lambda: brain.written(last), "it goes on")
-    (note,) = brain.notes()
+    last = loop.feed(DumpAsked(time=now, why="after"))
+    eventually(lambda: loop.written(last), "it goes on")
+    (note,) = loop.notes()
     assert note.startswith(f"{writer.missing} events are missing")
-    brain.close()
+    loop.close()
 
     behind = disk.behind / "log/events/d"
     parts = [event_log.read_segment(path) for path in event_log.segments(behind)]

@@ -57,7 +57,7 @@ class CollectingNode:
         self.folder, self.plugins = folder, folder / "plugins"
         self.logs, self.run_dir = folder / "logs", folder / "run"
         self.events: list[Event] = []
-        self.published: tuple[Family, ...] = ()
+        self._last: tuple[Family, ...] = ()
         self._tables: dict[str, dict[str, Any]] = {}
         self._settings = settings
         self.runner: Runner | None = None
@@ -88,7 +88,6 @@ class CollectingNode:
         self.runner = Runner(
             RunnerSettings(**settings),
             Config(collectors=self._tables),
-            on_families=self._take,
             on_events=self.events.extend,
         )
         self.runner.start()
@@ -97,7 +96,12 @@ class CollectingNode:
         """End all of it."""
         if self.runner is not None:
             self.runner.stop()
-            self.runner = None
+            self._last, self.runner = self.runner.families, None
+
+    @property
+    def published(self) -> tuple[Family, ...]:
+        """All that is served, or was at the end."""
+        return self.runner.families if self.runner is not None else self._last
 
     def status(self, name: str) -> CollectorStatus | None:
         """How a collector fares; None while it is not known."""
@@ -128,9 +132,6 @@ class CollectingNode:
         """The collector's log so far."""
         file = self.logs / f"collector-{name}.log"
         return file.read_text() if file.exists() else ""
-
-    def _take(self, families: tuple[Family, ...]) -> None:
-        self.published = families
 
 
 def still_good(node: CollectingNode) -> None:

@@ -70,7 +70,7 @@ class Story:
         rank = self.sim.rank(number)
         rank.stuck, rank.state, rank.interpreter = False, "S", "runs"
         rank.holds_gil = rank.active = None
-        self.sim._done_at = self.sim.now
+        self.sim.begin_step()
 
     def save(self, number: int) -> None:
         rank = self.sim.rank(number)
@@ -102,7 +102,7 @@ class Story:
             SimRank(r.number, r.node, r.pid + 100, r.attached, sim.now, attempt=attempt)
             for r in sim.ranks
         ]
-        sim._done_at = sim.now
+        sim.begin_step()
 
     def lose_node(self, number: int) -> None:
         node = self.sim.nodes[number % NODES]

@@ -134,6 +134,10 @@ class Sim:
         """All wait for something outside: no step can end."""
         self._done_at = START
 
+    def begin_step(self) -> None:
+        """The step that stood still begins anew, now."""
+        self._done_at = self.now
+
     def run(self, seconds: float) -> None:
         """Let time pass."""
         end = self.now + seconds - 1e-9

@@ -128,7 +128,6 @@ class NodeMonitor:
         self._sequence = 0
         self._outbox = Outbox()
         self._ended: deque[Exit] = deque(maxlen=MOST_EXITS)
-        self._collected: tuple[Family, ...] = ()
         self._measured: tuple[Family, ...] = ()
         """What was collected, ``train_*``, and ``server_*``."""
         self._from_coordinator: tuple[Family, ...] = ()
@@ -169,7 +168,6 @@ class NodeMonitor:
         self.runner = Runner(
             self._settings(storage),
             config,
-            on_families=self._take_families,
             on_events=self._take_events,
         )
 
@@ -236,9 +234,6 @@ class NodeMonitor:
         if self._loop is not None:
             self._loop.wake()
 
-    def _take_families(self, families: tuple[Family, ...]) -> None:
-        self._collected = families
-
     def _take_events(self, events: tuple[Event, ...]) -> None:
         """Collectors tell the wall clock's time, which may have been set since we started."""
         shift = self._clock.shift
@@ -294,7 +289,7 @@ class NodeMonitor:
     def _publish(self, ranks: tuple[RankSnapshot, ...], now: float) -> None:
         recent = [gone for gone in self._ended if now - gone.at < ENDED_SECONDS]
         self._measured = (
-            *self._collected,
+            *self.runner.families,
             *train_families(ranks, recent, now),
             *self._servers.families(),
         )
@@ -343,7 +338,7 @@ class NodeMonitor:
         if now - self._gauges_at < GAUGES_SECONDS:
             return {}
         self._gauges_at = now
-        return key_gauges((*self._collected, *self._servers.families()))
+        return key_gauges((*self.runner.families, *self._servers.families()))
 
     def _take_receipt(self, receipt: Receipt) -> None:
         self._outbox.acknowledged(receipt.exits)

@@ -66,12 +66,24 @@ from ray_sentinel.errors import UsageError
 from ray_sentinel.evidence import flight_recorder, stragglers
 from ray_sentinel.evidence.stacks.same import fold
 from ray_sentinel.model.identity import Rank
-from ray_sentinel.model.incident import Incident, RankLog
+from ray_sentinel.model.incident import Incident, IncidentState, RankLog
 from ray_sentinel.model.recorder import RecorderFacts
 from ray_sentinel.report.contract import incident_dict
-from ray_sentinel.supervise.incident_notices import STATES, keys_of_past, notice_of
+from ray_sentinel.supervise.incident_notices import (
+    STATES,
+    as_of,
+    key_of,
+    keys_of_past,
+    notice_of,
+    undelivered,
+)
 from ray_sentinel.supervise.notices import Notice
-from ray_sentinel.supervise.notifier import Notifier, NotifierSettings, settings_of
+from ray_sentinel.supervise.notifier import (
+    PATIENCE_SECONDS,
+    Notifier,
+    NotifierSettings,
+    settings_of,
+)
 
 # Whether a node's raylet still answers: tells a lost node from a lost agent.
 
@@ -112,6 +124,8 @@ GATHER_SECONDS = 15.0
 """What a capture may take beyond ``capture.deadline``: to travel, and to be written."""
 LOOK_SECONDS = 1.0
 """For the disk to say what captures an incident has had."""
+CLOSE_SECONDS = 1.5
+"""For notices that were not delivered yet."""
 WORKERS = 16
 """Threads for what is asked at once, and as many for captures: they wait more than they work."""
 
@@ -130,7 +144,10 @@ class Executor:
         storage: DeploymentStorage,
         incidents: Iterable[Incident] = (),
         clock: Clock | None = None,
+        ended: float | None = None,
     ) -> None:
+        """``incidents`` are those of the coordinator before this one, which ``ended`` then, on the
+        clock of their times."""
         self.feed: Callable[[AnyEvent], int] = lambda event: 0
         """Where answers go; set by the coordinator."""
         self._clock = clock or SteadyClock()
@@ -160,8 +177,25 @@ class Executor:
         """Folders of those that the coordinator before this one captured."""
         self._ras = RasWitness(self._ask_ras, self._clock)
         self._notifier = notifier_of(config, self._told)
+        self._undelivered: dict[str, tuple[IncidentState, ...]] = {}
+        """States that the coordinator before this one had no time to tell, by incident."""
         for incident in incidents:
-            self._notifier.know(keys_of_past(incident))
+            late = () if ended is None else undelivered(incident, ended - PATIENCE_SECONDS)
+            missing = {key_of(msgspec.structs.replace(incident, state=state)) for state in late}
+            self._notifier.know(key for key in keys_of_past(incident) if key not in missing)
+            self._undelivered[incident.id] = late
+
+    def tell_undelivered(self, incidents: Iterable[Incident]) -> None:
+        """Send the notices that the coordinator before this one did not deliver before it ended;
+        ``incidents`` are as people see them. One that was delivered in its last moment, and not
+        noted, is sent twice."""
+        late, self._undelivered = self._undelivered, {}
+        for incident in incidents:
+            for state in late.get(incident.id, ()):
+                self._tell(as_of(incident, state))
+
+    def _tell(self, incident: Incident) -> None:
+        self._notifier.tell(notice_of(incident, incident_dict(incident)))
 
     def __call__(self, action: AnyAction) -> None:
         pools = {Capture: self._captures, Publish: self._reports}
@@ -365,7 +399,7 @@ class Executor:
         folder = self._writer.publish(incident)
         # Also where the disk does not answer: people are told within a second or so.
         named = msgspec.structs.replace(incident, bundle=str(folder)) if folder else incident
-        self._notifier.tell(notice_of(named, incident_dict(named)))
+        self._tell(named)
         self._forget_over()
 
     def _told(self, notice: Notice) -> None:
@@ -389,8 +423,9 @@ class Executor:
         return self._writer.notes
 
     def close(self) -> None:
-        """Write what waits, for a moment."""
+        """Write and send what waits, for a moment."""
         self._writer.close()
+        self._notifier.close(CLOSE_SECONDS)
 
     def _forget_over(self) -> None:
         with self._lock:

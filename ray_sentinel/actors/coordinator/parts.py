@@ -136,11 +136,17 @@ class CoordinatorParts:
         if count:
             log.info("recovered from %d events; %d unanswered actions", count, len(pending))
         self._executor = Executor(
-            self._config, self.fleet, self._storage, engine.incidents(), clock=clock
+            self._config,
+            self.fleet,
+            self._storage,
+            engine.incidents(),
+            clock=clock,
+            ended=engine.now,
         )
         most = self._config.storage.max_bytes // 4
         loop = EngineLoop(engine, clock, self._executor, folder, most)
         self._executor.feed = loop.feed
+        self._executor.tell_undelivered(loop.incidents())
         loop.resume(pending, restarted=restarted)
         return clock, loop
 

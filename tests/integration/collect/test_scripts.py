@@ -41,7 +41,6 @@ def test_the_state_outlives_the_process(node: CollectingNode) -> None:
     node.start()
     before = eventually(lambda: node.value("runs"), "a run")
     node.stop()
-    node.published = ()
     node.start()
     assert eventually(lambda: node.value("runs"), "a run") > before
 

@@ -54,7 +54,7 @@ class Killed(Sim):
     def __init__(self, folder: Path, attached: bool = True) -> None:
         super().__init__(attached=attached)
         self.folder = folder
-        self.brain = self._begin(self.engine)
+        self.loop = self._begin(self.engine)
 
     def _begin(self, engine: Engine) -> EngineLoop:
         clock = SteadyClock(SimClock(self))
@@ -65,23 +65,23 @@ class Killed(Sim):
         self._answer(action)
 
     def feed(self, event: AnyEvent) -> None:
-        self.brain.feed(event)
+        self.loop.feed(event)
 
     def kill(self, taken: int = 0) -> Restored:
         """What it had asked for is lost; the next one replays the log."""
-        self.brain.close()
+        self.loop.close()
         self.pending.clear()
         restored = restore(self.folder, Config(), taken)
         self.engine = restored.engine
-        self.brain = self._begin(restored.engine)
+        self.loop = self._begin(restored.engine)
         for action in restored.pending:
             self._act(action)
         return restored
 
     def full(self) -> None:
         """The segment is full, as if its jobs were large."""
-        self.brain.close()
-        self.brain = self._begin(self.engine)
+        self.loop.close()
+        self.loop = self._begin(self.engine)
 
 
 def the_incident(sim: Sim) -> Incident:
@@ -155,7 +155,7 @@ def test_what_was_resolved_stays_resolved(tmp_path: Path, attached: bool) -> Non
     sim.run(30)
     assert the_incident(sim).state == "explained"
     sim.rank(2).stuck = False
-    sim._done_at = sim.now
+    sim.begin_step()
     sim.run(15)
     told = the_incident(sim)
     assert told.state == "resolved"
@@ -193,7 +193,7 @@ def test_an_open_incident_outlives_the_segments_in_which_it_began(tmp_path: Path
     told = the_incident(sim)
     sim.full()
     sim.run(10)
-    sim.brain.close()
+    sim.loop.close()
     for path in segments(tmp_path)[:-1]:
         path.unlink()
     sim.kill()
@@ -201,7 +201,7 @@ def test_an_open_incident_outlives_the_segments_in_which_it_began(tmp_path: Path
     assert sim.incidents() == (told,)
     assert sim.engine.status(sim.now)[0] != "healthy"
     sim.rank(2).stuck = False
-    sim._done_at = sim.now
+    sim.begin_step()
     sim.run(10)
     assert the_incident(sim).state == "resolved"
 
@@ -253,7 +253,7 @@ def test_a_header_that_was_torn_costs_nothing(tmp_path: Path) -> None:
     sim.stick(2)
     sim.run(30)
     told = the_incident(sim)
-    sim.brain.close()
+    sim.loop.close()
     number = len(segments(tmp_path)) + 1
     (tmp_path / f"{number:06d}.jsonl").write_bytes(b'{"log":"ray_sentinel events","ver')
     sim.kill()
@@ -266,7 +266,7 @@ def test_a_state_that_cannot_be_written_costs_itself_alone(tmp_path: Path) -> No
     sim.run(10)
     sim.full()
     sim.run(10)
-    sim.brain.close()
+    sim.loop.close()
     found = [read_segment(path) for path in segments(tmp_path)]
     begun = [unpacked(unpacked_state(header)) for header, _ in found]
     assert [bool(state.cluster.jobs) for state, _ in begun] == [False, False]
@@ -310,7 +310,7 @@ def test_a_state_of_another_version_gives_its_incidents(
     told = the_incident(sim)
     sim.full()
     sim.run(1)
-    sim.brain.close()
+    sim.loop.close()
     begin_with(tmp_path, of_another_version)
     sim.kill()
     assert sim.incidents() == (told,)
@@ -318,7 +318,7 @@ def test_a_state_of_another_version_gives_its_incidents(
     sim.run(20)
     assert sim.incidents() == (told,), "the incident goes on when its job is seen again"
     sim.rank(2).stuck = False
-    sim._done_at = sim.now
+    sim.begin_step()
     sim.run(10)
     assert (the_incident(sim).id, the_incident(sim).state) == (told.id, "resolved")
 
@@ -329,7 +329,7 @@ def test_a_damaged_state_is_said_and_left(
 ) -> None:
     sim = Killed(tmp_path)
     sim.run(5)
-    sim.brain.close()
+    sim.loop.close()
     begin_with(tmp_path, lambda _: state)
     assert restore(tmp_path, Config()).events > 5
     assert "the engine's state" in caplog.text
@@ -348,7 +348,7 @@ def test_a_number_that_cannot_be_packed_costs_neither_events_nor_incidents(tmp_p
     sim.engine.view.generations = LARGE
     sim.full()
     sim.run(5)
-    (note,) = sim.brain.notes()
+    (note,) = sim.loop.notes()
     assert note.startswith("what was learned of the jobs will not outlive a restart")
     assert sim.kill().events > 5
     assert sim.incidents() == (told,)
@@ -360,7 +360,7 @@ def test_incidents_that_cannot_be_packed_cost_no_event(tmp_path: Path) -> None:
     sim.engine.store.number = LARGE
     sim.full()
     sim.run(5)
-    (note,) = sim.brain.notes()
+    (note,) = sim.loop.notes()
     assert note.startswith("what is known of the incidents will not outlive a restart")
     assert sim.kill().events > 10, "the segment before gives the state"
 
@@ -388,7 +388,7 @@ def test_a_state_too_large_for_the_log_leaves_out_the_series(
     for _ in range(3):
         sim.full()
         sim.run(1)
-    (note,) = sim.brain.notes()
+    (note,) = sim.loop.notes()
     assert note.startswith("the nodes' metrics of the last minutes will not outlive a restart")
     sim.kill()
     assert sim.incidents() == (told,)
@@ -439,7 +439,7 @@ def test_where_the_newest_segment_is_of_no_use_the_incidents_are_still_known(
     sim.run(5)
     sim.full()
     sim.run(5)
-    sim.brain.close()
+    sim.loop.close()
     spoilt(tmp_path, how, monkeypatch)
     assert sim.kill().events == 0 or how != "too large"
     assert sim.incidents() == (told,)
@@ -457,7 +457,7 @@ def test_a_segment_that_is_lost_before_one_without_a_state_costs_no_incident(
     for _ in range(3):
         sim.full()
         sim.run(5)
-    sim.brain.close()
+    sim.loop.close()
     begin_with(tmp_path, lambda _: b"")
     segments(tmp_path)[-2].write_bytes(b"garbage")
     restored = restore(tmp_path, Config())

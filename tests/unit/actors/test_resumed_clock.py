@@ -30,11 +30,11 @@ STEPS = pytest.mark.parametrize("step", [-86_400.0, -3600.0, 3600.0, 86_400.0])
 def logged(folder: Path, wall: FakeClock) -> float:
     """A coordinator that ticked for ten seconds and was killed; the time of its last event."""
     clock = SteadyClock(wall)
-    brain = EngineLoop(Engine(), clock, lambda action: None, folder, 1 << 20)
+    loop = EngineLoop(Engine(), clock, lambda action: None, folder, 1 << 20)
     for _ in range(10):
         wall.advance(1.0)
-        brain.feed(Tick(time=0.0))
-    brain.close()
+        loop.feed(Tick(time=0.0))
+    loop.close()
     return clock.now()
 
 
@@ -145,11 +145,11 @@ def test_an_incident_is_published_with_the_time_of_the_wall_clock(tmp_path: Path
     acts: list[AnyAction] = []
     sim = Sim()
     wall = FakeClock(sim.now)
-    brain = EngineLoop(sim.engine, SteadyClock(wall), acts.append, None, 1 << 20)
+    loop = EngineLoop(sim.engine, SteadyClock(wall), acts.append, None, 1 << 20)
 
     def feed(event: object) -> None:
         wall.advance(sim.now - begun - wall.monotonic())
-        brain.feed(event)  # type: ignore[arg-type]
+        loop.feed(event)  # type: ignore[arg-type]
         for action in acts[len(sim.actions) :]:
             sim.actions.append(action)
             sim._answer(action)
@@ -160,7 +160,7 @@ def test_an_incident_is_published_with_the_time_of_the_wall_clock(tmp_path: Path
     wall.step(3600.0)
     sim.stick(2)
     sim.run(30)
-    (incident,) = brain.incidents()
+    (incident,) = loop.incidents()
     assert incident.suspected_at == pytest.approx(wall.now() - 30 + 10, abs=8)
     published = [action.incident for action in acts if isinstance(action, Publish)]
     assert published[-1].confirmed_at == incident.confirmed_at

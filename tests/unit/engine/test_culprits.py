@@ -353,7 +353,7 @@ def test_a_hang_that_ends_resolves_and_a_second_one_is_new() -> None:
     sim.stick(4)
     sim.run(20)
     sim.rank(4).stuck = False
-    sim._done_at = sim.now
+    sim.begin_step()
     sim.run(30)
     assert [incident.state for incident in sim.incidents()] == ["resolved"]
     sim.stick(1)

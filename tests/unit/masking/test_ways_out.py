@@ -64,9 +64,9 @@ def test_what_an_agent_sends() -> None:
 
 
 def test_what_the_coordinator_reads_itself(tmp_path: Path) -> None:
-    brain = EngineLoop(Engine(), SteadyClock(FakeClock()), lambda action: None, tmp_path, 1 << 20)
-    brain.feed(NodeLeft(time=1.0, node_id="n", reason=f"died: password={SECRET!r}"))
-    brain.close()
+    loop = EngineLoop(Engine(), SteadyClock(FakeClock()), lambda action: None, tmp_path, 1 << 20)
+    loop.feed(NodeLeft(time=1.0, node_id="n", reason=f"died: password={SECRET!r}"))
+    loop.close()
     assert "died: password='***'" in str(event_log.read(tmp_path)[1])
     assert b"hunter2" not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
 

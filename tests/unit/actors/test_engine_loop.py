@@ -17,7 +17,7 @@ from ray_sentinel.model.incident import Finding
 from ray_sentinel.progress.own_process import boot_number
 
 
-def brain(folder: Path | None, engine: Engine | None = None) -> tuple[EngineLoop, list[AnyAction]]:
+def loop(folder: Path | None, engine: Engine | None = None) -> tuple[EngineLoop, list[AnyAction]]:
     acts: list[AnyAction] = []
     clock = SteadyClock(FakeClock())
     return EngineLoop(engine or Engine(), clock, acts.append, folder, 1 << 20), acts
@@ -43,7 +43,7 @@ def test_an_engine_that_fails_is_said_and_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     engine = Engine()
-    subject, _ = brain(tmp_path, engine)
+    subject, _ = loop(tmp_path, engine)
 
     def broken(event: object) -> list[AnyAction]:
         raise ZeroDivisionError("a rule divided")
@@ -57,7 +57,7 @@ def test_an_engine_that_fails_is_said_and_goes_on(
 
 
 def test_a_rule_that_fails_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    subject, _ = brain(None)
+    subject, _ = loop(None)
 
     def broken(*_: object) -> list[Finding]:
         raise ZeroDivisionError("a rule divided")
@@ -72,7 +72,7 @@ def test_a_rule_that_fails_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_log_that_cannot_be_written_is_said_and_nothing_waits(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
-    subject, _ = brain(blocked / "events")
+    subject, _ = loop(blocked / "events")
     feed_last(subject, Tick(time=1.0))
     (note,) = subject.notes()
     assert str(blocked / "events") in note
@@ -80,14 +80,14 @@ def test_a_log_that_cannot_be_written_is_said_and_nothing_waits(tmp_path: Path) 
 
 
 def test_without_a_folder_everything_is_in_memory() -> None:
-    subject, _ = brain(None)
+    subject, _ = loop(None)
     feed_last(subject, Tick(time=1.0))
     assert subject.notes() == ()
     assert subject.incidents() == ()
 
 
 def test_an_event_that_cannot_be_written_costs_itself_alone(tmp_path: Path) -> None:
-    subject, _ = brain(tmp_path)
+    subject, _ = loop(tmp_path)
     subject.feed(DumpAsked(time=1.0, job="\udcff"))
     feed_last(subject, Tick(time=2.0))
     assert [type(event) for event in event_log.read(tmp_path)[1]] == [Tick]

@@ -45,7 +45,7 @@ def coordinator() -> Iterator[Coordinator]:
 
 
 @pytest.fixture
-def station(
+def monitor(
     coordinator: Coordinator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[NodeMonitor]:
     monkeypatch.setenv("RAY_SENTINEL_RECORD_DIR", str(tmp_path / "records"))
@@ -64,27 +64,27 @@ def an_exit(order: int) -> Exit:
     return Exit(rank=rank, at=time.time(), order=order)
 
 
-def looks(station: NodeMonitor, monkeypatch: pytest.MonkeyPatch, exits: list[Exit]) -> list[int]:
-    """Counts the station's looks at its ranks, and has it see these exits, one a look."""
+def looks(monitor: NodeMonitor, monkeypatch: pytest.MonkeyPatch, exits: list[Exit]) -> list[int]:
+    """Counts the monitor's looks at its ranks, and has it see these exits, one a look."""
     counted: list[int] = []
 
     def poll() -> tuple[tuple[()], tuple[Exit, ...]]:
         counted.append(1)
         return (), tuple(exits.pop(0) for _ in exits[:1])
 
-    monkeypatch.setattr(station.watch, "poll", poll)
+    monkeypatch.setattr(monitor.watch, "poll", poll)
     return counted
 
 
 def test_the_watch_and_the_metrics_go_on_while_a_report_is_not_taken(
-    station: NodeMonitor, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+    monitor: NodeMonitor, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counted = looks(station, monkeypatch, [an_exit(order) for order in range(5)])
-    station.start()
+    counted = looks(monitor, monkeypatch, [an_exit(order) for order in range(5)])
+    monitor.start()
     assert coordinator.asked.wait(LONG)
     before = len(counted)
     eventually(lambda: len(counted) > before + 20, "the watch goes on")
-    with urllib.request.urlopen(station.exporting.url, timeout=5) as answer:
+    with urllib.request.urlopen(monitor.exporting.url, timeout=5) as answer:
         assert 'rank="4"' in answer.read().decode(), "the last exit is served"
     assert coordinator.reports == []
     coordinator.answers.set()
@@ -98,16 +98,16 @@ def test_the_watch_and_the_metrics_go_on_while_a_report_is_not_taken(
 
 
 def test_closing_does_not_wait_for_a_report_that_is_not_taken(
-    station: NodeMonitor, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
+    monitor: NodeMonitor, coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    counted = looks(station, monkeypatch, [])
-    station.start()
+    counted = looks(monitor, monkeypatch, [])
+    monitor.start()
     assert coordinator.asked.wait(LONG)
     begun = time.monotonic()
     # ``down`` asks again and again, on threads of the actor.
     ends: list[Any] = []
     closers = [
-        threading.Thread(target=lambda: ends.append(station.close()), daemon=True) for _ in range(3)
+        threading.Thread(target=lambda: ends.append(monitor.close()), daemon=True) for _ in range(3)
     ]
     for closer in closers:
         closer.start()
@@ -126,10 +126,10 @@ def test_closing_does_not_wait_for_a_report_that_is_not_taken(
 
 
 def test_a_clock_that_is_set_is_seen_while_nobody_asks_for_dumps(
-    station: NodeMonitor, monkeypatch: pytest.MonkeyPatch
+    monitor: NodeMonitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert station.evidence.dumps._recorders._wall is station._wall
+    assert monitor.evidence.dumps._recorders._wall is monitor._wall
     looked: list[int] = []
-    monkeypatch.setattr(station._wall, "look", lambda: looked.append(1))
-    station.start()
+    monkeypatch.setattr(monitor._wall, "look", lambda: looked.append(1))
+    monitor.start()
     eventually(lambda: len(looked) > 3, "it looks at the clock once a cycle")
