@@ -15,7 +15,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # loaded at their first use: see ``__getattr__``
     from ray_sentinel.job_submission import monitor_job, restart_job, submit_job_with_resume
     from ray_sentinel.sentinel import Sentinel, attach
     from ray_sentinel.supervised_run import auto_restart, run

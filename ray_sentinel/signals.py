@@ -19,8 +19,8 @@ import signal
 from typing import TYPE_CHECKING, NamedTuple
 from weakref import WeakKeyDictionary
 
-if TYPE_CHECKING:
-    import subprocess  # not needed by every process that signals
+if TYPE_CHECKING:  # 6 ms, and not needed by every process that signals
+    import subprocess
 
 _NO_PIDFDS = -1
 _starts: WeakKeyDictionary[subprocess.Popen[bytes], int] = WeakKeyDictionary()

@@ -14,7 +14,7 @@ from ray_sentinel import regex as re
 from ray_sentinel.errors import InputError
 from ray_sentinel.text import CONTROL, clean
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # rich, which is needed where tables are shown, and not for `--json`
     from ray_sentinel.cli.terminal import Console
 
 __all__ = [

@@ -15,25 +15,24 @@ from __future__ import annotations
 import argparse
 import difflib
 import math
+import os
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from ray_sentinel.cli.output import clean, print_json
-from ray_sentinel.errors import ConfigError, UsageError
-
-if TYPE_CHECKING:
-    from ray_sentinel.collect.collector_config import CollectorConfig
-    from ray_sentinel.collect.once import CollectorResult, Roots
-    from ray_sentinel.collect.protocol import CollectorSource
-    from ray_sentinel.model.ray_cluster import RayCluster
-import os
-from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from ray_sentinel import regex as re
+from ray_sentinel.cli.output import clean, print_json
 from ray_sentinel.config import ENV_PREFIX, load
+from ray_sentinel.errors import ConfigError, UsageError
+from ray_sentinel.model.ray_cluster import RayCluster
+
+if TYPE_CHECKING:  # 40 ms, which `ray-sentinel --help` need not wait for
+    from ray_sentinel.collect.collector_config import CollectorConfig
+    from ray_sentinel.collect.once import CollectorResult, Roots
+    from ray_sentinel.collect.protocol import CollectorSource
 
 # A collector's settings as ``collect`` is given them: ``--set``, and where each one stands.
 

@@ -10,22 +10,18 @@ from __future__ import annotations
 import argparse
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from ray_sentinel.cli.output import print_json
-from ray_sentinel.cli.quantities import amount, positive
-from ray_sentinel.errors import UnreachableError, UsageError
-
-if TYPE_CHECKING:
-    from ray_sentinel.doctor.check import Check, Cluster, ProbeResult
-    from ray_sentinel.doctor.collective import Reduced
-    from ray_sentinel.doctor.examine import CheckReading
-    from ray_sentinel.doctor.plan import RunPlan
 from rich.markup import escape
 
-from ray_sentinel.cli.output import clean
+from ray_sentinel.cli.output import clean, print_json
+from ray_sentinel.cli.quantities import amount, positive
 from ray_sentinel.cli.terminal import Console
-from ray_sentinel.doctor.check import Check, CheckResult, Cluster
+from ray_sentinel.doctor.check import Check, CheckResult, Cluster, ProbeResult
+from ray_sentinel.doctor.collective import Reduced
+from ray_sentinel.doctor.examine import CheckReading, examine
+from ray_sentinel.doctor.plan import GIB, RunPlan
+from ray_sentinel.errors import UnreachableError, UsageError
 
 # The doctor's answer for people.
 
@@ -148,7 +144,6 @@ def run(args: argparse.Namespace) -> int:
 def plan_from(args: argparse.Namespace) -> RunPlan:
     """The arguments as a ``RunPlan``. Raises UsageError, InputError."""
     from ray_sentinel.doctor.catalogue import read_source
-    from ray_sentinel.doctor.plan import GIB, RunPlan
 
     environ = {}
     for item in args.env:
@@ -207,7 +202,6 @@ class _Found(NamedTuple):
 
 
 def _examine(args: argparse.Namespace, checks: Sequence[Check[Any]], plan: RunPlan) -> _Found:
-    from ray_sentinel.doctor.examine import examine
     from ray_sentinel.doctor.machine import here
 
     note = ""

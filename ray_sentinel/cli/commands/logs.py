@@ -23,7 +23,7 @@ from ray_sentinel.cli.quantities import count
 from ray_sentinel.cli.reach import add_session
 from ray_sentinel.errors import UnreachableError, UsageError
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # 60 ms, which `ray-sentinel --help` need not wait for
     from ray_sentinel.logs.follow import Shown
     from ray_sentinel.logs.select import Described, LineFilter
 

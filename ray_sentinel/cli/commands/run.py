@@ -22,10 +22,10 @@ import msgspec
 
 from ray_sentinel.cli.output import clean, print_json
 from ray_sentinel.errors import UsageError
+from ray_sentinel.supervise.terminal import Terminal
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # 30 ms, which `ray-sentinel --help` need not wait for
     from ray_sentinel.supervise.actions import RunResult
-    from ray_sentinel.supervise.terminal import Terminal
 
 POLICY = (
     "max_retries",
@@ -159,8 +159,6 @@ def _follow_job(
 
 def _terminals() -> tuple[Terminal | None, Terminal | None]:
     """Standard output and error; one of them for both where both go to the same place."""
-    from ray_sentinel.supervise.terminal import Terminal
-
     for handle in (0, 1, 2):
         try:
             os.fstat(handle)

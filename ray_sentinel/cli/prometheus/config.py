@@ -7,10 +7,10 @@ import sys
 from typing import TYPE_CHECKING
 
 from ray_sentinel.cli.output import print_json
+from ray_sentinel.config import ScrapeConfig
 from ray_sentinel.errors import UnreachableError
 
-if TYPE_CHECKING:
-    from ray_sentinel.config import ScrapeConfig
+if TYPE_CHECKING:  # 30 ms, which `ray-sentinel --help` need not wait for
     from ray_sentinel.store.scrape_config import TargetDiscovery
 
 HELP = "print the scrape configuration for a Prometheus of your own"
@@ -67,7 +67,6 @@ def add_scrape_arguments(parser: argparse.ArgumentParser) -> None:
 
 def scrape_of(args: argparse.Namespace) -> ScrapeConfig:
     """These options. Raises ConfigError where they do not go together."""
-    from ray_sentinel.config import ScrapeConfig
     from ray_sentinel.store.scrape_config import check_scrape
 
     found = ScrapeConfig(**{name: getattr(args, name) for name in ScrapeConfig.__struct_fields__})
