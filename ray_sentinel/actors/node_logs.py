@@ -188,13 +188,13 @@ class _Reader:
     def _read(self, node: Any, told: NodeLogs) -> str:
         from ray.util.state import list_logs
 
-        if _writes_into(node, self.task.session):
+        if writes_into(node, self.task.session):
             told.here = True
             return ""
         listed = list_logs(
             address=self.task.address, node_id=node.node_id.hex(), timeout=_LIST_SECONDS
         )
-        names = _chosen(name for group in listed.values() for name in group)
+        names = chosen(name for group in listed.values() for name in group)
         told.here = any(PurePosixPath(name).name in self.known for name in names)
         if told.here:
             return ""
@@ -236,7 +236,7 @@ class _Reader:
         return lines >= TAIL_LINES
 
 
-def _chosen(names: Iterable[str]) -> list[str]:
+def chosen(names: Iterable[str]) -> list[str]:
     """Files of workers, drivers, raylet and control store, standard errors first; a name that
     leads out of the folder is none."""
     safe = [
@@ -252,7 +252,7 @@ def _chosen(names: Iterable[str]) -> list[str]:
     )
 
 
-def _writes_into(node: Any, session: str) -> bool:
+def writes_into(node: Any, session: str) -> bool:
     """Whether the node is on this machine and keeps its logs there; Ray before 2.60 does not say
     where: then its workers' files tell."""
     if not session or node.node_manager_hostname != socket.gethostname():
@@ -261,7 +261,7 @@ def _writes_into(node: Any, session: str) -> bool:
     return session in (own, os.path.join(temp, os.path.basename(session)) if temp else "")
 
 
-def _is_meant(node: Any, wanted: str) -> bool:
+def is_meant(node: Any, wanted: str) -> bool:
     if not wanted:
         return True
     own = (node.node_manager_address, node.node_manager_hostname, node.node_name)
@@ -275,11 +275,11 @@ def fetch(task: LogRequest) -> Fetched:
     client: Any = importlib.import_module("ray._raylet").GcsClient(address=task.address)
     every = client.get_all_node_info(timeout=_LIST_SECONDS).values()
     alive = [node for node in every if node.state == 0]
-    meant = [node for node in alive if _is_meant(node, task.node)][:MOST_NODES]
+    meant = [node for node in alive if is_meant(node, task.node)][:MOST_NODES]
     if task.node and not meant:
         by_name = _resolved(task.node)
         meant = [node for node in alive if node.node_manager_address in by_name]
-    gone = [node for node in every if node.state != 0 and _is_meant(node, task.node)]
+    gone = [node for node in every if node.state != 0 and is_meant(node, task.node)]
     lost = [f"node {node.node_manager_address}: it is gone, and its logs with it" for node in gone]
     if task.node and not meant:
         there = ", ".join(sorted({node.node_manager_address for node in alive})[:20])

@@ -51,7 +51,7 @@ class DumpReducer:
 
     def __init__(self, most: int | None = None, memory: int | None = None) -> None:
         self._most, self._memory = most, memory
-        self._child: subprocess.Popen[bytes] | None = None
+        self.child: subprocess.Popen[bytes] | None = None
 
     def reduce(self, data: bytes, seconds: float, *, brief: bool = False) -> bytes:
         """The reduced form of a dump (``evidence.flight_recorder.reduced``).
@@ -66,7 +66,7 @@ class DumpReducer:
             )
         end = time.monotonic() + seconds
         try:
-            child = self._child = self._child or _started(self._memory or MAX_MEMORY)
+            child = self.child = self.child or _started(self._memory or MAX_MEMORY)
             flag = _BRIEF if brief else 0
             _send(child, _LENGTH.pack(len(data) | flag) + data, end)
             length = _LENGTH.unpack(_receive(child, _LENGTH.size, end))[0]
@@ -80,7 +80,7 @@ class DumpReducer:
 
     def close(self) -> None:
         """End the child."""
-        child, self._child = self._child, None
+        child, self.child = self.child, None
         if child is None:
             return
         programs.end(child)

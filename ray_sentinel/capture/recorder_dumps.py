@@ -231,7 +231,7 @@ class Recorders:
         """``wall`` tells when files were written, though the wall clock was set since."""
         self._sleep = sleep
         self._proc = proc
-        self._wall = wall or WallHistory()
+        self.wall = wall or WallHistory()
         self._known: dict[Key, tuple[Places, float]] = {}
         """Where each writes, and when it was started (seconds since boot)."""
         self._first: dict[Key, dict[Path, Stamp]] = {}
@@ -277,7 +277,7 @@ class Recorders:
             return changed or self._is_since(begun - _BEHIND, found)
 
         def is_fresh(path: Path, found: os.stat_result) -> bool:
-            return is_own(path, found) and self._is_since(self._wall.now() - FRESH, found)
+            return is_own(path, found) and self._is_since(self.wall.now() - FRESH, found)
 
         with contextlib.suppress(NoDumpError):  # it is said below where there is nothing else
             if fresh := on_disk(where, is_fresh):
@@ -293,7 +293,7 @@ class Recorders:
     def _is_since(self, since: float, found: os.stat_result) -> bool:
         """Whether a file's time is none before ``since`` (seconds since boot), whichever of the
         moments it means that a clock has told twice."""
-        at = self._wall.earliest(found.st_mtime, _AHEAD)
+        at = self.wall.earliest(found.st_mtime, _AHEAD)
         return at is not None and at >= since
 
 

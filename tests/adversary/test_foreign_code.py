@@ -63,7 +63,7 @@ def test_a_plugin_folder_that_somebody_else_made_first_is_refused(
     as_nobody(put, log_dir / "plugins" / "evil.py", bomb)
     as_nobody(put, log_dir / "plugins" / "evil.sh", f"#!/bin/sh\ntouch {shared}/ran\n", 0o755)
     node.write("good.py", GOOD)
-    node._settings["plugin_dirs"] = (log_dir / "plugins", node.plugins)
+    node.settings["plugin_dirs"] = (log_dir / "plugins", node.plugins)
     node.start()
 
     node.until("good", lambda status: status.success is True)

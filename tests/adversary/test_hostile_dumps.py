@@ -71,9 +71,9 @@ def reducer() -> Iterator[DumpReducer]:
 
 def peak(reducer: DumpReducer) -> int:
     """Most bytes that the child has had in memory; 0 where it has died."""
-    if reducer._child is None:
+    if reducer.child is None:
         return 0
-    text = Path(f"/proc/{reducer._child.pid}/status").read_text()
+    text = Path(f"/proc/{reducer.child.pid}/status").read_text()
     line = next(line for line in text.splitlines() if line.startswith("VmHWM"))
     return int(line.split()[1]) << 10
 

@@ -23,7 +23,6 @@ from ray_sentinel.actors.coordinator import event_log
 from ray_sentinel.actors.coordinator.engine_loop import EngineLoop
 from ray_sentinel.actors.coordinator.executor import Executor
 from ray_sentinel.actors.coordinator.history import HistoryKeeper
-from ray_sentinel.actors.coordinator.log_writer import LogWriter
 from ray_sentinel.actors.coordinator.recovery import restore
 from ray_sentinel.actors.logs import write_logs
 from ray_sentinel.actors.storage import DeploymentStorage
@@ -196,7 +195,7 @@ def test_people_are_told_and_the_incident_goes_on_while_the_disk_hangs(
     disk: HangingDisk, tmp_path: Path
 ) -> None:
     watch = Watch(disk.path / "log", tmp_path)
-    watch.executor._writer._seconds = 2.0
+    watch.executor.writer.seconds = 2.0
     disk.hang()
     watch.executor(Publish(incident=incident("confirmed")))
     watch.executor(Capture(incident=incident("confirmed")))
@@ -205,8 +204,8 @@ def test_people_are_told_and_the_incident_goes_on_while_the_disk_hangs(
     assert done.bundle == ""
     assert str(disk.path / "log/incidents") in " ".join(done.problems)
     # The disk is known to hang: nobody waits for it again.
-    soon(lambda: watch.executor._publish(incident("explained")))
-    soon(lambda: watch.executor._publish(incident("resolved")))
+    soon(lambda: watch.executor.publish(incident("explained")))
+    soon(lambda: watch.executor.publish(incident("resolved")))
     eventually(lambda: watch.notices() == ["confirmed", "explained", "resolved"], "the rest", 8.0)
     (note,) = eventually(lambda: watch.executor.notes, "it is said", 10.0)
     assert "incidents 0007" in note
@@ -225,8 +224,8 @@ def test_people_are_told_and_the_incident_goes_on_while_the_disk_hangs(
 
 def test_files_that_wait_for_a_hung_disk_are_bounded(disk: HangingDisk, tmp_path: Path) -> None:
     watch = Watch(disk.path / "log", tmp_path)
-    writer = watch.executor._writer
-    writer._seconds, writer._most = 0.3, 5 << 20
+    writer = watch.executor.writer
+    writer.seconds, writer.most_bytes = 0.3, 5 << 20
     disk.hang()
     kept = [
         writer.store(incident(number=number), {"dump": bytes(1 << 20)})[1][0]
@@ -248,7 +247,7 @@ def test_a_bundle_that_a_disk_refused_is_written_when_it_takes_it(
 ) -> None:
     with small_disk(tmp_path / "small", "256k") as small:
         watch = Watch(small / "log", tmp_path)
-        watch.executor._writer._retry = 0.2
+        watch.executor.writer.retry_seconds = 0.2
         if wrong == "full":
             fill(small / "filler")
         else:
@@ -283,8 +282,8 @@ def reader_of(own: Path) -> Iterator[RecordReader]:
 def test_files_that_did_not_fit_are_written_when_there_is_room(tmp_path: Path) -> None:
     with small_disk(tmp_path / "small", "256k") as small:
         watch = Watch(small / "log", tmp_path)
-        writer = watch.executor._writer
-        writer._retry = 0.2
+        writer = watch.executor.writer
+        writer.retry_seconds = 0.2
         files = {"a.txt": b"a" * 1000, "z/dump": b"z" * 300_000}
         folder, problems = writer.store(incident(), files)
         assert folder is not None
@@ -319,22 +318,22 @@ def remount(folder: Path, how: str) -> None:
 
 def test_an_event_log_with_a_gap_says_so_and_replays(disk: HangingDisk) -> None:
     folder = disk.path / "log/events/d"
-    writer = LogWriter(folder, 1 << 30, SystemClock(), waiting_bytes=200_000)
-    engine = Engine()
-    loop = EngineLoop(engine, SystemClock(), lambda action: None, None, 1 << 30)
-    loop._writer = writer
+    loop = EngineLoop(
+        Engine(), SystemClock(), lambda action: None, folder, 1 << 30, waiting_bytes=200_000
+    )
+    writer = loop.writer
     now = time.time()
     last = loop.feed(Tick(time=now))
     eventually(lambda: loop.written(last), "it is written")
     disk.hang()
     soon(lambda: [loop.feed(DumpAsked(time=now, why="w" * 1000)) for _ in range(500)])
-    assert writer._bytes <= 200_000, "what waits is bounded"
+    assert writer.waiting_bytes <= 200_000, "what waits is bounded"
     assert writer.missing > 250
     (note,) = loop.notes()
     assert str(folder) in note
     assert f"{writer.missing} events are missing" in note
     disk.answer()
-    eventually(lambda: not writer._items, "what waited is written")
+    eventually(lambda: not writer.waiting_bytes, "what waited is written")
     last = loop.feed(DumpAsked(time=now, why="after"))
     eventually(lambda: loop.written(last), "it goes on")
     (note,) = loop.notes()

@@ -59,7 +59,7 @@ class CollectingNode:
         self.events: list[Event] = []
         self._last: tuple[Family, ...] = ()
         self._tables: dict[str, dict[str, Any]] = {}
-        self._settings = settings
+        self.settings = settings
         self.runner: Runner | None = None
 
     def configure(self, name: str, **table: Any) -> None:
@@ -83,7 +83,7 @@ class CollectingNode:
             "plugin_dirs": (self.plugins,),
             "plugin_interval": 0.1,
             "installed": False,
-            **self._settings,
+            **self.settings,
         }
         self.runner = Runner(
             RunnerSettings(**settings),

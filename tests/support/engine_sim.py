@@ -154,7 +154,7 @@ class Sim:
         self.log.append(event)
         for action in self.engine.handle(event):
             self.actions.append(action)
-            self._answer(action)
+            self.answer(action)
 
     def restart_agent(self, node_id: str, skew: float) -> None:
         """Another agent, whose clock is so far behind."""
@@ -331,7 +331,7 @@ class Sim:
             progress=progress,
         )
 
-    def _answer(self, action: AnyAction) -> None:
+    def answer(self, action: AnyAction) -> None:
         at = self.now + 0.2
         match action:
             case TakeStacks():

@@ -46,14 +46,14 @@ class Exporting:
         points: Iterable[metadata.EntryPoint] | None = None,
     ) -> None:
         self._notes: list[str] = []
-        self._running: list[Exporter] = []
+        self.exporters: list[Exporter] = []
         self._hands: dict[int, Newest[tuple[Family, ...]]] = {}
         """By the exporter's ``id``."""
         found = metadata.entry_points(group=GROUP) if points is None else points
         unique = {point.name: point for point in found}
         for name, point in sorted(unique.items()):
             try:
-                self._running += self._made(name, point, config, host, address)
+                self.exporters += self._made(name, point, config, host, address)
             except Exception as error:  # anybody's code: the others are made, and the agent starts
                 log.debug("exporter %s cannot be made", name, exc_info=True)
                 kind = "" if isinstance(error, _TELLING) else f"{type(error).__name__}: "
@@ -94,24 +94,24 @@ class Exporting:
     @property
     def notes(self) -> list[str]:
         """What people should know: exporters that failed, and what is wrong with one now."""
-        problems = (str(getattr(exporter, "problem", "")) for exporter in self._running)
+        problems = (str(getattr(exporter, "problem", "")) for exporter in self.exporters)
         return [*self._notes, *filter(None, problems)]
 
     @property
     def url(self) -> str:
         """Where metrics can be scraped on this node; empty where nothing serves them."""
-        return next((exporter.url for exporter in self._running if exporter.url), "")
+        return next((exporter.url for exporter in self.exporters if exporter.url), "")
 
     @property
     def handed_on(self) -> float | None:
         """When samples with a time of their own were last taken, on the monotonic clock."""
-        moments = [getattr(exporter, "handed_on", None) for exporter in self._running]
+        moments = [getattr(exporter, "handed_on", None) for exporter in self.exporters]
         return max((moment for moment in moments if moment is not None), default=None)
 
     def publish(self, families: Iterable[Family]) -> None:
         """Hand the families to all exporters. Never waits."""
         families = tuple(families)
-        for exporter in self._running:
+        for exporter in self.exporters:
             if id(exporter) not in self._hands:
                 step = partial(self._hand_on, exporter)
                 name = f"ray-sentinel-export-{exporter.name}"
@@ -127,7 +127,7 @@ class Exporting:
 
     def add_route(self, path: str, content_type: str, body: Callable[[], bytes]) -> None:
         """Have the exporters that serve HTTP serve ``path`` too."""
-        for exporter in self._running:
+        for exporter in self.exporters:
             add: Any = getattr(exporter, "add_route", None)
             if add is not None:
                 add(path, content_type, body)
@@ -136,13 +136,13 @@ class Exporting:
         """Stop serving and sending."""
         for hand in self._hands.values():
             hand.stop()
-        for exporter in self._running:
+        for exporter in self.exporters:
             try:
                 within(CLOSE_SECONDS, exporter.close)
             except Exception as error:  # anybody's code: what else must end is ended
                 log.debug("exporter %s failed", exporter.name, exc_info=True)
                 self._failed(exporter, error)
-        self._running = []
+        self.exporters = []
 
 
 def options_for(name: str, kind: type[Exporter], config: Config) -> Any:

@@ -52,7 +52,7 @@ class NodeDumps:
     ) -> None:
         self._host = host
         self._record_of = record_of
-        self._recorders = Recorders() if recorders is None else recorders
+        self.recorders = Recorders() if recorders is None else recorders
         self._pool = ThreadPoolExecutor(parallel, thread_name_prefix="ray-sentinel-dumps")
         self._reading = threading.Lock()
         self._seen: dict[ProcessId, tuple[bytes, bytes]] = {}
@@ -60,7 +60,7 @@ class NodeDumps:
 
     def note(self, ranks: Iterable[Rank]) -> None:
         """Look where ranks write their recorders, while they live."""
-        self._recorders.note(ranks)
+        self.recorders.note(ranks)
 
     def gather(self, request: DumpRequest) -> Dumps:
         """The dumps that were asked for; each rank without one is named, with the reason."""
@@ -108,7 +108,7 @@ class NodeDumps:
             return _asked(view)
         except SentinelError as error:
             try:
-                return partial(_from_disk, self._recorders.find(rank, RANK_SECONDS))
+                return partial(_from_disk, self.recorders.find(rank, RANK_SECONDS))
             except SentinelError as second:
                 raise NoDumpError(f"{error}; {second}") from second
 

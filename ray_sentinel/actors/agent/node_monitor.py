@@ -39,7 +39,7 @@ from ray_sentinel.config import Config, safe_name
 from ray_sentinel.inspection.node import view_node
 from ray_sentinel.model.health import NodeView
 from ray_sentinel.model.identity import Node, Rank
-from ray_sentinel.model.metrics import Event, Family
+from ray_sentinel.model.metrics import Family
 from ray_sentinel.model.progress import Exit, RankSnapshot, Snapshot
 from ray_sentinel.model.ray_cluster import RayCluster
 from ray_sentinel.progress.own_process import raylet_above
@@ -126,7 +126,7 @@ class NodeMonitor:
         self._storage, self._log_problem = storage, log_problem
         self._incarnation = uuid.uuid4().hex
         self._sequence = 0
-        self._outbox = Outbox()
+        self._outbox = Outbox(self._clock)
         self._ended: deque[Exit] = deque(maxlen=MOST_EXITS)
         self._measured: tuple[Family, ...] = ()
         """What was collected, ``train_*``, and ``server_*``."""
@@ -160,15 +160,15 @@ class NodeMonitor:
             on_exit=self._look_now,
             tracer=not missing,
         )
-        self._wall = WallHistory()
-        self.evidence = Evidence(node.host, config, self.watch.record, self._wall)
+        self.wall = WallHistory()
+        self.evidence = Evidence(node.host, config, self.watch.record, self.wall)
         self._servers = ServerLook(ray_metrics)
         self.exporting = Exporting(config, node.host, node.address)
         self.exporting.add_route("/sd", "application/json", self._service_discovery)
         self.runner = Runner(
             self._settings(storage),
             config,
-            on_events=self._take_events,
+            on_events=self._outbox.add_events,
         )
 
     def _settings(self, storage: DeploymentStorage) -> RunnerSettings:
@@ -234,16 +234,8 @@ class NodeMonitor:
         if self._loop is not None:
             self._loop.wake()
 
-    def _take_events(self, events: tuple[Event, ...]) -> None:
-        """Collectors tell the wall clock's time, which may have been set since we started."""
-        shift = self._clock.shift
-        self._outbox.add_events(
-            msgspec.structs.replace(event, time=event.time - shift) if shift else event
-            for event in events
-        )
-
     def _cycle(self) -> None:
-        self._wall.look()
+        self.wall.look()
         self._find_raylets()
         ranks, exits = self.watch.poll()
         self._note_problems()

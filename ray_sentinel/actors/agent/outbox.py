@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from ray_sentinel.clock import SteadyClock
 from ray_sentinel.model.metrics import Event
 from ray_sentinel.model.progress import Exit
 
@@ -20,7 +21,9 @@ MOST_EXITS = 1000
 class Outbox:
     """Any thread may add; what is sent is for the one that reports."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: SteadyClock) -> None:
+        """``clock`` is the agent's: events are told on it."""
+        self._clock = clock
         self._lock = threading.Lock()
         self._exits: dict[int, Exit] = {}
         self._events: deque[Event] = deque()
@@ -30,7 +33,10 @@ class Outbox:
         """For which there was no room."""
 
     def add_events(self, events: Iterable[Event]) -> None:
-        """Keep them for the next report."""
+        """Keep them for the next report. Collectors tell the wall clock's time, which may have been
+        set since we started."""
+        if shift := self._clock.shift:
+            events = [msgspec.structs.replace(event, time=event.time - shift) for event in events]
         with self._lock:
             self._events.extend(events)
             while len(self._sent) + len(self._events) > MOST_EVENTS:

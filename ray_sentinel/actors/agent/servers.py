@@ -63,7 +63,7 @@ class ServerLook:
         self._answers: dict[str, tuple[float, ServerLoad | None]] = {}
         self._loop: Loop | None = None
         self._complaints = Complaints()
-        self._asked: Bounded[str, bytes | SentinelError] = Bounded(ANSWER_SECONDS)
+        self.asked: Bounded[str, bytes | SentinelError] = Bounded(ANSWER_SECONDS)
         self._placing: Bounded[str, str] = Bounded(ANSWER_SECONDS, most=1)
 
     def watch(self, ranks: Iterable[Rank], serves: bool) -> None:
@@ -133,7 +133,7 @@ class ServerLook:
 
     def _text(self, url: str) -> str:
         """The answer. Raises UnreachableError."""
-        answers, failures = self._asked.run({url: partial(_ask, url)})
+        answers, failures = self.asked.run({url: partial(_ask, url)})
         if why := failures.get(url):
             raise UnreachableError(f"{url}: {why}")
         if isinstance(answer := answers[url], SentinelError):

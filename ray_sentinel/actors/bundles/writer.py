@@ -72,7 +72,7 @@ class BundleWriter:
         waiting_bytes: int = WAITING_BYTES,
     ) -> None:
         self._bundles, self._late = bundles, late
-        self._seconds, self._retry, self._most = seconds, retry_seconds, waiting_bytes
+        self.seconds, self.retry_seconds, self.most_bytes = seconds, retry_seconds, waiting_bytes
         self._change = threading.Condition()
         self._tasks: deque[_Task] = deque()
         self._failed: list[_Task] = []
@@ -91,7 +91,7 @@ class BundleWriter:
         for them."""
         task = _Task(incident, files, told)
         with self._change:
-            if self._waiting_bytes() + task.size > max(self._most, task.size):
+            if self._waiting_bytes() + task.size > max(self.most_bytes, task.size):
                 why = (
                     f"incident {incident.id}: {len(files)} files ({task.size >> 20} MiB) were "
                     f"dropped: {self._bundles.root} does not take what waits for it"
@@ -99,7 +99,7 @@ class BundleWriter:
                 self._note(task, [why])
                 return None, [why]
             self._put(task)
-        if self._ended(task, self._seconds):
+        if self._ended(task, self.seconds):
             return task.result
         return None, [
             f"the bundle is not written yet: {self._bundles.root} has not answered for "
@@ -117,9 +117,15 @@ class BundleWriter:
             if self._writes is not None and _same_report(self._writes, incident):
                 self._writes.overtaken = True
             self._put(task)
-        if self._ended(task, min(PUBLISH_SECONDS, self._seconds)):
+        if self._ended(task, min(PUBLISH_SECONDS, self.seconds)):
             return task.result[0]
         return self._bundles.known(incident.id)
+
+    @property
+    def waiting(self) -> int:
+        """How many files and reports are not written yet."""
+        with self._change:
+            return len(self._tasks) + len(self._failed) + (self._writes is not None)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -200,7 +206,7 @@ class BundleWriter:
             task = _Task(task.incident, written.left, told=task.told)
         task.late = True
         self._failed.append(task)
-        self._again_at = time.monotonic() + self._retry
+        self._again_at = time.monotonic() + self.retry_seconds
 
     def _next(self) -> _Task | None:
         with self._change:

@@ -42,7 +42,7 @@ class ClusterDumps:
     def __init__(self, agents: Agents, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._agents = agents
         self._monotonic = monotonic
-        self._kept: dict[ProcessId, _Kept] = {}
+        self.kept: dict[ProcessId, _Kept] = {}
         self._lock = threading.Lock()
 
     def reduced(self, ranks: Iterable[Rank]) -> tuple[dict[int, bytes], list[str]]:
@@ -83,7 +83,7 @@ class ClusterDumps:
         return answers, problems
 
     def _digest(self, rank: Rank) -> bytes:
-        kept = self._kept.get(rank.process)
+        kept = self.kept.get(rank.process)
         return kept.digest if kept is not None else b""
 
     def _taken(
@@ -100,23 +100,23 @@ class ClusterDumps:
                 process = processes.get(dump.rank)
                 if process is None:
                     continue  # of nobody who was asked about
-                kept = self._kept.pop(process, None)
+                kept = self.kept.pop(process, None)
                 if dump.data:
                     kept = _Kept(dump.digest, dump.data, now)
                 elif kept is None or kept.digest != dump.digest:
                     problems.append(f"rank {dump.rank}: its dump is known no more; asked again")
                     continue
                 kept.at = now
-                self._kept[process] = kept
+                self.kept[process] = kept
                 found[dump.rank] = kept.data
         self._forget()
         return found
 
     def _forget(self) -> None:
         """What nobody asked about for long; and the oldest where all are too large together."""
-        now, size = self._monotonic(), sum(len(kept.data) for kept in self._kept.values())
-        for process, kept in list(self._kept.items()):
+        now, size = self._monotonic(), sum(len(kept.data) for kept in self.kept.values())
+        for process, kept in list(self.kept.items()):
             if size <= CLUSTER_BYTES and now - kept.at <= KEPT_SECONDS:
                 break  # those that follow are younger
             size -= len(kept.data)
-            del self._kept[process]
+            del self.kept[process]

@@ -40,15 +40,16 @@ class SeriesDiagnoser:
         """Folder of the series, or the page's link; empty where there are none. Set by the
         coordinator."""
         self._seconds, self._done = seconds, done
-        self._seen: set[str] = set()
+        self.seen: set[str] = set()
+        """Incidents that may still be captured, and are not diagnosed again."""
         self._waiting: set[str] = set()
         self._closing = threading.Event()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="ray-sentinel-diagnose")
 
     def __call__(self, incident: Incident) -> None:
-        if self._seconds <= 0 or incident.kind in WITHOUT or incident.id in self._seen:
+        if self._seconds <= 0 or incident.kind in WITHOUT or incident.id in self.seen:
             return
-        self._seen.add(incident.id)
+        self.seen.add(incident.id)
         self._waiting.add(incident.id)
         self._pool.submit(self._guarded, incident, time.monotonic() + self._seconds)
 
@@ -58,7 +59,7 @@ class SeriesDiagnoser:
 
     def forget(self, incidents: Iterable[str]) -> None:
         """These are over, and will not be captured again."""
-        self._seen.difference_update(incidents)
+        self.seen.difference_update(incidents)
 
     def close(self) -> None:
         """Give up what waits."""

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from ray_sentinel.actors.coordinator.event_log import MOST_STATE
-from ray_sentinel.actors.coordinator.log_writer import LogWriter
+from ray_sentinel.actors.coordinator.log_writer import WAITING_BYTES, LogWriter
 from ray_sentinel.clock import Clock, SteadyClock
 from ray_sentinel.engine.actions import AnyAction, Capture, Publish
 from ray_sentinel.engine.engine import Engine
@@ -49,15 +49,24 @@ class EngineLoop:
         act: Callable[[AnyAction], None],
         folder: Path | None,
         max_log_bytes: int,
+        *,
+        waiting_bytes: int = WAITING_BYTES,
     ) -> None:
-        """The log goes to ``folder``; without one nothing is kept."""
+        """The log goes to ``folder``; without one nothing is kept. ``waiting_bytes`` of events may
+        wait for a slow disk."""
         self._engine = engine
         self._clock = clock if isinstance(clock, SteadyClock) else SteadyClock(clock)
         self._act = act
         self._lock = threading.Lock()
         self._last = 0.0
         self._failure = self._reduced = ""
-        self._writer = LogWriter(folder, max_log_bytes, clock, clock_offset=self._clock.offset)
+        self.writer = LogWriter(
+            folder,
+            max_log_bytes,
+            clock,
+            waiting_bytes=waiting_bytes,
+            clock_offset=self._clock.offset,
+        )
         self._keeps = folder is not None
         self._pending: tuple[AnyAction, ...] = ()
         self._hold_until = 0.0
@@ -99,17 +108,17 @@ class EngineLoop:
                 event = mask_record(event)
             self._last = max(self._last, now)
             event = msgspec.structs.replace(event, time=self._last)
-            state = self._snapshot() if self._writer.begins else b""
+            state = self._snapshot() if self.writer.begins else b""
             actions, failure = handled(self._engine, event)
             if failure:
                 self._failure = f"{failure}: {WHERE_FAILURES_ARE}"
-            number = self._writer.put(event, state)
+            number = self.writer.put(event, state)
             # Under the lock, so that actions keep the order of their events; it only queues them.
             for action in actions:
                 self.act(action)
             if self._keeps and any(isinstance(action, Publish) for action in actions):
                 # What was told stays as it was told, whatever a later version makes of the events.
-                self._writer.put_state(self._last, self._snapshot())
+                self.writer.put_state(self._last, self._snapshot())
         return number
 
     def _snapshot(self) -> bytes:
@@ -150,7 +159,7 @@ class EngineLoop:
 
     def written(self, number: int) -> bool:
         """Whether the event with this number is in the log, or never will be."""
-        return self._writer.done >= number
+        return self.writer.done >= number
 
     def incidents(self) -> tuple[Incident, ...]:
         """All confirmed incidents, the newest last."""
@@ -189,11 +198,11 @@ class EngineLoop:
             others = [a for a in self._engine.alerts() if a.job and a.job not in jobs]
         said = (f"{alert.job}: {alert.text}" for alert in others)
         failed = filter(None, (self._failure, self._reduced))
-        return (*failed, *failures, *self._writer.notes, *said)
+        return (*failed, *failures, *self.writer.notes, *said)
 
     def close(self) -> None:
         """Write what waits."""
-        self._writer.close()
+        self.writer.close()
 
 
 def handled(engine: Engine, event: AnyEvent) -> tuple[list[AnyAction], str]:

@@ -145,22 +145,23 @@ class Executor:
         incidents: Iterable[Incident] = (),
         clock: Clock | None = None,
         ended: float | None = None,
+        agents: Agents | None = None,
     ) -> None:
         """``incidents`` are those of the coordinator before this one, which ``ended`` then, on the
-        clock of their times."""
+        clock of their times; ``agents`` are else those of ``fleet``."""
         self.feed: Callable[[AnyEvent], int] = lambda event: 0
         """Where answers go; set by the coordinator."""
         self._clock = clock or SteadyClock()
         self._config = config
         self._fleet = fleet
-        self._agents = Agents(fleet)
+        self._agents = agents or Agents(fleet)
         self._dumps = ClusterDumps(self._agents)
         self._outputs = ClusterOutputs(self._agents)
         incidents = tuple(incidents)
         self.bundles = Bundles(bundle_root(storage, config), incidents, storage.deployment)
         timed = config.capture.enabled and config.capture.wait_seconds > 0
         self._backtraces = backtraces_root(storage, config) if timed else None
-        self._writer = BundleWriter(self.bundles, self._written_late)
+        self.writer = BundleWriter(self.bundles, self._written_late)
         self._pool = ThreadPoolExecutor(WORKERS, thread_name_prefix="ray-sentinel-act")
         # Captures take long and must not hold up the rounds of stacks; reports keep their order.
         self._captures = ThreadPoolExecutor(WORKERS, thread_name_prefix="ray-sentinel-capture")
@@ -169,9 +170,9 @@ class Executor:
         self._reports = ThreadPoolExecutor(1, thread_name_prefix="ray-sentinel-report")
         self._lock = threading.Lock()
         self.diagnose = SeriesDiagnoser(config.capture.series_seconds, self._add_diagnosis)
-        self._latest: dict[str, Incident] = {}
+        self.latest: dict[str, Incident] = {}
         """As it was published last, of every incident of which more may come."""
-        self._looks: dict[str, int] = {}
+        self.captures_begun: dict[str, int] = {}
         """Number of the last capture of each of them."""
         self._former = {i.id: i.bundle for i in incidents if i.bundle and i.state in OPEN}
         """Folders of those that the coordinator before this one captured."""
@@ -231,7 +232,7 @@ class Executor:
             case Capture():
                 self.feed(self._capture(action))
             case Publish():
-                self._publish(action.incident)
+                self.publish(action.incident)
 
     def _take_stacks(self, action: TakeStacks) -> StacksTaken:
         asked_at = self._clock.now()
@@ -329,7 +330,7 @@ class Executor:
         files |= dumps
         logs, log_problems = _within(harvest)
         files = {look_folder(look) + name: data for name, data in files.items()}
-        folder, lost = self._writer.store(action.incident, files)
+        folder, lost = self.writer.store(action.incident, files)
         if folder is not None:
             lost = [*lost, *self._linked(action.incident, folder)]
             self.diagnose(action.incident)
@@ -352,12 +353,13 @@ class Executor:
         """The number of a capture that begins, of those of its incident: all its files have it,
         whenever they come, and whatever other captures there are meanwhile."""
         done = sum(step.state == "captured" for step in incident.history)
-        if (folder := self._former.pop(incident.id, "")) and incident.id not in self._looks:
+        if (folder := self._former.pop(incident.id, "")) and incident.id not in self.captures_begun:
             # Also those that were begun and not ended.
             with contextlib.suppress(OSError):  # it hangs, or it is gone
                 done = max(done, within(LOOK_SECONDS, partial(last_look, Path(folder))))
         with self._lock:
-            look = self._looks[incident.id] = max(done, self._looks.get(incident.id, 0)) + 1
+            look = max(done, self.captures_begun.get(incident.id, 0)) + 1
+            self.captures_begun[incident.id] = look
         return look
 
     def _harvest(self, action: Capture, look: int) -> Harvested:
@@ -365,7 +367,7 @@ class Executor:
         files, logs = self._outputs.gather(action, look)
         if not files:
             return logs, []
-        return logs, self._writer.store(action.incident, files, told=False)[1]
+        return logs, self.writer.store(action.incident, files, told=False)[1]
 
     def _linked(self, incident: Incident, folder: Path) -> list[str]:
         root = self._backtraces if is_timed(incident) else None
@@ -385,18 +387,19 @@ class Executor:
     def _add_diagnosis(self, incident: Incident, files: dict[str, bytes]) -> None:
         if not files:
             return
-        _, problems = self._writer.store(incident, files, told=False)
+        _, problems = self.writer.store(incident, files, told=False)
         for problem in problems:
             log.warning("incident %s: %s", incident.id, problem)
         with self._lock:
-            latest = self._latest.get(incident.id, incident)
+            latest = self.latest.get(incident.id, incident)
         self(Publish(incident=latest))
 
-    def _publish(self, incident: Incident) -> None:
+    def publish(self, incident: Incident) -> None:
+        """Write the incident and its report, and tell it."""
         with self._lock:
-            self._latest[incident.id] = incident
+            self.latest[incident.id] = incident
         log.info("incident %s is %s: %s", incident.id, incident.state, incident.summary)
-        folder = self._writer.publish(incident)
+        folder = self.writer.publish(incident)
         # Also where the disk does not answer: people are told within a second or so.
         named = msgspec.structs.replace(incident, bundle=str(folder)) if folder else incident
         self._tell(named)
@@ -420,23 +423,23 @@ class Executor:
     @property
     def notes(self) -> tuple[str, ...]:
         """What could not be written, and where."""
-        return self._writer.notes
+        return self.writer.notes
 
     def close(self) -> None:
         """Write and send what waits, for a moment."""
-        self._writer.close()
+        self.writer.close()
         self._notifier.close(CLOSE_SECONDS)
 
     def _forget_over(self) -> None:
         with self._lock:
             over = [
                 key
-                for key, incident in self._latest.items()
+                for key, incident in self.latest.items()
                 if incident.state not in OPEN and not self.diagnose.awaits(key)
             ]
             for key in over:
-                del self._latest[key]
-                self._looks.pop(key, None)
+                del self.latest[key]
+                self.captures_begun.pop(key, None)
         self.bundles.forget(over)
         self.diagnose.forget(over)
 

@@ -101,6 +101,11 @@ class LogWriter:
         return self._owed or self._log is None or self._log.begins
 
     @property
+    def waiting_bytes(self) -> int:
+        """Of events that wait for the disk, or are being written."""
+        return self._bytes
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What people should know."""
         lost = f"{self.missing} events are missing in the event log" if self.missing else ""

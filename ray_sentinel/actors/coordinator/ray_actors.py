@@ -112,16 +112,16 @@ class TrainRunAttempts:
     time, and one controller owns them all."""
 
     def __init__(self) -> None:
-        self._groups: dict[tuple[str, str, str], list[str]] = {}
+        self.groups: dict[tuple[str, str, str], list[str]] = {}
 
     def of(self, actor: Actor) -> int:
         """How often the actor's fellows were started before; 0 for actors that are not Train's."""
         if not actor.group or actor.kind not in TRAIN_WORKERS:
             return 0
         key = (actor.job, actor.owner, actor.kind)
-        known = self._groups[key] = self._groups.pop(key, [])
-        while len(self._groups) > MOST_RUNS:
-            del self._groups[next(iter(self._groups))]
+        known = self.groups[key] = self.groups.pop(key, [])
+        while len(self.groups) > MOST_RUNS:
+            del self.groups[next(iter(self.groups))]
         if actor.group not in known:
             known.append(actor.group)
         return known.index(actor.group)

@@ -20,8 +20,8 @@ class TimedCapture:
 
     def __init__(self, wait_seconds: float) -> None:
         self._wait = wait_seconds
-        self._seen: dict[tuple[str, int], float] = {}
-        self._done: set[tuple[str, int]] = set()
+        self.seen: dict[tuple[str, int], float] = {}
+        self.done: set[tuple[str, int]] = set()
 
     @property
     def wanted(self) -> bool:
@@ -38,16 +38,16 @@ class TimedCapture:
         """
         for incident in incidents:
             if is_timed(incident):
-                self._done.add((incident.job, incident.attempt))
+                self.done.add((incident.job, incident.attempt))
         found = []
         jobs = tuple(jobs)
         known = {(job.job, job.attempt) for job in jobs}
-        self._done &= known
-        self._seen = {key: begun for key, begun in self._seen.items() if key in known}
+        self.done &= known
+        self.seen = {key: begun for key, begun in self.seen.items() if key in known}
         for job in jobs:
             key = (job.job, job.attempt)
-            begun = self._seen.setdefault(key, now)
-            if key not in self._done and not job.ended and now - begun >= self._wait:
-                self._done.add(key)
+            begun = self.seen.setdefault(key, now)
+            if key not in self.done and not job.ended and now - begun >= self._wait:
+                self.done.add(key)
                 found.append(job.job)
         return found

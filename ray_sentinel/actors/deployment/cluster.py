@@ -152,7 +152,7 @@ def connect(address: str = "", *, ship: bool = False) -> Iterator[Any]:
     for name in ("RAY_JOB_CONFIG_JSON_ENV_VAR",):
         os.environ.pop(name, None)
     target = _reachable(address)
-    _await_raylet(target)
+    await_raylet(target)
     adopt_mode(target)
     try:
         import ray
@@ -165,7 +165,7 @@ def connect(address: str = "", *, ship: bool = False) -> Iterator[Any]:
         else None
     )
     try:
-        _init(ray, target, environment)
+        join(ray, target, environment)
         try:
             yield ray
         finally:
@@ -189,7 +189,7 @@ def _reachable(address: str) -> str:
     raise UnreachableError(f"no Ray cluster answers; tried: {story}. Remedy: {_REMEDY}")
 
 
-def _await_raylet(target: str) -> None:
+def await_raylet(target: str) -> None:
     """Raises UnreachableError where no node of Ray's is on this machine: whoever joins a cluster
     does so by its raylet, and ``ray.init`` would wait for one for a minute."""
     if target.startswith("ray://"):
@@ -207,7 +207,7 @@ def _await_raylet(target: str) -> None:
         time.sleep(0.2)
 
 
-def _init(ray: Any, target: str, environment: dict[str, Any] | None) -> None:
+def join(ray: Any, target: str, environment: dict[str, Any] | None) -> None:
     for _ in range(CLIENT_STARTS):
         try:
             return _init_once(ray, target, environment)

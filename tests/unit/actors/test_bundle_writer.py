@@ -57,7 +57,7 @@ def test_a_report_that_failed_is_not_written_over_a_newer_one(tmp_path: Path) ->
     bundles.refused.set()
     writer.publish(an_incident(id="2"))  # written after all that waited by then
     eventually(lambda: len(bundles.states) >= 3, "the others are written")
-    assert not writer._failed
+    eventually(lambda: not writer.waiting, "nothing is tried again")
     writer.close()
     assert bundles.states == ["confirmed", "resolved", "confirmed"]
     (report,) = (tmp_path / "incidents").glob("*-1/incident.json")

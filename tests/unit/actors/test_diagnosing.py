@@ -10,6 +10,7 @@ from ray_sentinel.actors.coordinator import diagnosing
 from ray_sentinel.actors.coordinator.diagnosing import SeriesDiagnoser, diagnosed
 from ray_sentinel.model.incident import FaultKind, Incident
 from tests.support.incidents import an_incident
+from tests.support.waiting import eventually
 
 WAIT = 20.0
 
@@ -57,8 +58,9 @@ def test_it_can_be_turned_off(done: queue.Queue[str]) -> None:
 def test_what_waits_is_given_up_at_the_end(done: queue.Queue[str]) -> None:
     diagnoser = made(3600.0, done)
     diagnoser(incident())
+    assert diagnoser.awaits("1")
     diagnoser.close()
-    diagnoser._pool.shutdown(wait=True)
+    eventually(lambda: not diagnoser.awaits("1"), "it is given up")
     assert done.empty()
 
 
@@ -83,12 +85,13 @@ def test_what_is_over_is_forgotten(done: queue.Queue[str]) -> None:
     for number in range(50):
         diagnoser(incident(str(number)))
         done.get(timeout=WAIT)
+    eventually(
+        lambda: not any(diagnoser.awaits(str(number)) for number in range(50)), "all are done"
+    )
     diagnoser.close()
-    diagnoser._pool.shutdown(wait=True)
-    assert not any(diagnoser.awaits(str(number)) for number in range(50))
-    assert len(diagnoser._seen) == 50, "none is diagnosed twice"
+    assert len(diagnoser.seen) == 50, "none is diagnosed twice"
     diagnoser.forget(map(str, range(50)))
-    assert diagnoser._seen == set()
+    assert diagnoser.seen == set()
 
 
 def test_without_a_source_there_is_no_answer() -> None:

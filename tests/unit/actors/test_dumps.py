@@ -129,10 +129,10 @@ def test_a_dump_that_is_known_no_more_is_asked_for_whole(
     found, _ = dumps.reduced(on_disk.ranks)
     now[0] += cluster_dumps.KEPT_SECONDS + 1.0
     dumps.reduced(on_disk.ranks[:1])
-    assert len(dumps._kept) == 1
+    assert len(dumps.kept) == 1
     monkeypatch.setattr(cluster_dumps, "CLUSTER_BYTES", 3 * len(found[0]))
     dumps.reduced(on_disk.ranks)
-    assert sum(len(kept.data) for kept in dumps._kept.values()) <= 3 * len(found[0])
+    assert sum(len(kept.data) for kept in dumps.kept.values()) <= 3 * len(found[0])
 
 
 def test_what_is_too_much_is_left_out_and_named(on_disk: RanksOnDisk, agents: InProcess) -> None:
@@ -187,7 +187,7 @@ def test_who_is_late_is_left_out_and_the_others_are_sent(
     node = agents.nodes["node0"]
     monkeypatch.setattr(node_dumps, "SECONDS", 2.0)
     pipe = on_disk.folder / "no_answer"
-    find_ = cast(Any, node._recorders).find
+    find_ = cast(Any, node.recorders).find
 
     def slow(rank: Rank, seconds: float) -> Path:
         if rank.id.rank == 2:
@@ -195,7 +195,7 @@ def test_who_is_late_is_left_out_and_the_others_are_sent(
         return cast(Path, find_(rank, seconds))
 
     os.mkfifo(pipe)
-    monkeypatch.setattr(node._recorders, "find", slow)
+    monkeypatch.setattr(node.recorders, "find", slow)
     mine = tuple(rank for rank in on_disk.ranks if rank.node == "node0")
     answer = node.gather(DumpRequest(ranks=mine, most_bytes=1 << 20))
     pipe.open("w").close()

@@ -28,15 +28,16 @@ from tests.support.incidents import an_incident
 from tests.support.waiting import eventually
 
 
-def executor(folder: Path, clock: Clock | None = None) -> Executor:
+def executor(folder: Path, clock: Clock | None = None, agents: object = None) -> Executor:
     config = Config(log_dir=str(folder), capture=CaptureSettings(series_seconds=0.001))
-    return Executor(config, cast(Any, None), DeploymentStorage(config), clock=clock)
+    nodes, storage = cast(Any, agents), DeploymentStorage(config)
+    return Executor(config, cast(Any, None), storage, clock=clock, agents=nodes)
 
 
 def publish(executor: Executor, incident: Incident, *states: IncidentState) -> None:
     """Written when this returns."""
     for state in states:
-        executor._publish(msgspec.structs.replace(incident, state=state))
+        executor.publish(msgspec.structs.replace(incident, state=state))
 
 
 def incident(number: int) -> Incident:
@@ -48,8 +49,8 @@ def test_nothing_is_kept_of_incidents_that_are_over(tmp_path: Path) -> None:
     for number in range(1, 31):
         publish(executing, incident(number), "confirmed", "explained", "resolved")
     publish(executing, incident(31), "confirmed")
-    assert list(executing._latest) == ["0031"]
-    assert list(executing.bundles._folders) == ["0031"]
+    assert list(executing.latest) == ["0031"]
+    assert [n for n in range(1, 32) if executing.bundles.known(f"{n:04d}")] == [31]
     assert len(executing.bundles.open()) == 1
     assert len(list((tmp_path / "incidents").iterdir())) == 31
 
@@ -79,16 +80,15 @@ def test_a_diagnosis_that_comes_after_the_end_does_not_reopen_it(
     publish(executing, stalled, "confirmed")
     executing.diagnose(stalled)
     publish(executing, stalled, "resolved")
-    assert list(executing._latest) == ["0001"], "its diagnosis is still to come"
+    assert list(executing.latest) == ["0001"], "its diagnosis is still to come"
     over.set()
-    executing.diagnose._pool.shutdown(wait=True)
-    executing._reports.shutdown(wait=True)
     (folder,) = (tmp_path / "incidents").iterdir()
-    assert (folder / "diagnosis.json").exists()
+    eventually((folder / "diagnosis.json").exists, "it came")
+    eventually(lambda: not executing.latest, "its report is written")
     assert json.loads((folder / "incident.json").read_bytes())["state"] == "resolved"
     publish(executing, incident(2), "confirmed")
-    assert list(executing._latest) == ["0002"]
-    assert executing.diagnose._seen == set()
+    assert list(executing.latest) == ["0002"]
+    assert executing.diagnose.seen == set()
 
 
 def test_a_capture_that_fails_is_answered_all_the_same(
@@ -107,8 +107,7 @@ def test_a_capture_that_fails_is_answered_all_the_same(
     executing.feed = take
     monkeypatch.setattr(executing.bundles, "store", fail)
     executing(Capture(incident=incident(7)))
-    executing._captures.shutdown(wait=True)
-    (done,) = answers
+    (done,) = eventually(lambda: answers, "it is answered")
     assert isinstance(done, CaptureDone)
     assert (done.incident, done.bundle) == ("0007", "")
     assert "Input/output error" in done.problems[0]
@@ -146,8 +145,7 @@ def test_stacks_that_come_late_are_told_with_the_time_they_were_asked_for(
     tmp_path: Path, seconds: float, count: int
 ) -> None:
     clock = SetClock()
-    executing = executor(tmp_path, clock)
-    executing._agents = cast(Any, BusyAgents(clock, seconds))
+    executing = executor(tmp_path, clock, BusyAgents(clock, seconds))
     told: list[AnyEvent] = []
     executing.feed = lambda event: told.append(event) or len(told)  # type: ignore[func-returns-value]
     executing(TakeStacks(incident="0001", round=2, ranks=()))
@@ -193,10 +191,9 @@ def capture_of(incident: Incident, mark: str) -> Capture:
 def looking(folder: Path, *incidents: Incident) -> tuple[Executor, Node]:
     config = Config(log_dir=str(folder), capture=CaptureSettings(series_seconds=0.001))
     storage = DeploymentStorage(config)
-    executing, node = Executor(config, cast(Any, None), storage, incidents), Node()
-    for asking in (executing, executing._outputs, executing._dumps):
-        asking._agents = cast(Any, node)
-    return executing, node
+    node = Node()
+    nodes = cast(Any, node)
+    return Executor(config, cast(Any, None), storage, incidents, agents=nodes), node
 
 
 def marks(folder: Path) -> dict[str, str]:
@@ -210,11 +207,11 @@ def test_all_files_of_a_capture_lie_in_one_folder_whichever_ends_first(tmp_path:
     executing, node = looking(tmp_path)
     node.ready["first"] = threading.Event()
     executing(capture_of(incident(1), "first"))
-    eventually(lambda: executing._looks, "the first has begun")
+    eventually(lambda: executing.captures_begun, "the first has begun")
     executing(capture_of(incident(1), "second"))
     eventually(lambda: len(marks(tmp_path)) == 2, "the second has ended")
     node.ready["first"].set()
-    executing._captures.shutdown(wait=True)
+    eventually(lambda: len(marks(tmp_path)) == 4, "the first has ended")
     executing.close()
     assert marks(tmp_path) == {
         "pyspy_h_7.txt": "first",
@@ -226,14 +223,16 @@ def test_all_files_of_a_capture_lie_in_one_folder_whichever_ends_first(tmp_path:
     folder = executing.bundles.known("0001")
     again, _ = looking(tmp_path, msgspec.structs.replace(incident(1), bundle=str(folder)))
     again(capture_of(incident(1), "third"))
-    again._captures.shutdown(wait=True)
+    eventually(lambda: len(marks(tmp_path)) == 6, "it has ended")
     again.close()
     found = marks(tmp_path)
     assert (found["look_3/pyspy_h_7.txt"], found["look_3/logs/rank-0.log"]) == ("third", "third")
     assert len(found) == 6
 
 
-def test_a_diagnosis_that_is_written_late_is_no_capture(tmp_path: Path) -> None:
+def test_a_diagnosis_that_is_written_late_is_no_capture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     executing = executor(tmp_path)
     answers: list[AnyEvent] = []
 
@@ -249,11 +248,12 @@ def test_a_diagnosis_that_is_written_late_is_no_capture(tmp_path: Path) -> None:
         return store(incident, files)
 
     executing.bundles.store = slow  # type: ignore[method-assign]
-    executing._writer._seconds = 0.05
-    executing._add_diagnosis(incident(1), {"diagnosis.json": b"{}"})
+    executing.writer.seconds = 0.05
+    monkeypatch.setattr(diagnosing, "diagnosed", lambda *_: {"diagnosis.json": b"{}"})
+    executing.diagnose(msgspec.structs.replace(incident(1), kind="stall"))
     gate.set()
     root = tmp_path / "incidents"
     eventually(lambda: list(root.glob("*/diagnosis.json")), "the diagnosis is written")
-    executing._reports.shutdown(wait=True)
+    eventually(lambda: list(root.glob("*/incident.json")), "and the report")
     executing.close()
     assert not any(isinstance(answer, CaptureDone) for answer in answers)

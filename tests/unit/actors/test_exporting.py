@@ -49,7 +49,7 @@ def test_one_that_fails_is_said_once_and_the_others_go_on(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     exporting, good = Exporting(Config(), "h", "127.0.0.1", points=()), Good()
-    exporting._running = [Broken(), good]  # type: ignore[list-item]
+    exporting.exporters = [Broken(), good]  # type: ignore[list-item]
     with caplog.at_level(logging.WARNING):
         for number in range(1, 4):
             exporting.publish(())
@@ -113,7 +113,7 @@ def test_one_that_cannot_be_made_keeps_no_agent_from_starting() -> None:
         "exporter no-port",
     }
     exporting.publish(())
-    good = [exporter for exporter in exporting._running if type(exporter) is Made]
+    good = [exporter for exporter in exporting.exporters if type(exporter) is Made]
     eventually(lambda: [exporter.published for exporter in good] == [1], "it is handed on")
 
 
@@ -129,7 +129,7 @@ def test_one_that_hangs_holds_up_nobody() -> None:
             gate.wait(30)
 
     exporting, good, hangs = Exporting(Config(), "h", "127.0.0.1", points=()), Good(), Hangs()
-    exporting._running = [hangs, good]  # type: ignore[list-item]
+    exporting.exporters = [hangs, good]  # type: ignore[list-item]
     for number in range(1, 4):
         exporting.publish(())
         eventually(lambda number=number: good.published == number, "the other has it")

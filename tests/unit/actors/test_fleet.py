@@ -18,9 +18,10 @@ from ray_sentinel.actors.messages import AgentReport
 from ray_sentinel.actors.storage import DeploymentStorage
 from ray_sentinel.config import Config
 from ray_sentinel.engine.actions import ProbeNode
-from ray_sentinel.engine.events import NodeDraining, NodeLeft
+from ray_sentinel.engine.events import AnyEvent, NodeDraining, NodeLeft
 from ray_sentinel.model.identity import Node
 from ray_sentinel.model.progress import Snapshot
+from tests.support.waiting import eventually
 
 
 class FakeAgent:
@@ -97,7 +98,10 @@ def test_a_node_that_died_while_no_coordinator_was_there_has_left(
     assert fleet.departed("x", 100.0) == NodeLeft(time=100.0, node_id="x", reason="Ray forgot it")
     config = Config(log_dir=str(tmp_path))
     executing = Executor(config, fleet, DeploymentStorage(config))
-    told = executing._probe(ProbeNode(node_id="c"))
+    answers: list[AnyEvent] = []
+    executing.feed = lambda event: answers.append(event) or 0  # type: ignore[func-returns-value]
+    executing(ProbeNode(node_id="c"))
+    (told,) = eventually(lambda: answers, "the node is asked")
     assert isinstance(told, NodeLeft)
     assert told.reason == "unexpectedly: gone"
 

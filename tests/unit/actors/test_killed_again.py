@@ -62,7 +62,7 @@ class Killed(Sim):
 
     def _act(self, action: AnyAction) -> None:
         self.actions.append(action)
-        self._answer(action)
+        self.answer(action)
 
     def feed(self, event: AnyEvent) -> None:
         self.loop.feed(event)

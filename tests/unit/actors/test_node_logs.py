@@ -17,7 +17,7 @@ WORKER = "worker-" + "ab" * 28 + "-01000000-4242"
 
 
 def test_only_logs_of_the_job_and_no_name_that_leads_out() -> None:
-    chosen = node_logs._chosen(
+    chosen = node_logs.chosen(
         [
             f"{WORKER}.out", f"{WORKER}.err", "raylet.out", "dashboard.log", "job-driver-a.log",
             "../../etc/raylet.out", "/etc/raylet.out", f"old/../../{WORKER}.out", "runtime_env.log",
@@ -34,22 +34,22 @@ def test_a_node_by_its_address_its_host_its_id_and_its_name(name: str) -> None:
         node_manager_hostname="gpu-3",
         node_name="named",
     )
-    assert node_logs._is_meant(node, name)
-    assert not node_logs._is_meant(node, "10.0.0.30")
-    assert not node_logs._is_meant(node, "a1b")
+    assert node_logs.is_meant(node, name)
+    assert not node_logs.is_meant(node, "10.0.0.30")
+    assert not node_logs.is_meant(node, "a1b")
 
 
 def test_a_node_that_keeps_its_logs_here_is_this_one() -> None:
     own = {"node_manager_hostname": socket.gethostname()}
     session = "/tmp/ray/session_1"
     same = SimpleNamespace(**own, temp_dir="/tmp/ray", session_dir="")
-    assert node_logs._writes_into(same, session)
-    assert node_logs._writes_into(SimpleNamespace(**own, temp_dir="", session_dir=session), session)
+    assert node_logs.writes_into(same, session)
+    assert node_logs.writes_into(SimpleNamespace(**own, temp_dir="", session_dir=session), session)
     other = SimpleNamespace(**own, temp_dir="/tmp/n2", session_dir="/tmp/n2/session_1")
-    assert not node_logs._writes_into(other, session)
-    assert not node_logs._writes_into(SimpleNamespace(**own), session)
+    assert not node_logs.writes_into(other, session)
+    assert not node_logs.writes_into(SimpleNamespace(**own), session)
     away = SimpleNamespace(node_manager_hostname="gpu-9", temp_dir="/tmp/ray", session_dir=session)
-    assert not node_logs._writes_into(away, session)
+    assert not node_logs.writes_into(away, session)
 
 
 def test_the_cluster_is_the_sessions_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

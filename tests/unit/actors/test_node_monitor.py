@@ -128,8 +128,8 @@ def test_closing_does_not_wait_for_a_report_that_is_not_taken(
 def test_a_clock_that_is_set_is_seen_while_nobody_asks_for_dumps(
     monitor: NodeMonitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert monitor.evidence.dumps._recorders._wall is monitor._wall
+    assert monitor.evidence.dumps.recorders.wall is monitor.wall
     looked: list[int] = []
-    monkeypatch.setattr(monitor._wall, "look", lambda: looked.append(1))
+    monkeypatch.setattr(monitor.wall, "look", lambda: looked.append(1))
     monitor.start()
     eventually(lambda: len(looked) > 3, "it looks at the clock once a cycle")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ray_sentinel.actors.agent.node_monitor import NodeMonitor
 from ray_sentinel.actors.agent.outbox import MOST_EVENTS, MOST_EXITS, Outbox
 from ray_sentinel.clock import FakeClock, SteadyClock
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
@@ -22,7 +19,7 @@ def event(message: str, **attributes: str) -> Event:
 
 
 def test_events_are_sent_until_a_report_arrives() -> None:
-    outbox = Outbox()
+    outbox = Outbox(SteadyClock(FakeClock()))
     outbox.add_events([event("a")])
     assert [sent.message for sent in outbox.take_events()] == ["a"]
     outbox.add_events([event("b")])
@@ -33,7 +30,7 @@ def test_events_are_sent_until_a_report_arrives() -> None:
 
 
 def test_exits_are_sent_until_each_is_acknowledged() -> None:
-    outbox = Outbox()
+    outbox = Outbox(SteadyClock(FakeClock()))
     for order in (1, 2, 3):
         outbox.add_exit(gone(order))
     outbox.acknowledged([2, 9])
@@ -41,7 +38,7 @@ def test_exits_are_sent_until_each_is_acknowledged() -> None:
 
 
 def test_the_oldest_go_while_the_coordinator_is_away() -> None:
-    outbox = Outbox()
+    outbox = Outbox(SteadyClock(FakeClock()))
     for order in range(MOST_EXITS + 2):
         outbox.add_exit(gone(order))
         outbox.add_events([event(str(order))])
@@ -52,7 +49,7 @@ def test_the_oldest_go_while_the_coordinator_is_away() -> None:
 
 
 def test_the_kernel_says_whom_it_killed_for_memory() -> None:
-    outbox = Outbox()
+    outbox = Outbox(SteadyClock(FakeClock()))
     outbox.add_events([event("Out of memory: Killed process 7", pid="7")])
     outbox.take_events()
     outbox.add_events([event("Out of memory: Killed process 8", pid="8")])
@@ -63,7 +60,7 @@ def test_the_kernel_says_whom_it_killed_for_memory() -> None:
 
 
 def test_what_there_is_no_room_for_is_counted_and_said() -> None:
-    outbox = Outbox()
+    outbox = Outbox(SteadyClock(FakeClock()))
     assert outbox.problem == ""
     for order in range(MOST_EXITS + 3):
         outbox.add_exit(gone(order))
@@ -78,11 +75,11 @@ def test_what_there_is_no_room_for_is_counted_and_said() -> None:
 
 def test_events_are_told_on_the_agents_clock_after_the_wall_clock_was_set() -> None:
     wall = FakeClock()
-    subject: Any = NodeMonitor.__new__(NodeMonitor)
-    subject._clock, subject._outbox = SteadyClock(wall), Outbox()
+    clock = SteadyClock(wall)
+    outbox = Outbox(clock)
     wall.advance(10.0)
     wall.step(-3600.0)
     killed = Event(time=wall.now() - 2.0, kind="kernel.oom", message="Out of memory")
-    subject._take_events((killed,))
-    (told,) = subject._outbox.take_events()
-    assert told.time == subject._clock.now() - 2.0
+    outbox.add_events((killed,))
+    (told,) = outbox.take_events()
+    assert told.time == clock.now() - 2.0

@@ -72,7 +72,7 @@ def test_the_runs_whose_attempts_are_counted_are_bounded():
         assert attempts.of(ended) == 0
         # One that lives is seen in every look.
         assert attempts.of(actor(5, 1.0, group="first", job="05000000", **train)) == 0
-    assert len(attempts._groups) == MOST_RUNS
+    assert len(attempts.groups) == MOST_RUNS
     assert attempts.of(actor(6, 1.0, group="second", job="05000000", **train)) == 1
 
 

@@ -152,7 +152,7 @@ def test_an_incident_is_published_with_the_time_of_the_wall_clock(tmp_path: Path
         loop.feed(event)  # type: ignore[arg-type]
         for action in acts[len(sim.actions) :]:
             sim.actions.append(action)
-            sim._answer(action)
+            sim.answer(action)
 
     begun = sim.now
     sim.feed = feed  # type: ignore[method-assign, assignment]

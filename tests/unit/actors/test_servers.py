@@ -92,13 +92,12 @@ def test_its_load_is_served(look: ServerLook) -> None:
 def test_one_that_does_not_tell_is_down_and_is_asked_again(
     look: ServerLook, server: Server, text: str, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(servers, "SEARCH_SECONDS", 0.0)
     server.text, server.status = text, status
     look.look()
     (family,) = look.families()
     assert (family.metric, family.samples[0].value) == (servers.UP, 0.0)
     server.text, server.status = TEXT, 200
-    monkeypatch.setattr(servers, "SEARCH_SECONDS", 0.0)
-    look._search_at.clear()
     look.look()
     assert len(look.families()) == 3
 
@@ -106,7 +105,7 @@ def test_one_that_does_not_tell_is_down_and_is_asked_again(
 def test_an_answer_that_trickles_in_is_waited_for_no_longer_than_others(
     look: ServerLook, server: Server
 ) -> None:
-    look._asked.seconds = 0.2
+    look.asked.seconds = 0.2
     server.may_end.clear()
     look.look()
     server.may_end.set()

@@ -126,10 +126,10 @@ def test_a_machine_without_a_node_of_ray_s_is_said_at_once(
     monkeypatch.setattr(cluster, "RAYLET_SECONDS", 0.0)
     monkeypatch.setattr(cluster, "raylets", dict)
     with pytest.raises(UnreachableError, match="no raylet runs on this machine"):
-        cluster._await_raylet("10.0.0.1:6379")
-    cluster._await_raylet("ray://10.0.0.1:10001")
+        cluster.await_raylet("10.0.0.1:6379")
+    cluster.await_raylet("ray://10.0.0.1:10001")
     monkeypatch.setattr(cluster, "raylets", lambda: {7: "10.0.0.1:6379"})
-    cluster._await_raylet("head.example:6380")
+    cluster.await_raylet("head.example:6380")
 
 
 def test_our_actors_are_no_ranks() -> None:
@@ -193,11 +193,11 @@ class ClientServer:
 def test_a_client_server_that_fails_to_start_is_asked_again() -> None:
     why = "RuntimeError: Starting Ray client server failed. See ray_client_server_23000.err"
     ray = ClientServer(2, why)
-    cluster._init(ray, "ray://h:1", None)
+    cluster.join(ray, "ray://h:1", None)
     assert ray.asked == 3
     for ray, asked in ((ClientServer(9, why), 3), (ClientServer(9, "wrong version"), 1)):
         with pytest.raises(UnreachableError, match="cannot be joined"):
-            cluster._init(ray, "ray://h:1", None)
+            cluster.join(ray, "ray://h:1", None)
         assert ray.asked == asked
 
 

@@ -45,7 +45,7 @@ def test_jobs_that_are_gone_are_forgotten() -> None:
         timed.due([job], [], 100.0 * number)
         assert timed.due([job], [], 100.0 * number + 20.0) == [job.job]
         assert timed.due([job], [], 100.0 * number + 30.0) == []
-    assert (len(timed._seen), len(timed._done)) == (1, 1)
+    assert (len(timed.seen), len(timed.done)) == (1, 1)
 
 
 def test_it_is_off_by_default() -> None:

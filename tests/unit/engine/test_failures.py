@@ -86,9 +86,9 @@ def test_what_is_told_is_not_lost_with_a_capture_that_fails(
 class NeverCaptured(Sim):
     """A simulated job whose captures never end."""
 
-    def _answer(self, action: AnyAction) -> None:
+    def answer(self, action: AnyAction) -> None:
         if not isinstance(action, Capture):
-            super()._answer(action)
+            super().answer(action)
 
 
 def test_a_capture_that_never_comes_does_not_keep_an_incident_open() -> None:

@@ -14,13 +14,13 @@ class RasSim(Sim):
     facts: RasFacts | None = None
     asked = 0
 
-    def _answer(self, action: AnyAction) -> None:
+    def answer(self, action: AnyAction) -> None:
         if isinstance(action, AskRas):
             self.asked += 1
             at = self.now + 0.2
             event = RasExplained(time=at, incident=action.incident, facts=self.facts)
             self.pending.append((at, event))
-        super()._answer(action)
+        super().answer(action)
 
 
 def behind(rank: int, confidence: float, kind: RasKind = "not-enqueued") -> RasFacts:

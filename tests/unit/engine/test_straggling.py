@@ -24,14 +24,14 @@ class SlowSim(Sim):
         super().__init__(**how)  # type: ignore[arg-type]
         self.looks = []
 
-    def _answer(self, action: AnyAction) -> None:
+    def answer(self, action: AnyAction) -> None:
         if isinstance(action, AskArrivals):
             self.looks.append(self.now)
             event = StragglersFound(
                 time=self.now + 0.2, job=action.job, attempt=action.attempt, facts=self.facts
             )
             self.pending.append((event.time, event))
-        super()._answer(action)
+        super().answer(action)
 
 
 SLOW = StragglerFacts(kind="slow-rank", ranks=(3,), cost=0.25, confidence=0.9)
