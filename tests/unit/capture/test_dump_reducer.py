@@ -34,9 +34,9 @@ def reducer() -> Iterator[DumpReducer]:
 def test_it_says_what_is_said_here_and_one_child_reads_all(reducer: DumpReducer) -> None:
     for data in DUMPS.values():
         assert reducer.reduce(data, SECONDS) == reduce(data)
-        child = reducer._child
+        child = reducer.child
     assert child is not None
-    assert child is reducer._child
+    assert child is reducer.child
     reducer.close()
     assert child.poll() is not None
 
@@ -56,12 +56,12 @@ def test_a_dump_that_asks_for_gigabytes_costs_itself_alone(
 
 def test_a_child_that_is_killed_or_hangs_costs_one_dump(reducer: DumpReducer) -> None:
     reducer.reduce(DUMPS[0], SECONDS)
-    assert reducer._child is not None
-    os.kill(reducer._child.pid, signal.SIGKILL)
+    assert reducer.child is not None
+    os.kill(reducer.child.pid, signal.SIGKILL)
     with pytest.raises(InputError, match="could not be read"):
         reducer.reduce(DUMPS[1], SECONDS)
     assert reducer.reduce(DUMPS[1], SECONDS) == reduce(DUMPS[1])
-    os.kill(reducer._child.pid, signal.SIGSTOP)
+    os.kill(reducer.child.pid, signal.SIGSTOP)
     begun = time.monotonic()
     with pytest.raises(InputError, match="there was no time left"):
         reducer.reduce(DUMPS[2], 0.3)
@@ -75,7 +75,7 @@ def test_too_large_a_dump_is_not_read_and_says_what_to_do(
     monkeypatch.setattr(dump_reducer, "MAX_ANSWER", 1000)
     with pytest.raises(InputError, match="lower TORCH_FR_BUFFER_SIZE"):
         reducer.reduce(DUMPS[0], SECONDS)
-    assert reducer._child is None
+    assert reducer.child is None
 
 
 def test_a_class_in_a_dump_is_refused_there_too(reducer: DumpReducer) -> None:
