@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from ray_sentinel.model.diagnosis import Diagnosis
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.report.contract import incident_json
-from ray_sentinel.report.incident_html import html
+from ray_sentinel.report.html import incident_html
 from ray_sentinel.report.incident_markdown import markdown
 
 
@@ -19,5 +19,5 @@ def rendered(
     return {
         "incident.json": incident_json(incident, diagnosis),
         "report.md": markdown(incident, tuple(sorted(files)), diagnosis).encode(),
-        "report.html": html(incident, diagnosis).encode(),
+        "report.html": incident_html(incident, diagnosis).encode(),
     }

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
+from html import escape
 
 from ray_sentinel.model.diagnosis import Plot
-from ray_sentinel.report.page import escaped
+from ray_sentinel.report.words import plain
 
 Scale = Callable[[float], float]
 
@@ -87,6 +88,11 @@ def _legend(plot: Plot) -> str:
         colour = COLOURS[index % len(COLOURS)] if not name.startswith("mean") else COLOURS[-1]
         items.append(f'<span><i style="background:{colour}"></i>{escaped(name)}</span>')
     return f'<p class="legend">{" ".join(items)}</p>'
+
+
+def escaped(text: str) -> str:
+    """Text from outside, for SVG."""
+    return escape(plain(text))
 
 
 def short(value: float) -> str:

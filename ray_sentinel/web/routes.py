@@ -32,7 +32,7 @@ from ray_sentinel.http.server import Handler, Request, Response
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.status import Status
 from ray_sentinel.report.contract import incident_dict
-from ray_sentinel.report.incident_html import html
+from ray_sentinel.report.html import incident_html
 
 JSON = "application/json"
 STATIC = {
@@ -141,5 +141,5 @@ def _report(source: PageSource, request: Request) -> Response:
     incident = _find(source, request)
     if incident is None:
         return Response(body=b"there is no such incident\n", status=404)
-    body = html(incident).encode("utf-8", "replace")
+    body = incident_html(incident).encode("utf-8", "replace")
     return Response(body=body, content_type="text/html; charset=utf-8", headers=(REPORT_POLICY,))

@@ -101,3 +101,14 @@ def test_the_command_runs(installed: Path) -> None:
         check=True,
     )
     assert done.stdout.startswith("ray-sentinel ")
+
+
+def test_its_pages_are_made_from_its_own_templates(installed: Path) -> None:
+    code = (
+        "from ray_sentinel.model.diagnosis import Diagnosis, DiagnosisReport, Inventory;"
+        "from ray_sentinel.report.html import diagnosis_html;"
+        "found = Diagnosis(analysis='a', playbook='p', cause='c', outcome='found', confidence=1.0,"
+        "                  root_cause='<b>', window=(0.0, 60.0));"
+        "print(diagnosis_html(DiagnosisReport(diagnosis=found, inventory=Inventory(source='s'))))"
+    )
+    assert "<h1>&lt;b&gt;</h1>" in python(installed, code)

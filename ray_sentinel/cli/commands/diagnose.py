@@ -33,9 +33,9 @@ from ray_sentinel.diagnose.playbooks import named
 from ray_sentinel.errors import InputError
 from ray_sentinel.http.page_client import without_token
 from ray_sentinel.model.diagnosis import DiagnosisReport
-from ray_sentinel.report.diagnosis_html import html
 from ray_sentinel.report.diagnosis_json import as_data
 from ray_sentinel.report.diagnosis_markdown import markdown
+from ray_sentinel.report.html import diagnosis_html
 from ray_sentinel.store.event_files import with_config, with_events
 from ray_sentinel.store.incident_window import incident_window
 from ray_sentinel.store.open import Opened, open_source
@@ -136,7 +136,7 @@ def _options(args: argparse.Namespace, opened: Opened) -> DiagnoseOptions:
 
 def _rendered(path: Path, report: DiagnosisReport) -> str:
     """The report in the format that the file's name tells. Raises InputError for another."""
-    formats = {".md": markdown, ".html": html}
+    formats = {".md": markdown, ".html": diagnosis_html}
     suffix = path.suffix.lower()
     if suffix == ".json":
         return json_text(as_data(report)) + "\n"

@@ -24,7 +24,7 @@ from ray_sentinel.model.diagnosis import (
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.report import diagnosis_markdown, incident_markdown
 from ray_sentinel.report.bundle import rendered
-from ray_sentinel.report.diagnosis_html import html as diagnosis_html
+from ray_sentinel.report.html import diagnosis_html
 from ray_sentinel.report.markdown_text import block, cell, code, escaped, table
 from ray_sentinel.text import CONTROL, one_line
 from tests.support.engine_sim import Sim
