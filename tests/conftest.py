@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-from tests.support import streams
+from tests.support import apart, processor_time, streams
 
 # How long an example takes is the machine's matter: one that is busy must not fail it.
 settings.register_profile("any-machine", deadline=None)
@@ -25,6 +26,9 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.option.dist != "no" and config.option.tx:
         config.pluginmanager.register(streams.Streams(config))
+        config.pluginmanager.register(processor_time.Summary())
+    elif hasattr(config, "workerinput") and (file := os.environ.get(apart.SPENT)):
+        config.pluginmanager.register(processor_time.Worker(Path(file)))
 
 
 def pytest_xdist_auto_num_workers() -> int:

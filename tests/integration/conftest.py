@@ -31,7 +31,7 @@ def watched(ray_cluster: RayCluster, tmp_path: Path) -> Iterator[Watched]:
     """The cluster watched, its files in ``tmp_path/"log"``; nothing is left afterwards."""
     ray_cluster.up(tmp_path / "log")
     with ray_cluster.connected() as ray:
-        yield Watched(ray)
+        yield Watched(ray, tmp_path / "log")
     ray_cluster.down()
 
 
@@ -41,9 +41,10 @@ def watched_by_all(
 ) -> Iterator[Watched]:
     """The same for all tests of a file at once, whose jobs have names of their own and are ended
     by them; such a file has a fixture ``watched`` that gives this one."""
-    ray_cluster.up(tmp_path_factory.mktemp("watched") / "log")
+    log = tmp_path_factory.mktemp("watched") / "log"
+    ray_cluster.up(log)
     with ray_cluster.connected() as ray:
-        yield Watched(ray)
+        yield Watched(ray, log)
     ray_cluster.down()
 
 

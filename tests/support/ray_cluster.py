@@ -131,8 +131,9 @@ def _living(ray: Any) -> set[str]:
 class Watched:
     """Asks the coordinator through one connection."""
 
-    def __init__(self, ray: Any) -> None:
-        self.ray = ray
+    def __init__(self, ray: Any, log: Path = Path()) -> None:
+        """With ``log`` the folder where it writes, for tests that read there."""
+        self.ray, self.log = ray, log
 
     def ask(self, method: str, kind: type[T], *arguments: Any) -> T:
         """A method's decoded answer."""

@@ -130,12 +130,13 @@ class Server:
         self.close()
 
 
-@pytest.fixture
-def watched(ray_cluster: RayCluster, tmp_path: Path) -> Iterator[Watched]:
+@pytest.fixture(scope="module")
+def watched(ray_cluster: RayCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     """Watched, and requests need not wait for a minute to be missed."""
-    settings = tmp_path / "hasty.toml"
+    folder = tmp_path_factory.mktemp("watched")
+    settings = folder / "hasty.toml"
     settings.write_text('[rules."stall.requests"]\nseconds = 12.0\n')
-    ray_cluster.up(tmp_path / "log", RAY_SENTINEL_CONFIG=str(settings))
+    ray_cluster.up(folder / "log", RAY_SENTINEL_CONFIG=str(settings))
     with ray_cluster.connected() as ray:
         yield Watched(ray)
     ray_cluster.down()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.actors.messages import Description
+from ray_sentinel.model.incident import Incident
 from ray_sentinel.progress.proc_stat import parse_stat
 from tests.support.living import alive, descendants
 from tests.support.ray_cluster import RayCluster, Watched
@@ -24,7 +26,14 @@ from tests.support.watched_job import WatchedJob, culprits
 
 pytestmark = pytest.mark.integration
 
-HEALTHY = Path(__file__).parents[2] / "support/healthy_train.py"
+SUPPORT = Path(__file__).parents[2] / "support"
+HEALTHY = SUPPORT / "healthy_train.py"
+RANK = SUPPORT / "shell_rank.py"
+
+
+@pytest.fixture
+def watched(watched_by_all: Watched) -> Watched:
+    return watched_by_all
 
 
 def ours(watched: Watched) -> dict[int, str]:
@@ -170,13 +179,12 @@ def test_killed_between_suspicion_and_verdict(
     ray_cluster: RayCluster,
     watched: Watched,
     hanging: list[subprocess.Popen[bytes]],
-    tmp_path: Path,
 ) -> None:
     job = WatchedJob(ray_cluster, watched, "half-way")
 
     def suspects() -> set[bytes]:
         """The incidents for which stacks were taken so far."""
-        events = tmp_path / "log/events"
+        events = watched.log / "events"
         text = b"".join(path.read_bytes() for path in events.rglob("*.jsonl"))
         return set(re.findall(rb'"event":"stacks"[^\n]*?"incident":"(\d+)"', text))
 
@@ -193,3 +201,77 @@ def test_killed_between_suspicion_and_verdict(
     assert culprits(incident) == [(1, hanging[1].pid)]
     assert incident.kind == "host-stuck"
     assert (incident.confirmed_at or 0.0) > killed_at > incident.suspected_at
+
+
+@pytest.fixture
+def stopped_rank(ray_cluster: RayCluster, watched: Watched) -> Iterator[subprocess.Popen[str]]:
+    """A job of two ranks that took some steps; then one was stopped."""
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, str(RANK), "stopped-job"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=ray_cluster.environ(RANK=str(number), WORLD_SIZE="2"),
+        )
+        for number in range(2)
+    ]
+    try:
+
+        def moves() -> bool:
+            jobs = [job for job in watched.status().jobs if job.job == "stopped-job"]
+            return bool(jobs) and len(jobs[0].ranks) == 2 and (jobs[0].step or 0) > 5
+
+        eventually(moves, "both ranks take steps")
+        os.kill(ranks[0].pid, signal.SIGSTOP)
+        yield ranks[0]
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.wait()
+
+
+def incident_of(watched: Watched, job: str) -> Incident | None:
+    found = [i for i in watched.ask("incidents", tuple[Incident, ...]) if i.job == job]
+    return found[0] if found else None
+
+
+def test_an_incident_outlives_the_coordinator(
+    watched: Watched, stopped_rank: subprocess.Popen[str]
+) -> None:
+    def explained() -> Incident | None:
+        found = incident_of(watched, "stopped-job")
+        return found if found is not None and found.bundle else None
+
+    before = eventually(explained, "the stopped rank has an incident with a bundle")
+    assert before.kind == "rank-stopped"
+    assert [culprit.pid for culprit in before.verdict.culprits] == [stopped_rank.pid]  # type: ignore[union-attr]
+    bundle = Path(before.bundle)
+    assert bundle.parent == watched.log / "incidents"
+    names = {path.name for path in bundle.iterdir()}
+    assert {"incident.json", "report.md"} <= names
+    assert any(name.startswith("pyspy_") for name in names)
+
+    killed = watched.ask("describe", Description)
+    os.kill(killed.pid, signal.SIGKILL)
+    eventually(
+        lambda: watched.ask("describe", Description).restarts == killed.restarts + 1, "it is back"
+    )
+    after = incident_of(watched, "stopped-job")
+    assert after is not None
+    assert (after.id, after.bundle, after.suspected_at, after.verdict) == (
+        before.id,
+        before.bundle,
+        before.suspected_at,
+        before.verdict,
+    )
+    # The revived incident goes on: it ends when the rank moves again, and no second one is made.
+    os.kill(stopped_rank.pid, signal.SIGCONT)
+    eventually(
+        lambda: (found := incident_of(watched, "stopped-job")) and found.state == "resolved",
+        "the incident is resolved",
+    )
+    every = watched.ask("incidents", tuple[Incident, ...])
+    assert len([incident for incident in every if incident.job == "stopped-job"]) == 1
+    stored = json.loads((bundle / "incident.json").read_text())
+    assert stored["state"] == "resolved"

@@ -22,6 +22,11 @@ pytestmark = pytest.mark.integration
 SUPPORT = Path(__file__).parents[2] / "support"
 
 
+@pytest.fixture
+def watched(watched_by_all: Watched) -> Watched:
+    return watched_by_all
+
+
 @contextlib.contextmanager
 def job(cluster: RayCluster, folder: Path, script: str, *arguments: str) -> Iterator[None]:
     """A driver of its own; ended with its workers."""

@@ -94,6 +94,11 @@ class Torchrun:
 
 
 @pytest.fixture
+def watched(watched_by_all: Watched) -> Watched:
+    return watched_by_all
+
+
+@pytest.fixture
 def torchrun(ray_cluster: RayCluster, watched: Watched, tmp_path: Path) -> Iterator[Torchrun]:
     started = Torchrun(ray_cluster, tmp_path / "job")
     yield started

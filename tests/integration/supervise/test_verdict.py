@@ -25,6 +25,11 @@ SECONDS = 200.0
 
 
 @pytest.fixture
+def watched(watched_by_all: Watched) -> Watched:
+    return watched_by_all
+
+
+@pytest.fixture
 def ended(ray_cluster: RayCluster, watched: Watched, tmp_path: Path) -> tuple[Any, str]:
     """The result of the supervised job, and what people saw."""
     saved = tmp_path / "saved"

@@ -18,6 +18,11 @@ from tests.support.waiting import eventually
 pytestmark = pytest.mark.integration
 
 
+@pytest.fixture
+def watched(watched_by_all: Watched) -> Watched:
+    return watched_by_all
+
+
 def test_the_coordinator_serves_its_page_and_its_state(
     ray_cluster: RayCluster, watched: Watched, tmp_path: Path
 ) -> None:
@@ -41,7 +46,7 @@ def test_the_coordinator_serves_its_page_and_its_state(
 
 
 def test_the_link_outlives_the_coordinator_s_process(
-    ray_cluster: RayCluster, watched: Watched, tmp_path: Path
+    ray_cluster: RayCluster, watched: Watched
 ) -> None:
     link = ray_cluster.run("status", "--link").stdout.strip()
     before = watched.ask("describe", Description)
@@ -53,6 +58,6 @@ def test_the_link_outlives_the_coordinator_s_process(
         asked = ray_cluster.run("status", "--url", asked_by, "--json", RAY_ADDRESS="127.0.0.1:1")
         assert json.loads(asked.stdout)["page"] == watched.status().page, asked.stderr
     token = link.partition("=")[2]
-    for file in (tmp_path / "log").rglob("*"):
+    for file in watched.log.rglob("*"):
         if file.is_file():
             assert token.encode() not in file.read_bytes(), file
