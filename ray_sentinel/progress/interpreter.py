@@ -6,7 +6,8 @@ stamp that grows old with the companion in a futex means that the holder does no
 it is in C, spinning or asleep. Two things look alike and are told apart by the run queues: a
 companion that waits for a CPU and so cannot even try, and a holder that wants to run Python but
 gets no CPU. A companion that was put on a CPU several times since its stamp, and did not stamp,
-lacks the lock and not the CPU. The kernel adds a wait to a thread's account only when it ends, so a
+lacks the lock and not the CPU. A holder that spins in C on a crowded machine goes on getting a
+little CPU while stamps are missing; one that was throttled got its last before that. The kernel adds a wait to a thread's account only when it ends, so a
 thread that was runnable in two looks and did not run in between waited, too.
 """
 
@@ -67,6 +68,9 @@ class Scheduling(msgspec.Struct, frozen=True, kw_only=True):
     """CPU time of all threads together, divided by that time; an upper bound."""
     least_cpu_share: float | None = None
     """A lower bound of the same, where some of the CPU time may be of before; else None."""
+    fresh: bool = False
+    """The time began before enough stamps were missing: on a crowded machine the companion may have
+    stamped late by itself, and the process may have lost its CPU since."""
 
 
 def interpreter_state(
@@ -122,12 +126,10 @@ def _holder_lacks_cpu(scheduling: Scheduling | None) -> bool:
 
 
 def _holder_may_lack_cpu(scheduling: Scheduling | None) -> bool:
-    return (
-        scheduling is not None
-        and scheduling.least_cpu_share is not None
-        and scheduling.waited_share >= STARVED_SHARE
-        and scheduling.least_cpu_share < IDLE_SHARE
-    )
+    if scheduling is None or scheduling.waited_share < STARVED_SHARE:
+        return False
+    least = scheduling.least_cpu_share
+    return scheduling.fresh or (least is not None and least < IDLE_SHARE)
 
 
 def _waits_for_lock(companion: ThreadSample, runs: int | None) -> bool:

@@ -320,4 +320,5 @@ def _scheduling(look: _Look, before: _Look, stamp: float, companion_tid: int) ->
         waited_share=max(waits, default=0.0) / seconds,
         cpu_share=used / seconds,
         least_cpu_share=least / seconds if early else None,
+        fresh=before.at < stamp + STALE_AFTER,
     )

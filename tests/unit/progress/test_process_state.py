@@ -119,6 +119,33 @@ def test_a_process_that_loses_its_cpu_between_two_looks_does_not_hold_the_lock(t
     assert reader.read((100, 1000), 13.1, **read).state.interpreter == "starved"
 
 
+def test_nor_does_one_that_loses_it_just_after_its_companion_was_late(tree):
+    reader = StateReader(tree.root)
+    read = {"companion_tid": 101, "stamp": 10.0}
+    # The machine is crowded: the companion, due at 10.5, still waits for a CPU at 10.6, while the
+    # process spins in Python; from 11.0 on its control group is given no CPU any more.
+    tree.process(100, 1, "python", state="R", cpu=5.0, delay=1.0)
+    tree.thread(100, 101, state="R", delay=0.1, switches=20)
+    assert reader.read((100, 1000), 10.6, **read).state.interpreter == "runs"
+    tree.process(100, 1, "python", state="R", cpu=5.4, delay=2.0)
+    tree.thread(100, 101, wchan="futex_wait", delay=0.5, switches=24)
+    assert reader.read((100, 1000), 12.0, **read).state.interpreter == "unknown"
+    tree.process(100, 1, "python", state="R", cpu=5.401, delay=3.0)
+    tree.thread(100, 101, wchan="futex_wait", delay=0.6, switches=26)
+    assert reader.read((100, 1000), 13.0, **read).state.interpreter == "starved"
+
+
+def test_a_spinner_in_c_on_a_crowded_machine_is_seen_at_the_second_look(tree):
+    reader = StateReader(tree.root)
+    read = {"companion_tid": 101, "stamp": 10.0}
+    said = []
+    for number, at in enumerate((10.6, 11.6, 12.6, 13.6)):
+        tree.process(100, 1, "python", state="R", cpu=5.0 + number * 0.2, delay=1.0 + number * 0.8)
+        tree.thread(100, 101, wchan="futex_wait", switches=20 + number * 100)
+        said.append(reader.read((100, 1000), at, **read).state.interpreter)
+    assert said == ["runs", "unknown", "gil-held", "gil-held"]
+
+
 def test_looks_in_quick_succession_are_judged_over_a_window(tree):
     reader = StateReader(tree.root)
     read = {"companion_tid": 101, "stamp": 8.0}
