@@ -182,7 +182,7 @@ def judge(plan: TrialPlan, incidents: list[Incident]) -> str:
 
 def _until_begun(plan: TrialPlan, job: DemoJob, stage: Stage) -> float:
     how = "attached" if plan.attach else "the script knows nothing of ray_sentinel"
-    note = f"{plan.world} ranks train over gloo on three nodes ({how}); {_outlook(plan)}"
+    note = f"{plan.world} ranks train over gloo on three nodes ({how}); {outlook(plan)}"
     deaths: dict[int, int] = {}
 
     def ready() -> bool:
@@ -196,7 +196,7 @@ def _until_begun(plan: TrialPlan, job: DemoJob, stage: Stage) -> float:
     return began
 
 
-def _outlook(plan: TrialPlan) -> str:
+def outlook(plan: TrialPlan) -> str:
     if plan.expected.clock == "healthy":
         return "nothing will go wrong"
     count = {0: "all", 1: "one"}.get(len(plan.ranks), str(len(plan.ranks)))
@@ -232,7 +232,7 @@ def _complete(plan: TrialPlan, stage: Stage) -> bool:
 
 def _let_it_run(plan: TrialPlan, job: DemoJob, machines: Machines, stage: Stage) -> None:
     note = f"a healthy training: {plan.expected.what}"
-    _INTERLUDES.get(plan.fault, _nothing)(job, machines, stage, note)
+    INTERLUDES.get(plan.fault, _nothing)(job, machines, stage, note)
     if not stage.until(HEALTHY_SECONDS, note, lambda: len(job.ended()) >= job.world):
         raise SentinelError("the healthy training did not end in time")
     if any(job.ended().values()):
@@ -274,7 +274,7 @@ def _join(job: DemoJob, machines: Machines, stage: Stage, note: str) -> None:
         _for(stage, 12, note)
 
 
-_INTERLUDES: dict[str, Callable[[DemoJob, Machines, Stage, str], None]] = {
+INTERLUDES: dict[str, Callable[[DemoJob, Machines, Stage, str], None]] = {
     "pause": _pause,
     "restart": _restart,
     "resize": _resize,

@@ -7,8 +7,9 @@ it is in C, spinning or asleep. Two things look alike and are told apart by the 
 companion that waits for a CPU and so cannot even try, and a holder that wants to run Python but
 gets no CPU. A companion that was put on a CPU several times since its stamp, and did not stamp,
 lacks the lock and not the CPU. A holder that spins in C on a crowded machine goes on getting a
-little CPU while stamps are missing; one that was throttled got its last before that. The kernel adds a wait to a thread's account only when it ends, so a
-thread that was runnable in two looks and did not run in between waited, too.
+little CPU while stamps are missing; one that was throttled got its last before that. The kernel
+adds a wait to a thread's account only when it ends, so a thread that was runnable in two looks and
+did not run in between waited, too.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import msgspec
 
 from ray_sentinel.http.access import link_of, new_secret
 from ray_sentinel.http.address import listen
-from ray_sentinel.http.server import Request, Response, Server
+from ray_sentinel.http.server import Handler, Request, Response, Server
 from ray_sentinel.model.status import JobStatus, RankStatus
 from ray_sentinel.watched_page import WatchedPage
 from ray_sentinel.web.gate import PageGate
@@ -27,10 +27,14 @@ class Page:
         paths = ("/api/v1/incidents", "/api/v1/ranks", "/api/v1/status")
         self._server = Server(
             listening,
-            dict.fromkeys(paths, self._answer),
+            {**dict.fromkeys(paths, self._answer), **self.more_routes()},
             guard=PageGate(self.secret, self.address),
         )
         self._server.start()
+
+    def more_routes(self) -> dict[str, Handler]:
+        """What it serves besides."""
+        return {}
 
     def watched(self) -> WatchedPage:
         """As a run asks it that was given its link."""

@@ -23,9 +23,20 @@ ALONE = ("tests/adversary/", "tests/faults/", "tests/integration/")
 """Start ranks or agents, which other tests' agents and ranks would see."""
 NO_RANKS = tuple(f"tests/integration/{part}/" for part in ("collect", "exporters", "store"))
 LONG = (
-    "tests/faults/",
     "tests/integration/test_verdicts.py",
+    "tests/faults/",
+    "tests/integration/supervise/test_run.py",
+    "tests/integration/actors/test_bad_surroundings.py",
+    "tests/integration/test_triage_monitor.py",
+    "tests/integration/actors/test_ray_jobs.py",
+    "tests/integration/supervise/test_verdict.py",
+    "tests/integration/actors/test_torchrun.py",
+    "tests/integration/actors/test_inference_server.py",
+    "tests/adversary/test_lost_control_store.py",
     "tests/adversary/test_control_store.py",
+    "tests/integration/supervise/test_ray_jobs.py",
+    "tests/integration/frameworks/",
+    "tests/integration/test_examples.py",
     "tests/integration/actors/",
     "tests/integration/supervise/",
     "tests/integration/",

@@ -34,7 +34,7 @@ from ray_sentinel.evidence.flight_recorder.versions import modern
 
 VERSION = 1
 _NAME = b"ray-sentinel recorder "
-_MARK = _NAME + b"%d\n" % VERSION
+MARK = _NAME + b"%d\n" % VERSION
 MAX_UNPACKED = 128 << 20
 """Bytes of one part once unpacked: more is no dump of ours."""
 _UNKNOWN = -(2**63)
@@ -120,7 +120,7 @@ def reduce(data: bytes, *, brief: bool = False) -> bytes:
 def without_operations(data: bytes) -> bytes:
     """The same without the operations that went well: a rank's history is not known then."""
     parts = _parts(data)
-    return _MARK + msgspec.msgpack.encode((parts[0], b"", b""))
+    return MARK + msgspec.msgpack.encode((parts[0], b"", b""))
 
 
 def read(rank: int, data: bytes) -> RankDump:
@@ -357,15 +357,15 @@ def _in_order(data: bytes) -> bytes:
 
 
 def _written(head: _Head, history_: bytes, rest: bytes) -> bytes:
-    return _MARK + msgspec.msgpack.encode((_pack(head), history_, rest))
+    return MARK + msgspec.msgpack.encode((_pack(head), history_, rest))
 
 
 def _parts(data: bytes) -> tuple[bytes, bytes, bytes]:
-    if data[: len(_MARK)] != _MARK:
+    if data[: len(MARK)] != MARK:
         found = data[len(_NAME) : len(_NAME) + 8].split(b"\n")[0].decode("ascii", "replace")
         raise InputError(f"has version {found} of the reduced form, and this release reads 1")
     try:
-        return msgspec.msgpack.decode(data[len(_MARK) :], type=tuple[bytes, bytes, bytes])
+        return msgspec.msgpack.decode(data[len(MARK) :], type=tuple[bytes, bytes, bytes])
     except msgspec.DecodeError as error:
         raise InputError(f"is damaged ({error}); take the dump again") from error
 

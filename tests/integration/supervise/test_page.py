@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from ray_sentinel.http.server import Response
+from ray_sentinel.http.server import Handler, Request, Response
 from ray_sentinel.supervised_run import PATIENCE, look_at_page
 from ray_sentinel.watched_page import WatchedPage
 from tests.support.coordinator_page import Page
@@ -85,10 +85,11 @@ class SetPage(Page):
     """The page of a coordinator whose clock was set."""
 
     def __init__(self, set_by: float) -> None:
+        self.set_by = set_by
         super().__init__()
-        self._server._routes = {  # type: ignore[misc]
-            **self._server._routes,
-            "/api/v1/time": lambda _request: Response(
-                body=msgspec.json.encode({"time": time.time() + set_by})
-            ),
-        }
+
+    def more_routes(self) -> dict[str, Handler]:
+        return {"/api/v1/time": self._time}
+
+    def _time(self, _request: Request) -> Response:
+        return Response(body=msgspec.json.encode({"time": time.time() + self.set_by}))

@@ -218,7 +218,7 @@ EVIDENCE = (
         name="flight recorder: reduced",
         made=reduced_dumps,
         read=lambda data: (reduced.read(0, data), reduced.history(data)),
-        front=reduced._MARK,
+        front=reduced.MARK,
         words=(b"\x93", b"\xc4\x04abcd"),
     ),
 )

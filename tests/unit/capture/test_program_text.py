@@ -129,7 +129,7 @@ def test_a_mount_that_hangs_costs_its_patience_once(
     alive, begun = threading.Event(), []
     read = program_text._read
 
-    def hang(path: str, *of: Any) -> program_text._Text:
+    def hang(path: str, *of: Any) -> Any:
         if path.endswith("dead.py"):
             begun.append(path)
             alive.wait(60)

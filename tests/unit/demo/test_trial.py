@@ -24,7 +24,7 @@ from ray_sentinel.errors import SentinelError
     ],
 )
 def test_only_where_somebody_is_to_get_stuck_it_is_announced(fault: str, text: str) -> None:
-    assert trial._outlook(draw(fault, seed=1)) == text
+    assert trial.outlook(draw(fault, seed=1)) == text
 
 
 class Ranks:
@@ -54,7 +54,7 @@ class Now:
 
 @pytest.mark.parametrize(("interlude", "world"), [("restart", 8), ("resize", 6)])
 def test_a_job_is_started_again_when_all_its_ranks_have_ended(interlude: str, world: int) -> None:
-    play: Any = trial._INTERLUDES[interlude]
+    play: Any = trial.INTERLUDES[interlude]
     job = Ranks(8, obey=True)
     play(job, None, Now(), "")
     assert job.did == [signal.SIGTERM, world]
