@@ -2,6 +2,9 @@
 
 ``python supervised_train.py FOLDER STEPS [CHECKPOINT]``. FAULTS is ``attempt:step:what``, several
 with commas: raise, random, sleep, kill, ignore, orphan, cut.
+
+Its optimizer is its own: the first one of ``torch.optim`` imports torch's compiler, which takes as
+long as the import of torch itself, and attempts are many.
 """
 
 from __future__ import annotations
@@ -49,6 +52,22 @@ def wait_for_a_batch_that_never_comes() -> None:
         time.sleep(1)
 
 
+class Momentum:
+    """Gradient descent with momentum, as ``torch.optim.SGD`` does it."""
+
+    def __init__(self, model: torch.nn.Module, rate: float, momentum: float) -> None:
+        self.weights, self.rate, self.momentum = list(model.parameters()), rate, momentum
+        self.velocities = [torch.zeros_like(weight) for weight in self.weights]
+
+    @torch.no_grad()
+    def step(self) -> None:
+        for weight, velocity in zip(self.weights, self.velocities, strict=True):
+            assert weight.grad is not None
+            velocity.mul_(self.momentum).add_(weight.grad)
+            weight.sub_(self.rate * velocity)
+            weight.grad = None
+
+
 def main() -> None:
     folder, steps = Path(sys.argv[1]), int(sys.argv[2])
     resume = sys.argv[3] if len(sys.argv) > 3 else ""
@@ -57,18 +76,17 @@ def main() -> None:
     torch.manual_seed(0)
     torch.set_num_threads(1)
     model = torch.nn.Linear(4, 1)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    optimizer = Momentum(model, rate=0.05, momentum=0.9)
     inputs = torch.randn(64, 4)
     targets = inputs.sum(1, keepdim=True)
     begin = 0
     if resume:
         state = torch.load(Path(resume) / "model.pt")
         model.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
+        optimizer.velocities = list(state["optimizer"]["velocities"])
         begin = state["step"]
     newest = Path(resume or folder) / "model.pt"
     for step in range(begin + 1, steps + 1):
-        optimizer.zero_grad()
         loss = torch.nn.functional.mse_loss(model(inputs), targets)
         loss.backward()
         optimizer.step()
@@ -78,7 +96,8 @@ def main() -> None:
             target = folder / f"step_{step}"
             target.mkdir(parents=True, exist_ok=True)
             newest = target / "model.pt"
-            state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
+            velocities = {"velocities": optimizer.velocities}
+            state = {"model": model.state_dict(), "optimizer": velocities, "step": step}
             torch.save(state, newest)
         if what := fault_of(attempt, step):
             suffer(what, step, newest)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.model.status import JobStatus
-from tests.support.found_job import job_of, named, training
+from tests.support.found_job import job_of, named, training, until_known
 from tests.support.ray_cluster import RayCluster, Watched
 from tests.support.waiting import eventually
 
@@ -73,9 +73,9 @@ def test_a_rank_of_ray_train_that_falls_asleep(
     folder = tmp_path / "job"
     with job(ray_cluster, folder, "train_job.py", str(folder), "sleepy-run", "2"):
         pids = training(folder, 2, folder / "driver.log")
-        job_of(watched, pids)
+        # Of one that has hardly begun nothing is learned, and a minute would have to pass.
+        until_known(watched, pids)
         (folder / "stuck-1").touch()
-        # It has hardly begun: nothing is learned of its pace, so a minute must pass.
         incident = named(watched, "sleepy-run", pids[1], 180.0)
         assert incident.kind == "host-stuck"
 

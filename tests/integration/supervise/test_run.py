@@ -292,7 +292,8 @@ def test_what_another_command_of_this_name_came_to_is_not_this_ones_end(
 
 def test_a_checkpoint_folder_that_is_empty_all_at_once_is_not_begun_anew(job: Job) -> None:
     started = job.start(FAULTS="0:12:raise,1:20:sleep")
-    job.until_step(20)
+    # The step is printed before it is saved.
+    job.until((job.saved / "step_20/model.pt").exists, "step 20 is saved")
     shutil.rmtree(job.saved)
     job.saved.mkdir()
     os.kill(job.state(1)["child"], signal.SIGKILL)
