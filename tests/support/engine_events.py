@@ -137,7 +137,7 @@ class Story:
             message=f"Xid {number}: 79",
             attributes={"xid": "79"},
         )
-        self.sim._snapshot("n0", (event,))
+        self.sim.report("n0", (event,))
 
     def out_of_memory(self, number: int) -> None:
         self.sim.kernel_says_oom(number)

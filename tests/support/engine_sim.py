@@ -206,7 +206,7 @@ class Sim:
             )
         )
         if rank.node not in self.dead_nodes:
-            self._snapshot(rank.node)
+            self.report(rank.node)
 
     def incidents(self) -> tuple[Incident, ...]:
         return self.engine.incidents()
@@ -267,7 +267,7 @@ class Sim:
     def _snapshots(self) -> None:
         for node in self.nodes:
             if node.id not in self.dead_nodes:
-                self._snapshot(node.id)
+                self.report(node.id)
 
     def kernel_says_oom(self, number: int) -> None:
         """The kernel's log, as its collector reads it, comes with the node's next snapshot."""
@@ -278,9 +278,9 @@ class Sim:
             message=f"Out of memory: Killed process {rank.pid} (python)",
             attributes={"pid": str(rank.pid)},
         )
-        self._snapshot(rank.node, (event,))
+        self.report(rank.node, (event,))
 
-    def _snapshot(self, node_id: str, events: tuple[Event, ...] = ()) -> None:
+    def report(self, node_id: str, events: tuple[Event, ...] = ()) -> None:
         node = next(node for node in self.nodes if node.id == node_id)
         self.sequences[node_id] = self.sequences.get(node_id, 0) + 1
         exits, self.exits[node_id] = tuple(self.exits[node_id]), []
@@ -289,14 +289,14 @@ class Sim:
             time=self.now - self.skews[node_id],
             sequence=self.sequences[node_id],
             clock_shift=self.shifts.get(node_id, 0.0),
-            ranks=tuple(self._see(r) for r in self.ranks if r.node == node_id and not r.exited),
+            ranks=tuple(self.see(r) for r in self.ranks if r.node == node_id and not r.exited),
             exits=exits,
             events=events,
             gauges=self.gauges if node is self.nodes[0] else {},
         )
         self.feed(SnapshotReceived(time=self.now, snapshot=snapshot))
 
-    def _see(self, rank: SimRank) -> RankSnapshot:
+    def see(self, rank: SimRank) -> RankSnapshot:
         progress = None
         skew = self.skews[rank.node]
         if rank.attached:

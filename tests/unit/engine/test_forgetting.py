@@ -52,7 +52,7 @@ def test_nothing_of_jobs_and_nodes_that_are_gone_is_kept(attached: bool) -> None
     for number in range(40):
         sim.run(2)
         for node in sim.nodes:
-            ranks = tuple(sim._see(rank) for rank in sim.ranks if rank.node == node.id)
+            ranks = tuple(sim.see(rank) for rank in sim.ranks if rank.node == node.id)
             seen = Snapshot(node=node, time=sim.now, sequence=number, gauges=gauges, ranks=ranks)
             sim.feed(SnapshotReceived(time=sim.now, snapshot=seen))
     sim.stick(3)

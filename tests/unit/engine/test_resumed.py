@@ -42,11 +42,11 @@ def fallen_apart() -> Restarted:
 
 def test_the_first_node_that_reports_is_not_blamed_for_it() -> None:
     sim = fallen_apart()
-    sim._snapshot("n0")
-    sim._snapshot("n1")
+    sim.report("n0")
+    sim.report("n1")
     assert sim.engine.store.incidents == {}, "nothing is judged yet"
     sim.now += 0.8
-    sim._snapshot("n2")
+    sim.report("n2")
     sim.run(6)
     assert sim.named() == [5]
 
@@ -54,7 +54,7 @@ def test_the_first_node_that_reports_is_not_blamed_for_it() -> None:
 def test_a_node_that_is_back_only_after_the_hold_is_waited_for() -> None:
     sim = fallen_apart()
     sim.dead_nodes = {"n2"}
-    sim._snapshot("n0")
+    sim.report("n0")
     sim.now += 3.0
     sim.run(1.5)
     assert sim.incidents() == ()
@@ -67,7 +67,7 @@ def test_the_hold_ends_by_itself_where_no_tick_comes() -> None:
     sim = fallen_apart()
     sim.now += HOLD_SECONDS + 0.1
     for node in ("n1", "n2", "n0"):
-        sim._snapshot(node)
+        sim.report(node)
     assert sim.engine.store.incidents, "exits are judged at once again"
     sim.run(6)
     assert sim.named() == [5]
@@ -97,7 +97,7 @@ def test_the_second_round_of_stacks_is_not_asked_for_together_with_the_first() -
     (again,) = [a for a in sim.engine.unanswered() if isinstance(a, TakeStacks)]
     assert again.round == 1
     for node in sim.nodes:
-        sim._snapshot(node.id)
+        sim.report(node.id)
     before = len(sim.actions)
     sim.feed(Tick(time=sim.now))
     asked = [a for a in sim.actions[before:] if isinstance(a, TakeStacks) and a.incident]
@@ -110,7 +110,7 @@ def test_a_restart_is_replayed() -> None:
     sim = fallen_apart()
     state = sim.engine.state.packed()
     before = len(sim.log)
-    sim._snapshot("n0")
+    sim.report("n0")
     sim.run(6)
     twin = Engine(state=unpacked(state)[0])
     for event in sim.log[before:]:
