@@ -51,7 +51,7 @@ def raylet_address(folder: Path) -> str:
 # never do: agents were left after the loss of the control store, on ``:9400``, with their
 # collectors.
 
-LOOK_SECONDS = 1.0
+CHECK_SECONDS = 1.0
 CLOSE_SECONDS = 5.0
 """For what is to be closed before; it may wait for Ray, or for a disk that hangs."""
 
@@ -64,11 +64,11 @@ def end_with_raylet(close: Callable[[], object], seconds: float = CLOSE_SECONDS)
     if start is None:
         return None
 
-    def look() -> None:
+    def check() -> None:
         if _start_of(raylet) != start:
             _end(f"the raylet (pid {raylet}) has ended: this process ends too", close, seconds)
 
-    return Loop(LOOK_SECONDS, look, name="ray-sentinel-raylet")
+    return Loop(CHECK_SECONDS, check, name="ray-sentinel-raylet")
 
 
 def _start_of(pid: int) -> int | None:

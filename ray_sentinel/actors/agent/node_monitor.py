@@ -19,7 +19,7 @@ import msgspec
 from ray_sentinel.actors.agent.exporting import Exporting
 from ray_sentinel.actors.agent.node_evidence import Evidence, missing_tracer
 from ray_sentinel.actors.agent.outbox import MOST_EXITS, Outbox
-from ray_sentinel.actors.agent.servers import ServerLook
+from ray_sentinel.actors.agent.servers import ServerPoll
 from ray_sentinel.actors.loops import Loop, Newest
 from ray_sentinel.actors.messages import AgentReport, HistoryRequest, Receipt
 from ray_sentinel.actors.metrics import (
@@ -157,12 +157,12 @@ class NodeMonitor:
             own_raylet=self._raylet or None,
             job=config.job,
             now=self._clock.now,
-            on_exit=self._look_now,
+            on_exit=self._poll_now,
             tracer=not missing,
         )
         self.wall = WallHistory()
         self.evidence = Evidence(node.host, config, self.watch.record, self.wall)
-        self._servers = ServerLook(ray_metrics)
+        self._servers = ServerPoll(ray_metrics)
         self.exporting = Exporting(config, node.host, node.address)
         self.exporting.add_route("/sd", "application/json", self._service_discovery)
         self.runner = Runner(
@@ -227,10 +227,10 @@ class NodeMonitor:
         self.runner.stop()
         self.exporting.close()
         if ended:
-            # Not under the feet of a look that hangs: its files go with the process.
+            # Not under the feet of a poll that hangs: its files go with the process.
             self.watch.close()
 
-    def _look_now(self) -> None:
+    def _poll_now(self) -> None:
         if self._loop is not None:
             self._loop.wake()
 
@@ -294,13 +294,13 @@ class NodeMonitor:
             )
         )
 
-    def _report(self, look: RanksSeen) -> None:
+    def _report(self, seen: RanksSeen) -> None:
         self._sequence += 1
         snapshot = Snapshot(
             node=self.node,
-            time=look.at,
+            time=seen.at,
             sequence=self._sequence,
-            ranks=tuple(map(finite, look.ranks)),
+            ranks=tuple(map(finite, seen.ranks)),
             exits=tuple(map(finite, self._outbox.exits())),
             collectors=self.runner.statuses(),
             gauges=self._gauges(),

@@ -45,7 +45,7 @@ STALE_SECONDS = 3 * ASK_SECONDS
 """An older answer is served no more."""
 
 
-class ServerLook:
+class ServerPoll:
     """One thread, from the first engine on. ``watch`` and ``families`` are called by another."""
 
     def __init__(
@@ -73,14 +73,14 @@ class ServerLook:
         engines = (rank for rank in ranks if rank.role == "engine" and rank.source == "title")
         self._ranks = {rank.id.job: rank for rank in engines}
         if (self._ranks or serves) and self._loop is None:
-            self._loop = Loop(ASK_SECONDS, self.look, name="ray-sentinel-servers")
+            self._loop = Loop(ASK_SECONDS, self.poll, name="ray-sentinel-servers")
 
     def close(self) -> None:
         """Ask no more."""
         if self._loop is not None:
             self._loop.stop()
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Ask each once."""
         ranks, serves = self._ranks, self._serves
         for job, rank in ranks.items():

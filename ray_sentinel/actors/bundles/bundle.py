@@ -113,13 +113,13 @@ def write_file(path: Path, data: bytes) -> None:
     write_whole(path, data)
 
 
-def look_folder(number: int) -> str:
+def capture_folder(number: int) -> str:
     """Where the files of an incident's first, second, ... capture go: its folder itself, then
-    ``look_2/``, ``look_3/``. So no look is overwritten by a later one."""
+    ``look_2/``, ``look_3/``. So no capture is overwritten by a later one."""
     return f"look_{number}/" if number > 1 else ""
 
 
-def last_look(folder: Path) -> int:
+def last_capture(folder: Path) -> int:
     """The number of the last capture that has files there; 0 without any."""
     looks = [int(p.name[5:]) for p in folder.glob("look_*") if p.name[5:].isdecimal()]
     first = any(folder.glob("*_*_*.txt")) or any(folder.glob("logs/rank-*"))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from ray_sentinel.actors.coordinator.asking import Agents, by_node
+from ray_sentinel.actors.coordinator.agent_calls import Agents, by_node
 from ray_sentinel.actors.messages import Dump, DumpRequest, Dumps, unpack
 from ray_sentinel.model.identity import ProcessId, Rank
 

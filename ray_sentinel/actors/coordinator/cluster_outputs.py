@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from ray_sentinel.actors.bundles.bundle import look_folder
-from ray_sentinel.actors.coordinator.asking import Agents, by_node
+from ray_sentinel.actors.bundles.bundle import capture_folder
+from ray_sentinel.actors.coordinator.agent_calls import Agents, by_node
 from ray_sentinel.actors.messages import OutputRequest, Outputs, unpack
 from ray_sentinel.engine.actions import Capture
 from ray_sentinel.model.identity import Rank
@@ -40,8 +40,8 @@ class ClusterOutputs:
     def __init__(self, agents: Agents) -> None:
         self._agents = agents
 
-    def gather(self, action: Capture, look: int = 1) -> Harvest:
-        """Of the ranks concerned; of each without lines the reason is said. ``look`` is the number
+    def gather(self, action: Capture, number: int = 1) -> Harvest:
+        """Of the ranks concerned; of each without lines the reason is said. ``number`` is that
         of the capture, of those of its incident."""
         ranks = concerned(action)[:MOST_RANKS]
         nodes = by_node(ranks)
@@ -56,7 +56,7 @@ class ClusterOutputs:
         for rank in ranks:
             key = (rank.node, rank.process.pid, rank.id.rank)
             whole.append(found.get(key) or _missing(rank, answers.keys(), problems))
-        return _named(action.incident, whole, look)
+        return _named(action.incident, whole, number)
 
 
 def concerned(action: Capture) -> list[Rank]:
@@ -86,9 +86,9 @@ def _missing(rank: Rank, answered: Iterable[str], problems: Iterable[str]) -> Ra
     return RankOutput(log=log)
 
 
-def _named(incident: Incident, outputs: Iterable[RankOutput], look: int) -> Harvest:
+def _named(incident: Incident, outputs: Iterable[RankOutput], number: int) -> Harvest:
     """Files ``logs/rank-N.log``, in a folder of its own for each later capture."""
-    place = look_folder(look)
+    place = capture_folder(number)
     culprits = incident.verdict.culprits if incident.verdict is not None else ()
     quoted = {(c.host, c.rank, c.pid) for c in culprits[:MOST_QUOTED]}
     files: dict[str, bytes] = {}

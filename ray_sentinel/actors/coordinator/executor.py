@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from ray_sentinel.actors.bundles.bundle import last_look, look_folder
+from ray_sentinel.actors.bundles.bundle import capture_folder, last_capture
 from ray_sentinel.actors.bundles.index import (
     Bundles,
     backtraces_root,
@@ -22,7 +22,7 @@ from ray_sentinel.actors.bundles.index import (
     link_backtraces,
 )
 from ray_sentinel.actors.bundles.writer import STORE_SECONDS, BundleWriter
-from ray_sentinel.actors.coordinator.asking import Agents, by_node
+from ray_sentinel.actors.coordinator.agent_calls import Agents, by_node
 from ray_sentinel.actors.coordinator.cluster_dumps import ClusterDumps
 from ray_sentinel.actors.coordinator.cluster_outputs import ANSWER_SECONDS, ClusterOutputs
 from ray_sentinel.actors.coordinator.diagnosing import SeriesDiagnoser
@@ -304,8 +304,8 @@ class Executor:
 
     def _capture(self, action: Capture) -> CaptureDone:
         settings = self._config.capture
-        look = self._next_look(action.incident)
-        harvest = self._harvests.submit(self._harvest, action, look)
+        number = self._next_capture(action.incident)
+        harvest = self._harvests.submit(self._harvest, action, number)
         everyone = (*action.suspects, *action.waiters, *action.others)
         seconds = capture_seconds(everyone, settings, thorough=action.thorough) + GATHER_SECONDS
         action = limited(action, settings.max_intrusive)
@@ -329,7 +329,7 @@ class Executor:
         dumps, dump_problems = self._recorder_files(action)
         files |= dumps
         logs, log_problems = _within(harvest)
-        files = {look_folder(look) + name: data for name, data in files.items()}
+        files = {capture_folder(number) + name: data for name, data in files.items()}
         folder, lost = self.writer.store(action.incident, files)
         if folder is not None:
             lost = [*lost, *self._linked(action.incident, folder)]
@@ -349,22 +349,22 @@ class Executor:
             facts=tuple(fact for answer in captured for fact in answer.facts),
         )
 
-    def _next_look(self, incident: Incident) -> int:
+    def _next_capture(self, incident: Incident) -> int:
         """The number of a capture that begins, of those of its incident: all its files have it,
         whenever they come, and whatever other captures there are meanwhile."""
         done = sum(step.state == "captured" for step in incident.history)
         if (folder := self._former.pop(incident.id, "")) and incident.id not in self.captures_begun:
             # Also those that were begun and not ended.
             with contextlib.suppress(OSError):  # it hangs, or it is gone
-                done = max(done, within(LOOK_SECONDS, partial(last_look, Path(folder))))
+                done = max(done, within(LOOK_SECONDS, partial(last_capture, Path(folder))))
         with self._lock:
-            look = max(done, self.captures_begun.get(incident.id, 0)) + 1
-            self.captures_begun[incident.id] = look
-        return look
+            number = max(done, self.captures_begun.get(incident.id, 0)) + 1
+            self.captures_begun[incident.id] = number
+        return number
 
-    def _harvest(self, action: Capture, look: int) -> Harvested:
+    def _harvest(self, action: Capture, number: int) -> Harvested:
         """The last lines of the ranks concerned, stored as soon as they have come."""
-        files, logs = self._outputs.gather(action, look)
+        files, logs = self._outputs.gather(action, number)
         if not files:
             return logs, []
         return logs, self.writer.store(action.incident, files, told=False)[1]

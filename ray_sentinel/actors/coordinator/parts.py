@@ -195,7 +195,7 @@ class CoordinatorParts:
             self.engine.feed(event)
         self._leave_drained_nodes()
         self.roster.keep(self.fleet.nodes().keys() - self.fleet.released())
-        self._ray_actors.look()
+        self._ray_actors.poll()
 
     def _leave_drained_nodes(self) -> None:
         """An agent would keep a drained node from going."""

@@ -58,7 +58,7 @@ class Actor(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RayActors:
-    """Asks Ray now and then. ``look`` is called by one thread, ``on`` by any."""
+    """Asks Ray now and then. ``poll`` is called by one thread, ``on`` by any."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class RayActors:
         self._asked = False
         self._failed = False
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Ask, where it is time to."""
         begun = self._monotonic()
         if begun < self._due:

@@ -77,14 +77,14 @@ def test_a_full_disk_is_said(tmp_path: Path) -> None:
 
 
 def test_a_later_look_does_not_overwrite_the_first(tmp_path: Path) -> None:
-    assert [bundle.look_folder(number) for number in (1, 2, 3)] == ["", "look_2/", "look_3/"]
+    assert [bundle.capture_folder(number) for number in (1, 2, 3)] == ["", "look_2/", "look_3/"]
     bundle.add(tmp_path, {"report.md": b"r"})
-    assert bundle.last_look(tmp_path) == 0
+    assert bundle.last_capture(tmp_path) == 0
     bundle.add(tmp_path, {"pyspy_n_1.txt": b"first"})
-    assert bundle.last_look(tmp_path) == 1
+    assert bundle.last_capture(tmp_path) == 1
     bundle.add(tmp_path, {"look_2/pyspy_n_1.txt": b"second", "look_x/y": b""})
-    assert bundle.last_look(tmp_path) == 2
-    assert bundle.last_look(tmp_path / "none") == 0
+    assert bundle.last_capture(tmp_path) == 2
+    assert bundle.last_capture(tmp_path / "none") == 0
     assert (tmp_path / "pyspy_n_1.txt").read_bytes() == b"first"
     assert (tmp_path / "look_2" / "pyspy_n_1.txt").read_bytes() == b"second"
 

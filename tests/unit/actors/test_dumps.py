@@ -14,7 +14,7 @@ from bench.flight_recorder import large_job
 from ray_sentinel.actors.agent import node_dumps
 from ray_sentinel.actors.agent.node_dumps import NodeDumps
 from ray_sentinel.actors.coordinator import cluster_dumps
-from ray_sentinel.actors.coordinator.asking import Agents
+from ray_sentinel.actors.coordinator.agent_calls import Agents
 from ray_sentinel.actors.coordinator.cluster_dumps import ClusterDumps
 from ray_sentinel.actors.messages import DumpRequest, Dumps, pack, unpack
 from ray_sentinel.cli.recorder_files import find

@@ -90,8 +90,8 @@ def test_asked_now_and_then_and_sent_when_new():
         return list(table), ENTRY
 
     actors = RayActors(ask, clock.monotonic)
-    actors.look()
-    actors.look()
+    actors.poll()
+    actors.poll()
     assert asked == [True]
     version, first = actors.on("n1", 0)
     assert first is not None
@@ -99,12 +99,12 @@ def test_asked_now_and_then_and_sent_when_new():
     assert actors.on("n1", version) == (version, None)
     assert actors.on("n2", 0) == (version, ())
     clock.advance(LOOK_SECONDS)
-    actors.look()
+    actors.poll()
     assert asked == [True, False], "the dead are asked for once"
     assert actors.on("n1", version) == (version, None), "nothing is new"
     table.append(actor(2, 2.0))
     clock.advance(LOOK_SECONDS)
-    actors.look()
+    actors.poll()
     newer, second = actors.on("n1", version)
     assert newer != version
     assert second is not None
@@ -121,12 +121,12 @@ def test_a_store_that_does_not_answer():
         raise RuntimeError("GCS is away")
 
     actors = RayActors(ask, clock.monotonic)
-    actors.look()
+    actors.poll()
     clock.advance(LOOK_SECONDS)
-    actors.look()
+    actors.poll()
     assert calls == [True], "it is left alone for a while"
     clock.advance(10 * LOOK_SECONDS)
-    actors.look()
+    actors.poll()
     assert calls == [True, True], "the dead are still wanted"
 
 

@@ -13,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from ray_sentinel.actors.agent import servers
-from ray_sentinel.actors.agent.servers import ServerLook
+from ray_sentinel.actors.agent.servers import ServerPoll
 from ray_sentinel.actors.metrics import key_gauges
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.progress.front_end import metrics_url
@@ -67,76 +67,76 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def look(server: Server, monkeypatch: pytest.MonkeyPatch) -> ServerLook:
+def polling(server: Server, monkeypatch: pytest.MonkeyPatch) -> ServerPoll:
     """Asks only when told to."""
     monkeypatch.setattr(servers, "Loop", lambda *_, **__: None)
-    found = ServerLook(
+    found = ServerPoll(
         lambda: server.url, lambda pid, engine: server.url if engine == "vllm" else ""
     )
     found.watch([engine_rank()], False)
     return found
 
 
-def test_its_load_is_served(look: ServerLook) -> None:
-    look.look()
-    assert key_gauges(look.families()) == {
+def test_its_load_is_served(polling: ServerPoll) -> None:
+    polling.poll()
+    assert key_gauges(polling.families()) == {
         f'server_requests{{job="{JOB}",state="running"}}': 2.0,
         f'server_requests{{job="{JOB}",state="waiting"}}': 5.0,
         f'server_tokens_total{{job="{JOB}",kind="prompt"}}': 9.0,
     }
-    (up,) = (family for family in look.families() if family.metric is servers.UP)
+    (up,) = (family for family in polling.families() if family.metric is servers.UP)
     assert [sample.value for sample in up.samples] == [1.0]
 
 
 @pytest.mark.parametrize(("text", "status"), [("no metrics", 200), (TEXT, 500)])
 def test_one_that_does_not_tell_is_down_and_is_asked_again(
-    look: ServerLook, server: Server, text: str, status: int, monkeypatch: pytest.MonkeyPatch
+    polling: ServerPoll, server: Server, text: str, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(servers, "SEARCH_SECONDS", 0.0)
     server.text, server.status = text, status
-    look.look()
-    (family,) = look.families()
+    polling.poll()
+    (family,) = polling.families()
     assert (family.metric, family.samples[0].value) == (servers.UP, 0.0)
     server.text, server.status = TEXT, 200
-    look.look()
-    assert len(look.families()) == 3
+    polling.poll()
+    assert len(polling.families()) == 3
 
 
 def test_an_answer_that_trickles_in_is_waited_for_no_longer_than_others(
-    look: ServerLook, server: Server
+    polling: ServerPoll, server: Server
 ) -> None:
-    look.asked.seconds = 0.2
+    polling.asked.seconds = 0.2
     server.may_end.clear()
-    look.look()
+    polling.poll()
     server.may_end.set()
-    (family,) = look.families()
+    (family,) = polling.families()
     assert (family.metric, family.samples[0].value) == (servers.UP, 0.0)
 
 
 def test_old_answers_and_engines_that_have_gone_are_not_served(
-    look: ServerLook, monkeypatch: pytest.MonkeyPatch
+    polling: ServerPoll, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    look.look()
+    polling.poll()
     with monkeypatch.context() as patch:
         patch.setattr(servers, "STALE_SECONDS", -1.0)
-        assert look.families() == ()
-    assert look.families()
-    look.watch([], False)
-    look.look()
-    assert look.families() == ()
+        assert polling.families() == ()
+    assert polling.families()
+    polling.watch([], False)
+    polling.poll()
+    assert polling.families() == ()
 
 
-def test_only_engines_found_by_title_are_asked(look: ServerLook) -> None:
+def test_only_engines_found_by_title_are_asked(polling: ServerPoll) -> None:
     other = engine_rank("sglang-9", command="sglang::scheduler_TP0")
-    look.watch([engine_rank(role="trainer"), other], False)
-    look.look()
-    assert look.families() == ()
+    polling.watch([engine_rank(role="trainer"), other], False)
+    polling.poll()
+    assert polling.families() == ()
 
 
-def test_an_engine_is_known_whatever_its_job_is_called(look: ServerLook) -> None:
-    look.watch([engine_rank("slurm-12.0")], False)
-    look.look()
-    assert look.families()
+def test_an_engine_is_known_whatever_its_job_is_called(polling: ServerPoll) -> None:
+    polling.watch([engine_rank("slurm-12.0")], False)
+    polling.poll()
+    assert polling.families()
 
 
 def test_the_port_of_a_process_above_that_listens_on_it() -> None:
