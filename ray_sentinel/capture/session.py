@@ -81,17 +81,32 @@ class CaptureOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds for which a process was stopped, by "TOOL HOST PID"."""
 
 
+def sample_processes(
+    processes: Sequence[ProcessId], *, parallel: int = 8, deadline: float = SAMPLE_DEADLINE
+) -> tuple[StackFact, ...]:
+    """One harmless look at each process, be it a rank or not: the same as ``sample`` takes."""
+    if not processes:
+        return ()
+    with ThreadPoolExecutor(min(parallel, len(processes)), "ray-sentinel-trace") as pool:
+        found = list(pool.map(lambda process: _harmless(process, deadline), processes))
+    reader = StackReader()
+    return tuple(classify_process([run.trace for run in runs], reader) for runs in found)
+
+
+def _harmless(process: ProcessId, deadline: float) -> list[Traced]:
+    return [
+        guard.trace(all_tracers()["py-spy"], process, deadline),
+        trace_tasks(process, deadline, limit=1),
+    ]
+
+
 def sample(
     ranks: Sequence[Rank], *, parallel: int = 8, deadline: float = SAMPLE_DEADLINE
 ) -> CaptureOutcome:
     """One harmless look at each rank: Python stacks, and what its main thread waits in."""
-    tracer = all_tracers()["py-spy"]
 
     def look(rank: Rank) -> list[Traced]:
-        return [
-            guard.trace(tracer, rank.process, deadline),
-            trace_tasks(rank.process, deadline, limit=1),
-        ]
+        return _harmless(rank.process, deadline)
 
     return _outcome(ranks, _parallel(ranks, look, parallel), files=False)
 

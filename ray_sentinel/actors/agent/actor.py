@@ -46,6 +46,10 @@ class Agent:
         wanted = unpack(ranks, tuple[Rank, ...])
         return pack_masked(self._monitor.evidence.sample(wanted))
 
+    def stacks(self, pids: bytes) -> bytes:
+        """One round of harmless stacks of some processes, by pid: ``Sampled``."""
+        return pack_masked(self._monitor.evidence.stacks(unpack(pids, tuple[int, ...])))
+
     def flight_recorder(self, request: bytes) -> bytes:
         """The flight recorders of some ranks, a ``DumpRequest``: ``Dumps``."""
         wanted = unpack(request, DumpRequest)

@@ -19,13 +19,14 @@ from ray_sentinel.capture import session
 from ray_sentinel.capture.rank_output import RankOutputs
 from ray_sentinel.capture.ras import RasPolls, poll_ranks
 from ray_sentinel.capture.recorder_dumps import Recorders
+from ray_sentinel.capture.states import read_stat
 from ray_sentinel.capture.tracer import all_tracers
 from ray_sentinel.clock import WallHistory
 from ray_sentinel.config import Config, safe_name
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.evidence.stacks import classify, parse
 from ray_sentinel.masking import mask_bytes
-from ray_sentinel.model.identity import Rank
+from ray_sentinel.model.identity import ProcessId, Rank
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.progress.ask import (
     held_stacks,
@@ -37,6 +38,8 @@ log = logging.getLogger(__name__)
 
 SAMPLE_SECONDS = 2.0
 """For the harmless tools to look at all ranks asked about."""
+MOST_STACKS = 1024
+"""Processes of one node that are looked at in one round."""
 COMPANION_SECONDS = 0.7
 """For a companion thread that runs: where it does not, nothing comes however long one waits."""
 WATCHDOG_SECONDS = 6.5
@@ -80,6 +83,22 @@ class Evidence:
             lambda fact: self._or_from_inside(fact, by_process[fact.process]), found.facts
         )
         return Sampled(facts=tuple(facts), problems=found.problems)
+
+    def stacks(self, pids: Sequence[int]) -> Sampled:
+        """One round of harmless stacks of any processes of this node; those that have ended are
+        left out."""
+        stats = {pid: read_stat(pid) for pid in pids[:MOST_STACKS]}
+        processes = [ProcessId(self._host, pid, stat.start) for pid, stat in stats.items() if stat]
+        facts = session.sample_processes(
+            processes, parallel=self._plan.parallel, deadline=SAMPLE_SECONDS
+        )
+        left = len(pids) - MOST_STACKS
+        return Sampled(
+            facts=facts,
+            problems=(f"{self._host}: {left} processes more were not looked at",)
+            if left > 0
+            else (),
+        )
 
     def _or_from_inside(self, fact: StackFact, rank: Rank) -> StackFact:
         """Where no tool may look at the process, what it can tell of itself."""

@@ -6,7 +6,7 @@ The idea of merging stacks into a prefix tree whose branches carry sets of ranks
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -90,8 +90,15 @@ def merge(stack_classes: Sequence[StackClass]) -> TreeNode:
     return root
 
 
-def render(root: TreeNode, stack_classes: Sequence[StackClass], width: int = 110) -> str:
-    """The tree as text: unbranched runs on one level, each branch with its count and ranks."""
+def render(
+    root: TreeNode,
+    stack_classes: Sequence[StackClass],
+    width: int = 110,
+    naming: Callable[[Iterable[StackFact]], str] | None = None,
+) -> str:
+    """The tree as text: unbranched runs on one level, each branch with its count and members, who
+    are named by ``naming``, else as ranks."""
+    naming = naming or who
     lines: list[str] = []
     # A list of what is left to draw, not recursion: stacks may be thousands of frames deep.
     pending = [(child, 0) for child in reversed(_rarest_first(root))]
@@ -101,7 +108,9 @@ def render(root: TreeNode, stack_classes: Sequence[StackClass], width: int = 110
         lines.append(f"{node.count:>6}  {pad}{node.place}"[:width])
         for index in node.classes:
             item = stack_classes[index]
-            lines.append(f"        {pad}  = {item.label or 'unknown'}: {who(item.members)}"[:width])
+            lines.append(
+                f"        {pad}  = {item.label or 'unknown'}: {naming(item.members)}"[:width]
+            )
         children = _rarest_first(node)
         deeper = depth + (len(children) > 1 or bool(node.classes))
         pending += [(child, deeper) for child in reversed(children)]

@@ -1,0 +1,107 @@
+"""The stacks of all processes of the cluster's jobs, by their nodes' agents, and Ray's calls.
+
+It is asked for by people: the control store and the agents are asked once for each round.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from ray_sentinel.actors.coordinator.ray_calls import unfinished_calls
+from ray_sentinel.actors.hosts import RayNode, ray_nodes
+from ray_sentinel.actors.messages import Sampled, pack, unpack
+from ray_sentinel.actors.names import NAMESPACE, agent_name
+from ray_sentinel.evidence.stacks.compare import movements
+from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.ray_calls import RayCalls
+from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.waitgraph.picture import ClusterPicture, picture
+
+ROUND_SECONDS = 15.0
+"""For the agents to take and to read the stacks of their nodes."""
+GAP_SECONDS = 1.0
+"""Between two rounds: what moved meanwhile is not stuck."""
+ROUNDS = 2
+
+
+def look_at_jobs(ray: Any) -> ClusterPicture:
+    """Two rounds of stacks of all jobs of the cluster that ``ray`` is connected to.
+
+    Blocks for some seconds. What could not be seen is in ``notes``.
+    """
+    calls = unfinished_calls(ray.get_runtime_context().gcs_address)
+    nodes = {id_: node for id_, node in ray_nodes(ray.nodes()).items() if node.alive}
+    wanted = _pids(calls, nodes)
+    rounds: list[dict[tuple[str, int], StackFact]] = []
+    notes: dict[str, None] = dict.fromkeys(filter(None, (calls.problem,)))
+    for number in range(ROUNDS):
+        if number:
+            time.sleep(GAP_SECONDS)
+        found, problems = _round(ray, wanted)
+        rounds.append(found)
+        notes |= dict.fromkeys(problems)
+    started: dict[tuple[str, int], ProcessId] = {}
+    for node_id, pids in wanted.items():
+        address = nodes[node_id].address
+        for pid in pids:
+            fact = rounds[-1].get((node_id, pid))
+            process = fact.process if fact else ProcessId(address, pid)
+            started[node_id, pid] = process
+            started.setdefault((address, pid), process)
+    return picture(
+        calls,
+        started,
+        {fact.process: fact for fact in rounds[-1].values()},
+        movements([tuple(found.values()) for found in rounds]),
+        notes=tuple(notes),
+    )
+
+
+def _pids(calls: RayCalls, nodes: Mapping[str, RayNode]) -> dict[str, tuple[int, ...]]:
+    """The pids to look at, by node id."""
+    by_address: dict[str, str] = {}
+    for node_id, node in nodes.items():
+        by_address.setdefault(node.address, node_id)
+    found: dict[str, set[int]] = defaultdict(set)
+    for driver in calls.drivers:
+        if driver.address in by_address:
+            found[by_address[driver.address]].add(driver.pid)
+    places = [(actor.node, actor.pid) for actor in calls.actors]
+    for node_id, pid in (*places, *((call.node, call.pid) for call in calls.calls)):
+        if pid and node_id in nodes:
+            found[node_id].add(pid)
+    return {node_id: tuple(sorted(pids)) for node_id, pids in found.items()}
+
+
+def _round(
+    ray: Any, wanted: Mapping[str, tuple[int, ...]]
+) -> tuple[dict[tuple[str, int], StackFact], list[str]]:
+    """Facts by node id and pid, and what went wrong."""
+    asked: dict[Any, str] = {}
+    problems = []
+    for node_id, pids in wanted.items():
+        try:
+            handle = ray.get_actor(agent_name(node_id), namespace=NAMESPACE)
+            asked[handle.stacks.remote(pack(pids))] = node_id
+        except ValueError:
+            problems.append(f"node {node_id[:8]} has no agent: run `ray-sentinel up`")
+        except AttributeError:
+            problems.append(f"node {node_id[:8]} has an agent of an older version")
+    done, late = ray.wait(list(asked), num_returns=len(asked), timeout=ROUND_SECONDS)
+    problems += [f"node {asked[ref][:8]}: no stacks within {ROUND_SECONDS:.0f} s" for ref in late]
+    found: dict[tuple[str, int], StackFact] = {}
+    for ref in done:
+        try:
+            sampled = unpack(ray.get(ref), Sampled)
+        except (ray.exceptions.RayError, msgspec.DecodeError) as error:
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            problems.append(f"node {asked[ref][:8]}: no stacks: {lines[-1]}")
+            continue
+        problems += sampled.problems
+        found |= {(asked[ref], fact.process.pid): fact for fact in sampled.facts}
+    return found, problems

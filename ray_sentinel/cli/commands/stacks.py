@@ -1,0 +1,135 @@
+"""Show where every process of the running jobs stands, merged, and who waits for whom.
+
+Asks Ray which calls have not ended, and the agent of each node for the stacks of the jobs' drivers,
+actors and workers, twice, a second apart. Nothing is paused.
+
+Exit codes: 0 nothing was found that cannot go on, 1 calls wait for each other in a circle, or a
+process that others wait for is stopped, holds its GIL or is blocked in the kernel, 3 no cluster
+answers.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from ray_sentinel.cli.output import Printer, print_json, speaker
+from ray_sentinel.cli.reach import add_common
+from ray_sentinel.evidence.stacks.tree import classes, merge, render
+from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.waitgraph.picture import ClusterPicture, JobPicture, WaitRoot
+
+HELP = "show all stacks of the running jobs, merged, and who waits for whom"
+_CANNOT_GO_ON = ("broken", "circle")
+_STANDS = ("standing", "unheld", "complete", "mute", "idle")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    add_common(parser)
+    parser.add_argument("--job", default="", help="Ray's job id, in hex; else all that run")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Look and print."""
+    from ray_sentinel.actors.coordinator.job_stacks import look_at_jobs
+    from ray_sentinel.actors.deployment import cluster
+
+    with cluster.connect(args.address) as ray:
+        found = look_at_jobs(ray)
+    found = msgspec.structs.replace(
+        found, jobs=tuple(job for job in found.jobs if args.job in ("", job.job))
+    )
+    if args.json:
+        print_json(_for_programs(found))
+    else:
+        _print(found, speaker())
+    return 1 if any(root.kind in _CANNOT_GO_ON for job in found.jobs for root in job.roots) else 0
+
+
+def _for_programs(found: ClusterPicture) -> dict[str, Any]:
+    told: dict[str, Any] = msgspec.to_builtins(found)
+    for job in told["jobs"]:
+        del job["facts"]
+    return told
+
+
+def _print(found: ClusterPicture, say: Printer) -> None:
+    for number, job in enumerate(found.jobs):
+        if number:
+            say("")
+        _print_job(job, found.time, say)
+    if not found.jobs:
+        say("no job runs")
+    for note in found.notes:
+        say(f"  ! {note}", "yellow")
+
+
+def _print_job(job: JobPicture, now: float, say: Printer) -> None:
+    age = "" if job.started is None else f", running for {_age(now - job.started)}"
+    say(f"job {job.job}: {_counted(len(job.processes), 'process', 'es')}{age}", "bold")
+    say(f"  {job.command}")
+    for driver in job.processes:
+        if driver.role == "driver":
+            say(f"  driver on {driver.host}, pid {driver.pid}: {driver.activity} in {driver.place}")
+    say("who waits for whom:" if job.roots else "nobody was seen to wait for anybody", "bold")
+    for root in sorted(job.roots, key=_urgency):
+        _print_root(root, say)
+    if not job.facts:
+        return
+    found = classes(job.facts)
+    labels = {ProcessId(one.host, one.pid): one.label for one in job.processes}
+    of, at = _counted(len(job.facts), "process", "es"), _counted(len(found), "place", "s")
+    say(f"stacks of {of} at {at}:", "bold")
+    text = render(merge(found), found, naming=lambda members: _names(members, labels))
+    for line in text.splitlines():
+        say(line)
+    for one in job.processes:
+        if one.problem:
+            say(f"  ! {one.label} ({one.host} pid {one.pid}): {one.problem}", "yellow")
+
+
+def _print_root(root: WaitRoot, say: Printer) -> None:
+    others = root.waiters - 1
+    more = f" ({others} more wait{'s' * (others == 1)} for it)" if others > 0 else ""
+    say(f"  {root.sentence}{more}", ("red", "yellow", "")[_urgency(root)])
+
+
+def _urgency(root: WaitRoot) -> int:
+    """0 for what cannot go on, 1 for what stood still, 2 for what works."""
+    return 0 if root.kind in _CANNOT_GO_ON else 1 if root.kind in _STANDS else 2
+
+
+def _names(members: Iterable[StackFact], labels: Mapping[ProcessId, str]) -> str:
+    """What the processes are called, with the numbers of one class together.
+
+    >>> labels = {ProcessId("n", pid): name for pid, name in enumerate(("driver", "A 0", "A 1"))}
+    >>> _names([StackFact(process=process) for process in labels], labels)
+    'A 0, 1; driver'
+    """
+    groups: dict[str, list[str]] = {}
+    for fact in members:
+        place = ProcessId(fact.process.host, fact.process.pid)
+        name, _, number = labels.get(place, f"pid {place.pid}").rpartition(" ")
+        if name and number.isdigit():
+            groups.setdefault(name, []).append(number)
+        else:
+            groups.setdefault(labels.get(place, f"pid {place.pid}"), [])
+    return "; ".join(
+        f"{name} {', '.join(sorted(numbers, key=int))}" if numbers else name
+        for name, numbers in sorted(groups.items())
+    )
+
+
+def _counted(number: int, noun: str, plural: str) -> str:
+    return f"{number} {noun}{plural if number != 1 else ''}"
+
+
+def _age(seconds: float) -> str:
+    minutes, rest = divmod(int(max(0.0, seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

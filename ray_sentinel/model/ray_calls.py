@@ -1,0 +1,105 @@
+"""The calls of Ray jobs that have not ended, who runs them, and what cannot be placed."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+CallKind = Literal["driver", "task", "actor-creation", "actor-task"]
+CallState = Literal["running", "queued", "unplaced", "arguments", "memory", "fetching"]
+"""``queued``: sent to its actor, which has not begun it. ``unplaced``: no node has been found for
+it. ``arguments``: what it was given is not made yet. ``memory``: the object store has no room for
+its arguments. ``fetching``: they are on their way."""
+
+
+class RayCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A task, an actor's creation, a call to an actor, or a driver's whole run."""
+
+    id: str
+    """Ray's task id, in hex."""
+    parent: str
+    """The id of the call that made it; of a driver, of nobody."""
+    job: str
+    """Ray's job id, in hex."""
+    kind: CallKind
+    name: str = ""
+    """"Trainer.update", "preprocess"."""
+    actor: str = ""
+    """The id of its actor, in hex."""
+    state: CallState = "running"
+    since: float | None = None
+    """Unix time at which it came into that state."""
+    made: float | None = None
+    """Unix time at which it was submitted."""
+    node: str = ""
+    """Ray's node id, in hex, of where it runs."""
+    pid: int = 0
+    """Of where it runs; 0 where that is not known."""
+    needs: dict[str, float] = {}
+    """The resources that it asks for."""
+
+
+class RayActor(msgspec.Struct, frozen=True, kw_only=True):
+    """An actor that has not died."""
+
+    id: str
+    job: str
+    kind: str
+    """The name of its class."""
+    name: str = ""
+    number: int = 0
+    """Its place among the actors of its class and job, in the order of their starts."""
+    state: str = "ALIVE"
+    """Ray's word: ``ALIVE``, ``PENDING_CREATION``, ``DEPENDENCIES_UNREADY``, ``RESTARTING``."""
+    node: str = ""
+    pid: int = 0
+    owner: str = ""
+    """The address of the process that made it."""
+
+    @property
+    def label(self) -> str:
+        """Its name, or class and number."""
+        return self.name or f"{self.kind} {self.number}"
+
+
+class RayDriver(msgspec.Struct, frozen=True, kw_only=True):
+    """The program of a job."""
+
+    job: str
+    pid: int
+    address: str
+    """Of its node."""
+    command: str = ""
+    started: float | None = None
+    """Unix time."""
+
+
+class PendingGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """A placement group that is not placed."""
+
+    id: str
+    name: str = ""
+    job: str = ""
+    bundles: tuple[dict[str, float], ...] = ()
+    infeasible: bool = False
+    """No node could ever hold it."""
+    since: float | None = None
+    """Unix time."""
+
+
+class RayCalls(msgspec.Struct, frozen=True, kw_only=True):
+    """What Ray's control store knew when it was asked."""
+
+    at: float = 0.0
+    """Unix time."""
+    drivers: tuple[RayDriver, ...] = ()
+    actors: tuple[RayActor, ...] = ()
+    calls: tuple[RayCall, ...] = ()
+    groups: tuple[PendingGroup, ...] = ()
+    free: dict[str, float] = {}
+    """Resources that nobody uses, of all nodes."""
+    left_off: int = 0
+    """Unfinished calls beyond those in ``calls``."""
+    problem: str = ""
+    """What could not be asked, and why."""

@@ -1,0 +1,102 @@
+"""The chain from who waits to what holds it up, for people and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from ray_sentinel.waitgraph.facts import IN_OPERATION, NOT_REACHED, QUEUED, WaitNode
+from ray_sentinel.waitgraph.graph import Edge
+from ray_sentinel.waitgraph.solver import GraphRoot
+
+
+class ChainLink(msgspec.Struct, frozen=True, kw_only=True, rename={"start": "from", "end": "to"}):
+    """One step of a chain; in JSON ``from`` and ``to``."""
+
+    start: str
+    end: str
+    how: str
+    since: float | None = None
+    """Unix time."""
+    witness: str = ""
+
+
+def links(chain: Sequence[Edge], names: Mapping[WaitNode, str]) -> tuple[ChainLink, ...]:
+    """The steps of a chain by the names of its nodes.
+
+    A call and the process that it runs in are one step: "driver waits in ray.get for
+    Trainer.update of Trainer 1".
+    """
+    found: list[ChainLink] = []
+    for edge in chain:
+        end = _name(edge.awaited, names)
+        before = found[-1] if found else None
+        if before and edge.waiter.kind == "call" and edge.awaited.kind == "process":
+            found[-1] = msgspec.structs.replace(before, end=_in_process(before.end, end, edge.how))
+            continue
+        found.append(
+            ChainLink(
+                start=before.end if before else _name(edge.waiter, names),
+                end=end,
+                how=edge.how,
+                since=edge.since,
+                witness=edge.witness,
+            )
+        )
+    return tuple(found)
+
+
+def _in_process(call: str, process: str, how: str) -> str:
+    return f"{call} at {process}" if how == "runs in" else f"{call}, which {how} {process}"
+
+
+def _name(node: WaitNode, names: Mapping[WaitNode, str]) -> str:
+    return names.get(node, node.key)
+
+
+def sentence(root: GraphRoot, names: Mapping[WaitNode, str], now: float) -> str:
+    """The chain of a root in words; ``now`` is Unix time.
+
+    "driver waits 41 s in ray.get for Trainer.update at Trainer 1 → waits 40 s ... → sleeping in
+    score (reward.py:88)".
+    """
+    steps = links(root.chain, names)
+    told = [_words(step, now) for step in steps]
+    return " → ".join([f"{steps[0].start} {told[0]}", *told[1:], ending(root)])
+
+
+def _words(step: ChainLink, now: float) -> str:
+    age = "" if step.since is None else f" {max(0.0, now - step.since):.0f} s"
+    if step.how == NOT_REACHED:
+        return f"{step.end} {NOT_REACHED}"
+    if step.how == IN_OPERATION:
+        return f"waits{age} in {step.end}"
+    if step.how in _OF_CALLS:
+        return f"{step.how} {step.end}"
+    return f"waits{age} in {step.how} for {step.end}"
+
+
+_OF_CALLS = frozenset(
+    ("is held by", QUEUED, "needs", "needs its actor", "needs the result of", "fetches")
+)
+"""What is said of a call or a resource: it has no place of its own to wait in."""
+
+
+def ending(root: GraphRoot) -> str:
+    """What holds the chain up."""
+    if root.kind == "works" and root.why:
+        return f"which goes on, last seen {root.why}"
+    return root.why or _ENDINGS[root.kind]
+
+
+_ENDINGS = {
+    "broken": "it cannot go on",
+    "standing": "it stands still",
+    "works": "which goes on",
+    "idle": "it has nothing to do",
+    "mute": "nothing can be learned of it",
+    "circle": "they wait for each other",
+    "unheld": "nobody has it",
+    "complete": "all have come to it, and it does not end",
+}

@@ -1,0 +1,131 @@
+"""The facts that the graph of waits is made of.
+
+A fact says one thing about one process, call, operation or resource, when it was seen and by which
+witness. Nobody is accused by a fact: that is for ``solver`` to do.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from ray_sentinel.model.identity import ProcessId
+
+IN_OPERATION = "in"
+"""``WaitsFor.how`` of who stands in a collective or a transfer."""
+NOT_REACHED = "has not come to it"
+"""How an operation waits for who is missing."""
+QUEUED = "is queued at"
+"""``WaitsFor.how`` of a call that its actor has not begun."""
+NodeKind = Literal["process", "call", "operation", "resource"]
+
+
+class WaitNode(msgspec.Struct, frozen=True, order=True):
+    """What can wait or be waited for.
+
+    ``key`` is unique within its kind: of a process "HOST:PID:START", of a call Ray's task id, of an
+    operation its group and number, of a resource its own name.
+    """
+
+    kind: NodeKind
+    key: str
+
+
+def process_node(process: ProcessId) -> WaitNode:
+    """The node of a process.
+
+    >>> process_node(ProcessId("node1", 42, 7)).key
+    'node1:42:7'
+    """
+    return WaitNode("process", f"{process.host}:{process.pid}:{process.start}")
+
+
+def call_node(task_id: str) -> WaitNode:
+    """The node of a Ray task or actor call; ``task_id`` in hex."""
+    return WaitNode("call", task_id)
+
+
+class WaitsFor(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """``who`` waits for ``awaited``."""
+
+    who: WaitNode
+    awaited: WaitNode
+    how: str
+    """What it does to wait: "ray.get", "all_reduce", "queued"."""
+    since: float | None = None
+    """Unix time; None where it is not known."""
+    any_of: bool = False
+    """One of the things that it waits for is enough, as in ``ray.wait``; else it needs them all."""
+    witness: str = ""
+
+
+class Runs(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """``process`` executes ``call``: the call's end waits for what the process does."""
+
+    process: WaitNode
+    call: WaitNode
+    since: float | None = None
+    witness: str = ""
+
+
+class NotReached(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """``process`` has not come to ``operation``, which needs it."""
+
+    process: WaitNode
+    operation: WaitNode
+    witness: str = ""
+
+
+class Holds(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """``process`` holds ``resource``."""
+
+    process: WaitNode
+    resource: WaitNode
+    witness: str = ""
+
+
+class Broken(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """``process`` cannot go on; ``why`` is the proof: stopped, blocked in the kernel, ended."""
+
+    process: WaitNode
+    why: str
+    witness: str = ""
+
+
+class Elsewhere(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """``process`` stands in code that waits for nobody in the graph."""
+
+    process: WaitNode
+    place: str
+    """"function (file:line)"."""
+    doing: str
+    """A short phrase: "sleeping", "reading from a file or pipe"."""
+    witness: str = ""
+
+    @property
+    def text(self) -> str:
+        """Both: "sleeping in score (reward.py:88)"."""
+        return (
+            f"{self.doing} in {self.place}"
+            if self.doing and self.place
+            else self.doing or (f"in {self.place}" if self.place else "")
+        )
+
+
+class Moves(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """``process`` was seen to go on: what is slow is not stuck."""
+
+    process: WaitNode
+    witness: str = ""
+
+
+class Mute(msgspec.Struct, frozen=True, kw_only=True, tag=True):
+    """Nothing can be learned of ``process``; ``why`` names the remedy where there is one."""
+
+    process: WaitNode
+    why: str
+    witness: str = ""
+
+
+WaitFact = WaitsFor | Runs | NotReached | Holds | Broken | Elsewhere | Moves | Mute

@@ -1,0 +1,163 @@
+"""The graph of waits: an edge leads from who waits to what is waited for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from ray_sentinel.waitgraph.facts import (
+    NOT_REACHED,
+    Broken,
+    Elsewhere,
+    Holds,
+    Moves,
+    Mute,
+    NotReached,
+    Runs,
+    WaitFact,
+    WaitNode,
+    WaitsFor,
+)
+
+
+class Edge(msgspec.Struct, frozen=True, kw_only=True):
+    """``waiter`` waits for ``awaited``."""
+
+    waiter: WaitNode
+    awaited: WaitNode
+    how: str
+    since: float | None = None
+    witness: str = ""
+    any_of: bool = False
+
+
+class WaitGraph(msgspec.Struct, frozen=True, kw_only=True):
+    """Edges, and what is known of each process beside them."""
+
+    edges: Mapping[WaitNode, tuple[Edge, ...]]
+    """By who waits; a node that waits for nothing is not in it."""
+    nodes: tuple[WaitNode, ...]
+    broken: Mapping[WaitNode, Broken]
+    elsewhere: Mapping[WaitNode, Elsewhere]
+    mute: Mapping[WaitNode, Mute]
+    moving: frozenset[WaitNode]
+
+    def awaited(self, node: WaitNode) -> Iterator[WaitNode]:
+        """What a node waits for."""
+        return (edge.awaited for edge in self.edges.get(node, ()))
+
+
+def build(facts: Iterable[WaitFact]) -> WaitGraph:
+    """The graph of some facts; of two that say the same edge, the first counts.
+
+    A process that is broken, or was seen to move, waits for nobody: what holds the others up is it
+    itself, whatever its stack shows.
+    """
+    facts = list(facts)
+    broken = {fact.process: fact for fact in facts if isinstance(fact, Broken)}
+    moving = frozenset(fact.process for fact in facts if isinstance(fact, Moves)) - broken.keys()
+    edges: dict[WaitNode, dict[WaitNode, Edge]] = {}
+    for edge in _edges(facts):
+        if edge.waiter not in broken and edge.waiter not in moving and edge.waiter != edge.awaited:
+            edges.setdefault(edge.waiter, {}).setdefault(edge.awaited, edge)
+    elsewhere = {fact.process: fact for fact in facts if isinstance(fact, Elsewhere)}
+    mute = {fact.process: fact for fact in facts if isinstance(fact, Mute)}
+    nodes = {
+        *edges,
+        *(awaited for found in edges.values() for awaited in found),
+        *broken,
+        *moving,
+        *elsewhere,
+        *mute,
+    }
+    return WaitGraph(
+        edges={node: tuple(found.values()) for node, found in edges.items()},
+        nodes=tuple(sorted(nodes)),
+        broken=broken,
+        elsewhere=elsewhere,
+        mute=mute,
+        moving=moving,
+    )
+
+
+def _edges(facts: Iterable[WaitFact]) -> Iterator[Edge]:
+    for fact in facts:
+        if isinstance(fact, WaitsFor):
+            yield Edge(
+                waiter=fact.who,
+                awaited=fact.awaited,
+                how=fact.how,
+                since=fact.since,
+                witness=fact.witness,
+                any_of=fact.any_of,
+            )
+        elif isinstance(fact, Runs):
+            yield Edge(
+                waiter=fact.call,
+                awaited=fact.process,
+                how="runs in",
+                since=fact.since,
+                witness=fact.witness,
+            )
+        elif isinstance(fact, NotReached):
+            yield Edge(
+                waiter=fact.operation,
+                awaited=fact.process,
+                how=NOT_REACHED,
+                witness=fact.witness,
+            )
+        elif isinstance(fact, Holds):
+            yield Edge(
+                waiter=fact.resource, awaited=fact.process, how="is held by", witness=fact.witness
+            )
+
+
+def components(graph: WaitGraph) -> list[tuple[WaitNode, ...]]:
+    """The strongly connected parts; each comes after all parts that it waits for.
+
+    Tarjan, "Depth-first search and linear graph algorithms", SIAM J. Comput. 1 (1972), without
+    recursion: a chain of waits may be thousands long.
+    """
+    order: dict[WaitNode, int] = {}
+    low: dict[WaitNode, int] = {}
+    open_nodes: list[WaitNode] = []
+    is_open: set[WaitNode] = set()
+    found: list[tuple[WaitNode, ...]] = []
+    for start in graph.nodes:
+        if start in order:
+            continue
+        path: list[tuple[WaitNode, Iterator[WaitNode]]] = []
+        entering: WaitNode | None = start
+        while entering is not None or path:
+            if entering is not None:
+                order[entering] = low[entering] = len(order)
+                open_nodes.append(entering)
+                is_open.add(entering)
+                path.append((entering, graph.awaited(entering)))
+                entering = None
+            node, rest = path[-1]
+            for awaited in rest:
+                if awaited not in order:
+                    entering = awaited
+                    break
+                if awaited in is_open:
+                    low[node] = min(low[node], order[awaited])
+            if entering is not None:
+                continue
+            path.pop()
+            if path:
+                low[path[-1][0]] = min(low[path[-1][0]], low[node])
+            if low[node] == order[node]:
+                found.append(_closed(node, open_nodes, is_open))
+    return found
+
+
+def _closed(
+    node: WaitNode, open_nodes: list[WaitNode], is_open: set[WaitNode]
+) -> tuple[WaitNode, ...]:
+    part: list[WaitNode] = []
+    while not part or part[-1] != node:
+        part.append(open_nodes.pop())
+        is_open.discard(part[-1])
+    return tuple(sorted(part))

@@ -1,0 +1,376 @@
+"""Facts of Ray: which call waits for which, and which process runs it.
+
+Who waits in ``ray.get`` is told by its stack, for which call by the unfinished calls that its own
+call has made. Where it made none, the object was handed to it: then by those of whoever made it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from ray_sentinel import regex as re
+from ray_sentinel.evidence.stacks.compare import Movement
+from ray_sentinel.evidence.stacks.names import last_name
+from ray_sentinel.evidence.stacks.tree import place_of
+from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.ray_calls import PendingGroup, RayCall, RayCalls
+from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.waitgraph.facts import (
+    IN_OPERATION,
+    QUEUED,
+    Broken,
+    Elsewhere,
+    Moves,
+    Mute,
+    NotReached,
+    Runs,
+    WaitFact,
+    WaitNode,
+    WaitsFor,
+    call_node,
+    process_node,
+)
+
+RAY = "ray"
+STACK = "stack"
+NOT_SEEN = "its stack could not be taken"
+REPORTING_SECONDS = 5.0
+"""After a change, the control store has been told of it (``task_events_report_interval_ms``: 1 s),
+also on a busy machine."""
+MOST_BUNDLES = 4
+"""Of a placement group, that are written out."""
+_STATES = {
+    "T": "is stopped by a signal",
+    "t": "is stopped by a debugger",
+    "D": "is blocked in the kernel",
+    "Z": "has ended",
+    "X": "has ended",
+}
+
+
+class RayProcess(msgspec.Struct, frozen=True, kw_only=True):
+    """A process of a Ray job: a driver, an actor, or a worker that runs a task."""
+
+    process: ProcessId
+    job: str
+    role: str
+    """What its like have in common: "driver", an actor's class, "task"."""
+    label: str
+    """"driver", "Rollout 2", "task preprocess"."""
+    actor: str = ""
+
+
+class JobProcesses:
+    """The processes of some jobs, by what Ray calls them."""
+
+    def __init__(self, ray: RayCalls, started: Mapping[tuple[str, int], ProcessId]) -> None:
+        """``started`` has the process of (node id or address, pid), for those that were found."""
+        self.known: dict[WaitNode, RayProcess] = {}
+        self._by_actor: dict[str, WaitNode] = {}
+        self._by_driver: dict[str, WaitNode] = {}
+        self._by_pid: dict[tuple[str, int], WaitNode] = {}
+        for driver in ray.drivers:
+            if process := started.get((driver.address, driver.pid)):
+                node = self._add(process, driver.job, "driver", "driver")
+                self._by_driver[driver.job] = node
+        for actor in ray.actors:
+            if process := started.get((actor.node, actor.pid)):
+                node = self._add(process, actor.job, actor.kind, actor.label, actor.id)
+                self._by_actor[actor.id] = node
+        for call in ray.calls:
+            process = started.get((call.node, call.pid))
+            if process and process_node(process) not in self.known:
+                self._add(process, call.job, "task", f"task {call.name}")
+
+    def _add(
+        self, process: ProcessId, job: str, role: str, label: str, actor: str = ""
+    ) -> WaitNode:
+        node = process_node(process)
+        self.known[node] = RayProcess(process=process, job=job, role=role, label=label, actor=actor)
+        self._by_pid[process.host, process.pid] = node
+        return node
+
+    def of(self, call: RayCall, started: Mapping[tuple[str, int], ProcessId]) -> WaitNode | None:
+        """The process that runs a call, or that will where it is its actor's."""
+        if call.kind == "driver":
+            return self._by_driver.get(call.job)
+        if call.actor and call.actor in self._by_actor:
+            return self._by_actor[call.actor]
+        process = started.get((call.node, call.pid))
+        return process_node(process) if process else None
+
+
+class RayFacts:
+    """Translates one look at Ray and at the stacks of its processes."""
+
+    def __init__(
+        self,
+        ray: RayCalls,
+        started: Mapping[tuple[str, int], ProcessId],
+        stacks: Mapping[ProcessId, StackFact],
+        movements: Mapping[ProcessId, Movement],
+    ) -> None:
+        self.processes = JobProcesses(ray, started)
+        self.names: dict[WaitNode, str] = {
+            node: found.label for node, found in self.processes.known.items()
+        }
+        """What people call the nodes."""
+        self._ray = ray
+        self._stacks = {process_node(process): fact for process, fact in stacks.items()}
+        self._movements = {process_node(p): movement for p, movement in movements.items()}
+        self._calls = {call.id: call for call in ray.calls}
+        self._children: dict[str, list[RayCall]] = defaultdict(list)
+        for call in ray.calls:
+            self._children[call.parent].append(call)
+        self._runs: dict[WaitNode, list[RayCall]] = defaultdict(list)
+        self._runner: dict[str, WaitNode] = {}
+        for call in ray.calls:
+            if (node := self.processes.of(call, started)) is not None:
+                self._runner[call.id] = node
+                if call.state == "running":
+                    self._runs[node].append(call)
+
+    def facts(self) -> Iterator[WaitFact]:
+        """All of them."""
+        for call in self._ray.calls:
+            self.names.setdefault(call_node(call.id), call.name or call.kind)
+            yield from self._of_call(call)
+        for node in self.processes.known:
+            yield from self._of_process(node)
+        yield from self._of_operations()
+
+    def runs(self, node: WaitNode) -> tuple[RayCall, ...]:
+        """The calls that a process executes."""
+        return tuple(self._runs.get(node, ()))
+
+    def _of_call(self, call: RayCall) -> Iterator[WaitFact]:
+        node, runner = call_node(call.id), self._runner.get(call.id)
+        if call.kind == "driver":
+            return  # nobody waits for it
+        if call.state == "running":
+            if runner is not None:
+                yield Runs(process=runner, call=node, since=call.since, witness=RAY)
+        elif call.state == "queued" and runner is not None:
+            yield self._wait(node, runner, QUEUED, call)
+        elif call.state == "arguments":
+            for other in self._children[call.parent]:
+                if other.id != call.id and other.state != "arguments":
+                    yield self._wait(node, call_node(other.id), "needs the result of", call)
+        elif creation := self._creation(call):
+            yield self._wait(node, call_node(creation), "needs its actor", call)
+        else:
+            yield self._wait(node, self._lacking(call), _HOW[call.state], call)
+
+    def _creation(self, call: RayCall) -> str:
+        """The id of the unfinished call that makes a call's actor; empty where there is none."""
+        made_by = _creation_id(call.actor)
+        return made_by if call.kind == "actor-task" and made_by in self._calls else ""
+
+    def _lacking(self, call: RayCall) -> WaitNode:
+        """The resource that a call waits for before it can run."""
+        for name in call.needs:
+            if match := _GROUP.search(name):
+                return self._group(match[1])
+        if call.state == "unplaced":
+            needs = _amounts(call.needs)
+            text = f"a node with {needs} free" if needs else "a worker to run in"
+        else:
+            text = _LACKING[call.state]
+        node = WaitNode("resource", f"{text} ({call.job})")
+        self.names[node] = text
+        return node
+
+    def _group(self, group_id: str) -> WaitNode:
+        node = WaitNode("resource", f"placement group {group_id}")
+        group = next((one for one in self._ray.groups if one.id == group_id), None)
+        self.names[node] = _group_text(group) if group else f"placement group {group_id[:8]}"
+        return node
+
+    def _wait(self, who: WaitNode, awaited: WaitNode, how: str, call: RayCall) -> WaitsFor:
+        return WaitsFor(who=who, awaited=awaited, how=how, since=call.since, witness=RAY)
+
+    def _of_process(self, node: WaitNode) -> Iterator[WaitFact]:
+        fact = self._stacks.get(node)
+        if fact is None:
+            yield Mute(process=node, why=NOT_SEEN, witness=STACK)
+        elif broken := _broken(fact):
+            yield Broken(process=node, why=broken, witness=fact.tool)
+        elif how := ray_wait(fact):
+            yield from self._in_ray(node, how)
+        elif not fact.signature and fact.error:
+            yield Mute(process=node, why=fact.error, witness=fact.tool)
+        elif fact.activity == "idle":
+            yield from self._at_rest(node, fact)
+        elif not fact.waits_for_others:
+            place = place_of(fact)
+            doing = fact.label if place not in fact.label else "running" if fact.active else ""
+            yield Elsewhere(process=node, place=place, doing=doing, witness=fact.tool)
+            if fact.active or self._movements.get(node) == "moved":
+                yield Moves(process=node, witness=fact.tool)
+
+    def _at_rest(self, node: WaitNode, fact: StackFact) -> Iterator[WaitFact]:
+        """The main thread of an actor rests between calls, and while its other threads or its
+        event loop run some."""
+        if self._in_transit(node):
+            yield Moves(process=node, witness=RAY)
+        elif awaited := self._made(node):
+            yield from self._for_calls(node, awaited, "await")
+        elif self._runs.get(node):
+            yield Elsewhere(
+                process=node, place="", doing="awaits something of its own", witness=fact.tool
+            )
+
+    def _in_transit(self, node: WaitNode) -> bool:
+        """Whether all calls of an idle process are so young that it has just ended them, or is
+        about to begin them: workers tell Ray's store of them once a second."""
+        return all(
+            call.since is not None and self._ray.at - call.since < REPORTING_SECONDS
+            for call in self._ray.calls
+            if self._runner.get(call.id) == node
+        )
+
+    def _in_ray(self, node: WaitNode, how: str) -> Iterator[WaitFact]:
+        """What a process that stands in one of Ray's waits waits for."""
+        groups = list(self._for_groups(node, self.processes.known[node].job, how))
+        if how == GROUP_WAIT:
+            yield from groups
+        elif awaited := self._made(node) or self._handed_on(node):
+            yield from self._for_calls(node, awaited, how)
+        elif groups:
+            # ``PlacementGroup.ready`` gives an object that no call makes.
+            yield from groups
+        else:
+            unknown = WaitNode("resource", f"an object for {node.key}")
+            self.names[unknown] = "an object whose maker is not known"
+            yield WaitsFor(who=node, awaited=unknown, how=how, witness=STACK)
+
+    def _for_groups(self, who: WaitNode, job: str, how: str) -> Iterator[WaitsFor]:
+        for group in self._ray.groups:
+            if group.job == job:
+                awaited = self._group(group.id)
+                yield WaitsFor(who=who, awaited=awaited, how=how, since=group.since, witness=STACK)
+
+    def _for_calls(self, who: WaitNode, awaited: list[RayCall], how: str) -> Iterator[WaitsFor]:
+        for call in awaited:
+            yield WaitsFor(
+                who=who,
+                awaited=call_node(call.id),
+                how=how,
+                since=call.made,
+                any_of=how == "ray.wait",
+                witness=STACK,
+            )
+
+    def _made(self, node: WaitNode) -> list[RayCall]:
+        """The unfinished calls that a process has made.
+
+        What an actor calls in a thread or a coroutine of its own has its creation for a parent.
+        """
+        parents = [call.id for call in self._runs.get(node, ())]
+        if actor := self.processes.known[node].actor:
+            parents.append(_creation_id(actor))
+        return [
+            call
+            for parent in dict.fromkeys(parents)
+            for call in self._children[parent]
+            if call.kind != "actor-creation"  # nobody gets its result
+        ]
+
+    def _handed_on(self, node: WaitNode) -> list[RayCall]:
+        """The unfinished calls whose results a process may have been given: the nearest that its
+        callers have made before they called it, to others."""
+        found: dict[str, RayCall] = {}
+        for call in self._runs.get(node, ()):
+            seen, one = {call.id}, call
+            while one.parent not in seen and one.id not in found:
+                before = [
+                    other
+                    for other in self._children[one.parent]
+                    if other.id not in seen
+                    and (other.made or 0.0) <= (call.made or 0.0)
+                    and self._runner.get(other.id) != node
+                ]
+                if before or one.parent not in self._calls:
+                    found |= {other.id: other for other in before}
+                    break
+                seen.add(one.parent)
+                one = self._calls[one.parent]
+        return list(found.values())
+
+    def _of_operations(self) -> Iterator[WaitFact]:
+        """Actors of one class that stand in a collective, and the others of that class, for which
+        they wait there."""
+        roles: dict[tuple[str, str], list[WaitNode]] = defaultdict(list)
+        for node, found in self.processes.known.items():
+            if found.actor:
+                roles[found.job, found.role].append(node)
+        for (job, role), members in sorted(roles.items()):
+            inside = [n for n in members if (f := self._stacks.get(n)) and f.waits_for_others]
+            if not inside:
+                continue
+            operation = WaitNode("operation", f"{job}:{role}")
+            facts = [self._stacks[node] for node in inside]
+            name = next((fact.operation for fact in facts if fact.operation), "a collective")
+            self.names[operation] = f"{name} of {role}"
+            for node, fact in zip(inside, facts, strict=True):
+                yield WaitsFor(who=node, awaited=operation, how=IN_OPERATION, witness=fact.tool)
+            for node in members:
+                if node not in inside:
+                    yield NotReached(process=node, operation=operation, witness=STACK)
+
+
+def _creation_id(actor: str) -> str:
+    """Of the call that makes an actor (``TaskID::ForActorCreationTask``)."""
+    return f"{16 * 'f'}{actor}"
+
+
+_GROUP = re.compile(r"_group_(?:\d+_)?([0-9a-f]{16,})$")
+"""Of the resources that Ray makes for a placement group ("CPU_group_0_29a1...")."""
+_HOW = {"unplaced": "needs", "memory": "needs", "fetching": "fetches", "queued": QUEUED}
+_LACKING = {
+    "memory": "room in the object store",
+    "fetching": "its arguments, which are on their way",
+    "queued": "its actor, of which no process is known",
+}
+GROUP_WAIT = "PlacementGroup.wait"
+_WAITS = {"get": "ray.get", "get_objects": "ray.get", "wait": "ray.wait"}
+
+
+def ray_wait(fact: StackFact) -> str:
+    """In which of Ray's waits a process stands: "ray.get", "ray.wait", "PlacementGroup.wait", or
+    empty."""
+    for place in reversed(fact.signature):
+        function, _, where = place.partition(" (")
+        name = last_name(function)
+        if "ray/_private/worker.py" in where and name in _WAITS:
+            return _WAITS[name]
+        if "ray/util/placement_group.py" in where:
+            return GROUP_WAIT
+    return ""
+
+
+def _broken(fact: StackFact) -> str:
+    if fact.state in _STATES:
+        return _STATES[fact.state]
+    if fact.keeps_gil:
+        return f"holds the GIL in {place_of(fact)}"
+    return ""
+
+
+def _amounts(resources: Mapping[str, float]) -> str:
+    """
+    >>> _amounts({"CPU": 8.0, "GPU": 0.5})
+    '8 CPU, 0.5 GPU'
+    """
+    return ", ".join(f"{amount:g} {name}" for name, amount in sorted(resources.items()))
+
+
+def _group_text(group: PendingGroup) -> str:
+    bundles = " + ".join(_amounts(bundle) for bundle in group.bundles[:MOST_BUNDLES])
+    more = len(group.bundles) - MOST_BUNDLES
+    rest = f" and {more} bundles more" if more > 0 else ""
+    never = ", which no node can hold" if group.infeasible else ""
+    return f"placement group {group.name or group.id[:8]} ({bundles}{rest}{never})"

@@ -1,0 +1,183 @@
+"""From the graph of waits to its roots: what everybody else waits for.
+
+1. What moves is slow, not stuck.
+2. A strongly connected part that waits for nothing outside itself is a root.
+3. Who waits for all of several things goes on when all of them go on; who waits for any of them,
+   when one does. Whoever goes on is held up by nobody who does not.
+4. A root of one process is broken, stands, works, is idle, or cannot be looked at; a root of
+   several nodes is a circle; any other root is something that nobody holds, or that all have come
+   to.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from typing import Literal
+
+import msgspec
+
+from ray_sentinel.waitgraph.facts import QUEUED, WaitFact, WaitNode
+from ray_sentinel.waitgraph.graph import Edge, WaitGraph, build, components
+
+RootKind = Literal["broken", "standing", "works", "idle", "mute", "circle", "unheld", "complete"]
+"""``broken``: a process that cannot go on. ``standing``: one that stood where it waits for nobody,
+which a single look cannot tell from a long sleep. ``works``: it moves, or is on a CPU.
+``idle``: a process that is asked for nothing. ``mute``: nothing can be learned of it. ``circle``:
+its members wait for each other. ``unheld``: a call or a resource that nobody has. ``complete``: an
+operation that all have come to, and that does not end."""
+
+Part = tuple[WaitNode, ...]
+
+
+class GraphRoot(msgspec.Struct, frozen=True, kw_only=True):
+    """What is waited for in the end."""
+
+    kind: RootKind
+    members: tuple[WaitNode, ...]
+    """One node; of a circle all, in the order in which they wait for each other as far as one
+    round leads through them."""
+    why: str
+    """What it does, in words; empty where that is not known."""
+    witness: str
+    """Who says so; empty where ``why`` is."""
+    waiters: tuple[WaitNode, ...]
+    """The processes outside it that wait for it, directly or not."""
+    chain: tuple[Edge, ...]
+    """From a process that nobody waits for to the root; of a circle, then once around it."""
+
+
+def solve(facts: Iterable[WaitFact]) -> tuple[GraphRoot, ...]:
+    """The roots that a process waits for, and the circles: those with the most waiters first."""
+    graph = build(facts)
+    parts = components(graph)
+    reverse = _reversed(graph, _going_on(graph, parts))
+    roots = []
+    for part in parts:
+        members = set(part)
+        if any(to not in members for node in part for to in graph.awaited(node)):
+            continue
+        reaching = _reaching(part, reverse)
+        waiters = [n for n in reaching if n.kind == "process" and n not in members]
+        if len(part) == 1 and not waiters:
+            continue
+        kind, why, witness = _described(graph, part)
+        roots.append(
+            GraphRoot(
+                kind=kind,
+                members=_in_order(graph, part),
+                why=why,
+                witness=witness,
+                waiters=tuple(sorted(waiters)),
+                chain=_chain(graph, part, reaching),
+            )
+        )
+    return tuple(sorted(roots, key=lambda root: (-len(root.waiters), root.members)))
+
+
+def _going_on(graph: WaitGraph, parts: Iterable[Part]) -> set[WaitNode]:
+    """The nodes whose wait will end by itself, as far as can be seen."""
+    on: set[WaitNode] = set()
+    for part in parts:  # what is waited for comes first
+        if len(part) > 1:
+            # A circle ends where one of its waits for any of several has a way out that goes on.
+            leaves = (e for node in part for e in graph.edges.get(node, ()) if e.any_of)
+            if any(edge.awaited in on for edge in leaves):
+                on.update(part)
+            continue
+        edges = graph.edges.get(part[0], ())
+        one = [edge.awaited in on for edge in edges if edge.any_of]
+        each = [edge.awaited in on for edge in edges if not edge.any_of]
+        if (all(each) and (not one or any(one))) if edges else part[0] in graph.moving:
+            on.add(part[0])
+    return on
+
+
+def _reversed(graph: WaitGraph, on: set[WaitNode]) -> dict[WaitNode, list[Edge]]:
+    """The edges by what is awaited, without those that hold nobody up."""
+    found: dict[WaitNode, list[Edge]] = {}
+    for node, edges in graph.edges.items():
+        for edge in edges:
+            # Who goes on is not held up by what does not; who does not, not by what does.
+            if (node in on) == (edge.awaited in on):
+                found.setdefault(edge.awaited, []).append(edge)
+    for reaching in found.values():
+        # Of two ways of one length, the one through the call that runs says more.
+        reaching.sort(key=lambda edge: edge.how == QUEUED)
+    return found
+
+
+def _reaching(part: Part, reverse: Mapping[WaitNode, list[Edge]]) -> dict[WaitNode, Edge | None]:
+    """Who waits for a part in the end, each with the edge of its shortest way there; the members
+    themselves have none. The nearest come first."""
+    seen: dict[WaitNode, Edge | None] = dict.fromkeys(part)
+    queue = deque(part)
+    while queue:
+        for edge in reverse.get(queue.popleft(), ()):
+            if edge.waiter not in seen:
+                seen[edge.waiter] = edge
+                queue.append(edge.waiter)
+    return seen
+
+
+def _described(graph: WaitGraph, part: Part) -> tuple[RootKind, str, str]:
+    """Kind, reason and witness of a root."""
+    node = part[0]
+    if len(part) > 1:
+        return "circle", "they wait for each other", ""
+    if broken := graph.broken.get(node):
+        return "broken", broken.why, broken.witness
+    if node in graph.moving:
+        at = graph.elsewhere.get(node)
+        return "works", at.text if at else "", at.witness if at else ""
+    if elsewhere := graph.elsewhere.get(node):
+        return "standing", elsewhere.text, elsewhere.witness
+    if mute := graph.mute.get(node):
+        return "mute", mute.why, mute.witness
+    if node.kind == "process":
+        return "idle", "", ""
+    return ("complete" if node.kind == "operation" else "unheld"), "", ""
+
+
+def _chain(
+    graph: WaitGraph, part: Part, reaching: Mapping[WaitNode, Edge | None]
+) -> tuple[Edge, ...]:
+    chain = []
+    node = _beginning(graph, part, reaching)
+    while (edge := reaching.get(node)) is not None:
+        chain.append(edge)
+        node = edge.awaited
+    return (*chain, *_round(graph, part, node))
+
+
+def _beginning(graph: WaitGraph, part: Part, reaching: Mapping[WaitNode, Edge | None]) -> WaitNode:
+    """Of the processes that wait for the part and that nobody waits for, the farthest; where all
+    are waited for, the farthest of all."""
+    awaited = {to for edges in graph.edges.values() for to in (e.awaited for e in edges)}
+    processes = [node for node in reaching if node.kind == "process" and node not in part]
+    free = [node for node in processes if node not in awaited]
+    return (free or processes or [part[0]])[-1]
+
+
+def _in_order(graph: WaitGraph, part: Part) -> Part:
+    around = _round(graph, part, part[0])
+    inside = tuple(edge.waiter for edge in around)
+    return inside + tuple(node for node in part if node not in inside)
+
+
+def _round(graph: WaitGraph, part: Part, start: WaitNode) -> tuple[Edge, ...]:
+    """The shortest way inside a circle from ``start`` back to it; none in a part of one."""
+    if len(part) == 1:
+        return ()
+    members = set(part)
+    came: dict[WaitNode, Edge] = {}
+    queue = deque([start])
+    while start not in came:  # a strongly connected part leads back
+        for edge in graph.edges.get(queue.popleft(), ()):
+            if edge.awaited in members and edge.awaited not in came:
+                came[edge.awaited] = edge
+                queue.append(edge.awaited)
+    way = [came[start]]
+    while way[-1].waiter != start:
+        way.append(came[way[-1].waiter])
+    return tuple(reversed(way))

@@ -1,0 +1,98 @@
+"""Jobs of Ray actors, without process groups, that stand still at one place. argv: which.
+
+``asleep``: a driver waits for trainers that wait for a rollout that sleeps for ever. ``circle``:
+two actors wait for each other. ``async``: coroutines of a front end wait for an engine that sleeps.
+``group``: a placement group that no node can hold. ``flight``: three calls that compute are in
+flight, and the driver takes whichever ends first.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import ray
+from ray.util import placement_group
+
+
+@ray.remote(num_cpus=0)
+class Rollout:
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def generate(self, step: int) -> int:
+        if self.number == 2 and step == 3:
+            self.score()
+        return step
+
+    def score(self) -> None:
+        time.sleep(10_000)
+
+    def compute(self) -> None:
+        while True:
+            sum(range(1000))
+
+
+@ray.remote(num_cpus=0)
+class Trainer:
+    def __init__(self, rollouts: list) -> None:
+        self.rollouts = rollouts
+
+    def update(self, step: int) -> int:
+        ray.get([rollout.generate.remote(step) for rollout in self.rollouts])
+        return step
+
+    def ask(self, other: list, back: list) -> object:
+        return ray.get(other[0].answer.remote(back))
+
+    def answer(self, other: list) -> object:
+        return ray.get(other[0].update.remote(0))
+
+
+@ray.remote(num_cpus=0)
+class Front:
+    def __init__(self, engine: list) -> None:
+        self.engine = engine
+
+    async def serve(self) -> object:
+        return await self.engine[0].score.remote()
+
+
+def asleep() -> None:
+    rollouts = [Rollout.remote(number) for number in range(4)]
+    trainers = [Trainer.remote(rollouts) for _ in range(2)]
+    for step in range(10_000):
+        ray.get([trainer.update.remote(step) for trainer in trainers])
+
+
+def circle() -> None:
+    one, other = Trainer.remote([]), Trainer.remote([])
+    ray.get(one.ask.remote([other], [one]))
+
+
+def coroutines() -> None:
+    engine = Rollout.remote(0)
+    front = Front.remote([engine])
+    ray.get([front.serve.remote() for _ in range(3)])
+
+
+def group() -> None:
+    ray.get(placement_group([{"CPU": 500}, {"CPU": 1}], name="trainers").ready())
+
+
+def flight() -> None:
+    waiting = [Rollout.remote(number).compute.remote() for number in range(3)]
+    ray.wait(waiting, num_returns=1)
+
+
+JOBS = {
+    "asleep": asleep,
+    "circle": circle,
+    "async": coroutines,
+    "group": group,
+    "flight": flight,
+}
+
+if __name__ == "__main__":
+    ray.init(log_to_driver=False)
+    JOBS[sys.argv[1]]()

@@ -1,0 +1,317 @@
+"""From Ray's tables and one look at the stacks to who waits for whom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+import pytest
+
+from ray_sentinel.evidence.stacks.compare import Movement
+from ray_sentinel.model.identity import ProcessId
+from ray_sentinel.model.ray_calls import PendingGroup, RayActor, RayCall, RayCalls, RayDriver
+from ray_sentinel.model.stacks import Activity, StackFact
+from ray_sentinel.waitgraph.picture import JobPicture, WaitRoot, picture
+
+NOW = 1_000_000.0
+JOB = "01000000"
+DRIVER = "f" * 40 + JOB
+NODE = "ab" * 28
+IN_GET = ("loop (rl.py:21)", "get (ray/_private/worker.py:3009)")
+IN_WAIT = ("loop (rl.py:21)", "wait (ray/_private/worker.py:3201)")
+AT_REST = ("main_loop (ray/_private/worker.py:1069)",)
+
+
+class Cluster:
+    """One job: a driver in ``ray.get``, and what a test adds."""
+
+    def __init__(self, driver: tuple[str, ...] = IN_GET) -> None:
+        self.calls: list[RayCall] = [self._call(DRIVER, "f" * 56, "driver", age=100.0)]
+        self.actors: list[RayActor] = []
+        self.groups: list[PendingGroup] = []
+        self.started: dict[tuple[str, int], ProcessId] = {}
+        self.stacks: dict[ProcessId, StackFact] = {}
+        self.moved: dict[ProcessId, Movement] = {}
+        self.left_off = 0
+        self._stack("10.0.0.1", 1, driver, "network-wait", "waiting for Ray")
+
+    def actor(
+        self,
+        kind: str,
+        stack: tuple[str, ...] = AT_REST,
+        activity: Activity = "idle",
+        label: str = "idle",
+        **more: object,
+    ) -> RayActor:
+        pid = 100 + len(self.actors)
+        number = sum(actor.kind == kind for actor in self.actors)
+        actor = RayActor(
+            id=f"{pid:024x}{JOB}", job=JOB, kind=kind, number=number, node=NODE, pid=pid
+        )
+        self.actors.append(actor)
+        self._stack(NODE, pid, stack, activity, label, **more)
+        return actor
+
+    def call(
+        self, actor: RayActor | None, name: str, parent: str = DRIVER, **more: object
+    ) -> RayCall:
+        call = self._call(
+            f"{len(self.calls):016x}{actor.id if actor else 'f' * 24 + JOB}",
+            parent,
+            "actor-task" if actor else "task",
+            name=name,
+            actor=actor.id if actor else "",
+            node=NODE,
+            pid=actor.pid if actor else 0,
+        )
+        age = more.pop("age", 40.0)
+        call = msgspec.structs.replace(call, since=NOW - age, made=NOW - age, **more)  # type: ignore[operator]
+        self.calls.append(call)
+        return call
+
+    def picture(self) -> JobPicture:
+        calls = RayCalls(
+            at=NOW,
+            drivers=(RayDriver(job=JOB, pid=1, address="10.0.0.1", command="python rl.py"),),
+            actors=tuple(self.actors),
+            calls=tuple(self.calls),
+            groups=tuple(self.groups),
+            left_off=self.left_off,
+        )
+        found = picture(calls, self.started, self.stacks, self.moved)
+        assert len(found.jobs) == 1
+        return found.jobs[0]
+
+    def roots(self) -> tuple[WaitRoot, ...]:
+        return self.picture().roots
+
+    def _call(self, id_: str, parent: str, kind: str, age: float = 40.0, **more: object) -> RayCall:
+        return RayCall(
+            id=id_,
+            parent=parent,
+            job=JOB,
+            kind=kind,  # type: ignore[arg-type]
+            since=NOW - age,
+            made=NOW - age,
+            **more,  # type: ignore[arg-type]
+        )
+
+    def _stack(
+        self,
+        where: str,
+        pid: int,
+        signature: Iterable[str],
+        activity: Activity,
+        label: str,
+        **more: object,
+    ) -> None:
+        process = ProcessId("node1", pid, 5)
+        self.started[where, pid] = process
+        self.stacks[process] = StackFact(
+            process=process,
+            signature=tuple(signature),
+            activity=activity,
+            label=label,
+            **more,  # type: ignore[arg-type]
+        )
+
+
+def asleep(cluster: Cluster, kind: str = "Rollout") -> RayActor:
+    return cluster.actor(kind, ("score (reward.py:88)",), "sleep", "sleeping")
+
+
+def test_a_rollout_that_sleeps_is_followed_to_through_trainers_that_queue_for_it() -> None:
+    cluster = Cluster()
+    trainers = [cluster.actor("Trainer", IN_GET, "network-wait", "waiting") for _ in range(2)]
+    cluster.actor("Rollout")
+    rollout = asleep(cluster)
+    updates = [cluster.call(trainer, "Trainer.update") for trainer in trainers]
+    cluster.call(rollout, "Rollout.generate", updates[0].id)
+    cluster.call(rollout, "Rollout.generate", updates[1].id, state="queued", pid=0)
+    (root,) = cluster.roots()
+    assert (root.kind, root.who, root.waiters) == ("standing", ("Rollout 1",), 3)
+    assert root.sentence == (
+        "driver waits 40 s in ray.get for Trainer.update at Trainer 0 → waits 40 s in ray.get for "
+        "Rollout.generate at Rollout 1 → sleeping in score (reward.py:88)"
+    )
+    assert [(link.start, link.end) for link in root.chain] == [
+        ("driver", "Trainer.update at Trainer 0"),
+        ("Trainer.update at Trainer 0", "Rollout.generate at Rollout 1"),
+    ]
+
+
+def test_a_driver_that_sleeps_is_named_although_nobody_waits_for_it() -> None:
+    cluster = Cluster()
+    process = ProcessId("node1", 1, 5)
+    cluster.stacks[process] = StackFact(
+        process=process, signature=("main (rl.py:9)",), activity="sleep", label="sleeping"
+    )
+    cluster.actor("Rollout")
+    assert cluster.roots() == ()
+    (driver, *_) = cluster.picture().processes
+    assert (driver.label, driver.activity, driver.place) == ("driver", "sleeping", "main (rl.py:9)")
+
+
+def test_two_actors_in_each_others_ray_get_are_a_circle() -> None:
+    cluster = Cluster()
+    a, b = (cluster.actor("Peer", IN_GET, "network-wait", "waiting") for _ in range(2))
+    run = cluster.call(a, "Peer.run")
+    pong = cluster.call(b, "Peer.pong", run.id)
+    cluster.call(a, "Peer.ping", pong.id, state="queued", pid=0)
+    (root,) = cluster.roots()
+    assert root.kind == "circle"
+    assert root.sentence.startswith("driver waits 40 s in ray.get for Peer.run at Peer 0")
+    assert root.sentence.endswith("they wait for each other")
+    assert len(root.chain) == 3
+
+
+def test_a_call_that_has_just_ended_holds_nobody_up() -> None:
+    cluster = Cluster()
+    cluster.call(cluster.actor("Rollout"), "Rollout.generate", age=1.0)
+    assert [root.kind for root in cluster.roots()] == ["works"]
+
+
+def test_an_actor_that_rests_while_a_call_of_it_runs_for_long_awaits_something_of_its_own() -> None:
+    cluster = Cluster()
+    cluster.call(cluster.actor("Engine"), "Engine.serve")
+    (root,) = cluster.roots()
+    assert (root.kind, root.why) == ("standing", "awaits something of its own")
+
+
+def test_what_an_async_actor_calls_is_found_by_its_creation() -> None:
+    cluster = Cluster()
+    front = cluster.actor("Front")
+    engine = asleep(cluster, "Engine")
+    for _ in range(3):
+        cluster.call(front, "Front.ask")
+    cluster.call(engine, "Engine.generate", "f" * 16 + front.id)
+    (root,) = cluster.roots()
+    assert root.who == ("Engine 0",)
+    assert "waits 40 s in await for Engine.generate at Engine 0" in root.sentence
+
+
+def test_an_object_that_was_handed_over_leads_to_the_call_that_makes_it() -> None:
+    cluster = Cluster()
+    producer = asleep(cluster, "Producer")
+    consumer = cluster.actor("Consumer", IN_GET, "network-wait", "waiting")
+    cluster.call(producer, "Producer.make", age=41.0)
+    cluster.call(consumer, "Consumer.use")
+    stuck = [root for root in cluster.roots() if root.kind == "standing"]
+    assert [root.who for root in stuck] == [("Producer 0",)]
+    assert stuck[0].waiters == 2
+
+
+def test_an_object_whose_maker_nobody_knows_ends_the_chain() -> None:
+    cluster = Cluster()
+    cluster.call(cluster.actor("Consumer", IN_GET, "network-wait", "waiting"), "Consumer.use")
+    (root,) = cluster.roots()
+    assert (root.kind, root.who) == ("unheld", ("an object whose maker is not known",))
+
+
+def test_rollouts_in_flight_that_compute_hold_up_nobody_who_needs_any_of_them() -> None:
+    cluster = Cluster(IN_WAIT)
+    for _ in range(2):
+        busy = cluster.actor("Rollout", ("step (a.py:3)",), "compute", "computing", active=True)
+        cluster.call(busy, "Rollout.generate")
+    cluster.call(asleep(cluster), "Rollout.generate")
+    assert {root.kind for root in cluster.roots()} == {"works"}
+
+
+@pytest.mark.parametrize(
+    ("state", "text"),
+    [("T", "is stopped by a signal"), ("D", "is blocked in the kernel"), ("Z", "has ended")],
+)
+def test_a_process_that_cannot_run_is_broken_even_in_ray_get(state: str, text: str) -> None:
+    cluster = Cluster()
+    trainer = cluster.actor("Trainer", IN_GET, "network-wait", "waiting", state=state)
+    update = cluster.call(trainer, "Trainer.update")
+    cluster.call(asleep(cluster), "Rollout.generate", update.id)
+    stuck = {root.who: root.why for root in cluster.roots()}
+    assert stuck[("Trainer 0",)] == text
+
+
+def test_ranks_in_a_collective_wait_for_the_one_of_their_class_that_is_not_there() -> None:
+    cluster = Cluster()
+    for _ in range(3):
+        rank = cluster.actor(
+            "Worker",
+            ("train (w.py:7)", "all_reduce (torch/distributed/distributed_c10d.py:1)"),
+            "collective-wait",
+            "in all_reduce",
+            waits_for_others=True,
+            operation="all_reduce",
+        )
+        cluster.call(rank, "Worker.train")
+    asleep(cluster, "Worker")
+    (root,) = cluster.roots()
+    assert (root.who, root.waiters) == (("Worker 3",), 4)
+    assert "in all_reduce of Worker → Worker 3 has not come to it → sleeping" in root.sentence
+
+
+def test_a_placement_group_that_no_node_can_hold() -> None:
+    cluster = Cluster()
+    cluster.groups.append(
+        PendingGroup(
+            id="0" * 36, name="trainers", job=JOB, bundles=({"GPU": 8.0},), infeasible=True
+        )
+    )
+    (root,) = cluster.roots()
+    assert (root.kind, root.who) == (
+        "unheld",
+        ("placement group trainers (8 GPU, which no node can hold)",),
+    )
+
+
+def test_a_call_waits_for_the_actor_that_cannot_be_placed() -> None:
+    cluster = Cluster()
+    actor = RayActor(id=f"{7:024x}{JOB}", job=JOB, kind="Big", state="PENDING_CREATION")
+    cluster.actors.append(actor)
+    cluster.calls.append(
+        RayCall(
+            id="f" * 16 + actor.id,
+            parent=DRIVER,
+            job=JOB,
+            kind="actor-creation",
+            name="Big.__init__",
+            actor=actor.id,
+            state="unplaced",
+            since=NOW - 50,
+            needs={"CPU": 64.0},
+        )
+    )
+    cluster.call(actor, "Big.hello", state="unplaced", node="", pid=0)
+    (root,) = cluster.roots()
+    assert (root.kind, root.who) == ("unheld", ("a node with 64 CPU free",))
+    assert "needs its actor Big.__init__ → needs a node with 64 CPU free" in root.sentence
+
+
+def test_a_task_in_a_placement_group_waits_for_the_group() -> None:
+    cluster = Cluster()
+    group = "1f" * 18
+    cluster.groups.append(PendingGroup(id=group, job=JOB, bundles=({"CPU": 4.0},) * 6))
+    cluster.call(None, "train", state="unplaced", node="", needs={f"CPU_group_0_{group}": 4.0})
+    (root,) = cluster.roots()
+    assert root.who == (
+        "placement group 1f1f1f1f (4 CPU + 4 CPU + 4 CPU + 4 CPU and 2 bundles more)",
+    )
+
+
+def test_a_process_that_cannot_be_looked_at_ends_the_chain_with_the_remedy() -> None:
+    cluster = Cluster()
+    actor = cluster.actor("Trainer", (), "unknown", "", error="py-spy: needs CAP_SYS_PTRACE")
+    cluster.call(actor, "Trainer.update")
+    (root,) = cluster.roots()
+    assert (root.kind, root.why) == ("mute", "py-spy: needs CAP_SYS_PTRACE")
+    assert cluster.picture().processes[1].problem == "py-spy: needs CAP_SYS_PTRACE"
+
+
+def test_tables_that_contradict_each_other_are_read_without_an_error() -> None:
+    cluster = Cluster()
+    actor = cluster.actor("A", IN_GET, "network-wait", "waiting")
+    one = cluster.call(actor, "x" * 200)
+    cluster.calls.append(msgspec.structs.replace(one, parent=one.id))
+    cluster.calls.append(msgspec.structs.replace(one, id="0" * 48, parent="1" * 48))
+    cluster.calls.append(
+        msgspec.structs.replace(one, id="1" * 48, parent="0" * 48, made=None, since=None)
+    )
+    assert cluster.picture().processes
