@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.config import Config, load, safe_name
+from ray_sentinel.config import AgentConfig, CaptureConfig, Config, absolute, load, safe_name
 from ray_sentinel.errors import ConfigError
 
 
@@ -124,3 +124,12 @@ def test_a_variable_that_is_a_value_and_a_section(order: int) -> None:
 def test_variables_of_our_own_processes_are_no_settings() -> None:
     names = ("ROLE", "FAMILY", "CHECKPOINT", "STEP", "ATTEMPT", "RECORD_DIR", "BAD_NODES")
     assert load(environ={f"RAY_SENTINEL_{name}": "x" for name in names}) == Config()
+
+
+def test_relative_paths_mean_the_callers_folder() -> None:
+    given = Config(log_dir="logs", agent=AgentConfig(plugin_dir="~/p"), capture=CaptureConfig())
+    found = absolute(given, Path("/home/me"))
+    assert found.log_dir == "/home/me/logs"
+    assert found.agent.plugin_dir == "~/p"
+    assert found.capture.output_dir == ""
+    assert absolute(found, Path("/elsewhere")) == found

@@ -15,7 +15,7 @@ from ray_sentinel.config import Config, NotifyConfig
 from ray_sentinel.engine.actions import AnyAction, Publish
 from ray_sentinel.supervise.notifier import PATIENCE_SECONDS
 from tests.support.waiting import eventually
-from tests.unit.actors.test_killed_again import Killed, SimClock, the_incident
+from tests.unit.actors.test_repeated_recovery import Killed, SimClock, the_incident
 
 pytestmark = pytest.mark.integration
 

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from ray_sentinel.actors.coordinator import diagnosing
-from ray_sentinel.actors.coordinator.executor import LATE_SECONDS, Executor
+from ray_sentinel.actors.coordinator.executor import LATE_SECONDS, Executor, limited, raylet_answers
 from ray_sentinel.actors.messages import NodeCapture, Outputs, Sampled, pack
 from ray_sentinel.actors.storage import DeploymentStorage
 from ray_sentinel.clock import Clock
@@ -257,3 +257,21 @@ def test_a_diagnosis_that_is_written_late_is_no_capture(
     eventually(lambda: list(root.glob("*/incident.json")), "and the report")
     executing.close()
     assert not any(isinstance(answer, CaptureDone) for answer in answers)
+
+
+def test_a_raylet_that_refuses_is_dead_and_one_without_a_port_unknown() -> None:
+    assert raylet_answers("127.0.0.1", 9)[0] is False
+    assert raylet_answers("127.0.0.1", 0)[0] is None
+
+
+def a_rank(number: int) -> Rank:
+    return Rank(id=RankId("j", 0, number), process=ProcessId("h", number + 1), node="n")
+
+
+def test_no_more_processes_are_paused_than_allowed() -> None:
+    ranks = [a_rank(number) for number in range(4)]
+    asked = Capture(incident=an_incident(), suspects=tuple(ranks[:2]), waiters=tuple(ranks[2:]))
+    cut = limited(asked, 3)
+    assert cut.suspects == tuple(ranks[:2])
+    assert cut.waiters == (ranks[2],)
+    assert cut.others == (ranks[3],)
