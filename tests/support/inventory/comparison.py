@@ -8,7 +8,7 @@ from ray_sentinel.cli.commands.compare import markdown
 from ray_sentinel.diagnose.comparison import Side, compare, config_difference, overlap
 from ray_sentinel.diagnose.logs import LogFacts, LoggedStep
 from ray_sentinel.diagnose.logtext import MainLog
-from tests.support.inventory.playbooks import RETX, host, link, slower
+from tests.support.inventory.planted import RETX, host, link, slower
 from tests.support.inventory.row import Check, Row
 from tests.support.inventory.series import Plant, case, nothing
 from tests.support.tsdb_scenarios.world import World

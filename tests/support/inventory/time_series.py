@@ -44,7 +44,7 @@ from ray_sentinel.store.tsdb import find_database, inspect
 from ray_sentinel.store.windows import parse_window
 from tests.support.inventory.commands import command
 from tests.support.inventory.metrics import served
-from tests.support.inventory.playbooks import slower
+from tests.support.inventory.planted import slower
 from tests.support.inventory.row import Check, Row
 from tests.support.inventory.series import Plant, case, nothing, played
 from tests.support.tsdb_scenarios.world import World

@@ -221,16 +221,28 @@ def _no_checkpoints(folder: Path) -> None:
     assert monitor.get_checkpoints(str(folder / "run"))["healthy"]
 
 
-def smi(use: int, processes: str = "") -> str:
-    """What a pod's nvidia-smi prints of eight GPUs."""
-    rows = "\n".join(
-        f"{gpu}, GPU-{gpu}, NVIDIA H100, {use}, 40000, 81559, 500.0, 60" for gpu in range(8)
+def smi(use: int, process: str = "") -> str:
+    """What a pod's nvidia-smi prints of eight GPUs; ``process`` runs on the fourth."""
+    gpus = "".join(
+        f"<gpu><product_name>NVIDIA H100</product_name><uuid>GPU-{gpu}</uuid>"
+        f"<utilization><gpu_util>{use} %</gpu_util></utilization>"
+        "<fb_memory_usage><total>81559 MiB</total><used>40000 MiB</used></fb_memory_usage>"
+        "<gpu_power_readings><instant_power_draw>500.0 W</instant_power_draw></gpu_power_readings>"
+        "<temperature><gpu_temp>60 C</gpu_temp></temperature>"
+        f"<processes>{process if gpu == 3 else ''}</processes></gpu>"
+        for gpu in range(8)
     )
-    return f'case "$1" in *query-gpu*) cat <<END\n{rows}\nEND\n;; *) echo "{processes}";; esac'
+    return f"echo '<nvidia_smi_log>{gpus}</nvidia_smi_log>'"
+
+
+PROCESS = (
+    "<process_info><pid>77</pid><type>C</type><process_name>python3</process_name>"
+    "<used_memory>39000 MiB</used_memory></process_info>"
+)
 
 
 def _gpu(folder: Path) -> None:
-    with pod(folder, script_nvidia_smi=smi(90, "GPU-3, 77, python3, 39000")):
+    with pod(folder, script_nvidia_smi=smi(90, PROCESS)):
         found = monitor.check_gpu_utilization("head")
     assert (found["gpu_count"], found["avg_utilization"], found["healthy"]) == (8, 90.0, True)
     assert found["gpu_utilizations"] == [90.0] * 8
