@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import importlib
 import io
 import lzma
+import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
-from ray_sentinel.logs.zst import Unpacking, open_zst
+from ray_sentinel.errors import InputError
 
 LEAST = 512 << 20
 RATIO = 200
@@ -27,6 +29,7 @@ ENDLESS = "it unpacks to more than"
 """How the problem of a file begins that unpacks to too much."""
 READ_ERRORS = (OSError, EOFError, lzma.LZMAError, zlib.error)
 _PIECE = 1 << 16
+_ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
 
 
 def open_packed(path: Path, packed: str) -> IO[bytes]:
@@ -39,7 +42,7 @@ def open_packed(path: Path, packed: str) -> IO[bytes]:
         ".gz": gzip.open,
         ".xz": _open_xz,
         ".bz2": bz2.open,
-        ".zst": open_zst,
+        ".zst": _open_zst,
     }
     size = path.stat().st_size
     return _Limited(openers[packed](path), size)  # type: ignore[return-value]
@@ -95,8 +98,67 @@ class _Limited:
         return data
 
 
+class _Unpacking(io.RawIOBase):
+    """A file being unpacked. Going back begins anew: a frame has no index. ``broken`` is what the
+    library raises for damage, where that is no OSError."""
+
+    def __init__(
+        self, opener: Callable[[], IO[bytes]], broken: tuple[type[Exception], ...] = ()
+    ) -> None:
+        self._opener, self._broken = opener, broken
+        self._file = opener()
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        data = self._read(len(buffer))
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        if whence != io.SEEK_SET:
+            raise OSError("only positions from the front are known in a packed file")
+        if offset < self._at:
+            self._file.close()
+            self._file, self._at = self._opener(), 0
+        while self._at < offset and (data := self._read(min(1 << 20, offset - self._at))):
+            self._at += len(data)
+        return self._at
+
+    def _read(self, size: int) -> bytes:
+        try:
+            return self._file.read(size)
+        except self._broken as error:
+            raise OSError(f"broken data: {error}") from None
+
+    def tell(self) -> int:
+        return self._at
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
+def _open_zst(path: Path) -> IO[bytes]:
+    """The standard library's from Python 3.14 on, else its backport; both refuse windows above
+    128 MiB."""
+    try:
+        zstd = importlib.import_module(_ZSTD)
+    except ImportError:
+        raise InputError(
+            f"{path}: is compressed with zstd; pip install {_ZSTD}, or unpack it first (zstd -d)"
+        ) from None
+    return io.BufferedReader(_Unpacking(lambda: zstd.open(path, "rb"), (zstd.ZstdError,)), _PIECE)
+
+
 def _open_xz(path: Path) -> IO[bytes]:
-    return io.BufferedReader(Unpacking(lambda: _Xz(path)), _PIECE)  # type: ignore[arg-type, return-value]
+    return io.BufferedReader(_Unpacking(lambda: _Xz(path)), _PIECE)  # type: ignore[arg-type, return-value]
 
 
 class _Xz:

@@ -9,7 +9,7 @@ from tensorboard.compat.proto.event_pb2 import Event as EventProto
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-from ray_sentinel.evidence.event_files.crc32c import masked
+from ray_sentinel.evidence.event_files.records import masked
 
 
 def framed(data: bytes) -> bytes:

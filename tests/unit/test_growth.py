@@ -149,7 +149,6 @@ NO_READERS = {
     ),
     "one search in a text that its caller bounds": (
         "evidence.checkpoints.is_tracker",
-        "evidence.event_files.crc32c.crc32c_python",
         "evidence.event_files.state.metric_name",
         "evidence.stacks.prefixes.is_folded",
         "logs.names.is_host",

@@ -25,8 +25,7 @@ from ray_sentinel.doctor import yaml_text
 from ray_sentinel.engine.actions import AskRas
 from ray_sentinel.errors import ConfigError, InputError, SentinelError
 from ray_sentinel.evidence.checkpoints import FolderEntry, read_listing
-from ray_sentinel.evidence.event_files.crc32c import masked
-from ray_sentinel.evidence.event_files.records import scan
+from ray_sentinel.evidence.event_files.records import masked, scan
 from ray_sentinel.evidence.flight_recorder.load import load as load_dump
 from ray_sentinel.evidence.logs.catalogue import WordSearch
 from ray_sentinel.evidence.nccl_ras.load import read as read_ras

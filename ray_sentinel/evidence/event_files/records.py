@@ -1,14 +1,14 @@
 """The framing of TensorFlow's record files (``tensorflow/core/lib/io/record_writer.h``).
 
 A record is its length (8 bytes, little endian), the masked CRC-32C of these 8 bytes, the data, and
-the masked CRC-32C of the data. Pure: bytes come in.
+the masked CRC-32C of the data. Pure: bytes come in. google-crc32c takes 0.2 µs for a small record
+and 10 µs for one of 100 kB.
 """
 
 from __future__ import annotations
 
+import google_crc32c
 import msgspec
-
-from ray_sentinel.evidence.event_files.crc32c import masked
 
 HEADER = 12
 FRAME = 16
@@ -18,6 +18,15 @@ _MOST_SEARCHED = 8
 """
 MAX_RECORD = 64 << 20
 """Longer records hold pictures or text: they are passed over unread."""
+
+
+_MASK_DELTA = 0xA282EAD8
+
+
+def masked(data: bytes) -> int:
+    """The checksum as record files store it (``tensorflow/core/lib/hash/crc32c.h``)."""
+    crc: int = google_crc32c.value(data)
+    return (((crc >> 15) | (crc << 17)) + _MASK_DELTA) & 0xFFFFFFFF
 
 
 class Scan(msgspec.Struct, frozen=True):

@@ -6,6 +6,7 @@ import bz2
 import gzip
 import lzma
 import os
+import sys
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +19,8 @@ from ray_sentinel.evidence.logs.catalogue import Catalogue
 from ray_sentinel.logs.catalogue import load_catalogue
 from ray_sentinel.logs.triage import triage_path
 from tests.support.parts import require_module
+
+ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
 
 STEPS = "".join(
     f"2025-01-02 10:{n // 60:02d}:{n % 60:02d} completed step: {n}, seconds: 1.0, loss: 2.0\n"
@@ -111,8 +114,7 @@ def test_a_log_that_was_truncated_under_its_writer(
 
 
 def test_zstd_is_read(tmp_path: Path, catalogue: Catalogue) -> None:
-    zstandard = require_module("zstandard")
-    pack = zstandard.ZstdCompressor().compress
+    pack = require_module(ZSTD).compress
     # Rotated files are often appended to frame by frame.
     (tmp_path / "train.log.zst").write_bytes(pack(STEPS.encode()) + pack(FAILURE.encode()))
     answer = triage_path(tmp_path, catalogue, now=0.0)
@@ -124,7 +126,7 @@ def test_zstd_is_read(tmp_path: Path, catalogue: Catalogue) -> None:
 
 
 def test_broken_zstd_is_named(tmp_path: Path, catalogue: Catalogue) -> None:
-    require_module("zstandard")
+    require_module(ZSTD)
     (tmp_path / "a.log.zst").write_bytes(b"\x28\xb5\x2f\xfd" + b"\xff" * 40)
     (tmp_path / "b.log").write_text(STEPS + FAILURE)
     answer = triage_path(tmp_path, catalogue, now=0.0)
@@ -135,7 +137,7 @@ def test_broken_zstd_is_named(tmp_path: Path, catalogue: Catalogue) -> None:
 def test_zstd_that_nothing_unpacks_is_named_with_the_remedy(
     tmp_path: Path, catalogue: Catalogue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ray_sentinel.logs.zst._module", lambda name: None)
+    monkeypatch.setitem(sys.modules, ZSTD, None)
     (tmp_path / "a.log.zst").write_bytes(b"\x28\xb5\x2f\xfd\x00\x00\x00\x00\x00")
     (tmp_path / "b.log").write_text(STEPS + FAILURE)
     answer = triage_path(tmp_path, catalogue, now=0.0)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import random
 import resource
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,17 +18,14 @@ from ray_sentinel.logs import unpacking
 from ray_sentinel.logs.catalogue import load_catalogue
 from ray_sentinel.logs.reading import READ_ERRORS, compression, open_log
 from ray_sentinel.logs.triage import triage_path
-from tests.support.parts import lacking
+from tests.support.parts import require_module
 
+ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
 LINE = b"2026-01-02 03:04:05 INFO waiting for the next batch\n"
 
 
 def zst(data: bytes) -> bytes:
-    try:
-        import zstandard
-    except ImportError:
-        lacking("zstandard is not installed")
-    return bytes(zstandard.ZstdCompressor(level=3).compress(data))
+    return bytes(require_module(ZSTD).compress(data, level=3))
 
 
 def gz(data: bytes) -> bytes:
@@ -78,6 +77,32 @@ def test_an_xz_file_is_read_whole_with_its_padding_and_a_torn_one_is_said(tmp_pa
         file.read(-1)
 
 
+@pytest.mark.parametrize("damage", ["torn", "broken"])
+def test_a_damaged_zst_file_is_read_up_to_there_and_said(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "log.zst"
+    noise = random.Random(7).randbytes(1 << 20)
+    packed = bytearray(zst(noise))
+    if damage == "torn":
+        del packed[-(len(packed) // 4) :]
+    else:
+        packed += b"\x28\xb5\x2f\xfd" + b"\xff" * 40
+    path.write_bytes(bytes(packed))
+    with open_log(path, ".zst") as file:
+        assert file.read(1000) == noise[:1000]
+        with pytest.raises(READ_ERRORS):
+            file.read(2 << 20)
+
+
+def test_a_zst_window_of_gigabytes_is_refused(tmp_path: Path) -> None:
+    zstd = require_module(ZSTD)
+    path = tmp_path / "log.zst"
+    options = {zstd.CompressionParameter.window_log: 30}
+    packer = zstd.ZstdCompressor(options=options)
+    path.write_bytes(packer.compress(LINE * 100) + packer.flush())
+    with open_log(path, ".zst") as file, pytest.raises(READ_ERRORS, match=r"[Mm]emory"):
+        file.read(10)
+
+
 def test_a_window_of_gigabytes_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "log.xz"
     filters = [{"id": lzma.FILTER_LZMA2, "dict_size": 512 << 20, "mode": lzma.MODE_FAST,
@@ -101,6 +126,6 @@ def test_zstd_without_its_package_says_what_to_install(
 ) -> None:
     path = tmp_path / "log.zst"
     path.write_bytes(b"\x28\xb5\x2f\xfd")
-    monkeypatch.setattr("ray_sentinel.logs.zst._module", lambda name: None)
-    with pytest.raises(InputError, match="pip install zstandard"):
+    monkeypatch.setitem(sys.modules, ZSTD, None)
+    with pytest.raises(InputError, match=r"pip install backports\.zstd"):
         open_log(path, ".zst")

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.evidence.event_files.crc32c import masked
-from ray_sentinel.evidence.event_files.records import MAX_RECORD
+from ray_sentinel.evidence.event_files.records import MAX_RECORD, masked
 from ray_sentinel_plugins._event_files.follow import FollowedFolder, event_folders, parse_name
 from tests.support.event_files import event, framed
 

@@ -14,8 +14,7 @@ import pytest
 from ray_sentinel.diagnose.series import Selector
 from ray_sentinel.diagnose.view import View
 from ray_sentinel.errors import InputError
-from ray_sentinel.evidence.event_files.crc32c import masked
-from ray_sentinel.evidence.event_files.records import MAX_RECORD
+from ray_sentinel.evidence.event_files.records import MAX_RECORD, masked
 from ray_sentinel.store.event_files import find_event_files, load_events, with_events
 from ray_sentinel.store.event_records import CHUNK, read_events
 from ray_sentinel.store.memory import MemorySource
