@@ -1,11 +1,13 @@
 """What the coordinator's embedded history takes: memory, disk, CPU, and the time to read a family.
 
     python bench/history.py [--nodes 1000] [--hours 1] [--json]
+    python bench/history.py --formats
 
 Some hours of what so many nodes are asked to send are kept as fast as it can be, in memory and in
 the file; the times are the samples'. Targets: 200 MiB more of resident memory, 1 % of a core for
 memory and 3 % for the file, which keeps to its size; half an hour is in memory, all in the file.
-Exit code 1 if one is missed.
+Exit code 1 if one is missed. ``--formats`` compares ways to store older samples in SQLite
+(``ray_sentinel/store/history_table.py``).
 """
 
 from __future__ import annotations
@@ -14,16 +16,22 @@ import argparse
 import json
 import random
 import resource
+import sqlite3
 import sys
 import tempfile
 import time
+import zlib
 from pathlib import Path
 
+import numpy as np
+
 from ray_sentinel.actors.coordinator.history import IMAGE_BYTES, MEMORY_BYTES, wanted
-from ray_sentinel.diagnose.series import Selector
+from ray_sentinel.diagnose.series import Reduce, Selector
 from ray_sentinel.store.history import MAX_BYTES, MEMORY_SECONDS, History
+from ray_sentinel.store.history_aging import used_bytes
 from ray_sentinel.store.history_file import HistoryFile
 from ray_sentinel.store.history_source import HistorySource
+from ray_sentinel.store.history_table import CELLS, HistoryTable, encode
 
 HOUR = 3600.0
 SAVE_SECONDS = 30.0
@@ -119,12 +127,69 @@ def measure(nodes: int, hours: float, folder: Path) -> dict[str, float]:
     }
 
 
+def stored(name: str, base: sqlite3.Connection, begun: float) -> None:
+    """Say what ``FORMAT_VALUES`` in a file cost since ``begun``."""
+    base.commit()
+    busy, size = time.process_time() - begun, used_bytes(base)
+    base.close()
+    print(f"{name:24} {size / FORMAT_VALUES:6.2f} B/value {1e6 * busy / FORMAT_VALUES:6.2f} s/M")
+
+
+FORMAT_NODES, FORMAT_SERIES, FORMAT_CELLS = 8, 600, 720
+FORMAT_VALUES = FORMAT_NODES * FORMAT_SERIES * FORMAT_CELLS
+
+
+def compare_formats(folder: Path) -> None:
+    """A third of the series each noise, counters and constants; a family has eight of a node."""
+    dice = np.random.default_rng(1)
+    shape = (FORMAT_NODES, FORMAT_SERIES // 3, FORMAT_CELLS)
+    values = np.empty((FORMAT_NODES, FORMAT_SERIES, FORMAT_CELLS))
+    values[:, 0::3] = np.round(dice.normal(300.0, 20.0, shape), 1)
+    values[:, 1::3] = np.cumsum(dice.integers(0, 100_000, shape), axis=2)
+    values[:, 2::3] = dice.integers(0, 5, (*shape[:2], 1))
+    series = list(np.ndindex(*values.shape[:2]))
+
+    base, begun = sqlite3.connect(folder / "rows.db"), time.process_time()
+    base.execute("CREATE TABLE s (series, time, value, PRIMARY KEY (series, time)) WITHOUT ROWID")
+    for number, place in enumerate(series):
+        rows = ((number, 30 * at, value) for at, value in enumerate(values[place].tolist()))
+        base.executemany("INSERT INTO s VALUES (?, ?, ?)", rows)
+    stored("a row a value", base, begun)
+
+    base, begun = sqlite3.connect(folder / "series.db"), time.process_time()
+    base.execute("CREATE TABLE s (series, start, vals, PRIMARY KEY (series, start))")
+    for number, place in enumerate(series):
+        for at in range(0, FORMAT_CELLS, CELLS):
+            packed = zlib.compress(values[place][at : at + CELLS].tobytes())
+            base.execute("INSERT INTO s VALUES (?, ?, ?)", (number, at, packed))
+    stored("zlib, 60 of a series", base, begun)
+
+    base, begun = sqlite3.connect(folder / "blocks.db"), time.process_time()
+    base.execute("CREATE TABLE b (family, start, hosts, vals, PRIMARY KEY (family, start))")
+    rule: tuple[Reduce, ...] = ("avg", "last", "last") * 3
+    hosts = np.repeat(np.arange(FORMAT_NODES), CELLS)
+    times = np.tile(30.0 * np.arange(1, CELLS + 1), FORMAT_NODES)
+    for family in range(0, FORMAT_SERIES, 8):
+        kinds = (rule * 2)[family % 3 :][:8]
+        for at in range(0, FORMAT_CELLS, CELLS):
+            part = values[:, family : family + 8, at : at + CELLS].transpose(0, 2, 1)
+            table = HistoryTable(hosts, times, np.ascontiguousarray(part).reshape(-1, 8))
+            block = encode(table, 0.0, 30.0, kinds)
+            base.execute("INSERT INTO b VALUES (?, ?, ?, ?)", (family, at, *block))
+    stored("a block of all hosts", base, begun)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--nodes", type=int, default=1000)
     parser.add_argument("--hours", type=float, default=1.0)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--formats", action="store_true")
     args = parser.parse_args()
+    if args.formats:
+        with tempfile.TemporaryDirectory() as folder:
+            compare_formats(Path(folder))
+        return 0
     with tempfile.TemporaryDirectory() as folder:
         found = measure(args.nodes, args.hours, Path(folder))
     if args.json:

@@ -24,9 +24,8 @@ import numpy as np
 
 from ray_sentinel.errors import InputError
 from ray_sentinel.store import history_aging as aging
-from ray_sentinel.store.history_block import ABSENT, BITS
-from ray_sentinel.store.history_read import lenient
-from ray_sentinel.store.history_source import HistorySource
+from ray_sentinel.store.history_source import HistorySource, lenient
+from ray_sentinel.store.history_table import ABSENT, BITS
 from ray_sentinel.store.keys import parse_key
 
 VERSION = 3
@@ -41,13 +40,6 @@ PRUNE_SHARE = 0.1
 """Of the span of time that is dropped at once where it became too much."""
 PAGE_BYTES = 16384
 """A few rows a page, so that little of it is left over."""
-_MOMENTS = """
-CREATE TABLE IF NOT EXISTS layouts (id INTEGER PRIMARY KEY, keys TEXT UNIQUE);
-CREATE TABLE IF NOT EXISTS hosts (id INTEGER PRIMARY KEY, name TEXT UNIQUE);
-CREATE TABLE IF NOT EXISTS moments
-  (layout INTEGER, time REAL, host INTEGER, vals BLOB, PRIMARY KEY (layout, time, host));
-"""
-_SCHEMA = _MOMENTS + aging.SCHEMA
 
 
 class Rows(msgspec.Struct, frozen=True):
@@ -111,7 +103,7 @@ class History:
             base.execute("PRAGMA auto_vacuum=INCREMENTAL")
             base.execute("PRAGMA journal_mode=WAL")
             base.execute("PRAGMA synchronous=NORMAL")
-            base.executescript(_SCHEMA)
+            base.executescript(aging.SCHEMA)
             if base.execute("PRAGMA user_version").fetchone()[0] != VERSION:
                 base.execute(f"PRAGMA user_version={VERSION}")
             self._learn(base)
@@ -124,10 +116,15 @@ class History:
     def _learn(self, base: sqlite3.Connection) -> None:
         """What is in the file, and nothing else, is known."""
         self._hosts = dict(base.execute("SELECT name, id FROM hosts"))
-        self._layouts, self._current = {}, {}
+        self._layouts = {}
         for number, text in base.execute("SELECT id, keys FROM layouts"):
             keys = tuple(json.loads(text))
             self._layouts[keys] = Layout(number, keys)
+        self._current = {
+            (host, group): self._layouts[layout.keys]
+            for (host, group), layout in self._current.items()
+            if layout.keys in self._layouts and host in self._hosts
+        }
 
     def append(self, time: float, host: str, gauges: Mapping[str, float]) -> None:
         """The values of one host at one moment (Unix seconds).
@@ -280,23 +277,9 @@ class History:
         return self._hosts[name]
 
     def _drop_before(self, moment: float) -> None:
-        used = set()
+        rows = "layout IN (SELECT id FROM layouts) AND time < ?"
         with self._base:
-            for layout in self._layouts.values():
-                place = (layout.number, moment)
-                self._base.execute("DELETE FROM moments WHERE layout = ? AND time < ?", place)
-                some = "SELECT 1 FROM moments WHERE layout = ? LIMIT 1"
-                if self._base.execute(some, (layout.number,)).fetchone():
-                    used.add(layout.number)
-            spare = {k: v for k, v in self._layouts.items() if v.number not in used}
-            for keys, layout in spare.items():
-                self._base.execute("DELETE FROM layouts WHERE id = ?", (layout.number,))
-                del self._layouts[keys]
-            there = {row[0] for row in self._base.execute("SELECT DISTINCT host FROM moments")}
-            for name in [name for name, number in self._hosts.items() if number not in there]:
-                self._base.execute("DELETE FROM hosts WHERE id = ?", (self._hosts.pop(name),))
-        self._current = {
-            (host, group): layout
-            for (host, group), layout in self._current.items()
-            if layout.number in used and host in self._hosts
-        }
+            self._base.execute(f"DELETE FROM moments WHERE {rows}", (moment,))
+            self._base.execute("DELETE FROM hosts WHERE id NOT IN (SELECT host FROM moments)")
+        aging.drop_layouts(self._base)
+        self._learn(self._base)

@@ -8,56 +8,75 @@ from the last. So a job of any length keeps its beginning.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import math
 import sqlite3
-from collections.abc import Iterator
+from functools import lru_cache
 
 import msgspec
 import numpy as np
 
 from ray_sentinel.diagnose.reduction import of_series
-from ray_sentinel.diagnose.series import Bools, Reduce
-from ray_sentinel.store.history_block import (
+from ray_sentinel.store.history_table import (
     CELLS,
-    HistoryBlock,
+    HistoryTable,
     Rule,
     decode,
     encode,
-    gathered,
-    merged,
-    plain,
+    reduced,
+    stacked,
 )
 from ray_sentinel.store.keys import parse_key
 
-RAW_SECONDS = 1800.0
-"""For which samples stay as they were said."""
-LADDER = ((10.0, 4 * 3600.0), (30.0, 86400.0), (120.0, 7 * 86400.0), (480.0, math.inf))
+AS_IT_CAME = 0.0
+"""In place of the seconds of a cell."""
+LADDER = (
+    (AS_IT_CAME, 1800.0),
+    (10.0, 4 * 3600.0),
+    (30.0, 86400.0),
+    (120.0, 7 * 86400.0),
+    (480.0, math.inf),
+)
 """(Seconds of a cell, the age until which it stays). Each divides the next."""
 LAST_STEP = 1920.0
 """Coarser than that a series tells nothing; it is reached for want of space only."""
+STEPS = (*(step for step, _ in LADDER), LAST_STEP)
 SHARE = 0.25
 """Of the span of time that is made coarser, or dropped, in one turn."""
 MOST_TURNS = 40
 """Of making room, at one look; the next goes on."""
 
 SCHEMA = """
+CREATE TABLE IF NOT EXISTS layouts (id INTEGER PRIMARY KEY, keys TEXT UNIQUE);
+CREATE TABLE IF NOT EXISTS hosts (id INTEGER PRIMARY KEY, name TEXT UNIQUE);
+CREATE TABLE IF NOT EXISTS moments
+  (layout INTEGER, time REAL, host INTEGER, vals BLOB, PRIMARY KEY (layout, time, host));
 CREATE TABLE IF NOT EXISTS blocks
   (family TEXT, layout INTEGER, step REAL, start REAL, bytes INTEGER, hosts BLOB, vals BLOB,
    PRIMARY KEY (family, layout, step, start));
 CREATE INDEX IF NOT EXISTS blocks_by_age ON blocks (step, start, bytes);
 """
-"""A ``HistoryBlock`` of one family. Its layout has the columns of this family only, in order: what
-comes and goes in one family leaves the others' blocks whole."""
+"""``moments`` are rows as they came; a block is of one family, and its layout has the columns of
+this family only: what comes and goes in one family leaves the others' blocks whole."""
+_FIRST_ROW = "SELECT min((SELECT min(time) FROM moments WHERE layout = id)) FROM layouts"
+_FIRST_BLOCK = "SELECT min(start) FROM blocks WHERE step = ?"
+_LAYOUTS_OF_ROWS = """SELECT id, keys FROM layouts WHERE EXISTS
+                      (SELECT 1 FROM moments WHERE layout = id AND time <= ?)"""
+_LAYOUTS_OF_BLOCKS = """SELECT id, keys FROM layouts
+                        WHERE id IN (SELECT layout FROM blocks WHERE step = ? AND start < ?)"""
+_SIZES = """SELECT step, sum(bytes) AS size, min(start), max(start) FROM blocks GROUP BY step
+            UNION ALL SELECT 0.0, sum(length(vals)), min(time), max(time) FROM moments
+            ORDER BY size DESC"""
 
 
-class Columns(msgspec.Struct, frozen=True):
-    """One family's columns and their places in a layout."""
+class FamilyColumns(msgspec.Struct, frozen=True):
+    """One family's columns: their places in a layout, in the order of their keys."""
 
-    family: str
-    keys: tuple[str, ...]
+    name: str
     places: tuple[int, ...]
+    keys: tuple[str, ...]
     rule: Rule
 
 
@@ -66,9 +85,8 @@ def age(base: sqlite3.Connection, now: float, max_bytes: int) -> None:
 
     Each piece is a transaction. Raises sqlite3.Error where the file cannot be written.
     """
-    pack(base, now - RAW_SECONDS)
     for (step, until), (coarser, _) in itertools.pairwise(LADDER):
-        coarsen(base, step, coarser, now - until)
+        roll_up(base, step, coarser, now - until)
     thin(base, max_bytes)
     base.execute("PRAGMA incremental_vacuum").fetchall()
 
@@ -82,61 +100,110 @@ def thin(base: sqlite3.Connection, max_bytes: int) -> None:
 
 def used_bytes(base: sqlite3.Connection) -> int:
     """Bytes of the pages that hold something."""
-    pages = base.execute("PRAGMA page_count").fetchone()[0]
-    free = base.execute("PRAGMA freelist_count").fetchone()[0]
-    size = base.execute("PRAGMA page_size").fetchone()[0]
+    names = ("page_count", "freelist_count", "page_size")
+    pages, free, size = (base.execute(f"PRAGMA {name}").fetchone()[0] for name in names)
     return int((pages - free) * size)
 
 
-def pack(base: sqlite3.Connection, until: float) -> int:
-    """Make blocks of the rows of all whole blocks that end before ``until``; how many."""
-    step = LADDER[0][0]
-    span, count = step * CELLS, 0
-    for layout in _ids(base, "SELECT DISTINCT layout FROM moments"):
-        columns = _columns(base, layout)
-        while columns:
-            query = "SELECT min(time) FROM moments WHERE layout = ?"
-            first = base.execute(query, (layout,)).fetchone()[0]
-            if first is None:
-                break
-            start = (math.ceil(first / span) - 1) * span
-            if start + span > until:
-                break
+def _give(base: sqlite3.Connection) -> bool:
+    """Make the oldest of what takes most space coarser, or drop it; False where nothing is left."""
+    edge = 0.0
+    for step, size, first, last in base.execute(_SIZES).fetchall():
+        if size is None:
+            continue
+        edge = first + SHARE * (last - first)
+        if step == LAST_STEP:
             with base:
-                _pack_span(base, layout, columns, start, step)
-            count += 1
-    return count
+                base.execute("DELETE FROM blocks WHERE step = ? AND start <= ?", (step, edge))
+            return True
+        coarser = STEPS[STEPS.index(step) + 1]
+        until = edge + coarser * CELLS
+        if roll_up(base, step, coarser, until if step else min(until, last)):
+            return True
+    with base:
+        return base.execute("DELETE FROM moments WHERE time < ?", (edge,)).rowcount > 0
 
 
-def _pack_span(
-    base: sqlite3.Connection, layout: int, columns: list[Columns], start: float, step: float
+def roll_up(base: sqlite3.Connection, step: float, coarser: float, until: float) -> int:
+    """Merge cells of ``step`` seconds, or rows as they came, into cells of ``coarser``: those of
+    all whole blocks of these that end before ``until``. How many such blocks there were.
+
+    A block that is damaged is dropped: it cannot be read in any case.
+    """
+    span = coarser * CELLS
+    edge, count = math.floor(until / span) * span, 0
+    while True:
+        query = base.execute(_FIRST_BLOCK, (step,)) if step else base.execute(_FIRST_ROW)
+        first = query.fetchone()[0]
+        if first is None or first >= edge:
+            return count
+        count += 1
+        end = (math.floor(first / span) + 1) * span
+        place = (_LAYOUTS_OF_BLOCKS, (step, end)) if step else (_LAYOUTS_OF_ROWS, (end,))
+        for layout, keys in base.execute(*place).fetchall():
+            with base:
+                _roll_up(base, layout, tuple(json.loads(keys)), step, coarser, end)
+        if step:
+            # What is left belongs to no layout.
+            with base:
+                base.execute("DELETE FROM blocks WHERE step = ? AND start < ?", (step, end))
+
+
+def _roll_up(
+    base: sqlite3.Connection,
+    layout: int,
+    keys: tuple[str, ...],
+    step: float,
+    coarser: float,
+    end: float,
 ) -> None:
-    end = start + step * CELLS
-    query = "SELECT host, time, vals FROM moments WHERE layout = ? AND time <= ?"
-    width = 8 * sum(len(one.places) for one in columns)
-    rows = [row for row in base.execute(query, (layout, end)) if len(row[2]) == width]
-    hosts = np.array([row[0] for row in rows], dtype=np.int64)
-    times = np.array([row[1] for row in rows], dtype=np.float64)
-    joined = b"".join(row[2] for row in rows)
-    values = plain(np.frombuffer(joined).reshape(len(rows), width // 8))
-    for whole in columns:
-        there = np.asarray(~np.isnan(values[:, whole.places]).all(axis=0))
-        if there.any():
-            one = _narrowed(whole, there)
-            block = gathered(start, step, hosts, times, values[:, one.places], one.rule)
-            _store(base, _layout(base, one.keys), one, block)
-    base.execute("DELETE FROM moments WHERE layout = ? AND time <= ?", (layout, end))
+    """The rows, or the blocks, of one layout until ``end``."""
+    families = families_of(keys)
+    if step:
+        where = "blocks WHERE family = ? AND layout = ? AND step = ? AND start < ?"
+        place: tuple[object, ...] = (families[0].name, layout, step, end)
+        tables = _blocks(base, where, place, len(keys))
+    else:
+        where, place = "moments WHERE layout = ? AND time <= ?", (layout, end)
+        rows = base.execute(f"SELECT host, time, vals FROM {where}", place).fetchall()
+        tables = [HistoryTable.of(rows, len(keys))]
+    for family in families if tables else ():
+        table = stacked([one.columns(family.places) for one in tables])
+        _store(base, family, table, coarser)
+    base.execute(f"DELETE FROM {where}", place)
 
 
-def _narrowed(whole: Columns, there: Bools) -> Columns:
-    """Only the columns that hold anything, in the order of their keys."""
-    order = sorted(np.flatnonzero(there), key=lambda at: whole.keys[at])
-    return Columns(
-        whole.family,
-        tuple(whole.keys[at] for at in order),
-        tuple(whole.places[at] for at in order),
-        tuple(whole.rule[at] for at in order),
-    )
+def _store(
+    base: sqlite3.Connection, family: FamilyColumns, table: HistoryTable, step: float
+) -> None:
+    """Rows of a family as blocks, each together with what is there of the same time."""
+    there = table.is_there()
+    used = np.flatnonzero(there.any(axis=0))
+    if not used.size:
+        return
+    rule = tuple(family.rule[at] for at in used)
+    layout = _layout(base, tuple(family.keys[at] for at in used))
+    rows = reduced(table.columns(used).rows(np.asarray(there.any(axis=1))), step, rule)
+    spans = np.ceil(rows.times / (step * CELLS)) - 1
+    for span in np.unique(spans):
+        block, start = rows.rows(spans == span), float(span * step * CELLS)
+        key = (family.name, layout, step, start)
+        where = "blocks WHERE family = ? AND layout = ? AND step = ? AND start = ?"
+        if before := _blocks(base, where, key, len(rule)):
+            block = reduced(stacked([*before, block]), step, rule)
+        hosts, values = encode(block, start, step, rule)
+        insert = "INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?, ?, ?, ?)"
+        base.execute(insert, (*key, len(hosts) + len(values), hosts, values))
+
+
+def _blocks(
+    base: sqlite3.Connection, where: str, place: tuple[object, ...], columns: int
+) -> list[HistoryTable]:
+    tables = []
+    for row in base.execute(f"SELECT start, step, hosts, vals FROM {where}", place).fetchall():
+        with contextlib.suppress(ValueError):
+            tables.append(decode(row, columns))
+    return tables
 
 
 def _layout(base: sqlite3.Connection, keys: tuple[str, ...]) -> int:
@@ -145,119 +212,21 @@ def _layout(base: sqlite3.Connection, keys: tuple[str, ...]) -> int:
     return int(base.execute("SELECT id FROM layouts WHERE keys = ?", (text,)).fetchone()[0])
 
 
-def coarsen(base: sqlite3.Connection, step: float, coarser: float, until: float) -> int:
-    """Merge blocks of ``step`` into such of ``coarser`` where those end before ``until``; how many.
-
-    A block that is damaged is dropped: it cannot be read in any case.
-    """
-    span = coarser * CELLS
-    edge = math.floor(until / span) * span if math.isfinite(until) else until
-    query = "SELECT DISTINCT layout FROM blocks WHERE step = ? AND start < ?"
-    count = 0
-    for layout in _ids(base, query, (step, edge)):
-        with base:
-            for one in _columns(base, layout):
-                count += _coarsen(base, layout, one, step, coarser, edge)
-    return count
-
-
-def _coarsen(
-    base: sqlite3.Connection, layout: int, one: Columns, step: float, coarser: float, edge: float
-) -> int:
-    span = coarser * CELLS
-    where = "WHERE family = ? AND layout = ? AND step = ? AND start < ?"
-    key = (one.family, layout, step, edge)
-    groups: dict[float, list[HistoryBlock]] = {}
-    count = 0
-    for block in _blocks(base, where, key, len(one.places)):
-        groups.setdefault(math.floor(block.start / span) * span, []).append(block)
-        count += 1
-    for start, blocks in groups.items():
-        _store(base, layout, one, merged(blocks, start, coarser, one.rule))
-    base.execute(f"DELETE FROM blocks {where}", key)
-    return count
-
-
-def _blocks(
-    base: sqlite3.Connection, where: str, key: tuple[object, ...], columns: int
-) -> Iterator[HistoryBlock]:
-    for start, step, hosts, values in base.execute(
-        f"SELECT start, step, hosts, vals FROM blocks {where}", key
-    ).fetchall():
-        try:
-            block = decode(start, step, hosts, values)
-        except ValueError:
-            continue
-        if block.values.shape[1] == columns:
-            yield block
-
-
-def _store(base: sqlite3.Connection, layout: int, one: Columns, block: HistoryBlock) -> None:
-    """Into the file, together with what is there of the same time."""
-    if np.isnan(block.values).all():
-        return
-    key = (one.family, layout, block.step, block.start)
-    where = "WHERE family = ? AND layout = ? AND step = ? AND start = ?"
-    there = list(_blocks(base, where, key, len(one.places)))
-    if there:
-        block = merged([*there, block], block.start, block.step, one.rule)
-    hosts, values = encode(block, one.rule)
-    size = len(hosts) + len(values)
-    insert = "INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?, ?, ?, ?)"
-    base.execute(insert, (*key, size, hosts, values))
-
-
-def _give(base: sqlite3.Connection) -> bool:
-    """Let something go; False where nothing is left to."""
-    sizes = "SELECT step, sum(bytes), min(start), max(start) FROM blocks GROUP BY step"
-    steps = base.execute(f"{sizes} ORDER BY 2 DESC LIMIT 1").fetchone()
-    raw = base.execute("SELECT min(time), max(time), sum(length(vals)) FROM moments").fetchone()
-    if raw[2] is not None and (steps is None or raw[2] > steps[1]):
-        least = raw[0] + LADDER[0][0] * CELLS
-        if pack(base, min(max(raw[0] + SHARE * (raw[1] - raw[0]), least), raw[1])):
-            return True
-    if steps is None:
-        return _drop_rows(base, raw[0], raw[1])
-    step, _, first, last = steps
-    edge = first + SHARE * (last - first)
-    rungs = [one for one, _ in LADDER] + [LAST_STEP]
-    if step < LAST_STEP:
-        coarser = rungs[rungs.index(step) + 1]
-        return coarsen(base, step, coarser, max(edge, first) + coarser * CELLS) > 0
-    with base:
-        base.execute("DELETE FROM blocks WHERE step = ? AND start <= ?", (step, edge))
-    return True
-
-
-def _drop_rows(base: sqlite3.Connection, first: float | None, last: float | None) -> bool:
-    if first is None or last is None or last <= first:
-        return False
-    with base:
-        base.execute("DELETE FROM moments WHERE time < ?", (first + SHARE * (last - first),))
-    return True
-
-
-def _ids(base: sqlite3.Connection, query: str, values: tuple[float, ...] = ()) -> list[int]:
-    return [int(row[0]) for row in base.execute(query, values)]
-
-
-def _columns(base: sqlite3.Connection, layout: int) -> list[Columns]:
-    row = base.execute("SELECT keys FROM layouts WHERE id = ?", (layout,)).fetchone()
-    return columns_of(tuple(json.loads(row[0]))) if row is not None else []
-
-
-def columns_of(keys: tuple[str, ...]) -> list[Columns]:
+@lru_cache(maxsize=1024)
+def families_of(keys: tuple[str, ...]) -> tuple[FamilyColumns, ...]:
     """A layout's families."""
     places: dict[str, list[int]] = {}
-    rules: dict[str, list[Reduce]] = {}
-    for place, key in enumerate(keys):
-        name, labels = parse_key(key)
-        places.setdefault(name, []).append(place)
-        rules.setdefault(name, []).append(of_series(name, labels))
-    return [
-        Columns(name, tuple(keys[place] for place in found), tuple(found), tuple(rules[name]))
+    for place in sorted(range(len(keys)), key=keys.__getitem__):
+        places.setdefault(parse_key(keys[place])[0], []).append(place)
+    return tuple(
+        FamilyColumns(
+            name,
+            tuple(found),
+            tuple(keys[place] for place in found),
+            tuple(of_series(*parse_key(keys[place])) for place in found),
+        )
         for name, found in places.items()
-    ]
+    )
 
 
 def drop_layouts(base: sqlite3.Connection) -> int:

@@ -21,7 +21,7 @@ from ray_sentinel import regex as re
 from ray_sentinel.errors import InputError
 from ray_sentinel.private_files import FILE_MODE, keep_private, read_regular
 from ray_sentinel.store.history import MAX_BYTES, PRUNE_SECONDS, History, Rows
-from ray_sentinel.store.history_read import beside, newest
+from ray_sentinel.store.history_source import beside, newest
 
 log = logging.getLogger(__name__)
 

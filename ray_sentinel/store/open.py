@@ -23,8 +23,7 @@ from ray_sentinel.http.page_client import (
 )
 from ray_sentinel.store.event_files import load_events
 from ray_sentinel.store.event_find import find_event_files
-from ray_sentinel.store.history_read import newest
-from ray_sentinel.store.history_source import HistorySource
+from ray_sentinel.store.history_source import HistorySource, newest
 from ray_sentinel.store.prometheus_api import PrometheusSource
 from ray_sentinel.store.readonly import read_only_prometheus
 from ray_sentinel.store.tsdb import find_database, inspect, is_database, listen_address

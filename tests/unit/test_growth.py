@@ -144,7 +144,6 @@ NO_READERS = {
         "store.alerts_and_dashboards.dashboard",
         "store.alerts_and_dashboards.dashboard_file",
         "store.alerts_and_dashboards.prometheus_rule",
-        "store.history_parts.whole_labels",
         "store.keys.series_key",
     ),
     "one search in a text that its caller bounds": (
@@ -153,7 +152,7 @@ NO_READERS = {
         "evidence.stacks.prefixes.is_folded",
         "logs.names.is_host",
         "logs.reading.is_binary",
-        "store.history_read.lenient",
+        "store.history_source.lenient",
         "_host.cgroup.below",
     ),
 }
