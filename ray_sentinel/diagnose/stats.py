@@ -209,3 +209,9 @@ def smoothed(values: Floats, width: int) -> Floats:
     count = np.convolve(known.astype(np.float64), kernel, mode="same")
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(np.where(count > 0, total / count, np.nan))
+
+
+def most_within(values: Floats, cells: int) -> float:
+    """The greatest sum of so many of ``values`` (T,) in a row; NaN counts as 0."""
+    sums = np.concatenate(([0.0], np.cumsum(np.nan_to_num(values))))
+    return float(np.max(sums[cells:] - sums[:-cells])) if sums.size > cells else float(sums[-1])

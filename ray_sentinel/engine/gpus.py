@@ -15,6 +15,7 @@ import msgspec
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.telemetry import NodeTelemetry
 from ray_sentinel.engine.working import at_work
+from ray_sentinel.model.thresholds import GPU_IDLE
 
 if TYPE_CHECKING:
     from ray_sentinel.engine.cluster import ClusterView
@@ -27,7 +28,7 @@ LEARN = 0.1
 """The part that one look adds to what was learned."""
 BUSY = 0.9
 """Utilisation (0 to 1) from which a GPU works, or waits actively."""
-IDLE = 0.05
+IDLE = GPU_IDLE.limit
 """Up to this it does nothing."""
 WAIT_SHARE = 0.4
 """Up to which part of the way from rest to work power is that of waiting."""

@@ -7,6 +7,8 @@ diagnosis go by this table.
 
 from __future__ import annotations
 
+from typing import Literal
+
 RESET = (46, 48, 62, 64, 74, 95, 109, 110, 119, 120, 136, 140, 143, 156, 158)
 """Reset the GPU before anything runs on it again."""
 SERVICE = (54, 79, 151, 167, 169)
@@ -18,3 +20,10 @@ APPLICATION = (13, 31, 43, 45, 68, 69, 137)
 """The program's own faults, and what is left of a program that was ended; the GPU is well."""
 HANDLED = (63, 106, 107, 121, 162, 163)
 """Dealt with by the driver: a row that will be remapped, a corrected link, a test."""
+
+
+def severity(number: int) -> Literal["critical", "warning", "info"]:
+    """What the alert rules, the engine and the diagnosis call an Xid."""
+    if number in RESET + SERVICE:
+        return "critical"
+    return "info" if number in APPLICATION + HANDLED else "warning"

@@ -41,8 +41,7 @@ def _devices(sys: Path) -> dict[str, Path]:
 
 def _state(index: str, device: Path) -> GpuState:
     watts = next(iter(sorted(device.glob("hwmon/hwmon*/power1_average"))), None)
-    heat = next(iter(sorted(device.glob("hwmon/hwmon*/temp1_input"))), None)
-    power, degrees = kernel_number(watts) if watts else None, kernel_number(heat) if heat else None
+    power, degrees = kernel_number(watts) if watts else None, _heat(device)
     percent = kernel_number(device / "gpu_busy_percent")
     return GpuState(
         index=index,
@@ -54,6 +53,15 @@ def _state(index: str, device: Path) -> GpuState:
         power_watts=power / 1e6 if power is not None else None,
         temperature_celsius=degrees / 1000 if degrees is not None else None,
     )
+
+
+def _heat(device: Path) -> int | None:
+    """Of the junction, as :9400 has it, in m°C; of the first sensor where none is named so."""
+    for label in sorted(device.glob("hwmon/hwmon*/temp*_label")):
+        if kernel_text(label) == "junction":
+            return kernel_number(label.with_name(label.name.replace("_label", "_input")))
+    first = next(iter(sorted(device.glob("hwmon/hwmon*/temp1_input"))), None)
+    return kernel_number(first) if first else None
 
 
 def _numbers(sys: Path, indices: Mapping[str, str]) -> dict[str, str]:

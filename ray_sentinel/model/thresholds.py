@@ -33,8 +33,8 @@ class Threshold(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     """How long a level must hold, or the window in which a counter must grow by ``limit``."""
     page_seconds: float = 0.0
-    """How long the alert rule waits on top (``for``): it wakes somebody, a line in ``status``
-    does not."""
+    """How long the alert rule waits (``for``), where that is longer: it wakes somebody, and a line
+    in ``status`` does not."""
     phrase: str
     """What it means, for people."""
     source: str
@@ -188,7 +188,7 @@ GPU_UNCORRECTED = Threshold(
 GPU_CORRECTED = Threshold(
     families=(
         "hw_gpu_ecc_corrected_total",
-        *(f"hw_gpu_ras_{block}_ce_total" for block in ("umc", "gfx", "mmhub", "sdma")),
+        *(f"hw_gpu_ras_{block}_ce_total" for block in ("umc", "xgmi", "gfx", "mmhub", "sdma")),
     ),
     unit="errors",
     limit=100.0,
@@ -247,7 +247,8 @@ NVLINK_REPLAYS = Threshold(
     limit=100.0,
     seconds=300.0,
     phrase="an NVLink or XGMI link corrects errors all the time",
-    source="reasoning: an error is corrected in microseconds; hundreds in minutes are a bad link",
+    source="reasoning: an error is corrected in microseconds; hundreds in minutes are a bad link. "
+    "The engine remembers 20 minutes; an hour's count is for alerts and the diagnosis",
 )
 
 # Network
@@ -423,7 +424,6 @@ IO_PRESSURE = Threshold(
     families=("hw_io_pressure_full_pct", "hw_io_pressure_full_avg300_pct"),
     unit="% of the time",
     limit=50.0,
-    comparison=">",
     seconds=120.0,
     page_seconds=600.0,
     phrase="all wait for storage half of the time",

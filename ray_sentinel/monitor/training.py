@@ -13,6 +13,7 @@ from ray_sentinel.evidence.checkpoints import CheckpointFacts, FolderEntry, is_t
 from ray_sentinel.evidence.node.judge import trap_of
 from ray_sentinel.logs.checkpoints import scan_checkpoints
 from ray_sentinel.model.health import GpuHealth, RayResources
+from ray_sentinel.model.thresholds import GPU_IDLE
 from ray_sentinel.monitor.cluster import (
     check_efa_utilization,
     check_gpu_utilization,
@@ -28,8 +29,6 @@ from ray_sentinel.monitor.types import (
 )
 from ray_sentinel.text import clean
 
-_BUSY_PERCENT = 3.0
-"""A GPU that is used less does nothing for the training."""
 _FIND_SECONDS = 60.0
 """To list a checkpoint folder on a shared file system."""
 
@@ -135,7 +134,7 @@ def _gpu_issues(gpus: dict[str, GpuInfo], gpu: GpuInfo, ray: RayInfo) -> list[st
     issues = [f"{pod}: {one['error']}" for pod, one in gpus.items() if not one["healthy"]]
     seen = GpuHealth(
         count=gpu["gpu_count"],
-        busy=sum(1 for percent in gpu["gpu_utilizations"] if percent > _BUSY_PERCENT),
+        busy=sum(1 for percent in gpu["gpu_utilizations"] if percent > 100 * GPU_IDLE.limit),
         processes=len(gpu["processes"]),
         avg_utilization=gpu["avg_utilization"] if gpu["gpu_utilizations"] else None,
     )

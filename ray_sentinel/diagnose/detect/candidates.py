@@ -14,6 +14,7 @@ from ray_sentinel.diagnose.detect import drift, learning, pace, pressure, rdma, 
 from ray_sentinel.diagnose.panel import listed
 from ray_sentinel.diagnose.series import Bools
 from ray_sentinel.model.diagnosis import CauseLocation
+from ray_sentinel.model.thresholds import GPU_NEAR_THROTTLING
 
 LEAST_EFFECT = 0.04
 """Steps must be so much slower while the disturbance is there."""
@@ -198,7 +199,7 @@ def _heat(case: JobCase) -> list[Candidate]:
 def _shared_heat(case: JobCase) -> Candidate | None:
     """Heat or held-down clocks on all hosts at once: no card, and no host, is to blame."""
     hot, clocks = case.once(drift.all_hot), case.once(drift.all_clocks)
-    if hot is not None and clocks is None and hot.peak < drift.NEAR_THROTTLING:
+    if hot is not None and clocks is None and not GPU_NEAR_THROTTLING.crossed(hot.peak):
         hot = None  # a heavier load warms all cards, and nothing comes of it
     first = hot or clocks
     if first is None:
@@ -226,7 +227,7 @@ def _cards_heat(case: JobCase) -> list[Candidate]:
     # A card that clocks down draws less and should cool: one that warms up is throttled by heat.
     slowed = {one.card for one in clocks} - {one.card for one in hot}
     hot += [one for one in case.once(drift.warm) if one.card in slowed]
-    guilty = [one for one in hot if one.card in throttled or one.peak >= drift.NEAR_THROTTLING]
+    guilty = [one for one in hot if one.card in throttled or GPU_NEAR_THROTTLING.crossed(one.peak)]
     if guilty:
         found.append(_of_gpus("thermal", "thermal", "overheating", guilty, clocks + weak, 0.95))
     warm = {one.card for one in hot}

@@ -22,6 +22,7 @@ from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.panel import SeriesPanel
 from ray_sentinel.diagnose.series import Bools, Floats
 from ray_sentinel.diagnose.shifts import Shift, find_shifts
+from ray_sentinel.model.thresholds import GPU_CLOCK_DROP, GPU_POWER_DROP
 
 SMOOTH_SECONDS = 60.0
 """Over which medians are taken: one late cell is no drift."""
@@ -29,12 +30,6 @@ HOT_RISE = 6.0
 """°C above its own usual distance to the peers."""
 WARM_RISE = 2.5
 """°C too, but only news where the clock fell at the same time."""
-NEAR_THROTTLING = 95.0
-"""°C at which a GPU throttles or soon will, whatever its clocks say."""
-CLOCK_DROP = 0.04
-"""Share of the usual clock."""
-POWER_DROP = 0.12
-"""Share of the usual power."""
 RESTING_UTILISATION = 20.0
 """Per cent: a GPU below it has nothing to do."""
 ALL_CLOCKS_DROP = 0.1
@@ -88,7 +83,7 @@ def warm(case: JobCase) -> tuple[Drift, ...]:
 def clocks(case: JobCase) -> tuple[Drift, ...]:
     """GPUs whose core clock fell."""
     usual = stats.middle(case.view.panel("gpu.clock").values)
-    least = CLOCK_DROP * usual if np.isfinite(usual) else 1e9
+    least = GPU_CLOCK_DROP.limit * usual if np.isfinite(usual) else 1e9
     found = _drifts(case, "gpu.clock", "clock", least=least, sign=-1.0)
     # A GPU without work lowers its clock by itself.
     return tuple(one for one in found if not _rests(case, one))
@@ -153,7 +148,7 @@ def _rests(case: JobCase, drift: Drift) -> bool:
 def power(case: JobCase) -> tuple[Drift, ...]:
     """GPUs whose power fell away from the others'."""
     usual = stats.middle(np.where(case.steady, case.view.panel("gpu.power").values, np.nan))
-    least = POWER_DROP * usual if np.isfinite(usual) else 1e9
+    least = GPU_POWER_DROP.limit * usual if np.isfinite(usual) else 1e9
     return _drifts(case, "gpu.power", "power", least=least, sign=-1.0)
 
 

@@ -13,6 +13,7 @@ from ray_sentinel.diagnose import stats
 from ray_sentinel.diagnose.anomaly import Anomaly, at_row
 from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.series import Bools
+from ray_sentinel.model.thresholds import BLOCKED_PROCESSES
 
 SLOW_SECONDS = 5.0
 SLOW_FACTOR = 4.0
@@ -21,8 +22,6 @@ LEAST_SLOW = 3
 """Slow cycles: one or two happen to anybody."""
 HOLES = 0.05
 """Share of the GPU samples, between the first and the last, that are missing."""
-DSTATE_RISE = 5.0
-"""Processes more in D state than at first, and still so at the end."""
 
 
 class DriverTrouble(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,7 +129,7 @@ def _dstate(case: JobCase, host: str) -> Anomaly | None:
         counts = np.where(np.isnan(values), 0.0, values)
         rise = float(np.max(counts) - counts[0])
         tail = float(np.median(counts[-max(3, counts.size // 10) :]))
-        if rise < DSTATE_RISE or tail < DSTATE_RISE or (best is not None and best.size >= rise):
+        if min(rise, tail) < BLOCKED_PROCESSES.limit or (best is not None and best.size >= rise):
             continue
         first = int(np.flatnonzero(counts > counts[0])[0])
         text = f"{host}: {rise:.0f} processes piled up in D state"

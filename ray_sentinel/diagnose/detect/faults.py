@@ -18,17 +18,25 @@ from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.panel import SeriesOwner, SeriesPanel
 from ray_sentinel.diagnose.series import Floats
 from ray_sentinel.evidence import xids
+from ray_sentinel.model.thresholds import (
+    GPU_CORRECTED,
+    GPU_PCIE_NONFATAL,
+    GPU_PCIE_REPLAYS,
+    GPU_UNCORRECTED,
+    NVLINK_KINDS,
+    NVLINK_RECOVERIES,
+    NVLINK_REPLAYS,
+)
 
 Severity = Literal["fatal", "degrading", "note"]
 
 SPARSE = frozenset({"err.xid", "err.dmesg", "err.remapped", "err.dmesg_gpu"})
 """Families whose series may come into being with their first error."""
-CE_MANY = 10.0
-"""Corrected errors within the job: fewer are every card's ..."""
-CE_OVER_PEERS = 5.0
-"""... and so many times what the other cards have."""
-REPLAYS_PER_HOUR = 60.0
-"""PCIe replays, of which a healthy link has some too."""
+OVER_PEERS = 5.0
+"""Corrected errors are a card's own if it has so many times what the others have ..."""
+MANY = 10.0
+"""... and so many within the job, where the table of limits has no row."""
+_OF_ALERT: dict[str, Severity] = {"critical": "fatal", "warning": "degrading", "info": "note"}
 _FATAL = {
     "err.ras_umc_ue": "ras-ue",
     "err.ras_xgmi_ue": "link-ue",
@@ -50,6 +58,15 @@ DEGRADING = {
     "err.pcie_replay": "pcie-replay",
     "err.nvlink": "nvlink",
     "err.remapped": "remapped",
+}
+_LIMITS = {
+    "ras-ce": GPU_CORRECTED,
+    "gpu-ce": GPU_CORRECTED,
+    "ecc-ce": GPU_CORRECTED,
+    "link-ce": GPU_CORRECTED,
+    "nvlink": NVLINK_REPLAYS,
+    "pcie-nonfatal": GPU_PCIE_NONFATAL,
+    "pcie-replay": GPU_PCIE_REPLAYS,
 }
 
 
@@ -79,7 +96,7 @@ def find(case: JobCase) -> tuple[DeviceErrors, ...]:
     """All faults of the job, fatal ones first, then by time."""
     found: list[DeviceErrors] = []
     for key, kind in _FATAL.items():
-        found += _grown(case, key, kind, "fatal", least=1.0)
+        found += _grown(case, key, kind, "fatal", least=GPU_UNCORRECTED.limit)
     for key, kind in DEGRADING.items():
         found += _degrading(case, key, kind)
     found += _xids(case)
@@ -146,20 +163,34 @@ def _fault(
 
 
 def _degrading(case: JobCase, key: str, kind: str) -> list[DeviceErrors]:
-    """Correctable errors: a few are a note, many more than the peers have are a failing part."""
+    """Errors that were corrected, or that cost a transaction: a few are a note, as many as the
+    table says, and many more than the peers have, are a failing part."""
     panel = case.view.panel(key)
     if panel.empty:
         return []
-    totals = np.nansum(growth(case, panel), axis=1)
-    peers = stats.background(totals)
-    hours = max((case.view.end - case.view.start) / 3600.0, 1 / 6)
-    least = REPLAYS_PER_HOUR * hours if kind == "pcie-replay" else CE_MANY
-    severe = max(least, CE_OVER_PEERS * peers)
-    found = _grown(case, key, kind, "note", least=max(1.0, CE_OVER_PEERS * peers))
+    grown = growth(case, panel)
+    peers = OVER_PEERS * stats.background(np.nansum(grown, axis=1))
+    failing = {
+        (row.host, row.gpu, row.unit)
+        for row, rises in zip(panel.rows, grown, strict=True)
+        if _crosses(kind, row, rises, panel.step) and np.nansum(rises) >= peers
+    }
+    found = _grown(case, key, kind, "note", least=max(1.0, peers))
     return [
-        msgspec.structs.replace(fault, severity="degrading") if fault.count >= severe else fault
+        msgspec.structs.replace(fault, severity="degrading") if own in failing else fault
         for fault in found
+        for own in [(fault.host, fault.gpu, fault.anomaly.unit)]
     ]
+
+
+def _crosses(kind: str, row: SeriesOwner, rises: Floats, step: float) -> bool:
+    """Whether ``rises`` (T,), cells of ``step`` seconds, come to the limit of their kind."""
+    limit = _LIMITS.get(kind)
+    if limit is None:
+        return float(np.nansum(rises)) >= MANY
+    if kind == "nvlink" and row.unit.split("/")[-1] in NVLINK_KINDS:
+        limit = NVLINK_RECOVERIES
+    return limit.crossed(stats.most_within(rises, max(1, round(limit.seconds / step))))
 
 
 def _xids(case: JobCase) -> list[DeviceErrors]:
@@ -185,10 +216,8 @@ def _last_xids(case: JobCase) -> list[DeviceErrors]:
 
 
 def _of_xid(number: str) -> Severity:
-    known = int(number) if number.isdecimal() else -1
-    if known in xids.RESET + xids.SERVICE:
-        return "fatal"
-    return "note" if known in xids.APPLICATION + xids.HANDLED else "degrading"
+    known = xids.severity(int(number) if number.isdecimal() else -1)
+    return _OF_ALERT[known]
 
 
 def _kernel_log(case: JobCase) -> list[DeviceErrors]:

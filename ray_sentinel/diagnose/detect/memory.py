@@ -14,6 +14,7 @@ from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.detect import faults, usage
 from ray_sentinel.diagnose.detect.usage import Usage
 from ray_sentinel.diagnose.series import Floats
+from ray_sentinel.model.thresholds import OOM_KILLS
 
 Shape = Literal["ramp", "spike", "periodic", "flat"]
 
@@ -57,7 +58,7 @@ def kills(case: JobCase) -> dict[str, tuple[float, float, Anomaly]]:
             continue
         for row, rises in zip(panel.rows, faults.growth(case, panel), strict=True):
             count = float(np.nansum(rises))
-            if count < 1 or row.host in found:
+            if count < OOM_KILLS.limit or row.host in found:
                 continue
             with np.errstate(invalid="ignore"):
                 at = float(case.times[int(np.flatnonzero(rises > 0)[0])])

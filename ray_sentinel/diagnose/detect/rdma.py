@@ -10,18 +10,24 @@ from ray_sentinel.diagnose.anomaly import Anomaly, at_row
 from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.panel import SeriesOwner, SeriesPanel
 from ray_sentinel.diagnose.series import Bools, Floats
+from ray_sentinel.model.thresholds import (
+    RDMA_ACK_TIMEOUTS,
+    RDMA_BACKGROUND,
+    RDMA_LINK_DOWNS,
+    RDMA_RETRANSMITS,
+    RDMA_RETRIES_EXCEEDED,
+)
 
-LEAST_RATE = 1.0
-"""Packets per second below which retransmits and congestion notices are background."""
 OVER_PEERS = 5.0
 """A port must have so many times what its peers have."""
 JOIN_SECONDS = 180.0
-"""Runs above the limit that are nearer to each other are one ..."""
-SUSTAINED_SECONDS = 120.0
-"""... which is trouble if the port was above the limit for so long in it, and on average ..."""
-MANY_PACKETS = 1000.0
-"""... or if so many packets were affected: a burst of some dozens is every network's."""
+"""Runs above the limit that are nearer to each other are one."""
 _VOLUME = {"retx": "RDMA retransmits", "cnp": "congestion notifications"}
+_LIMITS = {
+    "retry_exceeded": RDMA_RETRIES_EXCEEDED,
+    "ack_timeout": RDMA_ACK_TIMEOUTS,
+    "link_downed": RDMA_LINK_DOWNS,
+}
 _ERRORS = {
     "retry_exceeded": "RDMA retry exhaustion",
     "ack_timeout": "RDMA ACK timeouts",
@@ -98,7 +104,7 @@ def _volume(
     if panel.empty:
         return
     rates = panel.rates()
-    bounds = limits(rates, LEAST_RATE)
+    bounds = limits(rates, RDMA_BACKGROUND.limit)
     with np.errstate(invalid="ignore"):
         above = rates > bounds[:, None]
     for row, flags, rate, bound in zip(panel.rows, above, rates, bounds, strict=True):
@@ -121,12 +127,13 @@ def limits(rates: Floats, least: float) -> Floats:
 
 
 def lasting(case: JobCase, flags: Bools, rate: Floats, limit: float, step: float) -> Bools:
-    """Runs of ``flags`` (T,), rates above the limit, that last or that affect many packets."""
+    """Runs of ``flags`` (T,), rates above the limit, that last at a mean above it too, or that
+    affect many packets: a burst of some dozens is every network's."""
     out = np.zeros_like(flags)
     for left, right in stats.runs(stats.joined(flags, _cells(case, JOIN_SECONDS))):
         above = int(flags[left:right].sum())
-        lasts = above * step >= SUSTAINED_SECONDS and np.nanmean(rate[left:right]) >= limit
-        if above >= 2 and (lasts or np.nansum(rate[left:right]) * step >= MANY_PACKETS):
+        lasts = above * step >= RDMA_BACKGROUND.seconds and np.nanmean(rate[left:right]) >= limit
+        if above >= 2 and (lasts or RDMA_RETRANSMITS.crossed(np.nansum(rate[left:right]) * step)):
             out[left:right] = True
     return out
 
@@ -143,10 +150,12 @@ def _errors(
     grown = panel.increases()
     totals = np.nansum(grown, axis=1)
     # Where most ports count a few, a few are background.
-    limit = max(0.0 if key in {"retry_exceeded", "link_downed"} else 1.0,
-                OVER_PEERS * stats.background(totals))  # fmt: skip
+    peers = OVER_PEERS * stats.background(totals)
+    limit = _LIMITS.get(key)
+    window = max(1, round(limit.seconds / panel.step)) if limit else 1
     for row, rises, total in zip(panel.rows, grown, totals, strict=True):
-        if total <= limit:
+        most = stats.most_within(rises, window)
+        if total <= peers or not (limit.crossed(most) if limit else total > 1):
             continue
         with np.errstate(invalid="ignore"):
             cells = stats.joined(rises > 0, _cells(case, JOIN_SECONDS))

@@ -16,9 +16,8 @@ from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.detect import rdma
 from ray_sentinel.diagnose.panel import SeriesPanel
 from ray_sentinel.diagnose.series import Bools
+from ray_sentinel.model.thresholds import TCP_BACKGROUND
 
-LEAST_RATE = 10.0
-"""Retransmitted segments per second below which they are background."""
 CARRIES_BYTES = 1e6
 """Per second and port: less is no collective's traffic."""
 ERROR_RATE = 0.2
@@ -58,7 +57,8 @@ def find(case: JobCase) -> tuple[TcpTrouble, ...]:
     if not carry(case):
         return ()
     found = [
-        *_of(case, case.view.panel("tcp.retx"), "tcp-retransmits", "TCP retransmits", LEAST_RATE),
+        *_of(case, case.view.panel("tcp.retx"), "tcp-retransmits", "TCP retransmits",
+             TCP_BACKGROUND.limit),
         *_of(case, case.view.panel("net.rx_errors"), "nic-errors", "NIC receive errors",
              ERROR_RATE),
         *_of(case, case.view.panel("net.tx_errors"), "nic-errors", "NIC transmit errors",

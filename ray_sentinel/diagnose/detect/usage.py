@@ -10,14 +10,7 @@ from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.detect import faults
 from ray_sentinel.diagnose.panel import SeriesOwner, SeriesPanel
 from ray_sentinel.diagnose.series import Floats
-
-FULL = 0.95
-"""Share of its limit from which a container is full ..."""
-PRESSURE = 10.0
-"""... and per cent of the time that somebody waits for memory then, if it is not the page cache
-that fills it; both as the alert CgroupOutOfMemorySoon asks, which counts ..."""
-PRESSED_SECONDS = 60.0
-"""... so many seconds."""
+from ray_sentinel.model.thresholds import CONTAINER_FULL, CONTAINER_PRESSURE
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,8 +93,10 @@ def _pressed(case: JobCase, one: Usage) -> bool:
     if waits.empty:
         return False
     with np.errstate(invalid="ignore"):
-        tight = (stats.largest(waits.values, 0) > PRESSURE) & (one.used > FULL * one.limit)
-    return bool(tight.sum() * case.cell >= PRESSED_SECONDS)
+        tight = (stats.largest(waits.values, 0) > CONTAINER_PRESSURE.limit) & (
+            one.used > CONTAINER_FULL.limit * one.limit
+        )
+    return bool(tight.sum() * case.cell >= CONTAINER_FULL.seconds)
 
 
 def _killed(case: JobCase) -> set[str]:

@@ -13,6 +13,7 @@ from ray_sentinel.diagnose.detect.attribution import Attribution
 from ray_sentinel.diagnose.panel import SeriesOwner, SeriesPanel, listed
 from ray_sentinel.diagnose.slowness import slow_link
 from ray_sentinel.model.diagnosis import Diagnosis, Figure, FigureTable
+from ray_sentinel.model.thresholds import GPU_HOT, GPU_NEAR_THROTTLING
 
 # GPUs that differ from all others throughout the job.
 
@@ -53,12 +54,6 @@ ANALYSIS = "gpu-health"
 ALIASES: tuple[str, ...] = ("gpu", "gpus", "5")
 TITLE = "GPU health"
 
-HOT = 90.0
-"""°C that no GPU should have for as long as ``HOT_SECONDS``, whatever its usual."""
-THROTTLING = 100.0
-"""°C."""
-HOT_SECONDS = 120.0
-"""A GPU that is hot for less is in a peak of load."""
 POWER_OUTLIER = 0.15
 """Share of the usual power."""
 CLOCK_OUTLIER = 0.06
@@ -195,18 +190,18 @@ def _too_hot(case: JobCase) -> list[Anomaly]:
 
 def _above_limit(case: JobCase) -> tuple[Anomaly, ...]:
     panel = case.view.panel("gpu.temp")
-    cells = max(2, int(HOT_SECONDS / case.cell))
+    cells = max(2, int(GPU_HOT.seconds / case.cell))
     found = []
     for row, values in zip(panel.rows, panel.values, strict=True):
         with np.errstate(invalid="ignore"):
-            hot = values > HOT
+            hot = values > GPU_HOT.limit
         spans = [(a, b) for a, b in stats.runs(stats.joined(hot, 2)) if b - a >= cells]
         if not spans:
             continue
         left, right = spans[0][0], spans[-1][1] - 1
         peak = float(stats.largest(values[left : right + 1]))
-        text = f"GPU {row.gpu} of {row.host}: {peak:.0f} °C, above {HOT:.0f} °C"
-        text += ": it throttles" if peak > THROTTLING else ""
+        text = f"GPU {row.gpu} of {row.host}: {peak:.0f} °C, above {GPU_HOT.limit:.0f} °C"
+        text += ": it throttles, or soon will" if GPU_NEAR_THROTTLING.crossed(peak) else ""
         found.append(at_row(panel, row, "gpu.hot", text, left, right, peak))
     return tuple(found)
 
@@ -223,9 +218,10 @@ def _hot_room(case: JobCase) -> Diagnosis | None:
     low, high = min(one.size for one in found), max(one.size for one in found)
     text = (
         f"Overheating: {len(found)} of {len(panel.rows)} GPUs, on {where}, come to {low:.0f} to "
-        f"{high:.0f} °C, above {HOT:.0f} °C"
+        f"{high:.0f} °C, above {GPU_HOT.limit:.0f} °C"
     )
-    text += f"; above {THROTTLING:.0f} °C they throttle" if high > THROTTLING else ""
+    throttle = GPU_NEAR_THROTTLING.crossed(high)
+    text += f"; from {GPU_NEAR_THROTTLING.limit:.0f} °C on they throttle" if throttle else ""
     text += ". What cools all of them fails: the facility, no card" if shared else ""
     first = min(found, key=lambda one: one.at)
     return _with_summary(
@@ -236,8 +232,8 @@ def _hot_room(case: JobCase) -> Diagnosis | None:
             outcome="found",
             cause="overheating",
             root_cause=f"{text}. {_effect(case)}",
-            confidence=0.85 if high > THROTTLING else 0.6,
-            weight=0.6 if high > THROTTLING else 0.45,
+            confidence=0.85 if throttle else 0.6,
+            weight=0.6 if throttle else 0.45,
             window=(case.line.start, case.line.end),
             onset=first.at,
             culprits=() if shared else wording.culprits_of(found),
@@ -419,7 +415,7 @@ def _summary(case: JobCase) -> tuple[list[tuple[str, str]], list[Figure]]:
 def _beside(key: str, panel: SeriesPanel) -> str:
     """What a row of the summary is to be held against."""
     if key == "gpu.temp":
-        return f"threshold {HOT:.0f} °C"
+        return f"threshold {GPU_HOT.limit:.0f} °C"
     if key == "gpu.clock":
         return f"highest seen {float(stats.quantile(panel.values, 0.99)):.0f} MHz"
     if key == "gpu.util":

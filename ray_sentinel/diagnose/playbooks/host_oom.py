@@ -12,14 +12,13 @@ from ray_sentinel.diagnose.detect import memory, series_end, usage
 from ray_sentinel.diagnose.detect.memory import HostMemory
 from ray_sentinel.diagnose.panel import listed
 from ray_sentinel.model.diagnosis import CauseLocation, Diagnosis, Figure, FigureTable, Link
+from ray_sentinel.model.thresholds import MEMORY_NEAR
 
 NAME = "host-oom"
 ANALYSIS = "oom"
 ALIASES: tuple[str, ...] = ("oom-host", "memory", "3")
 TITLE = "Host out of memory"
 
-NEAR = 0.93
-"""A share of the limit that is near enough to speak of, without a kill."""
 TOGETHER_SECONDS = 180.0
 """Hosts whose kills are no further from the first one were killed together."""
 BESIDE_SECONDS = 300.0
@@ -41,7 +40,7 @@ def run(case: JobCase) -> Diagnosis:
     if kills:
         return _killed(case, kills, hosts)
     scarce = [one for one in hosts if one.scarce]
-    near = [one for one in scarce if one.peak_share >= NEAR and np.isfinite(one.limit)]
+    near = [one for one in scarce if MEMORY_NEAR.crossed(one.peak_share) and np.isfinite(one.limit)]
     stop = case.once(stops.find)
     if near and (stop is not None or _died_full(case, near)):
         return _suspected(case, near)

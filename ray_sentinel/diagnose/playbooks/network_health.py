@@ -18,14 +18,13 @@ from ray_sentinel.diagnose.detect.candidates import port_culprit
 from ray_sentinel.diagnose.panel import listed
 from ray_sentinel.diagnose.slowness import slow_link
 from ray_sentinel.model.diagnosis import CauseLocation, Diagnosis, Figure, FigureTable, Link
+from ray_sentinel.model.thresholds import TCP_BACKGROUND
 
 NAME = "network-health"
 ANALYSIS = "network-health"
 ALIASES: tuple[str, ...] = ("network", "nccl-timeout", "rdma", "6")
 TITLE = "Network health"
 
-TCP_RATE = 10.0
-"""Retransmits per second that count as many."""
 _KINDS = {
     "rdma.retx": "retransmits",
     "rdma.ack_timeout": "ACK timeouts",
@@ -273,7 +272,7 @@ def _retransmits(case: JobCase) -> tuple[Figure, ...]:
             unit="segments/s",
         )
         for row, peak in zip(panel.rows, high, strict=True)
-        if np.isfinite(peak) and peak > TCP_RATE
+        if np.isfinite(peak) and TCP_BACKGROUND.crossed(float(peak))
     )[:6]
 
 

@@ -15,6 +15,7 @@ from ray_sentinel.diagnose.detect.faults import DeviceErrors
 from ray_sentinel.diagnose.panel import listed
 from ray_sentinel.diagnose.wording import moment
 from ray_sentinel.model.diagnosis import Diagnosis, Figure
+from ray_sentinel.model.thresholds import GPU_HOT
 
 # The report that a cluster's administrator needs to act on a node with a hardware or driver fault.
 #
@@ -83,8 +84,6 @@ ANALYSIS = "hardware"
 ALIASES: tuple[str, ...] = ("node-failure", "node-fail", "signal-kill", "unknown-death", "4")
 TITLE = "Node failure and hardware"
 
-HOT = 90.0
-"""°C at which a card that fails soon after has been too hot."""
 LEAST_HOT = 2
 """Cells: one reading may be wrong."""
 LEAD_SECONDS = 1800.0
@@ -182,7 +181,9 @@ def _hot_before(case: JobCase, host: str, gpu: str, at: float) -> list[Anomaly]:
     for row, values in zip(panel.rows, panel.values, strict=True):
         usual = stats.middle(values[case.steady & (case.times < at - LEAD_SECONDS)])
         with np.errstate(invalid="ignore"):
-            hot = before & (values > max(HOT, usual + drift.HOT_RISE if usual > 0 else HOT))
+            hot = before & (
+                values > max(GPU_HOT.limit, usual + drift.HOT_RISE if usual > 0 else 0.0)
+            )
         if hot.sum() < LEAST_HOT:
             continue
         first, last = (int(cell) for cell in np.flatnonzero(hot)[[0, -1]])

@@ -31,6 +31,7 @@ from ray_sentinel.model.diagnosis import (
     Link,
     Outcome,
 )
+from ray_sentinel.model.thresholds import CONTAINER_FULL
 
 NAME = "training-stability"
 ANALYSIS = "training-stability"
@@ -319,7 +320,7 @@ def _memory(case: JobCase) -> list[str]:
     for one in case.once(usage.find):
         with np.errstate(divide="ignore", invalid="ignore"):
             share = float(stats.largest(one.used / one.limit))
-        if one.scarce and share > usage.FULL:
+        if one.scarce and CONTAINER_FULL.crossed(share):
             found.append(f"{one.host}: up to {share:.0%} of its memory used")
     kills = case.view.panel("mem.oom")
     for row, rises in zip(kills.rows, faults.growth(case, kills), strict=True):

@@ -20,6 +20,7 @@ from ray_sentinel.doctor.check import (
     warning,
 )
 from ray_sentinel.doctor.plan import RunPlan
+from ray_sentinel.model.thresholds import DISK_FULL, DISK_FULL_BYTES
 
 TEST_BYTES = 4 << 20
 """Written to each folder, and removed."""
@@ -36,6 +37,7 @@ class FolderReading(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
     remedy: str = ""
     free_bytes: int | None = None
+    total_bytes: int | None = None
     free_files: int | None = None
     """None where the file system does not count them."""
     seconds: float | None = None
@@ -92,6 +94,12 @@ def _of_place(host: str, place: FolderReading, need: int) -> Iterator[CheckResul
             "remove old checkpoints, or say with --need-gib what one needs",
             host,
         )
+    elif _nearly_full(place):
+        yield warning(
+            f"{place.path} is nearly full: {_gib(place.free_bytes or 0)} are free",
+            "remove old checkpoints, or say with --need-gib what one needs",
+            host,
+        )
     if place.free_files is not None and place.free_files < FEW_FILES:
         yield failure(
             f"{place.path} has room for {place.free_files} more files only",
@@ -104,6 +112,14 @@ def _of_place(host: str, place: FolderReading, need: int) -> Iterator[CheckResul
             "is it the storage that you mean? `df` and `mount` tell",
             host,
         )
+
+
+def _nearly_full(place: FolderReading) -> bool:
+    """As the rule host.disk_full and the alert DiskFull have it."""
+    free, total = place.free_bytes, place.total_bytes
+    if free is None or not total:
+        return False
+    return DISK_FULL.crossed(free / total) and DISK_FULL_BYTES.crossed(free)
 
 
 def _try(path: str) -> FolderReading:
@@ -131,6 +147,7 @@ def _try(path: str) -> FolderReading:
     return FolderReading(
         path=path,
         free_bytes=space.f_bavail * space.f_frsize,
+        total_bytes=space.f_blocks * space.f_frsize,
         free_files=space.f_favail if space.f_files else None,
         seconds=seconds,
     )

@@ -1,4 +1,5 @@
-"""No GPU has errors already: uncorrected ECC, rows to be remapped, a reset that is asked for."""
+"""No GPU is in trouble already: uncorrected ECC, rows to be remapped, a reset that is asked for,
+heat before anything runs on it."""
 
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ from ray_sentinel.doctor.check import (
 )
 from ray_sentinel.doctor.plan import RunPlan
 from ray_sentinel.evidence.node.nvidia_smi import SmiGpu
+from ray_sentinel.model.thresholds import GPU_HOT, GPU_UNCORRECTED
 
 
 class GpuErrorsFacts(msgspec.Struct, frozen=True):
@@ -31,7 +33,7 @@ class GpuErrorsCheck(Check[GpuErrorsFacts]):
     """Reads the driver's counters."""
 
     name = "gpu-errors"
-    about = "no GPU has counted errors"
+    about = "no GPU has counted errors, or is too hot"
     facts = GpuErrorsFacts
 
     def look(self, plan: RunPlan, here: Here) -> GpuErrorsFacts | None:
@@ -50,7 +52,7 @@ class GpuErrorsCheck(Check[GpuErrorsFacts]):
             for gpu in facts.gpus
             for result in _errors(host, gpu)
         ]
-        yield from found or [ok("no GPU has uncorrected errors, or waits for a reset")]
+        yield from found or [ok("no GPU has uncorrected errors, waits for a reset, or is too hot")]
 
 
 def _errors(host: str, gpu: SmiGpu) -> Iterator[CheckResult]:
@@ -73,9 +75,15 @@ def _errors(host: str, gpu: SmiGpu) -> Iterator[CheckResult]:
             "drain the node, then `nvidia-smi --gpu-reset`",
             host,
         )
-    if gpu.ecc_uncorrected:
+    if GPU_UNCORRECTED.crossed(gpu.ecc_uncorrected or 0):
         yield warning(
             f"{named}: {gpu.ecc_uncorrected} uncorrected memory errors since the driver was loaded",
             "`nvidia-smi -q -d ECC` shows where; `dcgmi diag -r 3` tells whether it is broken",
+            host,
+        )
+    if GPU_HOT.crossed(gpu.state.temperature_celsius or 0.0):
+        yield warning(
+            f"{named} is at {gpu.state.temperature_celsius:.0f} °C: {GPU_HOT.phrase}",
+            "look at fans, airflow and the cooling of the rack",
             host,
         )

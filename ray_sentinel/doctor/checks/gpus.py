@@ -19,9 +19,8 @@ from ray_sentinel.doctor.check import (
     warning,
 )
 from ray_sentinel.doctor.plan import RunPlan
+from ray_sentinel.model.thresholds import GPU_LOADED
 
-BUSY_BYTES = 2 << 30
-"""Used memory that means somebody computes; drivers and display servers take less."""
 _AMD = "0x1002"
 
 
@@ -113,7 +112,7 @@ def _ray(case: CheckInput[GpusFacts], counts: dict[str, int]) -> Iterable[CheckR
 def _busy(host: str, facts: GpusFacts) -> Iterable[CheckResult]:
     for card in facts.cards:
         who = ", ".join(card.programs)
-        if who or (card.used_bytes or 0) > BUSY_BYTES:
+        if who or GPU_LOADED.crossed(card.used_bytes or 0):
             used = f"{(card.used_bytes or 0) / (1 << 30):.1f} GiB of {card.name} are in use"
             yield failure(
                 f"{used} by {who}" if who else f"{used} by a process that is not visible here",

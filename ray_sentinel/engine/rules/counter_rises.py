@@ -12,6 +12,19 @@ from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.rule import thresholds
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.incident import FaultKind, Severity
+from ray_sentinel.model.thresholds import (
+    GPU_PCIE_FATAL,
+    GPU_PCIE_NONFATAL,
+    GPU_UNCORRECTED,
+    NVLINK_KINDS,
+    NVLINK_RECOVERIES,
+    NVLINK_REPLAYS,
+    OOM_KILLS,
+    RDMA_ACK_TIMEOUTS,
+    RDMA_RETRANSMITS,
+    RDMA_RETRIES_EXCEEDED,
+    TCP_RETRANSMITS,
+)
 
 LINGER = 30.0
 """Seconds after a save in which its writes may still be on their way."""
@@ -24,8 +37,11 @@ class Rise(msgspec.Struct, frozen=True, kw_only=True):
     host: str
     gpu: str
     port: str
+    metric: str
     name: str
     """What is counted, in words."""
+    kind: str
+    """The label of that name; empty where there is none."""
     count: float
     """By how much it rose within the window."""
     rate: float
@@ -46,26 +62,33 @@ class RiseRule(AlertRule):
     """Of the alert, with ``{rise}`` and ``{limits}``."""
 
     def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
-        for rise in self._rises(view, now):
+        for rise in self.rises(view, now, self.thresholds.seconds):
             if rise.count >= self.thresholds.least and self.unusual(view, rise, now):
-                yield self.alert(
-                    self.text.format(rise=rise, limits=self.thresholds),
-                    severity=self.severity,
-                    kind=self.kind,
-                    host=rise.host,
-                    gpu=rise.gpu,
-                    port=rise.port,
-                    since=rise.since,
-                )
+                yield self.told(rise)
+
+    def told(self, rise: Rise) -> Alert:
+        """The alert about a rise."""
+        return self.alert(
+            self.text.format(rise=rise, limits=self.thresholds),
+            severity=self.severity_of(rise),
+            kind=self.kind,
+            host=rise.host,
+            gpu=rise.gpu,
+            port=rise.port,
+            since=rise.since,
+        )
+
+    def severity_of(self, rise: Rise) -> Severity:
+        """The rule's, unless its counters differ."""
+        return self.severity
 
     def unusual(self, view: ClusterView, rise: Rise, now: float) -> bool:
         """Whether a rise of ``least`` and more is worth an alert."""
         return True
 
-    def _rises(self, view: ClusterView, now: float) -> Iterator[Rise]:
-        """Every counter that rose within the window, on nodes with ranks. What it counted before
+    def rises(self, view: ClusterView, now: float, seconds: float) -> Iterator[Rise]:
+        """Every counter that rose within ``seconds``, on nodes with ranks. What it counted before
         it was first seen (since boot) is no rise."""
-        seconds = self.thresholds.seconds
         for node, telemetry in watched(view):
             for metric, words in self.metrics:
                 for labels, series in telemetry.get(metric, now):
@@ -78,7 +101,9 @@ class RiseRule(AlertRule):
                         host=node.node.host,
                         gpu=labels.get("gpu", ""),
                         port=f"{device}/{port}" if port else device,
+                        metric=metric,
                         name=words,
+                        kind=labels.get("kind", ""),
                         count=count,
                         rate=count / seconds,
                         usual=series.usual_rate(now, seconds) or 0.0,
@@ -101,12 +126,15 @@ class GpuMemoryErrors(RiseRule):
         ("hw_gpu_ras_mmhub_ue_total", "uncorrectable errors (mmhub)"),
         ("hw_gpu_ras_sdma_ue_total", "uncorrectable errors (sdma)"),
     )
-    Thresholds = thresholds(seconds=600.0, least=1.0)
+    Thresholds = thresholds(seconds=GPU_UNCORRECTED.seconds, least=GPU_UNCORRECTED.limit)
     text = "{rise.count:.0f} new {rise.name}"
 
 
 class GpuNvlink(RiseRule):
-    """A link between GPUs that replays is slow, and may go down."""
+    """A link between GPUs that replays is slow, and may go down.
+
+    Errors after which it recovers, or that lose data, have thresholds of their own.
+    """
 
     name = "gpu.nvlink"
     severity = "warning"
@@ -115,8 +143,23 @@ class GpuNvlink(RiseRule):
         ("hw_gpu_nvlink_errors_total", "NVLink errors"),
         ("hw_gpu_ras_xgmi_ce_total", "correctable XGMI errors"),
     )
-    Thresholds = thresholds(seconds=300.0, least=100.0)
-    text = "{rise.count:.0f} new {rise.name}"
+    Thresholds = thresholds(
+        seconds=NVLINK_REPLAYS.seconds,
+        least=NVLINK_REPLAYS.limit,
+        recovery_seconds=NVLINK_RECOVERIES.seconds,
+        least_recoveries=NVLINK_RECOVERIES.limit,
+    )
+    text = "{rise.count:.0f} new {rise.name} {rise.kind}"
+
+    def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
+        limits = self.thresholds
+        for seconds, least, recoveries in (
+            (limits.seconds, limits.least, False),
+            (limits.recovery_seconds, limits.least_recoveries, True),
+        ):
+            for rise in self.rises(view, now, seconds):
+                if (rise.kind in NVLINK_KINDS) is recoveries and rise.count >= least:
+                    yield self.told(rise)
 
 
 class GpuPcieErrors(RiseRule):
@@ -129,8 +172,12 @@ class GpuPcieErrors(RiseRule):
         ("hw_gpu_pcie_fatal_total", "fatal PCIe errors"),
         ("hw_gpu_pcie_nonfatal_total", "non-fatal PCIe errors"),
     )
-    Thresholds = thresholds(seconds=600.0, least=1.0)
+    Thresholds = thresholds(seconds=GPU_PCIE_NONFATAL.seconds, least=GPU_PCIE_NONFATAL.limit)
     text = "{rise.count:.0f} new {rise.name}"
+
+    def severity_of(self, rise: Rise) -> Severity:
+        fatal = rise.metric in GPU_PCIE_FATAL.families
+        return GPU_PCIE_FATAL.severity if fatal else self.severity
 
 
 class HostOomKill(RiseRule):
@@ -144,7 +191,7 @@ class HostOomKill(RiseRule):
         ("hw_oom_kills_total", "OOM kills"),
         ("hw_cgroup_oom_kills_total", "OOM kills in the container"),
     )
-    Thresholds = thresholds(seconds=600.0, least=1.0)
+    Thresholds = thresholds(seconds=OOM_KILLS.seconds, least=OOM_KILLS.limit)
     text = "{rise.count:.0f} {rise.name}"
 
 
@@ -155,7 +202,9 @@ class NetRdmaRetryExhausted(RiseRule):
     severity = "critical"
     kind = "network"
     metrics = (("hw_rdma_req_tx_retry_excd_err_total", "sends given up after all retries"),)
-    Thresholds = thresholds(seconds=300.0, least=1.0)
+    Thresholds = thresholds(
+        seconds=RDMA_RETRIES_EXCEEDED.seconds, least=RDMA_RETRIES_EXCEEDED.limit
+    )
     text = "{rise.count:.0f} {rise.name}"
 
 
@@ -166,7 +215,7 @@ class NetRdmaAckTimeout(RiseRule):
     severity = "warning"
     kind = "network"
     metrics = (("hw_rdma_tx_ack_timeout_total", "ACK time-outs"),)
-    Thresholds = thresholds(seconds=60.0, least=5.0)
+    Thresholds = thresholds(seconds=RDMA_ACK_TIMEOUTS.seconds, least=RDMA_ACK_TIMEOUTS.limit)
     text = "{rise.count:.0f} {rise.name} within {limits.seconds:.0f} s"
 
 
@@ -177,7 +226,9 @@ class NetRdmaRetransmit(RiseRule):
     severity = "warning"
     kind = "slow"
     metrics = (("hw_rdma_tx_retx_pkts_total", "retransmitted packets"),)
-    Thresholds = thresholds(seconds=60.0, least=1000.0, factor=10.0)
+    Thresholds = thresholds(
+        seconds=RDMA_RETRANSMITS.seconds, least=RDMA_RETRANSMITS.limit, factor=10.0
+    )
     text = "{rise.rate:.0f} {rise.name} a second, usual {rise.usual:.1f}"
 
     def unusual(self, view: ClusterView, rise: Rise, now: float) -> bool:
@@ -204,6 +255,9 @@ class NetTcpRetransmit(NetRdmaCongestion):
 
     name = "net.tcp_retransmit"
     metrics = (("hw_tcp_retransmits_total", "TCP retransmits"),)
+    Thresholds = thresholds(
+        seconds=TCP_RETRANSMITS.seconds, least=TCP_RETRANSMITS.limit, factor=20.0
+    )
 
     def unusual(self, view: ClusterView, rise: Rise, now: float) -> bool:
         return super().unusual(view, rise, now) and not any(

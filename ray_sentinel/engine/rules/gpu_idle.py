@@ -10,6 +10,7 @@ from ray_sentinel.engine.gpus import IDLE, UTILISATION, GpuReading
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.rule import thresholds
 from ray_sentinel.model.alert import Alert
+from ray_sentinel.model.thresholds import GPU_LOADED
 
 VRAM = "hw_gpu_vram_used_bytes"
 LAG = 30.0
@@ -24,7 +25,7 @@ class GpuIdle(AlertRule):
     """
 
     name = "gpu.idle"
-    Thresholds = thresholds(seconds=180.0, startup_seconds=1200.0, empty_bytes=2e9)
+    Thresholds = thresholds(seconds=180.0, startup_seconds=1200.0, empty_bytes=GPU_LOADED.limit)
 
     def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
         for job in view.jobs.values():

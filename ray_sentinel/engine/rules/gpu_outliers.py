@@ -13,6 +13,12 @@ from ray_sentinel.engine.gpus import UTILISATION
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.rule import thresholds
 from ray_sentinel.model.alert import Alert
+from ray_sentinel.model.thresholds import (
+    GPU_CLOCK_BELOW_PEERS,
+    GPU_HOTTER_THAN_PEERS,
+    GPU_POWER_BELOW_PEERS,
+    GPU_WARM_FOR_OUTLIER,
+)
 
 LEAST_PEERS = 3
 """Other GPUs, without which there is no usual value."""
@@ -72,7 +78,9 @@ class GpuClockOutlier(OutlierRule):
     name = "gpu.clock_outlier"
     metric = "hw_gpu_clock_mhz"
     labels: ClassVar[dict[str, str]] = {"type": "sclk"}
-    Thresholds = thresholds(seconds=120.0, ratio=0.85)
+    Thresholds = thresholds(
+        seconds=GPU_CLOCK_BELOW_PEERS.seconds, ratio=GPU_CLOCK_BELOW_PEERS.limit
+    )
     text = "runs at {value:.0f} MHz, its peers at {peers:.0f} MHz"
 
     def too_far(self, value: float, peers: float) -> bool:
@@ -84,7 +92,9 @@ class GpuPowerOutlier(OutlierRule):
 
     name = "gpu.power_outlier"
     metric = "hw_gpu_power_watts"
-    Thresholds = thresholds(seconds=120.0, ratio=0.75)
+    Thresholds = thresholds(
+        seconds=GPU_POWER_BELOW_PEERS.seconds, ratio=GPU_POWER_BELOW_PEERS.limit
+    )
     text = "draws {value:.0f} W, its peers {peers:.0f} W"
 
     def too_far(self, value: float, peers: float) -> bool:
@@ -96,7 +106,11 @@ class GpuTemperatureOutlier(OutlierRule):
 
     name = "gpu.temperature_outlier"
     metric = "hw_gpu_temperature_celsius"
-    Thresholds = thresholds(seconds=120.0, above=15.0, celsius=75.0)
+    Thresholds = thresholds(
+        seconds=GPU_HOTTER_THAN_PEERS.seconds,
+        above=GPU_HOTTER_THAN_PEERS.limit,
+        celsius=GPU_WARM_FOR_OUTLIER.limit,
+    )
     text = "is at {value:.0f} °C, its peers at {peers:.0f} °C"
 
     def too_far(self, value: float, peers: float) -> bool:

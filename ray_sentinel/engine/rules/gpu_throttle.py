@@ -8,9 +8,7 @@ from ray_sentinel.engine.alerting import AlertRule, watched
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.rule import thresholds
 from ray_sentinel.model.alert import Alert
-
-HARMFUL = ("thermal", "hw_slowdown", "power_brake", "ppt", "current")
-"""In the names of reasons. Idle clocks and the everyday power cap are none."""
+from ray_sentinel.model.thresholds import GPU_THROTTLED, THROTTLE_REASONS
 
 
 class GpuThrottle(AlertRule):
@@ -20,7 +18,7 @@ class GpuThrottle(AlertRule):
     """
 
     name = "gpu.throttle"
-    Thresholds = thresholds(seconds=60.0, share=0.5)
+    Thresholds = thresholds(seconds=GPU_THROTTLED.seconds, share=GPU_THROTTLED.limit)
 
     def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
         limits = self.thresholds
@@ -30,7 +28,7 @@ class GpuThrottle(AlertRule):
                 reason = labels.get("reason", "")
                 values = series.within(now, limits.seconds)
                 held = sum(values) >= limits.share * len(values) and len(values) >= 4
-                if held and any(word in reason for word in HARMFUL):
+                if held and reason in THROTTLE_REASONS:
                     found.setdefault(labels.get("gpu", ""), []).append(reason)
             for gpu, reasons in found.items():
                 yield self.alert(

@@ -44,7 +44,7 @@ class GpuXid(AlertRule):
         elif xid in ECC and not lost:
             what += " (memory error)"
         return self.alert(
-            severity="critical" if fatal else "warning",
+            severity=xids.severity(int(xid)) if xid.isdecimal() else "warning",
             kind="device-lost" if lost else "device-stuck" if fatal else "unknown",
             host=host,
             gpu=gpu or pci,

@@ -8,6 +8,7 @@ from ray_sentinel.engine.alerting import AlertRule, watched
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.rule import thresholds
 from ray_sentinel.model.alert import Alert
+from ray_sentinel.model.thresholds import DISK_FULL, DISK_FULL_BYTES
 
 
 class HostDiskFull(AlertRule):
@@ -17,7 +18,7 @@ class HostDiskFull(AlertRule):
     """
 
     name = "host.disk_full"
-    Thresholds = thresholds(share=0.03, bytes=20e9)
+    Thresholds = thresholds(share=DISK_FULL.limit, bytes=DISK_FULL_BYTES.limit)
 
     def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
         for node, telemetry in watched(view):

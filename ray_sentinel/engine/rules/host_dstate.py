@@ -8,6 +8,7 @@ from ray_sentinel.engine.alerting import AlertRule, watched
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.rule import thresholds
 from ray_sentinel.model.alert import Alert
+from ray_sentinel.model.thresholds import BLOCKED_PROCESSES
 
 
 class HostDstate(AlertRule):
@@ -17,7 +18,7 @@ class HostDstate(AlertRule):
     """
 
     name = "host.dstate"
-    Thresholds = thresholds(seconds=60.0, processes=4.0)
+    Thresholds = thresholds(seconds=BLOCKED_PROCESSES.seconds, processes=BLOCKED_PROCESSES.limit)
 
     def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
         limits = self.thresholds

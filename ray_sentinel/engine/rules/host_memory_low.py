@@ -10,6 +10,7 @@ from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.rule import thresholds
 from ray_sentinel.engine.telemetry import TelemetrySeries
 from ray_sentinel.model.alert import Alert
+from ray_sentinel.model.thresholds import MEMORY_LOW
 
 PARTS = 6
 """Of the window, each of which must fall: a trend, not one leap."""
@@ -23,7 +24,9 @@ class HostMemoryLow(AlertRule):
     """
 
     name = "host.memory_low"
-    Thresholds = thresholds(share=0.04, seconds=300.0, horizon_seconds=900.0, trend_share=0.3)
+    Thresholds = thresholds(
+        share=MEMORY_LOW.limit, seconds=300.0, horizon_seconds=900.0, trend_share=0.3
+    )
 
     def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
         for node, telemetry in watched(view):

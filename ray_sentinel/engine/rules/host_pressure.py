@@ -13,6 +13,7 @@ from ray_sentinel.engine.alerting import AlertRule, watched
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.rule import thresholds
 from ray_sentinel.model.alert import Alert
+from ray_sentinel.model.thresholds import IO_PRESSURE, MEMORY_THRASHING
 
 
 class PressureRule(AlertRule):
@@ -38,7 +39,7 @@ class HostIoPressure(PressureRule):
     name = "host.io_pressure"
     metric = "hw_io_pressure_full_pct"
     awaited = "storage"
-    Thresholds = thresholds(seconds=120.0, percent=60.0)
+    Thresholds = thresholds(seconds=IO_PRESSURE.seconds, percent=IO_PRESSURE.limit)
 
 
 class HostMemoryPressure(PressureRule):
@@ -47,4 +48,4 @@ class HostMemoryPressure(PressureRule):
     name = "host.memory_pressure"
     metric = "hw_mem_pressure_full_pct"
     awaited = "memory"
-    Thresholds = thresholds(seconds=60.0, percent=20.0)
+    Thresholds = thresholds(seconds=MEMORY_THRASHING.seconds, percent=MEMORY_THRASHING.limit)

@@ -24,9 +24,8 @@ from ray_sentinel.model.health import (
     TransportHealth,
 )
 from ray_sentinel.model.status import JobStatus, Status
+from ray_sentinel.model.thresholds import GPU_HOT, GPU_IDLE
 
-IDLE_PERCENT = 3.0
-"""A GPU that is used less does nothing for the training."""
 STALE_SECONDS = 5.0
 """Snapshots come once a second: who sent none for so long does not report."""
 _LATE = 3.0
@@ -122,7 +121,7 @@ def _gpus(nodes: Sequence[NodeView]) -> GpuHealth | None:
     watts = [g.power_watts for g in gpus if g.power_watts is not None]
     return GpuHealth(
         count=len(gpus),
-        busy=sum(1 for percent in used if percent > IDLE_PERCENT),
+        busy=sum(1 for percent in used if percent > 100 * GPU_IDLE.limit),
         processes=sum(len(node.gpu_processes) for node in nodes),
         avg_utilization=round(sum(used) / len(used), 1) if used else None,
         power_watts=round(sum(watts), 1) if watts else None,
@@ -190,8 +189,16 @@ def _node_issues(nodes: Sequence[NodeView], now: float) -> Iterator[str]:
         for task in node.blocked[:4]:
             where = f" in {task.wchan}" if task.wchan else ""
             yield f"{node.host}: {task.name} (pid {task.pid}) is blocked in the kernel{where}"
+        for gpu, heat in _too_hot(node)[:4]:
+            yield f"{node.host}: GPU {gpu} is at {heat:.0f} °C: {GPU_HOT.phrase}"
         for line in grave_lines(node, now)[-3:]:
             yield f"{node.host}: the kernel says: {line.text}"
+
+
+def _too_hot(node: NodeView) -> list[tuple[str, float]]:
+    """Index and °C."""
+    known = [(gpu.index, gpu.temperature_celsius) for gpu in node.gpus]
+    return [(gpu, heat) for gpu, heat in known if heat is not None and GPU_HOT.crossed(heat)]
 
 
 def grave_lines(node: NodeView, now: float) -> list[KernelLine]:

@@ -69,6 +69,13 @@ def _hot(job: TelemetryJob, card: Card) -> None:
     card.heat = job.draw(ranges.HOT) - 50.0
 
 
+def _hot_for_any(job: TelemetryJob, card: Card) -> None:
+    """All cards alike: none stands out."""
+    for host in job.hosts:
+        for other in host.cards:
+            other.heat = 60.0
+
+
 def _throttled(job: TelemetryJob, card: Card) -> None:
     card.throttle = "hw_thermal_slowdown"
 
@@ -225,6 +232,7 @@ TRUE: dict[str, Case] = {
     "power cap": _on_card("gpu.power_outlier", _capped),
     "slow clock": _on_card("gpu.clock_outlier", _slow_clock),
     "hot": _on_card("gpu.temperature_outlier", _hot),
+    "hotter than any may be": _on_card("gpu.hot", _hot_for_any),
     "throttled": _on_card("gpu.throttle", _throttled, 120),
     "ecc": _on_card(
         "gpu.memory_errors", _counts("hw_gpu_ecc_uncorrected_total", ranges.ERRORS), 40
@@ -285,6 +293,7 @@ COVERS: dict[str, str] = {
     "power cap": "gpu.power_outlier",
     "slow clock": "gpu.clock_outlier",
     "hot": "gpu.temperature_outlier",
+    "hotter than any may be": "gpu.hot",
     "throttled": "gpu.throttle",
     "ecc": "gpu.memory_errors",
     "ras": "gpu.memory_errors",

@@ -84,6 +84,23 @@ def test_amd_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [(p.pid, p.name) for p in processes] == [(4711, "python")]
 
 
+def test_amd_heat_is_the_junctions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The edge is cooler: by it a GPU at its limit would be well."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    card = tmp_path / "sys/class/drm/card1/device"
+    write(card / "vendor", "0x1002\n")
+    write(card / "mem_info_vram_total", str(64 << 30))
+    for number, label, value in (
+        (1, "edge", "61000"),
+        (2, "junction", "97000"),
+        (3, "mem", "70000"),
+    ):
+        write(card / f"hwmon/hwmon3/temp{number}_label", f"{label}\n")
+        write(card / f"hwmon/hwmon3/temp{number}_input", f"{value}\n")
+    (gpu,), _, _ = gpus_here(tmp_path / "sys", tmp_path / "proc")
+    assert gpu.temperature_celsius == 97.0
+
+
 def test_amd_processes_are_on_the_gpus_that_9400_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nonexistent")
     gpus, processes, _ = gpus_here(MI300X / "sys", MI300X / "proc")

@@ -1,0 +1,31 @@
+"""gpu.hot: a GPU is hotter than any should be, whatever its peers are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ray_sentinel.engine.alerting import AlertRule, watched
+from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.rule import thresholds
+from ray_sentinel.model.alert import Alert
+from ray_sentinel.model.thresholds import GPU_HOT
+
+
+class GpuHot(AlertRule):
+    """Where all cards are hot, the cooling of the rack fails, and no card stands out.
+
+    Thresholds: above ``celsius`` all through the last ``seconds``.
+    """
+
+    name = "gpu.hot"
+    Thresholds = thresholds(seconds=GPU_HOT.seconds, celsius=GPU_HOT.limit)
+
+    def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
+        limits = self.thresholds
+        for node, telemetry in watched(view):
+            for labels, series in telemetry.get("hw_gpu_temperature_celsius", now):
+                if not series.covers(now, limits.seconds):
+                    continue
+                if min(series.within(now, limits.seconds)) > limits.celsius:
+                    text = f"is at {series.last:.0f} °C: {GPU_HOT.phrase}"
+                    yield self.alert(text, host=node.node.host, gpu=labels.get("gpu", ""))
