@@ -25,7 +25,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ray_sentinel.actors.coordinator.history import IMAGE_BYTES, MEMORY_BYTES, wanted
+from ray_sentinel.actors.coordinator.history import IMAGE_BYTES, RECENT_BYTES, wanted
 from ray_sentinel.diagnose.series import Reduce, Selector
 from ray_sentinel.store.history import MAX_BYTES, MEMORY_SECONDS, History
 from ray_sentinel.store.history_aging import used_bytes
@@ -52,7 +52,7 @@ class Filling:
 
     def __init__(self, nodes: int, folder: Path) -> None:
         self.asked = wanted(nodes)
-        self.memory, self.file = History(max_bytes=MEMORY_BYTES), HistoryFile(folder, "bench")
+        self.memory, self.file = History(max_bytes=RECENT_BYTES), HistoryFile(folder, "bench")
         self.reports = reports_of(nodes, self.asked.series)
         self.longest_append = self.longest_put = self.busy_memory = self.busy_file = 0.0
 

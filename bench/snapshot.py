@@ -21,7 +21,9 @@ from ray_sentinel.engine.events import AnyEvent, SnapshotReceived, StacksTaken, 
 from ray_sentinel.engine.state import unpacked
 from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
 from ray_sentinel.model.progress import ProcessState, Progress, RankSnapshot, Snapshot
+from ray_sentinel.model.samples import SampleBatch, SampleSender, SeriesKey
 from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.store.keys import parse_key
 
 START = 1_750_000_000.0
 PER_NODE = 8
@@ -46,6 +48,17 @@ def gauges(node: int, second: int) -> dict[str, float]:
         for name in ("tx_bytes_total", "tx_retx_pkts_total", "rx_cnp_pkts_total", "port_state"):
             found[f'hw_rdma_{name}{{device="mlx5_{port}",port="1"}}'] = 1e6 * second
     return found
+
+
+SENDERS: dict[int, SampleSender] = {}
+
+
+def sampled(node: int, second: int) -> tuple[SampleBatch]:
+    """The same, as an agent sends it."""
+    found = ((parse_key(text), value) for text, value in gauges(node, second).items())
+    values = {SeriesKey(name, tuple(labels.items())): v for (name, labels), v in found}
+    sender = SENDERS.setdefault(node, SampleSender("rules", f"n{node}"))
+    return (sender.batch(values, None, second),)
 
 
 def rank(number: int, world: int) -> Rank:
@@ -80,7 +93,7 @@ def report(node: int, second: int, world: int) -> AnyEvent:
         time=START + second,
         sequence=second,
         ranks=seen,
-        gauges=gauges(node, second),
+        samples=sampled(node, second),
     )
     return SnapshotReceived(time=START + second, snapshot=snapshot)
 

@@ -15,6 +15,8 @@ from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import SnapshotReceived, Tick
 from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
 from ray_sentinel.model.progress import ProcessState, Progress, RankSnapshot, Snapshot
+from ray_sentinel.model.samples import SampleBatch, SampleSender, SeriesKey
+from ray_sentinel.store.keys import parse_key
 
 PER_NODE = 8
 SECONDS = 150
@@ -41,6 +43,21 @@ def gauges(second: int) -> dict[str, float]:
         found[f"hw_rdma_port_state{{{port}}}"] = 1.0
     found |= {"hw_procs_running": 20.0, "hw_mem_total_bytes": 1e12, "hw_mem_available_bytes": 5e11}
     return found
+
+
+SENDERS: dict[int, SampleSender] = {}
+KEYS: dict[str, SeriesKey] = {}
+
+
+def sampled(node: int, second: int) -> tuple[SampleBatch]:
+    """The same, as an agent sends it."""
+    found = gauges(second)
+    for text in found.keys() - KEYS.keys():
+        name, labels = parse_key(text)
+        KEYS[text] = SeriesKey(name, tuple(labels.items()))
+    values = {KEYS[text]: value for text, value in found.items()}
+    sender = SENDERS.setdefault(node, SampleSender("rules", f"n{node}"))
+    return (sender.batch(values, None, second),)
 
 
 def snapshot(node: int, second: int, ranks: int) -> Snapshot:
@@ -71,7 +88,7 @@ def snapshot(node: int, second: int, ranks: int) -> Snapshot:
             )
             for number in range(node * PER_NODE, (node + 1) * PER_NODE)
         ),
-        gauges=gauges(second) if (second + node) % 5 == 0 else {},
+        samples=sampled(node, second) if (second + node) % 5 == 0 else (),
     )
 
 

@@ -15,6 +15,7 @@ from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.incident import RankOutput
 from ray_sentinel.model.metrics import Family
 from ray_sentinel.model.progress import Snapshot
+from ray_sentinel.model.samples import StreamName, TableHeld
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.progress.ray_workers import RayWorker
 
@@ -22,10 +23,10 @@ T = TypeVar("T")
 
 
 class HistoryRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What an agent is asked to send for the embedded history."""
+    """What an agent is asked to send for the embedded history besides what the rules read."""
 
     series: int = 0
-    """At most so many; 0: none."""
+    """At most so many with those of the rules; 0: none but these."""
     seconds: float = 5.0
     """Between two values of a series."""
 
@@ -44,8 +45,6 @@ class AgentReport(msgspec.Struct, frozen=True, kw_only=True):
     """What people should know of this node: a port that was taken."""
     workers_version: int = 0
     """Of the ``workers`` that it knows."""
-    series: dict[str, float] = {}
-    """Values of now for the embedded history, when they are due; see ``Receipt.history``."""
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +62,8 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     workers_version: int = 0
     history: HistoryRequest = HistoryRequest()
     """What the embedded history takes."""
+    tables: dict[StreamName, TableHeld] = {}
+    """The keys of the node's series that the coordinator has; it needs the others."""
 
 
 class Description(msgspec.Struct, frozen=True, kw_only=True):

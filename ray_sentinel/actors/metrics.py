@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from ray_sentinel import __version__
 from ray_sentinel.engine.inference import MOVING
 from ray_sentinel.engine.lifecycle import CONFIRMED
-from ray_sentinel.model.exposition import series_text
+from ray_sentinel.model.exposition import clean
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.metrics import Family, Metric, Sample
 from ray_sentinel.model.progress import Exit, RankSnapshot
+from ray_sentinel.model.samples import SeriesKey
 
 RANK = ("job", "rank")
 
@@ -101,7 +102,7 @@ KEY_SERIES = (
 which ``MOST_KEYS`` cuts them off where a node has very many."""
 _KEY_ORDER = {name: place for place, name in enumerate(KEY_SERIES)}
 MOST_KEYS = 400
-"""Series of one node: they travel with every snapshot."""
+"""Series of one node."""
 HISTORY = ("hw_", "train_", "tb_", "ray_cluster_", "server_")
 """Beginnings of the names that the embedded history takes."""
 
@@ -200,39 +201,39 @@ def coordinator_families(
     return tuple(family for family in families if family.samples)
 
 
-def key_gauges(families: Iterable[Family]) -> dict[str, float]:
-    """The key series by ``name{label="value",...}``, at most ``MOST_KEYS``.
+def key_samples(families: Iterable[Family]) -> dict[SeriesKey, float]:
+    """The key series of now, at most ``MOST_KEYS``.
 
     >>> load = Metric("hw_load1", "gauge", "")
-    >>> key_gauges([Family(load, (load(0.5),))])
-    {'hw_load1': 0.5}
+    >>> key_samples([Family(load, (load(0.5),))])
+    {SeriesKey(name='hw_load1', labels=()): 0.5}
     """
-    found: dict[str, float] = {}
+    found: dict[SeriesKey, float] = {}
     known = [family for family in families if family.metric.name in _KEY_ORDER]
     for family in sorted(known, key=lambda family: _KEY_ORDER[family.metric.name]):
         for sample in family.samples:
             if len(found) >= MOST_KEYS:
                 return found
-            if math.isfinite(sample.value):
-                found[series_name(sample)] = sample.value
+            if sample.timestamp is None and math.isfinite(sample.value):
+                found[_series_key(sample)] = sample.value
     return found
 
 
-def history_series(families: Iterable[Family], most: int) -> dict[str, float]:
+def history_samples(families: Iterable[Family], most: int) -> dict[SeriesKey, float]:
     """The series of now that are worth keeping: the key series first, then families of few series
     before families of many (a node may have hundreds of network devices)."""
     known = [family for family in families if family.metric.name.startswith(HISTORY)]
     known.sort(key=lambda family: (family.metric.name not in KEY_SERIES, len(family.samples)))
-    found: dict[str, float] = {}
+    found: dict[SeriesKey, float] = {}
     for family in known:
         for sample in family.samples:
             if len(found) >= most:
                 return found
             if sample.timestamp is None:
-                found[series_name(sample)] = sample.value
+                found[_series_key(sample)] = sample.value
     return found
 
 
-def series_name(sample: Sample) -> str:
-    """A series as Prometheus writes it, with its label values escaped."""
-    return series_text(sample.name, sample.labels)
+def _series_key(sample: Sample) -> SeriesKey:
+    """The key, in characters that UTF-8 has."""
+    return SeriesKey(sample.name, tuple((name, clean(value)) for name, value in sample.labels))

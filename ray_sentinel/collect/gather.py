@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from ray_sentinel.collect.protocol import OutputLimits
-from ray_sentinel.model.exposition import Labels, clean, label_name, valid_name
-from ray_sentinel.model.metrics import Event, Family, Metric, MetricKind, Sample
+from ray_sentinel.model.exposition import clean, label_name, valid_name
+from ray_sentinel.model.metrics import Event, Family, Labels, Metric, MetricKind, Sample
 
 
 class Gathering:

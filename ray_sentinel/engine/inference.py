@@ -65,7 +65,7 @@ def _series(view: ClusterView, now: float) -> Iterator[tuple[str, str, str, Tele
 def _changed_at(series: TelemetrySeries) -> float:
     """When its value last changed; where it never did, when it was first seen."""
     at, value = series.at, series.last
-    for earlier, other in zip(reversed(series.times), reversed(series.values), strict=True):
+    for earlier, other in series.newest_first():
         if other != value:
             break
         at = earlier

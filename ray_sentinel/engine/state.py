@@ -21,8 +21,9 @@ from ray_sentinel.engine.incident_store import IncidentStore
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.rule import Rule
 from ray_sentinel.engine.straggling import StragglerWatch
-from ray_sentinel.engine.telemetry import Floats, Telemetry
+from ray_sentinel.engine.telemetry import Telemetry
 from ray_sentinel.model.incident import Incident
+from ray_sentinel.model.samples import Floats
 
 STATE_VERSION = 1
 """Of what the fields mean: raised where one of them means something else than before."""

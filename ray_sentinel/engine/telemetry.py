@@ -1,101 +1,98 @@
-"""The key series of each node over the last minutes, and the events that its collectors told.
+"""The series of each node over the last half hour, and the events that its collectors told.
 
-Agents send the values of now; here they become short histories. A counter's absolute value says
-nothing (it may be old from boot): only what it rose by since it was first seen.
+They are kept once, for the rules and for the embedded history: what a node sent together has its
+times once, and an array of numbers for each series. All nodes' together have a bound in bytes. A
+counter's absolute value says nothing (it may be old from boot): only what it rose by since it was
+first seen.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
-import sys
-from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, cast
+from typing import NamedTuple
 
 import msgspec
 
-from ray_sentinel import regex as re
-from ray_sentinel.model.metrics import Event
+from ray_sentinel.model.metrics import Event, Labels
 from ray_sentinel.model.progress import Snapshot
+from ray_sentinel.model.samples import (
+    ABSENT,
+    Floats,
+    SampleBatch,
+    SeriesKey,
+    StreamName,
+    TableHeld,
+    is_absent,
+)
 
 EVERY = 4.0
 """Seconds between two samples that are kept."""
-KEPT = 300
-"""Samples of a series: some twenty minutes."""
+KEPT_SECONDS = 1800.0
+"""Of a series."""
+SLACK = 16
+"""So many old samples go at once."""
+MOST_BYTES = 256 << 20
+"""Of all nodes' samples: half an hour of 200 nodes with 400 series each."""
 MOST_EVENTS = 500
 """Of one node; the oldest go first."""
-MOST_PARSED = 200_000
-"""Names of series that are remembered taken apart."""
 GONE = 60.0
 """Seconds after which a series that is no longer sent is not there any more."""
+STREAMS: tuple[StreamName, ...] = ("rules", "history")
 
-Labels = tuple[tuple[str, str], ...]
-_LABEL = re.compile(r'([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"')
-
-
-if TYPE_CHECKING:
-    _Array = array[float]
-else:
-    _Array = array
+Row = tuple[float, dict[SeriesKey, float]]
+"""The values of one node at one moment."""
+HostRow = tuple[float, str, dict[SeriesKey, float]]
+"""The same with the node's host."""
 
 
-class Floats(_Array):
-    """Numbers of eight bytes each; in a snapshot they are those bytes, the lowest first."""
+class TelemetrySeries(NamedTuple):
+    """One series, oldest first. Its values are those of the last of the times; what was absent or
+    no finite number is left out by all methods."""
 
-    __slots__ = ()
-
-    def __new__(cls, values: Iterable[float] | bytes = ()) -> Floats:
-        return cast("Floats", super().__new__(cls, "d", values))
-
-    def packed(self) -> bytes:
-        """What ``unpacked`` takes."""
-        return self.tobytes() if sys.byteorder == "little" else _swapped(self).tobytes()
-
-    @classmethod
-    def unpacked(cls, data: bytes) -> Floats:
-        """Raises ValueError where the bytes are no whole numbers."""
-        found = cls(data)
-        return found if sys.byteorder == "little" else _swapped(found)
-
-
-def _swapped(floats: Floats) -> Floats:
-    copy = Floats(floats)
-    copy.byteswap()
-    return copy
-
-
-class TelemetrySeries(msgspec.Struct):
-    """One series, oldest first."""
-
-    times: Floats = msgspec.field(default_factory=Floats)
+    times: Floats
     """On the coordinator's clock."""
-    values: Floats = msgspec.field(default_factory=Floats)
+    values: Floats
 
-    def add(self, at: float, value: float) -> None:
-        """One more sample; the oldest of more than 300 is forgotten."""
-        self.times.append(at)
-        self.values.append(value)
-        if len(self.times) > KEPT:
-            del self.times[0], self.values[0]
+    def newest_first(self) -> Iterator[tuple[float, float]]:
+        """(Time, value) of each."""
+        place = len(self.times)
+        for value in reversed(self.values):
+            place -= 1
+            if math.isfinite(value):
+                yield self.times[place], value
 
     @property
     def samples(self) -> list[tuple[float, float]]:
-        """(time, value), oldest first."""
-        return list(zip(self.times, self.values, strict=True))
+        """(Time, value), oldest first."""
+        return list(self.newest_first())[::-1]
 
     @property
     def last(self) -> float:
-        return self.values[-1]
+        """The newest value; NaN where there is none."""
+        return next((value for _, value in self.newest_first()), math.nan)
 
     @property
     def at(self) -> float:
-        return self.times[-1]
+        """When the newest value came; -inf where there is none."""
+        return next((at for at, _ in self.newest_first()), -math.inf)
+
+    @property
+    def since(self) -> float:
+        """When the oldest value came; inf where there is none."""
+        first = len(self.times) - len(self.values)
+        for place, value in enumerate(self.values, first):
+            if math.isfinite(value):
+                return self.times[place]
+        return math.inf
 
     def within(self, now: float, seconds: float) -> list[float]:
         """The values of the last ``seconds``."""
         values: list[float] = []
-        for at, value in zip(reversed(self.times), reversed(self.values), strict=True):
+        for at, value in self.newest_first():
             if now - at > seconds:
                 break
             values.append(value)
@@ -109,31 +106,30 @@ class TelemetrySeries(msgspec.Struct):
 
     def covers(self, now: float, seconds: float) -> bool:
         """Its samples begin before the last ``seconds`` (nearly), and it still comes."""
-        if len(self.times) < 2 or now - self.at > seconds:
-            return False
-        return now - self.times[0] >= seconds - EVERY
+        at, since = self.at, self.since
+        return since < at and now - at <= seconds and now - since >= seconds - EVERY
 
     def settled(self, now: float, seconds: float) -> float | None:
         """The median of the last ``seconds``; None where it was not sampled over all of them."""
         return self.level(now, seconds) if self.covers(now, seconds) else None
 
+    def _changes(self, now: float, seconds: float) -> Iterator[tuple[float, float, float]]:
+        """(Time, value before, value) within the last ``seconds``, the newest first."""
+        for (at, value), (_, before) in pairwise(self.newest_first()):
+            if now - at > seconds:
+                return
+            if value != before:
+                yield at, before, value
+
     def rise(self, now: float, seconds: float) -> float:
         """By how much a counter rose over the last ``seconds``; a fall is a restart, from 0."""
-        total, before = 0.0, None
-        for at, value in zip(self.times, self.values, strict=True):
-            if before is not None and now - at <= seconds:
-                total += value - before if value >= before else value
-            before = value
-        return total
+        changes = self._changes(now, seconds)
+        return sum(value - before if value > before else value for _, before, value in changes)
 
     def rose_at(self, now: float, seconds: float) -> float | None:
         """When it first rose within the last ``seconds``."""
-        before = None
-        for at, value in zip(self.times, self.values, strict=True):
-            if before is not None and value > before and now - at <= seconds:
-                return at
-            before = value
-        return None
+        rises = [at for at, before, value in self._changes(now, seconds) if value > before]
+        return rises[-1] if rises else None
 
     def rate(self, now: float, seconds: float) -> float | None:
         """Rise per second over the last ``seconds``; None where that is not covered."""
@@ -148,20 +144,130 @@ class TelemetrySeries(msgspec.Struct):
         return sum(rises) / (older[-1][0] - older[0][0])
 
 
+class Column(msgspec.Struct):
+    """One series of a stream, whose values are those of the last of its times."""
+
+    key: SeriesKey
+    values: Floats = msgspec.field(default_factory=Floats)
+
+
+class SampleStream(msgspec.Struct):
+    """Series of a node that come together: times, and a column for each."""
+
+    sender: str = ""
+    number: int = 0
+    """Of the newest batch."""
+    table: int = 0
+    size: int = 0
+    """Of the sender's table: its keys are those of the first columns."""
+    columns: list[Column] = []
+    times: Floats = msgspec.field(default_factory=Floats)
+
+    @property
+    def size_bytes(self) -> int:
+        """That its samples take, at most."""
+        return 8 * len(self.times) * (1 + len(self.columns))
+
+    @property
+    def held(self) -> TableHeld:
+        """What is known of the sender's table."""
+        return TableHeld(sender=self.sender, table=self.table, size=self.size)
+
+    def take(self, batch: SampleBatch, now: float) -> bool:
+        """What a node sent; returns whether there are other series now.
+
+        A batch that comes late is left out, and one with values of keys that are not known: its
+        sender learns from ``held`` that it must send them.
+        """
+        same = batch.sender == self.sender
+        if same and batch.number <= self.number:
+            return False
+        if batch.known > (self.size if same and batch.table == self.table else 0):
+            return False
+        keys = [*(column.key for column in self.columns[: batch.known]), *batch.keys]
+        if len(batch.values) != 8 * len(keys):
+            return False
+        changed = keys != [column.key for column in self.columns[: self.size]]
+        if changed:
+            self._arrange(keys)
+        self.sender, self.number, self.table = batch.sender, batch.number, batch.table
+        if not self.times or now - self.times[-1] >= EVERY:
+            self._append(now, Floats.unpacked(batch.values))
+        return changed
+
+    def _arrange(self, keys: list[SeriesKey]) -> None:
+        """The columns of these keys come first, in their order."""
+        there = {column.key: column for column in reversed(self.columns)}
+        first = [there.pop(key) if key in there else Column(key) for key in keys]
+        self.columns = [*first, *reversed(there.values())]
+        self.size = len(first)
+
+    def _append(self, now: float, values: Floats) -> None:
+        self.times.append(now)
+        for column, value in zip(self.columns, values, strict=False):
+            column.values.append(value)
+        for column in self.columns[len(values) :]:
+            column.values.append(ABSENT)
+        old = bisect_left(self.times, now - KEPT_SECONDS)
+        if old >= SLACK:
+            self.drop(old)
+
+    def drop(self, number: int) -> None:
+        """Let the oldest ``number`` samples of every series go."""
+        del self.times[:number]
+        for column in self.columns:
+            del column.values[: max(0, len(column.values) - len(self.times))]
+
+    def tidy(self) -> int:
+        """Let go of series that are not sent and have no samples any more: network devices and
+        mounts come and go with containers. Returns how many there were."""
+        rest = self.columns[self.size :]
+        kept = [column for column in rest if not all(map(math.isnan, column.values))]
+        self.columns[self.size :] = kept
+        return len(rest) - len(kept)
+
+    def row(self, at: float) -> dict[SeriesKey, float]:
+        """The values of one moment."""
+        place = bisect_left(self.times, at) - len(self.times)
+        if not place or self.times[place] != at:
+            return {}
+        there = [column for column in self.columns if len(column.values) >= -place]
+        return {
+            column.key: value for column in there if not is_absent(value := column.values[place])
+        }
+
+
 class NodeTelemetry(msgspec.Struct, dict=True):
     """The series of one node."""
 
-    series: dict[str, dict[Labels, TelemetrySeries]] = {}
+    host: str = ""
+    streams: dict[StreamName, SampleStream] = {}
     events: list[tuple[float, Event]] = []
     """(coordinator's time, event), oldest first."""
-    sampled_at: float = 0.0
     tidied_at: float = 0.0
     seen: set[tuple[float, str]] = set()
     """Time and message of events that were told: they are sent again."""
 
     def __post_init__(self) -> None:
-        self._found: dict[tuple[str, Labels], TelemetrySeries] = {}
-        """Answers of ``one``; let go of where another series may be the first by now."""
+        self._named: dict[str, dict[Labels, TelemetrySeries]] | None = None
+        self._matching: dict[tuple[str, Labels], list[TelemetrySeries]] = {}
+
+    @property
+    def size_bytes(self) -> int:
+        """That its samples take, at most."""
+        return sum(stream.size_bytes for stream in self.streams.values())
+
+    @property
+    def series(self) -> dict[str, dict[Labels, TelemetrySeries]]:
+        """All series, by the metric's name and the labels."""
+        if self._named is None:
+            self._named = {}
+            for stream in filter(None, map(self.streams.get, STREAMS)):
+                for column in stream.columns:
+                    of_name = self._named.setdefault(column.key.name, {})
+                    labels = tuple(sorted(column.key.labels))
+                    of_name.setdefault(labels, TelemetrySeries(stream.times, column.values))
+        return self._named
 
     def get(self, name: str, now: float) -> Iterator[tuple[dict[str, str], TelemetrySeries]]:
         """The series of a metric that are still sent, with their labels."""
@@ -170,53 +276,53 @@ class NodeTelemetry(msgspec.Struct, dict=True):
                 yield dict(labels), series
 
     def one(self, name: str, now: float, **labels: str) -> TelemetrySeries | None:
-        """The series with just these labels among its own; None where there is none."""
+        """The first series that is still sent and has these labels; None where there is none."""
         key = (name, tuple(labels.items()))
-        known = self._found.get(key)
-        if known is None or now - known.at > GONE:
-            wanted = labels.items()
-            known = next((s for found, s in self.get(name, now) if wanted <= found.items()), None)
-            if known is not None:
-                self._found[key] = known
-        return known
+        found = self._matching.get(key)
+        if found is None:
+            of_name, wanted = self.series.get(name, {}), set(labels.items())
+            found = [series for known, series in of_name.items() if wanted <= set(known)]
+            self._matching[key] = found
+        return next((series for series in found if now - series.at <= GONE), None)
 
-    def add(self, name: str, labels: Labels, now: float, value: float) -> None:
-        """One more sample of a series."""
-        of_name = self.series.setdefault(name, {})
-        series = of_name.get(labels)
-        if series is None:
-            series = of_name[labels] = TelemetrySeries()
-            self._found.clear()
-        elif now - series.at > GONE:
-            self._found.clear()
-        series.add(now, value)
+    def take(self, batch: SampleBatch, now: float) -> None:
+        """What it sent of one stream."""
+        if self.streams.setdefault(batch.stream, SampleStream()).take(batch, now):
+            self._changed()
+        if now - self.tidied_at >= GONE:
+            self.tidied_at = now
+            if sum(stream.tidy() for stream in self.streams.values()):
+                self._changed()
 
-    def tidy(self, now: float) -> None:
-        """Let go of series that were not sent for as long as samples are kept: network devices and
-        mounts come and go with containers."""
-        if now - self.tidied_at < GONE:
-            return
-        self.tidied_at = now
-        for name, found in list(self.series.items()):
-            kept = {key: one for key, one in found.items() if now - one.at <= KEPT * EVERY}
-            if kept:
-                self.series[name] = kept
-            else:
-                del self.series[name]
-        self._found = {key: one for key, one in self._found.items() if now - one.at <= GONE}
+    def _changed(self) -> None:
+        self._named = None
+        self._matching.clear()
+
+    def rows(self, after: float, seconds: float) -> Iterator[Row]:
+        """What it said later than ``after``, every ``seconds`` about, oldest first; what came at
+        one moment in several streams is one row."""
+        streams = [self.streams[name] for name in STREAMS if name in self.streams]
+        newer = [set(one.times[bisect_right(one.times, after) :]) for one in streams]
+        whole = newer[-1] if "history" in self.streams else set()
+        for at in sorted(set().union(*newer)):
+            if at in whole or at - after >= seconds - EVERY / 2:
+                after = at
+                rows = (stream.row(at) for stream in streams)
+                yield at, {key: value for row in rows for key, value in row.items()}
 
 
-class Telemetry(msgspec.Struct, dict=True):
+class Telemetry(msgspec.Struct):
     """All nodes. Changed only by the cluster view."""
 
     nodes: dict[str, NodeTelemetry] = {}
-
-    def __post_init__(self) -> None:
-        self._parsed: dict[str, tuple[str, Labels]] = {}
+    bounded_at: float = 0.0
+    cut: bool = False
+    """Less than the last half hour is kept: it would take more than ``MOST_BYTES``."""
 
     def take(self, snapshot: Snapshot, now: float, offset: float) -> None:
         """What a snapshot brought; ``offset``: the coordinator's clock minus the node's."""
         node = self.nodes.setdefault(snapshot.node.id, NodeTelemetry())
+        node.host = snapshot.node.host
         for event in snapshot.events:
             known = (event.time, event.message)
             if known not in node.seen:
@@ -225,19 +331,40 @@ class Telemetry(msgspec.Struct, dict=True):
                 del node.events[:-MOST_EVENTS]
         if len(node.seen) > 4 * MOST_EVENTS:
             node.seen = {(event.time, event.message) for _, event in node.events}
-        if not snapshot.gauges or now - node.sampled_at < EVERY:
-            return
-        node.sampled_at = now
-        for key, value in _finite(snapshot.gauges):
-            name, labels = self._parse(key)
-            node.add(name, labels, now, value)
-        node.tidy(now)
+        for batch in snapshot.samples:
+            node.take(batch, now)
+        if now - self.bounded_at >= GONE:
+            self.bounded_at = now
+            self._bound()
+
+    def _bound(self) -> None:
+        """Let the oldest samples go where there are too many: first those that no rule reads."""
+        self.cut = False
+        for name in reversed(STREAMS):
+            excess = self.size - MOST_BYTES
+            of_name = [node.streams[name] for node in self.nodes.values() if name in node.streams]
+            there = sum(stream.size_bytes for stream in of_name)
+            if excess > 0 and there:
+                self.cut = True
+                for stream in of_name:
+                    stream.drop(math.ceil(min(1.0, excess / there) * len(stream.times)))
+
+    def rows(self, until: dict[str, float], begin: float, seconds: float) -> Iterator[HostRow]:
+        """What nodes sent after ``until``, which is by node and moved on; of others after
+        ``begin``. About every ``seconds`` one of each node, oldest first."""
+        for node_id, node in self.nodes.items():
+            for at, values in node.rows(until.get(node_id, begin), seconds):
+                until[node_id] = at
+                yield at, node.host, values
 
     @property
     def size(self) -> int:
-        """Bytes that its samples take in a snapshot, about; their names come on top."""
-        metrics = (metric for node in self.nodes.values() for metric in node.series.values())
-        return sum(16 * len(series.times) for metric in metrics for series in metric.values())
+        """Bytes that its samples take, at most; their names come on top."""
+        return sum(node.size_bytes for node in self.nodes.values())
+
+    def held(self, node_id: str) -> dict[StreamName, TableHeld]:
+        """What is known of the tables of keys that a node sends."""
+        return {name: stream.held for name, stream in self.of(node_id).streams.items()}
 
     def forget(self, node_id: str) -> None:
         """The node left long ago."""
@@ -246,19 +373,3 @@ class Telemetry(msgspec.Struct, dict=True):
     def of(self, node_id: str) -> NodeTelemetry:
         """A node's series; none where it is not known."""
         return self.nodes.get(node_id) or NodeTelemetry()
-
-    def _parse(self, key: str) -> tuple[str, Labels]:
-        known = self._parsed.get(key)
-        if known is None:
-            name, _, rest = key.partition("{")
-            known = name, tuple(sorted(_LABEL.findall(rest)))
-            if len(self._parsed) >= MOST_PARSED:
-                self._parsed.clear()
-            self._parsed[key] = known
-        return known
-
-
-def _finite(gauges: Mapping[str, float]) -> Iterator[tuple[str, float]]:
-    for key, value in gauges.items():
-        if value == value and abs(value) != float("inf"):
-            yield key, value

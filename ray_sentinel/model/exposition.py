@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterable, Iterator
 
 from ray_sentinel import regex as re
-from ray_sentinel.model.metrics import Family, Metric, Sample
+from ray_sentinel.model.metrics import Family, Labels, Metric, Sample
 
 TEXT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
@@ -29,8 +29,6 @@ _OPENMETRICS_KINDS = {"gauge": "gauge", "counter": "counter", "info": "info", "u
 _OPENMETRICS_SUFFIX = {"counter": "_total", "info": "_info"}
 
 _DIGITS = frozenset("0123456789")
-
-Labels = tuple[tuple[str, str], ...]
 
 
 def valid_name(name: str) -> bool:

@@ -7,6 +7,8 @@ from typing import Literal
 import msgspec
 
 MetricKind = Literal["gauge", "counter", "info", "untyped"]
+Labels = tuple[tuple[str, str], ...]
+"""(Name, value) of each."""
 
 
 class Metric(msgspec.Struct, frozen=True):
@@ -44,7 +46,7 @@ class Sample(msgspec.Struct, frozen=True, gc=False):
     """
 
     name: str
-    labels: tuple[tuple[str, str], ...]
+    labels: Labels
     value: float
     timestamp: float | None = None
 

@@ -8,6 +8,7 @@ import msgspec
 
 from ray_sentinel.model.identity import Node, Rank
 from ray_sentinel.model.metrics import CollectorStatus, Event
+from ray_sentinel.model.samples import SampleBatch
 
 SNAPSHOT_VERSION = 1
 
@@ -116,8 +117,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     exits: tuple[Exit, ...] = ()
     """Those not yet acknowledged by the coordinator: sent again until they are."""
     collectors: tuple[CollectorStatus, ...] = ()
-    gauges: dict[str, float] = {}
-    """Key series by ``name{label="value",...}`` for the embedded history and the rules."""
+    samples: tuple[SampleBatch, ...] = ()
+    """For the rules and the embedded history; when they are new, not in every snapshot."""
     events: tuple[Event, ...] = ()
     metrics_url: str = ""
     clock_shift: float = 0.0

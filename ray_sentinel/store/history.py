@@ -50,12 +50,45 @@ class Rows(msgspec.Struct, frozen=True):
     """(Time, host, values)."""
 
 
-class Layout:
-    """The order of the values in a row: ``keys``, JSON of them in the file."""
+class RowPacker:
+    """Makes rows of what hosts say, with as few layouts as will do."""
 
-    def __init__(self, number: int, keys: tuple[str, ...]) -> None:
-        self.number, self.keys = number, keys
-        self.places = {key: place for place, key in enumerate(keys)}
+    def __init__(self) -> None:
+        self.places: dict[tuple[str, str], dict[str, int]] = {}
+        """(Host, group) → the places of the keys in its last row."""
+        self._used: dict[tuple[str, str], float] = {}
+        self._tidied = 0.0
+
+    def pack(self, time: float, host: str, values: Mapping[str, float]) -> list[Rows]:
+        """A row for each group of series. Raises ValueError for a key that is no series."""
+        groups: dict[str, dict[str, float]] = {}
+        for key, value in values.items():
+            groups.setdefault(key.partition("_")[0], {})[key] = value
+        rows = [self._row(time, host, group, of) for group, of in groups.items()]
+        if abs(time - self._tidied) >= PRUNE_SECONDS:
+            self._tidied = time
+            for gone in [key for key, at in self._used.items() if time - at > MEMORY_SECONDS]:
+                del self.places[gone], self._used[gone]
+        return rows
+
+    def _row(self, time: float, host: str, group: str, values: Mapping[str, float]) -> Rows:
+        places = self.places.get((host, group), {})
+        if not values.keys() <= places.keys():
+            places = self.places[host, group] = _wider(places, values)
+        self._used[host, group] = time
+        array = np.full(len(places), ABSENT, dtype=BITS).view(np.float64)
+        array[[places[key] for key in values]] = list(values.values())
+        return Rows(tuple(places), ((time, host, array.tobytes()),))
+
+
+def _wider(before: Mapping[str, int], values: Iterable[str]) -> dict[str, int]:
+    """Places for these keys too. What has gone is kept, for it may come again, until it is the
+    larger part."""
+    new = sorted(values)
+    for key in new:
+        parse_key(key)
+    keys = [*before, *(key for key in new if key not in before)]
+    return {key: place for place, key in enumerate(new if len(keys) > 2 * len(new) else keys)}
 
 
 class History:
@@ -81,9 +114,9 @@ class History:
         self.keep_seconds = keep_seconds
         self._lock = threading.Lock()
         self._hosts: dict[str, int] = {}
-        self._layouts: dict[tuple[str, ...], Layout] = {}
-        self._current: dict[tuple[str, str], Layout] = {}
-        """(Host, group) → the layout of its last row."""
+        self._layouts: dict[tuple[str, ...], int] = {}
+        """The order of the values in a row, JSON in the file → its number."""
+        self._packer = RowPacker()
         self._pruned: float | None = None
         target = ":memory:"
         if self.path is not None:
@@ -116,15 +149,8 @@ class History:
     def _learn(self, base: sqlite3.Connection) -> None:
         """What is in the file, and nothing else, is known."""
         self._hosts = dict(base.execute("SELECT name, id FROM hosts"))
-        self._layouts = {}
-        for number, text in base.execute("SELECT id, keys FROM layouts"):
-            keys = tuple(json.loads(text))
-            self._layouts[keys] = Layout(number, keys)
-        self._current = {
-            (host, group): self._layouts[layout.keys]
-            for (host, group), layout in self._current.items()
-            if layout.keys in self._layouts and host in self._hosts
-        }
+        rows = base.execute("SELECT id, keys FROM layouts")
+        self._layouts = {tuple(json.loads(text)): number for number, text in rows}
 
     def append(self, time: float, host: str, gauges: Mapping[str, float]) -> None:
         """The values of one host at one moment (Unix seconds).
@@ -132,18 +158,9 @@ class History:
         Keys are ``name`` or ``name{label="value"}``; ``host`` is added as a label where a key has
         none. A key that is no series raises ValueError and nothing is written.
         """
-        groups: dict[str, dict[str, float]] = {}
-        for key, value in gauges.items():
-            groups.setdefault(key.partition("_")[0], {})[key] = value
         with self._lock:
-            try:
-                with self._base:
-                    rows = [self._row(time, host, group, of) for group, of in groups.items()]
-                    insert = "INSERT OR REPLACE INTO moments VALUES (?, ?, ?, ?)"
-                    self._base.executemany(insert, rows)
-            except (ValueError, sqlite3.Error):
-                self._learn(self._base)
-                raise
+            rows = self._packer.pack(time, host, gauges)
+        self.put(rows)
         if self._pruned is None or abs(time - self._pruned) >= PRUNE_SECONDS:
             self.prune(time)
 
@@ -170,8 +187,8 @@ class History:
                    AND typeof(vals) = 'blob' AND length(vals) = ?"""
         found = []
         with self._lock:
-            for keys, layout in self._layouts.items():
-                place = (layout.number, start, end, 8 * len(keys))
+            for keys, number in self._layouts.items():
+                place = (number, start, end, 8 * len(keys))
                 rows = self._base.execute(query, place).fetchall()
                 found.append(Rows(keys, tuple(rows)))
         return [one for one in found if one.rows]
@@ -183,7 +200,7 @@ class History:
             try:
                 with self._base:
                     for part in parts:
-                        number = self._layout(part.keys).number
+                        number = self._layout(part.keys)
                         rows = [(number, at, self._host(name), vals)
                                 for at, name, vals in part.rows]  # fmt: skip
                         self._base.executemany(insert, rows)
@@ -241,33 +258,11 @@ class History:
         with self._lock:
             return aging.used_bytes(self._base)
 
-    def _row(
-        self, time: float, host: str, group: str, values: Mapping[str, float]
-    ) -> tuple[int, float, int, bytes]:
-        layout = self._current.get((host, group))
-        if layout is None or not values.keys() <= layout.places.keys():
-            layout = self._current[host, group] = self._wider(layout, values)
-        array = np.full(len(layout.keys), ABSENT, dtype=BITS).view(np.float64)
-        array[[layout.places[key] for key in values]] = list(values.values())
-        return layout.number, time, self._host(host), array.tobytes()
-
-    def _wider(self, before: Layout | None, values: Iterable[str]) -> Layout:
-        """The layout with these keys added. What has gone is kept, for it may come again, until it
-        is the larger part."""
-        new = sorted(values)
-        old = before.keys if before is not None else ()
-        keys = (*old, *sorted(set(new) - set(old)))
-        keys = tuple(new) if len(keys) > 2 * len(new) else keys
-        if keys not in self._layouts:
-            for key in new:
-                parse_key(key)
-        return self._layout(keys)
-
-    def _layout(self, keys: tuple[str, ...]) -> Layout:
+    def _layout(self, keys: tuple[str, ...]) -> int:
         if keys not in self._layouts:
             text = json.dumps(keys)
             cursor = self._base.execute("INSERT INTO layouts (keys) VALUES (?)", (text,))
-            self._layouts[keys] = Layout(int(cursor.lastrowid or 0), keys)
+            self._layouts[keys] = int(cursor.lastrowid or 0)
         return self._layouts[keys]
 
     def _host(self, name: str) -> int:

@@ -92,14 +92,6 @@ class HistoryFile:
         except OSError:
             return False
 
-    def recent(self, since: float) -> list[Rows]:
-        """Rows as they came, from ``since`` on; what cannot be read is left out."""
-        try:
-            return self.history.rows(since, float("inf")) if self.history is not None else []
-        except sqlite3.DatabaseError as error:
-            log.warning("the history begins anew: %s", error)
-            return []
-
     def close(self) -> None:
         """Fold the log into the file and let it go."""
         self._let_go()

@@ -22,11 +22,10 @@ import pytest
 from ray_sentinel.actors.coordinator import event_log
 from ray_sentinel.actors.coordinator.engine_loop import EngineLoop
 from ray_sentinel.actors.coordinator.executor import Executor
-from ray_sentinel.actors.coordinator.history import HistoryKeeper
 from ray_sentinel.actors.coordinator.recovery import restore
 from ray_sentinel.actors.logs import write_logs
 from ray_sentinel.actors.storage import DeploymentStorage
-from ray_sentinel.clock import SystemClock
+from ray_sentinel.clock import FakeClock, SystemClock
 from ray_sentinel.collect.runner import Logbook
 from ray_sentinel.config import CaptureConfig as CaptureSettings
 from ray_sentinel.config import Config, NotifyConfig
@@ -39,6 +38,7 @@ from ray_sentinel.progress.reader import RecordReader
 from tests.support.hanging_disk import HangingDisk, hanging_disk
 from tests.support.incidents import an_incident
 from tests.support.small_disk import small_disk
+from tests.support.told_history import ToldHistory
 from tests.support.waiting import eventually
 
 SOON = 8.0
@@ -350,11 +350,12 @@ def test_an_event_log_with_a_gap_says_so_and_replays(disk: HangingDisk) -> None:
 
 
 def test_a_copy_of_the_history_does_not_wait_for_its_file(disk: HangingDisk) -> None:
-    keeper = HistoryKeeper(disk.path / "log/history", SystemClock())
+    clock = FakeClock(time.time())
+    keeper = ToldHistory(disk.path / "log/history", clock)
     keeper.take("h", {"up": 1.0})
-    keeper.step()
     assert keeper.save()
     disk.hang()
+    clock.advance(5.0)
     keeper._imaging.seconds = 0.5
     keeper.take("h", {"up": 2.0})
     assert soon(keeper.image).startswith(b"SQLite format 3")

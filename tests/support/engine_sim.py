@@ -37,6 +37,7 @@ from ray_sentinel.model.progress import (
 )
 from ray_sentinel.model.recorder import RecorderFacts
 from ray_sentinel.model.stacks import Activity, StackFact
+from tests.support.samples import sampled
 
 START = 1_700_000_000.0
 ROUND_SECONDS = 3.0
@@ -292,7 +293,7 @@ class Sim:
             ranks=tuple(self.see(r) for r in self.ranks if r.node == node_id and not r.exited),
             exits=exits,
             events=events,
-            gauges=self.gauges if node is self.nodes[0] else {},
+            samples=sampled(self.gauges) if node is self.nodes[0] else (),
         )
         self.feed(SnapshotReceived(time=self.now, snapshot=snapshot))
 

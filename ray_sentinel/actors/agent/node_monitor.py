@@ -19,14 +19,13 @@ import msgspec
 from ray_sentinel.actors.agent.exporting import Exporting
 from ray_sentinel.actors.agent.node_evidence import Evidence, missing_tracer
 from ray_sentinel.actors.agent.outbox import MOST_EXITS, Outbox
+from ray_sentinel.actors.agent.sampling import NodeSampling
 from ray_sentinel.actors.agent.servers import ServerPoll
 from ray_sentinel.actors.loops import Loop, Newest
-from ray_sentinel.actors.messages import AgentReport, HistoryRequest, Receipt
+from ray_sentinel.actors.messages import AgentReport, Receipt
 from ray_sentinel.actors.metrics import (
     build_family,
     capture_families,
-    history_series,
-    key_gauges,
     train_families,
 )
 from ray_sentinel.actors.names import PROTOCOL
@@ -77,7 +76,6 @@ MOST_PROBLEMS = 8
 ENDED_SECONDS = 120.0
 """A rank that has ended is served as not alive for so long."""
 RAYLETS_SECONDS = 10.0
-GAUGES_SECONDS = 4.5
 COLLECT_AFTER = 1.0
 """Seconds until the first collector is started: the ranks come before the metrics, here and on the
 other nodes of this machine."""
@@ -132,8 +130,7 @@ class NodeMonitor:
         """What was collected, ``train_*``, and ``server_*``."""
         self._from_coordinator: tuple[Family, ...] = ()
         self._targets: tuple[str, ...] = ()
-        self._history = HistoryRequest()
-        self._history_due = 0.0
+        self._sampling = NodeSampling(self._incarnation)
         self._raylet = raylet_above(os.getpid())
         self._workers_version = 0
         self._problems: tuple[str, ...] = ()
@@ -142,7 +139,6 @@ class NodeMonitor:
         self._neighbours = Neighbours(SETTLE_SECONDS, time.monotonic())
         self._neighbours_lock = threading.Lock()
         self._raylets_due = 0.0
-        self._gauges_at = float("-inf")
         self._loop: Loop | None = None
         self._clustering: Loop | None = None
         self._reporting: Newest[RanksSeen] | None = None
@@ -303,7 +299,9 @@ class NodeMonitor:
             ranks=tuple(map(finite, seen.ranks)),
             exits=tuple(map(finite, self._outbox.exits())),
             collectors=self.runner.statuses(),
-            gauges=self._gauges(),
+            samples=self._sampling.due(
+                (*self.runner.families, *self._servers.families()), self._measured, time.monotonic()
+            ),
             events=self._outbox.take_events(),
             metrics_url=self.exporting.url,
             clock_shift=self._clock.shift,
@@ -316,7 +314,6 @@ class NodeMonitor:
                 raylet=self._raylet,
                 notes=self._notes(),
                 workers_version=self._workers_version,
-                series=self._series(),
             )
         )
         if receipt is None:
@@ -324,33 +321,17 @@ class NodeMonitor:
         else:
             self._take_receipt(receipt)
 
-    def _gauges(self) -> dict[str, float]:
-        """The key series, now and then: they change with the collectors' cycles, not with ours."""
-        now = time.monotonic()
-        if now - self._gauges_at < GAUGES_SECONDS:
-            return {}
-        self._gauges_at = now
-        return key_gauges((*self.runner.families, *self._servers.families()))
-
     def _take_receipt(self, receipt: Receipt) -> None:
         self._outbox.acknowledged(receipt.exits)
         self._from_coordinator = receipt.families
         self._targets = receipt.targets
-        self._history = receipt.history
+        self._sampling.take(receipt)
         self._workers_version = receipt.workers_version
         if receipt.workers is not None:
             self.watch.set_ray_workers(receipt.workers)
         with self._neighbours_lock:
             if self._neighbours.tell(receipt.raylets, time.monotonic()):
                 self._raylets_due = 0.0
-
-    def _series(self) -> dict[str, float]:
-        """For the embedded history, when it is time."""
-        now = time.monotonic()
-        if not self._history.series or now < self._history_due:
-            return {}
-        self._history_due = max(self._history_due, now - 1.0) + self._history.seconds
-        return history_series(self._measured, self._history.series)
 
     def _notes(self) -> tuple[str, ...]:
         logs = (self._log_problem(), self.runner.log_problem, self._outbox.problem)

@@ -22,8 +22,10 @@ from ray_sentinel.engine.actions import AnyAction, Capture, Publish
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import AnyEvent, DumpAsked, Resumed, SnapshotReceived, Tick
 from ray_sentinel.engine.state import NO_SNAPSHOT
+from ray_sentinel.engine.telemetry import MOST_BYTES, HostRow
 from ray_sentinel.masking import mask_record
 from ray_sentinel.model.incident import EvidenceItem, Incident, Milestone, Transition, Verdict
+from ray_sentinel.model.samples import StreamName, TableHeld
 from ray_sentinel.model.stacks import StackFact
 from ray_sentinel.model.status import JobStatus, State
 from ray_sentinel.model.straggler import StragglerStatus
@@ -33,6 +35,12 @@ log = logging.getLogger(__name__)
 WHERE_FAILURES_ARE = "the coordinator's log has the traceback, the event log the way there"
 RECOVERY_GRACE = 3.0
 """Seconds after a restart in which agents find us again before silence counts."""
+
+
+_CUT = (
+    f"the nodes' metrics take more than {MOST_BYTES >> 20} MiB: less than their last half hour is "
+    "known, and least of those that no rule reads"
+)
 
 
 class EngineLoop:
@@ -59,6 +67,7 @@ class EngineLoop:
         self._act = act
         self._lock = threading.Lock()
         self._last = 0.0
+        self.begun = engine.now
         self._failure = self._reduced = ""
         self.writer = LogWriter(
             folder,
@@ -182,6 +191,18 @@ class EngineLoop:
         self.feed(DumpAsked(time=self._clock.now(), job=job, why=why, thorough=thorough))
         return tuple(incident for incident in self.incidents() if incident.id not in before)
 
+    def tables_of(self, node_id: str) -> dict[StreamName, TableHeld]:
+        """Which keys of a node's series are known."""
+        with self._lock:
+            return self._engine.view.telemetry.held(node_id)
+
+    def rows(self, until: dict[str, float], begin: float, seconds: float) -> list[HostRow]:
+        """As ``Telemetry.rows``, with times on the wall clock."""
+        with self._lock:
+            found = list(self._engine.view.telemetry.rows(until, begin, seconds))
+        shift = self._clock.shift
+        return [(at + shift, host, values) for at, host, values in found]
+
     def learned_phases(self) -> dict[str, dict[str, tuple[float, ...]]]:
         """What is known of every job's phases: job → phase → seconds."""
         with self._lock:
@@ -195,9 +216,10 @@ class EngineLoop:
                 f"{part} failed ({said}): the coordinator's log has the traceback"
                 for part, said in self._engine.failures.told.items()
             ]
+            cut = self._engine.view.telemetry.cut
             others = [a for a in self._engine.alerts() if a.job and a.job not in jobs]
         said = (f"{alert.job}: {alert.text}" for alert in others)
-        failed = filter(None, (self._failure, self._reduced))
+        failed = filter(None, (self._failure, self._reduced, _CUT if cut else ""))
         return (*failed, *failures, *self.writer.notes, *said)
 
     def close(self) -> None:

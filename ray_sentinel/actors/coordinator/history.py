@@ -1,41 +1,49 @@
 """The embedded history of a deployment: what agents send, for jobs without a Prometheus.
 
-The last half hour is in memory, the whole job in a file in ``log_dir/history``, which ``diagnose``
-reads, also when the job has ended. Memory comes first: a log folder that is full or hangs costs the
-file's newest part only, and when it answers again, what memory still has is written after it.
+The whole job is in a file in ``log_dir/history``, which ``diagnose`` reads, also when the job has
+ended. It is written from the engine's telemetry, which has the last half hour: a log folder that is
+full or hangs costs the file's newest part only, and when it answers again, what telemetry still has
+is written after it.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import threading
-from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from itertools import islice
 from pathlib import Path
 
 from ray_sentinel.actors.messages import HistoryRequest
 from ray_sentinel.bounded import Bounded
 from ray_sentinel.clock import Clock
-from ray_sentinel.store.history import MAX_BYTES, MEMORY_SECONDS, History
+from ray_sentinel.engine.telemetry import KEPT_SECONDS, HostRow
+from ray_sentinel.model.exposition import series_text
+from ray_sentinel.model.samples import SeriesKey
+from ray_sentinel.store.history import MAX_BYTES, History, RowPacker, Rows
 from ray_sentinel.store.history_file import HistoryFile
+from ray_sentinel.store.keys import parse_key
 
 log = logging.getLogger(__name__)
 
-MEMORY_BYTES = 64 << 20
-"""Of the series in memory."""
-VALUES_PER_SECOND = 0.75 * MEMORY_BYTES / 8 / MEMORY_SECONDS
+RECENT_BYTES = 64 << 20
+"""Of the series of half an hour."""
+VALUES_PER_SECOND = 0.75 * RECENT_BYTES / 8 / KEPT_SECONDS
 """3,500. A value is 8 bytes; a quarter is left for what is around them."""
 SHORTEST, LONGEST = 5.0, 30.0
 """Seconds between two values of a series, in a small cluster and in a large one."""
 MOST_SERIES = 600
 """Of one node, at most; of very many nodes, fewer of each."""
-MOST_WAITING = 20_000
-"""Reports that were not written yet, all nodes' together; the oldest go first."""
+MOST_TEXTS = 200_000
+"""Keys whose text is remembered."""
 SAVE_SECONDS = 2.0
 """Between two writes: what a killed coordinator loses."""
 RETRY_SECONDS = 15.0
 """After the file could not be written."""
 IMAGE_SECONDS = 20.0
-"""For a copy of the file; memory's half hour is given after that."""
+"""For a copy of the file; the last half hour is given after that."""
 CLOSE_SECONDS = 20.0
 """That a write which hangs is waited for at the end."""
 FILE_SHARE = 0.125
@@ -55,22 +63,37 @@ def wanted(nodes: int) -> HistoryRequest:
     return HistoryRequest(series=min(MOST_SERIES, int(most)), seconds=seconds)
 
 
+RowSource = Callable[[dict[str, float], float, float], list[HostRow]]
+"""As ``EngineLoop.rows``."""
+
+
 class HistoryKeeper:
-    """Takes what agents send; call ``step`` every second and ``save_when_due`` on another thread:
-    a log folder that hangs must not hold up what is kept in memory."""
+    """Writes what agents sent; call ``save_when_due`` every second on a thread of its own: a log
+    folder that hangs must hold up nothing else."""
 
     def __init__(
-        self, folder: Path | None, clock: Clock, *, owner: str = "", max_bytes: int = 2 << 30
+        self,
+        folder: Path | None,
+        clock: Clock,
+        rows: RowSource,
+        request: Callable[[], HistoryRequest],
+        *,
+        begin: float = -math.inf,
+        owner: str = "",
+        max_bytes: int = 2 << 30,
     ) -> None:
-        """``owner`` is the deployment, ``max_bytes`` what all our files may take."""
-        self._clock = clock
-        self.history = History(max_bytes=MEMORY_BYTES)
+        """``rows`` gives what agents sent, ``request`` what of it is wanted. What they sent until
+        ``begin`` is in the file of an earlier coordinator. ``owner`` is the deployment,
+        ``max_bytes`` what all our files may take."""
+        self._clock, self._source, self._request = clock, rows, request
         most = min(MAX_BYTES, int(FILE_SHARE * max_bytes))
         self.file = HistoryFile(folder, owner, most) if folder is not None else None
-        self._waiting: deque[tuple[float, str, dict[str, float]]] = deque(maxlen=MOST_WAITING)
         self._lock = threading.Lock()
-        self._unsaved: tuple[float, float] | None = None
-        """The first and the last moment of rows that are not in the file."""
+        self._until: dict[str, float] = {}
+        """By node: the file has what it sent until then."""
+        self._begin = begin
+        self._texts: dict[SeriesKey, str] = {}
+        self._packer = RowPacker()
         self._save_at = 0.0
         self._file_before: Path | None = None
         self._writing = threading.Lock()
@@ -91,40 +114,56 @@ class HistoryKeeper:
         """What people should know."""
         return (*filter(None, (self.file.problem,)), *self.file.notes) if self.file else ()
 
-    def take(self, host: str, series: dict[str, float]) -> None:
-        """What a node says of now. Returns at once."""
-        if series:
-            self._waiting.append((self._clock.now(), host, series))
+    def recent(self) -> list[tuple[float, str, dict[str, float]]]:
+        """(Time, host, values) of what agents sent in the last half hour."""
+        return list(self._told({}, -math.inf))
 
-    def step(self) -> None:
-        """Keep what was taken."""
-        while True:
+    def _rows(self, until: dict[str, float], begin: float) -> list[Rows]:
+        """What agents sent after ``until``, which is moved on."""
+        told = self._told(until, begin)
+        with self._lock:
+            return [row for moment in told for row in self._packer.pack(*moment)]
+
+    def _told(
+        self, until: dict[str, float], begin: float
+    ) -> Iterator[tuple[float, str, dict[str, float]]]:
+        wanted = self._request()
+        if not wanted.series:
+            return
+        for moment, host, values in self._source(until, begin, wanted.seconds):
+            named = ((self._text(key), value) for key, value in values.items())
+            there = ((text, value) for text, value in named if text)
+            yield moment, host, dict(islice(there, wanted.series))
+
+    def _text(self, key: SeriesKey) -> str:
+        """The key as the file has it; empty for one that is no series."""
+        text = self._texts.get(key)
+        if text is None:
+            text = series_text(key.name, key.labels)
             try:
-                moment, host, series = self._waiting.popleft()
-            except IndexError:  # empty, or another thread was faster
-                return
-            try:
-                self.history.append(moment, host, series)
+                name, _ = parse_key(text)
             except ValueError as error:
-                log.warning("what %s sends is not kept: %s", host, error)
-                continue
-            self._owe((moment, moment))
+                log.warning("a series is not kept: %s", error)
+                name = ""
+            if len(self._texts) >= MOST_TEXTS:
+                self._texts.clear()
+            text = self._texts[key] = text if name else ""
+        return text
 
     def image(self) -> bytes:
         """A history file of what is kept now. Raises OSError."""
-        self.step()
-        with self._lock:
-            unsaved = self._unsaved
         whole = self.file.history if self.file is not None else None
-        if whole is None:
-            return self.history.image(IMAGE_BYTES)
-        newest = self.history.rows(*unsaved) if unsaved is not None else []
-        images, failed = self._imaging.run({"image": lambda: whole.image(IMAGE_BYTES, newest)})
-        if failed:
-            # It hangs, was closed or found damaged meanwhile; memory takes less room, too.
+        if whole is not None:
+            with self._lock:
+                until, begin = dict(self._until), self._begin
+            newest = self._rows(until, begin)
+            images, failed = self._imaging.run({"image": lambda: whole.image(IMAGE_BYTES, newest)})
+            if not failed:
+                return images["image"]
+            # It hangs, was closed or found damaged meanwhile.
             log.warning("%s: %s", self.path, failed["image"])
-            return self.history.image(IMAGE_BYTES)
-        return images["image"]
+        with closing(History()) as empty:
+            return empty.image(IMAGE_BYTES, self._rows({}, -math.inf))
 
     def save_when_due(self) -> None:
         """Write what is not in the file yet, if it is time."""
@@ -138,48 +177,26 @@ class HistoryKeeper:
     def save(self) -> bool:
         """Write what is not in the file yet; False where it cannot be written now.
 
-        What fails, whatever it raises, is owed again: the next time has it all, as far back as
-        memory reaches.
+        What fails, whatever it raises, is written the next time, as far back as telemetry reaches.
         """
         if self.file is None:
             return True
         with self._lock:
-            span, self._unsaved = self._unsaved, None
-        written = False
-        try:
-            rows = self.history.rows(*span) if span is not None else []
-            written = self.file.put(rows, self._clock.now())
-        finally:
-            if span is not None and not written:
-                self._owe(span)
-        if not written:
+            until, begin = dict(self._until), self._begin
+        if not self.file.put(self._rows(until, begin), self._clock.now()):
             return False
-        if self.file.path != self._file_before:
-            self._begin()
+        before, self._file_before = self._file_before, self.file.path
+        if before is not None and before != self.file.path:
+            until, begin = {}, -math.inf  # another file, which gets the last half hour
+        with self._lock:
+            self._until, self._begin = until, begin
         return True
 
-    def _begin(self) -> None:
-        """Memory and a file that was just opened get what they lack of the last half hour."""
-        assert self.file is not None
-        first, self._file_before = self._file_before is None, self.file.path
-        if first:
-            # What the one before us kept that was killed a moment ago.
-            self.history.put(self.file.recent(self._clock.now() - MEMORY_SECONDS))
-        else:
-            self._owe((float("-inf"), float("inf")))
-
     def close(self) -> None:
-        """Keep and write what is there, if the log folder answers."""
-        self.step()
+        """Write what is there, if the log folder answers."""
         if self.file is not None and self._writing.acquire(timeout=CLOSE_SECONDS):
             try:
                 self.save()
                 self.file.close()
             finally:
                 self._writing.release()
-        self.history.close()
-
-    def _owe(self, span: tuple[float, float]) -> None:
-        with self._lock:
-            ends = (*span, *(self._unsaved or ()))
-            self._unsaved = (min(ends), max(ends))

@@ -101,6 +101,9 @@ class CoordinatorParts:
         self.history = HistoryKeeper(
             self._storage.folder("history"),
             SystemClock(),
+            self.engine.rows,
+            self._wanted_history,
+            begin=self.engine.begun,
             owner=deployment,
             max_bytes=self._storage.max_bytes,
         )
@@ -180,7 +183,6 @@ class CoordinatorParts:
         self._start("phases", 20.0, self._save_phases)
         if self._timed.wanted:
             self._start("timed-capture", 1.0, self._capture_when_due)
-        self._start("history", 1.0, self.history.step)
         self._start("history-file", 1.0, self.history.save_when_due)
         if self._prometheus.wanted:
             self._start("prometheus", STEP_SECONDS, self._keep_prometheus)
@@ -249,7 +251,6 @@ class CoordinatorParts:
         self.roster.take(report, self.clock.now(), number)
         node = report.snapshot.node
         version, workers = self._ray_actors.on(node.id, report.workers_version)
-        self.history.take(node.host, report.series)
         return Receipt(
             exits=self.roster.acknowledged(report, self.engine.written),
             families=self._families() if node.is_head else (),
@@ -258,6 +259,7 @@ class CoordinatorParts:
             workers=workers,
             workers_version=version,
             history=self._wanted_history(),
+            tables=self.engine.tables_of(node.id),
         )
 
     def _wanted_history(self) -> HistoryRequest:

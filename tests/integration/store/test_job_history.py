@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.actors.coordinator.history import HistoryKeeper
 from ray_sentinel.cli.main import main
 from ray_sentinel.clock import FakeClock
 from ray_sentinel.diagnose.series import Selector
@@ -16,6 +15,7 @@ from ray_sentinel.store.history_file import HistoryFile
 from ray_sentinel.web.page import Page
 from ray_sentinel.web.routes import PageSource
 from tests.support.small_disk import small_disk as mounted
+from tests.support.told_history import ToldHistory
 from tests.support.tsdb_scenarios import ranges
 from tests.support.tsdb_scenarios.catalogue import scenario
 from tests.support.tsdb_scenarios.history import keep
@@ -109,11 +109,10 @@ def test_a_folder_whose_newest_history_is_damaged_gives_the_one_before(
 def test_a_real_disk_that_is_full(tmp_path: Path) -> None:
     clock = FakeClock()
     with mounted(tmp_path / "disk", "2m") as disk:
-        keeper = HistoryKeeper(disk / "history", clock)
+        keeper = ToldHistory(disk / "history", clock)
 
         def turn(value: float) -> None:
             keeper.take("n1", {f'hw_m{{i="{i}"}}': value + i for i in range(300)})
-            keeper.step()
             clock.advance(20.0)
             keeper.save_when_due()
 
@@ -135,9 +134,9 @@ def test_a_real_disk_that_is_full(tmp_path: Path) -> None:
         assert keeper.notes == ()
         assert keeper.file is not None
         assert keeper.file.history is not None
-        whole, lately = keeper.file.history.source(), keeper.history.source()
-        (in_memory,) = lately.samples(Selector("hw_m", (("i", "7"),)), 0, 1e12)
-        (on_disk,) = whole.samples(Selector("hw_m", (("i", "7"),)), in_memory.times[0] - 1, 1e12)
-        assert on_disk.times.tolist() == in_memory.times.tolist(), "nothing is missing"
-        assert on_disk.values.tolist() == in_memory.values.tolist()
+        lately = [(at, values['hw_m{i="7"}']) for at, _, values in keeper.recent()]
+        whole = keeper.file.history.source()
+        (on_disk,) = whole.samples(Selector("hw_m", (("i", "7"),)), lately[0][0] - 1, 1e12)
+        assert on_disk.times.tolist() == [at for at, _ in lately], "nothing is missing"
+        assert on_disk.values.tolist() == [value for _, value in lately]
         keeper.close()

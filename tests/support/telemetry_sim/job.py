@@ -8,10 +8,13 @@ from dataclasses import dataclass, field
 from ray_sentinel.config import Config
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import AnyEvent, SnapshotReceived, Tick
+from ray_sentinel.engine.telemetry import EVERY
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
 from ray_sentinel.model.metrics import Event
 from ray_sentinel.model.progress import ProcessState, Progress, RankSnapshot, Snapshot
+from ray_sentinel.model.samples import SampleBatch
+from tests.support.samples import sampled
 from tests.support.telemetry_sim import ranges
 from tests.support.telemetry_sim.ranges import CARDS, Range
 
@@ -45,6 +48,7 @@ class Host:
     counters: dict[str, float]
     rates: dict[str, float]
     sent: dict[str, float] = field(default_factory=dict)
+    sampled_at: float = float("-inf")
     collected_at: float = 0.0
     events: list[Event] = field(default_factory=list)
 
@@ -161,6 +165,9 @@ class TelemetryJob:
         if self.now - host.collected_at >= self.every:
             host.collected_at = self.now
             host.sent = self._gauges(host)
+        samples: tuple[SampleBatch, ...] = ()
+        if self.now - host.sampled_at >= EVERY:
+            host.sampled_at, samples = self.now, sampled(host.sent)
         self.sequence += 1
         node = Node(id=host.name, host=host.name, address=f"10.1.1.{self.hosts.index(host)}")
         snapshot = Snapshot(
@@ -168,7 +175,7 @@ class TelemetryJob:
             time=self.now,
             sequence=self.sequence,
             ranks=tuple(self._rank(host, index) for index in range(PER_NODE)),
-            gauges=host.sent,
+            samples=samples,
             events=tuple(host.events),
         )
         self._feed(SnapshotReceived(time=self.now, snapshot=snapshot))

@@ -11,33 +11,27 @@ from pathlib import Path
 
 import pytest
 
-from ray_sentinel.actors.coordinator.history import (
-    MEMORY_BYTES,
-    RETRY_SECONDS,
-    HistoryKeeper,
-    wanted,
-)
-from ray_sentinel.actors.metrics import KEY_SERIES, history_series
+from ray_sentinel.actors.coordinator.history import RECENT_BYTES, RETRY_SECONDS, wanted
+from ray_sentinel.actors.metrics import KEY_SERIES, history_samples
 from ray_sentinel.clock import FakeClock
 from ray_sentinel.diagnose.series import Selector
+from ray_sentinel.engine.telemetry import KEPT_SECONDS, Telemetry
 from ray_sentinel.model.metrics import Family, Metric, Sample
-from ray_sentinel.store.history import MEMORY_SECONDS
+from ray_sentinel.model.samples import SeriesKey
 from ray_sentinel.store.history_source import HistorySource
+from tests.support.told_history import ToldHistory
 
 
-def kept(keeper: HistoryKeeper, name: str) -> list[float]:
-    return [
-        float(value)
-        for series in keeper.history.source().samples(Selector(name), 0, 1e12)
-        for value in series.values
-    ]
+def kept(keeper: ToldHistory, name: str) -> list[float]:
+    """What the engine's telemetry still has."""
+    return [values[name] for _, _, values in keeper.recent() if name in values]
 
 
 def test_what_is_asked_for_fits_whatever_the_number_of_nodes() -> None:
     for nodes in (0, 1, 2, 10, 29, 30, 100, 1000, 2000):
         asked = wanted(nodes)
-        bytes_in_all = 8 * nodes * asked.series * MEMORY_SECONDS / asked.seconds
-        assert bytes_in_all <= MEMORY_BYTES * 0.76
+        bytes_in_all = 8 * nodes * asked.series * KEPT_SECONDS / asked.seconds
+        assert bytes_in_all <= RECENT_BYTES * 0.76
         assert asked.series >= 30
         assert 5.0 <= asked.seconds <= 30.0
 
@@ -50,13 +44,12 @@ def written(path: Path | None, name: str) -> list[float]:
     return [value for values in found for value in values]
 
 
-def saved(keeper: HistoryKeeper, clock: FakeClock) -> None:
-    keeper.step()
+def saved(keeper: ToldHistory, clock: FakeClock) -> None:
     clock.advance(30.0)
     keeper.save_when_due()
 
 
-def killed(keeper: HistoryKeeper) -> None:
+def killed(keeper: ToldHistory) -> None:
     """Let go as a kill does: nothing is written any more."""
     assert keeper.file is not None
     keeper.file.close()
@@ -64,29 +57,29 @@ def killed(keeper: HistoryKeeper) -> None:
 
 def test_a_new_coordinator_goes_on_where_a_killed_one_was(tmp_path: Path) -> None:
     clock = FakeClock(time.time())
-    keeper = HistoryKeeper(tmp_path, clock, owner="d1")
+    keeper = ToldHistory(tmp_path, clock, owner="d1")
     keeper.take("n1", {"hw_load1": 1.0})
     saved(keeper, clock)
     keeper.take("n1", {"hw_load1": 2.0})
-    keeper.step()
     path = keeper.path
     killed(keeper)
-    again = HistoryKeeper(tmp_path, clock, owner="d1")
+    again = ToldHistory(tmp_path, clock, owner="d1", begin=clock.now(), telemetry=keeper.telemetry)
+    clock.advance(5.0)
     again.take("n1", {"hw_load1": 3.0})
     saved(again, clock)
     assert again.path == path
     assert written(path, "hw_load1") == [1.0, 3.0], "the second was not yet written"
-    assert sorted(kept(again, "hw_load1")) == [1.0, 3.0], "memory has it too"
+    assert kept(again, "hw_load1") == [1.0, 2.0, 3.0], "the engine's log gave its telemetry back"
     killed(again)
     clock.advance(7200.0)
-    later = HistoryKeeper(tmp_path, clock, owner="d1")
+    later = ToldHistory(tmp_path, clock, owner="d1")
     later.take("n1", {"hw_load1": 4.0})
     saved(later, clock)
     assert written(path, "hw_load1") == [1.0, 3.0, 4.0], "the whole job"
     assert kept(later, "hw_load1") == [4.0]
     killed(later)
     clock.advance(7200.0)
-    other = HistoryKeeper(tmp_path, clock, owner="d2")
+    other = ToldHistory(tmp_path, clock, owner="d2")
     saved(other, clock)
     assert other.path != path, "another job's"
 
@@ -95,7 +88,7 @@ def test_what_is_longer_ago_than_memory_reaches_is_in_the_file_and_in_the_image(
     tmp_path: Path,
 ) -> None:
     clock = FakeClock(1.7e9)
-    keeper = HistoryKeeper(tmp_path, clock)
+    keeper = ToldHistory(tmp_path, clock)
     for _ in range(100):
         keeper.take("n1", {"train_step": clock.now()})
         saved(keeper, clock)
@@ -113,7 +106,7 @@ def test_what_is_longer_ago_than_memory_reaches_is_in_the_file_and_in_the_image(
 
 def test_a_disk_that_fails_loses_what_memory_cannot_hold_only(tmp_path: Path) -> None:
     clock = FakeClock(time.time())
-    keeper = HistoryKeeper(tmp_path / "history", clock)
+    keeper = ToldHistory(tmp_path / "history", clock)
     (tmp_path / "history").write_text("in the way")
     for value in range(20):
         keeper.take("n1", {"hw_load1": float(value)})
@@ -130,14 +123,13 @@ def test_a_disk_that_fails_loses_what_memory_cannot_hold_only(tmp_path: Path) ->
 
 def test_a_file_that_is_removed_gets_the_last_half_hour_again(tmp_path: Path) -> None:
     clock = FakeClock(time.time())
-    keeper = HistoryKeeper(tmp_path, clock)
+    keeper = ToldHistory(tmp_path, clock)
     for value in (1.0, 2.0):
         keeper.take("n1", {"hw_load1": value})
         saved(keeper, clock)
     for file in keeper.files:
         file.unlink(missing_ok=True)
     keeper.take("n1", {"hw_load1": 3.0, "": 5.0})
-    keeper.take("n1", {"hw_load1": 3.0})
     saved(keeper, clock)
     saved(keeper, clock)
     assert written(keeper.path, "hw_load1") == [1.0, 2.0, 3.0]
@@ -148,7 +140,7 @@ def test_a_file_that_is_removed_gets_the_last_half_hour_again(tmp_path: Path) ->
 
 
 def test_without_a_folder_it_is_in_memory_only() -> None:
-    keeper = HistoryKeeper(None, FakeClock())
+    keeper = ToldHistory(None, FakeClock())
     keeper.take("n1", {"hw_load1": 1.0})
     assert b"SQLite" in keeper.image()[:16]
     keeper.close()
@@ -165,15 +157,18 @@ def test_the_key_series_come_first_and_history_is_none_of_now() -> None:
         Family(narrow, (narrow(1.0), Sample("tb_loss", (("attempt", "0"),), 2.0, 123.0))),
         Family(key, tuple(key(1.0, str(i)) for i in range(8))),
     ]
-    found = history_series(families, 20)
+    found = history_samples(families, 20)
     assert len(found) == 20
-    assert list(found)[:9] == [*(f'{KEY_SERIES[0]}{{gpu="{i}"}}' for i in range(8)), "tb_loss"]
-    assert not [name for name in found if name.startswith("my_")]
+    assert list(found)[:9] == [
+        *(SeriesKey(KEY_SERIES[0], (("gpu", str(i)),)) for i in range(8)),
+        SeriesKey("tb_loss"),
+    ]
+    assert not [key for key in found if key.name.startswith("my_")]
 
 
 def test_keeping_writing_and_copying_go_on_beside_each_other(tmp_path: Path) -> None:
     clock = FakeClock(time.time())
-    keeper = HistoryKeeper(tmp_path, clock)
+    keeper = ToldHistory(tmp_path, clock)
     failures: list[BaseException] = []
 
     def often(times: int, work: Callable[[int], object]) -> threading.Thread:
@@ -190,7 +185,6 @@ def test_keeping_writing_and_copying_go_on_beside_each_other(tmp_path: Path) -> 
     def tell(turn: int) -> None:
         clock.advance(5.0)
         keeper.take(f"n{turn % 3}", {"hw_load1": float(turn), f"hw_m{turn % 7}": 1.0})
-        keeper.step()
 
     def copy(turn: int) -> None:
         place = tmp_path / f"image-{turn}"
@@ -218,7 +212,7 @@ def test_what_a_save_that_raised_could_not_write_is_written_by_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str, error: Exception
 ) -> None:
     clock = FakeClock(time.time())
-    keeper = HistoryKeeper(tmp_path, clock)
+    keeper = ToldHistory(tmp_path, clock)
     keeper.take("n1", {"hw_load1": 1.0})
     saved(keeper, clock)
 
@@ -227,7 +221,7 @@ def test_what_a_save_that_raised_could_not_write_is_written_by_the_next(
 
     keeper.take("n1", {"hw_load1": 2.0})
     with monkeypatch.context() as broken:
-        where = (keeper.history, "rows") if failing == "reading" else (keeper.file, "put")
+        where = (Telemetry, "rows") if failing == "reading" else (keeper.file, "put")
         broken.setattr(*where, fail)
         with pytest.raises(type(error)):
             saved(keeper, clock)
@@ -242,7 +236,7 @@ def test_a_file_system_that_does_not_answer_costs_nothing_but_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = FakeClock(time.time())
-    keeper = HistoryKeeper(tmp_path, clock)
+    keeper = ToldHistory(tmp_path, clock)
     keeper.take("n1", {"hw_load1": 1.0})
     saved(keeper, clock)
     path = keeper.path

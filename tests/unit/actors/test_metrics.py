@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from ray_sentinel.actors import metrics
+from ray_sentinel.model.exposition import series_text
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.model.incident import Incident
 from ray_sentinel.model.metrics import Family, Metric
 from ray_sentinel.model.progress import Exit, ProcessState, Progress, RankSnapshot
+from ray_sentinel.model.samples import SeriesKey
 from tests.support.incidents import an_incident
 
 
@@ -27,7 +31,7 @@ def seen(number: int, progress: Progress | None = None, **more: int) -> RankSnap
 
 def series(families: tuple[Family, ...]) -> dict[str, float]:
     return {
-        metrics.series_name(sample): sample.value
+        series_text(sample.name, sample.labels): sample.value
         for family in families
         for sample in family.samples
     }
@@ -88,7 +92,7 @@ def test_incidents_are_counted_and_the_open_ones_named() -> None:
     }
 
 
-def test_key_gauges_are_bounded_and_escaped() -> None:
+def test_key_series_are_bounded() -> None:
     disk = Metric("hw_disk_free_bytes", "gauge", "", ("mount",))
     other = Metric("hw_other", "gauge", "")
     families = [
@@ -96,16 +100,18 @@ def test_key_gauges_are_bounded_and_escaped() -> None:
         Family(disk, (disk(5.0, 'a"b\\c\nd'),)),
         Family(disk, tuple(disk(1.0, str(i)) for i in range(2 * metrics.MOST_KEYS))),
     ]
-    found = metrics.key_gauges(families)
-    assert found['hw_disk_free_bytes{mount="a\\"b\\\\c\\nd"}'] == 5.0
+    found = metrics.key_samples(families)
+    assert found[SeriesKey("hw_disk_free_bytes", (("mount", 'a"b\\c\nd'),))] == 5.0
     assert len(found) == metrics.MOST_KEYS
-    assert "hw_other" not in found
+    assert {key.name for key in found} == {"hw_disk_free_bytes"}
 
 
 def test_a_name_that_utf_8_cannot_say_can_be_sent() -> None:
     disk = Metric("hw_disk_free_bytes", "gauge", "", ("mount",))
-    (name,) = metrics.key_gauges([Family(disk, (disk(5.0, "/mnt/\udcff"),))])
-    assert name.encode() == b'hw_disk_free_bytes{mount="/mnt/\\\\udcff"}'
+    (name,) = metrics.key_samples([Family(disk, (disk(5.0, "/mnt/\udcff"),))])
+    assert msgspec.msgpack.encode(name) == msgspec.msgpack.encode(
+        ["hw_disk_free_bytes", [["mount", "/mnt/\\udcff"]]]
+    )
 
 
 def test_what_is_no_number_stays_out_of_the_log() -> None:
@@ -116,16 +122,16 @@ def test_what_is_no_number_stays_out_of_the_log() -> None:
     assert kept is not None
     assert kept.scalars == {"lr": 0.1}
     load = Metric("hw_load1", "gauge", "")
-    assert metrics.key_gauges([Family(load, (load(float("inf")),))]) == {}
+    assert metrics.key_samples([Family(load, (load(float("inf")),))]) == {}
 
 
 def test_thousands_of_links_do_not_push_a_server_s_requests_out() -> None:
     link = Metric("hw_gpu_nvlink_errors_total", "counter", "", ("link",))
     requests = Metric("server_requests", "gauge", "", ("state",))
-    found = metrics.key_gauges(
+    found = metrics.key_samples(
         [
             Family(link, tuple(link(0.0, str(i)) for i in range(2 * metrics.MOST_KEYS))),
             Family(requests, (requests(3.0, "waiting"),)),
         ]
     )
-    assert found['server_requests{state="waiting"}'] == 3.0
+    assert found[SeriesKey("server_requests", (("state", "waiting"),))] == 3.0

@@ -30,6 +30,7 @@ from ray_sentinel.engine.state import unpacked
 from ray_sentinel.engine.telemetry import NodeTelemetry
 from ray_sentinel.model.incident import Incident
 from tests.support.engine_sim import ATTACHED, Sim
+from tests.support.samples import sampled
 
 OLDER = Path(__file__).parents[2] / "fixtures/events/before_states"
 
@@ -370,9 +371,10 @@ def noisy(sim: Sim) -> int:
     telemetry = sim.engine.view.telemetry
     for node in sim.engine.view.nodes:
         series = telemetry.nodes.setdefault(node, NodeTelemetry())
-        for number in range(40):
-            for at in range(300):
-                series.add("loss", (("disk", f"{number}"),), sim.now - 300 + at, math.sin(at))
+        for at in range(300):
+            values = {f'loss{{disk="{number}"}}': math.sin(at + number) for number in range(40)}
+            (batch,) = sampled(values)
+            series.take(batch, sim.now - 1500 + 5 * at)
     return len(sim.engine.state.packed())
 
 

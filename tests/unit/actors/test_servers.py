@@ -14,9 +14,10 @@ import pytest
 
 from ray_sentinel.actors.agent import servers
 from ray_sentinel.actors.agent.servers import ServerPoll
-from ray_sentinel.actors.metrics import key_gauges
+from ray_sentinel.actors.metrics import key_samples
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.progress.front_end import metrics_url
+from tests.support.samples import series_key
 
 JOB = "vllm-123"
 TEXT = "vllm:num_requests_running 2\nvllm:num_requests_waiting 5\nvllm:prompt_tokens_total 9\n"
@@ -79,10 +80,10 @@ def polling(server: Server, monkeypatch: pytest.MonkeyPatch) -> ServerPoll:
 
 def test_its_load_is_served(polling: ServerPoll) -> None:
     polling.poll()
-    assert key_gauges(polling.families()) == {
-        f'server_requests{{job="{JOB}",state="running"}}': 2.0,
-        f'server_requests{{job="{JOB}",state="waiting"}}': 5.0,
-        f'server_tokens_total{{job="{JOB}",kind="prompt"}}': 9.0,
+    assert key_samples(polling.families()) == {
+        series_key(f'server_requests{{job="{JOB}",state="running"}}'): 2.0,
+        series_key(f'server_requests{{job="{JOB}",state="waiting"}}'): 5.0,
+        series_key(f'server_tokens_total{{job="{JOB}",kind="prompt"}}'): 9.0,
     }
     (up,) = (family for family in polling.families() if family.metric is servers.UP)
     assert [sample.value for sample in up.samples] == [1.0]

@@ -15,11 +15,12 @@ from ray_sentinel.engine.events import (
     Tick,
 )
 from ray_sentinel.engine.phases import MOST_PHASES, PhaseBook
-from ray_sentinel.engine.telemetry import KEPT
+from ray_sentinel.engine.telemetry import EVERY, KEPT_SECONDS, SLACK
 from ray_sentinel.model.identity import Node
 from ray_sentinel.model.progress import Snapshot
 from ray_sentinel.model.straggler import StragglerFacts
 from tests.support.engine_sim import Sim
+from tests.support.samples import sampled
 
 LONG = 700.0
 """Seconds after which what has ended is forgotten."""
@@ -53,7 +54,9 @@ def test_nothing_of_jobs_and_nodes_that_are_gone_is_kept(attached: bool) -> None
         sim.run(2)
         for node in sim.nodes:
             ranks = tuple(sim.see(rank) for rank in sim.ranks if rank.node == node.id)
-            seen = Snapshot(node=node, time=sim.now, sequence=number, gauges=gauges, ranks=ranks)
+            seen = Snapshot(
+                node=node, time=sim.now, sequence=number, samples=sampled(gauges), ranks=ranks
+            )
             sim.feed(SnapshotReceived(time=sim.now, snapshot=seen))
     sim.stick(3)
     sim.run(60)
@@ -194,14 +197,18 @@ def test_phases_that_are_named_anew_each_time_are_bounded() -> None:
 
 def test_series_that_are_no_longer_sent_are_forgotten() -> None:
     sim = Sim(world=1, nodes=1)
-    for number in range(2 * KEPT):
+    kept = int(KEPT_SECONDS / EVERY)
+    for number in range(2 * kept):
         sim.now += 4.0
         device = f'hw_net_tx_bytes_total{{device="veth{number}"}}'
         seen = Snapshot(
-            node=sim.nodes[0], time=sim.now, sequence=number, gauges={device: 1.0, "hw_load1": 1.0}
+            node=sim.nodes[0],
+            time=sim.now,
+            sequence=number,
+            samples=sampled({device: 1.0, "hw_load1": 1.0}),
         )
         sim.feed(SnapshotReceived(time=sim.now, snapshot=seen))
         sim.feed(Tick(time=sim.now))
     series = sim.engine.view.telemetry.of("n0").series
-    assert len(series["hw_net_tx_bytes_total"]) <= KEPT + 20
+    assert len(series["hw_net_tx_bytes_total"]) <= kept + SLACK + 16
     assert len(series["hw_load1"]) == 1

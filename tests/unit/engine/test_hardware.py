@@ -10,6 +10,7 @@ from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.model.incident import Verdict
 from ray_sentinel.model.metrics import Event
 from tests.support.engine_sim import Sim, SimRank
+from tests.support.samples import sampled
 
 PORT = 'hw_rdma_port_state{device="mlx5_0",port="1"}'
 
@@ -19,14 +20,16 @@ class TelemetrySim(Sim):
 
     def __init__(self, **how: object) -> None:
         super().__init__(**how)  # type: ignore[arg-type]
-        self.gauges: dict[str, dict[str, float]] = {n.id: {PORT: 1.0} for n in self.nodes}
+        self.node_gauges: dict[str, dict[str, float]] = {n.id: {PORT: 1.0} for n in self.nodes}
         self.told: dict[str, tuple[Event, ...]] = {}
 
     def feed(self, event: AnyEvent) -> None:
         if isinstance(event, SnapshotReceived):
             node = event.snapshot.node.id
             snapshot = msgspec.structs.replace(
-                event.snapshot, gauges=self.gauges[node], events=self.told.get(node, ())
+                event.snapshot,
+                samples=sampled(self.node_gauges[node]),
+                events=self.told.get(node, ()),
             )
             event = msgspec.structs.replace(event, snapshot=snapshot)
         super().feed(event)
@@ -47,7 +50,7 @@ def verdict(sim: Sim) -> Verdict:
 def test_a_port_that_went_down_first_is_the_culprit() -> None:
     sim = TelemetrySim()
     sim.run(40)
-    sim.gauges["n1"] = {PORT: 0.0}
+    sim.node_gauges["n1"] = {PORT: 0.0}
     sim.run(2)
     sim.hang_alike()
     sim.run(60)
@@ -63,7 +66,7 @@ def test_a_port_that_goes_down_long_after_is_no_cause() -> None:
     sim.run(40)
     sim.hang_alike()
     sim.run(25)
-    sim.gauges["n1"] = {PORT: 0.0}
+    sim.node_gauges["n1"] = {PORT: 0.0}
     sim.run(60)
     found = verdict(sim)
     assert found.kind == "unknown"
@@ -74,7 +77,7 @@ def test_ports_of_several_hosts_accuse_none() -> None:
     sim = TelemetrySim()
     sim.run(40)
     for node in ("n0", "n2"):
-        sim.gauges[node] = {PORT: 0.0}
+        sim.node_gauges[node] = {PORT: 0.0}
     sim.run(2)
     sim.hang_alike()
     sim.run(60)
@@ -126,7 +129,7 @@ def test_a_gpu_that_was_lost_is_the_culprit() -> None:
 def test_a_rank_that_stands_apart_is_named_all_the_same() -> None:
     sim = TelemetrySim()
     sim.run(40)
-    sim.gauges["n0"] = {PORT: 0.0}
+    sim.node_gauges["n0"] = {PORT: 0.0}
     sim.run(2)
     sim.stick(5)
     sim.run(40)

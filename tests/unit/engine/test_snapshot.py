@@ -16,7 +16,7 @@ from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import AnyEvent
 from ray_sentinel.engine.incident_store import IncidentStore
 from ray_sentinel.engine.state import STATE_VERSION, unpacked
-from ray_sentinel.engine.telemetry import Floats
+from ray_sentinel.model.samples import Floats
 from tests.support.engine_events import stories
 from tests.support.engine_sim import Sim
 from tests.support.telemetry_sim.faults import TRUE

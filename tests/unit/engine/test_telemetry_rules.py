@@ -8,6 +8,7 @@ from ray_sentinel.config import Config
 from ray_sentinel.engine.alerting import AlertRule
 from ray_sentinel.engine.rule import known_rules
 from ray_sentinel.engine.telemetry import TelemetrySeries
+from ray_sentinel.model.samples import Floats
 from tests.support.telemetry_sim.decoys import DECOYS, by_design
 from tests.support.telemetry_sim.faults import COVERS, TRUE
 from tests.support.telemetry_sim.job import TelemetryJob
@@ -65,9 +66,8 @@ def test_alerts_end_when_what_they_tell_ends() -> None:
 
 
 def test_a_series_that_has_stopped_is_not_judged() -> None:
-    series = TelemetrySeries()
-    for at in range(0, 100, 4):
-        series.add(float(at), 300.0)
+    times = Floats(map(float, range(0, 100, 4)))
+    series = TelemetrySeries(times, Floats([300.0] * len(times)))
     assert series.covers(100.0, 30.0)
     assert not series.covers(140.0, 30.0)
     assert series.settled(140.0, 30.0) is None

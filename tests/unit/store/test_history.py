@@ -12,7 +12,7 @@ import pytest
 
 from ray_sentinel.diagnose.series import Selector
 from ray_sentinel.errors import InputError
-from ray_sentinel.store.history import History
+from ray_sentinel.store.history import History, RowPacker
 from ray_sentinel.store.history_source import HistorySource
 from ray_sentinel.store.keys import parse_key, series_key
 
@@ -52,12 +52,13 @@ def test_memory_keeps_only_the_last_half_hour() -> None:
 
 
 def test_memory_forgets_hosts_that_are_gone() -> None:
-    history = History()
+    history, packer = History(), RowPacker()
     for minute in range(200):
-        history.append(60.0 * minute, f"spot-{minute}", {"a": minute})
-        history.append(60.0 * minute, "head", {"a": minute})
+        for host in (f"spot-{minute}", "head"):
+            history.append(60.0 * minute, host, {"a": minute})
+            packer.pack(60.0 * minute, host, {"a": minute})
     assert len(history._hosts) <= 34
-    assert len(history._current) <= 34
+    assert len(packer.places) <= 34
     assert "head" in history._hosts
     (left,) = history._base.execute("SELECT count(*) FROM hosts").fetchone()
     assert left == len(history._hosts)

@@ -105,7 +105,7 @@ def test_a_file_of_others_is_gone_on_with_while_it_is_fresh(tmp_path: Path) -> N
     third = HistoryFile(tmp_path, "three")
     assert third.put(rows(NOW + 60), NOW + 60)
     assert third.path != path
-    assert third.recent(0)[0].rows[0][0] == NOW + 60
+    assert moments(third.path) == [NOW + 60]
 
 
 def test_two_at_once_write_two_files(tmp_path: Path) -> None:

@@ -1,0 +1,136 @@
+"""Samples on their way from a node to the coordinator: a table of keys once, then only values.
+
+What comes together is a stream. Its sender numbers the series in the order in which it met them;
+the receiver says with each answer how much of that table it has (``TableHeld``), so a message that
+was lost, or a receiver that was started anew, leads to the missing keys, or all of them, again.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from array import array
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Literal, cast
+
+import msgspec
+
+from ray_sentinel.model.metrics import Labels
+
+if TYPE_CHECKING:
+    _Array = array[float]
+else:
+    _Array = array
+
+ABSENT_BYTES = bytes.fromhex("a50a00000000f87f")
+"""A series that has no value now, the lowest byte first: a quiet NaN that no arithmetic makes."""
+(ABSENT,) = struct.unpack("<d", ABSENT_BYTES)
+WHOLE_SECONDS = 600.0
+"""The whole table is sent so often, whoever has it: a replay of a log can begin anywhere."""
+
+StreamName = Literal["rules", "history"]
+"""``rules``: the key series, which the history has too; ``history``: the others."""
+
+
+class Floats(_Array):
+    """Numbers of eight bytes each; packed, they are those bytes, the lowest first."""
+
+    __slots__ = ()
+
+    def __new__(cls, values: Iterable[float] | bytes = ()) -> Floats:
+        return cast("Floats", super().__new__(cls, "d", values))
+
+    def packed(self) -> bytes:
+        """What ``unpacked`` takes."""
+        return self.tobytes() if sys.byteorder == "little" else _swapped(self).tobytes()
+
+    @classmethod
+    def unpacked(cls, data: bytes) -> Floats:
+        """Raises ValueError where the bytes are no whole numbers."""
+        found = cls(data)
+        return found if sys.byteorder == "little" else _swapped(found)
+
+
+def _swapped(floats: Floats) -> Floats:
+    copy = Floats(floats)
+    copy.byteswap()
+    return copy
+
+
+def is_absent(value: float) -> bool:
+    """Whether it stands for no value: other NaN are values that were no numbers."""
+    return value != value and struct.pack("<d", value) == ABSENT_BYTES
+
+
+class SeriesKey(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What tells one series of a node from the others."""
+
+    name: str
+    labels: Labels = ()
+
+
+class SampleBatch(msgspec.Struct, frozen=True, kw_only=True):
+    """The values of one stream at one moment."""
+
+    stream: StreamName
+    sender: str
+    """Differs with every start of the sender."""
+    number: int
+    """Counts the sender's batches: one that comes late is left out."""
+    table: int
+    """Which table of keys the values are of; a sender begins another to let old keys go."""
+    known: int = 0
+    """So many of the table's keys were sent before; 0: ``keys`` is the whole table."""
+    keys: tuple[SeriesKey, ...] = ()
+    """Those that follow."""
+    values: bytes = b""
+    """One number of eight bytes for each key of the table (``Floats.packed``)."""
+
+
+class TableHeld(msgspec.Struct, frozen=True, kw_only=True):
+    """What a receiver has of a stream's table."""
+
+    sender: str
+    table: int
+    size: int
+
+
+class SampleSender:
+    """Makes the batches of one stream."""
+
+    def __init__(self, stream: StreamName, sender: str) -> None:
+        self.stream, self._sender = stream, sender
+        self._places: dict[SeriesKey, int] = {}
+        self._table = self._number = 0
+        self._whole_at = float("-inf")
+
+    def batch(
+        self, values: Mapping[SeriesKey, float], held: TableHeld | None, now: float
+    ) -> SampleBatch:
+        """The batch of ``values``, for a receiver that has ``held``; ``now`` only rises."""
+        new = [key for key in values if key not in self._places]
+        if len(self._places) + len(new) > len(values) + len(values) // 4 + 8:
+            self._places, self._table, new = {}, self._table + 1, list(values)
+        for key in new:
+            self._places[key] = len(self._places)
+        row = Floats((ABSENT,) * len(self._places))
+        for key, value in values.items():
+            row[self._places[key]] = value
+        known = self._known(held) if now - self._whole_at < WHOLE_SECONDS else 0
+        if not known:
+            self._whole_at = now
+        self._number += 1
+        return SampleBatch(
+            stream=self.stream,
+            sender=self._sender,
+            number=self._number,
+            table=self._table,
+            known=known,
+            keys=tuple(self._places)[known:],
+            values=row.packed(),
+        )
+
+    def _known(self, held: TableHeld | None) -> int:
+        if held is None or (held.sender, held.table) != (self._sender, self._table):
+            return 0
+        return min(held.size, len(self._places))
