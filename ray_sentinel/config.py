@@ -152,6 +152,8 @@ class NotifyConfig(Section, frozen=True):
 
     webhook: str = ""
     """Addresses that JSON is sent to; several with spaces between them."""
+    apprise: str = ""
+    """Addresses of Apprise, such as slack:// and mailto://; several with spaces between them."""
     command: str = ""
     """Is given the same JSON on its standard input."""
     style: str = "auto"

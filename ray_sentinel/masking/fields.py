@@ -16,6 +16,7 @@ from ray_sentinel.masking.names import Strength, strength, word_set
 
 _STEM = re.compile(
     r"pass|pwd|token|secret|stringdata|key|cred|auth|cookie|sess|signature|webhook|hook_?ur|jwt|bearer|"
+    r"apprise|"
     r"(?:pin|sig|pw|otp|pat|sid|hmac|csrf|xsrf|authority.data|certificate.data)"
     r"[\"'\\=: \]]"
 )

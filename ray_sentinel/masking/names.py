@@ -138,7 +138,7 @@ def _of_head(head: str, owners: list[str], *, upper: bool) -> Strength:
         return Strength.SURE if _PASS_OWNERS & set(owners[-1:]) else Strength.RANDOM
     if head in ("credential", "credentials", "creds", "auth", "sig", "signature", "hmac", "pat"):
         return Strength.RANDOM
-    if head in ("pin", "otp", "totp", "webhook"):
+    if head in ("pin", "otp", "totp", "webhook", "apprise"):
         return Strength.LIKELY
     return Strength.RANDOM if head in _SESSIONS else Strength.NONE
 

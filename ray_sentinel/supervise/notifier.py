@@ -1,4 +1,4 @@
-"""Tells people: by webhooks and by a command, once, again where it failed, never in the way.
+"""Tells people: by webhooks, Apprise and a command, once, again where it failed, never in the way.
 
 ``Notifier.tell`` only queues. One thread sends; a receiver that hangs holds up what is told after
 it, and nothing else. What waits is bounded: the oldest notice goes first.
@@ -6,6 +6,7 @@ it, and nothing else. What waits is bounded: the oldest notice goes first.
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import os
 import shlex
@@ -20,17 +21,21 @@ from typing import cast, get_args
 import msgspec
 
 from ray_sentinel import process
+from ray_sentinel import regex as re
 from ray_sentinel.backoff import Backoff
 from ray_sentinel.config import NotifyConfig
 from ray_sentinel.errors import MissingPartError, UsageError
 from ray_sentinel.http.client import address
 from ray_sentinel.masking import MASK, mask, mask_record
+from ray_sentinel.supervise.apprise_sender import NOT_SENT, UNKNOWN, AppriseNotice
 from ray_sentinel.supervise.notices import Notice, Style, body, variables
 
 log = logging.getLogger(__name__)
 
 SECONDS = 10.0
 """For one attempt of one receiver."""
+APPRISE_SECONDS = 20.0
+"""The same with the start of its process."""
 DELAYS = Backoff(first=1.0, most=120.0, factor=5.0).delays(4)
 """Between the attempts."""
 PATIENCE_SECONDS = sum(DELAYS) + (len(DELAYS) + 1) * SECONDS
@@ -39,6 +44,7 @@ MOST_WAITING = 200
 """Notices that were not delivered yet; the oldest are dropped, and counted."""
 MOST_KNOWN = 5000
 """Keys that are remembered, so that nothing is told twice."""
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _FINAL = frozenset({301, 302, 303, 307, 308, 400, 401, 403, 404, 405, 410, 413})
 """Answers that another attempt would get again."""
 
@@ -62,6 +68,7 @@ def settings_of(config: NotifyConfig) -> NotifierSettings:
         NotifierSettings(
             webhooks=tuple(config.webhook.split()),
             command=config.command,
+            apprise=tuple(config.apprise.split()),
             style=cast(Style, config.style),
             events=tuple(config.events.split()),
         )
@@ -74,6 +81,8 @@ class NotifierSettings(msgspec.Struct, frozen=True, kw_only=True):
     webhooks: tuple[str, ...] = ()
     command: str = ""
     """Split as a shell does, and run without one."""
+    apprise: tuple[str, ...] = ()
+    """Addresses of Apprise (``slack://``, ``pagerduty://``, ``mailto://``, ...)."""
     style: Style = "auto"
     events: tuple[str, ...] = ()
     """Empty: all of them."""
@@ -81,7 +90,7 @@ class NotifierSettings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def wanted(self) -> bool:
         """Whether anybody is told."""
-        return bool(self.webhooks or self.command)
+        return bool(self.webhooks or self.command or self.apprise)
 
 
 def checked(settings: NotifierSettings) -> NotifierSettings:
@@ -90,6 +99,8 @@ def checked(settings: NotifierSettings) -> NotifierSettings:
         if address(url) is None:
             shown = mask("/".join(url.split("/")[:3]))
             raise UsageError(f"{shown!r} is no webhook: an http:// or https:// address is")
+    if problem := apprise_problem(settings.apprise):
+        raise UsageError(problem)
     try:
         words = shlex.split(settings.command)
     except ValueError as error:
@@ -98,6 +109,15 @@ def checked(settings: NotifierSettings) -> NotifierSettings:
     if settings.command and not words:
         raise UsageError("the notification command is empty")
     return settings
+
+
+def apprise_problem(urls: Sequence[str]) -> str:
+    """Why Apprise cannot send to these here; empty where it may."""
+    if not all(_SCHEME.match(url) for url in urls):
+        return "notify.apprise: what is no address such as slack://... stands in it"
+    if urls and importlib.util.find_spec("apprise") is None:
+        return "notify.apprise needs the package apprise: pip install 'ray-sentinel[notify]'"
+    return ""
 
 
 class Notifier:
@@ -181,6 +201,10 @@ class Notifier:
             (url, lambda url=url: self._post(url, notice))  # type: ignore[misc]
             for url in self._settings.webhooks
         ]
+        receivers += [
+            (url, lambda url=url: self._apprise(url, notice))  # type: ignore[misc]
+            for url in self._settings.apprise
+        ]
         if self._settings.command:
             receivers.append((self._settings.command, lambda: self._command(notice)))
         failed = self.dropped
@@ -204,8 +228,8 @@ class Notifier:
             error.close()
             self.problem = f"{_public(name)} answered {error.code}"
             final = error.code in _FINAL
-        except MissingPartError as error:
-            self.problem, final = mask(str(error)), True
+        except (MissingPartError, UsageError) as error:
+            self.problem, final = f"{_public(name)}: {mask(str(error))}", True
         except (OSError, ValueError, HTTPException) as error:
             why = getattr(error, "reason", error)
             self.problem = f"{_public(name)}: {_without(name, str(why)) or type(error).__name__}"
@@ -224,6 +248,28 @@ class Notifier:
         with _OPENER.open(request, timeout=SECONDS) as answer:
             answer.read(1 << 16)
 
+    def _apprise(self, url: str, notice: Notice) -> None:
+        about = f"{notice.job}: {notice.event}" if notice.job else notice.event
+        asked = AppriseNotice(url=url, event=notice.event, title=about, text=notice.text)
+        done = process.run(
+            process.python_module("ray_sentinel.supervise.apprise_sender"),
+            deadline=APPRISE_SECONDS,
+            input=msgspec.json.encode(asked),
+            env=self._environ,
+            max_output=1 << 16,
+        )
+        if done.ok:
+            return
+        if done.returncode == UNKNOWN:
+            raise UsageError("no service of Apprise's has such an address: see its documentation")
+        # What it printed is not said: it may hold the address.
+        why = f"its process ended with status {done.returncode}"
+        if done.timed_out:
+            why = f"it took longer than {APPRISE_SECONDS:.0f} s"
+        elif done.returncode == NOT_SENT:
+            why = "the service did not take it"
+        raise OSError(f"{why}; `apprise -v -b test URL` says why")
+
     def _command(self, notice: Notice) -> None:
         done = process.run(
             shlex.split(self._settings.command),
@@ -239,6 +285,8 @@ class Notifier:
 def _public(name: str) -> str:
     """A webhook's address holds its secret: only its host is said."""
     parts = address(name)
+    if parts is None and (scheme := _SCHEME.match(name)):
+        return f"{scheme[0]}..."
     return f"{parts.scheme}://{parts.hostname}/..." if parts is not None else mask(name)
 
 

@@ -82,6 +82,7 @@ from ray_sentinel.supervise.notifier import (
     PATIENCE_SECONDS,
     Notifier,
     NotifierSettings,
+    apprise_problem,
     settings_of,
 )
 
@@ -457,8 +458,12 @@ def _within(harvest: Future[Harvested]) -> Harvested:
 def notifier_of(config: Config, sent: Callable[[Notice], None] = lambda notice: None) -> Notifier:
     """Who is told, and who learns that they were. Settings that can never work are logged: they
     must not end the watch."""
+    notify = config.notify
+    if problem := apprise_problem(notify.apprise.split()):
+        log.error("Apprise will notify nobody: %s", problem)
+        notify = msgspec.structs.replace(notify, apprise="")
     try:
-        settings = settings_of(config.notify)
+        settings = settings_of(notify)
     except UsageError as error:
         log.error("nobody will be notified: %s", error)
         settings = NotifierSettings()

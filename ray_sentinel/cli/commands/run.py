@@ -77,6 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     tell.add_argument("--quiet", action="store_true", help="output goes to the file only")
     tell.add_argument("--notify-webhook", default="", metavar="URL", help="JSON, or Slack's")
+    tell.add_argument("--notify-apprise", default="", metavar="URL", help="any service of Apprise")
     tell.add_argument("--notify-command", default="", metavar="CMD", help="JSON on its stdin")
     tell.add_argument("--json", action="store_true", help="print the result as JSON, on stdout")
     parser.add_argument("cmd", nargs=argparse.REMAINDER, metavar="-- CMD", help="what to run")
@@ -84,7 +85,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Supervise until it is over."""
-    given = {"webhook": args.notify_webhook, "command": args.notify_command}
+    kinds = ("webhook", "apprise", "command")
+    given = {kind: getattr(args, f"notify_{kind}") for kind in kinds}
     notify = {name: value for name, value in given.items() if value}
     policy = {name: getattr(args, name) for name in POLICY}
     out, err = _terminals()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import socket
 import threading
@@ -13,8 +14,10 @@ from typing import Any
 
 import pytest
 
+from ray_sentinel.errors import UsageError
 from ray_sentinel.supervise.notices import Notice
 from ray_sentinel.supervise.notifier import Notifier, NotifierSettings
+from tests.support.parts import require_module
 
 pytestmark = pytest.mark.integration
 
@@ -126,6 +129,49 @@ def test_a_webhook_that_hangs_is_in_nobody_s_way(tmp_path: Path) -> None:
         assert not tells.close(0.1)
         assert time.monotonic() - begun < 5.0
         assert tells.dropped >= 700, "what waits is bounded"
+
+
+def test_apprise_sends_to_any_service_that_it_knows(hook: Hook) -> None:
+    require_module("apprise")
+    place = hook.url.removeprefix("http://")
+    hook.answers = [500, 200]
+    tells = notifier(apprise=(f"json://{place}?cto=5&rto=5",))
+    tells.tell(notice())
+    assert tells.close(SECONDS)
+    assert (tells.dropped, tells.problem) == (0, "")
+    told = hook.taken[-1]
+    assert (told["title"], told["message"], told["type"]) == (
+        "job: hang", "rank 3 sleeps", "failure",
+    )  # fmt: skip
+    assert len(hook.taken) == 2, "it was sent again after the first refusal"
+
+
+def test_an_address_that_apprise_does_not_know_is_final_and_not_shown() -> None:
+    require_module("apprise")
+    tells = notifier(apprise=("nobody://secret-token/here",))
+    tells.tell(notice())
+    assert tells.close(SECONDS)
+    assert tells.dropped == 1
+    assert "nobody://..." in tells.problem
+    assert "secret" not in tells.problem
+
+
+def test_what_apprise_cannot_send_is_said_without_the_address(hook: Hook) -> None:
+    require_module("apprise")
+    hook.answers = [500]
+    tells = Notifier(
+        NotifierSettings(apprise=(hook.url.replace("http://", "json://user:hunter2@"),)), delays=()
+    )
+    tells.tell(notice())
+    eventually(lambda: tells.dropped == 1)
+    assert "the service did not take it" in tells.problem
+    assert not {"hunter2", "secret"} & set(tells.problem.replace("/", " ").split())
+
+
+def test_apprise_that_is_not_installed_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"pip install 'ray-sentinel\[notify\]'"):
+        notifier(apprise=("json://localhost",))
 
 
 def test_nobody_listens() -> None:

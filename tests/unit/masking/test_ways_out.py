@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import logging
 import os
 from pathlib import Path
@@ -10,12 +11,15 @@ import pytest
 
 from ray_sentinel.actors.coordinator import event_log
 from ray_sentinel.actors.coordinator.engine_loop import EngineLoop
+from ray_sentinel.actors.coordinator.executor import notifier_of
 from ray_sentinel.actors.coordinator.ray_actors import script
 from ray_sentinel.actors.logs import MaskingFormatter
 from ray_sentinel.actors.messages import NodeCapture, Sampled, pack_masked, unpack
 from ray_sentinel.clock import FakeClock, SteadyClock
+from ray_sentinel.config import Config, NotifyConfig
 from ray_sentinel.engine.engine import Engine
 from ray_sentinel.engine.events import NodeLeft
+from ray_sentinel.masking import mask
 from ray_sentinel.progress.identity import RankIdentity
 from ray_sentinel.progress.last_output import LastOutput
 from ray_sentinel.progress.processes import Process
@@ -107,3 +111,28 @@ def test_a_notice_and_what_is_said_of_a_receiver(
     to_nobody.close()
     assert "127.0.0.1" in to_nobody.problem
     assert "a-path-of-ours" not in to_nobody.problem + caplog.text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "--notify-apprise slack://TokenA/TokenB1234567/TokenC",
+        "RAY_SENTINEL_NOTIFY__APPRISE=pagerduty://KEYKEYKEY123@TokenB1234567",
+        "apprise = 'msteams://TokenA/TokenB1234567/x tgram://TokenC/1'",
+        '{"apprise": "discord://1234/TokenB1234567"}',
+    ],
+)
+def test_an_address_of_apprise_is_masked_wherever_it_is_set(text: str) -> None:
+    assert not any(word in mask(text) for word in ("TokenA", "TokenB1234567", "TokenC"))
+
+
+def test_without_apprise_the_coordinator_tells_the_others(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    section = NotifyConfig(webhook="http://127.0.0.1:9/", apprise="slack://TokenA/TokenB/TokenC")
+    told = notifier_of(Config(notify=section))
+    assert told.tell(Notice(key="1", event="confirmed", job="j", text="t", time=1.0))
+    told.close(0.0)
+    assert "pip install 'ray-sentinel[notify]'" in caplog.text
+    assert "TokenA" not in caplog.text
