@@ -14,9 +14,8 @@ import msgspec
 from ray_sentinel import regex as re
 from ray_sentinel.clock import SystemClock
 from ray_sentinel.collect.child_registry import ChildRegistry
-from ray_sentinel.collect.collector_config import CollectorConfig
 from ray_sentinel.collect.protocol import CollectorSource
-from ray_sentinel.collect.runner_context import RunnerContext
+from ray_sentinel.collect.runner_context import CollectorConfig, RunnerContext
 from ray_sentinel.collect.version import Version
 from ray_sentinel.model.metrics import Event, Family
 from ray_sentinel.model.ray_cluster import RayCluster
@@ -90,7 +89,7 @@ def collect_once(
             start_deadline=start_deadline,
             cluster=cluster,
         )
-        versions = [Version(source, wishes, around) for source, wishes in wanted]
+        versions = [Version(source, settings, around) for source, settings in wanted]
         for version in versions:
             version.held_events = []
         _run(versions, selector, clock)

@@ -5,16 +5,40 @@ from __future__ import annotations
 import selectors
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Annotated, Any
 
 import msgspec
 
 from ray_sentinel.clock import Clock
 from ray_sentinel.collect.child_registry import ChildRegistry
-from ray_sentinel.collect.collector_config import CollectorConfig
-from ray_sentinel.collect.protocol import CollectorSource, OutputLimits, Setup
+from ray_sentinel.collect.protocol import COMMON_KEYS, CollectorSource, OutputLimits, Setup
+from ray_sentinel.config import convert
 from ray_sentinel.model.identity import Rank
 from ray_sentinel.model.metrics import Event
 from ray_sentinel.model.ray_cluster import RayCluster
+
+# A collector's table of the configuration: our keys, and its own settings beside them.
+
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
+
+
+class CollectorConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """``[collectors.NAME]``: ``enabled``, ``interval`` and ``deadline`` are for every collector."""
+
+    enabled: bool = True
+    interval: Seconds | None = None
+    deadline: Seconds | None = None
+    options: dict[str, Any] = {}
+    """The collector's own settings, checked in its process by its ``Options``."""
+
+
+def collector_config(name: str, tables: Mapping[str, Mapping[str, Any]]) -> CollectorConfig:
+    """The settings of collector ``name``. Raises ConfigError for a value of the wrong kind."""
+    table = tables.get(name, {})
+    ours = {key: value for key, value in table.items() if key in COMMON_KEYS}
+    own = {key: value for key, value in table.items() if key not in COMMON_KEYS}
+    settings = convert(ours, CollectorConfig, where=f"[collectors.{name}]", strict=False)
+    return msgspec.structs.replace(settings, options=own)
 
 
 class RunnerContext(msgspec.Struct, kw_only=True):
@@ -41,7 +65,7 @@ class RunnerContext(msgspec.Struct, kw_only=True):
     cluster: Callable[[], RayCluster | None] = lambda: None
     """What Ray's control store said; called when a collector that wants it is asked."""
 
-    def setup(self, source: CollectorSource, wishes: CollectorConfig) -> Setup:
+    def setup(self, source: CollectorSource, settings: CollectorConfig) -> Setup:
         """What a collector's process is told when it starts."""
         return Setup(
             source=source,
@@ -49,9 +73,9 @@ class RunnerContext(msgspec.Struct, kw_only=True):
             proc=self.proc,
             sys=self.sys,
             dev=self.dev,
-            options=wishes.options,
-            interval=wishes.interval,
-            deadline=wishes.deadline,
+            options=settings.options,
+            interval=settings.interval,
+            deadline=settings.deadline,
             state_dir=self.state_dir / source.name if self.state_dir else None,
             log_dir=self.log_dir,
             live=self.live,

@@ -11,9 +11,8 @@ import math
 from collections.abc import Iterator
 
 from ray_sentinel.collect.child_registry import ChildRecord
-from ray_sentinel.collect.collector_config import CollectorConfig
 from ray_sentinel.collect.protocol import CollectorSource
-from ray_sentinel.collect.runner_context import RunnerContext
+from ray_sentinel.collect.runner_context import CollectorConfig, RunnerContext
 from ray_sentinel.collect.version import Version
 from ray_sentinel.model.metrics import CollectorStatus, Family
 
@@ -24,19 +23,19 @@ class CollectorSlot:
     def __init__(
         self,
         source: CollectorSource,
-        wishes: CollectorConfig,
+        settings: CollectorConfig,
         around: RunnerContext,
         leftovers: tuple[ChildRecord, ...] = (),
         wait: float = 0.0,
     ) -> None:
         self.name = source.name
-        self.current = Version(source, wishes, around, leftovers, wait)
+        self.current = Version(source, settings, around, leftovers, wait)
         self.candidate: Version | None = None
         self.note = ""
         """What is wrong with the newest version of its file, while an older one runs."""
         self.refused: tuple[str, ...] = ()
         """What it yields and must not serve, and whose it is."""
-        self._wishes, self._around = wishes, around
+        self._settings, self._around = settings, around
         self._retired: list[Version] = []
         self._timeouts = self._restarts = 0
         """Of versions that ended: the sums never fall."""
@@ -96,7 +95,7 @@ class CollectorSlot:
             self.note = "the new version waits until the old one's process can be killed"
             self._waiting = source
             return
-        version = Version(source, self._wishes, self._around)
+        version = Version(source, self._settings, self._around)
         if self.current.said.success:
             version.held_events = []
             self.candidate = version

@@ -7,15 +7,78 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from ray_sentinel.collect.child_registry import ChildRecord
-from ray_sentinel.collect.collector_config import CollectorConfig, wishes_for
 from ray_sentinel.collect.discovery import Plugin
-from ray_sentinel.collect.owners import Owners
 from ray_sentinel.collect.protocol import CollectorSource
-from ray_sentinel.collect.runner_context import RunnerContext
+from ray_sentinel.collect.runner_context import CollectorConfig, RunnerContext, collector_config
 from ray_sentinel.collect.slot import CollectorSlot
 from ray_sentinel.errors import ConfigError
 from ray_sentinel.model.metrics import CollectorStatus, Family
+
+# Who may serve a metric: the first collector that yields it. Pure.
+#
+# A family of one name has one meaning, so a second owner is refused. Collectors of one installed
+# package share (a card of either vendor has the same metrics), and what is installed goes before
+# what lies in a plugin folder. A name is free again when its owner serves nothing any more.
+
+OURS = "ray_sentinel_"
+"""Names that begin so are about the monitor itself."""
+RUNNER_METRICS = frozenset({"hw_scrape_duration_seconds"})
+
+
+class Party(msgspec.Struct, frozen=True):
+    """Who yields: a collector, or the collectors of one package."""
+
+    name: str
+    installed: bool
+
+
+def party_of(source: CollectorSource) -> Party:
+    """The party that a source belongs to."""
+    if source.kind == "entry-point":
+        return Party(source.origin or source.name, True)
+    return Party(source.name, False)
+
+
+class Owners:
+    """Metric name → its owner."""
+
+    def __init__(self) -> None:
+        self._owners: dict[str, tuple[Party, set[str]]] = {}
+
+    def claim(self, source: CollectorSource, metrics: Iterable[str]) -> None:
+        """The collector yields ``metrics``; it owns those that are free, and no others any more."""
+        self.release(source.name)
+        party = party_of(source)
+        for metric in metrics:
+            if metric.startswith(OURS) or metric in RUNNER_METRICS:
+                continue
+            held = self._owners.get(metric)
+            if held is None or (party.installed and not held[0].installed):
+                self._owners[metric] = (party, {source.name})
+            elif held[0] == party:
+                held[1].add(source.name)
+
+    def release(self, collector: str) -> None:
+        """The collector yields nothing any more."""
+        for metric, (_, names) in list(self._owners.items()):
+            names.discard(collector)
+            if not names:
+                del self._owners[metric]
+
+    def owner(self, metric: str) -> str:
+        """The names of the collectors that own ``metric``, for people; empty for a free one."""
+        if metric.startswith(OURS) or metric in RUNNER_METRICS:
+            return "the agent itself"
+        held = self._owners.get(metric)
+        return ", ".join(sorted(held[1])) if held is not None else ""
+
+    def may_serve(self, collector: str, metric: str) -> bool:
+        """Whether the collector owns ``metric``."""
+        held = self._owners.get(metric)
+        return held is not None and collector in held[1]
 
 
 class Slots:
@@ -63,10 +126,10 @@ class Slots:
 
     def add(self, source: CollectorSource, wait: float = 0.0) -> None:
         """Run a collector, from ``wait`` seconds on, unless the configuration says otherwise."""
-        wishes = self._wishes(source.name)
-        if wishes is not None and wishes.enabled:
+        settings = self._settings(source.name)
+        if settings is not None and settings.enabled:
             left = tuple(record for record in self.leftovers if record.name == source.name)
-            self._slots[source.name] = CollectorSlot(source, wishes, self._around, left, wait)
+            self._slots[source.name] = CollectorSlot(source, settings, self._around, left, wait)
 
     def restart(self, name: str | None, now: float) -> None:
         """Begin anew with one collector, or with all, whatever their back-off."""
@@ -132,9 +195,9 @@ class Slots:
             if not self._owners.may_serve(slot.name, metric):
                 yield f"{metric} is served by {self._owners.owner(metric)}, so not from here"
 
-    def _wishes(self, name: str) -> CollectorConfig | None:
+    def _settings(self, name: str) -> CollectorConfig | None:
         try:
-            return wishes_for(name, self._tables)
+            return collector_config(name, self._tables)
         except ConfigError as error:
             self._problems[name] = str(error)
             return None
@@ -162,8 +225,8 @@ class Slots:
             self._file_problems[path] = plugin.problem
 
     def _blame_table(self, name: str) -> None:
-        wishes = self._wishes(name)
-        if wishes is not None and wishes.enabled:
+        settings = self._settings(name)
+        if settings is not None and settings.enabled:
             known = ", ".join(sorted(self._slots)) or "none"
             self._file_problems[f"[collectors.{name}]"] = (
                 f"[collectors.{name}] of the configuration: there is no such collector; "

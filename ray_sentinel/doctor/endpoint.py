@@ -31,7 +31,7 @@ class MeetingPoint(msgspec.Struct, frozen=True, kw_only=True):
         return self.backend.startswith("etcd")
 
 
-def wish_of(plan: RunPlan, environ: Mapping[str, str]) -> MeetingPoint:
+def meeting_point(plan: RunPlan, environ: Mapping[str, str]) -> MeetingPoint:
     """What the plan says, else this node's variables."""
     backend = plan.rdzv_backend or environ.get("PET_RDZV_BACKEND", "")
     endpoint = plan.rdzv_endpoint or environ.get("PET_RDZV_ENDPOINT", "")

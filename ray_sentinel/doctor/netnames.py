@@ -10,14 +10,14 @@ _UNASKED = ("ib", "^docker,lo,virbr", "docker", "lo", "virbr")
 """What NCCL looks for where nobody says, until it finds some (``ncclFindInterfaces``)."""
 
 
-def chosen(wish: str, have: Sequence[Interface]) -> tuple[Interface, ...]:
+def chosen(wanted: str, have: Sequence[Interface]) -> tuple[Interface, ...]:
     """The interfaces that NCCL would take, in the order in which it would; ``have`` is in the
     kernel's.
 
     A comma-separated list of prefixes; ``=`` in front makes them whole names, ``^`` excludes them
     and ``^=`` excludes whole names (NCCL user guide, NCCL_SOCKET_IFNAME).
     """
-    exclude, exact, names = parse_wish(wish)
+    exclude, exact, names = parse_interfaces(wanted)
     if not names:
         able = [item for item in have if item.addresses]
         found = (chosen(one, able) for one in _UNASKED)
@@ -33,14 +33,14 @@ def chosen(wish: str, have: Sequence[Interface]) -> tuple[Interface, ...]:
     )
 
 
-def parse_wish(wish: str) -> tuple[bool, bool, tuple[str, ...]]:
-    """(exclude, whole names, names) of a wish.
+def parse_interfaces(wanted: str) -> tuple[bool, bool, tuple[str, ...]]:
+    """(exclude, whole names, names) of a setting.
 
-    >>> parse_wish("^=docker0,lo")
+    >>> parse_interfaces("^=docker0,lo")
     (True, True, ('docker0', 'lo'))
     """
-    exclude = wish.startswith("^")
-    rest = wish.removeprefix("^")
+    exclude = wanted.startswith("^")
+    rest = wanted.removeprefix("^")
     exact = rest.startswith("=")
     names = tuple(name.partition(":")[0].strip() for name in rest.removeprefix("=").split(","))
     return exclude, exact, tuple(filter(None, names))

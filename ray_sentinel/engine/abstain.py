@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ray_sentinel.engine.activities import all_idle
 from ray_sentinel.engine.case import REQUESTS_RULE, Case
-from ray_sentinel.engine.evidence_scores import EvidenceScores
 from ray_sentinel.engine.jobs import JobView
-from ray_sentinel.engine.judgement import Decision, Judgement, unnamed
-from ray_sentinel.engine.nothing_to_do import all_idle
+from ray_sentinel.engine.judgement import Decision, EvidenceScores, Judgement, unnamed
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.model.incident import FaultKind, Finding
 from ray_sentinel.model.rank_names import name_ranks

@@ -18,7 +18,6 @@ from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.rule import Rule
 from ray_sentinel.engine.telemetry import NodeTelemetry
-from ray_sentinel.engine.working import at_work
 from ray_sentinel.model.alert import Alert
 from ray_sentinel.model.incident import FaultKind, Finding, Severity
 
@@ -81,7 +80,7 @@ class AlertBook(msgspec.Struct, dict=True):
         if now - self.looked_at < LOOK_EVERY:
             return
         self.looked_at = now
-        view.gpu_levels.learn(view, now)
+        view.gpu_levels.learn(view.telemetry, view.jobs.values(), now)
         view.scalars.look(view.jobs.values(), now)
         for rule in self._rules:
             for alert in failures.guarded(rule.name, partial(rule.look, view, now)):
@@ -129,5 +128,5 @@ def watched(view: ClusterView) -> Iterator[tuple[NodeState, NodeTelemetry]]:
 
 
 def jobs_at_work(view: ClusterView, now: float) -> list[JobView]:
-    """All such jobs."""
-    return [job for job in view.jobs.values() if at_work(job, now)]
+    """The jobs that train and get on, so that their levels mean something."""
+    return [job for job in view.jobs.values() if job.at_work(now)]

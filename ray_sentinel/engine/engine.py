@@ -14,7 +14,6 @@ from ray_sentinel.config import Config
 from ray_sentinel.engine import asking, milestones
 from ray_sentinel.engine import status as status_words
 from ray_sentinel.engine.actions import AnyAction, ProbeNode, TakeStacks
-from ray_sentinel.engine.announced import note_departed
 from ray_sentinel.engine.cluster import ClusterView, NodeState
 from ray_sentinel.engine.events import (
     AnyEvent,
@@ -35,6 +34,7 @@ from ray_sentinel.engine.events import (
     Tick,
 )
 from ray_sentinel.engine.failures import Failures
+from ray_sentinel.engine.first_exits import note_departed
 from ray_sentinel.engine.incident_store import IncidentStore, Key
 from ray_sentinel.engine.lifecycle import ROUND_OVERDUE, IncidentLifecycle
 from ray_sentinel.engine.rule import Rule, load_rules

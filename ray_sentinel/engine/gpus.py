@@ -7,18 +7,14 @@ since cards of one model differ and so do their jobs; until it was seen at work,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterable, Iterator
+from typing import Literal
 
 import msgspec
 
 from ray_sentinel.engine.jobs import JobView
-from ray_sentinel.engine.telemetry import NodeTelemetry
-from ray_sentinel.engine.working import at_work
+from ray_sentinel.engine.telemetry import NodeTelemetry, Telemetry
 from ray_sentinel.model.thresholds import GPU_IDLE
-
-if TYPE_CHECKING:
-    from ray_sentinel.engine.cluster import ClusterView
 
 POWER = "hw_gpu_power_watts"
 UTILISATION = "hw_gpu_utilization_ratio"
@@ -58,7 +54,6 @@ class GpuReading(msgspec.Struct, frozen=True, kw_only=True):
     """One GPU of a job at one moment. Watts; utilisation 0..1."""
 
     node: str
-    host: str
     index: str
     power: float | None
     utilisation: float | None
@@ -85,22 +80,22 @@ class GpuLevels(msgspec.Struct, dict=True):
     rest: dict[tuple[str, str], float] = {}
 
     def __post_init__(self) -> None:
-        self._places: dict[tuple[str, int], tuple[float, list[Place]]] = {}
+        self._places: dict[tuple[str, int], list[Place]] = {}
+        self._placed_at = 0.0
 
-    def places(self, view: ClusterView, job: JobView, now: float) -> list[Place]:
+    def places(self, telemetry: Telemetry, job: JobView, now: float) -> list[Place]:
         """The GPUs that the job's ranks were given; where they do not say, all of their nodes."""
-        known = self._places.get(job.key)
-        if known is None or known[0] != now:
-            if len(self._places) > len(view.jobs):
-                self._places.clear()
-            known = self._places[job.key] = now, list(_places(view, job, now))
-        return known[1]
+        if self._placed_at != now:
+            self._placed_at, self._places = now, {}
+        if job.key not in self._places:
+            self._places[job.key] = list(_places(telemetry, job, now))
+        return self._places[job.key]
 
-    def learn(self, view: ClusterView, now: float) -> None:
+    def learn(self, telemetry: Telemetry, jobs: Iterable[JobView], now: float) -> None:
         """Look at all jobs: those at work show what work draws, idle GPUs what rest draws."""
-        for job in view.jobs.values():
-            working = at_work(job, now)
-            for node_id, index, node in self.places(view, job, now):
+        for job in jobs:
+            working = job.at_work(now)
+            for node_id, index, node in self.places(telemetry, job, now):
                 key = (node_id, index)
                 power = _level(node, POWER, index, now)
                 use = _level(node, UTILISATION, index, now)
@@ -118,16 +113,15 @@ class GpuLevels(msgspec.Struct, dict=True):
             for key in [key for key in levels if key[0] == node_id]:
                 del levels[key]
 
-    def gpus(self, view: ClusterView, job: JobView, now: float) -> list[GpuReading]:
+    def gpus(self, telemetry: Telemetry, job: JobView, now: float) -> list[GpuReading]:
         """The job's GPUs as they are now."""
         found = []
-        for node_id, index, node in self.places(view, job, now):
+        for node_id, index, node in self.places(telemetry, job, now):
             rest, work = model_levels(node, index, now)
             key = (node_id, index)
             found.append(
                 GpuReading(
                     node=node_id,
-                    host=view.host_of(node_id),
                     index=index,
                     power=_level(node, POWER, index, now),
                     utilisation=_level(node, UTILISATION, index, now),
@@ -138,7 +132,7 @@ class GpuLevels(msgspec.Struct, dict=True):
         return found
 
 
-def _places(view: ClusterView, job: JobView, now: float) -> Iterator[Place]:
+def _places(telemetry: Telemetry, job: JobView, now: float) -> Iterator[Place]:
     given: dict[str, set[str]] = {}
     silent: set[str] = set()
     for rank in job.live:
@@ -146,7 +140,7 @@ def _places(view: ClusterView, job: JobView, now: float) -> Iterator[Place]:
         if not rank.rank.gpus:
             silent.add(rank.node)
     for node_id, own in sorted(given.items()):
-        node = view.telemetry.of(node_id)
+        node = telemetry.of(node_id)
         every = {labels["gpu"] for labels, _ in node.get(POWER, now) if "gpu" in labels}
         every |= {labels["gpu"] for labels, _ in node.get(UTILISATION, now) if "gpu" in labels}
         own = own | {

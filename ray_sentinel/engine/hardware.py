@@ -13,8 +13,7 @@ from collections.abc import Mapping
 import msgspec
 
 from ray_sentinel.engine.case import Case
-from ray_sentinel.engine.evidence_scores import EvidenceScores
-from ray_sentinel.engine.judgement import Judgement
+from ray_sentinel.engine.judgement import EvidenceScores, Judgement
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.wording import NEXT_STEPS, PHRASES
 from ray_sentinel.model.alert import Alert

@@ -27,6 +27,8 @@ FORGET_SECONDS = 600.0
 BEGUN_SECONDS = 10.0
 """So long after all processes were replaced, how those before them ended counts no more: what was
 to be said of it is said."""
+AT_WORK_QUIET = 5.0
+"""Seconds for which a job with short steps may be silent and is still at work."""
 GAP = 0.5
 """Shorter quiet spells of a job without steps are not remembered, in seconds."""
 
@@ -334,6 +336,13 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         if len(self.pace) > 0:
             return True
         return self._works() and not self.joins()
+
+    def at_work(self, now: float) -> bool:
+        """It trains, gets on, and is in no phase of another kind, so that levels of its devices
+        mean something."""
+        if not self.live or not self.training() or self.protected_phase(now):
+            return False
+        return self.silence(now) <= max(AT_WORK_QUIET, 2.0 * (self.pace.usual or 0.0))
 
     def joins(self) -> bool:
         """Most of its ranks were seen to wait for others to join, and have not got on since."""

@@ -15,6 +15,7 @@ import msgspec
 from ray_sentinel.config import Config
 from ray_sentinel.engine import asking, milestones
 from ray_sentinel.engine.actions import AnyAction, Publish
+from ray_sentinel.engine.activities import has_nothing_to_do
 from ray_sentinel.engine.alerting import AlertBook
 from ray_sentinel.engine.case import ASKED, REQUESTS_RULE, Case
 from ray_sentinel.engine.cluster import ClusterView
@@ -24,7 +25,6 @@ from ray_sentinel.engine.hardware import blame_hardware
 from ray_sentinel.engine.incident_store import IncidentStore, Key
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.judgement import Judgement
-from ray_sentinel.engine.nothing_to_do import has_nothing_to_do
 from ray_sentinel.engine.verdict import judge
 from ray_sentinel.engine.wording import with_last_lines
 from ray_sentinel.errors import InvalidTransitionError

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from ray_sentinel.engine.activities import has_nothing_to_do
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.jobs import JobView
-from ray_sentinel.engine.nothing_to_do import has_nothing_to_do
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.model.identity import Rank
 

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import msgspec
 
 from ray_sentinel.engine.jobs import JobView
-
-if TYPE_CHECKING:
-    from ray_sentinel.engine.cluster import ClusterView
 
 KEPT = 240
 """Values of one track, at least; at most twice as many."""
@@ -115,23 +111,3 @@ class Scalars(msgspec.Struct):
             saves.append(now)
             del saves[:-KEPT_SAVES]
         (self.saving.add if saving else self.saving.discard)(job.key)
-
-
-def named(
-    view: ClusterView, word: str, but: tuple[str, ...] = ()
-) -> Iterator[tuple[JobView, int, str, Track]]:
-    """The scalars with a word in their names, of the lowest rank that tells each."""
-    told: set[tuple[Key, str]] = set()
-    for (job, rank, name), track in sorted(view.scalars.tracks.items(), key=lambda i: i[0]):
-        lower = name.lower()
-        if word not in lower or any(other in lower for other in but) or (job, name) in told:
-            continue
-        if job in view.jobs and track.values:
-            told.add((job, name))
-            yield view.jobs[job], rank, name, track
-
-
-def median_before(track: Track, last: int) -> float | None:
-    """The median of what was before the last values; None where that is too little."""
-    before = track.values[:-last]
-    return statistics.median(before) if len(before) >= LEAST else None

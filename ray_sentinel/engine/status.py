@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
+from ray_sentinel.engine.activities import has_nothing_to_do
 from ray_sentinel.engine.alerting import AlertBook
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.inference import loads
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.lifecycle import CONFIRMED
-from ray_sentinel.engine.nothing_to_do import has_nothing_to_do
 from ray_sentinel.engine.phases import JOINING, say_duration
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.straggling import StragglerWatch

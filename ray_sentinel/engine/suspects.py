@@ -10,14 +10,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from ray_sentinel.engine.case import Case
-from ray_sentinel.engine.evidence_scores import EvidenceScores
 from ray_sentinel.engine.hardware import device_kind, weigh_alerts
-from ray_sentinel.engine.kinds import fault_kind
+from ray_sentinel.engine.judgement import EvidenceScores
 from ray_sentinel.engine.ranks import RankView
-from ray_sentinel.engine.ras import ras_mismatches, weigh_ras
 from ray_sentinel.evidence.stacks.cohorts import TRANSFERS
+from ray_sentinel.evidence.stacks.compare import Movement
 from ray_sentinel.evidence.stacks.context import StacksContext, scene
+from ray_sentinel.evidence.stacks.context import fault_kind as kind_of_stack
 from ray_sentinel.evidence.stacks.meanings import TASKLESS
 from ray_sentinel.evidence.stacks.tree import place_of
 from ray_sentinel.evidence.stacks.verdict import judge
@@ -25,6 +27,99 @@ from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.incident import FaultKind
 from ray_sentinel.model.recorder import RecorderCulprit, RecorderKind
 from ray_sentinel.model.stacks import StackFact
+
+# What NCCL's RAS says of a case, as evidence for and against its ranks.
+#
+# RAS is one witness among several. A count that is behind says that the rank has not made the call
+# its peers are in; that it lists no mismatch says nothing, and counts for nobody.
+
+RAS = "nccl-ras"
+RAS_WEIGHT = 6.0
+"""Times the confidence of what RAS shows. A lag that lasts over two polls outweighs a stack that
+looks like waiting; one that was seen once does not."""
+RAS_WAITS = -2.0
+"""Score of a rank that waits for others there."""
+
+
+def weigh_ras(case: Case, ledger: EvidenceScores, by_rank: Mapping[int, RankView]) -> None:
+    """Add the lines of RAS to the ledger."""
+    facts = case.ras
+    if facts is None:
+        return
+    blamed = {culprit.rank for culprit in facts.culprits}
+    for culprit in facts.culprits:
+        view = by_rank.get(culprit.rank) if culprit.rank is not None else None
+        if view is not None:
+            text = f"rank {culprit.rank} {culprit.reason}"
+            ledger.add(view.rank.process, RAS, text, RAS_WEIGHT * facts.confidence, culprit.rank)
+    waiting = {rank: wait for wait in facts.waits for rank in wait.ranks if rank not in blamed}
+    if facts.culprits:
+        for rank, wait in waiting.items():
+            view = by_rank.get(rank)
+            if view is not None:
+                text = f"rank {rank} has launched what others have not: {wait.text}"
+                ledger.add(view.rank.process, RAS, text, RAS_WAITS, rank)
+    elif facts.evidence:
+        ledger.add(None, RAS, f"NCCL RAS: {'; '.join(facts.evidence[:2])}", 0.0, None)
+
+
+def ras_mismatches(case: Case) -> set[int]:
+    """World ranks that RAS names for having called other collectives than their peers."""
+    culprits = case.ras.culprits if case.ras is not None else ()
+    return {c.rank for c in culprits if c.rank is not None and c.kind == "collective-mismatch"}
+
+
+# The kind of fault of one rank, from what its process, its stacks and the recorder show.
+
+BY_RECORDER: dict[RecorderKind, FaultKind] = {
+    "device-stuck": "device-stuck",
+    "collective-mismatch": "collective-mismatch",
+}
+
+
+def fault_kind(
+    view: RankView, fact: StackFact | None, movement: Movement, recorder: RecorderKind | None
+) -> FaultKind:
+    """The most certain word on why a rank stands still. ``movement``: of its stack."""
+    if view.exit is not None and recorder != "collective-mismatch":
+        return "oom-killed" if view.exit.oom_killed else "rank-dead"
+    if not view.alive and recorder != "collective-mismatch":
+        return "rank-dead"
+    if "stopped" in view.state_since:
+        return "rank-stopped"
+    if "gil-held" in view.state_since or _keeps_gil(view, fact, movement):
+        return "gil-held"
+    if "blocked" in view.state_since:
+        return "kernel-blocked"
+    if recorder in BY_RECORDER:
+        return BY_RECORDER[recorder]
+    return _from_stack(view, fact, movement)
+
+
+def _from_stack(view: RankView, fact: StackFact | None, movement: Movement) -> FaultKind:
+    if fact is None:
+        return "cpu-spin" if view.spinning else "host-stuck"
+    # A tool sees the GIL held or a thread active for a moment in everyday work.
+    told = msgspec.structs.replace(fact, keeps_gil=False)
+    found = kind_of_stack(told, movement)
+    if found == "host-stuck" and view.process.state == "t":
+        return "rank-stopped"
+    if found == "host-stuck" and "starved" in view.state_since:
+        return "starved"
+    if found == "cpu-spin" and view.unfed:
+        return "starved"
+    return "cpu-spin" if found == "host-stuck" and view.spinning else found
+
+
+def _keeps_gil(view: RankView, fact: StackFact | None, movement: Movement) -> bool:
+    # A rank with a companion thread tells by its stamp; without one, a thread that has the GIL and
+    # does not run. One that runs may be in a loop of Python: rank.gil-seen takes more looks at it.
+    if fact is None or movement != "stuck":
+        return False
+    if not fact.keeps_gil and (not fact.holds_gil or fact.active):
+        return False
+    return view.process.interpreter in ("unknown", "gil-held")
+
 
 AWAY = 3.0
 """Apart from what the others wait in, as surely as stacks can tell it."""

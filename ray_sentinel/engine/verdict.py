@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ray_sentinel.engine.abstain import SLOW_PATIENCES, name_nobody
+from ray_sentinel.engine.activities import LONG_ACTIVITIES, all_idle, takes_long
 from ray_sentinel.engine.case import Case
-from ray_sentinel.engine.evidence_scores import EvidenceScores, confidence
 from ray_sentinel.engine.exits import describe_exit
 from ray_sentinel.engine.jobs import STARTUP_QUIET_SECONDS
-from ray_sentinel.engine.judgement import Judgement, telling_stacks, waiting_lines
-from ray_sentinel.engine.long_work import LONG_ACTIVITIES, takes_long
-from ray_sentinel.engine.nothing_to_do import all_idle
+from ray_sentinel.engine.judgement import (
+    EvidenceScores,
+    Judgement,
+    confidence,
+    telling_stacks,
+    waiting_lines,
+)
 from ray_sentinel.engine.ranks import RankView
 from ray_sentinel.engine.suspects import joining, kinds_of, recorded, weigh
 from ray_sentinel.engine.wording import NEXT_STEPS, PHRASES

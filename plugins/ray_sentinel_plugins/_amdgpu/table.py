@@ -8,13 +8,52 @@ the firmware does not fill has all bits set.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
 from ray_sentinel.api import Sample
 from ray_sentinel_plugins import _gpu_metrics as gpu_metrics
-from ray_sentinel_plugins._amdgpu import attributes
+
+# ``gpu_metrics`` 1.9, which describes itself: what ROCm 7 drivers give for MI300 and later.
+#
+# After the header and a count (32 bits) come attributes without padding: 64 bits that encode how
+# many values follow (bits 0 to 9), what they are (10 to 19), their type (20 to 23) and their unit
+# (24 to 31), then the values. A value that the firmware does not fill has all bits set. Source:
+# the kernel's drivers/gpu/drm/amd/include/kgd_pp_interface.h and pm/swsmu/smu_cmn.h.
+
+DESCRIBED = (1, 9)
+ENERGY, ACCUMULATION = 7, 9
+PROCHOT, POWER = 10, 11
+THERMAL = (12, 13, 14)
+"""Of the socket, of the voltage regulators, of the memory."""
+_TYPES = "BbHhIiQq"
+
+
+def read_attributes(data: bytes) -> Mapping[int, tuple[int, ...]]:
+    """The values of each attribute by its number, without those that are not filled.
+
+    Raises ValueError where the table ends before its attributes do. An attribute of an unknown type
+    has an unknown length: it and those behind it are left out.
+    """
+    try:
+        (count,) = struct.unpack_from("<i", data, 4)
+        at, found = 8, {}
+        for _ in range(count):
+            (code,) = struct.unpack_from("<Q", data, at)
+            number, kind, values = code >> 10 & 0x3FF, code >> 20 & 0xF, code & 0x3FF
+            if kind >= len(_TYPES):
+                break
+            form = f"<{values}{_TYPES[kind]}"
+            filled = struct.unpack_from(form, data, at + 8)
+            unfilled = (1 << 8 * struct.calcsize(_TYPES[kind])) - 1 if kind % 2 == 0 else -1
+            if any(value != unfilled for value in filled):
+                found[number] = filled
+            at += 8 + struct.calcsize(form)
+    except struct.error as error:
+        raise ValueError(f"the table is cut off: {error}") from None
+    return found
+
 
 ENERGY_UNIT = 2.0**-16
 """Joules (15.259 µJ)."""
@@ -36,7 +75,7 @@ MI200 = frozenset({"0x7408", "0x740c", "0x740f", "0x7410"})
 MI100 seems to count joules, that of Navi 21 millijoules."""
 MI200_ENERGY_AT = 24
 KINDS = ("power", "current", "thermal", "other")
-THERMAL, HOTSPOT = 0xFFFF << 32, 1 << 36
+THERMAL_BITS, HOTSPOT = 0xFFFF << 32, 1 << 36
 """In ``indep_throttle_status``. The driver sets a Radeon's bits from how many percent each
 throttler takes; firmware of RDNA 3 and 4 never says 0 for the hot spot, be the card idle and cold.
 On Instinct cards the bits are the firmware's own."""
@@ -65,7 +104,7 @@ def parse(data: bytes, device: str) -> MetricsTable | None:
         return None
     if version in SILENT:
         return MetricsTable()
-    if version == attributes.VERSION:
+    if version == DESCRIBED:
         return _described(data[:size])
     if size < LEAST.get(version, _NEVER):
         return None
@@ -80,17 +119,17 @@ def parse(data: bytes, device: str) -> MetricsTable | None:
 
 def _described(data: bytes) -> MetricsTable | None:
     try:
-        found = attributes.read(data)
+        found = read_attributes(data)
     except ValueError:
         return None
-    energy = found.get(attributes.ENERGY)
+    energy = found.get(ENERGY)
     looks, prochot, power, *thermal = (
         found.get(number, (None,))[0]
         for number in (
-            attributes.ACCUMULATION,
-            attributes.PROCHOT,
-            attributes.POWER,
-            *attributes.THERMAL,
+            ACCUMULATION,
+            PROCHOT,
+            POWER,
+            *THERMAL,
         )
     )
     return MetricsTable(
@@ -103,7 +142,7 @@ def _status(data: bytes, at: int | None, trusted: bool) -> dict[str, bool]:
     if at is None or (mask := struct.unpack_from("<Q", data, at)[0]) == _U64:
         return {}
     found = {kind: bool(mask >> 16 * i & 0xFFFF) for i, kind in enumerate(KINDS)}
-    if mask & THERMAL == HOTSPOT and not trusted:
+    if mask & THERMAL_BITS == HOTSPOT and not trusted:
         del found["thermal"]
     return found
 

@@ -30,9 +30,9 @@ from ray_sentinel.errors import ConfigError, UsageError
 from ray_sentinel.model.ray_cluster import RayCluster
 
 if TYPE_CHECKING:  # 40 ms, which `ray-sentinel --help` need not wait for
-    from ray_sentinel.collect.collector_config import CollectorConfig
     from ray_sentinel.collect.once import CollectorResult, Roots
     from ray_sentinel.collect.protocol import CollectorSource
+    from ray_sentinel.collect.runner_context import CollectorConfig
 
 # A collector's settings as ``collect`` is given them: ``--set``, and where each one stands.
 
@@ -179,8 +179,8 @@ def _wanted(
 ) -> list[tuple[CollectorSource, CollectorConfig]]:
     import msgspec
 
-    from ray_sentinel.collect.catalogue import known_collectors, plugins_of
-    from ray_sentinel.collect.collector_config import wishes_for
+    from ray_sentinel.collect.plugins import known_collectors, plugins_of
+    from ray_sentinel.collect.runner_context import collector_config
     from ray_sentinel.config import load
 
     if args.deadline is not None and not 0 < args.deadline <= 1e9:
@@ -197,13 +197,13 @@ def _wanted(
     wanted = []
     for name in sorted(known) if args.all else [args.name]:
         try:
-            wishes = wishes_for(name, {name: {**config.collectors.get(name, {}), **given}})
+            settings = collector_config(name, {name: {**config.collectors.get(name, {}), **given}})
         except ConfigError as error:
             raise ConfigError(placed(str(error), given, args.config)) from None
         if args.deadline is not None:
-            wishes = msgspec.structs.replace(wishes, deadline=args.deadline)
-        if wishes.enabled or not args.all:
-            wanted.append((known[name], wishes))
+            settings = msgspec.structs.replace(settings, deadline=args.deadline)
+        if settings.enabled or not args.all:
+            wanted.append((known[name], settings))
     return wanted
 
 

@@ -100,7 +100,7 @@ def _told(row: dict[str, Any]) -> str:
 
 
 def _list(config: Config, no_run: bool) -> list[dict[str, Any]]:
-    from ray_sentinel.collect.catalogue import known_collectors, plugins_of
+    from ray_sentinel.collect.plugins import known_collectors, plugins_of
 
     known = known_collectors(config)
     sources = [known[name] for name in sorted(known)]
@@ -126,10 +126,10 @@ def _check(files: list[Path], config: Config) -> list[dict[str, Any]]:
 
 
 def _run_all(sources: list[CollectorSource], config: Config) -> list[dict[str, Any]]:
-    from ray_sentinel.collect.collector_config import wishes_for
     from ray_sentinel.collect.once import Roots, collect_once, host_of
+    from ray_sentinel.collect.runner_context import collector_config
 
-    wanted = [(source, wishes_for(source.name, config.collectors)) for source in sources]
+    wanted = [(source, collector_config(source.name, config.collectors)) for source in sources]
     with tempfile.TemporaryDirectory(prefix="ray-sentinel-") as folder:
         results = collect_once(wanted, host=host_of(Roots()), roots=Roots(), state_dir=Path(folder))
     return [_row(source, result) for source, result in zip(sources, results, strict=True)]

@@ -20,7 +20,7 @@ from ray_sentinel.doctor.check import (
     skipped,
     warning,
 )
-from ray_sentinel.doctor.endpoint import wish_of
+from ray_sentinel.doctor.endpoint import meeting_point
 from ray_sentinel.doctor.plan import RunPlan
 from ray_sentinel.errors import UnreachableError
 from ray_sentinel.http.client import RefusedError, get
@@ -58,24 +58,24 @@ class EtcdCheck(Check[EtcdFacts]):
 
     def look(self, plan: RunPlan, here: Here) -> EtcdFacts | None:
         """Ask it, where the rendezvous is an etcd."""
-        wish = wish_of(plan, here.environ)
-        if not wish.endpoint or not wish.is_etcd or wish.problem:
+        point = meeting_point(plan, here.environ)
+        if not point.endpoint or not point.is_etcd or point.problem:
             return None
-        scheme = "https" if wish.endpoint.startswith("https:") else "http"
-        host = f"[{wish.host}]" if ":" in wish.host else wish.host
-        url = f"{scheme}://{host}:{wish.port}"
+        scheme = "https" if point.endpoint.startswith("https:") else "http"
+        host = f"[{point.host}]" if ":" in point.host else point.host
+        url = f"{scheme}://{host}:{point.port}"
         try:
             health = _get(f"{url}/health")
         except RefusedError as error:
             # An unhealthy etcd says why in the body, with status 503.
             health = _decoded(error.body) or {"reason": f"HTTP {error.status}"}
         except UnreachableError as error:
-            return EtcdFacts(url, wish.run_id, problem=str(error))
+            return EtcdFacts(url, point.run_id, problem=str(error))
         version, v2, old_keys = _old_contents(url)
         why = str(health.get("reason", "")) or ("" if health else "what answers is no etcd")
         return EtcdFacts(
             url,
-            wish.run_id,
+            point.run_id,
             healthy=str(health.get("health")).lower() == "true",
             version=version,
             v2=v2,

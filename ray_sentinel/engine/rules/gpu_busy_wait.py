@@ -26,7 +26,7 @@ class GpuBusyWait(AlertRule):
             silent = job.silence(now) >= self.thresholds.silence_seconds
             if not silent or not job.training() or job.protected_phase(now):
                 continue
-            gpus = view.gpu_levels.gpus(view, job, now)
+            gpus = view.gpu_levels.gpus(view.telemetry, job, now)
             waiting = [gpu for gpu in gpus if gpu.state == "waiting"]
             if gpus and len(waiting) >= self.thresholds.share * len(gpus) and len(waiting) > 1:
                 yield from self._alerts(view, job, gpus, waiting, now)
@@ -51,7 +51,7 @@ class GpuBusyWait(AlertRule):
             what = "rests" if gpu.state == "resting" else "still works"
             yield self.alert(
                 job=job.job,
-                host=gpu.host,
+                host=view.host_of(gpu.node),
                 gpu=gpu.index,
                 text=f"{what} at {gpu.power or 0.0:.0f} W while {len(waiting)} others wait",
                 since=now - job.silence(now),

@@ -37,7 +37,7 @@ class GpuIdle(AlertRule):
             lately = view.scalars.apart_lately(job, now, self.thresholds.seconds + LAG)
             if job.training() and lately:
                 continue
-            gpus = view.gpu_levels.gpus(view, job, now)
+            gpus = view.gpu_levels.gpus(view.telemetry, job, now)
             idle = [gpu for gpu in gpus if self._idle(view, gpu, now)]
             told = all(rank.rank.gpus for rank in job.live)
             # Nobody said which GPUs the job was given: some may be left over by design.
@@ -61,7 +61,7 @@ class GpuIdle(AlertRule):
         one = idle[0] if len(idle) == 1 else None
         return self.alert(
             job=job.job,
-            host=one.host if one else "",
+            host=view.host_of(one.node) if one else "",
             gpu=one.index if one else "",
             text=f"{len(idle)} of {len(gpus)} GPUs have done nothing for "
             f"{self.thresholds.seconds:.0f} s: {self._why(view, job, idle, now)}",

@@ -54,7 +54,7 @@ class OutlierRule(AlertRule):
         the peers'. GPUs that rest by design are left out."""
         found: dict[tuple[str, str], list[float]] = {}
         seconds = self.thresholds.seconds
-        for node_id, index, node in view.gpu_levels.places(view, job, now):
+        for node_id, index, node in view.gpu_levels.places(view.telemetry, job, now):
             series = node.one(self.metric, now, gpu=index, **self.labels)
             use = node.one(UTILISATION, now, gpu=index)
             if series is None or not series.covers(now, seconds):

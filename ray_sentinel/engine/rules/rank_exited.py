@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ray_sentinel.engine.announced import unannounced
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.exits import (
     ASKED_TO_END,
@@ -19,6 +18,7 @@ from ray_sentinel.engine.first_exits import (
     first_causes,
     leavers,
     sent_too_much,
+    unannounced,
 )
 from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.ranks import RankView

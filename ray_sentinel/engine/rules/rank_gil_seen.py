@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ray_sentinel.engine.activities import LONG_ACTIVITIES
 from ray_sentinel.engine.cluster import ClusterView
-from ray_sentinel.engine.long_work import LONG_ACTIVITIES
-from ray_sentinel.engine.proof import Proof, of_ranks
 from ray_sentinel.engine.ranks import RankView
-from ray_sentinel.engine.rule import Rule, Thresholds
+from ray_sentinel.engine.rule import Proof, Rule, Thresholds, of_ranks
 from ray_sentinel.model.incident import Finding
 from ray_sentinel.model.stacks import StackFact
 

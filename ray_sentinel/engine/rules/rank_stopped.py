@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ray_sentinel.engine.cluster import ClusterView
-from ray_sentinel.engine.proof import Proof, of_ranks
 from ray_sentinel.engine.ranks import RankView
-from ray_sentinel.engine.rule import Rule, thresholds
+from ray_sentinel.engine.rule import Proof, Rule, of_ranks, thresholds
 from ray_sentinel.model.incident import Finding
 
 PROOF = Proof(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ray_sentinel.engine.activities import all_idle
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.jobs import JobView
-from ray_sentinel.engine.nothing_to_do import all_idle
 from ray_sentinel.engine.ranks import is_stuck
 from ray_sentinel.engine.rule import Rule, Thresholds
 from ray_sentinel.model.incident import EvidenceItem, Finding

@@ -8,7 +8,6 @@ from itertools import pairwise
 from ray_sentinel.engine.alerting import AlertRule
 from ray_sentinel.engine.cluster import ClusterView
 from ray_sentinel.engine.rule import thresholds
-from ray_sentinel.engine.working import at_work
 from ray_sentinel.model.alert import Alert
 
 
@@ -24,7 +23,7 @@ class TrainCheckpointOverdue(AlertRule):
     def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
         for job in view.jobs.values():
             saves = view.scalars.saves.get(job.key)
-            if saves is None or len(saves) < 3 or not at_work(job, now):
+            if saves is None or len(saves) < 3 or not job.at_work(now):
                 continue
             gaps = [later - earlier for earlier, later in pairwise(saves)]
             if now - saves[-1] > self.thresholds.factor * max(gaps):

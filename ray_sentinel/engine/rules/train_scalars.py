@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator
 
 from ray_sentinel.engine.alerting import AlertRule
 from ray_sentinel.engine.cluster import ClusterView
+from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.engine.rule import thresholds
-from ray_sentinel.engine.scalars import median_before, named
+from ray_sentinel.engine.scalars import LEAST, Track
 from ray_sentinel.model.alert import Alert
 
 
@@ -22,12 +24,12 @@ class TrainLoss(AlertRule):
 
     def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
         limits = self.thresholds
-        for job, rank, name, track in named(view, "loss", but=("lb_loss", "aux", "balance")):
+        for job, rank, name, track in _named(view, "loss", but=("lb_loss", "aux", "balance")):
             if track.lost_for(now) > 30.0 and job.silence(now) < 30.0:
                 text = f"{name} of rank {rank} is no number any more"
                 yield self.alert(text, severity="critical", job=job.job)
                 continue
-            usual = median_before(track, limits.looks)
+            usual = _median_before(track, limits.looks)
             recent = track.values[-limits.looks :]
             if usual is None or len(recent) < limits.looks:
                 continue
@@ -44,8 +46,8 @@ class TrainGradient(AlertRule):
     Thresholds = thresholds(factor=10.0)
 
     def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
-        for job, rank, name, track in named(view, "grad"):
-            usual = median_before(track, 1)
+        for job, rank, name, track in _named(view, "grad"):
+            usual = _median_before(track, 1)
             if usual and track.values[-1] > self.thresholds.factor * usual:
                 text = f"{name} of rank {rank} is {track.values[-1]:.4g}, it was {usual:.4g}"
                 yield self.alert(text, job=job.job)
@@ -60,11 +62,31 @@ class TrainMoeBalance(AlertRule):
 
     def look(self, view: ClusterView, now: float) -> Iterator[Alert]:
         limits = self.thresholds
-        for job, rank, name, track in named(view, "moe"):
+        for job, rank, name, track in _named(view, "moe"):
             if "lb_loss" not in name.lower() and "balance" not in name.lower():
                 continue
-            usual = median_before(track, limits.looks)
+            usual = _median_before(track, limits.looks)
             recent = track.values[-limits.looks :]
             if usual and len(recent) == limits.looks and min(recent) > limits.factor * usual:
                 text = f"{name} of rank {rank} is at {recent[-1]:.4g}, it was {usual:.4g}"
                 yield self.alert(text, job=job.job)
+
+
+def _named(
+    view: ClusterView, word: str, but: tuple[str, ...] = ()
+) -> Iterator[tuple[JobView, int, str, Track]]:
+    """The scalars with a word in their names, of the lowest rank that tells each."""
+    told: set[tuple[tuple[str, int], str]] = set()
+    for (job, rank, name), track in sorted(view.scalars.tracks.items(), key=lambda i: i[0]):
+        lower = name.lower()
+        if word not in lower or any(other in lower for other in but) or (job, name) in told:
+            continue
+        if job in view.jobs and track.values:
+            told.add((job, name))
+            yield view.jobs[job], rank, name, track
+
+
+def _median_before(track: Track, last: int) -> float | None:
+    """The median of what was before the last values; None where that is too little."""
+    before = track.values[:-last]
+    return statistics.median(before) if len(before) >= LEAST else None

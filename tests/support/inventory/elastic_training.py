@@ -23,7 +23,7 @@ from ray_sentinel.doctor.checks.rendezvous import RendezvousCheck
 from ray_sentinel.doctor.checks.rendezvous import RendezvousFacts as Met
 from ray_sentinel.doctor.checks.versions import VersionsCheck
 from ray_sentinel.doctor.checks.versions import VersionsFacts as Software
-from ray_sentinel.doctor.endpoint import wish_of
+from ray_sentinel.doctor.endpoint import meeting_point
 from ray_sentinel.doctor.machine import Interface
 from ray_sentinel.doctor.plan import RunPlan
 from ray_sentinel.logs.checkpoints import scan_checkpoints
@@ -74,7 +74,7 @@ FIRST = Ranks(RANK, ("10.0.0.1",), ("10.0.0.1",))
 
 def met(run: str = "x", endpoint: str = "a:29400", **facts: object) -> Met:
     """What a node found of the rendezvous."""
-    wish = wish_of(RunPlan(rdzv_endpoint=endpoint, rdzv_id=run), {})
+    wish = meeting_point(RunPlan(rdzv_endpoint=endpoint, rdzv_id=run), {})
     return Met(wish, **{"resolves": True, "answers": True, **facts})  # type: ignore[arg-type]
 
 

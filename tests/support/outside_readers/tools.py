@@ -27,7 +27,7 @@ from ray_sentinel.store.windows import parse_time
 from ray_sentinel.supervise import kept
 from ray_sentinel_exporters.prometheus import accepts_gzip, wants_openmetrics
 from ray_sentinel_plugins import _files, _pci, _raylets, nvml, rdma
-from ray_sentinel_plugins._amdgpu import attributes, ras, sensors, table
+from ray_sentinel_plugins._amdgpu import ras, sensors, table
 from ray_sentinel_plugins._event_files.follow import parse_name
 from ray_sentinel_plugins._host import cgroup, disks, dstate, identity, network, pressure
 from ray_sentinel_plugins._host import kernel as host_kernel
@@ -297,7 +297,7 @@ TOOLS = (
     ),
     Reader(
         name="amdgpu: attributes",
-        read=attributes.read,
+        read=table.read_attributes,
         errors=(ValueError,),
         words=(b"\x08\x00\x01\x00",),
         most=64 << 10,
@@ -325,7 +325,7 @@ TOOLS = (
     ),
     Reader(
         name="configuration: networks",
-        read=of_text(netnames.parse_wish),
+        read=of_text(netnames.parse_interfaces),
         words=(b"^=eth0,", b"eth0,"),
     ),
     Reader(

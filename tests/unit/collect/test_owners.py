@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ray_sentinel.collect.owners import Owners
 from ray_sentinel.collect.protocol import CollectorSource
+from ray_sentinel.collect.slots import Owners
 
 HOST = CollectorSource(name="host", kind="entry-point", target="a:B", origin="ray-sentinel")
 NVML = CollectorSource(name="nvml", kind="entry-point", target="a:C", origin="ray-sentinel")

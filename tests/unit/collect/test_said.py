@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from ray_sentinel.collect.last_result import KEPT_INTERVALS, LastResult
 from ray_sentinel.collect.protocol import RunAnswer
+from ray_sentinel.collect.version import KEPT_INTERVALS, LastResult
 from ray_sentinel.model.metrics import Family, Metric
 
 LOAD = Metric("load", "gauge", "Load.")

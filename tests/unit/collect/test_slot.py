@@ -9,9 +9,8 @@ import pytest
 
 from ray_sentinel.clock import FakeClock
 from ray_sentinel.collect.child_registry import ChildRegistry
-from ray_sentinel.collect.collector_config import CollectorConfig
 from ray_sentinel.collect.protocol import CollectorSource
-from ray_sentinel.collect.runner_context import RunnerContext
+from ray_sentinel.collect.runner_context import CollectorConfig, RunnerContext
 from ray_sentinel.collect.slot import CollectorSlot
 
 

@@ -6,21 +6,21 @@ from typing import Any
 
 import pytest
 
-from ray_sentinel.collect.collector_config import wishes_for
+from ray_sentinel.collect.runner_context import collector_config
 from ray_sentinel.errors import ConfigError
 
 
 def test_our_keys_and_the_collectors_own() -> None:
-    wishes = wishes_for("host", {"host": {"interval": "5", "deadline": 2, "mounts": ["/a"]}})
+    wishes = collector_config("host", {"host": {"interval": "5", "deadline": 2, "mounts": ["/a"]}})
     assert (wishes.interval, wishes.deadline, wishes.enabled) == (5.0, 2.0, True)
     assert wishes.options == {"mounts": ["/a"]}
 
 
 def test_no_table_is_fine() -> None:
-    assert wishes_for("host", {}).enabled
+    assert collector_config("host", {}).enabled
 
 
 @pytest.mark.parametrize("table", [{"interval": "often"}, {"interval": 0}, {"enabled": "perhaps"}])
 def test_a_bad_value_names_the_table_and_the_key(table: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=rf"\[collectors\.host\].*{next(iter(table))}"):
-        wishes_for("host", {"host": table})
+        collector_config("host", {"host": table})

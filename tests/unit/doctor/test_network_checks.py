@@ -13,7 +13,7 @@ from ray_sentinel.doctor.checks.rank_environment import RankEnvironmentFacts as 
 from ray_sentinel.doctor.checks.reachability import ReachabilityCheck
 from ray_sentinel.doctor.checks.rendezvous import RendezvousCheck
 from ray_sentinel.doctor.checks.rendezvous import RendezvousFacts as Met
-from ray_sentinel.doctor.endpoint import wish_of
+from ray_sentinel.doctor.endpoint import meeting_point
 from ray_sentinel.doctor.machine import Interface
 from ray_sentinel.doctor.netnames import chosen
 from ray_sentinel.doctor.peer_probe import NEIGHBOURS, whom_to_visit
@@ -207,7 +207,7 @@ def test_localhost_on_two_nodes(judged) -> None:
 
 
 def met(endpoint: str = "a:29400", run: str = "x", **facts: object) -> Met:
-    wish = wish_of(RunPlan(rdzv_endpoint=endpoint, rdzv_id=run), {})
+    wish = meeting_point(RunPlan(rdzv_endpoint=endpoint, rdzv_id=run), {})
     return Met(wish, **{"resolves": True, **facts})  # type: ignore[arg-type]
 
 
@@ -246,6 +246,6 @@ def test_different_run_ids(judged) -> None:
     ],
 )
 def test_endpoints(endpoint: str, host: str, port: int, backend: str) -> None:
-    wish = wish_of(RunPlan(rdzv_endpoint=endpoint), {})
+    wish = meeting_point(RunPlan(rdzv_endpoint=endpoint), {})
     assert (wish.host, wish.port, wish.backend) == (host, port, backend)
     assert bool(wish.problem) == (port == 0)

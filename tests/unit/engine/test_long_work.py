@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ray_sentinel.engine.long_work import takes_long
+from ray_sentinel.engine.activities import takes_long
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import StackFact
 from tests.support.engine_sim import Sim

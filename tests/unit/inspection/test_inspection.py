@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.inspection.amd_gpus import _addresses
-from ray_sentinel.inspection.blocked import blocked_tasks
 from ray_sentinel.inspection.gpus import gpus_here
-from ray_sentinel.inspection.node import versions_here
+from ray_sentinel.inspection.node import blocked_tasks, versions_here
 from ray_sentinel.inspection.rdma import device_traffic
 from ray_sentinel.inspection.session_logs import last_errors, transport_lines
 from ray_sentinel.logs.catalogue import load_catalogue

@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from ray_sentinel_plugins._amdgpu import attributes, table
+from ray_sentinel_plugins._amdgpu import table
 
 U16, S16, U32, U64 = 2, 3, 4, 6
 SIZES = {U16: 2, U32: 4, U64: 8}
@@ -79,7 +79,7 @@ def test_later_drivers_may_use_wider_counters_and_other_attributes() -> None:
 
 def test_behind_a_type_that_is_not_known_nothing_can_be_read() -> None:
     fields = ((7, U64, 1), (901, 9, 1), (11, U32, 1))
-    assert dict(attributes.read(made({7: 1, 11: 4}, fields))) == {7: (1,)}
+    assert dict(table.read_attributes(made({7: 1, 11: 4}, fields))) == {7: (1,)}
 
 
 @pytest.mark.parametrize("cut", [5, 9, 17, 500, 1149])
