@@ -145,7 +145,7 @@ def describe_exit(exit_: Exit) -> str:
     """How it ended, as a phrase."""
     words = exit_.last_words.text.partition("\n")[0][:200] if exit_.last_words else ""
     if exit_.oom_killed:
-        return "was killed for want of memory"
+        return "was killed because memory ran out"
     if exit_.signal is not None:
         return f"was killed by {SIGNAL_NAMES.get(exit_.signal, f'signal {exit_.signal}')}"
     if words and exit_.last_words is not None and exit_.last_words.kind == "exception":

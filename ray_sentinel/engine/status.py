@@ -60,7 +60,7 @@ def describe(
 def _sentence(job: JobStatus) -> str:
     age = f"{job.step_age_seconds:.0f} s" if job.step_age_seconds is not None else "a while"
     if job.state == "slow":
-        return f"{job.job} has not moved for {age}"
+        return f"{job.job} has made no progress for {age}"
     where = f"at step {job.step}" if job.step is not None else f"in {job.phase}"
     return f"{job.job} is well: {len(job.ranks)} ranks {where}{_slowed(job)}"
 
@@ -105,14 +105,14 @@ def _state(job: JobView, mine: list[Incident], silence: float, now: float) -> St
 
 
 def _expected(job: JobView, now: float) -> str:
-    """What takes long now and how long it may: "graph_capture for 4 min, usual up to 9 min"."""
+    """What takes long now and how long it may: "graph_capture for 4 min, usually up to 9 min"."""
     phase = job.protected_phase(now)
     if not phase:
         return ""
     since = [v.progress.phase_since for v in job.live if v.progress and v.phase == phase]
     begun = min((moment for moment in since if moment is not None), default=job.moved_at())
     usual, budget = job.book.usual(phase), job.book.budget(phase)
-    known = f"usual up to {say_duration(usual)}" if usual else f"allowed {say_duration(budget)}"
+    known = f"usually up to {say_duration(usual)}" if usual else f"allowed {say_duration(budget)}"
     missing = job.missing_ranks() if phase == JOINING else []
     absent = f"; {name_ranks(missing)} not there" if missing else ""
     return f"{phase} for {say_duration(max(0.0, now - begun))}, {known}{absent}"

@@ -42,7 +42,7 @@ class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
     step_seconds: float | None = None
     """Usual (median) step time."""
     expected: str = ""
-    """What is expected next: "checkpoint for 20 s, usual up to 40 s"."""
+    """What is expected next: "checkpoint for 20 s, usually up to 40 s"."""
     ended: bool = False
     alerts: tuple[Alert, ...] = ()
     """What telemetry shows to be wrong with the job, its hosts and its devices now."""

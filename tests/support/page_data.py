@@ -34,7 +34,7 @@ def status(*, ranks: int = 8, hostile: str = "") -> Status:
         state="hung",
         world_size=ranks,
         step_seconds=0.83,
-        expected=f"train for 14 s, usual up to 2.5 s{hostile}",
+        expected=f"train for 14 s, usually up to 2.5 s{hostile}",
     )
     collectors = (
         CollectorStatus(name="host", state="running", success=True),

@@ -229,7 +229,7 @@ class NetRdmaRetransmit(RiseRule):
     Thresholds = thresholds(
         seconds=RDMA_RETRANSMITS.seconds, least=RDMA_RETRANSMITS.limit, factor=10.0
     )
-    text = "{rise.rate:.0f} {rise.name} a second, usual {rise.usual:.1f}"
+    text = "{rise.rate:.0f} {rise.name} per second, usually {rise.usual:.1f}"
 
     def unusual(self, view: ClusterView, rise: Rise, now: float) -> bool:
         return bool(rise.rate >= self.thresholds.factor * rise.usual)
@@ -243,7 +243,7 @@ class NetRdmaCongestion(RiseRule):
     kind = "unknown"
     metrics = (("hw_rdma_rx_cnp_pkts_total", "congestion notifications"),)
     Thresholds = thresholds(seconds=60.0, least=60000.0, factor=20.0)
-    text = "{rise.rate:.0f} {rise.name} a second, usual {rise.usual:.0f}"
+    text = "{rise.rate:.0f} {rise.name} per second, usually {rise.usual:.0f}"
 
     def unusual(self, view: ClusterView, rise: Rise, now: float) -> bool:
         return bool(rise.rate >= self.thresholds.factor * max(rise.usual, 1.0))

@@ -48,7 +48,7 @@ class GpuBusyWait(AlertRule):
             since=now - job.silence(now),
         )
         for gpu in odd if len(odd) * 4 <= len(gpus) else ():
-            what = "rests" if gpu.state == "resting" else "still works"
+            what = "idles" if gpu.state == "resting" else "still works"
             yield self.alert(
                 job=job.job,
                 host=view.host_of(gpu.node),

@@ -63,7 +63,7 @@ class GpuIdle(AlertRule):
             job=job.job,
             host=view.host_of(one.node) if one else "",
             gpu=one.index if one else "",
-            text=f"{len(idle)} of {len(gpus)} GPUs have done nothing for "
+            text=f"{len(idle)} of {len(gpus)} GPUs have been idle for "
             f"{self.thresholds.seconds:.0f} s: {self._why(view, job, idle, now)}",
         )
 
@@ -76,8 +76,8 @@ class GpuIdle(AlertRule):
         moving = job.silence(now) < job.timeout()
         if loaded and not any(loaded):
             if moving:
-                return "nothing is loaded onto them; the steps go on elsewhere (on CPUs?)"
+                return "nothing is loaded onto them; the steps continue elsewhere (on CPUs?)"
             return "nothing is loaded onto them: the processes may not see any GPU"
         if moving:
-            return "they hold memory, and the steps go on without them"
-        return "they hold memory, and the job waits for something (input, a service)"
+            return "they hold memory, but the steps continue without them"
+        return "they hold memory, but the job waits for something (input, a service)"

@@ -26,7 +26,7 @@ class HangSilent(Rule):
                     attempt=job.attempt,
                     kind="unknown",
                     severity="critical",
-                    summary=f"{job.job}: no rank has moved for {silence:.0f} s",
+                    summary=f"{job.job}: no rank has made progress for {silence:.0f} s",
                     evidence=(EvidenceItem(source="progress", text=self._expected(job, silence)),),
                 )
 
@@ -40,6 +40,6 @@ class HangSilent(Rule):
     def _expected(job: JobView, silence: float) -> str:
         pace = job.pace if len(job.pace) else job.gaps
         usual = pace.usual
-        unit = "steps take" if len(job.pace) else "quiet spells last"
+        unit = "steps take" if len(job.pace) else "usual silence is"
         learned = f"{unit} {usual:.1f} s (median)" if usual is not None else "nothing learned yet"
-        return f"silent for {silence:.1f} s; {learned}, patience {job.timeout():.1f} s"
+        return f"silent for {silence:.1f} s; {learned}, timeout {job.timeout():.1f} s"

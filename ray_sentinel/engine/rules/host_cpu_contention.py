@@ -1,4 +1,4 @@
-"""host.cpu_contention: far more threads want a CPU than while the job worked as usual."""
+"""host.cpu_contention: far more threads compete for the CPUs than usual for the job."""
 
 from __future__ import annotations
 
@@ -42,5 +42,5 @@ class HostCpuContention(AlertRule):
                 yield self.alert(
                     kind="slow",
                     host=node.node.host,
-                    text=f"{level:.0f} threads want a CPU, usual {usual:.0f}",
+                    text=f"{level:.0f} threads compete for the CPUs, usually {usual:.0f}",
                 )

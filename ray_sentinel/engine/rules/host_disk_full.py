@@ -30,5 +30,5 @@ class HostDiskFull(AlertRule):
                     yield self.alert(
                         host=node.node.host,
                         port=mount,
-                        text=f"{mount}: {free.last / 1e9:.1f} GB are free ({share:.1%})",
+                        text=f"{mount}: {free.last / 1e9:.1f} GB free ({share:.1%})",
                     )

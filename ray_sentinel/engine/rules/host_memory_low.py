@@ -38,10 +38,12 @@ class HostMemoryLow(AlertRule):
             end = self._runs_out(left, now)
             soon = end is not None and share < self.thresholds.trend_share
             if share < self.thresholds.share or soon:
-                when = f", at this rate none in {end / 60:.0f} min" if end is not None else ""
+                when = (
+                    f"; at this rate it runs out in {end / 60:.0f} min" if end is not None else ""
+                )
                 yield self.alert(
                     host=node.node.host,
-                    text=f"{share:.0%} of {total.last / 2**30:.0f} GiB are left{when}",
+                    text=f"{share:.0%} of {total.last / 2**30:.0f} GiB is left{when}",
                 )
 
     def _runs_out(self, left: TelemetrySeries, now: float) -> float | None:

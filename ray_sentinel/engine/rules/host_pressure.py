@@ -29,7 +29,7 @@ class PressureRule(AlertRule):
             for _, series in telemetry.get(self.metric, now):
                 level = series.settled(now, self.thresholds.seconds)
                 if level is not None and level >= self.thresholds.percent:
-                    text = f"all tasks waited for {self.awaited} {level:.0f} % of the time"
+                    text = f"all tasks waited for {self.awaited} for {level:.0f} % of the time"
                     yield self.alert(text, host=node.node.host)
 
 

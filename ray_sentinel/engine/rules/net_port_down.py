@@ -31,7 +31,7 @@ class NetPortDown(AlertRule):
                         kind="network",
                         host=node.node.host,
                         port=port,
-                        text="the port is down; it was up before",
+                        text="the port has gone down",
                         since=since,
                     )
 

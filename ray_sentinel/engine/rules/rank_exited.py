@@ -154,7 +154,7 @@ class RankExited(Rule):
             _item(
                 at,
                 exit_,
-                f"{describe_exit(exit_)} while the job went on, and {len(abnormal)} ranks lost a "
+                f"{describe_exit(exit_)} while the job continued, and {len(abnormal)} ranks lost a "
                 "peer right after it",
                 weight=6.0,
             )
@@ -163,7 +163,7 @@ class RankExited(Rule):
         return self._finding(
             job,
             "rank-dead",
-            f"rank {names} of {job.job} left while the others went on",
+            f"rank {names} of {job.job} left while the others continued",
             suspects=tuple(exit_.rank.id for _, exit_ in left),
             evidence=evidence + self._echoes(abnormal, left),
         )
@@ -191,10 +191,10 @@ class RankExited(Rule):
     def _only_echoes(self, job: JobView, abnormal: Ends) -> Finding:
         mismatch = any(is_mismatch(exit_) for _, exit_ in abnormal)
         summary = (
-            "ranks were in different collectives, or with other sizes; whose call was wrong cannot "
-            "be told"
+            "ranks called different collectives, or used different sizes; it is unknown whose call "
+            "was wrong"
             if mismatch
-            else f"{len(abnormal)} ranks lost a peer and ended; who was lost cannot be told"
+            else f"{len(abnormal)} ranks lost a peer and ended; it is unknown which one"
         )
         return self._finding(
             job,

@@ -35,7 +35,7 @@ class RankGilHeld(Rule):
             told = [
                 (
                     rank,
-                    "the companion thread waits for the GIL; its main thread is "
+                    "the companion thread waits for the GIL; the main thread is "
                     f"{_main(rank.spinning)}; the job is silent for {silence:.1f} s",
                 )
                 for rank in holders

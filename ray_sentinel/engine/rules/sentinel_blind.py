@@ -39,7 +39,7 @@ class SentinelBlind(Rule):
                     evidence=(
                         EvidenceItem(
                             source="node",
-                            text=f"{host}: no snapshot for {silence:.0f} s; nothing is known of "
+                            text=f"{host}: no snapshot for {silence:.0f} s; nothing is known about "
                             f"{len(blind)} ranks of {job.job}",
                         ),
                     ),

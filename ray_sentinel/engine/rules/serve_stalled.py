@@ -28,5 +28,5 @@ class ServeStalled(AlertRule):
                 yield self.alert(
                     kind="stall",
                     job=job,
-                    text=f"{load}, and nothing has got on for {load.still_seconds:.0f} s",
+                    text=f"{load}, and no request has made progress for {load.still_seconds:.0f} s",
                 )

@@ -47,7 +47,7 @@ class StallOutside(Rule):
                     evidence=(
                         EvidenceItem(
                             source="stacks",
-                            text=f"no rank is in a collective, and none has moved for "
+                            text=f"no rank is in a collective, and none has made progress for "
                             f"{silence:.0f} s",
                         ),
                     ),

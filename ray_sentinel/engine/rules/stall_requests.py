@@ -26,7 +26,7 @@ class StallRequests(Rule):
             if load is None or not job.live or not load.running + load.waiting:
                 continue
             if load.still_seconds >= self.thresholds.seconds:
-                still = f"{load}, and nothing has got on for {load.still_seconds:.0f} s"
+                still = f"{load}, and no request has made progress for {load.still_seconds:.0f} s"
                 yield Finding(
                     rule=self.name,
                     job=job.job,

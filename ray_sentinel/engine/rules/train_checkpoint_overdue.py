@@ -29,6 +29,6 @@ class TrainCheckpointOverdue(AlertRule):
             if now - saves[-1] > self.thresholds.factor * max(gaps):
                 yield self.alert(
                     job=job.job,
-                    text=f"the last checkpoint is {now - saves[-1]:.0f} s ago; so far they were "
+                    text=f"the last checkpoint was {now - saves[-1]:.0f} s ago; so far they were "
                     f"at most {max(gaps):.0f} s apart",
                 )

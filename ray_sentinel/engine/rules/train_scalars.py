@@ -14,7 +14,7 @@ from ray_sentinel.model.alert import Alert
 
 
 class TrainLoss(AlertRule):
-    """A scalar with "loss" in its name is no number any more, or far above what it was.
+    """A scalar with "loss" in its name is no longer a number, or is far above what it was.
 
     ``factor`` times the median before, and ``above`` it at least, over ``looks`` in a row.
     """
@@ -26,7 +26,7 @@ class TrainLoss(AlertRule):
         limits = self.thresholds
         for job, rank, name, track in _named(view, "loss", but=("lb_loss", "aux", "balance")):
             if track.lost_for(now) > 30.0 and job.silence(now) < 30.0:
-                text = f"{name} of rank {rank} is no number any more"
+                text = f"{name} of rank {rank} is no longer a number"
                 yield self.alert(text, severity="critical", job=job.job)
                 continue
             usual = _median_before(track, limits.looks)
@@ -34,7 +34,7 @@ class TrainLoss(AlertRule):
             if usual is None or len(recent) < limits.looks:
                 continue
             if min(recent) > max(limits.factor * usual, usual + limits.above):
-                text = f"{name} of rank {rank} is at {recent[-1]:.4g}, it was {usual:.4g}"
+                text = f"{name} of rank {rank} is {recent[-1]:.4g}, it used to be {usual:.4g}"
                 yield self.alert(text, job=job.job)
 
 
@@ -49,7 +49,7 @@ class TrainGradient(AlertRule):
         for job, rank, name, track in _named(view, "grad"):
             usual = _median_before(track, 1)
             if usual and track.values[-1] > self.thresholds.factor * usual:
-                text = f"{name} of rank {rank} is {track.values[-1]:.4g}, it was {usual:.4g}"
+                text = f"{name} of rank {rank} is {track.values[-1]:.4g}, it used to be {usual:.4g}"
                 yield self.alert(text, job=job.job)
 
 
@@ -68,7 +68,7 @@ class TrainMoeBalance(AlertRule):
             usual = _median_before(track, limits.looks)
             recent = track.values[-limits.looks :]
             if usual and len(recent) == limits.looks and min(recent) > limits.factor * usual:
-                text = f"{name} of rank {rank} is at {recent[-1]:.4g}, it was {usual:.4g}"
+                text = f"{name} of rank {rank} is {recent[-1]:.4g}, it used to be {usual:.4g}"
                 yield self.alert(text, job=job.job)
 
 

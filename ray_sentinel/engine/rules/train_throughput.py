@@ -32,5 +32,5 @@ class TrainThroughput(AlertRule):
                 yield self.alert(
                     kind="slow",
                     job=job.job,
-                    text=f"steps take {recent[-1]:.2f} s, {slower:.0f} % more than at best",
+                    text=f"steps take {recent[-1]:.2f} s, {slower:.0f} % more than at their best",
                 )

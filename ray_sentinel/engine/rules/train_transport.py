@@ -39,6 +39,6 @@ class TrainTransport(AlertRule):
                 yield self.alert(
                     kind="slow",
                     host=node.node.host,
-                    text=f"{over_tcp / 1e9:.0f} GB went over sockets within {limits.seconds:.0f} "
+                    text=f"{over_tcp / 1e9:.0f} GB went over sockets in {limits.seconds:.0f} "
                     "s, and nothing over the RDMA ports that are up",
                 )

@@ -69,6 +69,6 @@ def test_requests_that_do_not_end(served: Watched, tmp_path: Path) -> None:
         return next((n for n in served.status().notes if n.startswith("serve-app-Model: ")), "")
 
     note = eventually(noted, "it is noted", SECONDS)
-    assert "1 running, 0 waiting requests, and nothing has got on for" in note
+    assert "1 running, 0 waiting requests, and no request has made progress for" in note
     assert served.status().jobs == ()
     assert served.ask("incidents", tuple[Incident, ...]) == ()

@@ -157,7 +157,7 @@ def test_a_silent_start_that_stacks_show_to_compile_is_no_incident() -> None:
     _, _, (job,) = sim.engine.status(sim.now)
     assert job.phase == "compile"
     assert job.expected.startswith("compile for ")
-    assert job.expected.endswith("usual up to 9 min")
+    assert job.expected.endswith("usually up to 9 min")
 
 
 def test_beyond_its_budget_the_same_start_is_told() -> None:
