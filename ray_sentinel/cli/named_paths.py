@@ -1,4 +1,4 @@
-"""Files and folders that a command line names: each is read, or it is said why not."""
+"""Files and folders that a command line names: each is read, or the reason is reported."""
 
 from __future__ import annotations
 

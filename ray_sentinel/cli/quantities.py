@@ -1,4 +1,4 @@
-"""Numbers on a command line, for ``argparse``'s ``type``: what is none, or senseless, is refused.
+"""Numbers on a command line, for ``argparse``'s ``type``: invalid ones are refused.
 
 ``float`` alone takes ``nan`` and ``inf``, with which every comparison and every wait goes astray.
 """

@@ -21,7 +21,7 @@ def add_common(parser: argparse.ArgumentParser) -> None:
         "--address",
         default="",
         metavar="HOST:PORT",
-        help="of the Ray cluster; else RAY_ADDRESS, else the one on this machine",
+        help="the Ray cluster; default: RAY_ADDRESS, else the one on this machine",
     )
     parser.add_argument("--json", action="store_true", help="print JSON for programs")
 
@@ -32,13 +32,13 @@ def add_session(parser: argparse.ArgumentParser) -> None:
         "--temp-dir",
         type=Path,
         metavar="DIR",
-        help="where this machine's Ray session is; else RAY_TEMP_DIR, else /tmp/ray",
+        help="folder of this machine's Ray session; default: RAY_TEMP_DIR, else /tmp/ray",
     )
     parser.add_argument(
         "--address",
         default="",
         metavar="HOST:PORT",
-        help="of its cluster, to reach other nodes; else RAY_ADDRESS, else the session's own",
+        help="its cluster, to reach other nodes; default: RAY_ADDRESS, else the session's own",
     )
 
 
@@ -48,13 +48,13 @@ def add_url(parser: argparse.ArgumentParser) -> None:
         "--url",
         default="",
         metavar="LINK",
-        help="of the coordinator's page, such as through a tunnel; Ray is not needed then",
+        help="link of the coordinator's page, for example through a tunnel; needs no Ray",
     )
     parser.add_argument(
         "--token-file",
         default="",
         metavar="FILE",
-        help="with the token of --url, or its link: other users may see what a command line holds",
+        help="file with the token of --url, or its link: other users can see command lines",
     )
 
 

@@ -27,7 +27,7 @@ class RemoteCoordinator:
 
     def __init__(self, url: str, token: str = "") -> None:
         """``url`` may hold the page's token. Raises UsageError for no URL, and NoTokenError where
-        there is no token and the page is none of this user on this machine."""
+        there is no token and the page does not belong to this user on this machine."""
         link = url if "//" in url else f"http://{url}"
         if address(link) is None:
             raise UsageError(f"--url {url.partition('?')[0]}: expected http://HOST:PORT")

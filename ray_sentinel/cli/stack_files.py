@@ -31,7 +31,7 @@ from ray_sentinel.model.identity import ProcessId, RankId
 from ray_sentinel.model.stacks import StackFact, StackTrace
 
 MAX_BYTES = 64 << 20
-"""Of one file; the rest is not read, and that is said."""
+"""Of one file; the rest is not read, and the output says so."""
 
 MAX_FILES = 100_000
 """Of one folder; the rest is not looked at, for somebody may name / by mistake."""

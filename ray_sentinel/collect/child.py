@@ -129,7 +129,7 @@ def _channel() -> Channel:
 
 
 def _give_way_to_the_job() -> None:
-    """In want of memory we are to be killed first, in want of CPU to wait."""
+    """When memory runs out we are to be killed first; when CPUs are busy, we wait."""
     os.nice(_NICENESS)
     try:
         with open("/proc/self/oom_score_adj", "w") as file:

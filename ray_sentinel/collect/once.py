@@ -77,7 +77,7 @@ def collect_once(
             host=host,
             clock=clock,
             selector=selector,
-            ledger=ChildRegistry(None),
+            children=ChildRegistry(None),
             environ=environ,
             write_log=lambda name, line: _keep(logs.setdefault(name, []), line),
             on_events=lambda events: None,  # they wait in ``held_events``
@@ -135,18 +135,18 @@ def _run(versions: list[Version], selector: selectors.BaseSelector, clock: Syste
 
 
 def _result(version: Version, log: list[str]) -> CollectorResult:
-    failed = version.said.success is False
+    failed = version.last.success is False
     error = (version.message() or "its process has ended") if failed else ""
     return CollectorResult(
         collector=version.source.name,
         success=not failed,
         skipped=version.skipped,
-        seconds=version.said.seconds,
-        families=version.said.families,
+        seconds=version.last.seconds,
+        families=version.last.families,
         events=tuple(version.held_events or ()),
-        problems=((error,) if failed else ()) + version.said.problems,
+        problems=((error,) if failed else ()) + version.last.problems,
         log=tuple(log),
-        misconfigured=failed and version.said.misconfigured,
+        misconfigured=failed and version.last.misconfigured,
     )
 
 

@@ -69,7 +69,7 @@ log = logging.getLogger(__name__)
 GATHER_SECONDS = 0.2
 """How long a change waits for others, so that one cycle is rendered once."""
 PUBLISH_SECONDS = 10.0
-"""What is known is published so often at least: silence would mean that the runner is dead."""
+"""Families are published at least this often: silence would mean that the runner is dead."""
 STOP_SECONDS = 4.0
 START_SPACING = 0.2
 """Between the first starts of two installed collectors: a node on which a training begins has
@@ -119,7 +119,7 @@ class Runner:
         """All that can be served now, without the ``host`` label."""
         self._clock = clock or SystemClock()
         self._selector = selectors.DefaultSelector()
-        self._ledger = ChildRegistry(settings.run_dir / "children")
+        self._children = ChildRegistry(settings.run_dir / "children")
         self._logbook = Logbook(settings.log_dir)
         self._around = self._surroundings(config, on_events)
         self._pushed = settings.run_dir / "plugins"
@@ -145,7 +145,7 @@ class Runner:
             host=settings.host,
             clock=self._clock,
             selector=self._selector,
-            ledger=self._ledger,
+            children=self._children,
             environ=settings.environ,
             write_log=self._logbook.write,
             on_events=on_events,
@@ -247,13 +247,13 @@ class Runner:
 
     def _end_leftovers(self) -> list[ChildRecord]:
         """Kill what an earlier runner left; what cannot be killed is returned."""
-        records = self._ledger.leftovers()
+        records = self._children.leftovers()
         for record in records:
             for group in (record.leader, *record.groups):
                 kill(group)
         if records:
             self._clock.sleep(0.2)
-        return self._ledger.leftovers()
+        return self._children.leftovers()
 
     def _turn(self, now: float) -> None:
         pause = min(self._publish_at(), self._slots.at) - now

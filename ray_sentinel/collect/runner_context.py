@@ -42,12 +42,12 @@ def collector_config(name: str, tables: Mapping[str, Mapping[str, Any]]) -> Coll
 
 
 class RunnerContext(msgspec.Struct, kw_only=True):
-    """Where they run, what they may read, and whom they tell."""
+    """Host, clock, roots and sinks of all collectors of one runner."""
 
     host: str
     clock: Clock
     selector: selectors.BaseSelector
-    ledger: ChildRegistry
+    children: ChildRegistry
     environ: Mapping[str, str]
     write_log: Callable[[str, str], None]
     """Takes a collector's name and a line."""
@@ -66,7 +66,7 @@ class RunnerContext(msgspec.Struct, kw_only=True):
     """What Ray's control store said; called when a collector that wants it is asked."""
 
     def setup(self, source: CollectorSource, settings: CollectorConfig) -> Setup:
-        """What a collector's process is told when it starts."""
+        """The first message to a collector's process."""
         return Setup(
             source=source,
             host=self.host,

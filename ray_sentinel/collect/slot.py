@@ -96,7 +96,7 @@ class CollectorSlot:
             self._waiting = source
             return
         version = Version(source, self._settings, self._around)
-        if self.current.said.success:
+        if self.current.last.success:
             version.held_events = []
             self.candidate = version
         else:
@@ -117,7 +117,7 @@ class CollectorSlot:
 
     def families(self) -> tuple[Family, ...]:
         """Its last good families, unless they are too old."""
-        return self.current.said.families
+        return self.current.last.families
 
     def status(self) -> CollectorStatus:
         """How it fares."""
@@ -126,9 +126,9 @@ class CollectorSlot:
         return CollectorStatus(
             name=self.name,
             state=schedule.state,
-            success=current.said.success,
-            seconds=current.said.seconds,
-            last_success=current.said.last_success,
+            success=current.last.success,
+            seconds=current.last.seconds,
+            last_success=current.last.last_success,
             timeouts=self._timeouts + schedule.timeouts,
             restarts=self._restarts + schedule.restarts,
             unkillable=sum(version.schedule.unkillable for version in self._versions()),
@@ -138,14 +138,14 @@ class CollectorSlot:
 
     def _judge(self, candidate: Version, now: float) -> None:
         self.candidate = None
-        if candidate.said.success is False:
-            why = candidate.message() or candidate.said.error or "its process has ended"
+        if candidate.last.success is False:
+            why = candidate.message() or candidate.last.error or "its process has ended"
             self.note = f"the new version does not work, the one before goes on: {why}"
             self.current.log(f"[runner] {self.note}")
             self._retire(candidate, now)
             return
         self.current.log("[runner] the new version takes over")
-        candidate.said.inherit(self.current.said)
+        candidate.last.inherit(self.current.last)
         self._replace(candidate, now)
 
     def _replace(self, version: Version, now: float) -> None:

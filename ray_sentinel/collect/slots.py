@@ -17,7 +17,7 @@ from ray_sentinel.collect.slot import CollectorSlot
 from ray_sentinel.errors import ConfigError
 from ray_sentinel.model.metrics import CollectorStatus, Family
 
-# Who may serve a metric: the first collector that yields it. Pure.
+# Ownership of metrics: the first collector that yields one owns it. Pure.
 #
 # A family of one name has one meaning, so a second owner is refused. Collectors of one installed
 # package share (a card of either vendor has the same metrics), and what is installed goes before
@@ -29,7 +29,7 @@ RUNNER_METRICS = frozenset({"hw_scrape_duration_seconds"})
 
 
 class Party(msgspec.Struct, frozen=True):
-    """Who yields: a collector, or the collectors of one package."""
+    """The owner of a metric: a collector, or all collectors of one package."""
 
     name: str
     installed: bool

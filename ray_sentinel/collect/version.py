@@ -1,4 +1,4 @@
-"""One version of a collector: its code, its process, its schedule, and what it last said."""
+"""One version of a collector: its code, its process, its schedule, and its last result."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from ray_sentinel.collect.worker import CollectorProcess, Handlers
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.model.metrics import Event, Family
 
-# What a version of a collector said in its runs, and how long it holds.
+# The last result of a version of a collector, and how long it holds.
 
 KEPT_INTERVALS = 3
-"""Families older than so many intervals are dropped: a value served for ever would be a lie."""
+"""Families older than this many intervals are dropped: old values would be wrong."""
 
 
 class LastResult:
@@ -43,11 +43,11 @@ class LastResult:
         self.error = ""
         """What the last run raised."""
         self.misconfigured = False
-        """Its settings are what was wrong."""
+        """The last run failed because of its settings."""
         self.outcome: Outcome | None = None
         """Of the last run that was answered."""
         self._last_families: tuple[Family, ...] = ()
-        """What it yielded last: "nothing new" means that it still holds."""
+        """The last families: "nothing new" means that they still hold."""
         self._fresh_at = 0.0
 
     def answered(self, answer: RunAnswer, now: float, wall: float) -> None:
@@ -70,13 +70,13 @@ class LastResult:
         self.tried, self.success, self.error = True, False, why
 
     def inherit(self, older: LastResult) -> None:
-        """What the version before yielded last still holds: this one had nothing new to say."""
+        """Take over the families of the version before, if this one had nothing new."""
         if self.outcome == "nodata":
             self.families = self._last_families = older._last_families
 
     @property
     def gist(self) -> tuple[bool | None, tuple[str, ...], tuple[Family, ...]]:
-        """What is known of it, but for when and how fast it was said."""
+        """The result without its time and duration."""
         return (self.success, self.problems, self.families)
 
     def expiry(self, interval: float) -> float:
@@ -84,7 +84,7 @@ class LastResult:
         return self._fresh_at + KEPT_INTERVALS * interval if self.families else math.inf
 
     def complaint(self) -> str:
-        """What is wrong with the last run, or empty."""
+        """The problem of the last run; empty where there was none."""
         if self.success is False:
             return self.error
         more = f" (and {len(self.problems) - 1} more)" if len(self.problems) > 1 else ""
@@ -119,7 +119,7 @@ class Version:
         )
         left = sum(remaining(record) for record in leftovers)
         self.schedule = Schedule(around.clock.monotonic() + wait, timing, left)
-        self.said = LastResult()
+        self.last = LastResult()
         self.held_events: list[Event] | None = None
         """Events wait here while the version is on trial."""
         self.changed = False
@@ -151,12 +151,12 @@ class Version:
     @property
     def skipped(self) -> str:
         """Why it asked to be left out; empty if it did not."""
-        return self.schedule.message if self.said.outcome == "skip" else ""
+        return self.schedule.message if self.last.outcome == "skip" else ""
 
     @property
     def judgeable(self) -> bool:
         """A run has ended, well or not, or the process has, and it is known how."""
-        return self.said.tried and self.schedule.phase != "ending"
+        return self.last.tried and self.schedule.phase != "ending"
 
     def release_events(self) -> None:
         """The trial is over: pass on the events that waited, and those to come at once."""
@@ -167,13 +167,13 @@ class Version:
     def message(self) -> str:
         """Why it is not well, or empty."""
         if self.schedule.state in ("skipped", "quarantined", "stuck"):
-            return self.schedule.message or self.said.error
-        return self.said.complaint()
+            return self.schedule.message or self.last.error
+        return self.last.complaint()
 
     def step(self, now: float, *, may_ask: bool = True) -> None:
         """Do what is due."""
         if now >= self._expiry():
-            self.said.families, self.changed = (), True
+            self.last.families, self.changed = (), True
         if not may_ask and self.schedule.phase == "ready":
             return
         step = self.schedule.step(now)
@@ -220,7 +220,7 @@ class Version:
                 around.setup(self.source, self._settings),
                 handlers,
                 selector=around.selector,
-                ledger=around.ledger,
+                children=around.children,
                 environ=around.environ,
             )
         except (OSError, SentinelError) as error:
@@ -266,7 +266,7 @@ class Version:
             self._worker.kill()
 
     def _on_message(self, message: FromChild) -> None:
-        phase, before = self.schedule.phase, self.said.gist
+        phase, before = self.schedule.phase, self.last.gist
         if isinstance(message, Happened):
             if self.held_events is not None:
                 self.held_events.extend(message.events)
@@ -278,7 +278,7 @@ class Version:
         elif isinstance(message, RunAnswer) and message.sequence == self._expected(phase):
             self._on_answer(message)
         # One that is asked each second says the same for days: that is nothing to be served anew.
-        quiet = phase == "running" and self.said.success and self.said.gist == before
+        quiet = phase == "running" and self.last.success and self.last.gist == before
         self.changed = self.changed or not quiet
 
     def _expected(self, phase: str) -> int | None:
@@ -287,14 +287,14 @@ class Version:
     def _on_answer(self, answer: RunAnswer) -> None:
         now = self._around.clock.monotonic()
         if answer.sequence:
-            self.said.seconds = now - self._asked_at
+            self.last.seconds = now - self._asked_at
         step = self.schedule.answered(now, answer.outcome, answer.message, answer.pause)
-        self.said.answered(answer, now, self._around.clock.now())
+        self.last.answered(answer, now, self._around.clock.now())
         if answer.outcome == "skip":
             # It closes what it holds, and ends by itself.
             self._patience_until = now + CLOSE_GRACE
             self.log(f"[runner] left out: {answer.message}")
-        elif not self.said.success:
+        elif not self.last.success:
             self._log_failure(answer.message)
         if step is ScheduleStep.KILL and answer.outcome != "skip":
             self._kill()
@@ -308,7 +308,7 @@ class Version:
             self._kill()
 
     def _failed(self, why: str) -> None:
-        self.said.failed(why)
+        self.last.failed(why)
         self._log_failure(why)
 
     def _log_failure(self, why: str) -> None:
@@ -322,7 +322,7 @@ class Version:
         )
 
     def _expiry(self) -> float:
-        return self.said.expiry(self.schedule.timing.interval)
+        return self.last.expiry(self.schedule.timing.interval)
 
 
 def _sane(seconds: float, usual: float) -> float:

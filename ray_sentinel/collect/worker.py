@@ -66,11 +66,11 @@ class CollectorProcess:
         handlers: Handlers,
         *,
         selector: selectors.BaseSelector,
-        ledger: ChildRegistry,
+        children: ChildRegistry,
         environ: Mapping[str, str],
     ) -> None:
         """Start the process. Raises OSError or SentinelError where that cannot be."""
-        self._name, self._handlers, self._ledger = setup.source.name, handlers, ledger
+        self._name, self._handlers, self._children = setup.source.name, handlers, children
         self._frames: Frames[FromChild] = Frames(FromChild)
         self._outbox = bytearray()
         family = uuid.uuid4().hex
@@ -83,7 +83,7 @@ class CollectorProcess:
         )
         self._leader = group_of(self._child.pid, family)
         self._groups: tuple[SpawnedGroup, ...] = ()
-        ledger.write(self._name, self._leader)
+        children.write(self._name, self._leader)
         self._log = StderrLog(selector, _pipe(self._child.stderr), handlers.log)
         self._stdin = PipeEnd(
             selector, _pipe(self._child.stdin), selectors.EVENT_WRITE, self._write
@@ -119,7 +119,7 @@ class CollectorProcess:
         """Whether the process and all that it started have ended."""
         if process.reap(self._child) is None or self.remaining():
             return False
-        self._ledger.remove(self._leader)
+        self._children.remove(self._leader)
         return True
 
     def remaining(self) -> int:
@@ -162,7 +162,7 @@ class CollectorProcess:
     def _note_group(self, pid: int) -> None:
         still = tuple(group for group in self._groups if members(group))
         self._groups = (*still, group_of(pid))
-        self._ledger.write(self._name, self._leader, self._groups)
+        self._children.write(self._name, self._leader, self._groups)
 
     def _write(self) -> None:
         if self._stdin.closed:

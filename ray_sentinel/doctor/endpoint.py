@@ -15,7 +15,7 @@ C10D_PORT = 29400
 
 
 class MeetingPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """Where nodes are to meet."""
+    """The rendezvous endpoint of a run."""
 
     backend: str = ""
     endpoint: str = ""
@@ -32,7 +32,7 @@ class MeetingPoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def meeting_point(plan: RunPlan, environ: Mapping[str, str]) -> MeetingPoint:
-    """What the plan says, else this node's variables."""
+    """The endpoint from the plan, else from this node's variables."""
     backend = plan.rdzv_backend or environ.get("PET_RDZV_BACKEND", "")
     endpoint = plan.rdzv_endpoint or environ.get("PET_RDZV_ENDPOINT", "")
     run_id = plan.rdzv_id or environ.get("PET_RDZV_ID", "")

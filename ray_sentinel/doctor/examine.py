@@ -1,4 +1,4 @@
-"""All checks' looks on one node, at once, each under its deadline."""
+"""All checks of one node, run at once, each under its deadline."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 class CheckReading(msgspec.Struct, frozen=True, kw_only=True):
-    """What one check found on one node: travels as MessagePack."""
+    """The facts of one check on one node; sent as MessagePack."""
 
     check: str
     facts: bytes | None = None
@@ -31,7 +31,7 @@ class CheckReading(msgspec.Struct, frozen=True, kw_only=True):
 def examine(checks: Iterable[Check[Any]], plan: RunPlan, here: Here) -> tuple[CheckReading, ...]:
     """Look with every check that the plan wants.
 
-    A look that does not end in time is left alone, in its thread, and said.
+    A check that does not end in time is left in its thread, and reported.
     """
     wanted = [check for check in checks if plan.wants(check.name)]
     answers: dict[str, CheckReading] = {}

@@ -1,4 +1,4 @@
-"""From what was found on every node to the answer."""
+"""The results of the checks, from the facts of all nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which interfaces ``NCCL_SOCKET_IFNAME`` and its like mean."""
+"""The interfaces that ``NCCL_SOCKET_IFNAME`` and similar variables select."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from ray_sentinel.doctor.machine import Interface
 
 _UNASKED = ("ib", "^docker,lo,virbr", "docker", "lo", "virbr")
-"""What NCCL looks for where nobody says, until it finds some (``ncclFindInterfaces``)."""
+"""The defaults of NCCL, tried in this order (``ncclFindInterfaces``)."""
 
 
 def chosen(wanted: str, have: Sequence[Interface]) -> tuple[Interface, ...]:
-    """The interfaces that NCCL would take, in the order in which it would; ``have`` is in the
-    kernel's.
+    """The interfaces that NCCL would use, in its order; ``have`` is in the kernel's order.
 
     A comma-separated list of prefixes; ``=`` in front makes them whole names, ``^`` excludes them
     and ``^=`` excludes whole names (NCCL user guide, NCCL_SOCKET_IFNAME).

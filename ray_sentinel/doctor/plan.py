@@ -1,4 +1,4 @@
-"""What is to be checked, and against what."""
+"""The options of a run of the doctor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class ChecksFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What the coming run needs. What is not given is not held against anybody."""
+    """What the coming training needs. Needs that are not given are not checked."""
 
     nodes: int | None = None
     """Ray nodes that must have joined."""

@@ -13,57 +13,57 @@ from ray_sentinel.model.incident import FaultKind, Finding
 from ray_sentinel.model.rank_names import name_ranks
 from ray_sentinel.model.stacks import StackFact
 
-BLIND_PATIENCES = 2.0
-STANDING_PATIENCES = 1.3
+BLIND_TIMEOUTS = 2.0
+STANDING_TIMEOUTS = 1.3
 """Where every rank waits in a collective, and none of their threads does anything."""
 BLIND_SECONDS_UNATTACHED = 120.0
-SLOW_PATIENCES = 4.0
-"""So long a rank whose stack changes is slow; after that it goes round in a circle."""
+SLOW_TIMEOUTS = 4.0
+"""A rank whose stack changes counts as slow for this many timeouts, and as looping after that."""
 
 
-def name_nobody(case: Case, ledger: EvidenceScores, now: float) -> Judgement:
-    """No rank has enough against it: a stall, a blind spot, or no fault at all."""
+def name_nobody(case: Case, scores: EvidenceScores, now: float) -> Judgement:
+    """Judge a case in which no rank has enough against it."""
     job = case.job
     proven_echo = case.findings.get("rank.exited")
     if proven_echo is not None:
-        verdict = unnamed(case, ledger, proven_echo.kind, proven_echo.summary)
+        verdict = unnamed(case, scores, proven_echo.kind, proven_echo.summary)
         return Judgement(decision="confirm", verdict=verdict)
-    silence, patience = job.silence(now), job.timeout()
+    silence, timeout = job.silence(now), job.timeout()
     facts = [f for view in job.live if (f := case.latest(view.rank.process)) is not None]
     unserved = case.findings.get(REQUESTS_RULE)
     if unserved is not None:
-        return _unserved(case, ledger, unserved, facts)
+        return _unserved(case, scores, unserved, facts)
     if facts and all_idle(facts):
-        verdict = unnamed(case, ledger, "unknown", f"{job.job}: its ranks have nothing to do")
+        verdict = unnamed(case, scores, "unknown", f"{job.job}: its ranks have nothing to do")
         return Judgement(decision="dismiss", verdict=verdict, why="idle")
     slow = [v for v in job.live if case.moved(v.rank.process) and not _waits(case, v)]
-    if slow and silence < SLOW_PATIENCES * patience:
-        verdict = unnamed(case, ledger, "slow", f"rank {slow[0].rank.id.rank} is slow")
+    if slow and silence < SLOW_TIMEOUTS * timeout:
+        verdict = unnamed(case, scores, "slow", f"rank {slow[0].rank.id.rank} is slow")
         return Judgement(decision="wait", verdict=verdict, why="slow: its stack still changes")
     outside = case.recorder is not None and case.recorder.kind == "waiting-outside"
     if outside or (facts and not any(fact.waits_for_others for fact in facts)):
         summary = f"all {len(job.live)} ranks of {job.job} wait for something outside the job"
         late = "stall.outside" in case.findings
-        verdict = unnamed(case, ledger, "stall", summary)
+        verdict = unnamed(case, scores, "stall", summary)
         return Judgement(decision="confirm" if late else "wait", verdict=verdict, why="stall")
     kind, summary = _untold(job, facts)
-    limit = BLIND_PATIENCES * patience
+    limit = BLIND_TIMEOUTS * timeout
     if _all_stand(case, facts):
-        limit = STANDING_PATIENCES * patience
+        limit = STANDING_TIMEOUTS * timeout
     elif not job.counts_steps:
         limit = max(limit, BLIND_SECONDS_UNATTACHED)
-    verdict = unnamed(case, ledger, kind, summary)
+    verdict = unnamed(case, scores, kind, summary)
     decision: Decision = "confirm" if silence >= limit else "wait"
     return Judgement(decision=decision, verdict=verdict, why="cannot tell who")
 
 
 def _unserved(
-    case: Case, ledger: EvidenceScores, finding: Finding, facts: Sequence[StackFact]
+    case: Case, scores: EvidenceScores, finding: Finding, facts: Sequence[StackFact]
 ) -> Judgement:
-    """Requests that do not get on, whatever the ranks seem to do."""
+    """Requests make no progress, whatever the ranks seem to do."""
     idle = "; its ranks wait for requests, which nobody hands to them"
     summary = finding.summary + (idle if facts and all_idle(facts) else "")
-    return Judgement(decision="confirm", verdict=unnamed(case, ledger, "stall", summary))
+    return Judgement(decision="confirm", verdict=unnamed(case, scores, "stall", summary))
 
 
 def _untold(job: JobView, facts: Sequence[StackFact]) -> tuple[FaultKind, str]:

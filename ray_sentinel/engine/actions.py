@@ -1,4 +1,4 @@
-"""What the engine asks for. Whoever runs it carries these out, and answers with events."""
+"""The output of the engine. Its caller carries these out, and answers with events."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Capture(Action, frozen=True, tag="capture"):
     waiters: tuple[Rank, ...] = ()
     others: tuple[Rank, ...] = ()
     gone: tuple[Rank, ...] = ()
-    """Those that have ended: what they wrote last may still be there."""
+    """Ranks that have ended; their last output may still be there."""
     thorough: bool = False
     """cuda-gdb, where it is configured, on all of them."""
 

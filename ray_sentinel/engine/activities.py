@@ -1,4 +1,4 @@
-"""Jobs that stand still because nobody asks anything of them: servers, and actors without tasks.
+"""Activities that stacks show by the names of functions: waiting for requests, and long work.
 
 The ranks of an inference engine wait for each other also while they wait for requests: one polls a
 socket or a queue, and hands what came (mostly nothing) to the others by a broadcast. All of them
@@ -57,7 +57,7 @@ def has_nothing_to_do(job: JobView) -> bool:
 
 
 def all_idle(facts: Iterable[StackFact]) -> bool:
-    """Whether these processes, all of a job, have nothing to do."""
+    """Whether all processes of a job, given their stacks, have nothing to do."""
     return all(fact.activity == "idle" or awaits_requests(fact) for fact in facts)
 
 

@@ -1,4 +1,4 @@
-"""Telemetry rules: what they are, and what is kept of what they say.
+"""Telemetry rules, and the alerts that they raise.
 
 A telemetry rule is a rule whose findings open no case: a hot GPU hangs no job. It yields alerts;
 they are shown in ``status`` while they last, and are evidence when a job does stop.
@@ -24,11 +24,11 @@ from ray_sentinel.model.incident import FaultKind, Finding, Severity
 LOOK_EVERY = 5.0
 """Seconds between two rounds of the telemetry rules; samples come every four."""
 LINGER = 30.0
-"""Seconds that an alert is kept after its rule said it last: values flicker."""
+"""Seconds for which an alert outlives the last time that its rule raised it: values flicker."""
 
 
 class AlertRule(Rule):
-    """Looks at the telemetry of nodes with ranks and says what is wrong now."""
+    """Examines the telemetry of nodes with ranks, and yields an alert for each fault."""
 
     def evaluate(self, view: ClusterView, now: float) -> Iterable[Finding]:
         """Opens no case."""
@@ -68,7 +68,7 @@ class AlertBook(msgspec.Struct, dict=True):
     """The alerts that last. Changed only by the engine. The rules are given by ``bind``."""
 
     open: dict[tuple[str, str, str, str, str], tuple[Alert, float]] = {}
-    """By ``Alert.key``, and when it was last said."""
+    """By ``Alert.key``, with the time at which it was last raised."""
     looked_at: float = 0.0
 
     def bind(self, rules: Iterable[Rule]) -> None:
@@ -91,7 +91,7 @@ class AlertBook(msgspec.Struct, dict=True):
             del self.open[key]
 
     def all(self) -> tuple[Alert, ...]:
-        """Those that last, the oldest first."""
+        """The current alerts, the oldest first."""
         return tuple(sorted((alert for alert, _ in self.open.values()), key=lambda a: a.since))
 
     def of(self, view: ClusterView, job: JobView) -> tuple[Alert, ...]:
@@ -128,5 +128,5 @@ def watched(view: ClusterView) -> Iterator[tuple[NodeState, NodeTelemetry]]:
 
 
 def jobs_at_work(view: ClusterView, now: float) -> list[JobView]:
-    """The jobs that train and get on, so that their levels mean something."""
+    """The jobs that train and make progress, so that their levels mean something."""
     return [job for job in view.jobs.values() if job.at_work(now)]

@@ -1,4 +1,4 @@
-"""What a case asks for: stacks, recorders, captures. Each notes in the case that it was asked."""
+"""The requests of a case: stacks, recorders, captures. Each is noted in the case."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ray_sentinel.model.identity import Rank
 MOST_ROUNDS = 60
 """Of stacks in one case, one soon after the other."""
 LOOK_SELDOM = 60.0
-"""Seconds between those that follow: what was slow so long may yet stand still."""
+"""Seconds between the rounds that follow: what was slow until then may still stop."""
 PROCESS_SECONDS = 66.0
 """For cuda-gdb on one process of a thorough capture: 60 s, and its time to detach."""
 CAPTURE_SLACK = 120.0
-"""Beyond its tools' deadline: to travel, for recorders and output, and to be written."""
+"""Added to the deadline of the tools, for transfer, recorders, output and writing."""
 TOOLS_SECONDS = 12.0
-"""After which tools that were sent to the ranks are believed to be done, come what may."""
+"""Tools that were sent to the ranks are assumed to be done after this time."""
 
 
 def everything(case: Case, now: float) -> list[AnyAction]:
@@ -73,7 +73,7 @@ def _ras(case: Case) -> list[AnyAction]:
 
 
 def capture_seconds(ranks: Iterable[Rank], settings: Settings, *, thorough: bool) -> float:
-    """What the tools of the slowest node may take."""
+    """Seconds that the tools of the slowest node may take."""
     if not thorough or not may_be_thorough(settings):
         return settings.deadline
     most = max(Counter(rank.node for rank in ranks).values(), default=0)
@@ -115,7 +115,7 @@ def capture(case: Case, now: float, settings: Settings, *, thorough: bool = Fals
 
 
 def again(case: Case, action: AnyAction, now: float, settings: Settings) -> None:
-    """After a restart ``action`` is done anew: what is waited for is counted from now."""
+    """``action`` is carried out again after a restart: its deadlines count from now."""
     match action:
         case TakeStacks(round=number) if number == case.asked_round:
             case.asked_round_at = now

@@ -1,4 +1,4 @@
-"""What was gathered for an open incident so far."""
+"""The work on an open incident, and what was gathered for it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     rounds: list[tuple[float, Round]] = []
     """Of stacks, and when they came."""
     round_numbers: list[int] = []
-    """Of these rounds."""
+    """The numbers of these rounds."""
     first_round_at: float | None = None
     early: dict[int, Round] = {}
     """Stacks that came before the rest of their round was told, by its number."""
@@ -66,7 +66,7 @@ class Case(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     milestones: tuple[Milestone, ...] = ()
     """What was seen so far."""
     alerts: tuple[Alert, ...] = ()
-    """Of telemetry rules, that last now: about the job and its hosts."""
+    """Current alerts of telemetry rules about the job and its hosts."""
     later_rounds: int = 0
     """Of stacks, after what was proven was named."""
     complete: bool = False

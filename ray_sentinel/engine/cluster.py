@@ -17,11 +17,11 @@ from ray_sentinel.model.identity import Node, ProcessId, Rank
 from ray_sentinel.model.progress import Exit, RankSnapshot, Snapshot
 
 LOST_SECONDS = 60.0
-"""So long after a node was lost its ranks count as what was lost with it; then as ended."""
+"""Ranks of a lost node count as lost with it for this time, and as ended after it."""
 MOST_BOOKS = 64
 """Jobs whose phases are known, those that run aside."""
 OOM_SECONDS = 30.0
-"""The kernel's word on a killed process comes within so long of its end."""
+"""The kernel log reports a killed process within this time after its end."""
 CLOCK_DRIFT = 0.01
 """How much of a growing offset between two clocks is believed at each snapshot."""
 CLOCK_JUMP = 1.0
@@ -153,7 +153,7 @@ class AttemptJoiner(msgspec.Struct):
         return [job for job in others if not job.ranks]
 
     def forget(self, jobs: Mapping[tuple[str, int], JobView]) -> None:
-        """Let go of processes that no job knows any more."""
+        """Drop processes that no job knows any more."""
         if self.found:
             known = {process for job in jobs.values() for process in job.ranks}
             self.found = {p: attempt for p, attempt in self.found.items() if p in known}
@@ -279,7 +279,7 @@ class ClusterView(msgspec.Struct, kw_only=True, dict=True):
             self._book(job).relearn(learned)
 
     def learned(self) -> dict[str, dict[str, tuple[float, ...]]]:
-        """What is known of every job's phases, in the form that ``relearn`` takes."""
+        """The learned durations of every job's phases, in the form that ``relearn`` takes."""
         found = {job: book.learned() for job, book in self.books.items()}
         return {job: phases for job, phases in found.items() if phases}
 

@@ -1,4 +1,4 @@
-"""What is usual: learned durations of steps, or of a job's quiet gaps where nobody counts steps."""
+"""Learned durations of steps, or of a job's pauses where no steps are counted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the engine is told. Every event carries the coordinator's time; the log of them replays.
+"""The input of the engine. Every event carries the coordinator's time, and a log of them replays.
 
 Times inside a snapshot are on its agent's clock, and ages (``snapshot.time - moment``) are computed
 on it. Exits and events of nodes are converted with ``NodeView.offset``, so an order across nodes is
@@ -76,7 +76,7 @@ class NodeProbed(EngineEvent, frozen=True, tag="node_probed"):
 
 
 class StacksTaken(EngineEvent, frozen=True, tag="stacks"):
-    """One round of harmless stacks, classified; what a busy node brings later is told apart."""
+    """One round of harmless stacks, classified; late answers come as events of their own."""
 
     incident: str
     round: int
@@ -96,7 +96,7 @@ class RecorderExplained(EngineEvent, frozen=True, tag="recorder"):
 
 
 class RasExplained(EngineEvent, frozen=True, tag="ras"):
-    """What NCCL's RAS says of a job; ``facts`` is None where nobody could be asked."""
+    """NCCL RAS's answer about a job; ``facts`` is None where no service could be asked."""
 
     incident: str
     facts: RasFacts | None
@@ -104,7 +104,7 @@ class RasExplained(EngineEvent, frozen=True, tag="ras"):
 
 
 class StragglersFound(EngineEvent, frozen=True, tag="stragglers"):
-    """Who is slow in a job that goes on; ``facts`` is None where no rank has a recorder."""
+    """The stragglers of a running job; ``facts`` is None where no rank has a recorder."""
 
     job: str
     attempt: int
@@ -121,11 +121,11 @@ class CaptureDone(EngineEvent, frozen=True, tag="captured"):
     facts: tuple[StackFact, ...] = ()
     """From the deeper tools, where they say more than the rounds did."""
     logs: tuple[RankLog, ...] = ()
-    """What the ranks concerned wrote last."""
+    """The last output of the ranks concerned."""
 
 
 class NoticeSent(EngineEvent, frozen=True, tag="notice_sent"):
-    """People were told of an incident in this ``state``."""
+    """A notification about an incident in this ``state`` was delivered."""
 
     incident: str
     state: str
@@ -138,7 +138,7 @@ class PhasesRecalled(EngineEvent, frozen=True, tag="phases_recalled"):
 
 
 class DumpAsked(EngineEvent, frozen=True, tag="dump_asked"):
-    """Somebody asked for a capture by hand. ``job`` empty: of all jobs."""
+    """A user asked for a capture. An empty ``job`` means all jobs."""
 
     job: str = ""
     why: str = "asked by hand"

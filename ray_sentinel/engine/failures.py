@@ -1,4 +1,4 @@
-"""What fails within a tick: kept apart, so that one rule's mistake does not end all others."""
+"""Failures within a tick: the mistake of one rule must not stop the others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_KEPT = 100
 
 
 class Failures:
-    """The first failure of each part of the engine, until it is taken."""
+    """The first failure of each part of the engine, kept until it is taken."""
 
     def __init__(self) -> None:
         self.told: dict[str, str] = {}
@@ -34,7 +34,7 @@ class Failures:
         return found
 
     def run(self, part: str, work: Callable[[], None]) -> None:
-        """Do ``work`` as far as it goes."""
+        """Run ``work``; note its failure."""
 
         def nothing() -> Iterable[None]:
             work()

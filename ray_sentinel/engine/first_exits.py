@@ -90,7 +90,7 @@ def _announced(node: NodeState | None, at: float) -> bool:
 
 
 def _of_its_own(exit_: Exit) -> bool:
-    """It says itself why it ended, and that was no other rank's end; or the kernel says why."""
+    """Whether the rank or the kernel gives a reason other than the end of another rank."""
     return exit_.oom_killed or (has_own_words(exit_) and is_cause(exit_))
 
 
@@ -100,11 +100,11 @@ Ends = list[tuple[float, Exit]]
 ALL_KILLED_WITHIN = 2.0
 """Seconds: whoever ends a job signals all of its ranks this quickly."""
 FEW = 1 / 3
-"""Of a job's ranks: so many may be ended by somebody who does not end the job."""
+"""The share of a job's ranks that may be ended without ending the job."""
 
 
 def all_killed(job: JobView) -> bool:
-    """Every rank was killed within a moment: somebody ended the whole job."""
+    """Whether all ranks were killed within a moment: somebody ended the whole job."""
     moments = [at for at, exit_ in job.exits if violence(exit_) == KILLED]
     if any(exit_.oom_killed for _, exit_ in job.exits) or len(moments) < len(job.ranks):
         return False

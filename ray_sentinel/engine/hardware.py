@@ -41,8 +41,8 @@ def came_first(case: Case, alert: Alert) -> bool:
     return stop - LONG_BEFORE <= alert.since <= stop + BEFORE
 
 
-def weigh_alerts(case: Case, ledger: EvidenceScores, by_rank: Mapping[int, RankView]) -> None:
-    """Add what telemetry shows to the ledger: against ranks, or as context."""
+def weigh_alerts(case: Case, scores: EvidenceScores, by_rank: Mapping[int, RankView]) -> None:
+    """Add what telemetry shows to the scores: against ranks, or as context."""
     stop = case.job.moved_at()
     for alert in case.alerts[:MOST_TOLD]:
         first = came_first(case, alert)
@@ -53,9 +53,9 @@ def weigh_alerts(case: Case, ledger: EvidenceScores, by_rank: Mapping[int, RankV
         views = [view for rank in alert.ranks if (view := by_rank.get(rank)) is not None]
         if weight and views:
             for view in views:
-                ledger.add(view.rank.process, SOURCE, text, weight, view.rank.id.rank)
+                scores.add(view.rank.process, SOURCE, text, weight, view.rank.id.rank)
         else:
-            ledger.add(None, SOURCE, text, 0.0, None)
+            scores.add(None, SOURCE, text, 0.0, None)
 
 
 def device_kind(case: Case, rank: int) -> FaultKind | None:

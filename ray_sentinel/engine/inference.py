@@ -1,4 +1,4 @@
-"""Servers' own figures: how many requests they have, and whether these get on."""
+"""The load that inference servers report: their requests, and whether these make progress."""
 
 from __future__ import annotations
 

@@ -19,18 +19,18 @@ LEARNING_SECONDS = 4.0
 """So long a job must have moved with all its ranks there before its silence means anything, where
 nobody reports steps."""
 DOUBT_SECONDS = 60.0
-"""After so much movement it trains, though no stack could be read: there may be no right to."""
+"""After this much movement it trains, though no stack could be read: ptrace may be refused."""
 STARTUP_QUIET_SECONDS = 60.0
-"""So long nothing may move while a job starts up or ends."""
+"""Silence that is allowed while a job starts up or ends."""
 FORGET_SECONDS = 600.0
-"""What has ended is remembered for so long."""
+"""Time for which ended jobs and processes are remembered."""
 BEGUN_SECONDS = 10.0
 """So long after all processes were replaced, how those before them ended counts no more: what was
 to be said of it is said."""
 AT_WORK_QUIET = 5.0
 """Seconds for which a job with short steps may be silent and is still at work."""
 GAP = 0.5
-"""Shorter quiet spells of a job without steps are not remembered, in seconds."""
+"""Seconds; shorter pauses of a job without steps are not remembered."""
 
 
 class JobExits(msgspec.Struct):
@@ -123,7 +123,7 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     pace: DurationStats = msgspec.field(default_factory=DurationStats)
     """Of its steps."""
     gaps: DurationStats = msgspec.field(default_factory=DurationStats)
-    """Of quiet spells."""
+    """Of its pauses."""
     steps_recorded: int = 0
     """The most that a living rank has told of."""
     busy_seconds: float = 0.0
@@ -134,7 +134,7 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
     complete_since: float | None = None
     ended_at: float | None = None
     disturbed_until: float = 0.0
-    """So long our own tools may make its ranks work and write."""
+    """Until then our own tools may make its ranks work and write."""
     phases: dict[ProcessId, tuple[str, float]] = {}
     """The phase of each process, and since when."""
 
@@ -218,7 +218,7 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
             other.phases.pop(process, None)
 
     def note_oom(self, node: str, pid: int) -> None:
-        """The kernel says that it killed a process for want of memory, a moment after its exit."""
+        """The kernel reports, just after an exit, that it killed the process to free memory."""
         for exit_ in self.exits.killed_for_memory(node, pid):
             if (view := self.ranks.get(exit_.rank.process)) is not None:
                 view.exit = exit_
@@ -276,7 +276,7 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         return all(rank.held("stopped", now) or rank.held("traced", now) for rank in self.live)
 
     def works_apart(self) -> bool:
-        """Some rank gives signs of life that do not count as movement of the job."""
+        """Whether a rank shows activity that does not count as movement of the job."""
         moved = self.moved_at()
         return any(
             view.spinning or view.restless or view.moved_at > moved + GAP for view in self.live
@@ -312,7 +312,7 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         return phase if phase in STARTING else ""
 
     def _fresh_looks(self) -> list[StackFact]:
-        """The last look at each rank that has not got on since."""
+        """The last stack of each rank that has made no progress since."""
         return [
             view.looks[-1]
             for view in self.live
@@ -327,7 +327,7 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         )
 
     def declares_phases(self) -> bool:
-        """Some rank says itself what it is at."""
+        """Some rank declares its phase."""
         return any(view.phase for view in self.live)
 
     def training(self) -> bool:
@@ -345,21 +345,21 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         return self.silence(now) <= max(AT_WORK_QUIET, 2.0 * (self.pace.usual or 0.0))
 
     def joins(self) -> bool:
-        """Most of its ranks were seen to wait for others to join, and have not got on since."""
+        """Most of its ranks were seen waiting for others to join, without progress since."""
         return not self._started() and self.seen_phase() == JOINING
 
     def _started(self) -> bool:
         return self.has_trained or len(self.pace) > 0
 
     def may_join(self) -> bool:
-        """It seems to train, but may as well wait for ranks to join: only stacks tell."""
+        """It seems to train, but may also be waiting for ranks to join: only stacks can tell."""
         if self.joins():
             return self._works()
         doubtful = LEARNING_SECONDS <= self.busy_seconds < DOUBT_SECONDS
         return doubtful and not self._looked()
 
     def missing_ranks(self) -> list[int]:
-        """Ranks that its world has, and that are not there."""
+        """The ranks of its world that are missing."""
         return sorted(set(range(self.world_size or 0)) - {view.rank.id.rank for view in self.live})
 
     def _works(self) -> bool:
@@ -369,14 +369,14 @@ class JobView(msgspec.Struct, kw_only=True, omit_defaults=True, dict=True):
         return any(view.looks for view in self.live)
 
     def timeout(self) -> float:
-        """How long its silence may last before it is suspicious, in seconds."""
+        """Seconds of silence after which the job is suspicious."""
         if not self.training() or self.ending():
             return STARTUP_QUIET_SECONDS
         pace = self.pace if len(self.pace) else self.gaps
         return pace.timeout(self.hang.silence_seconds, self.hang.silence_factor)
 
     def ending(self) -> bool:
-        """Most of its ranks have left in peace: what is left tidies up."""
+        """Most of its ranks have ended without an error: the rest cleans up."""
         if not any(view.left_in_peace for view in self.ranks.values()):
             return False
         # A rank that another process has taken over has not left.

@@ -119,13 +119,13 @@ def telling_stacks(case: Case, named: Sequence[ProcessId]) -> tuple[StackFact, .
     return tuple(shown)
 
 
-def unnamed(case: Case, ledger: EvidenceScores, kind: FaultKind, summary: str) -> Verdict:
+def unnamed(case: Case, scores: EvidenceScores, kind: FaultKind, summary: str) -> Verdict:
     """A verdict that accuses nobody."""
     return Verdict(
         kind=kind,
         summary=summary,
         confidence=0.5 if kind == "stall" else 0.0,
-        evidence=ledger.lines(()),
+        evidence=scores.lines(()),
         waiting=waiting_lines(case, set()),
         next_steps=NEXT_STEPS[kind],
         stacks=telling_stacks(case, ()),

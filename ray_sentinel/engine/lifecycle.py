@@ -45,15 +45,15 @@ OPEN: frozenset[IncidentState] = frozenset({"suspected", "confirmed", "captured"
 CONFIRMED: frozenset[IncidentState] = frozenset({"confirmed", "captured", "explained"})
 
 GONE_SECONDS = 60.0
-"""After which the job of an open incident whose case is lost, and that nobody sees, has ended."""
+"""Seconds after which the job of an open incident without a case counts as ended, if unseen."""
 SETTLE = 1.0
 """Seconds that a hard finding must last, unless it is settled: some are stopped for a moment."""
 SETTLED_AFTER_TOOLS = 1.6
-"""An agent's snapshot shows what the tools did up to so many seconds before."""
+"""A snapshot may still show the effect of tools that ran this many seconds before."""
 RECORDER_OVERDUE = 6.0
-"""Ranks that are ending take some seconds, and leave their recorders on the way."""
+"""Seconds to wait for recorders: ranks that are ending write theirs on the way."""
 ROUND_OVERDUE = 4.0
-"""Seconds after which a round of stacks that has not come is done without."""
+"""Seconds after which a missing round of stacks is no longer waited for."""
 LOOK_AGAIN = 5.0
 """Seconds between rounds while a case waits."""
 MOST_CAPTURES = 3
@@ -113,7 +113,7 @@ class IncidentLifecycle:
     def dump_asked(
         self, event: DumpAsked, job: JobView, now: float, slowed: StragglerStatus | None = None
     ) -> list[AnyAction]:
-        """Somebody wants a capture of a job by hand."""
+        """A user asks for a capture of a job."""
         # A thorough capture tells more than that of a hang, and comes once.
         busy = any(
             not case.about_ourselves and (not event.thorough or case.incident.rule == ASKED)

@@ -1,4 +1,4 @@
-"""What was seen on the way to a verdict, each step in a line: an incident's timeline."""
+"""The timeline of an incident: what was seen on the way to the verdict, one step a line."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ray_sentinel.model.recorder import RecorderFacts
 from ray_sentinel.model.stacks import StackFact
 
 MOST = 32
-"""Of one incident; of more, those in the middle are left out."""
+"""Milestones of one incident; of more, those in the middle are left out."""
 FIRST = 8
-"""Of these, so many are the first ones."""
+"""How many of these are the first ones."""
 MOST_RANKS = 8
-"""Whose last progress is said."""
+"""Ranks whose last progress is listed."""
 _MOST_PLACES = 3
 _MOST_WORDS = 60
 
@@ -78,7 +78,7 @@ def _blamed(kind: str, facts: RecorderFacts | RasFacts) -> str:
 
 
 def of_progress(views: Iterable[RankView]) -> list[Milestone]:
-    """When each of some ranks got on last, and when it ended."""
+    """When each of the ranks last made progress, and when it ended."""
     found = []
     for view in list(views)[:MOST_RANKS]:
         progress = view.progress

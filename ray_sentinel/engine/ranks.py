@@ -61,16 +61,16 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
     first_seen: float
     seen_at: float
     moved_at: float
-    """The last sign of life, be it that its main thread was given a CPU."""
+    """The last sign of life; CPU time of its main thread is enough."""
     advanced_at: float
-    """The last sign that it got on: a step, a phase, another place in the code, data moved."""
+    """The last sign of progress: a step, a phase, another place in the code, data moved."""
     data_at: float
-    """When it last read or wrote in earnest, by itself."""
+    """When it last read or wrote a considerable amount by itself."""
     exit: Exit | None = None
     exited_at: float | None = None
     gone_at: float | None = None
     lost: bool = False
-    """It went with its node, and nobody told how."""
+    """It was lost with its node; how it ended is unknown."""
     spinning: bool = False
     working: bool = False
     """Its main thread computes, and waits in between: no hang does, and no loop that never leaves
@@ -80,9 +80,9 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
     worked_at: float = NEVER
     """When it was last seen to compute."""
     shares: list[float] = []
-    """What its main thread took of a CPU lately, while the job got on."""
+    """CPU shares of its main thread lately, while the job made progress."""
     idle: bool = False
-    """None of its threads does anything."""
+    """All of its threads are idle."""
     state_since: dict[str, float] = {}
     """Since when it is stopped, starved, ..."""
     looped_at: float = NEVER
@@ -134,7 +134,7 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
         return self.steps_recorded > 0
 
     def dying(self) -> tuple[float, Exit] | None:
-        """When it said its last words, as an exit, though its process is still there.
+        """Its last words as an exit, with their time, while its process is still there.
 
         A large process on a busy node takes seconds to go. A rank that has got on since is not
         dying, whatever it said.
@@ -149,7 +149,7 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     @property
     def left_in_peace(self) -> bool:
-        """It has ended, and nothing speaks of an error."""
+        """It has ended without any sign of an error."""
         if self.exit is not None:
             return not is_abnormal(self.exit)
         return not self.alive and not self.lost
@@ -162,7 +162,7 @@ class RankView(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     @property
     def unfed(self) -> bool:
-        """It wants a CPU and is given none: throttled by its control group, or crowded out."""
+        """It is runnable but gets no CPU: throttled by its control group, or crowded out."""
         return self.idle and self.process.state == "R"
 
     @property

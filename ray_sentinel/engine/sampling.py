@@ -1,4 +1,4 @@
-"""Which ranks are looked at without a case, because they say nothing of themselves."""
+"""Routine stack samples of ranks that report no progress, without a case."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ after a while less often."""
 JOIN_SHARE = 0.25
 JOIN_SELDOM = 30.0
 IDLE_EVERY = 20.0
-"""What has nothing to do is given work some time, of which nothing may be seen but its stack."""
+"""An idle job gets work at some time, which may show in its stacks only."""
 MOST_QUIET_LOOKS = 4
-"""Looks at a job that does nothing are few: the case that follows takes its own."""
+"""Stacks of a silent job are sampled a few times only: the case that follows takes its own."""
 
 
 class SamplingRequest(NamedTuple):
@@ -69,6 +69,6 @@ def routine_samples(
 
 
 def _may_keep_gil(rank: RankView) -> bool:
-    """The last look at it, since it got on last, saw it with the GIL."""
+    """The last stack since its last progress shows it with the GIL."""
     last = rank.looks[-1] if rank.looks else None
     return last is not None and bool(last.holds_gil) and last.at >= rank.advanced_at

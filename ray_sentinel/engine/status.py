@@ -105,7 +105,7 @@ def _state(job: JobView, mine: list[Incident], silence: float, now: float) -> St
 
 
 def _expected(job: JobView, now: float) -> str:
-    """What takes long now and how long it may: "graph_capture for 4 min, usually up to 9 min"."""
+    """The current long phase and its budget: "graph_capture for 4 min, usually up to 9 min"."""
     phase = job.protected_phase(now)
     if not phase:
         return ""

@@ -1,4 +1,4 @@
-"""Looking for stragglers in jobs that go on: now and then, and what was found lately.
+"""The search for stragglers in running jobs, and its recent results.
 
 A look costs each rank a dump of its flight recorder (some 10 ms in a thread of its own), so it is
 rare, only while the job trains without a case, and rarer still where there are no recorders.
@@ -18,15 +18,15 @@ from ray_sentinel.engine.jobs import JobView
 from ray_sentinel.model.straggler import StragglerFacts, StragglerStatus
 
 LEAST_RANKS = 3
-"""Of two, nobody can say which is the slow one."""
+"""Of two ranks it is impossible to tell which one is slow."""
 LEAST_STEPS = 20
-"""That show what is usual, before anybody is asked."""
+"""Steps that show what is usual, before recorders are asked."""
 BARREN_FACTOR = 10
-"""A job without recorders is asked so many times more rarely."""
+"""A job without recorders is asked this many times more rarely."""
 HEAT = 60
-"""Looks that are remembered."""
+"""Searches that are remembered."""
 STALE_LOOKS = 3
-"""What was found so many looks ago is no longer said."""
+"""Results older than this many searches are no longer shown."""
 SKEW = 0.1
 """Seconds. Smaller offsets between clocks are rather the way of a snapshot to us."""
 CLOCK_SET_SECONDS = 600.0
@@ -48,7 +48,7 @@ class StragglerWatch(msgspec.Struct, dict=True):
         self._settings = settings
 
     def due(self, view: ClusterView, busy: Collection[Key], now: float) -> Iterator[AskArrivals]:
-        """Whom to look at now. ``busy``: jobs with a case."""
+        """The searches that are due. ``busy``: jobs with a case."""
         interval = self._settings.interval_seconds
         for key in (self.next_at.keys() | self.found.keys()) - view.jobs.keys():
             self.next_at.pop(key, None)
@@ -74,7 +74,7 @@ class StragglerWatch(msgspec.Struct, dict=True):
         )
 
     def take(self, event: StragglersFound, now: float) -> None:
-        """What a look has found."""
+        """Take the result of a search."""
         key = (event.job, event.attempt)
         if event.facts is None:
             self.next_at[key] = now + BARREN_FACTOR * self._settings.interval_seconds

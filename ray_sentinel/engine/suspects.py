@@ -41,8 +41,8 @@ RAS_WAITS = -2.0
 """Score of a rank that waits for others there."""
 
 
-def weigh_ras(case: Case, ledger: EvidenceScores, by_rank: Mapping[int, RankView]) -> None:
-    """Add the lines of RAS to the ledger."""
+def weigh_ras(case: Case, scores: EvidenceScores, by_rank: Mapping[int, RankView]) -> None:
+    """Add the lines of RAS to the scores."""
     facts = case.ras
     if facts is None:
         return
@@ -51,16 +51,16 @@ def weigh_ras(case: Case, ledger: EvidenceScores, by_rank: Mapping[int, RankView
         view = by_rank.get(culprit.rank) if culprit.rank is not None else None
         if view is not None:
             text = f"rank {culprit.rank} {culprit.reason}"
-            ledger.add(view.rank.process, RAS, text, RAS_WEIGHT * facts.confidence, culprit.rank)
+            scores.add(view.rank.process, RAS, text, RAS_WEIGHT * facts.confidence, culprit.rank)
     waiting = {rank: wait for wait in facts.waits for rank in wait.ranks if rank not in blamed}
     if facts.culprits:
         for rank, wait in waiting.items():
             view = by_rank.get(rank)
             if view is not None:
                 text = f"rank {rank} has launched what others have not: {wait.text}"
-                ledger.add(view.rank.process, RAS, text, RAS_WAITS, rank)
+                scores.add(view.rank.process, RAS, text, RAS_WAITS, rank)
     elif facts.evidence:
-        ledger.add(None, RAS, f"NCCL RAS: {'; '.join(facts.evidence[:2])}", 0.0, None)
+        scores.add(None, RAS, f"NCCL RAS: {'; '.join(facts.evidence[:2])}", 0.0, None)
 
 
 def ras_mismatches(case: Case) -> set[int]:
@@ -137,17 +137,17 @@ TRAINING_COLLECTIVES = ("all_reduce", "reduce_scatter", "all_to_all")
 
 
 def weigh(case: Case, now: float) -> EvidenceScores:
-    """All that is known about the ranks of a case, as one ledger."""
-    ledger = EvidenceScores()
+    """All that is known about the ranks of a case, as one scores."""
+    scores = EvidenceScores()
     by_rank = views_by_rank(case)
-    _from_findings(case, ledger, by_rank)
-    _from_exits(case, ledger, now)
-    _from_recorder(case, ledger, by_rank)
-    weigh_ras(case, ledger, by_rank)
-    weigh_alerts(case, ledger, by_rank)
-    _from_stacks(case, ledger)
-    _from_steps(case, ledger)
-    return ledger
+    _from_findings(case, scores, by_rank)
+    _from_exits(case, scores, now)
+    _from_recorder(case, scores, by_rank)
+    weigh_ras(case, scores, by_rank)
+    weigh_alerts(case, scores, by_rank)
+    _from_stacks(case, scores)
+    _from_steps(case, scores)
+    return scores
 
 
 def views_by_rank(case: Case) -> dict[int, RankView]:
@@ -160,19 +160,19 @@ def views_by_rank(case: Case) -> dict[int, RankView]:
     return found
 
 
-def _from_findings(case: Case, ledger: EvidenceScores, by_rank: Mapping[int, RankView]) -> None:
+def _from_findings(case: Case, scores: EvidenceScores, by_rank: Mapping[int, RankView]) -> None:
     for finding in case.findings.values():
         for item in finding.evidence:
             view = by_rank.get(item.rank) if item.rank is not None else None
-            ledger.put(view.rank.process if view and item.weight else None, item)
+            scores.put(view.rank.process if view and item.weight else None, item)
 
 
-def _from_exits(case: Case, ledger: EvidenceScores, now: float) -> None:
+def _from_exits(case: Case, scores: EvidenceScores, now: float) -> None:
     """Ranks that left in peace, or nobody knows how, while others wait on."""
     if not case.job.live or any(f.rule == "rank.exited" for f in case.findings.values()):
         return
     if case.job.ending():
-        _from_the_end(case, ledger)
+        _from_the_end(case, scores)
         return
     if not _somebody_waits(case):
         return  # a job that ends leaves one rank after the other, each when it is done
@@ -186,7 +186,7 @@ def _from_exits(case: Case, ledger: EvidenceScores, now: float) -> None:
         ago = f"{now - ended:.0f} s ago"
         number = view.rank.id.rank
         text = f"rank {number} left {ago} while {len(case.job.live)} ranks still run"
-        ledger.add(view.rank.process, "exit", text, AWAY, number)
+        scores.add(view.rank.process, "exit", text, AWAY, number)
 
 
 def _somebody_waits(case: Case) -> bool:
@@ -200,7 +200,7 @@ def _somebody_waits(case: Case) -> bool:
     )
 
 
-def _from_the_end(case: Case, ledger: EvidenceScores) -> None:
+def _from_the_end(case: Case, scores: EvidenceScores) -> None:
     """Most have ended in peace: who is still there, and waits for nobody, hangs on the way out."""
     ended = sum(view.left_in_peace for view in case.job.ranks.values())
     for view in case.job.live:
@@ -208,10 +208,10 @@ def _from_the_end(case: Case, ledger: EvidenceScores) -> None:
         if fact is not None and not fact.waits_for_others:
             number = view.rank.id.rank
             text = f"rank {number} is still there, and {ended} others have ended"
-            ledger.add(view.rank.process, "exit", text, AWAY, number)
+            scores.add(view.rank.process, "exit", text, AWAY, number)
 
 
-def _from_recorder(case: Case, ledger: EvidenceScores, by_rank: Mapping[int, RankView]) -> None:
+def _from_recorder(case: Case, scores: EvidenceScores, by_rank: Mapping[int, RankView]) -> None:
     facts = case.recorder
     if facts is None:
         return
@@ -223,19 +223,19 @@ def _from_recorder(case: Case, ledger: EvidenceScores, by_rank: Mapping[int, Ran
             text = f"rank {culprit.rank}: {culprit.reason}"
             if not weight:
                 text += "; but it is in a transfer, which its recorder does not show"
-            ledger.add(view.rank.process, "flight-recorder", text, weight, culprit.rank)
+            scores.add(view.rank.process, "flight-recorder", text, weight, culprit.rank)
     for wait in facts.waits:
         view = by_rank.get(wait.rank)
         if view is not None and wait.rank not in blamed:
             whom = ", ".join(map(str, wait.waits_for)) or "its peers"
             text = f"rank {wait.rank} waits for {whom} in {wait.operation}"
-            ledger.add(view.rank.process, "flight-recorder", text, -4.0, wait.rank)
+            scores.add(view.rank.process, "flight-recorder", text, -4.0, wait.rank)
     if not facts.culprits:
         text = "; ".join(facts.evidence[:2]) or f"the flight recorder says {facts.kind}"
-        ledger.add(None, "flight-recorder", text, 0.0, None)
+        scores.add(None, "flight-recorder", text, 0.0, None)
 
 
-def _from_stacks(case: Case, ledger: EvidenceScores) -> None:
+def _from_stacks(case: Case, scores: EvidenceScores) -> None:
     # Beside one that was named for certain, the others are judged by themselves.
     known = _proven(case) if case.later_rounds else set()
     facts = {
@@ -250,20 +250,20 @@ def _from_stacks(case: Case, ledger: EvidenceScores) -> None:
     # Who is accused though it waits must be told by more than where it is.
     if not accused or any(fact.waits_for_others for fact in judgement.culprits):
         for reason in judgement.reasons:
-            ledger.add(None, "stacks", reason, 0.0, None)
+            scores.add(None, "stacks", reason, 0.0, None)
     for fact in judgement.culprits:
         number = case.job.ranks[fact.process].rank.id.rank
         weight = AWAY * min(1.0, judgement.confidence / SURE)
-        ledger.add(fact.process, "stacks", _apart(number, fact, seen), weight, number)
+        scores.add(fact.process, "stacks", _apart(number, fact, seen), weight, number)
         if seen.moved(fact):
-            ledger.add(fact.process, "stacks", f"rank {number} moves: slow", MOVED, number)
+            scores.add(fact.process, "stacks", f"rank {number} moves: slow", MOVED, number)
     called = recorder_kinds(case)
     for fact in seen.waiting:
         number = case.job.ranks[fact.process].rank.id.rank
         # Who called another collective than its peers waits too, for them.
         if fact.process not in accused and called.get(number) != "collective-mismatch":
-            ledger.add(fact.process, "stacks", f"rank {number} waits: {fact.label}", WAITS, number)
-    _from_unreadable(case, ledger, facts, [fact.process for fact in seen.waiting])
+            scores.add(fact.process, "stacks", f"rank {number} waits: {fact.label}", WAITS, number)
+    _from_unreadable(case, scores, facts, [fact.process for fact in seen.waiting])
 
 
 def _without_twins(case: Case, facts: dict[ProcessId, StackFact]) -> dict[ProcessId, StackFact]:
@@ -291,7 +291,7 @@ def _apart(number: int, fact: StackFact, seen: StacksContext) -> str:
 
 
 def _from_unreadable(
-    case: Case, ledger: EvidenceScores, facts: dict[ProcessId, StackFact], waiters: list[ProcessId]
+    case: Case, scores: EvidenceScores, facts: dict[ProcessId, StackFact], waiters: list[ProcessId]
 ) -> None:
     """A live rank whose stacks nobody can read, while all that can be read wait: weak evidence."""
     mute = [view for view in case.job.live if view.rank.process not in facts]
@@ -299,10 +299,10 @@ def _from_unreadable(
         return
     number = mute[0].rank.id.rank
     text = f"rank {number} gives no stacks, and every other rank waits"
-    ledger.add(mute[0].rank.process, "stacks", text, 2.0, number)
+    scores.add(mute[0].rank.process, "stacks", text, 2.0, number)
 
 
-def _from_steps(case: Case, ledger: EvidenceScores) -> None:
+def _from_steps(case: Case, scores: EvidenceScores) -> None:
     """A rank behind its peers by a step: telling only where few are."""
     steps = {
         view.rank.process: view.progress.step
@@ -317,7 +317,7 @@ def _from_steps(case: Case, ledger: EvidenceScores) -> None:
         for process in behind:
             number = case.job.ranks[process].rank.id.rank
             text = f"rank {number} has finished step {steps[process]}, most others {ahead}"
-            ledger.add(process, "progress", text, 1.0, number)
+            scores.add(process, "progress", text, 1.0, number)
 
 
 def recorded(case: Case) -> tuple[RecorderCulprit, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ray_sentinel.engine.abstain import SLOW_PATIENCES, name_nobody
+from ray_sentinel.engine.abstain import SLOW_TIMEOUTS, name_nobody
 from ray_sentinel.engine.activities import LONG_ACTIVITIES, all_idle, takes_long
 from ray_sentinel.engine.case import Case
 from ray_sentinel.engine.exits import describe_exit
@@ -24,8 +24,8 @@ from ray_sentinel.model.incident import Culprit, FaultKind, Finding, Verdict
 
 MOMENTARY = frozenset({"rank.gil-held", "rank.gil-seen", "rank.blocked", "hang.silent"})
 """Rules whose proof is of a moment, and may be everyday work that ends."""
-SPARED_PATIENCES = 4.0
-"""A rank that compiles, saves or loads is named only after so many patiences of silence."""
+SPARED_TIMEOUTS = 4.0
+"""A rank that compiles, saves or loads is named only after this many timeouts of silence."""
 
 
 def judge(case: Case, now: float, *, host_of: dict[str, str], proven: bool) -> Judgement:
@@ -38,8 +38,8 @@ def judge(case: Case, now: float, *, host_of: dict[str, str], proven: bool) -> J
         return Judgement(decision="confirm", verdict=_node_lost(case, lost))
     if case.about_ourselves:
         return Judgement(decision="confirm", verdict=_blind(next(iter(case.findings.values()))))
-    ledger = weigh(case, now)
-    named = ledger.named()
+    scores = weigh(case, now)
+    named = scores.named()
     if proven:
         # What is proven has only just happened: the others may be anywhere, on their way to where
         # they will wait, or falling over what has gone. Their stacks accuse nobody yet.
@@ -47,8 +47,8 @@ def judge(case: Case, now: float, *, host_of: dict[str, str], proven: bool) -> J
         guilty = guilty or _told_by_recorder(case)
         named = [process for process in named if case.job.ranks[process].rank.id in guilty]
     if not named or (not proven and _all_rest(case)):
-        return name_nobody(case, ledger, now)
-    verdict = _named(case, ledger, named, host_of)
+        return name_nobody(case, scores, now)
+    verdict = _named(case, scores, named, host_of)
     if proven and set(case.findings) <= MOMENTARY and _spared(case, named, now):
         return Judgement(decision="wait", verdict=verdict, why="saving, loading or compiling")
     if proven or any(not case.job.ranks[p].alive for p in named):
@@ -64,37 +64,37 @@ def _all_rest(case: Case) -> bool:
 
 
 def _told_by_recorder(case: Case) -> set[RankId]:
-    """Whom the recorders accuse: they remember what was before."""
+    """The ranks that the recorders accuse: recorders remember what was before."""
     blamed = {culprit.rank for culprit in recorded(case)}
     return {view.rank.id for view in case.job.ranks.values() if view.rank.id.rank in blamed}
 
 
 def _in_time(case: Case, named: list[ProcessId], verdict: Verdict, now: float) -> Judgement:
-    """Whether what is named stands still for long enough to say so."""
-    silence, patience = case.job.silence(now), case.job.timeout()
+    """Whether the named ranks have stood still for long enough."""
+    silence, timeout = case.job.silence(now), case.job.timeout()
     if _spared(case, named, now):
         return Judgement(decision="wait", verdict=verdict, why="saving, loading or compiling")
     if any(case.moves_data(process, now) for process in named):
         return Judgement(decision="wait", verdict=verdict, why="slow: it reads or writes")
     if joining(case) and silence < STARTUP_QUIET_SECONDS:
         return Judgement(decision="wait", verdict=verdict, why="the ranks are still gathering")
-    if any(case.seen_once(process) for process in named) and silence < SLOW_PATIENCES * patience:
+    if any(case.seen_once(process) for process in named) and silence < SLOW_TIMEOUTS * timeout:
         return Judgement(decision="wait", verdict=verdict, why="seen at one moment only")
-    if any(case.moved(process) for process in named) and silence < SLOW_PATIENCES * patience:
+    if any(case.moved(process) for process in named) and silence < SLOW_TIMEOUTS * timeout:
         return Judgement(decision="wait", verdict=verdict, why="slow: its stack still changes")
     return Judgement(decision="confirm", verdict=verdict)
 
 
 def _spared(case: Case, named: list[ProcessId], now: float) -> bool:
     """Whether a rank does what keeps the GIL, or sits in the kernel, in everyday work."""
-    if case.job.silence(now) >= SPARED_PATIENCES * case.job.timeout():
+    if case.job.silence(now) >= SPARED_TIMEOUTS * case.job.timeout():
         return False
     facts = [case.latest(process) for process in named]
     return any(f is not None and (f.activity in LONG_ACTIVITIES or takes_long(f)) for f in facts)
 
 
 def _named(
-    case: Case, ledger: EvidenceScores, named: list[ProcessId], host_of: dict[str, str]
+    case: Case, scores: EvidenceScores, named: list[ProcessId], host_of: dict[str, str]
 ) -> Verdict:
     views = [case.job.ranks[process] for process in named]
     kinds = kinds_of(case, views)
@@ -107,7 +107,7 @@ def _named(
         )
         for view, kind in zip(views, kinds, strict=True)
     )
-    least = min(ledger.score(process) for process in named)
+    least = min(scores.score(process) for process in named)
     phrases = [_phrase(view, kind) for view, kind in zip(views, kinds, strict=True)]
     told = _told(culprits, phrases)
     return Verdict(
@@ -115,7 +115,7 @@ def _named(
         summary=f"{told}; {_others(case, len(culprits))}",
         culprits=culprits,
         confidence=confidence(least),
-        evidence=ledger.lines(named),
+        evidence=scores.lines(named),
         waiting=waiting_lines(case, set(named)),
         next_steps=NEXT_STEPS[kinds[0]],
         stacks=telling_stacks(case, named),

@@ -1,4 +1,4 @@
-"""What people read about each kind of fault: a phrase, and what to do next."""
+"""The words for each kind of fault: a phrase, and the next steps."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         help="a setting of the collector, as in [collectors.NAME]; the value is JSON or text",
     )
-    parser.add_argument("--deadline", type=float, metavar="SECONDS", help="give up after so long")
+    parser.add_argument("--deadline", type=float, metavar="SECONDS", help="give up after this time")
     parser.add_argument("--host", metavar="NAME", default="", help="the host label of the series")
     parser.add_argument("--config", metavar="FILE", help="the configuration file")
     parser.add_argument("--json", action="store_true", help="print one JSON document")

@@ -1,7 +1,7 @@
 """Watch a real training job hang, and be told who did it.
 
 Starts a Ray cluster of three nodes on this machine and a real torch.distributed job of six ranks,
-gets one rank into trouble, and shows what ray_sentinel makes of it. Needs no GPU and no root. Exit
+makes one rank fail, and shows how ray_sentinel reports it. Needs no GPU and no root. Exit
 code 0 if the verdict is right, 1 if it is wrong.
 """
 

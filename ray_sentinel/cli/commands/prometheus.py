@@ -4,7 +4,7 @@
 the head). `view DIR` opens the data of a job, finished or running, on a free port of this machine
 without changing them. `config` prints the scrape configuration and `rules` the alert rules for a
 Prometheus of your own; `config --kubernetes` prints a PodMonitor of the Prometheus operator.
-`download` gets the program.
+`download` downloads the program.
 
 Exit codes: 0 well; 2 wrong usage, or a folder without data; 3 the program is missing, or what must
 answer does not.

@@ -1,4 +1,4 @@
-"""Explain answers of NCCL's RAS service: dead and silent ranks, and who is behind in collectives.
+"""Explain answers of NCCL's RAS service: dead, silent and lagging ranks.
 
     ncclras -f json > poll1.json; sleep 10; ncclras -f json > poll2.json
     ray-sentinel explain nccl-ras poll1.json poll2.json

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ray_sentinel.cli.output import clean, print_json
 
-HELP = "get the program: a pinned release, checked against its checksum"
+HELP = "download the program: a pinned release, checked against its checksum"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -19,11 +19,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a copy of the release from elsewhere",
     )
-    parser.add_argument("--to", default="", metavar="DIR", help="where to, if not our cache")
+    parser.add_argument("--to", default="", metavar="DIR", help="target folder; default: our cache")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Get it, and say where it is."""
+    """Download it, and print its path."""
     from ray_sentinel.store.download import PINNED, download
 
     written = download(

@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--address", default="", metavar="HOST:PORT", help="of the Ray cluster")
     parser.add_argument("--binary", default="", metavar="PATH", help="the program")
     parser.add_argument(
-        "--download", action="store_true", help="get the program first, if there is none"
+        "--download", action="store_true", help="download the program first, if it is missing"
     )
     parser.add_argument("--port", type=port, default=9190, help="the first to try")
     parser.add_argument("--retention", default="30d", help="how long data are kept")

@@ -1,4 +1,4 @@
-"""gpu.throttle: a GPU's clocks are held down for heat or for want of power."""
+"""gpu.throttle: a GPU's clocks are throttled because of heat or lack of power."""
 
 from __future__ import annotations
 

@@ -33,11 +33,11 @@ class RankExitedThresholds(Thresholds, frozen=True, kw_only=True):
 
     settle_seconds: float = 1.5
     together_seconds: float = 0.2
-    """Kills within so short a time of the first have one cause from outside."""
+    """Kills within this time of the first have one common cause from outside."""
     cross_node_seconds: float = 0.1
-    """Orders closer than this are not read off two clocks."""
+    """Exits on two nodes that are closer than this have no known order."""
     left_seconds: float = 5.0
-    """So long before the first of its peers fell, a rank that left may be what they missed."""
+    """A rank that left at most this long before its first peer failed may be the cause."""
 
 
 class RankExited(Rule):

@@ -26,7 +26,7 @@ class RankGilSeenThresholds(Thresholds, frozen=True, kw_only=True):
     seconds: float = 0.9
     silence_seconds: float = 2.0
     running_looks: int = 9
-    """Equal looks that it takes where the rank is on a CPU; asleep, two are enough."""
+    """Equal stacks that are needed while the rank is on a CPU; asleep, two are enough."""
 
 
 class RankGilSeen(Rule):

@@ -1,4 +1,4 @@
-"""sentinel.blind: a node with ranks is there, but nobody tells what happens on it."""
+"""sentinel.blind: a node with ranks is up, but its agent does not report."""
 
 from __future__ import annotations
 

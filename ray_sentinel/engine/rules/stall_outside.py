@@ -11,7 +11,7 @@ from ray_sentinel.engine.ranks import is_stuck
 from ray_sentinel.engine.rule import Rule, Thresholds
 from ray_sentinel.model.incident import EvidenceItem, Finding
 
-PATIENCES = 2.0
+STALL_TIMEOUTS = 2.0
 STILL_SECONDS = 20.0
 """Over which looks find each rank where it was: evaluation without a word passes by one line again
 and again."""
@@ -33,7 +33,7 @@ class StallOutside(Rule):
         for job in view.jobs.values():
             silence = job.silence(now)
             least = self.thresholds.seconds or job.hang.stall_seconds
-            late = silence >= max(least, PATIENCES * job.timeout())
+            late = silence >= max(least, STALL_TIMEOUTS * job.timeout())
             spared = job.protected_phase(now) or job.paused(now)
             if late and not spared and _all_outside(job, min(STILL_SECONDS, least / 2)):
                 yield Finding(

@@ -27,7 +27,7 @@ def around() -> Iterator[RunnerContext]:
             host="h",
             clock=FakeClock(),
             selector=selector,
-            ledger=ChildRegistry(None),
+            children=ChildRegistry(None),
             environ={},
             write_log=lambda name, line: None,
             on_events=lambda events: None,
