@@ -192,7 +192,6 @@ GPU_CORRECTED = Threshold(
     ),
     unit="errors",
     limit=100.0,
-    comparison=">",
     seconds=3600.0,
     phrase="corrected errors pile up",
     source="reasoning: healthy cards have a few a day; the diagnosis asks for five times what the "
