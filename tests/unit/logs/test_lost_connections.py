@@ -58,6 +58,9 @@ def unavailable(details: str, kind: str = "grpc._channel._InactiveRpcError") -> 
         raised(
             "tensorflow.python.framework.errors_impl.UnavailableError: keepalive watchdog timeout"
         ),
+        raised(
+            "tensorflow.python.framework.errors_impl.UnavailableError: Graph execution error:\n\nDetected at node CollectiveReduceV2"
+        ),
         raised("jaxlib.xla_extension.XlaRuntimeError: UNAVAILABLE: Connection reset by peer"),
         raised(unavailable("Socket closed")),
         raised(unavailable("keepalive watchdog timeout")),
