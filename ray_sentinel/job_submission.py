@@ -19,7 +19,7 @@ from ray_sentinel.config import Config, load
 from ray_sentinel.logs.checkpoints import scan_checkpoints
 from ray_sentinel.model.ray_job import JobState
 from ray_sentinel.supervise.actions import RunResult
-from ray_sentinel.supervise.choose import choose
+from ray_sentinel.supervise.checkpoint_choice import choose
 from ray_sentinel.supervise.job_supervisor import JobSupervisor
 from ray_sentinel.supervise.notifier import Notifier, settings_of
 from ray_sentinel.supervise.parts import JobParts, Sighting

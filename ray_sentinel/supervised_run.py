@@ -22,8 +22,8 @@ from ray_sentinel.cleanup_check import CleanupCheck
 from ray_sentinel.config import Config, load, safe_name
 from ray_sentinel.errors import SentinelError, UnreachableError, UsageError
 from ray_sentinel.job_name import JobName
-from ray_sentinel.logs.apart import UnreadError, triage_apart
 from ray_sentinel.logs.checkpoints import scan_checkpoints
+from ray_sentinel.logs.triage_process import UnreadError, triage_in_process
 from ray_sentinel.masking import mask, mask_record
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
 from ray_sentinel.model.incident import Incident
@@ -34,7 +34,7 @@ from ray_sentinel.supervise.bad_nodes import BadNode, of_incidents, of_triage
 from ray_sentinel.supervise.command import current_folder, words_of
 from ray_sentinel.supervise.curable import normalised
 from ray_sentinel.supervise.descendants import descendants
-from ray_sentinel.supervise.kept import readable
+from ray_sentinel.supervise.json_records import readable
 from ray_sentinel.supervise.notices import Notice
 from ray_sentinel.supervise.notifier import Notifier, settings_of
 from ray_sentinel.supervise.parts import Parts, Sighting
@@ -222,7 +222,7 @@ def explain(folder: Path, state: State) -> Failure | None:
     if state.problem:
         return msgspec.structs.replace(plain, kind="not-started")
     try:
-        answer = triage_apart(folder / "output.log", seconds=READ_SECONDS)
+        answer = triage_in_process(folder / "output.log", seconds=READ_SECONDS)
     except UnreadError as error:
         text = f"{plain.text}; what it printed was not understood: {error}"
         return msgspec.structs.replace(plain, text=mask(text))

@@ -1,4 +1,4 @@
-"""Shows lines of several files, merged by time, and goes on as they grow."""
+"""Merges the lines of several log files by time, marks errors, and follows the growing files."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ import msgspec
 from ray_sentinel.clock import Clock
 from ray_sentinel.errors import InputError
 from ray_sentinel.evidence.logs.catalogue import Catalogue
+from ray_sentinel.evidence.logs.levels import is_quiet, level
+from ray_sentinel.evidence.logs.lines import Origin, ScannedLine, parse_line
 from ray_sentinel.evidence.logs.times import parse_time
-from ray_sentinel.evidence.logs.view import ViewLine, view_line
+from ray_sentinel.evidence.logs.tracebacks import HEADER, parse_exception
 from ray_sentinel.logs.reading import READ_ERRORS, compression, line_start, open_log, read_chunks
 from ray_sentinel.logs.salvage import Salvage, told
 from ray_sentinel.logs.select import Described, LineFilter, line_fits
+from ray_sentinel.masking import mask
 
 _LONGEST = 16 << 10
 """Bytes of a line that are shown."""
@@ -27,6 +30,43 @@ _BYTES_A_LINE = 400
 _LEAST_BYTES = 64 << 10
 """Of a file's end in which its last lines are looked for."""
 _YEAR = 1970
+
+
+class ViewLine(msgspec.Struct, frozen=True, kw_only=True):
+    """One line, masked and without escapes. ``mark`` is "error", "warning" or empty."""
+
+    text: str
+    origin: Origin
+    mark: str = ""
+    kind: str = ""
+    """The failure class of the signature that the line shows, if any."""
+    repeated: int = 1
+
+
+def view_line(raw: str, catalogue: Catalogue, file_kind: str = "") -> ViewLine:
+    """``raw`` without prefixes and escapes, with secrets masked, and its mark."""
+    line = parse_line(raw)
+    mark, kind = _mark_of(line, catalogue, file_kind)
+    return ViewLine(
+        text=mask(line.text), origin=line.origin, mark=mark, kind=kind, repeated=line.repeated
+    )
+
+
+def _mark_of(line: ScannedLine, catalogue: Catalogue, file_kind: str) -> tuple[str, str]:
+    text = line.text
+    found = catalogue.search(text, file_kind)
+    if found is not None:
+        signature = found.signature
+        if signature.role in ("harmless", "note"):
+            return "", ""
+        if is_quiet(text) and signature.weight < 84:
+            return "", ""
+        return ("warning" if signature.severity == "warning" else "error"), signature.kind
+    if catalogue.harmless(text, file_kind) is not None:
+        return "", ""
+    if HEADER in text or parse_exception(text) is not None or level(text) == "error":
+        return "error", ""
+    return ("warning", "") if level(text) == "warning" else ("", "")
 
 
 class Shown(msgspec.Struct, frozen=True):

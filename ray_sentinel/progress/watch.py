@@ -20,12 +20,12 @@ from ray_sentinel.model.identity import Node, ProcessId, Rank, RankId
 from ray_sentinel.model.progress import Exit, RankSnapshot
 from ray_sentinel.progress.ask import NoAnswerError, arm_watchdog
 from ray_sentinel.progress.attached import Attached
-from ray_sentinel.progress.beside import Beside
 from ray_sentinel.progress.departures import Departures, Followed
 from ray_sentinel.progress.discovery import Claim, DiscoveredRank, Discovery
 from ray_sentinel.progress.environment import RECORD_DIR_VARIABLE
 from ray_sentinel.progress.exits import ExitWatch
 from ray_sentinel.progress.last_output import LastOutput
+from ray_sentinel.progress.non_ranks import NonRanks
 from ray_sentinel.progress.ownership import is_default_owner, owns
 from ray_sentinel.progress.proc_stat import Key
 from ray_sentinel.progress.process_memory import ProcessMemory
@@ -78,7 +78,7 @@ class NodeWatch:
         self._table = ProcessTable(proc, self._memory)
         self.records = RecordReader(folders, proc=proc, monotonic=monotonic, now=now)
         self._discovery = Discovery()
-        self._beside = Beside(self._memory)
+        self._beside = NonRanks(self._memory)
         self._states = StateReader(proc)
         self._stale = StaleRecords(self.records)
         self._ray = RayRanks(own_raylet, proc)

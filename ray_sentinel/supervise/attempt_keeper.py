@@ -28,7 +28,7 @@ from ray_sentinel.clock import SteadyClock
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.progress.own_process import start_ticks
 from ray_sentinel.supervise.descendants import Descendant, descendants
-from ray_sentinel.supervise.kept import decode, encode
+from ray_sentinel.supervise.json_records import decode, encode
 from ray_sentinel.supervise.run_folder import OLDER, OUTPUT, STATE, State
 from ray_sentinel.whole_file import write_whole
 

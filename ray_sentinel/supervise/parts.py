@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from ray_sentinel.supervise.bad_nodes import BadNode
-from ray_sentinel.supervise.choose import Scan
+from ray_sentinel.supervise.checkpoint_choice import Scan
 from ray_sentinel.supervise.loadable import problem_of
 from ray_sentinel.supervise.policy import Failure
 from ray_sentinel.supervise.run_folder import State

@@ -24,7 +24,7 @@ from ray_sentinel.errors import SentinelError, UsageError
 from ray_sentinel.private_files import keep_private
 from ray_sentinel.progress import pidfd
 from ray_sentinel.supervise.actions import RunResult
-from ray_sentinel.supervise.kept import decode, encode
+from ray_sentinel.supervise.json_records import decode, encode
 from ray_sentinel.supervise.restart_state_machine import SupervisionState
 from ray_sentinel.whole_file import write_whole
 

@@ -25,16 +25,16 @@ from ray_sentinel.progress.own_process import start_ticks
 from ray_sentinel.supervise import actions, events
 from ray_sentinel.supervise.actions import RunResult, SupervisorAction
 from ray_sentinel.supervise.attempt_keeper import KILL_SECONDS, LEFT_GRACE, Order
+from ray_sentinel.supervise.checkpoints import Checkpoints
 from ray_sentinel.supervise.command import current_folder, filled, resolved, variables
 from ray_sentinel.supervise.events import Cleared, EvidenceSecured, Offered, SupervisorEvent
-from ray_sentinel.supervise.kept import encode
+from ray_sentinel.supervise.json_records import encode
 from ray_sentinel.supervise.movement import AttemptMovement
 from ray_sentinel.supervise.orphans import end_orphans
 from ray_sentinel.supervise.parts import Parts, Sighting
 from ray_sentinel.supervise.policy import Failure, Policy
 from ray_sentinel.supervise.restart_state_machine import RestartStateMachine
 from ray_sentinel.supervise.run_folder import STATE, RunFolder, State, Told
-from ray_sentinel.supervise.saved import Checkpoints
 from ray_sentinel.supervise.tail import OutputTail
 from ray_sentinel.supervise.task import RunTask
 from ray_sentinel.supervise.terminal import Terminal

@@ -55,8 +55,8 @@ import functools, sys
 from ray_sentinel import supervised_run
 from ray_sentinel.cli.main import main
 supervised_run.READ_SECONDS = {seconds}
-supervised_run.triage_apart = functools.partial(
-    supervised_run.triage_apart, memory={memory}
+supervised_run.triage_in_process = functools.partial(
+    supervised_run.triage_in_process, memory={memory}
 )
 sys.exit(main(sys.argv[1:]))
 """
@@ -89,7 +89,7 @@ def name_of(pid: int) -> str:
     except OSError:
         return ""
     names = {
-        b"ray_sentinel.logs.apart": "reader",
+        b"ray_sentinel.logs.triage_process": "reader",
         b"ray_sentinel.supervise.attempt_keeper": "keeper",
     }
     return next((name for word, name in names.items() if word in line), "command")

@@ -16,7 +16,7 @@ import pytest
 from ray_sentinel.actors.coordinator.ras_witness import RasWitness
 from ray_sentinel.actors.messages import pack
 from ray_sentinel.capture.ras import RasPolls
-from ray_sentinel.capture.ras_apart import SMALL, explain_apart
+from ray_sentinel.capture.ras_process import SMALL, explain_in_process
 from ray_sentinel.cli.commands.collect import settings
 from ray_sentinel.cli.ras_files import rank_table
 from ray_sentinel.collect.protocol import FrameError, Frames
@@ -202,13 +202,13 @@ HOSTILE = b"Communicators... (0.1s)\n" + b"1 " * (8 << 20)
 
 def test_a_large_answer_of_ras_costs_a_child_and_ends_at_its_deadline() -> None:
     with pytest.raises(InputError, match=r"answers of RAS \(17 MB\) were not read .* within 0.5 s"):
-        explain_apart({"poll": HOSTILE}, seconds=0.5)
+        explain_in_process({"poll": HOSTILE}, seconds=0.5)
 
 
 def test_a_large_answer_of_ras_is_explained_as_a_small_one() -> None:
     dead = Path(__file__).parents[1] / "fixtures/nccl_ras/dead.txt"
-    small = explain_apart({"poll": dead.read_bytes()})
-    large = explain_apart({"poll": dead.read_bytes() + b"\n" * SMALL}, seconds=60.0)
+    small = explain_in_process({"poll": dead.read_bytes()})
+    large = explain_in_process({"poll": dead.read_bytes() + b"\n" * SMALL}, seconds=60.0)
     assert small.culprits
     assert msgspec.structs.replace(large, problems=()) == msgspec.structs.replace(
         small, problems=()

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from ray_sentinel.actors.messages import unpack
 from ray_sentinel.capture.ras import RasPolls
-from ray_sentinel.capture.ras_apart import explain_apart
+from ray_sentinel.capture.ras_process import explain_in_process
 from ray_sentinel.clock import Clock, SteadyClock
 from ray_sentinel.engine.actions import AskRas
 from ray_sentinel.engine.events import RasExplained
@@ -51,7 +51,7 @@ class RasWitness:
             before = self._before(action.incident, polls)
             files = {f"poll {number}": data for number, data in enumerate([*before, *polls], 1)}
             try:
-                facts = explain_apart(files, ranks=known_ranks(action.ranks))
+                facts = explain_in_process(files, ranks=known_ranks(action.ranks))
                 problems += facts.problems
             except InputError as error:
                 problems.append(f"NCCL RAS: {error}")

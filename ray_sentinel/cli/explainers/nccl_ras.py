@@ -19,7 +19,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from ray_sentinel.capture.ras_apart import explain_apart
+from ray_sentinel.capture.ras_process import explain_in_process
 from ray_sentinel.cli.named_paths import exit_code
 from ray_sentinel.cli.output import print_json, speaker
 from ray_sentinel.cli.ras_files import load, rank_table
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     """Explain and print. Raises InputError where nothing can be read."""
     ranks = rank_table(args.ranks) if args.ranks else None
     polls, failed = _load(args.paths)
-    facts = explain_apart(polls, ranks=ranks, seconds=SECONDS)
+    facts = explain_in_process(polls, ranks=ranks, seconds=SECONDS)
     if not facts.polls:
         raise InputError("; ".join([*facts.problems, *failed][:4]))
     if args.json:

@@ -13,10 +13,11 @@ from ray_sentinel.evidence.logs.catalogue import Catalogue
 from ray_sentinel.evidence.logs.causes import class_of, first_cause, is_trouble
 from ray_sentinel.evidence.logs.clocks import clock_shifts, shifted
 from ray_sentinel.evidence.logs.engines import served_to_end, shut_down
+from ray_sentinel.evidence.logs.explained_ends import with_explained_ends
 from ray_sentinel.evidence.logs.launchers import ended_by_srun, without_tasks
 from ray_sentinel.evidence.logs.outcome import LAST_STEP, find_ending, of_the_job, silence
 from ray_sentinel.evidence.logs.records import FileFacts, Hit, StepSeen
-from ray_sentinel.evidence.logs.recovered_errors import lived_with, split_survived
+from ray_sentinel.evidence.logs.recovered_errors import split_survived, tolerated
 from ray_sentinel.evidence.logs.startup import StuckStart, stuck_start
 from ray_sentinel.evidence.logs.timeline import (
     SURVIVED_STEPS,
@@ -24,7 +25,6 @@ from ray_sentinel.evidence.logs.timeline import (
     last_phase,
     slowdown,
 )
-from ray_sentinel.evidence.logs.told_ends import as_told
 from ray_sentinel.model.triage import Outcome, Triage
 
 # A log that ends in the middle of healthy training: what is known, and no more.
@@ -102,8 +102,8 @@ def analyse(
     real = ended_by_srun(real, catalogue.get("srun-task-ended"))
     before, after = ending.split(real)
     fatal, survived = split_survived(before, moved, training, ending.completed)
-    fatal = as_told(fatal, moved)
-    harmless = lived_with(after, survived)
+    fatal = with_explained_ends(fatal, moved)
+    harmless = tolerated(after, survived)
     after = [hit for hit in after if hit not in harmless]
     case = LogAnalysis(
         files=moved,

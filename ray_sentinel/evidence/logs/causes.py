@@ -168,9 +168,9 @@ def _explains(later: Hit, winner: Hit, started: bool) -> bool:
         return dead.isdigit() and later.origin.pid == int(dead)
     if kind == "preempted" and told in _BY_PREEMPTION:
         return _within(later, winner, ANYTIME, unknown=True)
-    if tells_of_peer(winner) and _is_concrete(later, kind):
+    if reports_lost_peer(winner) and _is_concrete(later, kind):
         return _apart(later, winner) <= (ANYTIME if rank == 0 else _PRINTED_LATE)
-    if tells_of_peer(later) and _is_concrete(winner, told):
+    if reports_lost_peer(later) and _is_concrete(winner, told):
         return False
     if later.signature.role == "symptom" and winner.signature.role == "cause":
         return False
@@ -189,14 +189,14 @@ def _explains(later: Hit, winner: Hit, started: bool) -> bool:
     return _within(later, winner, _PRINTED_LATE, unknown=True)
 
 
-def tells_of_peer(hit: Hit) -> bool:
+def reports_lost_peer(hit: Hit) -> bool:
     """The line says that another process went, and nothing of why it did."""
     return hit.signature.peer_lost or _PEER_WENT.search(hit.text) is not None
 
 
 def _is_concrete(hit: Hit, kind: str) -> bool:
     """The line says what befell the process that it speaks of; SIGTERM is sent to all others."""
-    if kind in _VAGUE or tells_of_peer(hit):
+    if kind in _VAGUE or reports_lost_peer(hit):
         return False
     return kind != "cancelled" or hit.signature.role == "cause"
 

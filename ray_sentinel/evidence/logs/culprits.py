@@ -13,11 +13,11 @@ import msgspec
 
 from ray_sentinel import regex as re
 from ray_sentinel.evidence.logs.causes import ended_by_signal
+from ray_sentinel.evidence.logs.explained_ends import explained
 from ray_sentinel.evidence.logs.launchers import TORCHRUN, is_of_srun
 from ray_sentinel.evidence.logs.lines import NOBODY, Origin
-from ray_sentinel.evidence.logs.process_index import People, may_be, named_by, same_place
+from ray_sentinel.evidence.logs.process_index import ProcessIndex, may_be, named_by, same_place
 from ray_sentinel.evidence.logs.records import FileFacts, Hit
-from ray_sentinel.evidence.logs.told_ends import explained
 from ray_sentinel.evidence.logs.watchdog import RankWork, laggards
 from ray_sentinel.masking import mask
 from ray_sentinel.model.triage import LogCulprit
@@ -55,40 +55,42 @@ def name_culprits(
     cause: Hit, kind: str, hits: Sequence[Hit], files: Sequence[FileFacts], world: int | None
 ) -> tuple[LogCulprit, ...]:
     """The culprits behind ``cause``, the likeliest first; empty where the logs do not tell."""
-    people = People(files)
+    processes = ProcessIndex(files)
     if cause.signature.id == "exit-abort" and _by_watchdog(hits):
-        return _lagging(hits, files, people, world)
+        return _lagging(hits, files, processes, world)
     if kind in _WAITING and cause.signature.accuses == "nobody":
-        return _lagging(hits, files, people, world)
+        return _lagging(hits, files, processes, world)
     if kind == "heartbeat-timeout":
         accused = _accused(cause, hits)
         if accused:
-            return tuple(_culprit(o, people, "its heartbeats stopped") for o in accused)
-    origin = _ranked(cause, _spoken_of(cause, files), hits)
+            return tuple(_culprit(o, processes, "its heartbeats stopped") for o in accused)
+    origin = _ranked(cause, _accused_process(cause, files), hits)
     if origin.rank is None and origin.pid is None and origin.local_rank is None:
-        origin = _joined(origin, _said_again(cause, hits, files))
+        origin = _joined(origin, _from_another_line(cause, hits, files))
     if _empty(origin) and kind in _ASKED_ALIKE:
         origin = _alone(cause, hits)
     if kind == "illegal-memory-access":
-        origin = _with_device(origin, cause, hits, people)
+        origin = _with_device(origin, cause, hits, processes)
     if kind == "link-down":
-        origin = _of_card(people.complete(origin))
+        origin = _of_card(processes.complete(origin))
     if cause.signature.id in _OF_THE_HOST:
-        whole = people.complete(origin)
+        whole = processes.complete(origin)
         origin = Origin(host=whole.host, ip=whole.ip)
     elif _empty(origin):
         origin = _by_exit(kind, hits, cause)
     if _empty(origin):
-        return _lagging(hits, files, people, world) if kind in _ENDED else ()
-    return (_culprit(origin, people, _reason(cause)),)
+        return _lagging(hits, files, processes, world) if kind in _ENDED else ()
+    return (_culprit(origin, processes, _reason(cause)),)
 
 
-def _with_device(origin: Origin, cause: Hit, hits: Sequence[Hit], people: People) -> Origin:
+def _with_device(
+    origin: Origin, cause: Hit, hits: Sequence[Hit], processes: ProcessIndex
+) -> Origin:
     """``origin`` with the GPU that the driver names beside it, if it is one only. Pids do not tell:
     those of the driver are the host's, those of a rank may be its container's."""
     if origin.gpu:
         return origin
-    whole = people.complete(origin)
+    whole = processes.complete(origin)
     place = Origin(host=whole.host, ip=whole.ip)
     named = {
         hit.groups["gpu"]
@@ -122,14 +124,14 @@ def _by_watchdog(hits: Sequence[Hit]) -> bool:
 
 
 def _lagging(
-    hits: Sequence[Hit], files: Sequence[FileFacts], people: People, world: int | None
+    hits: Sequence[Hit], files: Sequence[FileFacts], processes: ProcessIndex, world: int | None
 ) -> tuple[LogCulprit, ...]:
     works = [work for facts in files for work in facts.works]
     if not works:
         works = [RankWork(rank=rank) for rank in _timed_out(hits)]
-    heard = _heard(files, people, hits)
+    heard = _heard(files, processes, hits)
     return tuple(
-        _culprit(Origin(rank=late.rank), people, late.reason)
+        _culprit(Origin(rank=late.rank), processes, late.reason)
         for late in laggards(works, world, heard)
     )
 
@@ -141,7 +143,9 @@ def _timed_out(hits: Iterable[Hit]) -> set[int]:
     return {rank for rank in ranks if rank is not None}
 
 
-def _heard(files: Sequence[FileFacts], people: People, hits: Sequence[Hit]) -> set[int] | None:
+def _heard(
+    files: Sequence[FileFacts], processes: ProcessIndex, hits: Sequence[Hit]
+) -> set[int] | None:
     """The ranks whose output was read; None where all ranks write into one file."""
     reports = [
         {work.rank for work in facts.works} | _timed_out(hit for hit in hits if hit.file == index)
@@ -153,7 +157,7 @@ def _heard(files: Sequence[FileFacts], people: People, hits: Sequence[Hit]) -> s
     named: set[int | None] = {hit.origin.rank for hit in hits}
     for facts in files:
         own = facts.file.origin
-        named |= {own.rank, own.local_rank if people.one_node else None}
+        named |= {own.rank, own.local_rank if processes.one_node else None}
         named |= {seen.rank for seen in facts.steps}
     heard = {rank for rank in named if rank is not None}
     size = max((max(ranks) - min(ranks) + 1 for ranks in shared), default=0)
@@ -175,7 +179,7 @@ def _accused(cause: Hit, hits: Iterable[Hit]) -> list[Origin]:
     return list(seen.values())[:16]
 
 
-def _spoken_of(cause: Hit, files: Sequence[FileFacts]) -> Origin:
+def _accused_process(cause: Hit, files: Sequence[FileFacts]) -> Origin:
     named = named_by(cause)
     own = cause.origin.filled(files[cause.file].file.origin)
     if cause.signature.accuses == "nobody" or _ELSEWHERE.search(cause.text):
@@ -189,13 +193,13 @@ def _spoken_of(cause: Hit, files: Sequence[FileFacts]) -> Origin:
     return named.filled(Origin(host=machine.host, ip=machine.ip))
 
 
-def _said_again(cause: Hit, hits: Sequence[Hit], files: Sequence[FileFacts]) -> Origin:
+def _from_another_line(cause: Hit, hits: Sequence[Hit], files: Sequence[FileFacts]) -> Origin:
     """The process of the next line that tells of the same thing and names somebody."""
     for hit in hits:
         same = hit is not cause and hit.signature.kind == cause.signature.kind
         if not same or hit.exit is not None or hit.signature.role == "echo":
             continue
-        origin = _spoken_of(hit, files)
+        origin = _accused_process(hit, files)
         if not _empty(origin) and _near(hit, cause):
             return origin
     return NOBODY
@@ -265,11 +269,11 @@ def _empty(origin: Origin) -> bool:
     )
 
 
-def _culprit(origin: Origin, people: People, reason: str) -> LogCulprit:
-    whole = people.complete(origin)
+def _culprit(origin: Origin, processes: ProcessIndex, reason: str) -> LogCulprit:
+    whole = processes.complete(origin)
     # On one node the local rank is the rank; on several it would accuse another one.
-    local = whole.local_rank if whole.local_rank is not None else people.device_rank(whole)
-    local = local if people.one_node else None
+    local = whole.local_rank if whole.local_rank is not None else processes.device_rank(whole)
+    local = local if processes.one_node else None
     rank = whole.rank if whole.rank is not None else local
     return LogCulprit(
         rank=rank,

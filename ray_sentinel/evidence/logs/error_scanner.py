@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from ray_sentinel import regex as re
 from ray_sentinel.evidence.logs.catalogue import Catalogue, SignatureMatch
 from ray_sentinel.evidence.logs.chunk import BLOCK, MAX_LINE, Chunk, When
+from ray_sentinel.evidence.logs.exception_classifier import ExceptionClassifier
 from ray_sentinel.evidence.logs.exit_hits import ExitHits
 from ray_sentinel.evidence.logs.exits import TABLE_MARKS
 from ray_sentinel.evidence.logs.hitlist import HitList
 from ray_sentinel.evidence.logs.levels import is_quiet
 from ray_sentinel.evidence.logs.lines import NOBODY, Origin, ScannedLine, is_streamed, parse_line
-from ray_sentinel.evidence.logs.raised import ChainJudge
 from ray_sentinel.evidence.logs.records import FileFacts, Hit
 from ray_sentinel.evidence.logs.shapes import KnownShapes, shape_of
 from ray_sentinel.evidence.logs.signatures import Signature
@@ -60,7 +60,7 @@ def _end(text: str, start: int) -> int:
     return at if at >= 0 else len(text)
 
 
-_MOST_PEOPLE = 4096
+_MOST_PROCESSES = 4096
 _SYSTEM = frozenset({"raylet", "gcs", "ray", "monitor"})
 _SYSTEM_CLASSES = frozenset({"oom-host", "node-fail", "gpu-lost"})
 """Ray's own processes speak of much that is no trouble of the job's: only this counts there."""
@@ -95,7 +95,7 @@ _GATHERED = re.compile(r"Traceback \(most recent call last\): \(RANK (?P<rank>\d
 """``torch.distributed.checkpoint``: each rank prints the tracebacks of all that failed."""
 
 
-class Trouble:
+class ErrorScanner:
     """Looks at single lines of a file, and adds what they say to its facts."""
 
     def __init__(self, out: FileFacts, index: int, catalogue: Catalogue) -> None:
@@ -103,7 +103,7 @@ class Trouble:
         self._out, self._index, self._catalogue = out, index, catalogue
         self._system = kind in _SYSTEM
         self._shapes = KnownShapes(catalogue, kind)
-        self._chains = ChainJudge(catalogue, kind)
+        self._exceptions = ExceptionClassifier(catalogue, kind)
         self._taken: set[int] = set()
         self.hits = HitList()
         self._exits = ExitHits(out, index, catalogue, self.hits)
@@ -114,14 +114,14 @@ class Trouble:
             return
         raw = chunk.line(start, at)
         shape = shape_of(raw)
-        if self._shapes.is_tiresome(shape):
+        if self._shapes.is_ignored(shape):
             return
         if harmless := self._shapes.harmless(shape):
             self.hits.counts[harmless] += 1
             return
         line = parse_line(raw.decode("utf-8", "replace"))
         if not self._understand(line, shape, chunk, start):
-            self._shapes.tired_of(shape)
+            self._shapes.ignore(shape)
 
     def forget_before(self, offset: int) -> None:
         """No line before this offset of the file will be looked at any more."""
@@ -146,7 +146,7 @@ class Trouble:
         if "atchdog" in text or "NCCL work" in text:
             own = line.origin.rank
             work = read_work(text, own if own is not None else self._out.file.origin.rank)
-            if work is not None and len(self._out.works) < _MOST_PEOPLE:
+            if work is not None and len(self._out.works) < _MOST_PROCESSES:
                 self._out.works.append(work)
         return True
 
@@ -170,8 +170,8 @@ class Trouble:
         if not block.raised:
             # Without frames the text may go on behind the header: line breaks were lost.
             return lines[0].text.rstrip().endswith((HEADER, HEADER + ":"))
-        chosen, found = self._chains.judge(block, lines)
-        groups = self._chains.groups(found, chosen, lines)
+        chosen, found = self._exceptions.judge(block, lines)
+        groups = self._exceptions.groups(found, chosen, lines)
         line = lines[chosen.index]
         what = LogException(kind=chosen.kind, message=chosen.message[:500], frame=chosen.frame)
         self._add(
@@ -219,7 +219,7 @@ class Trouble:
         if kind.endswith("Warning"):
             return False  # only a traceback makes an error of one
         what = LogException(kind=kind, message=message[:500])
-        self._keep(self._chains.bare(kind), line, chunk, start, what)
+        self._keep(self._exceptions.bare(kind), line, chunk, start, what)
         return True
 
     def _keep(
@@ -230,9 +230,9 @@ class Trouble:
         start: int,
         exception: LogException | None = None,
     ) -> None:
-        origin, people = line.origin, self._out.people
-        if origin.rank is not None and origin.pid is not None and len(people) < _MOST_PEOPLE:
-            people.append(origin)
+        origin, processes = line.origin, self._out.processes
+        if origin.rank is not None and origin.pid is not None and len(processes) < _MOST_PROCESSES:
+            processes.append(origin)
         self._add(
             SignatureMatch(found.signature, self._groups(found, chunk, start)),
             chunk.base + start,

@@ -20,7 +20,7 @@ from ray_sentinel.evidence.logs.records import FileFacts, Hit
 
 
 class ExitHits:
-    """Adds the rows of torchrun's tables in one file to its hits and people."""
+    """Adds the rows of torchrun's tables in one file to its hits and processes."""
 
     def __init__(self, out: FileFacts, index: int, catalogue: Catalogue, hits: HitList) -> None:
         self._out, self._index, self._catalogue, self._hits = out, index, catalogue, hits
@@ -56,7 +56,7 @@ class ExitHits:
             host=row.host,
             task=line.origin.task,
         )
-        self._out.people.append(origin)
+        self._out.processes.append(origin)
         code = "an unknown code" if row.code is None else f"exit code {row.code}"
         what = signal_name(row.code) or code
         when = chunk.when(line.text, start, far=True)

@@ -26,7 +26,7 @@ def without_tasks(files: Sequence[FileFacts]) -> list[FileFacts]:
         replace(
             facts,
             hits=[replace(hit, origin=hit.origin.of_launcher()) for hit in facts.hits],
-            people=[origin.of_launcher() for origin in facts.people],
+            processes=[origin.of_launcher() for origin in facts.processes],
         )
         for facts in files
     ]

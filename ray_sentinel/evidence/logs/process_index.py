@@ -11,7 +11,7 @@ from ray_sentinel.evidence.logs.records import FileFacts, Hit
 _IP = re.compile(r"\b(?:ip|IP|address|IP address)[:=]? ?(\d{1,3}(?:\.\d{1,3}){3})\b")
 
 
-class People:
+class ProcessIndex:
     """Which pid is which rank on which host, as far as any line said."""
 
     def __init__(self, files: Sequence[FileFacts]) -> None:
@@ -21,7 +21,7 @@ class People:
         ranks = {h.origin.rank for f in files for h in f.hits} - {None}
         self._several = len(ranks) > 1
         for facts in files:
-            for origin in facts.people:
+            for origin in facts.processes:
                 self._learn(origin.filled(facts.file.origin))
             if facts.file.origin.pid is not None or facts.file.origin.rank is not None:
                 self._learn(facts.file.origin)

@@ -75,7 +75,7 @@ class FileFacts(msgspec.Struct, kw_only=True):
     steps: list[StepSeen] = []
     phases: list[PhaseSeen] = []
     works: list[RankWork] = []
-    people: list[Origin] = []
+    processes: list[Origin] = []
     """Processes whose rank and pid were named together."""
     facts: dict[str, str] = {}
     first_time: float | None = None

@@ -39,7 +39,7 @@ def split_survived(
         else:
             (lasting if files[hit.file].file.kind == "kernel" else fatal).append(hit)
     past += _worked_on(fatal, files)
-    past += lived_with(fatal, past)
+    past += tolerated(fatal, past)
     past += _long_past(lasting, fatal, files, training)
     gone = {id(hit) for hit in past} - {id(hit) for hit in _of_the_failure(past, fatal)}
     return (
@@ -111,7 +111,7 @@ def _shows_work(work: Hit, wait: Hit, waits: Sequence[Hit], works: Sequence[Hit]
     return alone and dated and (work.time or 0.0) > (wait.time or 0.0)
 
 
-def lived_with(hits: Sequence[Hit], past: Sequence[Hit]) -> list[Hit]:
+def tolerated(hits: Sequence[Hit], past: Sequence[Hit]) -> list[Hit]:
     """Warnings that training got over before: the last of them is as little a cause."""
     warned = [hit.signature for hit in past if hit.signature.severity == "warning"]
     known = {signature.id for signature in warned if signature.kind not in _EACH_COUNTS}

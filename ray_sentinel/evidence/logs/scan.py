@@ -20,7 +20,7 @@ from ray_sentinel.evidence.logs.chunk import (
     one_a_line,
     split_lines,
 )
-from ray_sentinel.evidence.logs.error_scanner import Trouble
+from ray_sentinel.evidence.logs.error_scanner import ErrorScanner
 from ray_sentinel.evidence.logs.lines import Origin, parse_line
 from ray_sentinel.evidence.logs.movement import MovementReader
 from ray_sentinel.evidence.logs.records import FileFacts, LogFile
@@ -136,7 +136,7 @@ class Scanner:
         """The last date in what was fed so far."""
         self._began: float | None = None
         """When the Ray driver began whose output the file may be."""
-        self._trouble = Trouble(self.out, index, catalogue)
+        self._errors = ErrorScanner(self.out, index, catalogue)
         self._movement = MovementReader(self.out, catalogue.marks)
 
     def feed(self, data: bytes, base: int, limit: int, *, thorough: bool = True) -> None:
@@ -151,13 +151,13 @@ class Scanner:
         self.out.long_lines += long_lines(chunk.data[:limit])
         most = _MOST_LINES if thorough else _MOST_SWIFT
         for start, at in self.catalogue.triggers.lines(chunk.data.lower(), limit, most):
-            self._trouble.look(chunk, start, at)
-        self._trouble.forget_before(base + limit)
+            self._errors.look(chunk, start, at)
+        self._errors.forget_before(base + limit)
         self._dated = chunk.last_date(limit)
 
     def sample(self, data: bytes, base: int) -> None:
         """Read the steps, the phases and the list of workers in a window of the file."""
-        self.out.people.extend(listed_workers(data))
+        self.out.processes.extend(listed_workers(data))
         self._movement.read(self._chunk(data, base))
 
     def _chunk(self, data: bytes, base: int, earlier: float | None = None) -> Chunk:
@@ -180,8 +180,8 @@ class Scanner:
 
     def result(self) -> FileFacts:
         """The facts of everything fed."""
-        self.out.hits = self._trouble.hits.kept()
-        self.out.counts = self._trouble.hits.counts
+        self.out.hits = self._errors.hits.kept()
+        self.out.counts = self._errors.hits.counts
         if self._movement.counts_by_ends:
             self.out.steps = [seen for seen in self.out.steps if not seen.step.per_epoch]
         self.out.steps.sort(key=lambda seen: seen.offset)

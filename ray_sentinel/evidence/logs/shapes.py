@@ -26,11 +26,11 @@ class KnownShapes:
         self._unknown: dict[bytes, int] = {}
         self._known: dict[bytes, tuple[CompiledSignature, int]] = {}
 
-    def is_tiresome(self, shape: bytes) -> bool:
+    def is_ignored(self, shape: bytes) -> bool:
         """Whether lines of this shape matched nothing often enough."""
         return self._unknown.get(shape, 0) >= _PATIENCE
 
-    def tired_of(self, shape: bytes) -> None:
+    def ignore(self, shape: bytes) -> None:
         """Such a line matched nothing."""
         if len(self._unknown) < MOST_SHAPES:
             self._unknown[shape] = self._unknown.get(shape, 0) + 1

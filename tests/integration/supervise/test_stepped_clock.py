@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.supervise.attempt_keeper import Order
-from ray_sentinel.supervise.kept import decode, encode
+from ray_sentinel.supervise.json_records import decode, encode
 from ray_sentinel.supervise.run_folder import STATE, State
 from tests.support.stepped_clock import SteppedClock
 from tests.support.waiting import eventually

@@ -25,7 +25,7 @@ from ray_sentinel.monitor.activity import JobLog, told
 from ray_sentinel.monitor.jobs import JobLogTail, StallWatch, read_progress
 from ray_sentinel.monitor.shell import Shell
 from ray_sentinel.supervise import actions, events
-from ray_sentinel.supervise.choose import choose
+from ray_sentinel.supervise.checkpoint_choice import choose
 from ray_sentinel.supervise.policy import Failure, Policy, ResumePoint
 from ray_sentinel.supervise.restart_state_machine import RestartStateMachine
 from tests.support import kubectl

@@ -15,9 +15,9 @@ from ray_sentinel.evidence.logs.records import LogFile
 from ray_sentinel.evidence.logs.scan import Scanner, listed_workers, read_header
 from ray_sentinel.evidence.logs.steps import parse_step
 from ray_sentinel.evidence.logs.tracebacks import logged_exception, parse_exception, read_traceback
-from ray_sentinel.evidence.logs.view import view_line
 from ray_sentinel.evidence.node import transport
 from ray_sentinel.logs.catalogue import load_catalogue
+from ray_sentinel.logs.follow import view_line
 from ray_sentinel.masking import mask, mask_argv, mask_tail
 from ray_sentinel.model.triage import LogLine
 from ray_sentinel.monitor.jobs import read_progress

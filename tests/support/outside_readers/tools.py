@@ -24,7 +24,7 @@ from ray_sentinel.store.event_config import parameters
 from ray_sentinel.store.event_hparams import parse_hparams
 from ray_sentinel.store.keys import parse_key
 from ray_sentinel.store.windows import parse_time
-from ray_sentinel.supervise import kept
+from ray_sentinel.supervise import json_records
 from ray_sentinel_exporters.prometheus import accepts_gzip, wants_openmetrics
 from ray_sentinel_plugins import _files, _pci, _raylets, nvml, rdma
 from ray_sentinel_plugins._amdgpu import ras, sensors, table
@@ -338,7 +338,7 @@ TOOLS = (
     ),
     Reader(
         name="records on disk",
-        read=lambda data: kept.decode(data, dict),
+        read=lambda data: json_records.decode(data, dict),
         words=(b'{"a": 1},',),
         front=b"[",
     ),

@@ -16,8 +16,7 @@ from ray_sentinel.cli.main import main
 from ray_sentinel.cli.output import console
 from ray_sentinel.errors import UnreachableError
 from ray_sentinel.evidence.logs.lines import Origin
-from ray_sentinel.evidence.logs.view import ViewLine
-from ray_sentinel.logs.follow import Shown
+from ray_sentinel.logs.follow import Shown, ViewLine
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from ray_sentinel.monitor import activity, jobs
 from ray_sentinel.monitor.activity import JobLog, told
 from ray_sentinel.monitor.pod_jobs import PodClient, PodFiles
 from ray_sentinel.monitor.shell import Shell
-from ray_sentinel.supervise.choose import choose
+from ray_sentinel.supervise.checkpoint_choice import choose
 from ray_sentinel.supervise.ray_jobs import Jobs
 from tests.support import kubectl
 

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from ray_sentinel.model.identity import Node
-from ray_sentinel.progress.beside import LOOKS
 from ray_sentinel.progress.identity import RankIdentity
+from ray_sentinel.progress.non_ranks import LOOKS
 from ray_sentinel.progress.process_state import StateReader
 from ray_sentinel.progress.ray_workers import RayWorker
 from ray_sentinel.progress.watch import NodeWatch

@@ -32,14 +32,16 @@ class UnreadError(InputError):
     """What is there was not read to its end: too much of it, or of a shape that takes too long."""
 
 
-def triage_apart(root: Path, *, seconds: float, memory: int = MEMORY) -> Triage:
+def triage_in_process(root: Path, *, seconds: float, memory: int = MEMORY) -> Triage:
     """As ``triage.triage_path``, in a process that is killed after so many seconds, and that may
     have so many bytes of ``memory``.
 
     Raises InputError where there is nothing to read, UnreadError where it did not end well: the
     message says how.
     """
-    command = process.python_module("ray_sentinel.logs.apart", os.fspath(root), str(memory))
+    command = process.python_module(
+        "ray_sentinel.logs.triage_process", os.fspath(root), str(memory)
+    )
     try:
         done = process.run(command, deadline=seconds, max_output=_MAX_ANSWER)
     except OSError as error:

@@ -34,7 +34,7 @@ class _Asked(msgspec.Struct):
     """Host or address, process id, world rank."""
 
 
-def explain_apart(
+def explain_in_process(
     files: Mapping[str, bytes],
     *,
     ranks: Mapping[tuple[str, int], int] | None = None,
@@ -51,7 +51,7 @@ def explain_apart(
     what = f"the answers of RAS ({size / 1e6:.0f} MB)"
     try:
         done = process.run(
-            process.python_module("ray_sentinel.capture.ras_apart"),
+            process.python_module("ray_sentinel.capture.ras_process"),
             deadline=seconds,
             max_output=_MAX_ANSWER,
             input=msgspec.msgpack.encode(_Asked(dict(files), rows)),

@@ -24,7 +24,7 @@ LOOKS = 30
 started may not have loaded anything yet."""
 
 
-class Beside:
+class NonRanks:
     """Remembers who was beside a rank, for it outlives the rank."""
 
     def __init__(self, memory: ProcessMemory) -> None:

@@ -9,9 +9,9 @@ from ray_sentinel.errors import UnreachableError
 from ray_sentinel.evidence.checkpoints import Checkpoint as Saved
 from ray_sentinel.evidence.checkpoints import CheckpointFacts
 from ray_sentinel.supervise.actions import Choose
+from ray_sentinel.supervise.checkpoints import Checkpoints
 from ray_sentinel.supervise.policy import ResumePoint
 from ray_sentinel.supervise.restart_state_machine import SupervisionState
-from ray_sentinel.supervise.saved import Checkpoints
 
 
 class Tier:

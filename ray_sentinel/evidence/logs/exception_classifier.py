@@ -34,7 +34,7 @@ _WAITS_FOR_OTHERS = re.compile(
 one of these failed, or nothing of the program yet."""
 
 
-class ChainJudge:
+class ExceptionClassifier:
     """Judges chains of exceptions in a file of one kind."""
 
     def __init__(self, catalogue: Catalogue, file_kind: str) -> None:
@@ -102,7 +102,7 @@ class ChainJudge:
 
     def _by_place(self, raised: Raised) -> SignatureMatch:
         """What the frames of an exception that no entry knows tell."""
-        if is_wrapper(raised.kind) or _torn_while_waiting(raised):
+        if is_wrapper(raised.kind) or _cut_while_waiting(raised):
             return SignatureMatch(self._catalogue.get("python-wrapper"), {})
         place = self._catalogue.search_frames(raised.frames)
         return SignatureMatch(place or self._catalogue.get("python-exception"), {})
@@ -119,7 +119,7 @@ def _not_reached(raised: Raised, found: SignatureMatch | None) -> bool:
     return vague and _NOT_REACHED.search(raised.text) is not None
 
 
-def _torn_while_waiting(raised: Raised) -> bool:
+def _cut_while_waiting(raised: Raised) -> bool:
     """The log ends, or is cut, within a launcher's or a driver's frames: no rank's exception."""
     return parse_exception(raised.text) is None and bool(_WAITS_FOR_OTHERS.search(raised.frame))
 

@@ -9,7 +9,7 @@ import pytest
 
 from ray_sentinel.errors import SentinelError
 from ray_sentinel.progress.own_process import start_ticks
-from ray_sentinel.supervise.kept import decode, encode, readable
+from ray_sentinel.supervise.json_records import decode, encode, readable
 from ray_sentinel.supervise.policy import ResumePoint
 from ray_sentinel.supervise.restart_state_machine import SupervisionState
 from ray_sentinel.supervise.run_folder import STATE, RunFolder, State, Told

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 import msgspec
 
 from ray_sentinel import regex as re
-from ray_sentinel.evidence.logs.causes import ended_by_signal, in_order, tells_of_peer
+from ray_sentinel.evidence.logs.causes import ended_by_signal, in_order, reports_lost_peer
 from ray_sentinel.evidence.logs.launchers import is_of_srun, is_of_torchrun
 from ray_sentinel.evidence.logs.lines import Origin
-from ray_sentinel.evidence.logs.process_index import People, named_by, same_place
+from ray_sentinel.evidence.logs.process_index import ProcessIndex, named_by, same_place
 from ray_sentinel.evidence.logs.records import FileFacts, Hit
 from ray_sentinel.evidence.logs.signatures import Signature
 
@@ -37,23 +37,23 @@ _UCX = re.compile(r"\[(?P<host>[\w.-]{1,255}):0*(?P<pid>\d{1,9})(?::\d+)+\]")
 """UCX writes ``[host:pid:thread:tid]`` in front."""
 
 
-def as_told(hits: Sequence[Hit], files: Sequence[FileFacts]) -> list[Hit]:
+def with_explained_ends(hits: Sequence[Hit], files: Sequence[FileFacts]) -> list[Hit]:
     """``hits``, in which ends that their process explained are echoes that accuse nobody.
 
     Where nothing else is trouble, the loss of a peer is, in whatever words a library tells it.
     """
-    people = People(files)
+    processes = ProcessIndex(files)
     lost: dict[int, list[tuple[Hit, Origin]]] = {}
     for hit in hits:
         if _lost_its_peer(hit):
-            who = _printed_by(hit, files, people)
+            who = _printed_by(hit, files, processes)
             for number in {who.rank, who.local_rank, who.pid} - {None}:
                 lost.setdefault(number or 0, []).append((hit, who))
-    gone = [(hit, _printed_by(hit, files, people)) for hit in hits if _is_lost_link(hit)]
+    gone = [(hit, _printed_by(hit, files, processes)) for hit in hits if _is_lost_link(hit)]
     torchrun = any(map(is_of_torchrun, hits))
     told = [
         _replaced(hit, role="echo", accuses="nobody")
-        if _is_told(hit, lost, people) or _may_be_told(hit, gone, torchrun)
+        if _is_explained(hit, lost, processes) or _may_be_explained(hit, gone, torchrun)
         else hit
         for hit in hits
     ]
@@ -71,7 +71,7 @@ def explained(row: Hit) -> bool:
 
 
 def _lost_its_peer(hit: Hit) -> bool:
-    return hit.exit is None and hit.signature.id not in _ENDS and tells_of_peer(hit)
+    return hit.exit is None and hit.signature.id not in _ENDS and reports_lost_peer(hit)
 
 
 def _is_lost_link(hit: Hit) -> bool:
@@ -84,19 +84,21 @@ def _first_word(hit: Hit) -> bool:
     return hit.signature.role == "echo" and not explained(hit)
 
 
-def _is_told(hit: Hit, lost: dict[int, list[tuple[Hit, Origin]]], people: People) -> bool:
+def _is_explained(
+    hit: Hit, lost: dict[int, list[tuple[Hit, Origin]]], processes: ProcessIndex
+) -> bool:
     """``lost``: what processes said of lost peers, by their ranks, local ranks and pids."""
     if hit.signature.id not in _ENDS or not lost:
         return False
     if hit.signature.id == "segfault-handler" and ended_by_signal(hit) != "SIGABRT":
         return False
-    ended = people.complete(named_by(hit).filled(hit.origin))
+    ended = processes.complete(named_by(hit).filled(hit.origin))
     numbers = {ended.rank, ended.local_rank, ended.pid} - {None}
     words = (word for number in numbers for word in lost.get(number or 0, ()))
-    return any(_is_one(ended, who, people) and _soon_after(hit, said) for said, who in words)
+    return any(_is_one(ended, who, processes) and _soon_after(hit, said) for said, who in words)
 
 
-def _may_be_told(hit: Hit, gone: Sequence[tuple[Hit, Origin]], torchrun: bool) -> bool:
+def _may_be_explained(hit: Hit, gone: Sequence[tuple[Hit, Origin]], torchrun: bool) -> bool:
     """Whether an exit code that names no rank, or one beside a nameless process that lost its
     peer, says no more than the lost connections in ``gone`` do."""
     if hit.signature.id not in _EXIT_CODES:
@@ -111,14 +113,14 @@ def _names_process(who: Origin) -> bool:
     return (who.rank, who.local_rank, who.pid) != (None, None, None)
 
 
-def _printed_by(hit: Hit, files: Sequence[FileFacts], people: People) -> Origin:
+def _printed_by(hit: Hit, files: Sequence[FileFacts], processes: ProcessIndex) -> Origin:
     origin = hit.origin
     if match := _UCX.search(hit.text[:120]):
         origin = Origin(pid=int(match["pid"]), host=match["host"]).filled(origin)
-    return people.complete(origin.filled(files[hit.file].file.origin))
+    return processes.complete(origin.filled(files[hit.file].file.origin))
 
 
-def _is_one(ended: Origin, said: Origin, people: People) -> bool:
+def _is_one(ended: Origin, said: Origin, processes: ProcessIndex) -> bool:
     """Both name the same process; on one node a local rank is the rank."""
     if not same_place(ended, said):
         return False
@@ -126,7 +128,7 @@ def _is_one(ended: Origin, said: Origin, people: People) -> bool:
         return ended.rank == said.rank
     if ended.pid is not None and said.pid is not None:
         return ended.pid == said.pid
-    if ended.local_rank is None or not people.one_node:
+    if ended.local_rank is None or not processes.one_node:
         return False
     return ended.local_rank in (said.local_rank, said.rank)
 

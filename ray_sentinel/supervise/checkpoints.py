@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ray_sentinel.clock import Clock, moment
 from ray_sentinel.supervise.actions import Choose
-from ray_sentinel.supervise.choose import Choice, Scan, choose
+from ray_sentinel.supervise.checkpoint_choice import Choice, Scan, choose
 from ray_sentinel.supervise.events import Offered
 from ray_sentinel.supervise.policy import ResumePoint
 from ray_sentinel.supervise.restart_state_machine import SupervisionState
