@@ -1,4 +1,4 @@
-"""Where the tools are, and what they may know of our environment."""
+"""Locates the tracing tools, and builds the environment that they run in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run an intrusive tool so that the process it looks at runs on unchanged afterwards.
+"""Runs an intrusive tool so that the traced process continues unchanged afterwards.
 
 Before: the pid must still be the process that was meant, not stopped, not blocked in the kernel
 (an attach would hang until it wakes) and not traced by somebody else. Afterwards: a process that

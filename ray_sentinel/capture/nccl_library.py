@@ -1,4 +1,4 @@
-"""Which NCCL (or RCCL) a process has loaded, told from outside without asking it.
+"""Which NCCL (or RCCL) a process has loaded, read from outside without its cooperation.
 
 The file's name may hold the version (``libnccl.so.2.27.3``); the wheels that PyTorch depends on
 keep theirs in the folder beside the package (``nvidia_nccl_cu12-2.27.3.dist-info``). A library that

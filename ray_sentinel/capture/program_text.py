@@ -1,4 +1,4 @@
-"""Where the ranks' places in the code stand in the text of their programs.
+"""Finds the ranks' current code locations in the source text of their programs.
 
 The text is read as the process sees it, through ``/proc/<pid>/root`` where that is another file
 system than ours. A file may lie on a mount that hangs, be changed since the process began, or be no

@@ -1,4 +1,4 @@
-"""Answers of RAS read in a process of their own, for those who must not stand still.
+"""Parses RAS answers in a child process, for callers that must not block.
 
 Whoever holds the port of the service may send megabytes that take minutes to read. A small answer
 is read here; what is larger costs a child, which ends at a deadline, has a bound on its memory, and

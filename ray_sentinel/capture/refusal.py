@@ -1,4 +1,4 @@
-"""Why the kernel refuses to let us look into a process, and what helps."""
+"""Why the kernel does not let us trace a process, and what to do about it."""
 
 from __future__ import annotations
 

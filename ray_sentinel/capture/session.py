@@ -1,4 +1,4 @@
-"""One node's part of an incident: sample all ranks, then look deeper into a few.
+"""One node's share of an incident: samples all ranks, then traces a few of them in depth.
 
 ``sample`` takes one harmless look at every rank. ``capture`` does that too, and then runs the
 intrusive tools against suspects and one waiter of each class, ``CapturePlan.intrusive_at_once``

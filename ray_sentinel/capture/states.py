@@ -1,4 +1,4 @@
-"""What ``/proc`` says of a process's state, and whether it is still the same process."""
+"""A process's state in ``/proc``, and whether its pid still names the same process."""
 
 from __future__ import annotations
 

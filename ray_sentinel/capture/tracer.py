@@ -1,4 +1,4 @@
-"""What a tracer is, and what it brings back.
+"""The interface of a tracer, and its result.
 
 A tracer is one file in ``tracers/`` with a class that follows ``Tracer`` and a module attribute
 ``TRACER``; it is found by looking into that folder. It runs one tool against one process under a

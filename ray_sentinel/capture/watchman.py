@@ -1,4 +1,4 @@
-"""Sees to it that a traced process runs on even if we are killed in the middle of a trace.
+"""Continues a traced process even if we are killed in the middle of a trace.
 
 A debugger that is killed while it attaches leaves its SIGSTOP behind, and the process stopped. We
 continue it, unless we are killed too (the debugger then dies with us). So a child watches: it reads

@@ -43,7 +43,7 @@ def _lines(answer: Triage) -> Iterator[tuple[str, str]]:
             yield "", f"  {_evidence(line)}"
     echoes = [echo for echo in answer.echoes if echo.kind not in ("harmless",)]
     if echoes:
-        yield "bold", "echoes and what was survived"
+        yield "bold", "echoes, and errors that training recovered from"
         for echo in echoes[:12]:
             yield "dim", f"  {echo.count} × {echo.kind} ({echo.signature}): {_place(echo.first)}"
     if answer.next_steps:
@@ -66,14 +66,14 @@ def _progress(answer: Triage) -> Iterator[tuple[str, str]]:
         total = f" of {steps.total_steps}" if steps.total_steps else ""
         facts.append(f"last step {steps.last_step}{total}")
     if steps.step_seconds is not None:
-        facts.append(f"{steps.step_seconds:.3g} s a step")
+        facts.append(f"{steps.step_seconds:.3g} s per step")
     if steps.expected_step is not None:
-        facts.append(f"expected by then: step {steps.expected_step}")
+        facts.append(f"expected at the end of the logs: step {steps.expected_step}")
     if steps.checkpoint_step is not None:
         facts.append(f"last checkpoint at step {steps.checkpoint_step}")
     if steps.lost_steps is not None:
         seconds = f" ({steps.lost_seconds:.0f} s)" if steps.lost_seconds is not None else ""
-        facts.append(f"{steps.lost_steps} steps{seconds} lost since")
+        facts.append(f"{steps.lost_steps} steps{seconds} lost since then")
     if facts:
         yield "", ", ".join(facts)
     if answer.first_error_at is not None:

@@ -1,4 +1,4 @@
-"""Something that moved: what, where, when, by how much."""
+"""An anomaly in a series: which, where, when and by how much."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each quantity is called by whom: the one table of synonyms.
+"""The metric names that each quantity has in different exporters: the one table of synonyms.
 
 Our own names, the older exporter's (the same ``hw_*`` and ``tb_*``, utilisation and memory from
 ``ray_node_*`` by ip), Ray's, NVIDIA's dcgm-exporter's and node_exporter's. The first name that has

@@ -1,4 +1,4 @@
-"""How a job ended, by its plan and its closing words.
+"""How a job ended, by its planned steps and its last messages.
 
 The training's own series end with its last step, whether it was done, was killed, or still runs: no
 silence after it is seen. What the job was to do, and what it writes when it is done, tells more;

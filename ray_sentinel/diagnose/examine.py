@@ -1,4 +1,4 @@
-"""The whole diagnosis of one source: look, choose a window, run the playbooks, report the best."""
+"""Diagnoses one source: reads it, chooses a window, runs the playbooks, reports the best result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a job's own logs say that bears on the series: read from text that was handed in."""
+"""Facts from a job's own logs that help to interpret its series."""
 
 from __future__ import annotations
 

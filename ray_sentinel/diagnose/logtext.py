@@ -1,4 +1,4 @@
-"""Reads what bears on the series out of a job's log text: lines come in, ``LogFacts`` come out.
+"""Parses the lines of a job's log into ``LogFacts``, which help to interpret its series.
 
 Formats: MaxText's ``Config param NAME: VALUE`` and ``completed step: N, seconds: S, ... loss: L``;
 launchers' ``PASSTHROUGH_ARGS``, ``NNODES``, ``NODE_LIST``; JAX's coordination service on heartbeats

@@ -1,4 +1,4 @@
-"""How many steps a job was to do, as far as its configuration, its logs and its series tell.
+"""How many steps a job was planned to do, by its configuration, logs and series.
 
 A plan in epochs becomes one in steps only where the steps of an epoch can be told:
 

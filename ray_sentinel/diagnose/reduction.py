@@ -1,4 +1,4 @@
-"""How several samples of a series become one: by what its quantity is read for."""
+"""How several samples of a series are reduced to one, by the kind of its quantity."""
 
 from __future__ import annotations
 

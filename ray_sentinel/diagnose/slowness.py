@@ -1,4 +1,4 @@
-"""The symptom that many causes share: slow steps."""
+"""Slow steps: the symptom that many causes share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Robust statistics on arrays with holes.
+"""Robust statistics on arrays with missing values (NaN).
 
 Medians and median absolute deviations (scaled by 1.4826, the consistency factor for a normal
 distribution; Rousseeuw & Croux 1993) instead of means and standard deviations, because a training

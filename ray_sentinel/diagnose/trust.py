@@ -1,4 +1,4 @@
-"""What a source holds, what is missing, and what must not be believed.
+"""The quality of a source: what it holds, what is missing, and which data are not reliable.
 
 Ghost data: an exporter whose collection loop hangs may go on serving its last file, and Prometheus
 gives the dead values fresh times. The exporter's own cycle time then stands still too, which real

@@ -1,4 +1,4 @@
-"""How diagnoses are put together and put into words."""
+"""Builds diagnoses and their texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A second look, at full resolution, around the onset in a job too long to be read so as a whole.
+"""A second read at full resolution around the onset, for jobs too long to be read so as a whole.
 
 A long job is judged over wide cells; what began when is then known to a cell. The playbook that
 explained it is asked again over the hours around the onset. Where it names the same cause and the

@@ -1,4 +1,4 @@
-"""Reads one log file: hands its chunks to the scanner, and remembers where its lines are."""
+"""Reads one log file: passes its chunks to the scanner and keeps the offsets of its lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opens logs, plain or compressed, and hands them out in chunks of whole lines.
+"""Opens plain and compressed logs and yields them in chunks of whole lines.
 
 A line longer than ``LONGEST`` is cut: its middle is left out, so that a line of 100 MB costs no
 more memory than a short one.

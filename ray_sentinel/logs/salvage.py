@@ -1,4 +1,4 @@
-"""What can be had of a file that is torn, damaged, or begins with a hole."""
+"""Reads what is readable of a file that is truncated, damaged, or begins with a hole."""
 
 from __future__ import annotations
 

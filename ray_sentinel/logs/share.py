@@ -1,4 +1,4 @@
-"""Reads many large files with the help of further processes, one a core.
+"""Distributes many large files over worker processes, one per core.
 
 A helper is this module run as a program: its task comes on stdin, the facts of its files go to
 stdout, both as MessagePack. It dies with us, and where one fails its files are read here.

@@ -1,4 +1,4 @@
-"""Triage in a process of its own, for those who must not stand still: a supervisor, a coordinator.
+"""Runs triage in a child process, for callers that must not block: supervisor and coordinator.
 
 Logs are what a job printed, in any size and shape. Reading them holds the interpreter's lock for
 long stretches; here it costs its own process only, which ends at a deadline, has a bound on its

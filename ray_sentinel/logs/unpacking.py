@@ -1,4 +1,4 @@
-"""Packed logs as plain bytes, bounded: a file of 1 MB may unpack to 100 GB.
+"""Decompresses logs within limits: a file of 1 MB may unpack to 100 GB.
 
 Memory: each format is unpacked in pieces, with a window of at most ``WINDOW`` bytes. Time: no more
 than ``LEAST`` bytes, or ``RATIO`` times the file's own, are unpacked; that is far more than logs

@@ -47,7 +47,7 @@ FailureClass = Literal[
 ]
 """``transport-lost``: a connection broke in mid-training, and no process says why it ended.
 ``startup-stuck``: lines go on, but a phase of the start-up lasts far longer than its limit.
-``unknown-death``: the logs stop, and do not say why. ``soft-success``: training finished,
+``unknown-death``: the logs end without giving a reason. ``soft-success``: training finished,
 and only the teardown failed."""
 
 Outcome = Literal["running", "completed", "failed", "stopped", "unknown"]

@@ -1,4 +1,4 @@
-"""What a rank can say of itself without a debugger: its Python stacks, its flight recorder."""
+"""What a rank can report about itself without a debugger: Python stacks, flight recorder."""
 
 from __future__ import annotations
 

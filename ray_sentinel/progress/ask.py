@@ -1,4 +1,4 @@
-"""Asking a rank's companion thread for evidence, through its record.
+"""Requests evidence from a rank's companion thread through its record.
 
 The way without a debugger: the rank's own Python stacks, and its flight recorder, for which there
 is no other way. It works while the interpreter runs; where it is held, ``held_stacks`` gives what

@@ -1,4 +1,4 @@
-"""Which records speak for which living processes.
+"""Matches records with the living processes that wrote them.
 
 A record counts for the process that its header names, if it was made in this boot and in this PID
 namespace, by the same user as the process's. It stops counting when the rank detaches, and when the

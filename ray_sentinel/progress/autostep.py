@@ -1,4 +1,4 @@
-"""Steps counted without being told: each step of the first optimizer is a step of the training.
+"""Counts steps automatically: each step of the first optimizer is a training step.
 
 PyTorch calls hooks around every ``Optimizer.step`` (``register_optimizer_step_post_hook`` of
 torch.optim.optimizer). So ``attach()`` alone is enough for a PyTorch training; the first explicit

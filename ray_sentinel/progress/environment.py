@@ -1,4 +1,4 @@
-"""Who a process is, as far as the variables it was started with tell.
+"""The identity of a process, by the environment variables that it was started with.
 
 One table for both sides: the rank reads its own environment when it attaches, the agent reads
 ``/proc/<pid>/environ`` of processes that never did. Launchers and what they set:

@@ -1,4 +1,4 @@
-"""The exits of ranks, in their true order.
+"""The exits of ranks, in the order in which they happened.
 
 After one rank is killed its peers fail within a second; who was first is what matters. A thread
 waits on all ranks' pidfds at once and stamps each exit as the kernel tells it: the order is that

@@ -1,4 +1,4 @@
-"""Where an inference engine answers: the HTTP port of the process that its ranks descend from.
+"""The address of an inference engine: the HTTP port of the process that its ranks descend from.
 
 Only a port is asked that the command line tells, or the engine's usual one, and only if a process
 above the rank listens on it: a stray connection may end another protocol's rendezvous.

@@ -1,4 +1,4 @@
-"""What a rank's record says of who it is."""
+"""The identity of a rank, as its record states it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Why a companion thread has not stamped: the interpreter lock is held, or there is no CPU.
+"""Why a companion thread is late: the interpreter lock is held, or the process gets no CPU.
 
 The companion sleeps half a second in ``clock_nanosleep``, then needs the interpreter lock (GIL) to
 stamp. CPython's waiter sleeps in a futex and wakes every 5 ms to ask the holder to let go, so a

@@ -1,4 +1,4 @@
-"""The last lines that a rank wrote to its standard error, where that is a file.
+"""The last lines that a rank wrote to its standard error, if that is a file.
 
 Of a process that has ended nobody can ask anything: so the file is noted while it lives. What was
 there long before the end is left out, for it tells of something else.

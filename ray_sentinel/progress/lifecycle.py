@@ -1,4 +1,4 @@
-"""A writer's life in its process: last words, forks, debuggers, the companion.
+"""The lifecycle of a writer in its process: last words, forks, debuggers, companion thread.
 
 writer = ProgressWriter.open(who.resolve())
 life = lifecycle.watch_over(writer)

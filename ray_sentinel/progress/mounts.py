@@ -1,4 +1,4 @@
-"""Which folders lie on a file system that another machine serves: one that may hang.
+"""Which folders lie on a network file system, whose calls may hang.
 
 The kernel's own table tells (``/proc/self/mountinfo``, see ``man 5 proc``), without a question to
 the file system. Only a link in the path must be followed by asking, which is done under a deadline.

@@ -1,4 +1,4 @@
-"""Processes that have a rank's number and are none: side-cars in its container, a shell's commands.
+"""Processes that carry a rank's variables but are no ranks: side-cars, a shell's commands.
 
 They have the launcher's variables as the rank has, and no other tells them apart but what they have
 loaded: a rank has a library that ranks compute or communicate with, and who has none is beside it.

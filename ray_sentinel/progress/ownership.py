@@ -1,4 +1,4 @@
-"""Which of several agents on one machine watches a process.
+"""Which of several agents on one machine is responsible for a process.
 
 Agents that share a machine and a PID namespace see the same processes. A process that descends
 from a raylet belongs to that Ray node's agent, whether or not that agent is up; all others belong

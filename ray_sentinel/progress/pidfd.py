@@ -1,4 +1,4 @@
-"""Process descriptors: being told of the exit of a process that is not our child.
+"""Process descriptors: notification of the exit of a process that is not our child.
 
 ``pidfd_open`` is in Linux since 5.3; a pidfd becomes readable when the process ends. The exit
 status of somebody else's child: the ``PIDFD_GET_INFO`` ioctl with ``PIDFD_INFO_EXIT`` since 6.15,

@@ -1,4 +1,4 @@
-"""What a process says of itself: files of ``/proc`` that the kernel takes from its memory.
+"""Reads the files of ``/proc`` that the kernel takes from a process's memory.
 
 The command line, the environment and the memory map lie behind a lock of the process's memory. A
 process that hangs in a driver may hold it for ever, and every reader waits with it (which is why

@@ -1,4 +1,4 @@
-"""What ``/proc`` shows of a rank at one moment, and how long it has stood still.
+"""The state of a rank in ``/proc`` at one moment, and for how long it has not changed.
 
 A healthy rank costs a few small files. Its threads are walked only where something may be wrong:
 its stamp is old, its training thread has not been on a CPU for a while, or it is stopped or

@@ -1,4 +1,4 @@
-"""Ranks that run in Ray's workers, as tasks or actors, without a line of ours.
+"""Finds ranks that run in Ray's workers, as tasks or actors, without ``attach()``.
 
 Ray starts a worker before it knows what will run there, so nothing in the environment that the
 process started with says that it is a rank; and some versions of Ray write the process's title over

@@ -1,4 +1,4 @@
-"""The agent's side: all records on the machine, read while their writers run, hang or are dead.
+"""The agent's reader: all records on the machine, whether their writers run, hang or are dead.
 
 Records are read with ``pread``, not mapped: a file that somebody truncates would kill a reader that
 maps it. Files are opened without following links, and count only if they belong to the owner of

@@ -1,4 +1,4 @@
-"""Making the file of a new record, in the first folder that takes it."""
+"""Creates the file of a new record in the first folder that accepts it."""
 
 from __future__ import annotations
 

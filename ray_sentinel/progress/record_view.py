@@ -1,4 +1,4 @@
-"""What a reader knows of one record, renewed from two copies of its bytes."""
+"""A reader's view of one record, updated from two copies of its bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a reader asks of a rank's companion thread, and how: two words in the record.
+"""Requests to a rank's companion thread: two words in the record.
 
 The request word is written by the reader: a serial number in the upper 56 bits, a set of wishes in
 the lower 8. The companion does what is asked, leaves the results as files beside the record

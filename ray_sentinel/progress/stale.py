@@ -1,4 +1,4 @@
-"""Records of dead processes: told of once, kept for a while, then deleted, some at a time.
+"""Records of dead processes: reported once, kept for a while, then deleted in small batches.
 
 Whoever watched the process tells of its exit and deletes its record. A record that was found dead
 at first sight belongs to a process that ended while its agent was down: it is told of if it is

@@ -1,4 +1,4 @@
-"""Whether this process may look into another one's memory, as py-spy and gdb do.
+"""Whether this process may read another one's memory, as py-spy and gdb do.
 
 Opening ``/proc/<pid>/mem`` asks the kernel the same question as ``ptrace`` and
 ``process_vm_readv`` (``man 2 ptrace``, "Ptrace access mode checking": PTRACE_MODE_ATTACH, Yama and

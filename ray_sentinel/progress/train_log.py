@@ -1,4 +1,4 @@
-"""Ray Train's own word about a worker: which rank of which run it is.
+"""Ray Train's own log of a worker, which states its run and rank.
 
 Ray Train writes a log for each of its workers, ``train/ray-train-{app,sys}-worker-<worker id>.log``
 in the session's folder of logs, one JSON object a line. Since its second version these carry

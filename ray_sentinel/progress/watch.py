@@ -1,4 +1,4 @@
-"""Everything an agent knows of the ranks on its machine, look by look.
+"""What an agent knows of the ranks on its machine, updated once a poll.
 
     watch = NodeWatch(node, own_raylet=pid)
     ...

@@ -1,4 +1,4 @@
-"""Stacks of a process whose interpreter lock is held, where no debugger may look.
+"""Stacks of a process that holds its interpreter lock, if no debugger may attach.
 
 ``faulthandler`` has a timer thread in C that needs no lock. The companion keeps restarting the
 timer; when the companion does not get to run, the timer expires and writes the stacks of all

@@ -1,4 +1,4 @@
-"""Finding out, inside a process, which rank of which job it is.
+"""Determines, inside a process, which rank of which job it is.
 
 The rank, its world size and local rank come together from the first of: the caller's arguments,
 Ray Train's context, ``torch.distributed`` once initialised, the launcher's variables

@@ -1,4 +1,4 @@
-"""What a ``Course`` asks for, and what came of it in the end."""
+"""The actions of a ``RestartStateMachine``, and the result of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process between the supervisor and the command: it stays when the supervisor is killed.
+"""The process between supervisor and command; it survives when the supervisor is killed.
 
 ``python -m ray_sentinel.supervise.attempt_keeper FOLDER``, its ``Order`` on standard input. It is
 the command's parent, so that the exit status is never lost; it writes the command's output to a

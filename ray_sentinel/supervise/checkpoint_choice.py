@@ -1,4 +1,4 @@
-"""The best checkpoint to start from: the latest step that is whole, from whatever tier has it."""
+"""Chooses the checkpoint to start from: the latest complete step, on whichever tier has it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The checkpoints of a supervised command: which came, and which can be started from."""
+"""The checkpoints of a supervised command: new ones, and those that it can start from."""
 
 from __future__ import annotations
 

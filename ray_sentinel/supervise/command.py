@@ -1,4 +1,4 @@
-"""The command of an attempt: placeholders filled in, and the environment that it is given."""
+"""The command line of an attempt with its placeholders replaced, and its environment."""
 
 from __future__ import annotations
 

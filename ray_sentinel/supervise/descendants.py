@@ -1,4 +1,4 @@
-"""All processes below one, by ``/proc``; those of Ray itself, and what is below them, left out."""
+"""All descendants of a process, by ``/proc``, without Ray's own processes and their descendants."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a ``Course`` is told."""
+"""The events that a ``RestartStateMachine`` handles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same course for a job of ``ray job submit``: watched and restarted through Ray's job API."""
+"""Supervises a job of ``ray job submit``: watches and restarts it through Ray's job API."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class JobSupervisor:
         self._attempt_began = KeptMoment(self._clock)
         self._first = jobs.job(task.job_id)
         ledger = SupervisionState(attempt=self._first.attempt, retries_left=policy.max_retries)
-        self._course = RestartStateMachine(policy, ledger)
+        self._machine = RestartStateMachine(policy, ledger)
         self._movement = AttemptMovement(policy, self._clock.monotonic())
         self._running = False
         self._answered = self._clock.monotonic()
@@ -49,7 +49,7 @@ class JobSupervisor:
 
     def run(self) -> RunResult:
         """Until it is over. Raises UnreachableError where the dashboard has gone for good."""
-        self._course.resume()
+        self._machine.resume()
         while self._result is None:
             try:
                 self._look()
@@ -65,7 +65,7 @@ class JobSupervisor:
 
     def _look(self) -> None:
         now = moment(self._clock)
-        if not self._course.under_way:
+        if not self._machine.under_way:
             return
         status = self._jobs.status(self.job_id)
         if status == "PENDING":
@@ -79,42 +79,42 @@ class JobSupervisor:
         step = self._jobs.step(self.job_id) if status != "UNKNOWN" else None
         if self._movement.stepped(step, now.steady) and step is not None:
             self._feed(events.Progressed(time=now, step=step))
-        if status == "STOPPED" and self._course.phase == "running":
+        if status == "STOPPED" and self._machine.phase == "running":
             # Somebody wanted it to end: starting it again would be against them.
             self._result = RunResult(
                 success=False,
                 reason=f"job {self.job_id} was stopped",
                 final_step=step,
-                total_retries=self._course.ledger.total_retries,
-                time_lost_seconds=self._course.ledger.time_lost,
-                bad_nodes=tuple(self._course.ledger.bad_nodes),
+                total_retries=self._machine.ledger.total_retries,
+                time_lost_seconds=self._machine.ledger.time_lost,
+                bad_nodes=tuple(self._machine.ledger.bad_nodes),
             )
             return
         self._running = False
         self._feed(events.Exited(time=now, failure=self._failure(status), last_saved=self._saved()))
 
     def _look_closer(self, now: Moment) -> None:
-        if self._course.phase == "ending":
+        if self._machine.phase == "ending":
             self._stop()  # it was asked before, and runs
             return
         step = self._jobs.step(self.job_id)
         if self._movement.stepped(step, now.steady) and step is not None:
             self._feed(events.Progressed(time=now, step=step))
-        found = self._chosen(self._course.ledger.left_out).checkpoint
+        found = self._chosen(self._machine.ledger.left_out).checkpoint
         if found is not None:
             self._feed(events.Saved(time=now, step=found.step))
-        if self._course.phase == "running":
+        if self._machine.phase == "running":
             sighting = self._sighting()
             if why := sighting.hang or self._movement.stagnates(now.steady):
                 self._feed(events.HangSeen(time=now, why=why))
             return
         sighting = self._sighting()
         # The sentinel captures by itself; where nobody watches there is nothing to wait for.
-        if self._course.phase == "capturing" and (sighting.bundle or not sighting.hang):
+        if self._machine.phase == "capturing" and (sighting.bundle or not sighting.hang):
             self._feed(events.EvidenceSecured(time=now, bundle=sighting.bundle))
 
     def _sighting(self) -> Sighting:
-        since = self._attempt_began.today(self._course.ledger.attempt_started)
+        since = self._attempt_began.today(self._machine.ledger.attempt_started)
         found = self._parts.watch(self._first.name, since)
         if found.bad_nodes:
             self._feed(events.NodesFound(time=moment(self._clock), nodes=found.bad_nodes))
@@ -134,11 +134,11 @@ class JobSupervisor:
         return choose(self._task.checkpoint_dirs, without, parts.scan, parts.problem_at)
 
     def _saved(self) -> float | None:
-        found = self._chosen(self._course.ledger.left_out).checkpoint
+        found = self._chosen(self._machine.ledger.left_out).checkpoint
         return found.modified if found is not None else None
 
     def _feed(self, event: SupervisorEvent) -> None:
-        for action in self._course.handle(event):
+        for action in self._machine.handle(event):
             self._do(action)
 
     def _do(self, action: SupervisorAction) -> None:
@@ -150,7 +150,7 @@ class JobSupervisor:
                     self._parts.notify(action.event, action.text)
             case actions.Choose():
                 found = self._chosen(action.without)
-                problem = lost(found, self._task.checkpoint_dirs, self._course.ledger)
+                problem = lost(found, self._task.checkpoint_dirs, self._machine.ledger)
                 self._feed(events.Offered(time=now, checkpoint=found.checkpoint, problem=problem))
             case actions.Launch():
                 self._launch(action)

@@ -1,4 +1,4 @@
-"""Records on disk and in pipes, as JSON that also keeps what is no text.
+"""Encodes records for disk and pipes as JSON; bytes that are no UTF-8 survive the round trip.
 
 Names of files, arguments and variables are bytes; Python shows those that are no UTF-8 by lone
 surrogates (PEP 383), which msgspec's own JSON refuses. Here they travel as ``\\udcXX`` escapes.

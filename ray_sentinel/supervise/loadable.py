@@ -1,4 +1,4 @@
-"""Whether a checkpoint's files are whole, by their structure; nothing in them is executed.
+"""Checks by their structure whether a checkpoint's files are complete; nothing is executed.
 
 A ``.pt`` of torch is a zip file, whose directory stands at its end (APPNOTE.TXT, 4.3.16): a file
 that was cut off has none. A ``.safetensors`` begins with the length of a JSON header that says how

@@ -1,4 +1,4 @@
-"""Whether an attempt moves, from its steps and its output; and since when it does not. Pure.
+"""Whether an attempt makes progress, by its steps and output, and since when it does not. Pure.
 
 Steps are progress. Output is a weaker sign: an evaluation or an export prints, and makes no steps,
 but so do some jobs that hang. So output is believed for as long as a start-up may take, no longer.

@@ -1,4 +1,4 @@
-"""What people are told, in the form that a receiver takes. Pure."""
+"""Notifications in the formats that their receivers expect. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tells people: by webhooks, Apprise and a command, once, again where it failed, never in the way.
+"""Sends notifications to webhooks, Apprise and a command: once each, with retries, not blocking.
 
 ``Notifier.tell`` only queues. One thread sends; a receiver that hangs holds up what is told after
 it, and nothing else. What waits is bounded: the oldest notice goes first.

@@ -1,4 +1,4 @@
-"""What an attempt left running when its keeper was killed: found by its environment.
+"""Processes that an attempt left behind when its keeper was killed, found by their environment.
 
 A keeper's end kills the command itself (by its parent-death signal), but not what the command
 started: torchrun's ranks, each in a session of its own, would go on beside the next attempt.

@@ -1,4 +1,4 @@
-"""What a supervisor is given: how to explain, watch, capture, clear and tell. All may block."""
+"""What a supervisor uses to explain, watch, capture, clean up and notify. All calls may block."""
 
 from __future__ import annotations
 

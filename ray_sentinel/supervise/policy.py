@@ -1,4 +1,4 @@
-"""How often, how fast and from what a command is started again; and what a failure is."""
+"""The restart policy: how often, how fast and from what a command restarts; what a failure is."""
 
 from __future__ import annotations
 

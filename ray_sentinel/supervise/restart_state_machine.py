@@ -1,4 +1,4 @@
-"""The course of a supervised command: events in, actions out. Pure.
+"""The state machine of a supervised command: events in, actions out. Pure.
 
     choosing ──Offered──▶ starting ──Started──▶ running ──Exited──▶ waiting, or finished
                                                    │

@@ -1,4 +1,4 @@
-"""What a supervisor keeps on disk: its ledger, each attempt's state, and who supervises.
+"""A supervisor's files on disk: the run's state, each attempt's state, and the owning process.
 
 <log_dir>/run/<job>/
     lock            held (flock) by the supervisor that lives

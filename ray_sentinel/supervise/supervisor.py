@@ -1,4 +1,4 @@
-"""The loop that feeds a ``RestartStateMachine`` and carries out what it asks for."""
+"""The loop that feeds a ``RestartStateMachine`` with events and carries out its actions."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ class Supervisor:
         """The attempt that it is about, if it is about one."""
         self._aside = Aside(self._answer, parts.say, self._clock)
         self._checkpoints = Checkpoints(task.checkpoint_dirs, parts.scan, parts.say, self._clock)
-        self._course = RestartStateMachine(policy)
+        self._machine = RestartStateMachine(policy)
         self._tail: OutputTail | None = None
         self._movement = AttemptMovement(policy, self._clock.monotonic())
         self._state: State | None = None
@@ -207,7 +207,7 @@ class Supervisor:
         self._folder.lock()
         try:
             with caught(self._stop, self._to_pass_on.append):
-                self._do(self._course.resume() if self._take_back() else self._course.begin())
+                self._do(self._machine.resume() if self._take_back() else self._machine.begin())
                 while self._result is None:
                     self._turn()
                 return self._result
@@ -228,15 +228,15 @@ class Supervisor:
         """Whether an earlier life of the supervisor was killed over an attempt."""
         told, running = self._folder.told(), self._folder.running()
         if told is not None and told.result is None:
-            self._course = RestartStateMachine(self._policy, told.ledger)
-        ledger = self._course.ledger
+            self._machine = RestartStateMachine(self._policy, told.ledger)
+        ledger = self._machine.ledger
         if running is not None:
             # A ledger that could not be written, or read, does not know of it.
             ledger.attempt = running
         elif told is None or told.result is not None or told.argv != self._task.argv:
             # What ended was somebody else's, or was told to the end.
-            self._course = RestartStateMachine(self._policy)
-            self._course.ledger.attempt = self._folder.next_attempt()
+            self._machine = RestartStateMachine(self._policy)
+            self._machine.ledger.attempt = self._folder.next_attempt()
             return False
         state = self._folder.state(ledger.attempt)
         if state is None:
@@ -254,13 +254,13 @@ class Supervisor:
         except queue.Empty:
             about, event = None, events.TimePassed(time=moment(self._clock))
         # An answer may be late, and its attempt over.
-        if about in (None, self._course.ledger.attempt):
-            self._do(self._course.handle(event))
-        if self._course.under_way:
+        if about in (None, self._machine.ledger.attempt):
+            self._do(self._machine.handle(event))
+        if self._machine.under_way:
             self._look()
 
     def _do_aside(self, what: str, work: Callable[[], SupervisorEvent | None]) -> None:
-        self._aside.do(what, self._course.ledger.attempt, work)
+        self._aside.do(what, self._machine.ledger.attempt, work)
 
     def _answer(self, attempt: int, event: SupervisorEvent) -> None:
         self._events.put((attempt, event))
@@ -269,13 +269,13 @@ class Supervisor:
         self._events.put((None, event))
 
     def _feed(self, event: SupervisorEvent) -> None:
-        self._do(self._course.handle(event))
+        self._do(self._machine.handle(event))
 
     def _look(self) -> None:
         now = self._clock.monotonic()
         if self._tail is not None and self._tail.look():
             self._movement.spoke(now)
-        state = self._folder.state(self._course.ledger.attempt)
+        state = self._folder.state(self._machine.ledger.attempt)
         if state is None:
             return
         self._state = state
@@ -286,13 +286,13 @@ class Supervisor:
         if self._ended(state):
             self._on_end(state)
             return
-        if self._course.phase in ("running", "capturing"):
+        if self._machine.phase in ("running", "capturing"):
             self._look_closer(now)
         self._see_whether_it_goes(state, now)
 
     def _look_closer(self, now: float) -> None:
         if self._every("steps", 1.0, now):
-            own = self._parts.steps(self._course.ledger.attempt)
+            own = self._parts.steps(self._machine.ledger.attempt)
             step = own if own is not None else self._tail.step if self._tail else None
             if self._movement.stepped(step, now) and step is not None:
                 self._feed(events.Progressed(time=moment(self._clock), step=step))
@@ -300,7 +300,7 @@ class Supervisor:
             self._do_aside("scan", self._scan)
         if self._parts.watch is not None and self._every("watch", WATCH_SECONDS, now):
             self._do_aside("watch", self._watch)
-        if self._course.phase == "running" and (why := self._movement.stagnates(now)):
+        if self._machine.phase == "running" and (why := self._movement.stagnates(now)):
             self._feed(events.HangSeen(time=moment(self._clock), why=why))
 
     def _every(self, what: str, seconds: float, now: float) -> bool:
@@ -310,7 +310,7 @@ class Supervisor:
         return True
 
     def _scan(self) -> SupervisorEvent | None:
-        found = self._checkpoints.later(tuple(self._course.ledger.left_out))
+        found = self._checkpoints.later(tuple(self._machine.ledger.left_out))
         if found is None:
             return None
         self._movement.saved(self._clock.monotonic())
@@ -319,7 +319,7 @@ class Supervisor:
     def _sighting(self) -> Sighting:
         if self._parts.watch is None:
             return Sighting()
-        since = self._attempt_began.today(self._course.ledger.attempt_started)
+        since = self._attempt_began.today(self._machine.ledger.attempt_started)
         found = self._parts.watch(since)
         if found.bad_nodes:
             self._tell(events.NodesFound(time=moment(self._clock), nodes=found.bad_nodes))
@@ -328,10 +328,10 @@ class Supervisor:
     def _watch(self) -> SupervisorEvent | None:
         sighting = self._sighting()
         now = moment(self._clock)
-        if sighting.bundle and self._course.phase == "capturing":
+        if sighting.bundle and self._machine.phase == "capturing":
             self._parts.say(f"the evidence is in {sighting.bundle}")
             return events.EvidenceSecured(time=now, bundle=sighting.bundle)
-        if sighting.hang and self._course.phase == "running":
+        if sighting.hang and self._machine.phase == "running":
             return events.HangSeen(time=now, why=sighting.hang)
         return None
 
@@ -348,7 +348,7 @@ class Supervisor:
 
     def _on_end(self, state: State) -> None:
         # Read again: it may have written its end between our two looks at it.
-        state = self._folder.state(self._course.ledger.attempt) or state
+        state = self._folder.state(self._machine.ledger.attempt) or state
         now = self._clock.monotonic()
         if self._explaining_since is None:
             self._explaining_since = now
@@ -369,21 +369,21 @@ class Supervisor:
             return
         for left in state.left:
             self._parts.say(f"left behind, and ended: {left}")
-        folder = self._folder.attempt(self._course.ledger.attempt)
+        folder = self._folder.attempt(self._machine.ledger.attempt)
 
         def explain() -> SupervisorEvent:
             if state.ended_at is None and (stuck := self._end_orphans(state)):
                 return events.Unkillable(time=moment(self._clock), pid=stuck)
             self._sighting()  # what was confirmed since the last look
             failure = self._parts.explain(folder, state)
-            saved = self._checkpoints.saved_at(tuple(self._course.ledger.left_out))
+            saved = self._checkpoints.saved_at(tuple(self._machine.ledger.left_out))
             return events.Exited(time=moment(self._clock), failure=failure, last_saved=saved)
 
         self._do_aside("explain", explain)
 
     def _end_orphans(self, state: State) -> int:
         """What a killed keeper could not end; the pid of one that did not go, else 0."""
-        ledger = self._course.ledger
+        ledger = self._machine.ledger
         told = variables(self._task.job, ledger.attempt, None)
         marks = {name: told[name] for name in ("RAY_SENTINEL_JOB", "RAY_SENTINEL_ATTEMPT")}
         if where := self._task.environ.get("RAY_SENTINEL_LOG_DIR"):
@@ -421,13 +421,13 @@ class Supervisor:
             self._keep()
 
     def _choose(self, action: actions.Choose) -> None:
-        self._do_aside("choose", lambda: self._checkpoints.offer(action, self._course.ledger))
+        self._do_aside("choose", lambda: self._checkpoints.offer(action, self._machine.ledger))
 
     def _launch(self, action: actions.Launch) -> None:
         try:
             self._start(action)
         except SentinelError as error:
-            if not self._course.ledger.total_retries:
+            if not self._machine.ledger.total_retries:
                 raise
             # What it needs went away between two attempts, and may come back before the next.
             kind = "not-started" if isinstance(error, UsageError) else "exit"
@@ -463,14 +463,14 @@ class Supervisor:
             self._tail.close()
         folder = self._folder.attempt(attempt)
         self._tail = OutputTail(folder, self._terminal, from_end=from_end)
-        checkpoint = self._course.ledger.checkpoint
+        checkpoint = self._machine.ledger.checkpoint
         start = checkpoint.step if checkpoint else 0
         self._movement = AttemptMovement(self._policy, self._clock.monotonic(), start)
         self._state, self._started = state, False
         self._ending_since = self._explaining_since = None
 
     def _capture(self, why: str) -> None:
-        state, attempt = self._state, self._course.ledger.attempt
+        state, attempt = self._state, self._machine.ledger.attempt
         if state is None:
             self._tell(events.EvidenceSecured(time=moment(self._clock)))
             return
@@ -498,7 +498,7 @@ class Supervisor:
         # A lost node is confirmed only after some silence: often after its attempt has ended.
         found = self._sighting().bad_nodes
         if self._parts.drain is not None:
-            for node in (*self._course.ledger.bad_nodes, *found):
+            for node in (*self._machine.ledger.bad_nodes, *found):
                 if node.host not in self._drained:
                     self._drained.add(node.host)
                     self._parts.say(self._parts.drain(node))
@@ -513,7 +513,7 @@ class Supervisor:
     def _keep(self) -> None:
         told = Told(
             argv=self._task.argv,
-            ledger=self._course.ledger,
+            ledger=self._machine.ledger,
             result=self._result,
             supervisor=os.getpid(),
         )

@@ -1,4 +1,4 @@
-"""Follows the command's output file: to the terminal, and for its steps."""
+"""Follows the command's output file, copies it to the terminal, and reads steps from it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a supervisor is given to run."""
+"""The command or Ray job that a supervisor runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hands output on to a terminal that may stand still, without ever waiting for it.
+"""Writes output to a terminal that may block, without ever waiting for it.
 
 Ctrl-S, ``less``, or an ssh connection that stalls stop whoever writes to them. A supervisor that is
 stopped sees no hang and restarts nothing: so a thread writes, and what it cannot get rid of in time

@@ -1,7 +1,8 @@
-"""Compare jobs with the first of them: configuration, and levels over the steps that both did.
+"""Compare jobs with the first one: configuration, and metrics over the steps that both have.
 
-Each JOB is a job's folder, a Prometheus URL or a history file; one without series is compared by
-its logs. Exit codes: 0 no significant difference, 1 some, 2 wrong usage, 3 out of reach.
+Each JOB is a job's folder, a Prometheus URL or a history file; a job without series is compared by
+its logs. Exit codes: 0 no significant difference, 1 significant differences, 2 wrong usage, 3 a
+source cannot be reached.
 """
 
 from __future__ import annotations
@@ -44,10 +45,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="which of several runs of event files to take: once for all jobs, or once for each",
+        help="run to read, if event files hold several: once for all jobs, or once per job",
     )
-    parser.add_argument("--prometheus", metavar="PATH", default="", help="the prometheus program")
-    parser.add_argument("--report", metavar="FILE", help="also write it, as Markdown")
+    parser.add_argument(
+        "--prometheus", metavar="PATH", default="", help="path of the prometheus program"
+    )
+    parser.add_argument(
+        "--report", metavar="FILE", help="also write the comparison to FILE, as Markdown"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -56,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     if len(args.jobs) < 2:
         raise UsageError("name two jobs at least")
     if len(args.run) not in {0, 1, len(args.jobs)}:
-        raise UsageError(f"--run is given once, or once for each of the {len(args.jobs)} jobs")
+        raise UsageError(f"give --run once, or once for each of the {len(args.jobs)} jobs")
     names = args.run if len(args.run) > 1 else (args.run or [""]) * len(args.jobs)
     with ExitStack() as stack:
         progress = stack.enter_context(progress_bar(enabled=not args.json))

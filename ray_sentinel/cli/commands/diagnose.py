@@ -1,14 +1,14 @@
-"""Say from a job's time series what went wrong, where it began, and who.
+"""Find out from a job's time series what went wrong, where it began, and which node caused it.
 
 SOURCE is a finished job's folder (or its prometheus/ folder), the URL of a Prometheus or of a
-running coordinator, or an embedded history (.db). Left out, it is this job's own log folder.
+running coordinator, or an embedded history (.db). The default is this job's own log folder.
 
   ray-sentinel diagnose /jobs/1234
   ray-sentinel diagnose http://127.0.0.1:9190 --playbook network-health
   ray-sentinel diagnose /jobs/1234 --window last-step --report diagnosis.html
 
-Exit codes: 0 healthy, or not what the playbook looks for; 1 something found, or it cannot be told;
-2 wrong usage; 3 out of reach.
+Exit codes: 0 healthy, or the playbook found nothing; 1 something found, or not enough data to tell;
+2 wrong usage; 3 the source cannot be reached.
 """
 
 from __future__ import annotations
@@ -54,27 +54,35 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="START..END (Unix seconds, ISO 8601, or step-N), last-step, last-30m, or crash",
     )
     parser.add_argument(
-        "--run", metavar="NAME", default="", help="which of several runs of event files to take"
+        "--run", metavar="NAME", default="", help="run to read, if the event files hold several"
     )
-    parser.add_argument("--incident", metavar="ID", help="around a past incident of this job")
-    parser.add_argument("--accused", metavar="HOST,..", help="hosts a heartbeat timeout accused")
+    parser.add_argument(
+        "--incident", metavar="ID", help="look at the time around an incident of this job"
+    )
+    parser.add_argument("--accused", metavar="HOST,..", help="hosts that a heartbeat timeout named")
     parser.add_argument("--coordinator", metavar="HOST", help="host of the heartbeat coordinator")
-    parser.add_argument("--crash-time", metavar="TIME", help="when the job was ended")
+    parser.add_argument("--crash-time", metavar="TIME", help="time at which the job ended")
     parser.add_argument("--heartbeat-timeout", type=positive, metavar="SECONDS")
     parser.add_argument("--checkpoint-period", type=positive, metavar="STEPS")
     parser.add_argument("--failed-checkpoint", type=amount, metavar="STEP")
-    parser.add_argument("--logs", metavar="DIR", help="the job's logs, where they lie elsewhere")
-    parser.add_argument("--no-logs", action="store_true", help="look at the series alone")
+    parser.add_argument(
+        "--logs", metavar="DIR", help="folder of the job's logs, if it is not in SOURCE"
+    )
+    parser.add_argument("--no-logs", action="store_true", help="use the series only")
     parser.add_argument(
         "--report",
         action="append",
         default=[],
         metavar="FILE",
-        help="also write FILE.md, .html or .json; may be given several times",
+        help="also write FILE.md, .html or .json; repeatable",
     )
-    parser.add_argument("--prometheus", metavar="PATH", default="", help="the prometheus program")
-    parser.add_argument("--port", type=port, default=0, help="of a read-only Prometheus")
-    parser.add_argument("--deadline", type=positive, default=30.0, help="of one query, in seconds")
+    parser.add_argument(
+        "--prometheus", metavar="PATH", default="", help="path of the prometheus program"
+    )
+    parser.add_argument("--port", type=port, default=0, help="port for a read-only Prometheus")
+    parser.add_argument(
+        "--deadline", type=positive, default=30.0, help="time limit of one query, in seconds"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -84,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     chosen = named(args.playbook) if args.playbook else None
     where = named_paths.source(args.source or str(config.load().directory()))
     if args.logs and not named_paths.is_folder(args.logs):
-        raise InputError(f"--logs: {args.logs} is a file; the folder of the logs is meant")
+        raise InputError(f"--logs: {args.logs} is a file; give the folder of the logs")
     opening: AbstractContextManager[Opened] = open_source(
         where, binary=args.prometheus, port=args.port, deadline=args.deadline, run=args.run
     )

@@ -1,7 +1,7 @@
-"""Whether the training is well: GPUs, Ray's resources, transport in use, checkpoints, collectors.
+"""Check the health of a training: GPUs, Ray's resources, transport, checkpoints, collectors.
 
-Asks the coordinator and the agents of all nodes. A cluster that nobody watches is looked at as far
-as this node goes. With --local no cluster is asked at all.
+The coordinator and the agents of all nodes are asked. In a cluster without them, and with --local,
+only this node is checked.
 
 Exit codes: 0 healthy, 1 there are issues, 3 no cluster answers.
 """
@@ -15,16 +15,16 @@ from ray_sentinel.cli.output import print_json, speaker
 from ray_sentinel.cli.reach import add_common
 from ray_sentinel.model.health import Health
 
-HELP = "show whether the training, its GPUs and its transport are well"
+HELP = "check the health of the training, its GPUs and its transport"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     add_common(parser)
     parser.add_argument(
-        "--checkpoints", metavar="DIR", type=Path, help="the folder that checkpoints are written to"
+        "--checkpoints", metavar="DIR", type=Path, help="folder of the job's checkpoints"
     )
-    parser.add_argument("--local", action="store_true", help="look at this node only")
+    parser.add_argument("--local", action="store_true", help="check this node only")
 
 
 def run(args: argparse.Namespace) -> int:

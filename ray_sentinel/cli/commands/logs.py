@@ -1,11 +1,11 @@
 """Find and show the right log files of a job: by rank, node, actor class, pid and ip.
 
-PATH is a Ray temp dir or session, live or harvested, a job's folder or a file; without it, the Ray
-session of this machine, and with --node another node's logs through Ray. Without --tail, --errors
-or --follow the files are listed. Errors are marked "!", warnings "~"; lines that Ray folded show
-how often they came. Secrets are masked.
-Exit codes: 0 something found, 1 nothing fits, 2 wrong usage, 3 no session here, or the node is out
-of reach.
+PATH is a Ray temp dir or session (running or copied), a job's folder, or a file. The default is the
+Ray session of this machine; --node reads another node's logs through Ray. Without --tail, --errors
+or --follow the files are listed. Errors are marked "!" and warnings "~"; lines that Ray
+deduplicated show their count. Secrets are masked.
+Exit codes: 0 something found, 1 nothing matches, 2 wrong usage, 3 no Ray session on this machine,
+or the node cannot be reached.
 """
 
 from __future__ import annotations
@@ -37,17 +37,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("path", nargs="?", type=Path, metavar="PATH")
     parser.add_argument("--rank", type=int)
-    parser.add_argument("--node", default="", help="host name, address or beginning of a node's id")
+    parser.add_argument("--node", default="", help="host name, address or prefix of a node id")
     add_session(parser)
-    parser.add_argument("--actor", default="", help="a Ray actor's class, or a part of it")
+    parser.add_argument("--actor", default="", help="class of a Ray actor, or part of its name")
     parser.add_argument("--pid", type=int)
-    parser.add_argument("--ip", default="", help="as Ray prints it: (Actor pid=.., ip=..)")
+    parser.add_argument("--ip", default="", help="address as Ray prints it: (Actor pid=.., ip=..)")
     parser.add_argument(
         "--kind", default="", help="worker, driver, raylet, gcs, monitor, kernel, nccl, rank, log"
     )
-    parser.add_argument("--tail", type=count, metavar="N", help="last lines of each file")
-    parser.add_argument("--errors", action="store_true", help="only lines marked as errors")
-    parser.add_argument("--follow", "-f", action="store_true", help="go on as the files grow")
+    parser.add_argument(
+        "--tail", type=count, metavar="N", help="print the last N lines of each file"
+    )
+    parser.add_argument("--errors", action="store_true", help="print only lines marked as errors")
+    parser.add_argument("--follow", "-f", action="store_true", help="keep printing new lines")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -82,7 +84,7 @@ def _of_node(args: argparse.Namespace, wanted: LineFilter) -> int:
         if session is not None and any(node.here for node in other.nodes):
             return _show_files(choose(describe(find_logs(session)), anywhere), anywhere, args)
         if not any(node.files for node in other.nodes):
-            raise UnreachableError(f"nothing of node {args.node} could be read")
+            raise UnreachableError(f"no log of node {args.node} could be read")
         if args.follow:
             raise UsageError(f"--follow reads this machine's own files: run it on {args.node}")
         return _show_files(choose(describe(find_logs(folder)), anywhere), anywhere, args)

@@ -3,10 +3,10 @@
     ray-sentinel run --checkpoint-dir /ckpt/job -- torchrun --nproc-per-node 8 train.py \\
         --resume {checkpoint}
 
-{checkpoint}, {step}, {attempt} and {bad_nodes} in CMD are replaced, and are in its environment as
-RAY_SENTINEL_CHECKPOINT, RAY_SENTINEL_STEP, RAY_SENTINEL_ATTEMPT and RAY_SENTINEL_BAD_NODES. Exit
-codes: 0 CMD ended well, 1 it failed and was given up, 2 wrong usage or no such program, 128 + N
-stopped by signal N.
+{checkpoint}, {step}, {attempt} and {bad_nodes} in CMD are replaced; CMD also has them in its
+environment as RAY_SENTINEL_CHECKPOINT, RAY_SENTINEL_STEP, RAY_SENTINEL_ATTEMPT and
+RAY_SENTINEL_BAD_NODES. Exit codes: 0 CMD succeeded, 1 it failed and is not restarted any more, 2
+wrong usage or no such program, 128 + N stopped by signal N.
 """
 
 from __future__ import annotations
@@ -36,51 +36,81 @@ POLICY = (
     "startup_threshold",
     "grace",
 )
-HELP = "run a command, restart it from its checkpoints"
+HELP = "run a command and restart it from its checkpoints"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The command's options."""
     parser.usage = "ray-sentinel run [options] -- CMD ..."
     what = parser.add_argument_group("what")
-    what.add_argument("--job", default="", help="its name; else the program's")
+    what.add_argument("--job", default="", help="name of the job; default: the program's")
     what.add_argument(
         "--ray-job", default="", metavar="ID", help="follow a job of `ray job submit` instead"
     )
-    what.add_argument("--ray-address", default="", metavar="URL", help="of the Ray dashboard")
+    what.add_argument("--ray-address", default="", metavar="URL", help="Ray dashboard")
     what.add_argument(
         "--checkpoint-dir", action="append", default=[], metavar="DIR",
-        help="where it saves; several are tiers, the fastest first",
+        help="folder of its checkpoints; repeatable for tiers, fastest first",
     )  # fmt: skip
     again = parser.add_argument_group("starting again")
-    again.add_argument("--max-retries", type=int, default=10, metavar="N", help="without progress")
-    again.add_argument("--retry-delay", type=float, default=10.0, metavar="SECONDS", help="doubled")
+    again.add_argument(
+        "--max-retries",
+        type=int,
+        default=10,
+        metavar="N",
+        help="restarts without progress between them",
+    )
+    again.add_argument(
+        "--retry-delay",
+        type=float,
+        default=10.0,
+        metavar="SECONDS",
+        help="before the first restart; doubles each time",
+    )
     again.add_argument("--max-delay", type=float, default=900.0, metavar="SECONDS")
     again.add_argument(
-        "--always-restart", action="store_true", help="also for what a restart cannot cure"
+        "--always-restart",
+        action="store_true",
+        help="restart also after failures that a restart cannot cure",
     )
     again.add_argument(
         "--drain-bad-nodes", action="store_true",
-        help="have Ray (RAY_ADDRESS) place nothing more on nodes found bad; it is for good",
+        help="drain bad nodes in Ray (RAY_ADDRESS); cannot be undone",
     )  # fmt: skip
     hang = parser.add_argument_group("hangs")
     hang.add_argument(
         "--stagnation-threshold", type=float, default=300.0, metavar="SECONDS",
-        help="without a step, where the sentinel has not said so before; 0 = never",
+        help="end an attempt after so long without a step; 0 = never",
     )  # fmt: skip
     hang.add_argument("--startup-threshold", type=float, default=1800.0, metavar="SECONDS")
-    hang.add_argument("--grace", type=float, default=30.0, metavar="SECONDS", help="before SIGKILL")
-    hang.add_argument("--page", default=None, metavar="LINK", help="of the coordinator; '' = none")
+    hang.add_argument(
+        "--grace",
+        type=float,
+        default=30.0,
+        metavar="SECONDS",
+        help="time between SIGTERM and SIGKILL",
+    )
+    hang.add_argument(
+        "--page", default=None, metavar="LINK", help="link to the coordinator's page; '' = none"
+    )
     tell = parser.add_argument_group("output")
     tell.add_argument(
-        "--max-output-mib", type=int, default=256, metavar="N", help="of a file; each attempt has 2"
+        "--max-output-mib",
+        type=int,
+        default=256,
+        metavar="N",
+        help="limit of an output file; each attempt has two",
     )
-    tell.add_argument("--quiet", action="store_true", help="output goes to the file only")
-    tell.add_argument("--notify-webhook", default="", metavar="URL", help="JSON, or Slack's")
-    tell.add_argument("--notify-apprise", default="", metavar="URL", help="any service of Apprise")
-    tell.add_argument("--notify-command", default="", metavar="CMD", help="JSON on its stdin")
+    tell.add_argument("--quiet", action="store_true", help="write the output to the file only")
+    tell.add_argument(
+        "--notify-webhook", default="", metavar="URL", help="receives JSON, or Slack's format"
+    )
+    tell.add_argument(
+        "--notify-apprise", default="", metavar="URL", help="any service that Apprise supports"
+    )
+    tell.add_argument("--notify-command", default="", metavar="CMD", help="receives JSON on stdin")
     tell.add_argument("--json", action="store_true", help="print the result as JSON, on stdout")
-    parser.add_argument("cmd", nargs=argparse.REMAINDER, metavar="-- CMD", help="what to run")
+    parser.add_argument("cmd", nargs=argparse.REMAINDER, metavar="-- CMD", help="command to run")
 
 
 def run(args: argparse.Namespace) -> int:

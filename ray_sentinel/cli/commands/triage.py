@@ -1,10 +1,11 @@
-"""Say from a job's logs what happened: the class of failure, its first cause, who, and what next.
+"""Find out from a job's logs what happened: class of failure, first cause, culprit, next steps.
 
-PATH is a log file, a job's folder, a Ray temp dir or session, or a harvested tree with a folder a
-node; compressed and rotated logs are read too. --live takes the running session of this machine,
-and what Ray's log API gives of the other nodes' logs: what it does not give is named.
-Exit codes: 0 the job runs or came to its end, 1 something went wrong, 2 wrong usage, 3 no session
-here.
+PATH is a log file, a job's folder, a Ray temp dir or session, or a collection of logs with one
+folder per node. Compressed and rotated logs are read too. --live reads the Ray session of this
+machine and, through Ray's log API, the logs of the other nodes; logs that could not be read are
+listed.
+Exit codes: 0 the job is running or has finished, 1 something went wrong, 2 wrong usage, 3 no Ray
+session on this machine.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from ray_sentinel.cli.output import clean, print_json
 from ray_sentinel.cli.reach import add_session
 from ray_sentinel.errors import UsageError
 
-# A progress bar on stderr for reading many bytes, where a person watches.
+# A progress bar on stderr, on a terminal only, while many bytes are read.
 
 Update = Callable[[int, int, str], None]
 _WORTH_IT = 64 << 20
@@ -29,9 +30,9 @@ _WORTH_IT = 64 << 20
 
 @contextmanager
 def reading_bar() -> Iterator[Update | None]:
-    """Yields a function (done, total, label) to call, or None where nobody watches.
+    """Yields a function (done, total, label) that moves a bar, or None if stderr is no terminal.
 
-    The bar shows up only for more than 64 MB.
+    The bar is shown only for more than 64 MB.
     """
     if not sys.stderr.isatty():
         yield None
@@ -60,7 +61,7 @@ def reading_bar() -> Iterator[Update | None]:
         bar.stop()
 
 
-HELP = "what happened to a job, from its logs"
+HELP = "find out from its logs what happened to a job"
 _WELL = frozenset({"completed", "running"})
 
 
@@ -68,11 +69,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's arguments."""
     parser.add_argument("path", nargs="?", type=Path, metavar="PATH", help="logs to read")
     parser.add_argument(
-        "--live", action="store_true", help="the Ray session of this machine, and other nodes' logs"
+        "--live",
+        action="store_true",
+        help="read this machine's Ray session and the other nodes' logs",
     )
     add_session(parser)
     parser.add_argument(
-        "--this-node", action="store_true", help="with --live, no other node's logs"
+        "--this-node", action="store_true", help="with --live: skip the other nodes' logs"
     )
     parser.add_argument(
         "--catalogue",
@@ -80,10 +83,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         default=[],
         metavar="FILE",
-        help="more signatures (TOML); may be given several times",
+        help="file with more signatures (TOML); repeatable",
     )
     parser.add_argument(
-        "--checkpoints", type=Path, metavar="DIR", help="where checkpoints are written"
+        "--checkpoints", type=Path, metavar="DIR", help="folder of the job's checkpoints"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -98,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
     from ray_sentinel.logs.triage import triage_path
 
     if args.live == (args.path is not None):
-        raise UsageError("give PATH or --live, one of them")
+        raise UsageError("give either PATH or --live")
     root = live_session(args.temp_dir) if args.live else args.path.expanduser()
     is_folder(str(root))  # or says what it is instead
     catalogues = _own_catalogues(args.catalogue, root)

@@ -1,4 +1,4 @@
-"""All files' facts together: what became of the job, and the class of its failure."""
+"""Combines the facts of all files of a job into its outcome and the class of its failure."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ def as_cut(told: Triage, case: LogAnalysis) -> Triage:
     where = f" (step {step})" if step is not None else ""
     errors = "and survived the errors in them" if case.survived else "without an error"
     summary = (
-        f"Training went on to the end of the logs{where} {errors}; they do not say what came then."
+        f"Training continued to the end of the logs{where} {errors}; "
+        "what happened then is not in them."
     )
     age = case.question.now - case.end if case.question.now and case.end else 0.0
     if age >= _DAY:
@@ -122,7 +123,7 @@ def analyse(
 
 
 def _finished(case: LogAnalysis, after: list[Hit]) -> Triage:
-    """Training came to its end: what went wrong later is teardown, but for a lost last save."""
+    """Training finished: later errors are teardown, except for a last checkpoint that was lost."""
     lost = [h for h in (*case.fatal, *after) if h.signature.kind == "checkpoint-fs-error"]
     if lost and is_trouble(lost[0]):
         return answer(case, "checkpoint-fs-error", "failed", lost[0], confidence=0.7)
@@ -161,12 +162,12 @@ def _with_nan(told: Triage, case: LogAnalysis, nan: Hit) -> Triage:
         return told
     if told.kind == "cancelled":
         ruined = answer(case, "nan-loss", "stopped", nan, confidence=0.8, underlying=told.kind)
-        words = f"{ruined.summary}; then somebody ended the job."
+        words = f"{ruined.summary}; then the job was cancelled."
         return msgspec.structs.replace(ruined, summary=words)
     remedy = (step for step in nan.signature.remedy if step not in told.next_steps)
     return msgspec.structs.replace(
         told,
-        summary=f"{told.summary.rstrip('.')}. Before it the numbers were lost: {nan.text}.",
+        summary=f"{told.summary.rstrip('.')}. Before that, loss or norm became NaN: {nan.text}.",
         underlying=told.underlying or "nan-loss",
         evidence=(*told.evidence, case.show(nan, "no numbers from here on")),
         next_steps=(*told.next_steps, *remedy),
@@ -225,10 +226,10 @@ def _without_a_word(case: LogAnalysis) -> Triage:
     serves = None if case.training.steps else served_to_end(case.files, case.end)
     if case.ending.moving:
         told = answer(case, "running", "running", None, confidence=0.7)
-        return _of_engine(told, case, serves, "The serving engine works.") if serves else told
+        return _of_engine(told, case, serves, "The serving engine is working.") if serves else told
     told = answer(case, "unknown-death", "unknown", None, confidence=0.4)
     if serves is not None:
-        words = "The serving engine worked to the end of the log; it does not say what came then."
+        words = "The serving engine worked to the end of the log; what happened then is not in it."
         return _of_engine(told, case, serves, words)
     return as_cut(told, case) if went_on(case) else told
 
@@ -313,7 +314,7 @@ def _never_started(case: LogAnalysis, stuck: StuckStart, ended: Hit | None) -> T
     )
     phase = stuck.first.phase
     summary = (
-        f"The start-up does not end: it is in the phase {phase} for {stuck.seconds / 60:.0f} min "
+        f"The start-up is stuck: phase {phase} has lasted {stuck.seconds / 60:.0f} min "
         f"(limit {stuck.limit / 60:.0f} min), and no step was seen."
     )
     return msgspec.structs.replace(
@@ -328,5 +329,5 @@ def _never_started(case: LogAnalysis, stuck: StuckStart, ended: Hit | None) -> T
 def _slow(case: LogAnalysis, slow: tuple[float, float], outcome: Outcome) -> Triage:
     before, after = slow
     told = answer(case, "throughput-degradation", outcome, None, confidence=0.7)
-    summary = f"Steps became slower: {before:.3g} s before, {after:.3g} s at the end."
+    summary = f"Steps became slower: from {before:.3g} s to {after:.3g} s at the end."
     return msgspec.structs.replace(told, summary=summary)

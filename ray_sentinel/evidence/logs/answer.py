@@ -1,4 +1,4 @@
-"""Puts an answer together: class, cause, culprits, evidence, progress, next steps."""
+"""Builds the answer: class, cause, culprits, evidence, progress and next steps."""
 
 from __future__ import annotations
 
@@ -53,16 +53,16 @@ def summary(
 ) -> str:
     where = _where(steps)
     if kind == "completed":
-        return f"Training came to its end ({where})."
+        return f"Training finished ({where})."
     if kind == "running":
-        return f"Training goes on ({where})."
+        return f"Training is running ({where})."
     if kind == "soft-success":
-        return f"Training came to its end ({where}); only the teardown went wrong."
+        return f"Training finished ({where}); only the teardown failed."
     if kind == "unknown-death" and cause is None:
-        return f"The logs stop {where} and do not say why."
+        return f"The logs end {where} without giving a reason."
     if kind == "hang" and (quiet or cause is None):
         phase_of = f", in the phase {phase}" if phase and steps.last_step is None else ""
-        return f"Nothing moved any more {where}{phase_of}."
+        return f"There was no progress any more {where}{phase_of}."
     who = f" on rank {rank}" if rank is not None else ""
     text = mask(cause.text.strip()) if cause else ""
     return f"{kind}{who} {where}: {text[:200]}"

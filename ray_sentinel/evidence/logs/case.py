@@ -1,4 +1,4 @@
-"""One analysis under way: what is known of the job, and how a hit is shown."""
+"""The state of one analysis: what is known of the job, and how a hit is shown."""
 
 from __future__ import annotations
 

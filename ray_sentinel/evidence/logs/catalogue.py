@@ -1,4 +1,4 @@
-"""All signatures together: which of them a line shows, and which bytes make a line worth a look."""
+"""The compiled catalogue: which signature a line matches, and which lines are worth matching."""
 
 from __future__ import annotations
 

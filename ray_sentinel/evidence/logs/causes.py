@@ -1,4 +1,4 @@
-"""The first cause apart from its echoes.
+"""Finds the first cause among the errors of a job; the others are its echoes.
 
 Errors come in cascades: one rank fails, its peers lose their connections, wait until a time-out,
 and are ended by the launcher; the driver reports what it heard. Classes form tiers by how much

@@ -1,4 +1,4 @@
-"""The files of one job on one clock.
+"""Shifts the times of all files of a job to one clock.
 
 Nodes may log in different time zones. A file whose first and last time both lie off the others' by
 the same whole number of half hours is moved onto their clock, unless it is another run's.

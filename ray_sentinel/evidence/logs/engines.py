@@ -1,4 +1,4 @@
-"""What a serving engine says of itself: it has started, works, has no request, or was shut down.
+"""Messages of a serving engine: started, working, without a request, shut down.
 
 A server makes no steps: these lines are its progress and its end.
 """

@@ -1,4 +1,4 @@
-"""Lines that speak of trouble, made into hits: single lines, tracebacks, tables of exits."""
+"""Turns lines that report errors into hits: single lines, tracebacks, tables of exits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a traceback says by the catalogue: its most telling exception, and that one's entry."""
+"""Classifies a traceback by the catalogue: its most specific exception and that one's entry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a launcher's report says of the processes that ended, made into hits."""
+"""Turns a launcher's report of the processes that ended into hits."""
 
 from __future__ import annotations
 

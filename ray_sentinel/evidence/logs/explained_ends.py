@@ -1,4 +1,4 @@
-"""Reports of a process's end that the process's own words explain.
+"""Reports of a process's end that the process's own output explains.
 
 A process that lost its peer ends with an exit code or, in a library, with SIGABRT. What reports
 such an end tells nothing new and accuses nobody. The same holds for an exit code whose report

@@ -1,4 +1,4 @@
-"""What several lines together tell of launchers: torchrun's below srun's, and whom srun ended."""
+"""Launchers that start launchers: torchrun below srun, and the tasks that srun killed itself."""
 
 from __future__ import annotations
 

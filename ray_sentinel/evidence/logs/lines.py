@@ -1,4 +1,4 @@
-"""One log line apart from what launchers wrote around it.
+"""Splits a log line into its text and the prefixes that launchers wrote before it.
 
 Launchers prefix each line with who printed it: Ray ``(TrainerActor pid=12, ip=10.0.0.2)``, torch
 ``[rank3]:``, torchrun ``[default0]:``, srun ``3: ``, mpirun ``[1,3]<stdout>:``, pdsh ``10.0.0.2:

@@ -1,4 +1,4 @@
-"""How a job ended, or that it did not: finished, moving, silent."""
+"""Whether a job finished, is still making progress, or went silent."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ LAST_STEP = Signature(id="last-step", kind="completed", role="note")
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether training came to its end, and whether it still moves."""
+    """Whether training finished, and whether it still makes progress."""
 
     completed: bool = False
     marker: Hit | None = None

@@ -1,4 +1,4 @@
-"""Which process is which: ranks, local ranks, pids and hosts, as far as any line named them."""
+"""Maps ranks, local ranks, pids and hosts to each other, as far as any line names them."""
 
 from __future__ import annotations
 

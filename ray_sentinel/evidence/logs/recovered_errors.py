@@ -1,4 +1,4 @@
-"""Errors that training did not survive, apart from those that it did."""
+"""Separates the errors that training recovered from from those that it did not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a log's bytes to its facts, fast: cheap passes find the lines worth a look.
+"""Scans a log's bytes for its facts: cheap passes find the lines that are worth parsing.
 
 A file is handed in as chunks. In each, every trigger word is looked for, and only the lines found
 are decoded and matched against the catalogue (``trouble``). Lines of equal shape (digits aside)

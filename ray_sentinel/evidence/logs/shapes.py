@@ -1,4 +1,4 @@
-"""Lines of equal shape (digits aside): chatter is recognised by it, so that it costs little."""
+"""Line shapes (text without its digits), by which repeated chatter is skipped at little cost."""
 
 from __future__ import annotations
 

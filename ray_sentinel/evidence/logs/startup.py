@@ -1,4 +1,4 @@
-"""A start-up that does not end: lines go on, but one of its phases lasts far longer than it may.
+"""A start-up that is stuck: lines are still printed, but one phase lasts far beyond its limit.
 
 Where no line comes any more, the job stands still (``outcome.silence``); where one of the phase's
 own bars or counts still grows, it is slow.

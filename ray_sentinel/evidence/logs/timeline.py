@@ -1,4 +1,4 @@
-"""How training moved, in the files of one job on one clock."""
+"""The progress of training over time, from all files of a job on one clock."""
 
 from __future__ import annotations
 

@@ -269,8 +269,8 @@ def test_a_healthy_log_that_just_ends(tmp_path: Path, catalogue: Catalogue) -> N
     answer = triage_path(log, catalogue, now=1_736_000_000.0)  # 2025-01-04 14:13:20 UTC
     assert (answer.kind, answer.outcome) == ("unknown-death", "unknown")
     assert answer.summary == (
-        "Training went on to the end of the logs (step 599) without an error; "
-        "they do not say what came then. The newest line is 2 days old."
+        "Training continued to the end of the logs (step 599) without an error; "
+        "what happened then is not in them. The newest line is 2 days old."
     )
     assert "ended" not in answer.next_steps[0]
     assert answer.playbook == ""
@@ -282,7 +282,7 @@ def test_a_log_that_ends_after_its_last_step_claims_less(
     log = tmp_path / "train.log"
     log.write_text(STEPS + "2025-01-02 10:10:01 Saving checkpoint for step 600\n")
     answer = triage_path(log, catalogue, now=0.0)
-    assert answer.summary == "The logs stop after step 599 and do not say why."
+    assert answer.summary == "The logs end after step 599 without giving a reason."
 
 
 BAR = "  1%|#    | {}/8000 [00:05<9:00:00,  5.00s/it]\n"

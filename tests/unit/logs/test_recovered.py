@@ -165,7 +165,7 @@ def test_whoever_cancels_a_job_without_numbers_ends_what_was_ruined(tmp_path: Pa
     answer = triage(tmp_path, RUINED + CANCELLED)
     assert (answer.kind, answer.outcome, answer.underlying) == ("nan-loss", "stopped", "cancelled")
     assert "step 40" in answer.summary
-    assert "ended the job" in answer.summary
+    assert "the job was cancelled" in answer.summary
     assert triage(tmp_path, GOOD + CANCELLED).kind == "cancelled"
 
 
