@@ -194,8 +194,14 @@ GPU_CORRECTED = Threshold(
     limit=100.0,
     seconds=3600.0,
     phrase="corrected errors pile up",
-    source="reasoning: healthy cards have a few a day; the diagnosis asks for five times what the "
-    "peers have besides",
+    source="reasoning: healthy cards have a few a day; an alert does not see what the peers have",
+)
+GPU_CORRECTED_OVER_PEERS = Threshold(
+    families=(*GPU_CORRECTED.families, "hw_gpu_nvlink_errors_total"),
+    unit="errors within the job",
+    limit=10.0,
+    phrase="corrected errors pile up on one card",
+    source="reasoning: with five times what the peers have, fewer are enough, and slow wear counts",
 )
 GPU_ROW_REMAP = Threshold(
     families=("hw_gpu_row_remap_pending",),
@@ -277,6 +283,14 @@ RDMA_ACK_TIMEOUTS = Threshold(
     page_seconds=300.0,
     phrase="peers do not acknowledge in time",
     source="reasoning: each costs a connection the time-out, tens of milliseconds to seconds",
+)
+RDMA_ACK_TIMEOUTS_OVER_PEERS = Threshold(
+    families=("hw_rdma_tx_ack_timeout_total",),
+    unit="time-outs within the job",
+    limit=2.0,
+    phrase="peers of this port alone do not acknowledge in time",
+    source="reasoning: with five times what the other ports have, fewer are enough; one may be a "
+    "restart of the peer",
 )
 RDMA_RETRANSMITS = Threshold(
     families=("hw_rdma_tx_retx_pkts_total",),

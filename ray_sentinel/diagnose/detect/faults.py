@@ -19,13 +19,12 @@ from ray_sentinel.diagnose.panel import SeriesOwner, SeriesPanel
 from ray_sentinel.diagnose.series import Floats
 from ray_sentinel.evidence import xids
 from ray_sentinel.model.thresholds import (
-    GPU_CORRECTED,
+    GPU_CORRECTED_OVER_PEERS,
     GPU_PCIE_NONFATAL,
     GPU_PCIE_REPLAYS,
     GPU_UNCORRECTED,
     NVLINK_KINDS,
     NVLINK_RECOVERIES,
-    NVLINK_REPLAYS,
 )
 
 Severity = Literal["fatal", "degrading", "note"]
@@ -33,9 +32,7 @@ Severity = Literal["fatal", "degrading", "note"]
 SPARSE = frozenset({"err.xid", "err.dmesg", "err.remapped", "err.dmesg_gpu"})
 """Families whose series may come into being with their first error."""
 OVER_PEERS = 5.0
-"""Corrected errors are a card's own if it has so many times what the others have ..."""
-MANY = 10.0
-"""... and so many within the job, where the table of limits has no row."""
+"""Corrected errors are a card's own if it has so many times what the others have."""
 _OF_ALERT: dict[str, Severity] = {"critical": "fatal", "warning": "degrading", "info": "note"}
 _FATAL = {
     "err.ras_umc_ue": "ras-ue",
@@ -60,11 +57,6 @@ DEGRADING = {
     "err.remapped": "remapped",
 }
 _LIMITS = {
-    "ras-ce": GPU_CORRECTED,
-    "gpu-ce": GPU_CORRECTED,
-    "ecc-ce": GPU_CORRECTED,
-    "link-ce": GPU_CORRECTED,
-    "nvlink": NVLINK_REPLAYS,
     "pcie-nonfatal": GPU_PCIE_NONFATAL,
     "pcie-replay": GPU_PCIE_REPLAYS,
 }
@@ -186,10 +178,10 @@ def _degrading(case: JobCase, key: str, kind: str) -> list[DeviceErrors]:
 def _crosses(kind: str, row: SeriesOwner, rises: Floats, step: float) -> bool:
     """Whether ``rises`` (T,), cells of ``step`` seconds, come to the limit of their kind."""
     limit = _LIMITS.get(kind)
-    if limit is None:
-        return float(np.nansum(rises)) >= MANY
     if kind == "nvlink" and row.unit.split("/")[-1] in NVLINK_KINDS:
         limit = NVLINK_RECOVERIES
+    if limit is None:
+        return GPU_CORRECTED_OVER_PEERS.crossed(float(np.nansum(rises)))
     return limit.crossed(stats.most_within(rises, max(1, round(limit.seconds / step))))
 
 

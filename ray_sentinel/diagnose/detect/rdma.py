@@ -11,7 +11,7 @@ from ray_sentinel.diagnose.case import JobCase
 from ray_sentinel.diagnose.panel import SeriesOwner, SeriesPanel
 from ray_sentinel.diagnose.series import Bools, Floats
 from ray_sentinel.model.thresholds import (
-    RDMA_ACK_TIMEOUTS,
+    RDMA_ACK_TIMEOUTS_OVER_PEERS,
     RDMA_BACKGROUND,
     RDMA_LINK_DOWNS,
     RDMA_RETRANSMITS,
@@ -25,7 +25,6 @@ JOIN_SECONDS = 180.0
 _VOLUME = {"retx": "RDMA retransmits", "cnp": "congestion notifications"}
 _LIMITS = {
     "retry_exceeded": RDMA_RETRIES_EXCEEDED,
-    "ack_timeout": RDMA_ACK_TIMEOUTS,
     "link_downed": RDMA_LINK_DOWNS,
 }
 _ERRORS = {
@@ -151,11 +150,9 @@ def _errors(
     totals = np.nansum(grown, axis=1)
     # Where most ports count a few, a few are background.
     peers = OVER_PEERS * stats.background(totals)
-    limit = _LIMITS.get(key)
-    window = max(1, round(limit.seconds / panel.step)) if limit else 1
+    limit = _LIMITS.get(key, RDMA_ACK_TIMEOUTS_OVER_PEERS)
     for row, rises, total in zip(panel.rows, grown, totals, strict=True):
-        most = stats.most_within(rises, window)
-        if total <= peers or not (limit.crossed(most) if limit else total > 1):
+        if total <= peers or not limit.crossed(total):
             continue
         with np.errstate(invalid="ignore"):
             cells = stats.joined(rises > 0, _cells(case, JOIN_SECONDS))
