@@ -12,6 +12,7 @@ import math
 import statistics
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -226,6 +227,16 @@ class SampleStream(msgspec.Struct):
         self.columns[self.size :] = kept
         return len(rest) - len(kept)
 
+    def after(self, moment: float) -> SampleStream:
+        """A copy of what came later than ``moment``."""
+        first = bisect_right(self.times, moment)
+        older = first - len(self.times)
+        columns = [
+            Column(column.key, Floats(column.values[max(0, len(column.values) + older) :]))
+            for column in self.columns
+        ]
+        return SampleStream(columns=columns, times=Floats(self.times[first:]))
+
     def row(self, at: float) -> dict[SeriesKey, float]:
         """The values of one moment."""
         place = bisect_left(self.times, at) - len(self.times)
@@ -294,6 +305,11 @@ class NodeTelemetry(msgspec.Struct, dict=True):
             if sum(stream.tidy() for stream in self.streams.values()):
                 self._changed()
 
+    def after(self, moment: float) -> NodeTelemetry:
+        """A copy of the series as they came later than ``moment``, without events."""
+        streams = {name: stream.after(moment) for name, stream in self.streams.items()}
+        return NodeTelemetry(host=self.host, streams=streams)
+
     def _changed(self) -> None:
         self._named = None
         self._matching.clear()
@@ -349,11 +365,28 @@ class Telemetry(msgspec.Struct):
                 for stream in of_name:
                     stream.drop(math.ceil(min(1.0, excess / there) * len(stream.times)))
 
-    def rows(self, until: dict[str, float], begin: float, seconds: float) -> Iterator[HostRow]:
+    def rows(
+        self,
+        until: dict[str, float],
+        begin: float,
+        seconds: float,
+        lock: AbstractContextManager[object],
+    ) -> Iterator[HostRow]:
         """What nodes sent after ``until``, which is by node and moved on; of others after
-        ``begin``. About every ``seconds`` one of each node, oldest first."""
-        for node_id, node in self.nodes.items():
-            for at, values in node.rows(until.get(node_id, begin), seconds):
+        ``begin``. About every ``seconds`` one of each node, oldest first.
+
+        ``lock`` is taken for a copy of one node's numbers after the other, so that who changes
+        them never waits for the rows: those of half an hour take seconds to minutes to make.
+        """
+        with lock:
+            node_ids = list(self.nodes)
+        for gone in until.keys() - set(node_ids):
+            del until[gone]
+        for node_id in node_ids:
+            after = until.get(node_id, begin)
+            with lock:
+                node = self.of(node_id).after(after)
+            for at, values in node.rows(after, seconds):
                 until[node_id] = at
                 yield at, node.host, values
 

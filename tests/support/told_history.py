@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from ray_sentinel.actors.coordinator.history import HistoryKeeper
@@ -50,6 +50,7 @@ class ToldHistory(HistoryKeeper):
             )
             self.telemetry.take(snapshot, now, 0.0)
 
-    def _told_rows(self, until: dict[str, float], begin: float, seconds: float) -> list[HostRow]:
-        with self._engine:
-            return list(self.telemetry.rows(until, begin, seconds))
+    def _told_rows(
+        self, until: dict[str, float], begin: float, seconds: float
+    ) -> Iterator[HostRow]:
+        return self.telemetry.rows(until, begin, seconds, self._engine)

@@ -196,12 +196,12 @@ class EngineLoop:
         with self._lock:
             return self._engine.view.telemetry.held(node_id)
 
-    def rows(self, until: dict[str, float], begin: float, seconds: float) -> list[HostRow]:
-        """As ``Telemetry.rows``, with times on the wall clock."""
-        with self._lock:
-            found = list(self._engine.view.telemetry.rows(until, begin, seconds))
+    def rows(self, until: dict[str, float], begin: float, seconds: float) -> Iterator[HostRow]:
+        """As ``Telemetry.rows``, with times on the wall clock. The engine goes on meanwhile."""
         shift = self._clock.shift
-        return [(at + shift, host, values) for at, host, values in found]
+        telemetry = self._engine.view.telemetry
+        for at, host, values in telemetry.rows(until, begin, seconds, self._lock):
+            yield at + shift, host, values
 
     def learned_phases(self) -> dict[str, dict[str, tuple[float, ...]]]:
         """What is known of every job's phases: job → phase → seconds."""

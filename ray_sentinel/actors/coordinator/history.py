@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
@@ -63,7 +63,7 @@ def wanted(nodes: int) -> HistoryRequest:
     return HistoryRequest(series=min(MOST_SERIES, int(most)), seconds=seconds)
 
 
-RowSource = Callable[[dict[str, float], float, float], list[HostRow]]
+RowSource = Callable[[dict[str, float], float, float], Iterable[HostRow]]
 """As ``EngineLoop.rows``."""
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,10 +13,13 @@ from ray_sentinel.actors.coordinator.engine_loop import EngineLoop
 from ray_sentinel.clock import FakeClock, SteadyClock
 from ray_sentinel.engine.actions import AnyAction
 from ray_sentinel.engine.engine import Engine
-from ray_sentinel.engine.events import AnyEvent, DumpAsked, Tick
+from ray_sentinel.engine.events import AnyEvent, DumpAsked, SnapshotReceived, Tick
 from ray_sentinel.engine.rules.hang_silent import HangSilent
+from ray_sentinel.model.identity import Node
 from ray_sentinel.model.incident import Finding
+from ray_sentinel.model.progress import Snapshot
 from ray_sentinel.progress.own_process import boot_number
+from tests.support.samples import sampled, series_key
 
 
 def loop(folder: Path | None, engine: Engine | None = None) -> tuple[EngineLoop, list[AnyAction]]:
@@ -93,6 +98,30 @@ def test_an_event_that_cannot_be_written_costs_itself_alone(tmp_path: Path) -> N
     assert [type(event) for event in event_log.read(tmp_path)[1]] == [Tick]
     (note,) = subject.notes()
     assert "DumpAsked" in note
+
+
+def test_the_engine_goes_on_while_what_nodes_sent_is_read_for_the_history() -> None:
+    """Half an hour of 50 nodes takes 25 s to be made rows of."""
+    clock = FakeClock(100.0)
+    subject = EngineLoop(Engine(), SteadyClock(clock), lambda action: None, None, 1 << 20)
+
+    def tell(node_id: str, value: float) -> None:
+        node = Node(id=node_id, host=f"h-{node_id}", address="")
+        samples = sampled({"hw_load1": value})
+        snapshot = Snapshot(node=node, time=0.0, sequence=1, samples=samples)
+        subject.feed(SnapshotReceived(time=0.0, snapshot=snapshot))
+
+    tell("a", 1.0)
+    tell("b", 2.0)
+    until = {"gone": 50.0}
+    rows = iter(subject.rows(until, -math.inf, 5.0))
+    load = series_key("hw_load1")
+    assert next(rows) == (100.0, "h-a", {load: 1.0})
+    clock.advance(5.0)
+    with ThreadPoolExecutor(1) as other:
+        other.submit(tell, "b", 3.0).result(10.0)
+    assert list(rows) == [(100.0, "h-b", {load: 2.0}), (105.0, "h-b", {load: 3.0})]
+    assert until == {"a": 100.0, "b": 105.0}, "of a node that is not known any more nothing is kept"
 
 
 @pytest.mark.parametrize("step", [-86_400.0, -3600.0, 3600.0, 86_400.0])
