@@ -99,7 +99,7 @@ def test_one_name_counts_for_all_jobs_and_three_for_two_are_refused(
     assert main(["compare", str(job), str(job), "--run", "a/exp1", "--json"]) == 0
     capsys.readouterr()
     assert main(["compare", str(job), str(job), *["--run", "a/exp1"] * 3]) == 2
-    assert "--run is given once, or once for each of the 2 jobs" in capsys.readouterr().err
+    assert "give --run once, or once for each of the 2 jobs" in capsys.readouterr().err
 
 
 def test_beside_other_series_a_run_has_to_fit_them(job: Path) -> None:
