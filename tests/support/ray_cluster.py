@@ -22,6 +22,8 @@ from tests.support.waiting import eventually
 T = TypeVar("T")
 
 ADDRESSES = ("127.0.0.2", "127.0.0.3")
+STARTS = 3
+"""Ray gives a node 30 s to appear; a cluster that does not come up is begun anew."""
 UP_SECONDS = 90.0
 """For the agents to report, however much else is started on the machine."""
 
@@ -33,21 +35,28 @@ class RayCluster:
         self, head_cpus: int = 1, addresses: tuple[str, ...] = ADDRESSES, client_port: int = 0
     ) -> None:
         """With ``client_port`` the head also serves Ray Client there."""
+        self.port = 20_000 + os.getpid() % 10_000
+        head: dict[str, Any] = {"num_cpus": head_cpus, "include_dashboard": False}
+        if client_port:
+            head["ray_client_server_port"] = client_port
+        for attempts_left in reversed(range(STARTS)):
+            try:
+                self._start(head, addresses)
+                return
+            except Exception:  # Ray's own word for a node that took too long, on a busy machine
+                self.stop()
+                if not attempts_left:
+                    raise
+
+    def _start(self, head: dict[str, Any], addresses: tuple[str, ...]) -> None:
         from ray.cluster_utils import Cluster
 
         logging.getLogger("ray").setLevel(logging.ERROR)
-        with contextlib.redirect_stderr(io.StringIO()):
-            self._cluster = Cluster(
-                initialize_head=True,
-                head_node_args={
-                    "num_cpus": head_cpus,
-                    "include_dashboard": False,
-                    **({"ray_client_server_port": client_port} if client_port else {}),
-                },
-            )
-        self.address = str(self._cluster.address)
+        self._cluster = Cluster()
         self._nodes: dict[str, Any] = {}
-        self.port = 20_000 + os.getpid() % 10_000
+        with contextlib.redirect_stderr(io.StringIO()):
+            self._cluster.add_node(**head)
+        self.address = str(self._cluster.address)
         for address in addresses:
             self.add(address)
 
