@@ -209,8 +209,12 @@ class SampleStream(msgspec.Struct):
             column.values.append(value)
         for column in self.columns[len(values) :]:
             column.values.append(ABSENT)
+        self.expire(now)
+
+    def expire(self, now: float) -> None:
+        """Let go of samples that are too old, also where no new ones come."""
         old = bisect_left(self.times, now - KEPT_SECONDS)
-        if old >= SLACK:
+        if old >= SLACK or old == len(self.times):
             self.drop(old)
 
     def drop(self, number: int) -> None:
@@ -351,6 +355,9 @@ class Telemetry(msgspec.Struct):
             node.take(batch, now)
         if now - self.bounded_at >= GONE:
             self.bounded_at = now
+            for one in self.nodes.values():
+                for stream in one.streams.values():
+                    stream.expire(now)
             self._bound()
 
     def _bound(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+import threading
 
 import msgspec
 import pytest
@@ -228,6 +229,33 @@ def test_what_is_too_much_goes_from_the_history_s_own_series_first(
     monkeypatch.setattr(telemetry, "MOST_BYTES", 1 << 20)
     tell(300, 320)
     assert not known.cut
+
+
+def test_half_an_hour_is_kept_of_what_is_not_sent_any_more_too() -> None:
+    known = Telemetry()
+    sending: dict[tuple[str, StreamName], SampleSender] = {
+        (node, name): SampleSender(name, node) for node in "ab" for name in STREAMS
+    }
+
+    def tell(until: float, node_id: str, *names: StreamName) -> None:
+        senders = [sending[node_id, name] for name in names]
+        held = known.held(node_id)
+        samples = tuple(one.batch({A: until}, held.get(one.stream), until) for one in senders)
+        node = Node(id=node_id, host=node_id, address="")
+        known.take(Snapshot(node=node, time=until, sequence=0, samples=samples), until, 0.0)
+
+    for turn in range(1, 800):
+        tell(turn * ROW, "a", *STREAMS[: 2 if turn < 300 else 1])
+        if turn < 300:
+            tell(turn * ROW, "b", *STREAMS)
+    now = 799 * ROW
+    assert known.of("a").streams["rules"].times[-1] == now
+    assert not known.of("a").streams["history"].times, "a job's Prometheus has what comes now"
+    assert not any(stream.times for stream in known.of("b").streams.values()), "it is silent"
+    rows = list(known.rows({}, 0.0, ROW, threading.Lock()))
+    assert rows[0][0] >= now - KEPT_SECONDS - SLACK * ROW
+    tell(now + ROW, "b", "rules")
+    assert known.of("b").streams["rules"].row(now + ROW) == {A: now + ROW}
 
 
 def test_what_comes_at_one_moment_is_one_row_and_rows_are_as_far_apart_as_is_wanted() -> None:
