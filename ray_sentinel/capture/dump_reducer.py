@@ -1,9 +1,10 @@
 """Flight recorders read and reduced in a child: bounded in memory and in time, and killable.
 
-A rank may write what it likes into its dump: some bytes of a pickle can ask for gigabytes, and
-the interpreter's unpickler holds its lock all the while, so that no other thread of the process
-runs. So an agent never reads a dump itself: a child does, one dump at a time, with its address
-space limited. Where the child is killed or dies, that dump is named and the next child goes on.
+A rank may write what it likes into its dump: some bytes of a pickle can ask for gigabytes, and the
+interpreter's unpickler holds its lock all the while, so that no other thread of the process runs.
+So an agent never reads a dump itself: a child does, one dump at a time, with its address space
+limited. If the child is killed or dies, that dump is named and a new child continues with the
+others.
 
 The file is also that child's program (``python -m ray_sentinel.capture.dump_reducer``): dumps on
 standard input, reduced forms on standard output, each with its length before it.
@@ -36,9 +37,9 @@ MAX_REDUCED = 8 << 20
 """Bytes of one reduced form."""
 _LENGTH = struct.Struct("<Q")
 _BAD = 1 << 63
-"""Set in an answer's length: what follows is why there is none."""
+"""Flag in an answer's length: what follows is the reason for the failure."""
 _BRIEF = 1 << 62
-"""Set in a dump's length: the brief form will do."""
+"""Flag in a dump's length: only the brief form is wanted."""
 _CHUNK = 1 << 18
 _NICENESS = 5
 
@@ -120,7 +121,7 @@ def _send(child: subprocess.Popen[bytes], data: bytes, end: float) -> None:
 
 
 def _receive(child: subprocess.Popen[bytes], size: int, end: float) -> bytes:
-    """Exactly so many bytes. Raises OSError likewise."""
+    """Read exactly so many bytes. Raises OSError likewise."""
     assert child.stdout is not None
     if size > MAX_REDUCED:
         raise OSError(f"its reduced form has more than {MAX_REDUCED >> 20} MiB")

@@ -37,7 +37,7 @@ from ray_sentinel.progress.pidfd import open_pidfd
 SETTLE = 2.0
 """Seconds in which a traced process must run again before it is given up as not ours to mend."""
 _LOOK = 0.002
-"""Seconds between two looks at the state while a tool runs."""
+"""Seconds between two checks of the state while a tool runs."""
 
 
 def trace(tracer: Tracer, process: ProcessId, deadline: float) -> Traced:
@@ -95,7 +95,8 @@ def skipped(tracer: Tracer, process: ProcessId, reason: str, *, absent: bool = F
 
 
 def _checked(result: Traced, process: ProcessId) -> Traced:
-    """``result``, or none of it where the process ended meanwhile: the pid may be another's."""
+    """``result``, or an empty one if the process ended meanwhile: the pid may be another
+    process's."""
     if same_process(process):
         return result
     error = f"{result.tool}: the process was gone when the tool came"

@@ -19,10 +19,9 @@ FINISH = watchman.PATIENCE + 1.0
 
 
 class Watched:
-    """While the block runs, a process is continued if we are killed and leave it stopped.
-
-    So it is where an error ends the block. ``ready`` is False where the watchman could not be
-    started; then nothing intrusive should be done.
+    """While the block runs, a process is continued if we are killed and leave it stopped, or if an
+    error ends the block. ``ready`` is False where the watchman could not be started; then nothing
+    intrusive should be done.
     """
 
     def __init__(self, pid: int, start: int) -> None:
@@ -68,7 +67,7 @@ class Watched:
 
 
 def _release(child: subprocess.Popen[bytes]) -> None:
-    """Tell the watchman that all is well."""
+    """Tell the watchman that the trace ended well."""
     try:
         if child.stdin is not None:
             os.write(child.stdin.fileno(), b"k")

@@ -18,7 +18,7 @@ _LIBRARY = re.compile(r"(/\S*/lib(nccl|rccl)\.so\S*)(?: \(deleted\))?$")
 _NAMED = re.compile(r"\.so\.(\d+\.\d+\.\d+)")
 _WHEEL = re.compile(r"^(?:nvidia_nccl|rccl|amd_rccl)\w*-(\d+\.\d+\.\d+)\S*\.dist-info$")
 MOST_LINES = 200_000
-"""Read of a memory map: a process with more mappings is taken to have no library."""
+"""Bytes read of a memory map: a process with more mappings is taken to have no library."""
 
 
 class Library(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,8 +1,8 @@
 """Finds the ranks' current code locations in the source text of their programs.
 
 The text is read as the process sees it, through ``/proc/<pid>/root`` where that is another file
-system than ours. A file may lie on a mount that hangs, be changed since the process began, or be no
-Python at all: then nothing is said of its places.
+system than ours. A file may be on a mount that hangs, have changed since the process began, or not
+be Python at all: then its locations are left without a block.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from ray_sentinel.evidence_file import may_read
 from ray_sentinel.model.identity import ProcessId
 
 PATIENCE = 1.0
-"""Seconds for the files of one look."""
+"""Seconds for the files of one capture."""
 MAX_BYTES = 1_000_000
 """Of one file."""
 MAX_FILES = 32
-"""Kept in memory, parsed: some 1 KB for each line. More are parsed again at each look."""
+"""Lines kept in memory, parsed: about 1 KB each. Further files are parsed again each time."""
 
 _STANDARD = re.compile(r"(^|/)lib/python3\.\d+/(?!site-packages|dist-packages)|(^|/)torch/")
-"""Files of Python's and PyTorch's own: their loops are not the training's."""
+"""Files of Python and PyTorch themselves: their loops are not the training's."""
 
 
 class _Text(msgspec.Struct, frozen=True):

@@ -1,12 +1,12 @@
 """The last lines that ranks wrote to their standard output and error, dead ranks' too.
 
-What a process has open as 1 and 2 is noted while it lives, so that the file is found when it has
-ended. Only regular files of the rank's own user are read (``evidence_file``): to read from a pipe
-or a terminal would take the lines away from whom they are for. Where Ray keeps a worker's output
-itself, the file is found by its name.
+The files that a process has open as descriptors 1 and 2 are noted while it lives, so that they are
+found when it has ended. Only regular files of the rank's own user are read (``evidence_file``):
+reading from a pipe or a terminal would take the lines away from their reader. Where Ray keeps a
+worker's output itself, the file is found by its name.
 
-The files may lie on a file system that hangs: all that touches them runs aside, under a deadline,
-and what is read leaves here masked and without what drives terminals.
+The files may be on a file system that hangs: every access runs in a thread of its own under a
+deadline. What is read is masked and stripped of terminal control sequences.
 """
 
 from __future__ import annotations
@@ -37,18 +37,19 @@ from ray_sentinel.text import clean
 
 MOST_LINES = 200
 MOST_BYTES = 64 << 10
-"""Of one rank, and of the lines of a node less where many are asked about."""
+"""Bytes of one rank's lines; less each if many ranks of a node are asked about."""
 READ_BYTES = 256 << 10
-"""Read of a file's end: a progress bar writes its line again and again, and one of them is kept."""
+"""Bytes read from a file's end: a progress bar writes its line again and again, and only its last
+form is kept."""
 MASK_BEFORE = 8 << 10
-"""Of the text above what is kept: tells whether it begins inside of a secret."""
+"""Bytes of the text before what is kept, which tell whether it begins inside a secret."""
 LOOK_SECONDS = 1.0
 READ_SECONDS = 3.0
-"""For the files of eight ranks side by side."""
+"""Seconds for the files of eight ranks in parallel."""
 WAIT_SECONDS = 2.0
-"""For another question that is being answered."""
+"""Seconds to wait for another request that is being answered."""
 _MOST_KNOWN = 4096
-"""Processes whose files are remembered; the oldest go first."""
+"""Processes whose files are kept; the oldest are dropped first."""
 _CLOCKS = 2.0
 """Seconds by which a file system's clock may be behind."""
 _STREAMS = {1: "stdout", 2: "stderr"}
@@ -76,7 +77,7 @@ class _Known(msgspec.Struct):
     """When it was first and last seen (monotonic)."""
 
     def met(self, other: _Known) -> bool:
-        """Whether both lived at one time."""
+        """Whether both were alive at the same time."""
         return self.first <= other.last and other.first <= self.last
 
 
@@ -95,7 +96,7 @@ class _Source(msgspec.Struct, frozen=True):
 class _Tail(NamedTuple):
     text: str
     own: list[str]
-    """Those of the lines that the process wrote since it was first seen."""
+    """Bytes that the process wrote since it was first seen."""
 
 
 class RankOutputs:
@@ -118,7 +119,8 @@ class RankOutputs:
         self._noting, self._reading = threading.Lock(), threading.Lock()
 
     def note(self, ranks: Iterable[Rank]) -> None:
-        """Look what living ranks have open; a file is looked at only when it is another one."""
+        """Note which files living ranks have open; a file is examined only when it has changed to
+        another one."""
         with self._noting:
             now = time.monotonic()
             changed = {}
@@ -140,7 +142,7 @@ class RankOutputs:
                 del self._known[next(iter(self._known))]
 
     def _keep(self, key: Key, found: _Known) -> None:
-        """A file that was only renamed is the one that it was."""
+        """A file that was only renamed is still the same file."""
         if (before := self._known.get(key)) is not None:
             found.first = before.first
             sizes = {s.identity: s.size for s in before.streams.values() if s.identity}
@@ -243,7 +245,7 @@ class RankOutputs:
         return RankOutput(log=mask_record(log), data="\n".join(parts).encode())
 
     def _sources(self, key: Key, known: _Known) -> tuple[list[_Source], list[str]]:
-        """The files to read, and what is said of streams that are none."""
+        """The files to read, and a sentence for each stream that is not a file."""
         files: dict[tuple[int, int], list[int]] = {}
         others: dict[str, list[str]] = {}
         for number, stream in known.streams.items():

@@ -21,9 +21,9 @@ from ray_sentinel.kernel_files import parse_environ
 from ray_sentinel.model.identity import ProcessId, Rank
 
 POLL_SECONDS = 8.0
-"""For all addresses of the node together, one after the other."""
+"""Seconds for all addresses of the node together, one after the other."""
 LOOK_SECONDS = 2.0
-"""For reading the maps and environments of 16 ranks side by side."""
+"""Seconds to read the maps and environments of 16 ranks in parallel."""
 
 Ask = Callable[..., bytes]
 
@@ -33,11 +33,11 @@ class RasPolls(msgspec.Struct, frozen=True, kw_only=True):
 
     polls: tuple[bytes, ...] = ()
     problems: tuple[str, ...] = ()
-    """Why somebody was not asked, or did not answer."""
+    """Why a service was not asked, or did not answer."""
 
 
 class _Looked(msgspec.Struct, frozen=True):
-    """What decides whether a process may be asked."""
+    """The facts that decide whether a process may be asked."""
 
     library: Library | None
     environ: dict[str, str]

@@ -16,7 +16,7 @@ DEFAULT_HOST = "localhost"
 DEFAULT_PORT = 28028
 PROTOCOL = 2
 MOST_BYTES = 32 << 20
-"""Of one answer; who says more is given up. 16,384 ranks in eight communicators each take some
+"""Bytes of one answer; a longer one is refused. 16,384 ranks in eight communicators each take some
 200 bytes an entry, which is 26 MB."""
 MOST_LINE = 4096
 """Bytes of a line before the status; a longer one is another protocol."""

@@ -27,17 +27,17 @@ from ray_sentinel.progress.ask import MAX_ANSWER
 from ray_sentinel.progress.proc_stat import TICK, Key, parse_stat
 
 _POLL = 0.1
-"""Seconds between two looks whether the watchdog has written."""
+"""Seconds between two checks for what the watchdog has written."""
 FRESH = 30.0
-"""Seconds for which what a watchdog has written is taken without another question: an older file
-may tell of an earlier trouble that the job got over."""
+"""Seconds for which a dump is taken without asking for a new one: an older file may be about an
+earlier problem that the job recovered from."""
 _AHEAD = 30.0
-"""Seconds by which a shared file system's clock may be ahead: a file of a later time is nobody's
-that can be told, for the clock was set back since."""
+"""Seconds by which a shared file system's clock may be ahead. A file with a later time cannot be
+attributed: the clock was set back since."""
 _MOST_KNOWN = 4096
-"""Ranks whose places are remembered; the oldest go first."""
+"""Ranks whose locations are kept; the oldest are dropped first."""
 LOOK_SECONDS = 1.0
-"""For reading the environments of 16 ranks side by side."""
+"""Seconds to read the environments of 16 ranks in parallel."""
 _BEHIND = 2.0
 """Seconds by which it may be behind."""
 _PREFIXES = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
@@ -49,7 +49,7 @@ Stamp = tuple[int, int, int] | None
 
 
 class NoDumpError(SentinelError):
-    """A rank's recorder cannot be had: says why."""
+    """A rank's flight recorder is not available; the message says why."""
 
 
 class Places(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +67,7 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FoundDump(msgspec.Struct, frozen=True):
-    """Where a dump lies, and whose it has to be when it is read."""
+    """Where a dump is, and who must own it when it is read."""
 
     path: Path
     where: Places
@@ -235,14 +235,14 @@ class Recorders:
         self._known: dict[Key, tuple[Places, float]] = {}
         """Where each writes, and when it was started (seconds since boot)."""
         self._first: dict[Key, dict[Path, Stamp]] = {}
-        """What lay there when it was first looked for: what is there instead is newer for sure."""
+        """What was there at the first search: anything else is surely newer."""
         # An environment lies behind the process's memory lock, which a thread of it that hangs in
         # the kernel may hold: a read of it may never return.
         self._looks: Bounded[Key, tuple[Places, float]] = Bounded(LOOK_SECONDS, most=16)
         self._lock = threading.Lock()
 
     def note(self, ranks: Iterable[Rank]) -> dict[Key, str]:
-        """Look at living ranks once each. Returns why nothing is known of the others."""
+        """Read each living rank once. Returns why nothing is known about the others."""
         with self._lock:
             unknown = {
                 key: partial(_places_of, rank, self._proc)
@@ -291,8 +291,8 @@ class Recorders:
             raise
 
     def _is_since(self, since: float, found: os.stat_result) -> bool:
-        """Whether a file's time is none before ``since`` (seconds since boot), whichever of the
-        moments it means that a clock has told twice."""
+        """Whether a file is surely not older than ``since`` (seconds since boot), even if its time
+        is one that the clock has shown twice."""
         at = self.wall.earliest(found.st_mtime, _AHEAD)
         return at is not None and at >= since
 

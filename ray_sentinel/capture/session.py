@@ -24,14 +24,14 @@ from ray_sentinel.config import CaptureConfig, safe_name
 from ray_sentinel.evidence.stacks import StackReader, classify_process
 from ray_sentinel.masking import mask, mask_bytes
 from ray_sentinel.model.identity import ProcessId, Rank
-from ray_sentinel.model.stacks import StackFact, StackTrace
+from ray_sentinel.model.stacks import StackFact
 
 _PROGRAM_TEXT = ProgramText()
 
 PROCESS_SECONDS = 60.0
 """For cuda-gdb on each process of a thorough capture, beyond ``CapturePlan.deadline``."""
 SAMPLE_DEADLINE = 8.0
-"""Seconds for a harmless look at one process: usually 20 ms."""
+"""Seconds to sample one process: usually 20 ms."""
 
 
 class CapturePlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +41,7 @@ class CapturePlan(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds for all intrusive tools on this node together. One tool on one process gets a third
     of it, at least 10 s, never more than what is left."""
     parallel: int = 8
-    """Harmless looks at one time."""
+    """How many processes are sampled at one time."""
     intrusive_at_once: int = 1
     """Processes that intrusive tools may stop at one time; 0 = none ever."""
     native: bool = True
@@ -71,7 +71,6 @@ class CaptureOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
     facts: tuple[StackFact, ...] = ()
     """One for each process, from all its tools together."""
-    traces: tuple[StackTrace, ...] = ()
     files: dict[str, bytes] = {}
     """Contents of the bundle's files by name."""
     problems: tuple[str, ...] = ()
@@ -84,7 +83,7 @@ class CaptureOutcome(msgspec.Struct, frozen=True, kw_only=True):
 def sample_processes(
     processes: Sequence[ProcessId], *, parallel: int = 8, deadline: float = SAMPLE_DEADLINE
 ) -> tuple[StackFact, ...]:
-    """One harmless look at each process, be it a rank or not: the same as ``sample`` takes."""
+    """Sample each process, rank or not, as ``sample`` does."""
     if not processes:
         return ()
     with ThreadPoolExecutor(min(parallel, len(processes)), "ray-sentinel-trace") as pool:
@@ -103,7 +102,7 @@ def _harmless(process: ProcessId, deadline: float) -> list[Traced]:
 def sample(
     ranks: Sequence[Rank], *, parallel: int = 8, deadline: float = SAMPLE_DEADLINE
 ) -> CaptureOutcome:
-    """One harmless look at each rank: Python stacks, and what its main thread waits in."""
+    """Sample each rank without stopping it: Python stacks, and what its main thread waits in."""
 
     def look(rank: Rank) -> list[Traced]:
         return _harmless(rank.process, deadline)
@@ -146,7 +145,7 @@ def capture(
 
 
 def _look_everywhere(ranks: Sequence[Rank], plan: CapturePlan) -> dict[ProcessId, list[Traced]]:
-    """cuda-gdb on each process, whatever the others took."""
+    """Run cuda-gdb on each process, however long the others took."""
     tracer = all_tracers()["cuda-gdb"]
     missing = tracer.available()
 
@@ -212,7 +211,6 @@ def _outcome(
     """``skipped``: there is a file also of what was not run, which says why."""
     reader = StackReader()
     facts: list[StackFact] = []
-    traces: list[StackTrace] = []
     problems: dict[str, None] = {}
     contents: dict[str, bytes] = {}
     found = _PROGRAM_TEXT.add(found)
@@ -222,14 +220,12 @@ def _outcome(
             for run in found[rank.process]
         ]
         facts.append(classify_process([run.trace for run in runs], reader))
-        traces += [run.trace for run in runs]
         problems |= dict.fromkeys(_problems(rank, runs))
         if files:
             contents |= _files(rank, runs, skipped)
     every = tuple(run for runs in found.values() for run in runs)
     return CaptureOutcome(
         facts=tuple(facts),
-        traces=tuple(traces),
         files=contents,
         problems=tuple(problems),
         traced=every,

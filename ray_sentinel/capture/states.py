@@ -40,7 +40,7 @@ def any_stopped(pid: int) -> bool:
 
 
 def runs(pid: int) -> bool:
-    """Whether nothing of the process is stopped, nor about to be, and nobody traces it.
+    """Whether no thread of the process is stopped or about to be, and nobody traces it.
 
     A debugger that dies while it attaches leaves a SIGSTOP behind, which a process that gets no CPU
     has not obeyed yet.

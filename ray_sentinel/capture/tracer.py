@@ -29,7 +29,7 @@ class Traced(msgspec.Struct, frozen=True, kw_only=True):
     raw: bytes = b""
     """The tool's output for the bundle; empty where it is not worth a file."""
     seconds: float = 0.0
-    """Wall time of the tool."""
+    """Seconds of wall time that the tool took."""
     paused: float | None = None
     """Seconds for which the process was seen stopped by the tool; None where nobody looked."""
     timed_out: bool = False

@@ -16,7 +16,7 @@ import sys
 import time
 
 PATIENCE = 3.0
-"""Seconds for which it looks after the process once we are gone."""
+"""Seconds for which it watches the process once we are gone."""
 
 
 def state_and_tracer(pid: int, start: int) -> tuple[str, bool] | None:
@@ -72,7 +72,7 @@ def _continue(pid: int, start: int) -> None:
 
 
 def main(pid: int, start: int) -> None:
-    """Wait for the word that all is well, or for the pipe's end."""
+    """Wait for the message that all is well, or for the pipe's end."""
     # The launcher asked the kernel to end us with our parent; from here on that must not be.
     import ctypes
 

@@ -26,11 +26,6 @@ class Anomaly(msgspec.Struct, frozen=True, kw_only=True):
     metric: str = ""
     promql: str = ""
 
-    @property
-    def where(self) -> str:
-        """Host, GPU and unit in one word."""
-        return SeriesOwner(self.host, self.gpu, self.unit).title
-
     def link(self, role: Role) -> Link:
         """As a member of a causal chain."""
         return Link(

@@ -65,7 +65,6 @@ class LogFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Host → waves of communicator initialisation."""
     worker_lines: dict[str, int] = {}
     """What the workers' logs say again and again → how often, over all workers."""
-    recompilations: int = 0
     modules: int | None = None
     """Modules that XLA dumped."""
     summary: bool = False

@@ -75,7 +75,6 @@ class MainLog:
         self.failed_checkpoint: float | None = None
         self.restored: float | None = None
         self.summary = False
-        self.recompilations = 0
         self._heartbeat_lines = 0
         self.failed = False
         self.transport = ""
@@ -139,8 +138,6 @@ class MainLog:
                 self.failed_checkpoint = float(found[-1])
             if sum(fact.text == line for fact in self.facts) == 0 and len(self.facts) < 20:
                 self._fact(line)
-        if self.steps and _COMPILED.search(line):
-            self.recompilations += 1
         if restored := _RESTORED.search(line):
             self.restored = float(restored[1])
 
@@ -168,7 +165,6 @@ class MainLog:
             accused=accused,
             failed_checkpoint=self.failed_checkpoint,
             restored_step=self.restored,
-            recompilations=self.recompilations,
             summary=self.summary,
             failed=self.failed,
             transport=self.transport,

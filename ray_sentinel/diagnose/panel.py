@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 import msgspec
 import numpy as np
 
-from ray_sentinel.diagnose import stats
 from ray_sentinel.diagnose.catalog import Quantity
 from ray_sentinel.diagnose.series import Floats, Selector
 
@@ -89,13 +88,6 @@ class SeriesPanel(msgspec.Struct, frozen=True):
             out[index] = reduce(self.values[owner == host], 0)
         return hosts, out
 
-    def between(self, start: float, end: float) -> SeriesPanel:
-        """The same rows in ``start <= t <= end``."""
-        inside = (self.times >= start) & (self.times <= end)
-        return msgspec.structs.replace(
-            self, times=self.times[inside], values=self.values[:, inside]
-        )
-
     def increases(self) -> Floats:
         """For a counter: how much each cell added (S, T); the first known cell adds nothing.
 
@@ -124,22 +116,6 @@ def _increases(values: Floats) -> Floats:
     out[known[1:]] = np.where(steps >= 0, steps, level[1:])
     # Between two samples of a slow source the counter is known not to have been read, not to rest.
     return out
-
-
-def total(panel: SeriesPanel) -> Floats:
-    """For a counter: how much each row grew over the whole panel (S,)."""
-    return np.nansum(panel.increases(), axis=1) if panel.rows else np.zeros(0)
-
-
-def held(panel: SeriesPanel, seconds: float) -> SeriesPanel:
-    """The panel with holes of at most so many seconds filled by the value before."""
-    cells = max(int(np.ceil(seconds / panel.step)), 1)
-    return msgspec.structs.replace(panel, values=stats.carried(panel.values, cells))
-
-
-def names(rows: Sequence[SeriesOwner]) -> str:
-    """Rows for people, shortened."""
-    return listed([row.title for row in rows])
 
 
 def listed(items: Sequence[str], limit: int = 6) -> str:

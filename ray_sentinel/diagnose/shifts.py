@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from ray_sentinel.diagnose import stats
-from ray_sentinel.diagnose.series import Bools, Floats
+from ray_sentinel.diagnose.series import Floats
 
 CLIP = 3.0
 """Standard deviations from the level at which a value is cut: a spike is no shift."""
@@ -32,8 +32,6 @@ class Shift(msgspec.Struct, frozen=True, kw_only=True):
     """Unix seconds of the first cell on the new level."""
     before: float
     after: float
-    noise: float
-    """Robust standard deviation around the levels."""
     uncertainty: float
     """Seconds by which ``at`` may be off."""
 
@@ -41,11 +39,6 @@ class Shift(msgspec.Struct, frozen=True, kw_only=True):
     def size(self) -> float:
         """``after - before``."""
         return self.after - self.before
-
-    @property
-    def relative(self) -> float:
-        """``size`` over ``before``; 0 where ``before`` is 0."""
-        return self.size / abs(self.before) if self.before else 0.0
 
 
 def find_shifts(
@@ -77,7 +70,6 @@ def find_shifts(
                 at=float(times[cell]),
                 before=before,
                 after=after,
-                noise=noise,
                 uncertainty=float(max(gap, times[1] - times[0] if times.size > 1 else 0.0)),
             )
         )
@@ -171,21 +163,3 @@ def _onset(series: Floats, left: int, split: int, before: float, after: float, n
     while at < series.size - 1 and not away[at]:
         at += 1
     return at
-
-
-def moved(values: Floats, usual: Floats, noise: Floats, strength: float, cells: int) -> Bools:
-    """Cells (S, T) in which a row is off its usual level, in runs of at least ``cells`` cells.
-
-    ``usual`` and ``noise`` are (S,) or (S, T). Infinite samples are off by definition.
-    """
-    if usual.ndim == 1:
-        usual, noise = usual[:, None], noise[:, None]
-    with np.errstate(invalid="ignore"):
-        off = np.abs(values - usual) > strength * noise
-    off = off & ~np.isnan(values)
-    out = np.zeros_like(off)
-    for index, row in enumerate(off):
-        for left, right in stats.runs(stats.joined(row, 1)):
-            if right - left >= cells:
-                out[index, left:right] = True
-    return out

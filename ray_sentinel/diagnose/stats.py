@@ -93,11 +93,6 @@ def sigma(values: Floats, axis: int | None = None) -> Floats:
     return MAD_TO_SIGMA * median(np.abs(finite(values) - centre), axis)
 
 
-def scalar(value: Floats | float) -> float:
-    """A 0-dimensional array as a float."""
-    return float(value)
-
-
 def middle(values: Floats) -> float:
     """Median of all values as a float."""
     return float(median(values))

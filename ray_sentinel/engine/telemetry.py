@@ -132,10 +132,6 @@ class TelemetrySeries(NamedTuple):
         rises = [at for at, before, value in self._changes(now, seconds) if value > before]
         return rises[-1] if rises else None
 
-    def rate(self, now: float, seconds: float) -> float | None:
-        """Rise per second over the last ``seconds``; None where that is not covered."""
-        return self.rise(now, seconds) / seconds if self.covers(now, seconds) else None
-
     def usual_rate(self, now: float, skip: float) -> float | None:
         """Rise per second over all that was before the last ``skip`` seconds."""
         older = [(at, value) for at, value in self.samples if now - at > skip]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import http.client
 import io
-import json
 import socket
 import ssl
 import time
@@ -213,19 +212,3 @@ def _rest(error: urllib.error.HTTPError, most_bytes: int) -> bytes:
         return error.read(most_bytes)
     except (OSError, http.client.HTTPException):
         return b""  # the status was said; only its reason is lost
-
-
-def get_json(
-    url: str,
-    *,
-    seconds: float,
-    most_bytes: int = MOST_BYTES,
-    data: bytes | None = None,
-    headers: Mapping[str, str] | None = None,
-) -> Any:
-    """The same, decoded. Raises UnreachableError also for what is no JSON."""
-    body = get(url, seconds=seconds, most_bytes=most_bytes, data=data, headers=headers)
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        raise UnreachableError(f"{url} answers, but not with JSON") from None

@@ -18,7 +18,7 @@ MAX_FRAMES = 256
 
 
 class AnswerError(Exception):
-    """Nothing to give: says why."""
+    """There is nothing to give; the message says why."""
 
 
 def stacks() -> bytes:

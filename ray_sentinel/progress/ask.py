@@ -32,7 +32,7 @@ from ray_sentinel.progress.requests import (
 )
 
 POLL = 0.05
-"""Seconds between two looks whether it has answered."""
+"""Seconds between two checks for an answer."""
 MAX_ANSWER = 64 << 20
 """Bytes of one answer: sixty times a recorder of 2,000 operations. One more is read, to tell."""
 
@@ -44,7 +44,7 @@ _asking = threading.Lock()
 
 
 class NoAnswerError(SentinelError):
-    """The rank did not give what it was asked for: says why."""
+    """The rank did not give what it was asked for; the message says why."""
 
 
 class RecorderDump(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,17 +53,6 @@ class RecorderDump(msgspec.Struct, frozen=True, kw_only=True):
     data: bytes
     pickled: bool
     """As PyTorch's watchdog writes it, else JSON."""
-
-
-def request_flight_recorder(
-    view: RecordView, timeout: float = 5.0, *, sleep: Callable[[float], None] = time.sleep
-) -> tuple[RecorderDump, ...]:
-    """The rank's flight recorders, NCCL's first, or those of the other backends.
-
-    Blocks up to ``timeout`` seconds. Raises NoAnswerError.
-    """
-    ask_flight_recorder(view, timeout, sleep=sleep)
-    return left_flight_recorder(view)
 
 
 def ask_flight_recorder(
@@ -79,7 +68,7 @@ def ask_flight_recorder(
 
 
 def has_left_recorder(view: RecordView) -> bool:
-    """Whether a flight recorder lies there."""
+    """Whether the rank has left a flight recorder."""
     names = (answer_name(view.path.name, answer) for answer in _RECORDERS)
     return any(_size(view.path.with_name(name)) for name in names)
 
@@ -93,7 +82,7 @@ def left_flight_recorder(view: RecordView) -> tuple[RecorderDump, ...]:
 
 
 def each_left_recorder(view: RecordView) -> Iterator[RecorderDump]:
-    """The same one after the other, each read when it is asked for."""
+    """The same flight recorders one by one; each is read only when it is asked for."""
     for answer in _RECORDERS:
         if data := _read(view, answer):
             yield RecorderDump(data=data, pickled=answer == RECORDER_PICKLE_ANSWER)
@@ -156,8 +145,8 @@ def _ask(
 
 
 def _write_request(view: RecordView, wish: ProgressRequest) -> int:
-    """Ask, and return the request's serial number. What others have asked for and the companion,
-    which looks twice a second, has not seen yet stays asked for."""
+    """Ask, and return the request's serial number. Requests of others that the companion, which
+    looks twice a second, has not seen yet are kept."""
     with _asking:
         handle = _open(view, os.O_RDWR)
         try:

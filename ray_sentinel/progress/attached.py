@@ -17,11 +17,11 @@ from ray_sentinel.progress.processes import Process
 from ray_sentinel.progress.record_view import RecordView
 
 UNSTAMPED = 5.0
-"""Seconds without a stamp after which it is asked whether the writer's program still runs."""
+"""Seconds without a stamp after which we check whether the writer's program still runs."""
 
 
 class Attached:
-    """The records that count, look after look."""
+    """Keeps track of the records that count, from one scan to the next."""
 
     def __init__(self, proc: Path = Path("/proc"), memory: ProcessMemory | None = None) -> None:
         self._proc = proc

@@ -20,7 +20,7 @@ SWITCH = "RAY_SENTINEL_AUTOSTEP"
 _hooked: Any = None
 """torch's function for registering hooks, once ``_after_step`` is registered with it."""
 _counters: set[AutoStep] = set()
-"""Who is told of each step of an optimizer."""
+"""The counters that are called at each step of an optimizer."""
 
 
 class AutoStep:
@@ -46,7 +46,7 @@ class AutoStep:
             _counters.add(self)
 
     def stop(self) -> None:
-        """Count no more. The hook stays, and returns at once."""
+        """Stop counting. The hook stays registered and returns at once."""
         self._off = True
         _counters.discard(self)
 

@@ -61,7 +61,7 @@ class ControlGroups:
                 yield name, self._root / mount.lstrip("/"), group
 
     def up(self, pid: int | str) -> Iterator[Path]:
-        """The folders of its groups and of all above them, as far as they are to be seen: in a
+        """The folders of its groups and of all groups above them, as far as they are visible: in a
         container the top one may be its own."""
         for _, top, group in self.of(pid):
             yield from filter(Path.is_dir, (top / folder for folder in (group, *group.parents)))

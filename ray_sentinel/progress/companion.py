@@ -64,7 +64,7 @@ class Companion:
         self._thread.start()
 
     def stop(self) -> None:
-        """End after the next wake; nobody waits for it."""
+        """Ask the thread to end after its next wake-up; does not wait for it."""
         self._ended = True
         self._autostep.stop()
         if self.watchdog is not None:

@@ -1,8 +1,9 @@
-"""Ranks that ended: each told once, in their order, with its last progress and last words.
+"""Ranks that ended: each is reported once, in the order of the exits, with its last progress and
+last words.
 
-Exits are learned from the kernel (``exits``), from a process that is no longer in /proc, or, where
-nobody looked, from the record that it left. The record is deleted only some time after, so that an
-agent that is killed in between tells it again when it is back (``stale``).
+Exits are learned from the kernel (``exits``), from a process that is no longer in /proc, or, if
+nobody was watching, from the record that it left. The record is deleted only some time later, so an
+agent that is killed in between reports the exit again when it is back (``stale``).
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ class Followed(msgspec.Struct, kw_only=True):
 
 
 class Departures:
-    """Watches ranks for their exits. ``views`` gives the newest record of a process, also a dead
-    one's; ``outputs`` what it wrote at its end."""
+    """Watches ranks for their exits. ``views`` gives the newest record of a process, dead or alive;
+    ``outputs`` what it wrote at its end."""
 
     def __init__(
         self,
@@ -54,7 +55,7 @@ class Departures:
         return key in self._told or self._exits.has_ended(key)
 
     def missing(self, key: Key) -> None:
-        """The process is a zombie: where there are no pidfds, nobody else tells that it ended."""
+        """The process is a zombie: without pidfds nothing else shows that it ended."""
         self._exits.missing((key,))
 
     def drain(self) -> list[Exit]:
@@ -62,7 +63,8 @@ class Departures:
         return [told for ended in self._exits.drain() if (told := self._tell(ended)) is not None]
 
     def follow(self, current: Mapping[Key, Followed], living: Collection[Key]) -> None:
-        """Watch the ``current`` ranks, and let go of living processes that are ranks no more."""
+        """Watch the ``current`` ranks, and stop watching living processes that are no longer
+        ranks."""
         for key in current:
             self._exits.watch(key)
         gone = {
@@ -84,7 +86,7 @@ class Departures:
         owned: Callable[[RecordView], bool],
         rank_of: Callable[[RecordView], Rank | None],
     ) -> list[Exit]:
-        """Ranks that died before anybody looked, by the records in ``dead``; deletes those that
+        """Ranks that died before they were seen, by the records in ``dead``; deletes records that
         nobody needs any more."""
         exits = []
         untold: Iterable[RecordView] = self._stale.untold(

@@ -26,7 +26,7 @@ SUFFIX = ".record"
 
 
 class RecordError(SentinelError):
-    """A record could not be made: says where it was tried and why not."""
+    """A record could not be made; the message says where it was tried and why it failed."""
 
 
 def candidates(environ: Mapping[str, str] = os.environ, uid: int | None = None) -> Iterator[Path]:
@@ -104,7 +104,7 @@ def temporary_name(name: str, pid: int) -> str:
 
 
 def write_whole(directory: int, name: str, data: bytes) -> None:
-    """Write a file beside the records that is seen whole or not at all.
+    """Write a file beside the records; readers see it whole or not at all.
 
     Raises OSError.
     """

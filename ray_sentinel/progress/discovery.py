@@ -1,4 +1,5 @@
-"""Finding the ranks on a machine from outside: who is a rank, and who merely inherited variables.
+"""Finds the ranks on a machine from outside: which processes are ranks, and which merely inherited
+variables.
 
 Said by, in falling precedence: a live record (the process attached), Ray (the caller tells), the
 environment a process started with, an inference engine's title. Children inherit the variables, so
@@ -51,11 +52,11 @@ class DiscoveredRank(_Place, frozen=True, kw_only=True):
 
 
 class Claim(_Place, frozen=True, kw_only=True):
-    """Somebody's word that a process is a rank: its record's, or Ray's."""
+    """A claim that a process is a rank, made by its record or by Ray."""
 
     pid: int
     start: int
-    """0 where it is not known: whatever process has the pid now."""
+    """0 if unknown: then the claim is for whatever process has the pid now."""
     source: str = "record"
 
     def found(self, process: Process) -> DiscoveredRank:
@@ -76,11 +77,11 @@ class _Candidate(msgspec.Struct, frozen=True):
 
 
 class Discovery:
-    """Remembers who was a rank, so that what outlives a rank is not taken for it."""
+    """Remembers which processes were ranks, so that what outlives a rank is not taken for one."""
 
     def __init__(self) -> None:
         self._former: dict[Key, int] = {}
-        """By rank alone: one that names its job anew has the same children."""
+        """Keyed by the rank alone: a rank that renames its job keeps its children."""
 
     def discover(
         self, table: Mapping[int, Process], claims: Iterable[Claim] = ()
@@ -214,7 +215,7 @@ def _is_told_of(
     told: Mapping[Key, DiscoveredRank],
     candidates: Mapping[Key, _Candidate],
 ) -> bool:
-    """Whether somebody's word about a relative settles what the candidate is."""
+    """Whether a claim about a relative settles what the candidate is."""
     process = candidate.process
     for key, item in told.items():
         if key in process.lineage:

@@ -73,7 +73,8 @@ VARIABLES: frozenset[str] = frozenset(
     )
     if name
 )
-"""All that is looked at, and all that a process of ours must not inherit from a rank."""
+"""Every variable that is read, and every one that a process of ours must not inherit from a
+rank."""
 
 IDENTITY_VARIABLES: frozenset[str] = VARIABLES - {
     ROLE_VARIABLE,

@@ -26,10 +26,11 @@ from ray_sentinel.progress.proc_stat import Key
 log = logging.getLogger(__name__)
 
 PATIENCE = 1.0
-"""Seconds to wait for a parent to reap, for only then may the status be known."""
+"""Seconds to wait for a parent to reap a rank: only then may its exit status be known."""
 
 _FOR_GOOD = frozenset({errno.ENOSYS, errno.EPERM, errno.EINVAL})
-"""An old kernel, or a filter of system calls; all else may be over at the next look."""
+"""Errors of an old kernel or of a filter of system calls; any other may be gone at the next
+poll."""
 
 
 class Ended(msgspec.Struct, kw_only=True):
@@ -40,7 +41,7 @@ class Ended(msgspec.Struct, kw_only=True):
     """Unix seconds, to the millisecond."""
     order: int
     status: int | None = None
-    """As ``wait()`` gives it; None where nobody could tell."""
+    """The wait status, as from ``wait()``; None if unknown."""
 
 
 class ExitWatch:
@@ -70,7 +71,7 @@ class ExitWatch:
         self._complained = False
 
     def watch(self, key: Key) -> None:
-        """Tell of this process's exit. One that is gone already is told of at once."""
+        """Report this process's exit. One that is already gone is reported at once."""
         if key in self._watched and key not in self._put_off:
             return
         handle: int | None = None
@@ -155,7 +156,7 @@ class ExitWatch:
             self._ended.append((Ended(key=key, at=at, order=self._order, status=status), handle))
 
     def missing(self, gone: Iterable[Key]) -> None:
-        """Processes that a look at ``/proc`` no longer found: exits, for those without a pidfd."""
+        """Processes that are no longer in ``/proc``: those without a pidfd have exited."""
         for key in gone:
             if key in self._watched and self._watched[key] is None and not self._noted(key):
                 self._note(key, None)

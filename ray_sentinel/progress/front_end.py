@@ -1,7 +1,7 @@
 """The address of an inference engine: the HTTP port of the process that its ranks descend from.
 
-Only a port is asked that the command line tells, or the engine's usual one, and only if a process
-above the rank listens on it: a stray connection may end another protocol's rendezvous.
+Only a port named on the command line, or the engine's usual one, is queried, and only if a process
+above the rank listens on it: a stray connection may break another protocol's rendezvous.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ray_sentinel.progress.process_memory import memory_file
 USUAL = {"sglang": 30000, "vllm": 8000}
 """Ports of ``sglang.launch_server`` and ``vllm serve`` where none is given."""
 MOST_ABOVE = 6
-"""Processes that are looked at above a rank."""
+"""How many processes above a rank are examined."""
 _PORT = re.compile(r"(?:^|\0)--port[=\0](\d{1,5})(?:\0|$)")
 
 

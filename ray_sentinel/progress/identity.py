@@ -27,7 +27,7 @@ class RankIdentity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     @property
     def assumed(self) -> bool:
-        """Nobody said which rank it is: it may become known later."""
+        """Nobody has said yet which rank it is; it may become known later."""
         return self.source == "assumed"
 
 

@@ -1,10 +1,9 @@
 """The last lines that a rank wrote to its standard error, if that is a file.
 
-Of a process that has ended nobody can ask anything: so the file is noted while it lives. What was
-there long before the end is left out, for it tells of something else.
-
-The file may lie on a shared file system that hangs, which may be what the training hangs for: it is
-looked at aside, and the agent goes on without.
+A process that has ended cannot be asked, so the file is noted while it lives. Lines written long
+before the end are left out, because they are about something else. The file may be on a shared file
+system that hangs, which may be why the training hangs: it is read in a thread of its own, and the
+agent goes on without it.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ from ray_sentinel.masking import mask_tail
 from ray_sentinel.progress.proc_stat import Key
 
 MAX_BYTES = 8192
-"""Read of the end of a file."""
+"""Bytes read from the end of a file."""
 LOOKS = 3
-"""What was written since so many looks ago counts as the end; a look is about a second."""
+"""Output of the last so many polls counts as the end; a poll is about a second."""
 PATIENCE = 0.5
 """Seconds that a look at the files may take."""
 
@@ -38,7 +37,7 @@ class _File(msgspec.Struct, frozen=True):
 
 
 class LastOutput:
-    """Notes files look by look. ``read`` is called once a process has ended."""
+    """Notes the files at each poll. ``read`` is called once a process has ended."""
 
     def __init__(self, proc: Path = Path("/proc"), *, patience: float = PATIENCE) -> None:
         self._proc = str(proc)
@@ -48,7 +47,7 @@ class LastOutput:
         self._reading: Bounded[str, str] = Bounded(patience, most=1)
 
     def note(self, keys: Collection[Key]) -> None:
-        """Look at the files of the living; the others are kept until ``forget``."""
+        """Note the files of living processes; those of others are kept until ``forget``."""
         wanted = tuple(keys)
         found, _ = self._noting.run({"note": lambda: _seen(self._proc, wanted)} if wanted else {})
         for key, file in found.get("note", {}).items():
@@ -56,7 +55,7 @@ class LastOutput:
             self._sizes.setdefault(key, deque(maxlen=LOOKS)).append(file.size)
 
     def forget(self, kept: Collection[Key]) -> None:
-        """Forget all but these."""
+        """Forget all processes except these."""
         for key in self._files.keys() - set(kept):
             del self._files[key]
             self._sizes.pop(key, None)
@@ -80,7 +79,7 @@ class LastOutput:
 
 
 def _seen(proc: str, keys: Collection[Key]) -> dict[Key, _File]:
-    """The files of those whose standard error is one."""
+    """The files of the processes whose standard error is a file."""
     files: dict[Key, _File] = {}
     for key in keys:
         link = f"{proc}/{key[0]}/fd/2"
@@ -95,7 +94,7 @@ def _seen(proc: str, keys: Collection[Key]) -> dict[Key, _File]:
 
 
 def _end_of(file: _File, begin: int) -> str:
-    """What stands from ``begin`` (bytes) on, ``MAX_BYTES`` at most; "" if it is another file."""
+    """The text from byte ``begin`` on, at most ``MAX_BYTES``; "" if it is another file."""
     handle = os.open(file.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(handle, "rb") as data:
         now = os.fstat(handle)

@@ -65,7 +65,7 @@ def _launches(process: Process) -> bool:
 
 
 def is_rays(process: Process) -> bool:
-    """Whether it is one of Ray's own processes, which give a rank to nobody."""
+    """Whether it is one of Ray's own processes, which never assign ranks."""
     return is_rays_command(process.arguments)
 
 
@@ -78,7 +78,8 @@ def is_rays_command(arguments: Sequence[str]) -> bool:
 
 
 def up_to_a_launcher(process: Process, table: Mapping[int, Process]) -> Iterator[Key]:
-    """Those above it from which it may have inherited: a launcher gives ranks of its own."""
+    """The ancestors from which it may have inherited variables: up to the nearest launcher, which
+    assigns ranks of its own."""
     for pid, start in process.lineage:
         above = table.get(pid)
         # Ray's workers are titled as Ray's own while nothing runs in them.

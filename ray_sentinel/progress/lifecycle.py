@@ -38,7 +38,7 @@ _lives: weakref.WeakSet[Lifecycle] = weakref.WeakSet()
 
 
 class Lifecycle:
-    """What was installed around one writer; keep it as long as the writer."""
+    """The hooks installed around one writer; keep this object as long as the writer."""
 
     def __init__(self, writer: ProgressWriter, *, companion: bool = True) -> None:
         self.writer = writer
@@ -58,7 +58,7 @@ class Lifecycle:
             self.companion.start()
 
     def end(self) -> None:
-        """Take everything back and let go of the record, with the last word "detach"."""
+        """Remove all hooks and close the record, with the last words "detach"."""
         if self._ended:
             return
         self._ended = True
@@ -80,7 +80,7 @@ class Lifecycle:
             self._previous_hook(kind, error, trace)
 
     def _leave_recorder(self) -> None:
-        """Nobody can ask for it afterwards, and it may show whose fault the exception is."""
+        """It cannot be requested afterwards, and it may show what caused the exception."""
         path, folder = self.writer.path, self.writer.directory
         if path is None or folder < 0:
             return

@@ -51,8 +51,8 @@ class LiveEnviron:
     def read(self, pid: int) -> dict[str, str] | None:
         """The launcher's variables in the present environment of ``pid``; None where refused.
 
-        What is read may be changing at this moment: a torn variable is left out. None also where
-        the process hangs, and its reader with it.
+        The environment may change while it is read: a torn variable is left out. None also if the
+        process hangs, and its reader with it.
         """
         return self._bounded.run({pid: lambda: self._read(pid)})[0].get(pid)
 

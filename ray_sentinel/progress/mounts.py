@@ -1,7 +1,7 @@
 """Which folders lie on a network file system, whose calls may hang.
 
-The kernel's own table tells (``/proc/self/mountinfo``, see ``man 5 proc``), without a question to
-the file system. Only a link in the path must be followed by asking, which is done under a deadline.
+The kernel's own table tells (``/proc/self/mountinfo``, see ``man 5 proc``), without a call to the
+file system. Only links in the path need such calls, which are made under a deadline.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class MountTable:
         self._following: Bounded[str, str] = Bounded(patience, most=1)
 
     def why_not(self, folder: Path) -> str:
-        """Why whoever must not wait should not look into a folder; empty where it may."""
+        """Why code that must not block should not access a folder; empty if it may."""
         if folder not in self._known:
             found, _ = self._following.run({"path": partial(os.path.realpath, folder)})
             if "path" not in found:

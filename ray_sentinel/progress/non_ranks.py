@@ -1,7 +1,7 @@
 """Processes that carry a rank's variables but are no ranks: side-cars, a shell's commands.
 
-They have the launcher's variables as the rank has, and no other tells them apart but what they have
-loaded: a rank has a library that ranks compute or communicate with, and who has none is beside it.
+They have the same launcher variables as the rank, and only the libraries that they have loaded tell
+them apart: a rank has one that ranks compute or communicate with.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _LIBRARIES = re.compile(
 )
 
 LOOKS = 30
-"""Looks, about one a second, until it is said that a number is there twice: a rank that has just
+"""Polls, about one a second, before a duplicate rank number is reported: a rank that has just
 started may not have loaded anything yet."""
 
 
 class NonRanks:
-    """Remembers who was beside a rank, for it outlives the rank."""
+    """Remembers which processes are not ranks, because they outlive the rank."""
 
     def __init__(self, memory: ProcessMemory) -> None:
         self._memory = memory
@@ -33,10 +33,11 @@ class NonRanks:
         self._loaded: set[Key] = set()
         self._looks: dict[tuple[Key, ...], int] = {}
         self.problems: list[str] = []
-        """Which processes share a rank's number; whoever reads this empties it."""
+        """Which processes share a rank number; the caller reads and clears this."""
 
     def ranks(self, found: Iterable[DiscoveredRank]) -> list[DiscoveredRank]:
-        """``found`` without those that are beside a rank; what stays twice is said once."""
+        """``found`` without processes that are not ranks; a number that remains twice is reported
+        once."""
         by_number: dict[tuple[str, int, int], list[DiscoveredRank]] = defaultdict(list)
         for item in found:
             by_number[item.job, item.attempt, item.rank].append(item)

@@ -8,7 +8,7 @@ import msgspec
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True):
-    """The phase that a rank is in, and since when."""
+    """The phase of a rank, and when it began."""
 
     name: str
     since: float

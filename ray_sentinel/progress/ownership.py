@@ -30,7 +30,8 @@ def owns(
 
 
 def is_default_owner(own_raylet: int | None, all_raylets: Collection[int]) -> bool:
-    """Whether this agent takes what belongs to no raylet: the one of the lowest raylet pid does."""
+    """Whether this agent watches processes that belong to no raylet: the one with the lowest raylet
+    pid does."""
     return own_raylet is None or own_raylet == min((own_raylet, *all_raylets))
 
 
@@ -50,7 +51,7 @@ class Neighbours:
         self._settled: tuple[int, ...] = ()
 
     def tell(self, raylets: tuple[int, ...], now: float) -> bool:
-        """What the coordinator says now; whether that is news."""
+        """Take the coordinator's list; returns whether it changed."""
         if raylets == self._told:
             return False
         self._told, self._told_at = raylets, now
@@ -65,5 +66,5 @@ class Neighbours:
 
     @property
     def raylets(self) -> tuple[int, ...]:
-        """Those believed last; none before the first."""
+        """The last list that was believed; empty before the first."""
         return self._settled

@@ -2,7 +2,8 @@
 
 The command line, the environment and the memory map lie behind a lock of the process's memory. A
 process that hangs in a driver may hold it for ever, and every reader waits with it (which is why
-``ps`` hangs on such machines): so they are read aside, and the caller goes on without.
+``ps`` hangs on such machines). So they are read in other threads, and the caller goes on without
+them.
 """
 
 from __future__ import annotations
@@ -23,18 +24,18 @@ from ray_sentinel.progress.proc_stat import Key
 Read = TypeVar("Read")
 
 PATIENCE = 1.0
-"""Seconds that the processes of one look may take together, 64 at a time."""
+"""Seconds that all processes of one poll may take together, 64 at a time."""
 SAID_AFTER = 5.0
-"""Seconds after which a reader that is not back says something of the process, and not of a crowded
-machine."""
+"""Seconds after which a reader that has not returned means that the process hangs, not that the
+machine is busy."""
 MOST_HANGING = 64
-"""Processes of which a reader may hang; beyond it no others are read."""
+"""How many readers may hang at one time; beyond that no other process is read."""
 MAX_FILE = 1 << 20
 """Bytes read of a file."""
 
 
 class Own(msgspec.Struct, frozen=True):
-    """What a process says of itself; None where it may not be read, or is gone."""
+    """What a process says about itself; None if it may not be read or is gone."""
 
     line: bytes | None
     """Its arguments, each ended by a zero byte; empty for threads of the kernel and zombies."""
@@ -61,10 +62,10 @@ class ProcessMemory:
         self._hanging_since: dict[Key, float] = {}
         self._said: set[Key] = set()
         self.problems: list[str] = []
-        """Of which processes nothing can be read; whoever reads this empties it."""
+        """Which processes cannot be read; the caller reads and clears this."""
 
     def own(self, keys: Iterable[Key]) -> dict[Key, Own]:
-        """What each says of itself; those that hang are missing."""
+        """What each process says about itself; those that hang are missing."""
         return self._run(self._own, keys, self._read_own)
 
     def maps(self, keys: Iterable[Key]) -> dict[Key, bytes]:

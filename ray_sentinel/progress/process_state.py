@@ -30,12 +30,12 @@ WALK_AFTER = 2.0
 MAX_THREADS = 2048
 """Threads walked of one process."""
 WINDOW = 0.8
-"""Seconds between the looks that are compared, at least, where there are such: over less, a crowded
+"""Least time in seconds between the samples that are compared, if there are such: over less, a busy
 machine looks like one that gives no CPU at all."""
 APART = 0.2
-"""Seconds between two looks that are remembered, at least."""
+"""Least time in seconds between two samples that are kept."""
 LOOKS = 8
-"""Looks remembered: more than a window of them."""
+"""Samples kept: more than a window of them."""
 
 
 class SchedulerState(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,10 +54,10 @@ class _Look(msgspec.Struct, frozen=True):
 
 
 class _Memory(msgspec.Struct, kw_only=True):
-    """What is remembered of a process from look to look; times are monotonic seconds."""
+    """What is kept about a process from one poll to the next; times are monotonic seconds."""
 
     looks: deque[_Look] = msgspec.field(default_factory=lambda: deque(maxlen=LOOKS))
-    """The last ones, oldest first, not closer together than ``APART``."""
+    """The last samples, oldest first, at least ``APART`` seconds apart."""
     moved: tuple[int, float, int] = (0, -1.0, -1)
     """The training thread's tid, CPU seconds and switches."""
     moved_at: float = 0.0
@@ -83,7 +83,7 @@ class _Walk(msgspec.Struct, kw_only=True):
 
 
 class _Sight(msgspec.Struct, frozen=True, kw_only=True):
-    """What one look at a process showed."""
+    """What one sample of a process showed."""
 
     stat: Stat
     thread: ThreadSample | None
@@ -100,7 +100,7 @@ class _Sight(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StateReader:
-    """Reads the states of ranks, look after look."""
+    """Reads the states of ranks at each poll."""
 
     def __init__(self, proc: Path = Path("/proc"), freezer: Freezer | None = None) -> None:
         self._proc = str(proc)
@@ -138,7 +138,7 @@ class StateReader:
     def _see(
         self, stat: Stat, memory: _Memory, now: float, tid: int, companion_tid: int, stamp: float
     ) -> _Sight:
-        """Look at the process, and where something may be wrong at all of its threads."""
+        """Sample the process and, if something may be wrong, all of its threads."""
         pid = stat.pid
         thread = self._thread(pid, tid, now) or self._thread(pid, pid, now)
         quiet = _quiet(memory, stat, thread, tid, now)
@@ -291,7 +291,7 @@ def _quiet(memory: _Memory, stat: Stat, thread: ThreadSample | None, tid: int, n
 
 
 def _runs(memory: _Memory, companion: ThreadSample | None, stamp: float) -> int | None:
-    """How often the companion was put on a CPU since its stamp was first seen."""
+    """How often the companion got a CPU since its stamp was first seen."""
     switches = companion.switches if companion is not None else None
     if stamp != memory.stamp:
         memory.stamp, memory.stamped_switches = stamp, switches

@@ -24,9 +24,9 @@ SETTLE_SECONDS = 10.0
 SLICES = 4
 """Passes in which every settled process is looked at again; more on machines with many."""
 AT_ONCE = 100
-"""Settled processes looked at in one pass, about."""
+"""About how many settled processes are read again in one pass."""
 MAX_ARGUMENTS = 64
-"""Of a command line: what tells a rank stands at its beginning."""
+"""Arguments kept of a command line: what identifies a rank stands at its beginning."""
 _NO_INTERPRETERS = frozenset({"bash", "sh", "dash", "zsh", "tini", "srun", "orted", "sleep", "env"})
 
 
@@ -47,14 +47,12 @@ class Process(msgspec.Struct, kw_only=True):
     """It runs Python."""
     lineage: tuple[Key, ...] = ()
     """Its ancestors, the nearest first."""
-    hidden: bool = False
-    """Its environment may not be read: it belongs to another user."""
     first_seen: float = 0.0
     settled: bool = False
 
     @property
     def key(self) -> Key:
-        """What tells it from others."""
+        """Identifies the process."""
         return (self.pid, self.start)
 
     @property
@@ -104,7 +102,7 @@ class ProcessTable:
         return known
 
     def _look(self, pid: int, process: Process | None, now: float) -> Process | None:
-        """The process, where what it says of itself may have changed."""
+        """The process, if what it says about itself may have changed."""
         stat = self._stat(pid)
         if stat is None:
             self._known.pop(pid, None)
@@ -125,7 +123,7 @@ class ProcessTable:
         return None if process.settled else process
 
     def _read(self, processes: Iterable[Process]) -> list[Process]:
-        """Read what they say of themselves; returns those of which that was possible in time."""
+        """Read what they say about themselves; returns those that could be read in time."""
         asked = {process.key: process for process in processes}
         found = self._memory.own(asked)
         for key, own in found.items():
@@ -133,7 +131,7 @@ class ProcessTable:
         return [asked[key] for key in found]
 
     def _settle(self, processes: Iterable[Process], now: float) -> None:
-        """Leave those in peace from now on that are old enough."""
+        """Mark those that are old enough as settled: they are seldom read again."""
         settled = [
             process
             for process in processes
@@ -186,7 +184,6 @@ def _take(process: Process, own: Own) -> None:
         process.interpreter = _is_python(own.program, arguments)
     if not own.line:
         return
-    process.hidden = own.environ is None
     found = launch_variables(own.environ or b"")
     # A process that sets its title writes over the memory its environment was read from.
     if exec_happened or len(found) >= len(process.environ):

@@ -41,7 +41,7 @@ from ray_sentinel.progress.train_log import TrainWords, has_log, read_words
 # What the threads of a Ray worker tell: whether it is in a process group, and which one trains.
 
 MAX_THREADS = 2048
-"""Whose names are read, of one worker."""
+"""How many threads' names are read of one worker."""
 
 _GROUP_THREADS = ("pt_gloo_", "pt_nccl_", "pt_ucc_", "gloo_tcp_loop")
 """PyTorch names the threads of its process groups so (``c10::setThreadName``)."""
@@ -107,7 +107,7 @@ TRAIN_LOG_SECONDS = 15.0
 """How long a process group may be there before Ray Train's log has a line about its rank."""
 
 LOG_SECONDS = 0.5
-"""For such a log to be read; what hangs is not asked again before it answers."""
+"""Seconds to read such a log; a file that hangs is not read again before the first read returns."""
 
 _TITLE = re.compile(r"^ray::(?!IDLE)\w")
 _TRAIN = re.compile(r"^ray::(RayTrainWorker|_RayTrainWorker)")
@@ -118,12 +118,12 @@ class RayWorker(msgspec.Struct, frozen=True, kw_only=True):
 
     pid: int
     group: str
-    """Name of the actors that it belongs together with: equal for all ranks of a job."""
+    """Name of the group of actors that it belongs to: equal for all ranks of a job."""
     attempt: int = 0
     order: int = 0
     """Its place among them, from 0."""
     size: int = 1
-    """How many of them live."""
+    """How many actors of the group are alive."""
 
 
 class _Known(msgspec.Struct, kw_only=True):
@@ -140,7 +140,7 @@ class _Known(msgspec.Struct, kw_only=True):
 
 
 class RayRanks:
-    """Finds ranks among the workers of one raylet, look after look."""
+    """Finds ranks among the workers of one raylet at each poll."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class RayRanks:
         self._environ_of = environ_of or LiveEnviron(proc).read
         self._known: dict[Key, _Known] = {}
         self._guessed: set[str] = set()
-        """Groups of workers whose ranks are guessed, which was said."""
+        """Groups of workers whose guessed ranks were already reported."""
         self.problems: list[str] = []
         self._logs: Bounded[str, tuple[TrainWords | None, bool]] = Bounded(LOG_SECONDS, most=1)
 

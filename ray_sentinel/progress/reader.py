@@ -1,4 +1,4 @@
-"""The agent's reader: all records on the machine, whether their writers run, hang or are dead.
+"""The agent's reader of all records on the machine, whether their writers run, hang or are dead.
 
 Records are read with ``pread``, not mapped: a file that somebody truncates would kill a reader that
 maps it. Files are opened without following links, and count only if they belong to the owner of
@@ -33,7 +33,7 @@ EMPTY_LOOKS = 60
 """Scans after which an empty folder that no rank names is left: each run may have its own."""
 
 _PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
-"""Our own trouble, which says nothing of the file."""
+"""Errors of our own process, which say nothing about the file."""
 
 
 class RecordReader:
@@ -57,12 +57,12 @@ class RecordReader:
         self._opened = 0
         self._bad: set[Path] = set()
         self._put_off: set[Path] = set()
-        """Not read for a reason of ours, which was said."""
+        """Files not read for a reason of ours, which was reported."""
         self._looks = 0
         self._found: tuple[Path, ...] = ()
         self._mounts = MountTable(proc)
         self._left: set[Path] = set()
-        """Folders that are not looked into, which was said."""
+        """Folders that are not searched, which was reported."""
         self._offset = now() - monotonic()
         self.problems: list[str] = []
         """What was found that is no record of ours; the caller takes and clears them."""
@@ -75,7 +75,7 @@ class RecordReader:
             self._more.update(dict.fromkeys(folders, self._looks))
 
     def folders(self) -> tuple[Path, ...]:
-        """Where is looked now."""
+        """The folders that are searched now."""
         if self._looks % ROOT_LOOKS_EVERY == 0:
             self._found = tuple(candidates()) if self._fixed is None else self._fixed
             used = (item for item in self._more.items() if self._used(*item))
@@ -87,7 +87,7 @@ class RecordReader:
         return tuple(filter(self._answers, dict.fromkeys((*self._found, *self._more))))
 
     def _answers(self, folder: Path) -> bool:
-        """Whether a look into the folder cannot hang: anybody's rank may name any folder."""
+        """Whether the folder can be searched without hanging: any rank may name any folder."""
         why = self._mounts.why_not(folder)
         if why and folder not in self._left:
             self._left.add(folder)
@@ -98,7 +98,7 @@ class RecordReader:
         return not why
 
     def _used(self, folder: Path, named: int) -> bool:
-        """It is there; where no rank names it any more, the records of a run are in it."""
+        """Whether the folder exists and, if no rank names it any more, holds records of a run."""
         lately = self._looks - named <= EMPTY_LOOKS
         if self._mounts.why_not(folder):
             return lately

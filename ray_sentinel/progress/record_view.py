@@ -18,7 +18,7 @@ _WORDS = msgspec.msgpack.Decoder(ExitNote)
 
 
 class UnreadableRecordError(Exception):
-    """A file that is no record, or one of another version: says which."""
+    """The file is no record, or one of another version; the message says which."""
 
 
 def parse(data: bytes) -> record.RecordHeader:
@@ -47,7 +47,7 @@ class RecordView(msgspec.Struct, kw_only=True, eq=False):
     """The file's user id."""
     inode: int = 0
     identity: RankIdentity | None = None
-    """None until the writer has said it, which takes it microseconds."""
+    """None until the writer has stored it, which takes microseconds."""
     progress: Progress = Progress()
     companion_tid: int = 0
     stepping_tid: int = 0
@@ -56,7 +56,6 @@ class RecordView(msgspec.Struct, kw_only=True, eq=False):
     """CLOCK_MONOTONIC seconds of the companion's last stamp; 0 where there is none."""
     stepped: float = 0.0
     """CLOCK_MONOTONIC seconds of the end of the last step; 0 where there is none."""
-    answered: int = 0
     watchdog: bool = False
     this_boot: bool = True
     this_namespace: bool = True
@@ -72,7 +71,7 @@ class RecordView(msgspec.Struct, kw_only=True, eq=False):
 
     @property
     def detached(self) -> bool:
-        """The writer let go of it while its process lived on."""
+        """The writer detached while its process lived on."""
         return self.words is not None and self.words.kind == "detach"
 
     @property
@@ -95,7 +94,6 @@ class RecordView(msgspec.Struct, kw_only=True, eq=False):
         self.companion_tid = _number(first, record.COMPANION_TID_OFFSET)
         self.stepping_tid = _number(first, record.STEPPING_TID_OFFSET)
         self.watchdog = bool(_number(first, record.WATCHDOG_OFFSET))
-        self.answered = _number(first, record.ANSWER_OFFSET)
         self.progress = self._progress(first, second, offset)
 
     def _update_blocks(self, first: bytes, second: bytes) -> None:

@@ -1,8 +1,8 @@
 """Records of dead processes: reported once, kept for a while, then deleted in small batches.
 
-Whoever watched the process tells of its exit and deletes its record. A record that was found dead
-at first sight belongs to a process that ended while its agent was down: it is told of if it is
-fresh, because it may be the one that matters. Old ones are litter, and any agent deletes them.
+The agent that watched the process reports its exit and deletes its record. A record that is dead
+when first seen belongs to a process that ended while its agent was down: it is reported if it is
+fresh, because it may be the one that matters. Old ones are garbage, and any agent deletes them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FRESH = 60.0
 LITTER = 120.0
 """Seconds since its last sign of life after which any agent deletes a dead record."""
 AT_ONCE = 500
-"""Records deleted in one look, at most."""
+"""Most records deleted in one poll."""
 
 
 class StaleRecords:
@@ -33,7 +33,7 @@ class StaleRecords:
         self.problems: list[str] = []
 
     def told(self, key: Key, now: float) -> None:
-        """The exit of this process was told of."""
+        """The exit of this process was reported."""
         self._told[key] = now
 
     def untold(
@@ -43,7 +43,8 @@ class StaleRecords:
         now: float,
         mine: Callable[[RecordView], bool] = lambda _: True,
     ) -> list[RecordView]:
-        """Those of the dead that nobody watched and that died a short time ago; each once.
+        """The dead records that nobody watched and whose processes died a short time ago; each is
+        returned once.
 
         ``mine`` tells whose ranks this agent watches; others are left to their own agents.
         """
@@ -59,7 +60,7 @@ class StaleRecords:
         return found
 
     def clean(self, dead: Collection[RecordView], watched: Collection[Key], now: float) -> None:
-        """Delete what is over."""
+        """Delete the records whose time is over."""
         deleted = 0
         for view in dead:
             if view.key in watched or view.key in self._kept or deleted >= AT_ONCE:

@@ -27,13 +27,13 @@ _WORLD = re.compile(rb"world_size=(\d{1,7})\b")
 
 
 class TrainWords(msgspec.Struct, frozen=True, kw_only=True):
-    """What Ray Train says of one worker."""
+    """What Ray Train says about one worker."""
 
     run: str
     rank: int
     local_rank: int | None = None
     world_size: int | None = None
-    """Said only where a torch process group was set up."""
+    """Present only if a torch process group was set up."""
 
 
 class _Line(msgspec.Struct):
@@ -47,7 +47,7 @@ _decoder = msgspec.json.Decoder(_Line)
 
 
 def read_words(pid: int, proc: Path = Path("/proc")) -> TrainWords | None:
-    """Ray Train's word about process ``pid``; None where it said nothing, or not to us."""
+    """What Ray Train says about process ``pid``; None if it says nothing or we may not read it."""
     for path in _logs(proc / str(pid)):
         try:
             with open(open_evidence(path, uid_of(pid, str(proc))), "rb") as file:
@@ -66,7 +66,7 @@ def has_log(pid: int, proc: Path = Path("/proc")) -> bool:
 
 
 def parse_words(data: bytes, pid: int) -> TrainWords | None:
-    """The last word in a log about process ``pid``; lines of another form are left out."""
+    """The last entry of a log about process ``pid``; lines of another form are ignored."""
     found: TrainWords | None = None
     for line in data.splitlines():
         try:

@@ -5,9 +5,10 @@
     ranks, exits = watch.poll()                       # about once a second
 
 A rank is a process: (pid, start). Whether it attached, re-attached, called ``exec`` or learned its
-rank late changes what is said of it, never which process it is; the same rank number twice is shown
-twice. An exit is told once, with the last progress and the last words; the record is deleted only
-some time after, so that an agent that is killed in between tells it again when it is back.
+rank late changes what is reported about it, never which process it is; the same rank number twice
+is shown twice. An exit is reported once, with the last progress and the last words; the record is
+deleted only some time later, so an agent that is killed in between reports it again when it is
+back.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class NodeWatch:
         self._raylet = own_raylet
         self._peers: frozenset[int] = frozenset()
         self._strangers: frozenset[int] = frozenset()
-        self._monotonic, self._now = monotonic, now
+        self._monotonic = monotonic
         self._memory = ProcessMemory(proc)
         self._table = ProcessTable(proc, self._memory)
         self.records = RecordReader(folders, proc=proc, monotonic=monotonic, now=now)
@@ -94,12 +95,10 @@ class NodeWatch:
         )
         self._views: dict[Key, RecordView] = {}
         self._untold: list[Exit] = []
-        """Exits that a look has seen and not returned, for it failed after that."""
+        """Exits that a poll has seen but not returned, because it failed afterwards."""
         self._armed: set[RecordView] = set()
         self._refusal_said = False
         self._processes: Mapping[int, Process] = {}
-        self.hidden = 0
-        """Processes whose environment we may not read: ranks of other users are not seen."""
 
     def set_peers(self, raylets: Collection[int], strangers: Collection[int] = ()) -> None:
         """The raylets (pids) of all agents that share this machine and PID namespace.
@@ -156,7 +155,8 @@ class NodeWatch:
         )
 
     def poll(self) -> tuple[tuple[RankSnapshot, ...], tuple[Exit, ...]]:
-        """Look once. Returns the ranks of this agent that live, and those that ended since.
+        """Poll once. Returns the living ranks of this agent, and those that ended since the last
+        poll.
 
         Raises OSError where /proc is not there.
         """
@@ -174,7 +174,6 @@ class NodeWatch:
             self.records.rest(view)
         self._untold += self._departures.late(dead, self._owned, self._dead_rank)
         self._states.forget({item.process.key for item in found})
-        self.hidden = sum(process.hidden for process in table.values())
         exits, self._untold = tuple(self._untold), []
         return snapshots, exits
 
@@ -199,7 +198,7 @@ class NodeWatch:
         return self._owns_below(pid for pid, _ in process.lineage)
 
     def _owned(self, view: RecordView) -> bool:
-        """Whether the process of a record, dead by now, was one of this agent's."""
+        """Whether a process that is dead by now was one of this agent's."""
         return self._owns_below([view.header.raylet] if view.header.raylet else [])
 
     def _owns_below(self, ancestors: Iterable[int]) -> bool:
@@ -253,7 +252,7 @@ class NodeWatch:
         )
 
     def _dead_rank(self, view: RecordView) -> Rank | None:
-        """Whose record this is, of a process that is gone."""
+        """The rank of a record whose process is gone."""
         claim = _claim(view)
         if claim is None:
             return None
@@ -261,7 +260,8 @@ class NodeWatch:
         return self._rank(claim.found(process))
 
     def _follow(self, found: Iterable[DiscoveredRank], table: Mapping[int, Process]) -> None:
-        """Watch all ranks for their exits, and see that those without a tracer leave stacks."""
+        """Watch all ranks for their exits, and ask those that cannot be traced to leave stacks
+        themselves."""
         current: dict[Key, Followed] = {}
         for item in found:
             key = item.process.key
@@ -273,7 +273,7 @@ class NodeWatch:
         self._departures.follow(current, {process.key for process in table.values()})
 
     def _arm(self, view: RecordView) -> None:
-        """Where no tracer may look, the rank must leave its stacks before it is too late."""
+        """If no tracer may read it, the rank must be armed to leave its stacks before it hangs."""
         self._armed.add(view)
         allowed = may_trace(view.header.pid, self._proc)
         if self._tracer and allowed is not False:

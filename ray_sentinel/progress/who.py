@@ -34,7 +34,7 @@ _SCHEMES = frozenset(scheme for scheme, *_ in SCHEMES)
 
 
 class SourceAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What one source says."""
+    """What one source says about the rank."""
 
     source: str
     rank: int

@@ -40,7 +40,7 @@ from ray_sentinel.progress.notes import ExitNote, Note, clip
 
 
 class Phased(Protocol):
-    """What is told of phases, in pairs."""
+    """Is told when phases begin and end."""
 
     def begin_phase(self, name: str) -> tuple[str, float]:
         """Enter a phase; what it returns goes to ``end_phase``."""
@@ -149,7 +149,7 @@ class ProgressWriter:
 
     @property
     def steps_recorded(self) -> int:
-        """How many steps were counted so far, by whomever."""
+        """How many steps were counted so far, automatically or by calls."""
         return self._count
 
     def step(self, n: int | None = None, /, **scalars: SupportsFloat) -> None:
@@ -263,12 +263,12 @@ class ProgressWriter:
         self._store(record.PHASE, msgspec.msgpack.encode(note))
 
     def identify(self, identity: RankIdentity) -> None:
-        """Say anew who this rank is, where that became known after ``open``."""
+        """Store the rank's identity again, if it became known after ``open``."""
         self.identity = identity
         self._store(record.IDENTITY, encode(identity))
 
     def last_words(self, kind: Literal["exit", "exception", "detach"], text: str = "") -> None:
-        """Leave word of how the rank ends. An exception's word is not overwritten by the exit."""
+        """Store how the rank ends. The last words of an exception are not overwritten at exit."""
         if record.WORDS in self._sequences and kind != "exception":
             return
         # Masked here, whole: a secret that the cut has halved is hard to tell.
@@ -290,7 +290,7 @@ class ProgressWriter:
         return int(record.NUMBER.unpack_from(self._buffer, offset)[0])
 
     def close(self, *, words: bool = True) -> None:
-        """Let go of the record; the file stays until a reader has seen the process end."""
+        """Close the record; the file stays until a reader has seen the process end."""
         if self._map is None:
             return
         if words:
@@ -326,7 +326,7 @@ class ProgressWriter:
             self._complain(f"block {block.offset}", f"progress record: {error}")
 
     def _complain(self, key: str, message: str) -> None:
-        """Say a thing once."""
+        """Log a message once."""
         if key not in self._complained:
             self._complained.add(key)
             self.problems = (*self.problems, message)

@@ -1,11 +1,10 @@
-"""The embedded history: key series of a job in one SQLite file, or in memory. This is its writer.
+"""The embedded history: key series of a job in one SQLite file. This is its writer.
 
 For jobs without a Prometheus. A row holds what one host said at one moment: the values of a group
 of series (``hw_*``, ``train_*``, ...) as an array of doubles, in the order that its layout gives.
-8 bytes a value: half an hour of 1,000 nodes fits into memory. In memory (no path) only the last
-half hour is kept. A file is in WAL mode, each append is one transaction: what was appended is still
-there after the writer was killed. It keeps the whole job in a bounded size, for older rows are
-packed into ever coarser blocks; see ``history_aging``.
+The file is in WAL mode and each ``put`` is one transaction: what was put is still there after the
+writer was killed. The whole job is kept in a bounded size, because older rows are packed into ever
+coarser blocks; see ``history_aging``.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ import numpy as np
 
 from ray_sentinel.errors import InputError
 from ray_sentinel.store import history_aging as aging
-from ray_sentinel.store.history_source import HistorySource, lenient
+from ray_sentinel.store.history_source import lenient
 from ray_sentinel.store.history_table import ABSENT, BITS
 from ray_sentinel.store.keys import parse_key
 
@@ -32,18 +31,16 @@ VERSION = 3
 """Of the format: 2 had no blocks."""
 MAX_BYTES = 256 << 20
 """Of the file, unless the configuration says otherwise."""
-MEMORY_SECONDS = 1800.0
-"""Kept where there is no file."""
+FORGET_SECONDS = 1800.0
+"""A packer forgets a host that was silent for longer."""
 PRUNE_SECONDS = 60.0
-"""Of the samples' time, between two looks at what is too old or too much."""
-PRUNE_SHARE = 0.1
-"""Of the span of time that is dropped at once where it became too much."""
+"""Of the samples' time, between two searches for what is too old."""
 PAGE_BYTES = 16384
 """A few rows a page, so that little of it is left over."""
 
 
 class Rows(msgspec.Struct, frozen=True):
-    """Rows of one layout, to be handed from one history to another."""
+    """Rows of one layout."""
 
     keys: tuple[str, ...]
     rows: tuple[tuple[float, str, bytes], ...]
@@ -67,7 +64,7 @@ class RowPacker:
         rows = [self._row(time, host, group, of) for group, of in groups.items()]
         if abs(time - self._tidied) >= PRUNE_SECONDS:
             self._tidied = time
-            for gone in [key for key, at in self._used.items() if time - at > MEMORY_SECONDS]:
+            for gone in [key for key, at in self._used.items() if time - at > FORGET_SECONDS]:
                 del self.places[gone], self._used[gone]
         return rows
 
@@ -96,32 +93,24 @@ class History:
 
     def __init__(
         self,
-        path: str | os.PathLike[str] | None = None,
+        path: str | os.PathLike[str],
         *,
         max_bytes: int = MAX_BYTES,
-        keep_seconds: float = MEMORY_SECONDS,
         alone: bool = False,
         locks: bool = True,
     ) -> None:
-        """``path`` None keeps the last ``keep_seconds`` (half an hour) in memory.
-
-        ``alone``: no other process opens it, and nothing is shared with one: so a network file
+        """``alone``: no other process opens it and nothing is shared with one, so a network file
         system will do. Readers take a copy. ``locks`` False: for one that cannot lock files.
         Raises InputError where the file is no history and cannot be made one.
         """
-        self.path = Path(path) if path is not None else None
+        self.path = Path(path)
         self.max_bytes = max_bytes
-        self.keep_seconds = keep_seconds
         self._lock = threading.Lock()
         self._hosts: dict[str, int] = {}
         self._layouts: dict[tuple[str, ...], int] = {}
         """The order of the values in a row, JSON in the file → its number."""
-        self._packer = RowPacker()
-        self._pruned: float | None = None
-        target = ":memory:"
-        if self.path is not None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            target = f"{self.path.absolute().as_uri()}{'' if locks else '?vfs=unix-none'}"
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        target = f"{self.path.absolute().as_uri()}{'' if locks else '?vfs=unix-none'}"
         self._base = self._open(target, alone)
 
     def _open(self, target: str, alone: bool) -> sqlite3.Connection:
@@ -147,54 +136,21 @@ class History:
         return base
 
     def _learn(self, base: sqlite3.Connection) -> None:
-        """What is in the file, and nothing else, is known."""
+        """Read again which hosts and layouts are in the file."""
         self._hosts = dict(base.execute("SELECT name, id FROM hosts"))
         rows = base.execute("SELECT id, keys FROM layouts")
         self._layouts = {tuple(json.loads(text)): number for number, text in rows}
 
-    def append(self, time: float, host: str, gauges: Mapping[str, float]) -> None:
-        """The values of one host at one moment (Unix seconds).
-
-        Keys are ``name`` or ``name{label="value"}``; ``host`` is added as a label where a key has
-        none. A key that is no series raises ValueError and nothing is written.
-        """
-        with self._lock:
-            rows = self._packer.pack(time, host, gauges)
-        self.put(rows)
-        if self._pruned is None or abs(time - self._pruned) >= PRUNE_SECONDS:
-            self.prune(time)
-
     def prune(self, now: float) -> None:
-        """In memory, drop what is too old or too much; in a file, thin what is old."""
-        self._pruned = now
+        """Thin what is old."""
         with self._lock:
-            if self.path is not None:
-                aging.age(self._base, now, self.max_bytes)
-                if aging.drop_layouts(self._base):
-                    self._learn(self._base)
-                self._base.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-                return
-            self._drop_before(now - self.keep_seconds)
-            if aging.used_bytes(self._base) > self.max_bytes:
-                query = "SELECT min(time), max(time) FROM moments"
-                first, last = self._base.execute(query).fetchone()
-                self._drop_before(first + PRUNE_SHARE * (last - first))
-
-    def rows(self, start: float, end: float) -> list[Rows]:
-        """The rows of ``start <= time <= end``, for ``put`` of another history."""
-        query = """SELECT time, name, vals FROM moments JOIN hosts ON hosts.id = host
-                   WHERE layout = ? AND time BETWEEN ? AND ?
-                   AND typeof(vals) = 'blob' AND length(vals) = ?"""
-        found = []
-        with self._lock:
-            for keys, number in self._layouts.items():
-                place = (number, start, end, 8 * len(keys))
-                rows = self._base.execute(query, place).fetchall()
-                found.append(Rows(keys, tuple(rows)))
-        return [one for one in found if one.rows]
+            aging.age(self._base, now, self.max_bytes)
+            if aging.drop_layouts(self._base):
+                self._learn(self._base)
+            self._base.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
     def put(self, parts: Iterable[Rows]) -> None:
-        """Take rows of another history, in one transaction. Raises sqlite3.Error."""
+        """Write rows in one transaction. Raises sqlite3.Error."""
         insert = "INSERT OR REPLACE INTO moments VALUES (?, ?, ?, ?)"
         with self._lock:
             try:
@@ -218,21 +174,10 @@ class History:
         if said != "ok":
             raise InputError(f"{self.path} is damaged: {str(said).splitlines()[-1]}")
 
-    def image(self, most_bytes: int = MAX_BYTES, more: Iterable[Rows] = ()) -> bytes:
-        """A history file of what is in it now and of ``more``, thinned to ``most_bytes`` where it
-        is larger. Raises OSError where no local file can be made.
-        """
-        with tempfile.TemporaryDirectory(prefix="ray_sentinel-") as folder:
-            place = Path(folder) / "image.db"
-            try:
-                with self._lock, contextlib.closing(sqlite3.connect(place)) as copy:
-                    self._base.backup(copy)
-                with contextlib.closing(History(place)) as whole:
-                    whole.put(more)
-                    whole.shrink(most_bytes)
-            except (sqlite3.Error, InputError) as error:
-                raise OSError(f"the history cannot be copied to {place}: {error}") from None
-            return place.read_bytes()
+    def copy_to(self, place: Path) -> None:
+        """Write a copy of what is in it now to a new file. Raises sqlite3.Error."""
+        with self._lock, contextlib.closing(sqlite3.connect(place)) as copy:
+            self._base.backup(copy)
 
     def shrink(self, most_bytes: int) -> None:
         """Let the least useful go until its file has so many bytes. Raises sqlite3.Error."""
@@ -243,18 +188,13 @@ class History:
                 self._learn(self._base)
                 self._base.execute("VACUUM")
 
-    def source(self) -> HistorySource:
-        """The series for reading, through the same connection."""
-        title = str(self.path) if self.path is not None else "the last half hour in memory"
-        return HistorySource(self._base, title, self._lock)
-
     def close(self) -> None:
         """Fold the log into the file and let go of it."""
         with self._lock:
             self._base.close()
 
     def size(self) -> int:
-        """Bytes that it takes, in memory or on disk."""
+        """Bytes that it takes on disk."""
         with self._lock:
             return aging.used_bytes(self._base)
 
@@ -271,10 +211,21 @@ class History:
             self._hosts[name] = int(cursor.lastrowid or 0)
         return self._hosts[name]
 
-    def _drop_before(self, moment: float) -> None:
-        rows = "layout IN (SELECT id FROM layouts) AND time < ?"
-        with self._base:
-            self._base.execute(f"DELETE FROM moments WHERE {rows}", (moment,))
-            self._base.execute("DELETE FROM hosts WHERE id NOT IN (SELECT host FROM moments)")
-        aging.drop_layouts(self._base)
-        self._learn(self._base)
+
+def history_image(
+    rows: Iterable[Rows], most_bytes: int = MAX_BYTES, *, of: History | None = None
+) -> bytes:
+    """A history file of ``rows`` and of what is in ``of`` now, thinned to ``most_bytes`` where it
+    is larger. Raises OSError where no local file can be made.
+    """
+    with tempfile.TemporaryDirectory(prefix="ray_sentinel-") as folder:
+        place = Path(folder) / "image.db"
+        try:
+            if of is not None:
+                of.copy_to(place)
+            with contextlib.closing(History(place)) as whole:
+                whole.put(rows)
+                whole.shrink(most_bytes)
+        except (sqlite3.Error, InputError) as error:
+            raise OSError(f"the history cannot be copied to {place}: {error}") from None
+        return place.read_bytes()

@@ -64,7 +64,7 @@ class HistoryFile:
         """Write rows, and thin what is old; ``now`` in Unix seconds. False: try again later."""
         if self.history is not None and self._removed():
             self._tell(f"{self.path} was removed; a new one begins")
-            self._let_go()
+            self.close()
         if self.history is None and not self._open(now):
             return False
         assert self.history is not None
@@ -91,10 +91,6 @@ class HistoryFile:
             return self.path is not None and not self.path.exists()
         except OSError:
             return False
-
-    def close(self) -> None:
-        """Fold the log into the file and let it go."""
-        self._let_go()
 
     def _open(self, now: float) -> bool:
         try:
@@ -151,7 +147,7 @@ class HistoryFile:
 
     def _set_aside(self, path: Path | None, why: str) -> None:
         self._shut()
-        self._let_go()
+        self.close()
         if path is None:
             return
         aside = path.with_name(f"{path.name}.damaged")
@@ -182,7 +178,8 @@ class HistoryFile:
                 log.warning("%s cannot be closed: %s", self.path, error)
         self.history = None
 
-    def _let_go(self) -> None:
+    def close(self) -> None:
+        """Fold the log into the file and let it go."""
         self._shut()
         if self._lock is not None:
             os.close(self._lock)

@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from ray_sentinel import regex as re
-from ray_sentinel.model.exposition import series_text
 
 _LABEL = re.compile(r'\s*([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)"\s*,?')
 _ESCAPE = re.compile(r"\\(.)")
-
-
-def series_key(name: str, labels: Mapping[str, str]) -> str:
-    """The key of a series, labels in alphabetical order.
-
-    >>> series_key("up", {"host": "n1"})
-    'up{host="n1"}'
-    """
-    return series_text(name, sorted(labels.items()))
 
 
 def parse_key(key: str) -> tuple[str, dict[str, str]]:

@@ -15,8 +15,8 @@ import pytest
 from ray_sentinel.diagnose.series import Selector
 from ray_sentinel.errors import InputError
 from ray_sentinel.store import history_source
-from ray_sentinel.store.history import History
 from ray_sentinel.store.history_source import HistorySource
+from tests.support.appended_history import AppendedHistory
 
 BEGIN = 1.7e9
 MEMORY = 120 << 20
@@ -26,7 +26,7 @@ MEMORY = 120 << 20
 def file(tmp_path: Path) -> Path:
     """A history of an hour of ours."""
     path = tmp_path / "series-20231114T221320Z.db"
-    history = History(path)
+    history = AppendedHistory(path)
     for second in range(0, 3600, 60):
         history.append(BEGIN + second, "n1", {"hw_load1": 1.0, "train_step": float(second)})
     history.close()

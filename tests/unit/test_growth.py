@@ -144,7 +144,6 @@ NO_READERS = {
         "store.alerts_and_dashboards.dashboard",
         "store.alerts_and_dashboards.dashboard_file",
         "store.alerts_and_dashboards.prometheus_rule",
-        "store.keys.series_key",
     ),
     "one search in a text that its caller bounds": (
         "evidence.checkpoints.is_tracker",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pynvml
@@ -56,9 +56,6 @@ def read(nvml: Nvml, handle: Any, gpu: str) -> Iterator[Sample]:
             yield metric(value * scale if scale != 1 else value, gpu)
     for reader in (_memory_temperature, _utilization, _clocks, memory, _throttling, _rows):
         yield from reader(nvml, handle, gpu)
-
-
-Reader = Callable[[Nvml, Any, str], Iterator[Sample]]
 
 
 def _memory_temperature(nvml: Nvml, handle: Any, gpu: str) -> Iterator[Sample]:

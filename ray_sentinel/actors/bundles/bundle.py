@@ -126,15 +126,6 @@ def last_capture(folder: Path) -> int:
     return max(looks, default=int(first))
 
 
-def add(folder: Path, files: Mapping[str, bytes]) -> list[str]:
-    """Add what the tools brought; returns one line for each file that could not be written.
-
-    ``files`` are named relative to the folder (``flight_recorder/dump_0``); names that lead out of
-    it are refused. Equal contents are stored once, as hard links.
-    """
-    return put(folder, files).problems
-
-
 class Added(NamedTuple):
     """What came of adding files."""
 
@@ -145,7 +136,11 @@ class Added(NamedTuple):
 
 
 def put(folder: Path, files: Mapping[str, bytes]) -> Added:
-    """As ``add``, for whoever tries again."""
+    """Add what the tools brought.
+
+    ``files`` are named relative to the folder (``flight_recorder/dump_0``); names that lead out of
+    it are refused. Equal contents are stored once, as hard links.
+    """
     problems: list[str] = []
     left: dict[str, bytes] = {}
     seen: dict[bytes, Path] = {}

@@ -152,18 +152,15 @@ class EventLog:
         events before it are missing."""
         must = self._file < 0 or (self._full and not self._has_state) or self._over or lost > 0
         if must or state:
-            self._next_segment(time, state, lost)
+            self.begin(time, state, lost=lost)
         self._write(line)
 
     def begin(self, time: float, state: bytes, *, lost: int = 0) -> None:
         """Begin a segment with the engine's state at ``time``. Raises OSError, as ``append``."""
-        self._next_segment(time, state, lost)
-
-    def _next_segment(self, now: float, state: bytes, lost: int) -> None:
         self.close()
         header = _encoder.encode(
             SegmentHeader(
-                started_at=now,
+                started_at=time,
                 state=packed_state(state),
                 lost=lost,
                 boot=boot_number(),

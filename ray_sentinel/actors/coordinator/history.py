@@ -12,7 +12,6 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
 from itertools import islice
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from ray_sentinel.clock import Clock
 from ray_sentinel.engine.telemetry import KEPT_SECONDS, HostRow
 from ray_sentinel.model.exposition import series_text
 from ray_sentinel.model.samples import SeriesKey
-from ray_sentinel.store.history import MAX_BYTES, History, RowPacker, Rows
+from ray_sentinel.store.history import MAX_BYTES, RowPacker, Rows, history_image
 from ray_sentinel.store.history_file import HistoryFile
 from ray_sentinel.store.keys import parse_key
 
@@ -157,13 +156,14 @@ class HistoryKeeper:
             with self._lock:
                 until, begin = dict(self._until), self._begin
             newest = self._rows(until, begin)
-            images, failed = self._imaging.run({"image": lambda: whole.image(IMAGE_BYTES, newest)})
+            images, failed = self._imaging.run(
+                {"image": lambda: history_image(newest, IMAGE_BYTES, of=whole)}
+            )
             if not failed:
                 return images["image"]
             # It hangs, was closed or found damaged meanwhile.
             log.warning("%s: %s", self.path, failed["image"])
-        with closing(History()) as empty:
-            return empty.image(IMAGE_BYTES, self._rows({}, -math.inf))
+        return history_image(self._rows({}, -math.inf), IMAGE_BYTES)
 
     def save_when_due(self) -> None:
         """Write what is not in the file yet, if it is time."""

@@ -49,15 +49,17 @@ DETACH_SECONDS = 5.0
 
 
 def run_gdb(argv: list[str], deadline: float) -> programs.Completed:
-    """Run gdb or one of its kin. At the deadline SIGTERM has it detach and end by itself: one that
-    is killed while it attaches leaves the process stopped. Never SIGINT: gdb hands that on to the
-    process that it is attached to, and ends a training. Raises what ``process.run`` does.
+    """Run gdb or a debugger derived from it. At the deadline SIGTERM has it detach and end by
+    itself: one that is killed while it attaches leaves the process stopped. Never SIGINT: gdb hands
+    that on to the process that it is attached to, and ends a training. Raises what ``process.run``
+    does.
     """
     return programs.run(argv, deadline=deadline, env=clean_environment(), grace=DETACH_SECONDS)
 
 
 def gdb_command(program: str, process: ProcessId) -> list[str]:
-    """gdb or one of its kin, attached to ``process``, without the commands to run there."""
+    """The command line of gdb, or of a debugger derived from it, attached to ``process``; without
+    the commands to run there."""
     return [program, *_QUIET, "-p", str(process.pid)]
 
 

@@ -32,14 +32,11 @@ class HostMemory(msgspec.Struct, frozen=True, kw_only=True):
     start_share: float
     peak_share: float
     peak_at: float
-    rise_at: float
-    """When the last rise began."""
     per_hour: float
     """Growth of the ramp, share of the limit per hour."""
     lately_per_hour: float
     """The same over the later half of the training: what fills at the start is no leak."""
     kills: float
-    killed_at: float | None
     limit: float
     """Bytes."""
     scarce: bool
@@ -120,9 +117,9 @@ def _host(
     )
     return HostMemory(
         host=row.host, shape=shape, start_share=before, peak_share=peak,
-        peak_at=float(case.times[peak_cell]), rise_at=rise_at, per_hour=per_hour,
+        peak_at=float(case.times[peak_cell]), per_hour=per_hour,
         lately_per_hour=_lately(case, base),
-        kills=kill[0] if kill else 0.0, killed_at=kill[1] if kill else None, limit=size,
+        kills=kill[0] if kill else 0.0, limit=size,
         scarce=own.scarce, anomaly=anomaly,
     )  # fmt: skip
 

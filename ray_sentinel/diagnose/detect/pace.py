@@ -159,9 +159,3 @@ def effect(case: JobCase, cells: Bools) -> float:
         return float("nan")
     away = stats.middle(pace.relative[outside])
     return stats.middle(pace.relative[inside]) / away - 1.0
-
-
-def explained(case: JobCase, cells: Bools) -> float:
-    """The share of the slow time that lies in these cells (T,); NaN if nothing was slow."""
-    slow = case.once(find).cells(case.times) & case.steady
-    return float((slow & cells).sum() / slow.sum()) if slow.any() else float("nan")

@@ -55,7 +55,7 @@ def test_the_event_log_goes_on_when_there_is_room_again(small: Path) -> None:
 
 def test_a_bundle_says_what_did_not_fit(small: Path) -> None:
     folder = bundle.create(small, an_incident())
-    (problem,) = bundle.add(folder, {"a.txt": b"x" * 1000, "b.txt": b"y" * 100_000})
+    (problem,) = bundle.put(folder, {"a.txt": b"x" * 1000, "b.txt": b"y" * 100_000}).problems
     assert "b.txt" in problem
     assert "No space left" in problem
     assert (folder / "a.txt").read_bytes() == b"x" * 1000

@@ -15,8 +15,9 @@ from ray_sentinel.progress import pidfd
 from ray_sentinel.progress.ask import (
     NoAnswerError,
     arm_watchdog,
+    ask_flight_recorder,
     held_stacks,
-    request_flight_recorder,
+    left_flight_recorder,
     request_stacks,
 )
 from ray_sentinel.progress.record_view import RecordView
@@ -67,7 +68,7 @@ def test_a_stopped_rank_gives_no_answer_and_says_why(ranks):
 def test_without_torch_there_is_no_flight_recorder(ranks):
     view = view_of(ranks, ranks.start("none"))
     with pytest.raises(NoAnswerError, match=r"torch\.distributed is not loaded"):
-        request_flight_recorder(view, 10)
+        ask_flight_recorder(view, 10)
 
 
 def test_of_the_dead_nothing_can_be_asked(ranks):
@@ -182,7 +183,8 @@ def test_the_flight_recorder_of_a_real_hang(ranks, tmp_path):
     )
     for rank, process in enumerate(processes):
         view = ranks.watch.record(process.pid, ranks.of(process).rank.process.start)
-        (dump,) = request_flight_recorder(view, 10)
+        ask_flight_recorder(view, 10)
+        (dump,) = left_flight_recorder(view)
         assert not dump.pickled
         recorded = json.loads(dump.data)
         assert len(recorded["entries"]) == (11 if rank == 0 else 10)

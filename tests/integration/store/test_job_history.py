@@ -12,6 +12,7 @@ from ray_sentinel.clock import FakeClock
 from ray_sentinel.diagnose.series import Selector
 from ray_sentinel.model.status import Status
 from ray_sentinel.store.history_file import HistoryFile
+from ray_sentinel.store.history_source import HistorySource
 from ray_sentinel.web.page import Page
 from ray_sentinel.web.routes import PageSource
 from tests.support.small_disk import small_disk as mounted
@@ -135,7 +136,8 @@ def test_a_real_disk_that_is_full(tmp_path: Path) -> None:
         assert keeper.file is not None
         assert keeper.file.history is not None
         lately = [(at, values['hw_m{i="7"}']) for at, _, values in keeper.recent()]
-        whole = keeper.file.history.source()
+        assert keeper.path is not None
+        whole = HistorySource.open(keeper.path)
         (on_disk,) = whole.samples(Selector("hw_m", (("i", "7"),)), lately[0][0] - 1, 1e12)
         assert on_disk.times.tolist() == [at for at, _ in lately], "nothing is missing"
         assert on_disk.values.tolist() == [value for _, value in lately]

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from ray_sentinel.model.exposition import series_text
 from ray_sentinel.store.history import Rows
 from ray_sentinel.store.history_file import HistoryFile
-from ray_sentinel.store.keys import series_key
 from tests.support.tsdb_scenarios.world import Series
 
 TURN_SECONDS = 600.0
@@ -21,7 +21,9 @@ def keep(series: Iterable[Series], file: HistoryFile) -> None:
     for name, labels, times, values in series:
         own = {key: value for key, value in labels.items() if key != "host"}
         group = (labels.get("host", ""), np.asarray(times, dtype=np.float64).tobytes())
-        groups.setdefault(group, []).append((series_key(name, own), np.asarray(values)))
+        groups.setdefault(group, []).append(
+            (series_text(name, sorted(own.items())), np.asarray(values))
+        )
     parts = []
     for (host, stamps), members in groups.items():
         members.sort(key=lambda member: member[0])

@@ -40,20 +40,21 @@ def test_a_folder_is_found_again_by_its_incident(tmp_path: Path) -> None:
 
 
 def test_equal_files_are_stored_once(tmp_path: Path) -> None:
-    assert bundle.add(tmp_path, {"a.txt": b"same", "sub/b.txt": b"same", "c.txt": b"other"}) == []
+    files = {"a.txt": b"same", "sub/b.txt": b"same", "c.txt": b"other"}
+    assert bundle.put(tmp_path, files).problems == []
     assert os.stat(tmp_path / "a.txt").st_ino == os.stat(tmp_path / "sub/b.txt").st_ino
     assert (tmp_path / "c.txt").read_bytes() == b"other"
 
 
 def test_rewriting_one_of_two_equal_files_leaves_the_other(tmp_path: Path) -> None:
-    bundle.add(tmp_path, {"a.txt": b"same", "b.txt": b"same"})
-    bundle.add(tmp_path, {"a.txt": b"new"})
+    bundle.put(tmp_path, {"a.txt": b"same", "b.txt": b"same"})
+    bundle.put(tmp_path, {"a.txt": b"new"})
     assert (tmp_path / "b.txt").read_bytes() == b"same"
 
 
 @pytest.mark.parametrize("name", ["../x", "/x", "a/../../x", "", "a//b", "a\nb", "a/b/c/d/e"])
 def test_names_that_lead_out_are_refused(tmp_path: Path, name: str) -> None:
-    (problem,) = bundle.add(tmp_path / "in", {name: b"x"})
+    (problem,) = bundle.put(tmp_path / "in", {name: b"x"}).problems
     assert "no name for a file" in problem
     assert not any(path.is_file() for path in tmp_path.rglob("*"))
 
@@ -63,7 +64,7 @@ def test_what_is_too_long_is_cut_and_says_so(
 ) -> None:
     monkeypatch.setattr(bundle, "MAX_FILE", 100)
     monkeypatch.setattr(bundle, "MAX_BUNDLE", 250)
-    (problem,) = bundle.add(tmp_path, {"a": b"x" * 200, "b": b"y" * 200})
+    (problem,) = bundle.put(tmp_path, {"a": b"x" * 200, "b": b"y" * 200}).problems
     written = (tmp_path / "a").read_bytes()
     assert len(written) == 100
     assert b"cut off" in written
@@ -72,17 +73,17 @@ def test_what_is_too_long_is_cut_and_says_so(
 
 def test_a_full_disk_is_said(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("a file where a folder must be")
-    (problem,) = bundle.add(tmp_path, {"f/a": b"x"})
+    (problem,) = bundle.put(tmp_path, {"f/a": b"x"}).problems
     assert "could not be written" in problem
 
 
 def test_a_later_look_does_not_overwrite_the_first(tmp_path: Path) -> None:
     assert [bundle.capture_folder(number) for number in (1, 2, 3)] == ["", "look_2/", "look_3/"]
-    bundle.add(tmp_path, {"report.md": b"r"})
+    bundle.put(tmp_path, {"report.md": b"r"})
     assert bundle.last_capture(tmp_path) == 0
-    bundle.add(tmp_path, {"pyspy_n_1.txt": b"first"})
+    bundle.put(tmp_path, {"pyspy_n_1.txt": b"first"})
     assert bundle.last_capture(tmp_path) == 1
-    bundle.add(tmp_path, {"look_2/pyspy_n_1.txt": b"second", "look_x/y": b""})
+    bundle.put(tmp_path, {"look_2/pyspy_n_1.txt": b"second", "look_x/y": b""})
     assert bundle.last_capture(tmp_path) == 2
     assert bundle.last_capture(tmp_path / "none") == 0
     assert (tmp_path / "pyspy_n_1.txt").read_bytes() == b"first"

@@ -11,7 +11,7 @@ import pytest
 
 from ray_sentinel.cli.main import main
 from ray_sentinel.cli.output import print_error, print_json
-from ray_sentinel.store.history import History
+from tests.support.appended_history import AppendedHistory
 
 
 def test_a_name_that_is_no_text_comes_back_from_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -32,7 +32,7 @@ def test_streams_that_were_closed(monkeypatch: pytest.MonkeyPatch) -> None:
 def odd_job(tmp_path: Path) -> str:
     """A job's folder whose name is no text, with a history in it."""
     folder = tmp_path / os.fsdecode(b"job\xff")
-    history = History(folder / "history" / "series-1.db")
+    history = AppendedHistory(folder / "history" / "series-1.db")
     for step in range(60):
         history.append(1.7e9 + 10 * step, "n1", {"train_step": float(step)})
     history.close()

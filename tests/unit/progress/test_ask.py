@@ -11,7 +11,8 @@ from ray_sentinel.progress import record
 from ray_sentinel.progress.ask import (
     NoAnswerError,
     arm_watchdog,
-    request_flight_recorder,
+    ask_flight_recorder,
+    left_flight_recorder,
     request_stacks,
 )
 from ray_sentinel.progress.directory import write_whole
@@ -63,7 +64,8 @@ def rank(tmp_path: Path) -> Iterator[Rank]:
 
 
 def recorder(view: RecordView, rank: Rank) -> bytes:
-    (dump,) = request_flight_recorder(view, 1.0, sleep=rank.look)
+    ask_flight_recorder(view, 1.0, sleep=rank.look)
+    (dump,) = left_flight_recorder(view)
     return dump.data
 
 

@@ -14,9 +14,10 @@ import pytest
 
 from ray_sentinel.diagnose.series import Floats, Selector
 from ray_sentinel.errors import InputError
-from ray_sentinel.store.history import History
+from ray_sentinel.store.history import RowPacker, Rows
 from ray_sentinel.store.history_file import HistoryFile
 from ray_sentinel.store.history_source import HistorySource
+from tests.support.appended_history import AppendedHistory
 
 Told = Callable[[float], tuple[str, dict[str, float]]]
 HOUR, DAY = 3600.0, 86400.0
@@ -24,23 +25,26 @@ BEGIN = 1.7e9
 EVERY = 60.0
 
 
-def filled(path: Path, moments: Iterable[float], told: Told, max_bytes: int = 64 << 20) -> History:
+def filled(
+    path: Path, moments: Iterable[float], told: Told, max_bytes: int = 64 << 20
+) -> AppendedHistory:
     """A history of what ``told`` says of each moment after ``BEGIN``, thinned once an hour."""
-    history, lately = History(path, max_bytes=max_bytes), History(keep_seconds=1e9)
+    history, packer = AppendedHistory(path, max_bytes=max_bytes), RowPacker()
+    lately: list[Rows] = []
     due = HOUR
     for at in moments:
-        lately.append(BEGIN + at, *told(at))
+        lately += packer.pack(BEGIN + at, *told(at))
         if at >= due:
-            history.put(lately.rows(0, 1e12))
+            history.put(lately)
             history.prune(BEGIN + at)
             assert history.size() <= max_bytes * 1.2
-            lately, due = History(keep_seconds=1e9), at + HOUR
-    history.put(lately.rows(0, 1e12))
+            lately, due = [], at + HOUR
+    history.put(lately)
     history.prune(BEGIN + at)
     return history
 
 
-def written(path: Path, seconds: float) -> History:
+def written(path: Path, seconds: float) -> AppendedHistory:
     """A load that tells the hour, a counter of 3 a second that restarts each day, a step."""
 
     def told(at: float) -> tuple[str, dict[str, float]]:
@@ -55,7 +59,7 @@ def written(path: Path, seconds: float) -> History:
 
 
 @pytest.fixture(scope="module")
-def ten_days(tmp_path_factory: pytest.TempPathFactory) -> History:
+def ten_days(tmp_path_factory: pytest.TempPathFactory) -> AppendedHistory:
     return written(tmp_path_factory.mktemp("history") / "h.db", 10 * DAY)
 
 
@@ -66,14 +70,14 @@ def series(source: HistorySource, name: str, host: str, step: float) -> tuple[Fl
     return grid.times - BEGIN, grid.values[0]
 
 
-def steps(history: History) -> list[float]:
-    base = sqlite3.connect(history.path or "")
+def steps(history: AppendedHistory) -> list[float]:
+    base = sqlite3.connect(history.path)
     found = [row[0] for row in base.execute("SELECT DISTINCT step FROM blocks ORDER BY step")]
     base.close()
     return found
 
 
-def test_ten_days_are_kept_whole_and_ever_coarser(ten_days: History) -> None:
+def test_ten_days_are_kept_whole_and_ever_coarser(ten_days: AppendedHistory) -> None:
     history = ten_days
     assert steps(history) == [10.0, 30.0, 120.0, 480.0]
     source = history.source()
@@ -90,7 +94,7 @@ def test_ten_days_are_kept_whole_and_ever_coarser(ten_days: History) -> None:
     assert history.size() < 4 << 20
 
 
-def test_a_reader_does_not_see_the_seams(ten_days: History) -> None:
+def test_a_reader_does_not_see_the_seams(ten_days: AppendedHistory) -> None:
     source = ten_days.source()
     times, load = series(source, "hw_load1", "n1", 120.0)
     assert not np.isnan(load).any()
@@ -107,7 +111,7 @@ def test_a_reader_does_not_see_the_seams(ten_days: History) -> None:
     assert (np.diff(step) >= 0).all()
 
 
-def test_a_port_that_was_down_for_a_moment_still_was(ten_days: History) -> None:
+def test_a_port_that_was_down_for_a_moment_still_was(ten_days: AppendedHistory) -> None:
     source = ten_days.source()
     found = source.samples(Selector("hw_rdma_port_state"), 0, 1e12)
     down = [float(at) for one in found for at in one.times[one.values == 0.0]]
@@ -198,7 +202,7 @@ def test_a_file_of_the_version_before_is_read_and_gone_on_with(tmp_path: Path) -
     source = HistorySource.open(path)
     assert source.span() is not None
     source.close()
-    again = History(path)
+    again = AppendedHistory(path)
     again.append(BEGIN + DAY, "n1", {"hw_load1": 1.0})
     assert again.source().span() is not None
 

@@ -14,7 +14,7 @@ import pytest
 
 from ray_sentinel.diagnose.series import Selector
 from ray_sentinel.errors import InputError
-from ray_sentinel.store.history import History, Rows
+from ray_sentinel.store.history import History, RowPacker, Rows
 from ray_sentinel.store.history_file import FRESH_SECONDS, HistoryFile
 from ray_sentinel.store.history_source import HistorySource
 
@@ -22,9 +22,7 @@ NOW = 1.7e9
 
 
 def rows(at: float, value: float = 1.0, host: str = "n1") -> list[Rows]:
-    history = History()
-    history.append(at, host, {"hw_load1": value, "train_step": at})
-    return history.rows(0, 1e12)
+    return RowPacker().pack(at, host, {"hw_load1": value, "train_step": at})
 
 
 def moments(path: Path | None) -> list[float]:
@@ -59,13 +57,12 @@ def test_it_is_read_while_it_is_written_and_after(tmp_path: Path) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from ray_sentinel.store.history import History
+from ray_sentinel.store.history import RowPacker
 from ray_sentinel.store.history_file import HistoryFile
-file, history = HistoryFile(Path(sys.argv[1]), "one"), History()
+file, packer = HistoryFile(Path(sys.argv[1]), "one"), RowPacker()
 for second in range(100000):
     at = 1.7e9 + second
-    history.append(at, "n1", {"hw_load1": 1.0})
-    assert file.put(history.rows(at, at), at), file.problem
+    assert file.put(packer.pack(at, "n1", {"hw_load1": 1.0}), at), file.problem
     if second == 300: print(at, flush=True)
 """
 
@@ -195,16 +192,15 @@ def test_a_disk_that_is_full_is_said_once_and_tried_again(
     base = file.history._base
     pages = base.execute("PRAGMA page_count").fetchone()[0]
     base.execute(f"PRAGMA max_page_count={pages}")
-    many = History()
-    for second in range(1, 1001):
-        many.append(NOW + second, "n1", {"hw_load1": 1.0, "hw_load5": 2.0})
+    values, packer = {"hw_load1": 1.0, "hw_load5": 2.0}, RowPacker()
+    many = [row for second in range(1, 1001) for row in packer.pack(NOW + second, "n1", values)]
     for _ in range(5):
-        assert not file.put(many.rows(0, 1e12), NOW)
+        assert not file.put(many, NOW)
     assert "full" in file.problem
     assert len([one for one in caplog.records if "full" in one.getMessage()]) == 1
     assert moments(file.path) == [NOW], "what was there is still there"
     base.execute("PRAGMA max_page_count=1000000")
-    assert file.put(many.rows(0, 1e12), NOW)
+    assert file.put(many, NOW)
     assert file.problem == ""
     assert len(moments(file.path)) == 1001
 
