@@ -13,7 +13,7 @@ import statistics
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 import msgspec
@@ -40,6 +40,8 @@ MOST_BYTES = 256 << 20
 """Of all nodes' samples: half an hour of 200 nodes with 400 series each."""
 MOST_EVENTS = 500
 """Of one node; the oldest go first."""
+ROWS_AT_ONCE = 4
+"""Of a node's: 2 ms for 400 series."""
 GONE = 60.0
 """Seconds after which a series that is no longer sent is not there any more."""
 STREAMS: tuple[StreamName, ...] = ("rules", "history")
@@ -227,16 +229,6 @@ class SampleStream(msgspec.Struct):
         self.columns[self.size :] = kept
         return len(rest) - len(kept)
 
-    def after(self, moment: float) -> SampleStream:
-        """A copy of what came later than ``moment``."""
-        first = bisect_right(self.times, moment)
-        older = first - len(self.times)
-        columns = [
-            Column(column.key, Floats(column.values[max(0, len(column.values) + older) :]))
-            for column in self.columns
-        ]
-        return SampleStream(columns=columns, times=Floats(self.times[first:]))
-
     def row(self, at: float) -> dict[SeriesKey, float]:
         """The values of one moment."""
         place = bisect_left(self.times, at) - len(self.times)
@@ -304,11 +296,6 @@ class NodeTelemetry(msgspec.Struct, dict=True):
             self.tidied_at = now
             if sum(stream.tidy() for stream in self.streams.values()):
                 self._changed()
-
-    def after(self, moment: float) -> NodeTelemetry:
-        """A copy of the series as they came later than ``moment``, without events."""
-        streams = {name: stream.after(moment) for name, stream in self.streams.items()}
-        return NodeTelemetry(host=self.host, streams=streams)
 
     def _changed(self) -> None:
         self._named = None
@@ -378,20 +365,24 @@ class Telemetry(msgspec.Struct):
         """What nodes sent after ``until``, which is by node and moved on; of others after
         ``begin``. About every ``seconds`` one of each node, oldest first.
 
-        ``lock`` is taken for a copy of one node's numbers after the other, so that who changes
-        them never waits for the rows: those of half an hour take seconds to minutes to make.
+        ``lock`` is taken for ``ROWS_AT_ONCE`` of them at a time, so that who changes the numbers
+        hardly waits: those of half an hour take seconds to minutes to make.
         """
         with lock:
             node_ids = list(self.nodes)
         for gone in until.keys() - set(node_ids):
             del until[gone]
         for node_id in node_ids:
-            after = until.get(node_id, begin)
-            with lock:
-                node = self.of(node_id).after(after)
-            for at, values in node.rows(after, seconds):
-                until[node_id] = at
-                yield at, node.host, values
+            more = True
+            while more:
+                with lock:
+                    node = self.of(node_id)
+                    newer = node.rows(until.get(node_id, begin), seconds)
+                    rows = list(islice(newer, ROWS_AT_ONCE))
+                for at, values in rows:
+                    until[node_id] = at
+                    yield at, node.host, values
+                more = len(rows) == ROWS_AT_ONCE
 
     @property
     def size(self) -> int:

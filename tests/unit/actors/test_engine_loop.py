@@ -111,17 +111,22 @@ def test_the_engine_goes_on_while_what_nodes_sent_is_read_for_the_history() -> N
         snapshot = Snapshot(node=node, time=0.0, sequence=1, samples=samples)
         subject.feed(SnapshotReceived(time=0.0, snapshot=snapshot))
 
-    tell("a", 1.0)
     tell("b", 2.0)
+    for value in range(6):
+        tell("a", float(value))
+        clock.advance(5.0)
     until = {"gone": 50.0}
     rows = iter(subject.rows(until, -math.inf, 5.0))
     load = series_key("hw_load1")
-    assert next(rows) == (100.0, "h-a", {load: 1.0})
-    clock.advance(5.0)
+    assert next(rows) == (100.0, "h-b", {load: 2.0})
     with ThreadPoolExecutor(1) as other:
-        other.submit(tell, "b", 3.0).result(10.0)
-    assert list(rows) == [(100.0, "h-b", {load: 2.0}), (105.0, "h-b", {load: 3.0})]
-    assert until == {"a": 100.0, "b": 105.0}, "of a node that is not known any more nothing is kept"
+        assert next(rows) == (100.0, "h-a", {load: 0.0})
+        other.submit(tell, "a", 6.0).result(10.0)
+        clock.advance(5.0)
+        other.submit(tell, "a", 7.0).result(10.0)
+    later = [(105.0 + 5 * turn, "h-a", {load: 1.0 + turn}) for turn in range(7)]
+    assert list(rows) == later
+    assert until == {"b": 100.0, "a": 135.0}, "of a node that is not known any more nothing is kept"
 
 
 @pytest.mark.parametrize("step", [-86_400.0, -3600.0, 3600.0, 86_400.0])
