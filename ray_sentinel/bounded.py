@@ -98,7 +98,7 @@ class Bounded(Generic[K, V]):
         end = time.monotonic() + self.seconds
         calls = {key: _Call(function) for key, function in work.items()}
         for key, call in calls.items():
-            if not self._wait(key, call, max(0.0, end - time.monotonic())):
+            if not self.ended_within(key, call, max(0.0, end - time.monotonic())):
                 self.stuck[key] = call
                 failures[key] = f"did not return within {self.seconds:g} s"
             elif call.error is not None:
@@ -108,6 +108,6 @@ class Bounded(Generic[K, V]):
             else:
                 values[key] = call.value
 
-    def _wait(self, key: K, call: _Call[V], seconds: float) -> bool:
-        """Whether the call of that key has ended within so many seconds."""
+    def ended_within(self, key: K, call: _Call[V], seconds: float) -> bool:
+        """Whether the call of that key ends within so many seconds: waits for it."""
         return call.ended.wait(seconds)

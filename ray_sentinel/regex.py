@@ -34,6 +34,7 @@ __all__ = [
     "IGNORECASE",
     "MULTILINE",
     "AnchoredPattern",
+    "LazyPattern",
     "LinearMatch",
     "LinearPattern",
     "Match",
@@ -104,32 +105,33 @@ _METHODS = ("search", "match", "fullmatch", "finditer", "findall", "split", "sub
 _FACTS = ("flags", "groups", "groupindex")
 
 
-class _Lazy:
+class LazyPattern:
     """An expression whose engine is chosen at its first use; then it has that engine's methods."""
 
-    __slots__ = ("_anchored", "_flags", "pattern", *_METHODS, *_FACTS)
+    __slots__ = ("anchored", "given_flags", "pattern", *_METHODS, *_FACTS)
 
     def __init__(self, pattern: str | bytes, flags: int, anchored: bool) -> None:
         self.pattern = pattern
-        self._flags = flags
-        self._anchored = anchored
+        self.given_flags = flags
+        """As they were asked for; ``flags`` are the engine's, with what the expression says."""
+        self.anchored = anchored
 
     def __getattr__(self, name: str) -> Any:
         # Asked for what has no value yet.
         if name not in _METHODS and name not in _FACTS:
             raise AttributeError(name)
-        if is_linear(self.pattern, self._flags, anchored=self._anchored):
-            engine: Any = re.compile(self.pattern, self._flags)
+        if is_linear(self.pattern, self.given_flags, anchored=self.anchored):
+            engine: Any = re.compile(self.pattern, self.given_flags)
         else:
-            engine = LinearPattern(self.pattern, self._flags)
+            engine = LinearPattern(self.pattern, self.given_flags)
         for fact in _FACTS:
             setattr(self, fact, getattr(engine, fact))
-        for method in ("match", "fullmatch") if self._anchored else _METHODS:
+        for method in ("match", "fullmatch") if self.anchored else _METHODS:
             setattr(self, method, getattr(engine, method))
         return object.__getattribute__(self, name)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _Lazy, (self.pattern, self._flags, self._anchored)
+        return LazyPattern, (self.pattern, self.given_flags, self.anchored)
 
     def __repr__(self) -> str:
         return f"regex.compile({self.pattern!r})"
@@ -149,12 +151,12 @@ def compile(pattern: AnyStr, flags: int = 0) -> Pattern[AnyStr]:
     That raises ``error`` for what is no expression and for one that cannot run in linear time:
     ``check`` those of users.
     """
-    return cast("Pattern[AnyStr]", _Lazy(pattern, flags, False))
+    return cast("Pattern[AnyStr]", LazyPattern(pattern, flags, False))
 
 
 def compile_anchored(pattern: AnyStr, flags: int = 0) -> AnchoredPattern[AnyStr]:
     """As ``compile``, for ``match`` and ``fullmatch`` only."""
-    return cast("AnchoredPattern[AnyStr]", _Lazy(pattern, flags, True))
+    return cast("AnchoredPattern[AnyStr]", LazyPattern(pattern, flags, True))
 
 
 def check(pattern: Pattern[Any]) -> None:

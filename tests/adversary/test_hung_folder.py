@@ -19,7 +19,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from ray_sentinel.actors.coordinator import event_log
+from ray_sentinel.actors.coordinator import event_log, history
 from ray_sentinel.actors.coordinator.engine_loop import EngineLoop
 from ray_sentinel.actors.coordinator.executor import Executor
 from ray_sentinel.actors.coordinator.recovery import restore
@@ -349,14 +349,16 @@ def test_an_event_log_with_a_gap_says_so_and_replays(disk: HangingDisk) -> None:
     assert restore(behind, Config()).events == 1
 
 
-def test_a_copy_of_the_history_does_not_wait_for_its_file(disk: HangingDisk) -> None:
+def test_a_copy_of_the_history_does_not_wait_for_its_file(
+    disk: HangingDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "IMAGE_SECONDS", 0.5)
     clock = FakeClock(time.time())
     keeper = ToldHistory(disk.path / "log/history", clock)
     keeper.take("h", {"up": 1.0})
     assert keeper.save()
     disk.hang()
     clock.advance(5.0)
-    keeper._imaging.seconds = 0.5
     keeper.take("h", {"up": 2.0})
     assert soon(keeper.image).startswith(b"SQLite format 3")
     assert soon(keeper.image).startswith(b"SQLite format 3")

@@ -23,7 +23,7 @@ def hanging(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., threading
         def wait(bounded: Bounded[Any, Any], key: object, call: Any, seconds: float) -> bool:
             return key not in keys and bool(call.ended.wait(PATIENCE))
 
-        monkeypatch.setattr(Bounded, "_wait", wait)
+        monkeypatch.setattr(Bounded, "ended_within", wait)
         return gate
 
     yield choose

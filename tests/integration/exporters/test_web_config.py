@@ -21,6 +21,7 @@ import pytest
 from ray_sentinel.config import ScrapeConfig
 from ray_sentinel.errors import ConfigError, UnreachableError
 from ray_sentinel.http import web_access
+from ray_sentinel.http.server import Request
 from ray_sentinel.model.metrics import Family, Metric
 from ray_sentinel.store.job_prometheus import JobPrometheus
 from ray_sentinel.store.scrape_config import (
@@ -154,7 +155,9 @@ def test_a_right_password_is_checked_once(
     )
 
 
-def test_wrong_passwords_take_a_tenth_of_a_core_and_keep_no_scraper_out(tmp_path: Path) -> None:
+def test_wrong_passwords_take_a_tenth_of_a_core_and_keep_no_scraper_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hashed = hash_of(PASSWORD, cost=9)
     (tmp_path / "web.yml").write_text(f'basic_auth_users: {{prom: "{hashed}"}}')
     done = threading.Event()
@@ -170,7 +173,7 @@ def test_wrong_passwords_take_a_tenth_of_a_core_and_keep_no_scraper_out(tmp_path
         who = basic("prom", PASSWORD)
         assert get(exporter, None, who)[0] == 200
         threads = [threading.Thread(target=guess, args=(exporter, n)) for n in range(24)]
-        checks = _timed_checks(exporter)
+        checks = _timed_checks(monkeypatch)
         for thread in threads:
             thread.start()
         begun, slowest = time.monotonic(), 0.0
@@ -191,37 +194,45 @@ def test_wrong_passwords_take_a_tenth_of_a_core_and_keep_no_scraper_out(tmp_path
     assert 429 in statuses
 
 
-def _timed_checks(exporter: PrometheusExporter) -> list[float]:
+def _timed_checks(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """How long each check of a password takes from now on."""
     spent: list[float] = []
-    guard = exporter._access
-    assert guard is not None
-    real = guard._check
+    real = bcrypt.checkpw
 
-    def timed(password: bytes, hashed: str) -> bool:
+    def timed(password: bytes, hashed: bytes) -> bool:
         begun = time.thread_time()
         try:
             return real(password, hashed)
         finally:
             spent.append(time.thread_time() - begun)
 
-    guard._check = timed  # type: ignore[method-assign]
+    monkeypatch.setattr(bcrypt, "checkpw", timed)
     return spent
 
 
-def test_an_unknown_user_takes_as_long_as_a_known_one(tmp_path: Path) -> None:
+def test_an_unknown_user_takes_as_long_as_a_known_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "web.yml").write_text(f'basic_auth_users: {{prom: "{hash_of("x", cost=8)}"}}')
     guard = web_access.WebAccess(tmp_path / "web.yml", sleep=lambda _seconds: None)
-    against: list[str] = []
-    guard._check = lambda _password, hashed: bool(against.append(hashed))  # type: ignore[method-assign]
+    against: list[bytes] = []
+    real = bcrypt.checkpw
+
+    def noted(password: bytes, hashed: bytes) -> bool:
+        against.append(hashed)
+        return real(password, hashed)
+
+    monkeypatch.setattr(bcrypt, "checkpw", noted)
     with contextlib.closing(guard):
         from asyncio import run
 
         for user in ("prom", "nobody"):
-            found = guard._basic(guard._config, user, b"wrong")
+            headers = {"authorization": basic(user, "wrong")}
+            found = guard.authenticate(Request(method="GET", path="/metrics", headers=headers))
             assert run(_awaited(found)).status == 401
-    assert [hashed[:7] for hashed in against] == ["$2b$08$", "$2b$08$"]
-    assert bcrypt.checkpw(b"wrong", against[1].encode()) is False
+    assert [hashed[:7] for hashed in against] == [b"$2b$08$", b"$2b$08$"]
+    assert against[0] != against[1]
+    assert real(b"wrong", against[1]) is False
 
 
 async def _awaited(found: object) -> web_access.Response:

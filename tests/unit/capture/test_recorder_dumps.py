@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from ray_sentinel.capture import recorder_dumps
 from ray_sentinel.capture.recorder_dumps import (
     FRESH,
     FoundDump,
@@ -24,7 +25,8 @@ from ray_sentinel.capture.recorder_dumps import (
 )
 from ray_sentinel.clock import FakeClock, WallHistory
 from ray_sentinel.model.identity import ProcessId, Rank, RankId
-from ray_sentinel.progress.proc_stat import parse_stat
+from ray_sentinel.progress.proc_stat import TICK, parse_stat
+from tests.support.waiting import eventually
 
 
 class Watchdog:
@@ -115,8 +117,8 @@ def test_an_answer_of_long_ago_is_no_answer(tmp_path: Path) -> None:
     os.utime(tmp_path / "fr_7", (long_ago, long_ago))
     watchdog = Watchdog(where)
     rank = rank_of(ProcessId(host="h", pid=1, start=1))
-    recorders = Recorders(sleep=watchdog.sleep)
-    recorders._known[1, 1] = (where, float("-inf"))
+    fake_process(tmp_path / "proc", 1, tmp_path / "fr_", pipe=tmp_path / "p_", begun=0.0)
+    recorders = Recorders(sleep=watchdog.sleep, proc=str(tmp_path / "proc"))
     assert read_dump(recorders.find(rank, 30.0)) == b"half and half"
     os.utime(tmp_path / "fr_7", (long_ago, long_ago))
     os.close(watchdog.handle)
@@ -133,8 +135,10 @@ class SetClock:
         self.clock = FakeClock()
         self.where = Places(files=(folder / "fr_7",), pipe=folder / "p_7.pipe")
         self.watchdog = Watchdog(self.where)
-        self.recorders = Recorders(sleep=self.watchdog.sleep, wall=WallHistory(self.clock))
-        self.recorders._known[1, 1] = (self.where, 100.0)
+        fake_process(folder / "proc", 1, folder / "fr_", pipe=folder / "p_", begun=100.0)
+        self.recorders = Recorders(
+            sleep=self.watchdog.sleep, wall=WallHistory(self.clock), proc=str(folder / "proc")
+        )
         self._step = step
 
     def writes(self, at: float) -> None:
@@ -200,19 +204,29 @@ def test_a_rank_s_environment_is_read_while_it_lives() -> None:
         Recorders().find(gone, 0.1)
 
 
-def fake_process(proc: Path, pid: int, dump: Path) -> None:
-    """What is read of a process in a tree like /proc, but for its environment where it hangs."""
-    (proc / str(pid)).mkdir()
-    (proc / str(pid) / "stat").write_bytes(Path("/proc/self/stat").read_bytes())
-    (proc / str(pid) / "environ").write_bytes(f"TORCH_FR_DUMP_TEMP_FILE={dump}\0".encode())
+def fake_process(
+    proc: Path, pid: int, dump: Path, *, pipe: Path | None = None, begun: float = 1.0
+) -> None:
+    """What is read of a process in a tree like /proc: started ``begun`` seconds after the boot."""
+    (proc / str(pid)).mkdir(parents=True)
+    name, _, fields = Path("/proc/self/stat").read_bytes().rpartition(b")")
+    told = fields.split()
+    told[19] = str(round(begun / TICK)).encode()  # starttime, the 22nd of all
+    (proc / str(pid) / "stat").write_bytes(name + b") " + b" ".join(told))
+    environ = f"TORCH_FR_DUMP_TEMP_FILE={dump}\0"
+    if pipe is not None:
+        environ += f"TORCH_NCCL_DEBUG_INFO_PIPE_FILE={pipe}\0"
+    (proc / str(pid) / "environ").write_bytes(environ.encode())
     ids = f"Uid:{4 * f' {os.geteuid()}'}\nGid: 0 0 0 0\n"
     (proc / str(pid) / "status").write_text(ids)
 
 
-def test_a_rank_whose_environment_cannot_be_read_holds_nobody_up(tmp_path: Path) -> None:
+def test_a_rank_whose_environment_cannot_be_read_holds_nobody_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As where a thread of it hangs in the kernel with the process's memory locked."""
+    monkeypatch.setattr(recorder_dumps, "LOOK_SECONDS", 0.3)
     proc = tmp_path / "proc"
-    proc.mkdir()
     for pid in (7, 8):
         fake_process(proc, pid, tmp_path / f"of_{pid}_")
     hanging, well = (rank_of(ProcessId(host="h", pid=pid, start=1)) for pid in (7, 8))
@@ -221,19 +235,20 @@ def test_a_rank_whose_environment_cannot_be_read_holds_nobody_up(tmp_path: Path)
     os.mkfifo(fifo)
     (tmp_path / "of_8_7").write_bytes(b"a dump")
     recorders = Recorders(proc=str(proc))
-    recorders._looks.seconds = 0.3
     begun = time.monotonic()
     assert recorders.note([hanging, well]) == {(7, 1): "did not return within 0.3 s"}
     assert read_dump(recorders.find(well, 0.1)) == b"a dump"
     with pytest.raises(NoDumpError, match="cannot be read: an earlier read has not returned"):
         recorders.find(hanging, 0.1)
     assert time.monotonic() - begun < 20
-    read = recorders._looks.stuck[7, 1]
-    fifo.write_bytes(b"")
-    assert read.ended.wait(20)
+    handle = os.open(fifo, os.O_WRONLY)
     fifo.unlink()
     fifo.write_bytes((proc / "8" / "environ").read_bytes())
-    assert recorders.note([hanging]) == {}, "it is looked at again once the read is back"
+    assert "has not returned" in recorders.note([hanging])[7, 1]
+    os.close(handle)
+    eventually(
+        lambda: recorders.note([hanging]) == {}, "it is looked at again once the read is back"
+    )
 
 
 def test_of_two_pipes_in_the_environment_the_first_is_the_rank_s(tmp_path: Path) -> None:

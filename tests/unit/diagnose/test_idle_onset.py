@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 
 from ray_sentinel.diagnose.case import DiagnoseOptions
+from ray_sentinel.diagnose.catalog import QUANTITIES
 from ray_sentinel.diagnose.detect import idle_onset
 from ray_sentinel.diagnose.examine import examine
 from ray_sentinel.diagnose.logs import LogFacts
 from ray_sentinel.model.diagnosis import Diagnosis
-from tests.support.diagnosis import case_of, diagnosed, source_of
+from ray_sentinel.store.memory import MemorySource
+from tests.support.diagnosis import case_of, case_of_source, diagnosed, source_of
 from tests.support.tsdb_scenarios.catalogue import scenario
 from tests.support.tsdb_scenarios.world import REST, World
 
@@ -69,13 +71,17 @@ def test_nobody_is_named_where_it_is_not_plain(early: int, seconds: float, hosts
 
 
 def test_it_is_seen_by_utilisation_but_not_by_power_where_the_others_wait() -> None:
-    case = case_of(ended(3, 1, 300.0))
-    found = idle_onset.first(case)
+    world = ended(3, 1, 300.0)
+    found = idle_onset.first(case_of(world))
     assert found is not None
     assert found.hosts == ("node001",)
     assert found.others_at - found.at == pytest.approx(300.0, abs=60.0)
-    case.view._panels["gpu.util"] = case.view.panel("gpu.util").pick(lambda _row: False)
-    assert idle_onset.first(case) is None
+    without = MemorySource("without utilisation")
+    named = {name.metric for name in QUANTITIES["gpu.util"].names}
+    for name, labels, times, values in world.series():
+        if name not in named:
+            without.add(name, labels, times, values)
+    assert idle_onset.first(case_of_source(without)) is None
 
 
 def test_hosts_that_the_job_went_on_without_were_done() -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import os
 import subprocess
+import weakref
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -78,25 +81,50 @@ def test_promtool_has_only_the_complaints_that_the_catalog_excuses() -> None:
     assert [line for line in complaints if "hw_io_pressure_full_total_us" not in line] == []
 
 
+class CountedSamples(tuple[Sample, ...]):
+    """Counts how often they are gone through."""
+
+    rounds = 0
+
+    def __iter__(self) -> Iterator[Sample]:
+        self.rounds += 1
+        return super().__iter__()
+
+
 def test_a_family_that_did_not_change_is_not_rendered_again() -> None:
-    renderer = Renderer("h")
-    first = renderer.render(FAMILIES)
-    block = renderer._blocks[BYTES.name].text
-    changed = (Family(TEMPERATURE, (TEMPERATURE(62.0, "0"),)), *FAMILIES[1:])
-    second = renderer.render(changed)
-    assert renderer._blocks[BYTES.name].text is block
+    renderer, samples = Renderer("h"), CountedSamples(FAMILIES[1].samples)
+    rest = (Family(BYTES, samples), *FAMILIES[2:])
+    first = renderer.render((FAMILIES[0], *rest))
+    rounds = samples.rounds
+    assert rounds > 0
+    second = renderer.render((Family(TEMPERATURE, (TEMPERATURE(62.0, "0"),)), *rest))
+    assert samples.rounds == rounds
     assert first != second
     assert b" 62.0\n" in second
+    assert b'hw_net_rx_bytes_total{host="h",device="eth0"} 4294967296.0\n' in second
+
+
+class Name(str):
+    """One that tells whether anybody still holds it."""
 
 
 def test_series_that_go_leave_nothing_behind() -> None:
     renderer = Renderer("h")
-    renderer.render([Family(BYTES, tuple(BYTES(1, str(i)) for i in range(100)))])
-    text = renderer.render([Family(BYTES, (BYTES(2, "7"), BYTES(3, "200")))]).decode()
+    devices = [Name(number) for number in range(100)]
+    metric = Metric(Name("hw_net_rx_bytes_total"), "counter", "Bytes received.", ("device",))
+    held = weakref.WeakSet((*devices, metric.name))
+    renderer.render([Family(metric, tuple(metric(1, device) for device in devices))])
+    two = [Family(metric, (metric(2, devices[7]), metric(3, Name(200))))]
+    held.add(two[0].samples[1].labels[0][1])
+    text = renderer.render(two).decode()
     assert text.count("\nhw_net") == 2
-    assert len(renderer._blocks[BYTES.name].prefixes) == 2
+    del devices, two
+    gc.collect()
+    assert sorted(held) == ["200", "7", metric.name]
     assert renderer.render([]) == b""
-    assert renderer._blocks == {}
+    del metric
+    gc.collect()
+    assert not held
 
 
 def test_families_of_one_name_are_merged_and_their_double_series_dropped() -> None:

@@ -75,8 +75,8 @@ def test_a_job_that_ray_does_not_know_is_not_watched_for_ever(
 
 def test_jobs_that_have_ended_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     states = {"a": "RUNNING", "b": "RUNNING"}
-    watch = StallWatch(FakeClock())
-    monkeypatch.setattr(jobs, "_watch", watch)
+    clock = FakeClock()
+    monkeypatch.setattr(jobs, "_watch", StallWatch(clock))
     monkeypatch.setattr(jobs, "check_job_status", lambda pod, job, namespace: states[job])
     monkeypatch.setattr(jobs, "_tail", lambda shell, job: JobLogTail(PLAIN))
     assert not jobs.detect_stall("head", "a")
@@ -85,7 +85,10 @@ def test_jobs_that_have_ended_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> 
     assert not jobs.detect_stall("head", "a")
     states["b"] = "UNKNOWN"
     assert not jobs.detect_stall("head", "b")
-    assert list(watch._seen) == [("head", "b")]
+    clock.advance(301.0)
+    states.update(a="RUNNING", b="RUNNING")
+    assert not jobs.detect_stall("head", "a"), "nothing is known of its step"
+    assert jobs.detect_stall("head", "b"), "its step is as it was"
 
 
 def test_a_pod_is_reached_by_kubectl() -> None:

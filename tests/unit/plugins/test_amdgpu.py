@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ray_sentinel.api import Context, Skip
+from ray_sentinel.bounded import Bounded
 from ray_sentinel_plugins._amdgpu import ras, sensors
 from ray_sentinel_plugins.amdgpu import AmdgpuCollector, AmdgpuOptions
 
@@ -172,12 +173,15 @@ def test_what_hangs_hides_nothing_else(
         return real(files, device, *rest)
 
     monkeypatch.setattr(module, function, read)
-    options = AmdgpuOptions(amdsmi=False)
+    options = AmdgpuOptions(amdsmi=False, gpu_deadline=2.0, ras_deadline=1.0)
     collector = AmdgpuCollector(Context(sys=tmp_path / "sys", proc=tmp_path, options=options))
-    stuck = collector._ras if module is ras else collector._sensors
-    monkeypatch.setattr(
-        stuck, "_wait", lambda key, call, seconds: key != "1" and call.ended.wait(30)
-    )
+    deadline = options.ras_deadline if module is ras else options.gpu_deadline
+
+    def ended_within(bounded: Bounded[Any, Any], key: str, call: Any, _seconds: float) -> bool:
+        is_stuck = (bounded.seconds, key) == (deadline, "1")
+        return not is_stuck and bool(call.ended.wait(30))
+
+    monkeypatch.setattr(Bounded, "ended_within", ended_within)
     found = series(collector.collect())
     assert f'{hidden}{{gpu="0"}}' in found
     assert f'{hidden}{{gpu="1"}}' not in found

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
 import socket
 import tempfile
 import time
@@ -375,6 +377,15 @@ def test_live_the_run_of_another_host_is_left_to_it(
         list(TensorboardCollector(context).collect())
 
 
+def locks_held(folder: Path) -> set[str]:
+    """The locks of runs in that folder for temporary files that this process has open."""
+    found = set()
+    for entry in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found.add(os.readlink(entry))
+    return {name for name in found if name.startswith(f"{folder}/") and name.endswith(".lock")}
+
+
 def test_runs_that_are_over_are_let_go_of_when_there_are_many(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -392,9 +403,11 @@ def test_runs_that_are_over_are_let_go_of_when_there_are_many(
             (one / f"events.out.tfevents.1.{host}.77.0").touch()
         opened = {first, folder}
         collector.search()
-        list(collector.collect())
-    assert len(collector._runs) == MAX_RUNS
-    assert collector._runs.keys() == collector._readership._locks.keys()
-    assert first in collector._runs
-    assert tmp_path / "run-000" not in collector._runs
+        families = list(collector.collect())
+    runs = {dict(one.labels)["run"] for family in families for one in family.samples}
+    assert len(runs) == MAX_RUNS
+    assert len(locks_held(tmp_path)) == MAX_RUNS
+    assert "goes-on" in runs
+    assert "run-000" not in runs
     collector.close()
+    assert not locks_held(tmp_path)

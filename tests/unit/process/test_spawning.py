@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
+import weakref
 
 import pytest
 
@@ -21,15 +23,20 @@ def test_a_child_that_could_not_be_ended_is_reaped_when_it_has(
         hung.setattr(signals, "send_group", lambda *_: None)
         hung.setattr(spawning, "KILL_GRACE", 0.0)
         assert not process.end(child)
-    assert spawning._given_up == {child.pid: child}
     for pipe in (child.stdin, child.stdout, child.stderr):
         assert pipe is not None
         pipe.close()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     assert process.run(["true"], deadline=20).ok
     assert child.returncode is not None, "no zombie is left"
-    assert spawning._given_up == {}
-    assert child.pid not in spawning._children
+    ended: list[int] = []
+    monkeypatch.setattr(signals, "send_group", lambda one, _number: ended.append(one.pid))
+    spawning.end_all()
+    assert child.pid not in ended, "its number may be another's by then"
+    kept = weakref.ref(child)
+    del child, pipe
+    gc.collect()
+    assert kept() is None, "it is forgotten"
 
 
 def test_all_variables_are_handed_on_also_those_that_no_shell_could_have() -> None:

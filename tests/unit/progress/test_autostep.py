@@ -41,29 +41,32 @@ def optimizers(monkeypatch: pytest.MonkeyPatch) -> Optimizers:
     return module
 
 
+def attached(folder: Path, job: str = "job") -> ProgressWriter:
+    identity = RankIdentity(job=job, rank=0, world_size=1, local_rank=0, source="torchrun")
+    return ProgressWriter.open(identity, [folder])
+
+
 @pytest.fixture
 def writer(tmp_path: Path) -> Iterator[ProgressWriter]:
-    identity = RankIdentity(job="job", rank=0, world_size=1, local_rank=0, source="torchrun")
-    opened = ProgressWriter.open(identity, [tmp_path])
+    opened = attached(tmp_path)
     yield opened
     opened.close()
 
 
-def test_whoever_comes_and_goes_there_is_one_hook(
-    optimizers: Optimizers, writer: ProgressWriter
-) -> None:
-    for steps in (1, 3, 5):
+def test_whoever_comes_and_goes_there_is_one_hook(optimizers: Optimizers, tmp_path: Path) -> None:
+    for trial in range(3):
+        writer = attached(tmp_path, f"trial-{trial}")
         counter = AutoStep(writer)
-        counter._counted = writer.steps_recorded
         counter.look()
         counter.look()
-        optimizers.step()
-        assert writer.steps_recorded == steps
+        for steps in (1, 2):
+            optimizers.step()
+            assert writer.steps_recorded == steps
         counter.stop()
         counter.look()
         optimizers.step()
-        assert writer.steps_recorded == steps, "who has stopped counts no more"
-        writer.step()
+        assert writer.steps_recorded == 2, "who has stopped counts no more"
+        writer.close()
         assert len(optimizers.hooks) == 1
 
 

@@ -15,6 +15,7 @@ from ray_sentinel.progress import pidfd
 from ray_sentinel.progress.exits import ExitWatch
 
 ONE, TWO = (101, 1010), (102, 1020)
+REAL_EPOLL = select.epoll
 
 
 class Descriptors:
@@ -63,7 +64,7 @@ def waiting_descriptors() -> set[tuple[str, str]]:
     return {(name, kind) for name, kind in found if kind.startswith("anon_inode:")}
 
 
-@pytest.mark.parametrize("what", ["epoll", "eventfd", "thread", "room"])
+@pytest.mark.parametrize("what", ["epoll", "eventfd", "thread"])
 def test_where_nothing_can_wait_for_a_moment_the_exit_is_told_later(
     descriptors: Descriptors, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
@@ -83,10 +84,8 @@ def test_where_nothing_can_wait_for_a_moment_the_exit_is_told_later(
             ready = os.eventfd(1)
             short.setattr(pidfd, "open_pidfd", lambda *_: os.dup(ready))
             short.setattr(os, "eventfd", full)
-        elif what == "thread":
-            short.setattr(threading.Thread, "start", no_thread)
         else:
-            short.setattr(ExitWatch, "_register", full)
+            short.setattr(threading.Thread, "start", no_thread)
         exits.watch(ONE)
         if what == "eventfd":
             os.close(ready)
@@ -96,6 +95,45 @@ def test_where_nothing_can_wait_for_a_moment_the_exit_is_told_later(
     assert [ended.key for ended in exits.drain()] == [ONE]
     exits.close()
     assert waiting_descriptors() <= before
+
+
+class FullEpoll:
+    """A real one, into which nothing goes while there is no ``room``: a user's watches are counted
+    (/proc/sys/fs/epoll/max_user_watches)."""
+
+    room = True
+
+    def __init__(self) -> None:
+        self.inner = REAL_EPOLL()
+        self.poll, self.close = self.inner.poll, self.inner.close
+        self.unregister = self.inner.unregister
+
+    def register(self, handle: int, events: int) -> None:
+        if not FullEpoll.room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        self.inner.register(handle, events)
+
+
+def test_where_one_more_cannot_be_waited_for_its_exit_is_told_later(
+    descriptors: Descriptors, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(select, "epoll", FullEpoll)
+    noticed = threading.Event()
+    exits = ExitWatch(on_exit=noticed.set)
+    exits.watch(TWO)
+    assert noticed.wait(10)
+    assert [ended.key for ended in exits.drain()] == [TWO]
+    noticed.clear()
+    before = waiting_descriptors()
+    monkeypatch.setattr(FullEpoll, "room", False)
+    exits.watch(ONE)
+    assert waiting_descriptors() <= before, "nothing is left open"
+    assert exits.drain() == ()
+    monkeypatch.setattr(FullEpoll, "room", True)
+    exits.watch(ONE)
+    assert noticed.wait(10)
+    assert [ended.key for ended in exits.drain()] == [ONE]
+    exits.close()
 
 
 def test_one_that_was_put_off_and_went_is_told_once(descriptors: Descriptors) -> None:

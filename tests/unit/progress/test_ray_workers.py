@@ -191,14 +191,17 @@ def test_the_thread_that_trains_in_ray_train(machine):
 def test_what_was_said_of_groups_that_are_gone_is_forgotten(machine):
     for number in range(50):
         group = f"train-{number}.Trainer"
-        for order in (0, 1):
-            machine.worker(200 + order, "ray::Trainer.fit", grouped=True)
-        pair = [actor(200, 0, 2, group), actor(201, 1, 2, group)]
-        machine.look(*pair)
-        machine.ranks._known.clear()
-        machine.look(*pair)
+        for first in (200, 300):  # its actors are started again
+            for order in (0, 1):
+                machine.worker(first + order, "ray::Trainer.fit", grouped=True)
+            found = machine.look(actor(first, 0, 2, group), actor(first + 1, 1, 2, group))
+            assert found == [(group, 0, first), (group, 1, first + 1)]
+            for order in (0, 1):
+                machine.tree.remove(first + order)
     assert len(machine.ranks.problems) == 50, "each once"
-    assert machine.ranks._guessed == {"train-49.Trainer"}
+    machine.worker(200, "ray::Trainer.fit", grouped=True)
+    machine.look(actor(200, 0, 2, "train-0.Trainer"))
+    assert machine.ranks.problems[50:] == [machine.ranks.problems[0]], "it is another one"
 
 
 def test_a_train_log_that_hangs_holds_up_nobody(tmp_path: Path, hanging) -> None:

@@ -78,7 +78,7 @@ def test_ray_train():
 
 def test_ray_train_outside_of_a_worker_is_not_asked():
     modules = ray_train()
-    modules["ray.train.v2._internal.execution.context"]._train_context = None
+    modules["ray.train.v2._internal.execution.context"] = module(_train_context=None)
     assert resolve(environ={}, modules=modules).assumed
 
 

@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -183,13 +184,20 @@ def test_a_half_written_log_costs_its_last_commit_only(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_is_full_is_said_once_and_tried_again(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    connections: list[sqlite3.Connection] = []
+    connect = sqlite3.connect
+
+    def noted(*given: Any, **options: Any) -> sqlite3.Connection:
+        connections.append(connect(*given, **options))
+        return connections[-1]
+
+    monkeypatch.setattr(sqlite3, "connect", noted)
     file = HistoryFile(tmp_path, "one")
     assert file.put(rows(NOW), NOW)
-    assert file.history is not None
     # SQLite says the same of its own limit as of a disk without room.
-    base = file.history._base
+    (base,) = connections
     pages = base.execute("PRAGMA page_count").fetchone()[0]
     base.execute(f"PRAGMA max_page_count={pages}")
     values, packer = {"hw_load1": 1.0, "hw_load5": 2.0}, RowPacker()

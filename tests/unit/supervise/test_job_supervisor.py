@@ -225,9 +225,7 @@ class Client:
 
 
 def jobs_of(client: Client) -> Jobs:
-    jobs = Jobs.__new__(Jobs)
-    jobs._client, jobs.address = client, "http://127.0.0.1:1"
-    return jobs
+    return Jobs("http://127.0.0.1:1", client)
 
 
 def test_what_an_answer_says_beside_its_status_is_not_taken_for_one() -> None:

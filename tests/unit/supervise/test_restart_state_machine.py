@@ -20,10 +20,16 @@ A = TypeVar("A", bound=SupervisorAction)
 class Play:
     """A course, its clock, and checkpoints by step."""
 
-    def __init__(self, *steps: int, ledger: SupervisionState | None = None, **policy: Any) -> None:
+    def __init__(
+        self,
+        *steps: int,
+        ledger: SupervisionState | None = None,
+        draw: float = 0.5,
+        **policy: Any,
+    ) -> None:
         self.clock = FakeClock()
         self.course = RestartStateMachine(
-            Policy(**{"jitter": 0.0, **policy}), ledger, draw=lambda: 0.5
+            Policy(**{"jitter": 0.0, **policy}), ledger, draw=lambda: draw
         )
         self.checkpoints = {f"/c/step_{step}": step for step in steps}
         self.launched: list[tuple[int, int | None]] = []
@@ -106,10 +112,13 @@ def test_the_delay_doubles_up_to_its_cap_and_is_drawn_within_the_jitter() -> Non
         delays.append(play.clock.now() - begun)
     assert delays == [10, 20, 40, 60, 60]
     for draw, expected in ((0.0, 8.0), (0.999999, 12.0)):
-        course = RestartStateMachine(
-            Policy(retry_delay=10, jitter=0.2), draw=lambda draw=draw: draw
-        )
-        assert abs(course._delay(1) - expected) < 0.01
+        play = Play(retry_delay=10, jitter=0.2, draw=draw)
+        play.begin()
+        play.fail(kind="node-fail")
+        play.wait(expected - 0.01)
+        assert len(play.launched) == 1
+        play.wait(0.02)
+        assert len(play.launched) == 2
 
 
 def test_a_crash_loop_is_given_up_and_progress_refills_the_budget() -> None:

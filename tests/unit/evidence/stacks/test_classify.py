@@ -8,11 +8,12 @@ import msgspec
 import pytest
 
 from ray_sentinel.evidence.stacks import StackReader, classify, classify_process, parse
+from ray_sentinel.evidence.stacks import reading as stack_reading
 from ray_sentinel.evidence.stacks.context import fault_kind
 from ray_sentinel.evidence.stacks.names import plain
 from ray_sentinel.evidence.stacks.reading import operation_name
 from ray_sentinel.model.identity import ProcessId
-from ray_sentinel.model.stacks import StackFact, StackTrace, ThreadStack
+from ray_sentinel.model.stacks import Frame, StackFact, StackTrace, ThreadStack
 from tests.support.stack_lines import PROCESS, main_fact, thread
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "stacks"
@@ -299,7 +300,15 @@ def test_processes_that_are_no_ranks(file: str, function: str, what: str) -> Non
     assert found.helper == what
 
 
-def test_each_distinct_stack_is_read_once() -> None:
+def test_each_distinct_stack_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings: list[tuple[Frame, ...]] = []
+    real = stack_reading.read
+
+    def read(frames: tuple[Frame, ...]) -> stack_reading.StackReading:
+        readings.append(frames)
+        return real(frames)
+
+    monkeypatch.setattr(stack_reading, "read", read)
     reader = StackReader()
     one = StackTrace(
         process=PROCESS, tool="py-spy", at=0.0, threads=(thread("f a.py:1", main=True),)
@@ -309,7 +318,7 @@ def test_each_distinct_stack_is_read_once() -> None:
     assert one.threads[0].frames is not other.threads[0].frames
     classify(one, reader)
     classify(other, reader)
-    assert len(reader._by_value) == 1
+    assert readings == [one.threads[0].frames]
 
 
 @pytest.mark.parametrize(
