@@ -55,7 +55,7 @@ def wanted(nodes: int) -> HistoryRequest:
     """What so many nodes may send so that half an hour of it fits.
 
     >>> wanted(4), wanted(1000).seconds
-    (Wanted(series=600, seconds=5.0), 30.0)
+    (HistoryRequest(series=600, seconds=5.0), 30.0)
     """
     seconds = min(max(nodes * MOST_SERIES / VALUES_PER_SECOND, SHORTEST), LONGEST)
     most = VALUES_PER_SECOND * seconds / max(nodes, 1)
