@@ -67,8 +67,6 @@ class Scheduling(msgspec.Struct, frozen=True, kw_only=True):
     companion left out."""
     cpu_share: float
     """CPU time of all threads together, divided by that time; an upper bound."""
-    least_cpu_share: float | None = None
-    """A lower bound of the same, where some of the CPU time may be of before; else None."""
     fresh: bool = False
     """The time began before enough stamps were missing: on a crowded machine the companion may have
     stamped late by itself, and the process may have lost its CPU since."""
@@ -127,10 +125,7 @@ def _holder_lacks_cpu(scheduling: Scheduling | None) -> bool:
 
 
 def _holder_may_lack_cpu(scheduling: Scheduling | None) -> bool:
-    if scheduling is None or scheduling.waited_share < STARVED_SHARE:
-        return False
-    least = scheduling.least_cpu_share
-    return scheduling.fresh or (least is not None and least < IDLE_SHARE)
+    return scheduling is not None and scheduling.waited_share >= STARVED_SHARE and scheduling.fresh
 
 
 def _waits_for_lock(companion: ThreadSample, runs: int | None) -> bool:

@@ -314,11 +314,8 @@ def _scheduling(look: _Look, before: _Look, stamp: float, companion_tid: int) ->
         and (waiting := waited(thread, earlier)) is not None
     ]
     used = look.cpu_seconds - before.cpu_seconds
-    # As many threads may have run in the time before as there are CPUs.
-    least = max(0.0, used - early * (os.cpu_count() or 1))
     return Scheduling(
         waited_share=max(waits, default=0.0) / seconds,
         cpu_share=used / seconds,
-        least_cpu_share=least / seconds if early else None,
         fresh=before.at < stamp + STALE_AFTER,
     )
