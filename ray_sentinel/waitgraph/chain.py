@@ -32,6 +32,10 @@ def links(chain: Sequence[Edge], names: Mapping[WaitNode, str]) -> tuple[ChainLi
     for edge in chain:
         end = _name(edge.awaited, names)
         before = found[-1] if found else None
+        if before and edge.waiter.kind == "several":
+            since = edge.since if before.since is None else before.since
+            found[-1] = msgspec.structs.replace(before, end=end, since=since)
+            continue
         if before and edge.waiter.kind == "call" and edge.awaited.kind == "process":
             found[-1] = msgspec.structs.replace(before, end=_in_process(before.end, end, edge.how))
             continue

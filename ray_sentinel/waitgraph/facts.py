@@ -18,14 +18,16 @@ NOT_REACHED = "has not come to it"
 """How an operation waits for who is missing."""
 QUEUED = "is queued at"
 """``WaitsFor.how`` of a call that its actor has not begun."""
-NodeKind = Literal["process", "call", "operation", "resource"]
+NodeKind = Literal["process", "call", "operation", "resource", "several"]
 
 
 class WaitNode(msgspec.Struct, frozen=True, order=True):
     """What can wait or be waited for.
 
     ``key`` is unique within its kind: of a process "HOST:PID:START", of a call Ray's task id, of an
-    operation its group and number, of a resource its own name.
+    operation its group and number, of a resource its own name. ``several`` stands for many nodes
+    that others await together, so that thousands who await thousands are not millions of edges; it
+    is no member of a root and has no link in a chain.
     """
 
     kind: NodeKind

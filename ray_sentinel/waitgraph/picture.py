@@ -79,7 +79,7 @@ def picture(
 ) -> ClusterPicture:
     """From what Ray and the stacks of one moment say; ``started`` as in ``RayFacts``."""
     translated = RayFacts(calls, started, stacks, movements)
-    roots = solve(translated.facts())
+    roots = [(root, _jobs(root, translated)) for root in solve(translated.facts())]
     jobs = tuple(
         JobPicture(
             job=driver.job,
@@ -87,8 +87,8 @@ def picture(
             started=driver.started,
             roots=tuple(
                 _told(root, translated.names, calls.at)
-                for root in roots
-                if driver.job in _jobs(root, translated)
+                for root, jobs_of in roots
+                if driver.job in jobs_of
             ),
             processes=_processes(driver.job, translated, stacks, movements),
             facts=tuple(

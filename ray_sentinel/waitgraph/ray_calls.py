@@ -6,8 +6,9 @@ call has made. Where it made none, the object was handed to it: then by those of
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -40,6 +41,9 @@ NOT_SEEN = "its stack could not be taken"
 REPORTING_SECONDS = 5.0
 """After a change, the control store has been told of it (``task_events_report_interval_ms``: 1 s),
 also on a busy machine."""
+FEW = 32
+"""So many things in a row are waited for one by one; of more, a process or call waits for halves,
+which wait for their halves: else thousands that wait for thousands would be millions of edges."""
 MOST_BUNDLES = 4
 """Of a placement group, that are written out."""
 _STATES = {
@@ -71,7 +75,6 @@ class JobProcesses:
         self.known: dict[WaitNode, RayProcess] = {}
         self._by_actor: dict[str, WaitNode] = {}
         self._by_driver: dict[str, WaitNode] = {}
-        self._by_pid: dict[tuple[str, int], WaitNode] = {}
         for driver in ray.drivers:
             if process := started.get((driver.address, driver.pid)):
                 node = self._add(process, driver.job, "driver", "driver")
@@ -90,7 +93,6 @@ class JobProcesses:
     ) -> WaitNode:
         node = process_node(process)
         self.known[node] = RayProcess(process=process, job=job, role=role, label=label, actor=actor)
-        self._by_pid[process.host, process.pid] = node
         return node
 
     def of(self, call: RayCall, started: Mapping[tuple[str, int], ProcessId]) -> WaitNode | None:
@@ -101,6 +103,53 @@ class JobProcesses:
             return self._by_actor[call.actor]
         process = started.get((call.node, call.pid))
         return process_node(process) if process else None
+
+
+class AwaitedRow:
+    """Calls or groups in the order in which they were asked for, stretches of which many await."""
+
+    def __init__(self, name: str, items: Iterable[tuple[WaitNode, float | None]]) -> None:
+        """``name`` is unique among rows; the items are nodes and the Unix times of their making."""
+        self._name = name
+        self._items = tuple(items)
+        self._told: set[WaitNode] = set()
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def awaited(self, fact: WaitsFor, low: int, high: int) -> Iterator[WaitsFor]:
+        """``fact`` of each item from ``low`` to ``high``, which is not included; where it has no
+        time, since they were made."""
+        if high - low <= FEW:
+            for at in range(low, high):
+                yield self._one(fact, at, 1)
+            return
+        while low < high:
+            size = min(low & -low or 1 << 62, 1 << (high - low).bit_length() - 1)
+            one = self._one(fact, low, size)
+            yield one
+            yield from self._halves(one.awaited, low, size, fact)
+            low += size
+
+    def _one(self, fact: WaitsFor, low: int, size: int) -> WaitsFor:
+        since = self._items[low][1] if fact.since is None and size == 1 else fact.since
+        return msgspec.structs.replace(fact, awaited=self._node(low, size, fact), since=since)
+
+    def _node(self, low: int, size: int, fact: WaitsFor) -> WaitNode:
+        if size == 1:
+            return self._items[low][0]
+        amount = "any" if fact.any_of else "all"
+        return WaitNode("several", f"{amount} of {size} from {low} on of {self._name}")
+
+    def _halves(self, node: WaitNode, low: int, size: int, fact: WaitsFor) -> Iterator[WaitsFor]:
+        if size == 1 or node in self._told:
+            return
+        self._told.add(node)
+        half = size // 2
+        for start in (low, low + half):
+            one = self._one(msgspec.structs.replace(fact, who=node, since=None), start, half)
+            yield one
+            yield from self._halves(one.awaited, start, half, fact)
 
 
 class RayFacts:
@@ -122,16 +171,29 @@ class RayFacts:
         self._stacks = {process_node(process): fact for process, fact in stacks.items()}
         self._movements = {process_node(p): movement for p, movement in movements.items()}
         self._calls = {call.id: call for call in ray.calls}
+        self._groups = {group.id: group for group in ray.groups}
         self._children: dict[str, list[RayCall]] = defaultdict(list)
-        for call in ray.calls:
+        for call in sorted(ray.calls, key=_made_at):
             self._children[call.parent].append(call)
         self._runs: dict[WaitNode, list[RayCall]] = defaultdict(list)
+        self._given: dict[WaitNode, list[RayCall]] = defaultdict(list)
+        """The calls that a process runs, or that wait for it to run them."""
         self._runner: dict[str, WaitNode] = {}
         for call in ray.calls:
             if (node := self.processes.of(call, started)) is not None:
                 self._runner[call.id] = node
+                self._given[node].append(call)
                 if call.state == "running":
                     self._runs[node].append(call)
+        self._place: dict[str, int] = {}
+        """Of a call among the calls of its parent."""
+        self._own: dict[tuple[str, WaitNode | None], list[int]] = defaultdict(list)
+        """The places of a process' own calls among the calls of one parent."""
+        for parent, calls in self._children.items():
+            for place, call in enumerate(calls):
+                self._place[call.id] = place
+                self._own[parent, self._runner.get(call.id)].append(place)
+        self._rows: dict[tuple[str, str], AwaitedRow] = {}
 
     def facts(self) -> Iterator[WaitFact]:
         """All of them."""
@@ -156,9 +218,9 @@ class RayFacts:
         elif call.state == "queued" and runner is not None:
             yield self._wait(node, runner, QUEUED, call)
         elif call.state == "arguments":
-            for other in self._children[call.parent]:
-                if other.id != call.id and other.state != "arguments":
-                    yield self._wait(node, call_node(other.id), "needs the result of", call)
+            row = self._row("begun", call.parent)
+            fact = self._wait(node, node, "needs the result of", call)
+            yield from row.awaited(fact, 0, len(row))
         elif creation := self._creation(call):
             yield self._wait(node, call_node(creation), "needs its actor", call)
         else:
@@ -185,7 +247,7 @@ class RayFacts:
 
     def _group(self, group_id: str) -> WaitNode:
         node = WaitNode("resource", f"placement group {group_id}")
-        group = next((one for one in self._ray.groups if one.id == group_id), None)
+        group = self._groups.get(group_id)
         self.names[node] = _group_text(group) if group else f"placement group {group_id[:8]}"
         return node
 
@@ -228,30 +290,42 @@ class RayFacts:
         about to begin them: workers tell Ray's store of them once a second."""
         return all(
             call.since is not None and self._ray.at - call.since < REPORTING_SECONDS
-            for call in self._ray.calls
-            if self._runner.get(call.id) == node
+            for call in self._given.get(node, ())
         )
 
     def _in_ray(self, node: WaitNode, how: str) -> Iterator[WaitFact]:
         """What a process that stands in one of Ray's waits waits for."""
-        groups = list(self._for_groups(node, self.processes.known[node].job, how))
+        groups = self._row("groups", self.processes.known[node].job)
+        wait = WaitsFor(who=node, awaited=node, how=how, any_of=how == "ray.wait", witness=STACK)
         if how == GROUP_WAIT:
-            yield from groups
-        elif awaited := self._made(node) or self._handed_on(node):
-            yield from self._for_calls(node, awaited, how)
-        elif groups:
+            yield from groups.awaited(wait, 0, len(groups))
+        elif made := self._made(node):
+            yield from self._for_calls(node, made, how)
+        elif handed_on := self._handed_on(node):
+            for parent, low, high in handed_on:
+                yield from self._row("calls", parent).awaited(wait, low, high)
+        elif len(groups):
             # ``PlacementGroup.ready`` gives an object that no call makes.
-            yield from groups
+            yield from groups.awaited(msgspec.structs.replace(wait, any_of=False), 0, len(groups))
         else:
             unknown = WaitNode("resource", f"an object for {node.key}")
             self.names[unknown] = "an object whose maker is not known"
             yield WaitsFor(who=node, awaited=unknown, how=how, witness=STACK)
 
-    def _for_groups(self, who: WaitNode, job: str, how: str) -> Iterator[WaitsFor]:
-        for group in self._ray.groups:
-            if group.job == job:
-                awaited = self._group(group.id)
-                yield WaitsFor(who=who, awaited=awaited, how=how, since=group.since, witness=STACK)
+    def _row(self, what: str, of: str) -> AwaitedRow:
+        """All "calls" of a parent, those that have "begun", or the "groups" of a job."""
+        if (row := self._rows.get((what, of))) is None:
+            items = (
+                [(self._group(one.id), one.since) for one in self._ray.groups if one.job == of]
+                if what == "groups"
+                else [
+                    (call_node(call.id), call.made if what == "calls" else None)
+                    for call in self._children.get(of, ())
+                    if what == "calls" or call.state != "arguments"
+                ]
+            )
+            row = self._rows[what, of] = AwaitedRow(f"{what} of {of}", items)
+        return row
 
     def _for_calls(self, who: WaitNode, awaited: list[RayCall], how: str) -> Iterator[WaitsFor]:
         for call in awaited:
@@ -275,30 +349,35 @@ class RayFacts:
         return [
             call
             for parent in dict.fromkeys(parents)
-            for call in self._children[parent]
+            for call in self._children.get(parent, ())
             if call.kind != "actor-creation"  # nobody gets its result
         ]
 
-    def _handed_on(self, node: WaitNode) -> list[RayCall]:
+    def _handed_on(self, node: WaitNode) -> list[tuple[str, int, int]]:
         """The unfinished calls whose results a process may have been given: the nearest that its
-        callers have made before they called it, to others."""
-        found: dict[str, RayCall] = {}
+        callers have made before they called it, to others. Each is the id of a parent, and from
+        which to which of its calls."""
+        ends: dict[str, int] = {}
+        callers: dict[str, set[int]] = defaultdict(set)
         for call in self._runs.get(node, ()):
-            seen, one = {call.id}, call
-            while one.parent not in seen and one.id not in found:
-                before = [
-                    other
-                    for other in self._children[one.parent]
-                    if other.id not in seen
-                    and (other.made or 0.0) <= (call.made or 0.0)
-                    and self._runner.get(other.id) != node
-                ]
-                if before or one.parent not in self._calls:
-                    found |= {other.id: other for other in before}
+            seen, parent = {call.id}, call.parent
+            while parent not in seen:
+                end = bisect_right(self._children[parent], _made_at(call), key=_made_at)
+                own = bisect_left(self._own.get((parent, node), ()), end)
+                own += sum(place < end for place in callers[parent])
+                if end > own or parent not in self._calls:
+                    ends[parent] = max(end, ends.get(parent, 0))
                     break
-                seen.add(one.parent)
-                one = self._calls[one.parent]
-        return list(found.values())
+                seen.add(parent)
+                caller = self._calls[parent]
+                parent = caller.parent
+                if self._runner.get(caller.id) != node:
+                    callers[parent].add(self._place[caller.id])
+        return [
+            (parent, low, high)
+            for parent, end in ends.items()
+            for low, high in _between({*self._own.get((parent, node), ()), *callers[parent]}, end)
+        ]
 
     def _of_operations(self) -> Iterator[WaitFact]:
         """Actors of one class that stand in a collective, and the others of that class, for which
@@ -311,6 +390,7 @@ class RayFacts:
             inside = [n for n in members if (f := self._stacks.get(n)) and f.waits_for_others]
             if not inside:
                 continue
+            there = set(inside)
             operation = WaitNode("operation", f"{job}:{role}")
             facts = [self._stacks[node] for node in inside]
             name = next((fact.operation for fact in facts if fact.operation), "a collective")
@@ -318,8 +398,27 @@ class RayFacts:
             for node, fact in zip(inside, facts, strict=True):
                 yield WaitsFor(who=node, awaited=operation, how=IN_OPERATION, witness=fact.tool)
             for node in members:
-                if node not in inside:
+                if node not in there:
                     yield NotReached(process=node, operation=operation, witness=STACK)
+
+
+def _made_at(call: RayCall) -> float:
+    return call.made or 0.0
+
+
+def _between(left_out: set[int], end: int) -> Iterator[tuple[int, int]]:
+    """The stretches from 0 to ``end`` without some places.
+
+    >>> list(_between({2, 3, 7}, 6))
+    [(0, 2), (4, 6)]
+    """
+    low = 0
+    for place in sorted(one for one in left_out if one < end):
+        if low < place:
+            yield low, place
+        low = place + 1
+    if low < end:
+        yield low, end
 
 
 def _creation_id(actor: str) -> str:

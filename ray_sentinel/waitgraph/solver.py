@@ -1,7 +1,8 @@
 """From the graph of waits to its roots: what everybody else waits for.
 
 1. What moves is slow, not stuck.
-2. A strongly connected part that waits for nothing outside itself is a root.
+2. A strongly connected part that waits for nothing outside itself is a root; what goes on while
+   the part does not, and the other way round, does not count.
 3. Who waits for all of several things goes on when all of them go on; who waits for any of them,
    when one does. Whoever goes on is held up by nobody who does not.
 4. A root of one process is broken, stands, works, is idle, or cannot be looked at; a root of
@@ -12,7 +13,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Literal
 
 import msgspec
@@ -51,11 +52,14 @@ def solve(facts: Iterable[WaitFact]) -> tuple[GraphRoot, ...]:
     """The roots that a process waits for, and the circles: those with the most waiters first."""
     graph = build(facts)
     parts = components(graph)
-    reverse = _reversed(graph, _going_on(graph, parts))
+    awaited = {edge.awaited for edges in graph.edges.values() for edge in edges}
+    on = _going_on(graph, parts)
+    reverse = _reversed(graph, on)
     roots = []
     for part in parts:
         members = set(part)
-        if any(to not in members for node in part for to in graph.awaited(node)):
+        outside = (to for node in part for to in graph.awaited(node) if to not in members)
+        if any((to in on) == (part[0] in on) for to in outside):
             continue
         reaching = _reaching(part, reverse)
         waiters = [n for n in reaching if n.kind == "process" and n not in members]
@@ -65,11 +69,11 @@ def solve(facts: Iterable[WaitFact]) -> tuple[GraphRoot, ...]:
         roots.append(
             GraphRoot(
                 kind=kind,
-                members=_in_order(graph, part),
+                members=tuple(n for n in _in_order(graph, part) if n.kind != "several"),
                 why=why,
                 witness=witness,
                 waiters=tuple(sorted(waiters)),
-                chain=_chain(graph, part, reaching),
+                chain=_chain(graph, part, reaching, awaited),
             )
         )
     return tuple(sorted(roots, key=lambda root: (-len(root.waiters), root.members)))
@@ -116,7 +120,10 @@ def _reaching(part: Part, reverse: Mapping[WaitNode, list[Edge]]) -> dict[WaitNo
         for edge in reverse.get(queue.popleft(), ()):
             if edge.waiter not in seen:
                 seen[edge.waiter] = edge
-                queue.append(edge.waiter)
+                if edge.waiter.kind == "several":  # no step of its own
+                    queue.appendleft(edge.waiter)
+                else:
+                    queue.append(edge.waiter)
     return seen
 
 
@@ -140,29 +147,38 @@ def _described(graph: WaitGraph, part: Part) -> tuple[RootKind, str, str]:
 
 
 def _chain(
-    graph: WaitGraph, part: Part, reaching: Mapping[WaitNode, Edge | None]
+    graph: WaitGraph,
+    part: Part,
+    reaching: Mapping[WaitNode, Edge | None],
+    awaited: Container[WaitNode],
 ) -> tuple[Edge, ...]:
     chain = []
-    node = _beginning(graph, part, reaching)
+    node = _beginning(part, reaching, awaited)
     while (edge := reaching.get(node)) is not None:
+        chain.append(edge)
+        node = edge.awaited
+    while node.kind == "several":  # a circle is entered at one of those for which it stands
+        edge = next(edge for edge in graph.edges[node] if edge.awaited in part)
         chain.append(edge)
         node = edge.awaited
     return (*chain, *_round(graph, part, node))
 
 
-def _beginning(graph: WaitGraph, part: Part, reaching: Mapping[WaitNode, Edge | None]) -> WaitNode:
+def _beginning(
+    part: Part, reaching: Mapping[WaitNode, Edge | None], awaited: Container[WaitNode]
+) -> WaitNode:
     """Of the processes that wait for the part and that nobody waits for, the farthest; where all
     are waited for, the farthest of all."""
-    awaited = {to for edges in graph.edges.values() for to in (e.awaited for e in edges)}
-    processes = [node for node in reaching if node.kind == "process" and node not in part]
+    members = set(part)
+    processes = [node for node in reaching if node.kind == "process" and node not in members]
     free = [node for node in processes if node not in awaited]
     return (free or processes or [part[0]])[-1]
 
 
 def _in_order(graph: WaitGraph, part: Part) -> Part:
     around = _round(graph, part, part[0])
-    inside = tuple(edge.waiter for edge in around)
-    return inside + tuple(node for node in part if node not in inside)
+    inside = dict.fromkeys(edge.waiter for edge in around)
+    return (*inside, *(node for node in part if node not in inside))
 
 
 def _round(graph: WaitGraph, part: Part, start: WaitNode) -> tuple[Edge, ...]:

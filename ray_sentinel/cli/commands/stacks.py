@@ -21,9 +21,12 @@ from ray_sentinel.cli.reach import add_common
 from ray_sentinel.evidence.stacks.tree import classes, merge, render
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.stacks import StackFact
+from ray_sentinel.text import one_line
 from ray_sentinel.waitgraph.picture import ClusterPicture, JobPicture, WaitRoot
 
 HELP = "show all stacks of the running jobs, merged, and who waits for whom"
+_LONGEST = 20_000
+"""Characters of a line that a program's names are in, such as a chain."""
 _CANNOT_GO_ON = ("broken", "circle")
 _STANDS = ("standing", "unheld", "complete", "mute", "idle")
 
@@ -66,23 +69,25 @@ def _print(found: ClusterPicture, say: Printer) -> None:
     if not found.jobs:
         say("no job runs")
     for note in found.notes:
-        say(f"  ! {note}", "yellow")
+        say(f"  ! {_flat(note)}", "yellow")
 
 
 def _print_job(job: JobPicture, now: float, say: Printer) -> None:
     age = "" if job.started is None else f", running for {_age(now - job.started)}"
     say(f"job {job.job}: {_counted(len(job.processes), 'process', 'es')}{age}", "bold")
-    say(f"  {job.command}")
+    say(f"  {_flat(job.command)}")
     for driver in job.processes:
         if driver.role == "driver":
-            say(f"  driver on {driver.host}, pid {driver.pid}: {driver.activity} in {driver.place}")
+            at = f" in {driver.place}" if driver.place else ""
+            doing = f"{driver.activity}{at}" if driver.activity else driver.problem
+            say(f"  driver on {driver.host}, pid {driver.pid}: {_flat(doing)}")
     say("who waits for whom:" if job.roots else "nobody was seen to wait for anybody", "bold")
     for root in sorted(job.roots, key=_urgency):
         _print_root(root, say)
     if not job.facts:
         return
     found = classes(job.facts)
-    labels = {ProcessId(one.host, one.pid): one.label for one in job.processes}
+    labels = {ProcessId(one.host, one.pid): _flat(one.label) for one in job.processes}
     of, at = _counted(len(job.facts), "process", "es"), _counted(len(found), "place", "s")
     say(f"stacks of {of} at {at}:", "bold")
     text = render(merge(found), found, naming=lambda members: _names(members, labels))
@@ -90,13 +95,19 @@ def _print_job(job: JobPicture, now: float, say: Printer) -> None:
         say(line)
     for one in job.processes:
         if one.problem:
-            say(f"  ! {one.label} ({one.host} pid {one.pid}): {one.problem}", "yellow")
+            text = _flat(f"{one.label} ({one.host} pid {one.pid}): {one.problem}")
+            say(f"  ! {text}", "yellow")
 
 
 def _print_root(root: WaitRoot, say: Printer) -> None:
     others = root.waiters - 1
     more = f" ({others} more wait{'s' * (others == 1)} for it)" if others > 0 else ""
-    say(f"  {root.sentence}{more}", ("red", "yellow", "")[_urgency(root)])
+    say(f"  {_flat(root.sentence)}{more}", ("red", "yellow", "")[_urgency(root)])
+
+
+def _flat(text: str) -> str:
+    """``text`` on one line: a name of a program's choice adds none."""
+    return one_line(text, _LONGEST)
 
 
 def _urgency(root: WaitRoot) -> int:
@@ -115,7 +126,7 @@ def _names(members: Iterable[StackFact], labels: Mapping[ProcessId, str]) -> str
     for fact in members:
         place = ProcessId(fact.process.host, fact.process.pid)
         name, _, number = labels.get(place, f"pid {place.pid}").rpartition(" ")
-        if name and number.isdigit():
+        if name and number.isascii() and number.isdigit():
             groups.setdefault(name, []).append(number)
         else:
             groups.setdefault(labels.get(place, f"pid {place.pid}"), [])

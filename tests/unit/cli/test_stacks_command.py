@@ -6,6 +6,7 @@ import contextlib
 import json
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from ray_sentinel.actors.coordinator import job_stacks
@@ -132,3 +133,19 @@ def test_hostile_names_are_shown_as_they_are(
     out = shown(monkeypatch, capsys, picture)[1]
     assert "\x1b" not in out
     assert out.count("[red]a\\x1b[2Jb[/x]:smile:") == 2
+
+
+def test_a_name_with_newlines_adds_no_line_and_one_with_a_raised_digit_is_no_number(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    forged = "A \u00b2\n  ! all is well"
+    found = job(root("standing", f"driver waits for {forged}"), command="python -c 'x\ny'")
+    unseen = msgspec.structs.replace(found.processes[0], label=forged, activity="", place="")
+    unseen = msgspec.structs.replace(unseen, problem="its stack could not be taken")
+    found = msgspec.structs.replace(found, processes=(unseen, *found.processes[1:]))
+    code, out = shown(monkeypatch, capsys, ClusterPicture(time=20.0, jobs=(found,)))
+    assert code == 0
+    assert "  ! all is well" not in out.splitlines()
+    assert "  python -c 'x y'" in out.splitlines()
+    assert "  driver on n1, pid 7: its stack could not be taken" in out.splitlines()
+    assert "A \u00b2 ! all is well" in out

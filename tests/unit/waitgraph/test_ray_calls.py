@@ -11,7 +11,10 @@ from ray_sentinel.evidence.stacks.compare import Movement
 from ray_sentinel.model.identity import ProcessId
 from ray_sentinel.model.ray_calls import PendingGroup, RayActor, RayCall, RayCalls, RayDriver
 from ray_sentinel.model.stacks import Activity, StackFact
+from ray_sentinel.waitgraph import ray_calls
+from ray_sentinel.waitgraph.facts import WaitFact
 from ray_sentinel.waitgraph.picture import JobPicture, WaitRoot, picture
+from ray_sentinel.waitgraph.ray_calls import FEW, RayFacts
 
 NOW = 1_000_000.0
 JOB = "01000000"
@@ -69,8 +72,11 @@ class Cluster:
         self.calls.append(call)
         return call
 
-    def picture(self) -> JobPicture:
-        calls = RayCalls(
+    def facts(self) -> tuple[WaitFact, ...]:
+        return tuple(RayFacts(self.tables(), self.started, self.stacks, self.moved).facts())
+
+    def tables(self) -> RayCalls:
+        return RayCalls(
             at=NOW,
             drivers=(RayDriver(job=JOB, pid=1, address="10.0.0.1", command="python rl.py"),),
             actors=tuple(self.actors),
@@ -78,7 +84,9 @@ class Cluster:
             groups=tuple(self.groups),
             left_off=self.left_off,
         )
-        found = picture(calls, self.started, self.stacks, self.moved)
+
+    def picture(self) -> JobPicture:
+        found = picture(self.tables(), self.started, self.stacks, self.moved)
         assert len(found.jobs) == 1
         return found.jobs[0]
 
@@ -114,6 +122,13 @@ class Cluster:
             label=label,
             **more,  # type: ignore[arg-type]
         )
+
+
+@pytest.fixture(params=[FEW, 0], ids=["few", "many"], autouse=True)
+def one_by_one_or_by_halves(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ray_calls, "FEW", request.param)
 
 
 def asleep(cluster: Cluster, kind: str = "Rollout") -> RayActor:
@@ -315,3 +330,49 @@ def test_tables_that_contradict_each_other_are_read_without_an_error() -> None:
         msgspec.structs.replace(one, id="1" * 48, parent="0" * 48, made=None, since=None)
     )
     assert cluster.picture().processes
+
+
+@pytest.mark.parametrize("how", ["handed on", "arguments", "groups", "many callers"])
+def test_facts_grow_with_the_processes_and_calls_not_with_their_square(how: str) -> None:
+    cluster, many = Cluster(), 1500
+    server = cluster.actor("Server", IN_GET, "network-wait", "waiting")
+    for number in range(many):
+        if how == "arguments":
+            state = "arguments" if number % 2 else "unplaced"
+            cluster.call(None, "train", state=state, node="", age=90.0 - number / many)
+            continue
+        consumer = cluster.actor("Consumer", IN_GET, "network-wait", "waiting")
+        if how == "groups":
+            cluster.groups.append(PendingGroup(id=f"{number:036x}", job=JOB))
+            continue
+        call = cluster.call(consumer, "Consumer.use", age=90.0 - number / many)
+        if how == "many callers":
+            cluster.call(server, "Server.get", call.id)
+    assert len(cluster.facts()) < 30 * many
+
+
+def test_of_a_hundred_who_were_handed_something_the_chain_leads_to_the_one_that_makes_it() -> None:
+    cluster = Cluster()
+    cluster.call(asleep(cluster, "Producer"), "Producer.make", age=99.0)
+    for number in range(100):
+        consumer = cluster.actor("Consumer", IN_GET, "network-wait", "waiting")
+        cluster.call(consumer, "Consumer.use", age=90.0 - number / 100)
+    (root,) = cluster.roots()
+    assert (root.kind, root.who, root.waiters) == ("standing", ("Producer 0",), 101)
+    (link,) = root.chain
+    assert (link.start, link.end, link.since) == ("driver", "Producer.make at Producer 0", NOW - 99)
+
+
+def test_a_circle_through_many_calls_has_calls_and_processes_alone_for_members() -> None:
+    cluster = Cluster()
+    actor = cluster.actor("A", IN_GET, "network-wait", "waiting")
+    run = cluster.call(actor, "A.run")
+    needy = cluster.call(None, "join", run.id, state="arguments", node="")
+    for _ in range(100):
+        cluster.call(actor, "A.part", run.id, state="queued", pid=0)
+    cluster.call(None, "collect", state="arguments", node="")
+    (root,) = cluster.roots()
+    assert root.kind == "circle"
+    assert set(root.who) == {"A 0", "A.part", needy.name}
+    ends = [end for link in root.chain for end in (link.start, link.end)]
+    assert not [end for end in ends if " from " in end], "a node that stands for several calls"
